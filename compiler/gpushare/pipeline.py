@@ -69,7 +69,7 @@ def compile_intent(data: bytes, file: str, lock: Lock, overlays: Sequence[Overla
     if catalog.own:
         from gpushare.rules import custom_cards  # noqa: PLC0415 - few intents define cards of their own
 
-        findings += custom_cards.judge_cards(catalog.own)
+        findings += custom_cards.check_cards(catalog.own)
         if _stops(findings):
             return _done(text, findings, built=built)
     findings += rules.run_rules(built, catalog, text.data, plan.pinned_layouts(built, catalog, lock))
@@ -89,7 +89,7 @@ def _bundle(resolved: Plan, lock: Lock) -> tuple[tuple[Artifact, ...], list[Find
     from gpushare.rules import sizes  # noqa: PLC0415 - as above
 
     artifacts = render.render(resolved, lock)
-    return artifacts, sizes.judge_sizes(artifacts, lambda: render.chart_values(resolved, artifacts))
+    return artifacts, sizes.check_sizes(artifacts, lambda: render.chart_values(resolved, artifacts))
 
 
 def _acceptance(built: Intent, findings: list[Finding], *, whole: bool) -> list[Finding]:
@@ -97,7 +97,7 @@ def _acceptance(built: Intent, findings: list[Finding], *, whole: bool) -> list[
         return []
     from gpushare.rules import acceptance  # noqa: PLC0415 - few intents accept a warning
 
-    return acceptance.judge_acceptance(dict(built.accepted), findings, whole=whole)
+    return acceptance.check_acceptance(dict(built.accepted), findings, whole=whole)
 
 
 def _stops(findings: Iterable[Finding]) -> bool:

@@ -17,7 +17,7 @@ from tests.e2e.scale.rollout import bundles, control_plane, inside, installed
 
 SIZES = {200: (12.0, 12.0), 1000: (3.0, 1.0)}
 """Nodes, and how much faster than the server's own time passes, at rest and queued: as fast as two cores keep up with."""
-LARGEST = 5000
+MAX_NODES = 5000
 _AT_MOST = 0.02
 _LATE_SECONDS = 5.0
 
@@ -61,7 +61,7 @@ def report(figures: dict[int, dict[str, Any]]) -> Iterator[Line]:
             yield _row(nodes, state, found[state], f"  the machine fell {late:.0f} s behind" if late > _LATE_SECONDS else "")
     largest = figures[max(figures)]
     for state in ("rest", "queue"):
-        yield _row(LARGEST, state, largest[state], f"  extrapolated from {max(figures):,} nodes")
+        yield _row(MAX_NODES, state, largest[state], f"  extrapolated from {max(figures):,} nodes")
     worst = max(found["rest"]["requests"] for found in figures.values())
     yield Line(f"at rest at most {worst:.4f} requests a node and second (at most {_AT_MOST})", {"api_load.rest": worst})
     for nodes, found in figures.items():

@@ -60,7 +60,7 @@ class Bench:
             gpu = number % GPUS
             self.stage.admit(number, f"pod-{number}", gpu)
             container = enforcement.container_id(number)
-            self.stage.mirror.show(pid, systemd_path(enforcement.pod_uid(number), container))
+            self.stage.fake_proc.show(pid, systemd_path(enforcement.pod_uid(number), container))
         self.show(300)
 
     def cycle(self) -> None:
@@ -133,7 +133,7 @@ def reaction_ms(bench: Bench) -> tuple[float, float]:
 
     bench.stage.processes.send = timed  # type: ignore[method-assign]
     for number in range(REACTIONS):
-        bench.stage.mirror.fake(bench.pids[number], "maps", MAPPED)
+        bench.stage.fake_proc.fake(bench.pids[number], "maps", MAPPED)
         bench.show(300, over=frozenset({number}))
         for _ in range(20):
             began, began_cpu = time.perf_counter(), time.process_time()

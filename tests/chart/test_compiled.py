@@ -130,7 +130,7 @@ def test_a_plugins_application_keeps_the_namespace_and_the_rights_of_its_hook(co
     assert not any("Job" in key or "gpushare-uninstall" in key for key in plain)
 
 
-def test_kubelets_folder_is_the_one_that_the_operator_is_told(compiled, tmp_path, run_helm) -> None:
+def test_kubelets_folder_is_the_one_that_the_operator_is_reported(compiled, tmp_path, run_helm) -> None:
     objects = by_identity(agree(compiled["k0s"], lock.EMPTY, tmp_path, run_helm))
     for name in ("gpushare-only", "gpushare-release"):
         volumes = objects["DaemonSet", "gpu-system", name]["spec"]["template"]["spec"]["volumes"]

@@ -17,7 +17,7 @@ every_major = pytest.mark.parametrize("major", helm.MAJORS)
 
 def plainly(bundle: Bundle) -> list[Object]:
     """What the compiler makes of the same values and files without Helm."""
-    return list(release.Chart(NAMESPACE, bundle.values, bundle.files).objects())
+    return list(release.ChartObjects(NAMESPACE, bundle.values, bundle.files).objects())
 
 
 @every_bundle

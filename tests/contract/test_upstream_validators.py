@@ -69,12 +69,12 @@ def test_the_judge_of_plugin_configs_refuses_what_the_rules_forbid(name: str, co
 )
 def test_the_judge_of_mig_configs_refuses_what_fails_or_does_nothing_in_silence(entry: str) -> None:
     text = "{version: v1, mig-configs: {all-disabled: [{devices: all, mig-enabled: false}], mig-x: [%s]}}"
-    judge(text % "{devices: [1, 0], mig-enabled: true, mig-devices: {1g.5gb: 6, 1g.5gb+me: 1}}")
+    check(text % "{devices: [1, 0], mig-enabled: true, mig-devices: {1g.5gb: 6, 1g.5gb+me: 1}}")
     with pytest.raises(RefusedError):
-        judge(text % entry)
+        check(text % entry)
 
 
-def judge(text: str) -> None:
+def check(text: str) -> None:
     """The file, and its config mig-x on a node with two GPUs."""
     document = upstream.read(text)
     upstream.check_mig_parted(document)

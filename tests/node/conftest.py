@@ -8,11 +8,11 @@ import pytest
 from gpushare_node.core.worker import Future
 from tests.node.adapters.kube.kube_fixture import FakeClock
 from tests.node.adapters.kube.slots import On, runtimes
-from tests.node.enforce.enforcement import EnforcementFixture, two_gpus
-from tests.node.enforce.rig import Rig
+from tests.node.enforce.enforcement import EnforcementFixture, load_two_gpus
+from tests.node.enforce.enforcement_loop import EnforcementLoop
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import FakeProc, ProcessPool, process_pool
+from tests.support.process_fixtures import FakeProc, ProcessPool, open_process_pool
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def on(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[On]:
+def connected(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[On]:
     """Starts the runtime of a node that wants a position."""
     with runtimes(api, tmp_path, clock) as start:
         yield start
@@ -51,14 +51,14 @@ def fake_nvml(tmp_path: Path) -> Iterator[FakeNvml]:
 
 
 @pytest.fixture
-def started() -> Iterator[ProcessPool]:
+def process_pool() -> Iterator[ProcessPool]:
     """Real processes that a test starts; none of them outlives it."""
-    with process_pool() as everyone:
+    with open_process_pool() as everyone:
         yield everyone
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> FakeProc:
+def fake_proc(tmp_path: Path) -> FakeProc:
     """The processes of a host, most of them made up."""
     root = tmp_path / "proc"
     root.mkdir()
@@ -66,22 +66,22 @@ def mirror(tmp_path: Path) -> FakeProc:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[FakeNvml]:
+def two_gpus(tmp_path: Path) -> Iterator[FakeNvml]:
     """Two GPUs, loaded, as the stage has them."""
-    with two_gpus(tmp_path) as made:
+    with load_two_gpus(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def stage(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> EnforcementFixture:
+def enforcement(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> EnforcementFixture:
     """Enforcement on two GPUs, with real processes as tenants."""
-    return EnforcementFixture(tmp_path, two, started)
+    return EnforcementFixture(tmp_path, two_gpus, process_pool)
 
 
 @pytest.fixture
-def rig(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> Rig:
+def enforcement_loop(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> EnforcementLoop:
     """The same with upkeep and loop."""
-    return Rig(tmp_path, two, started)
+    return EnforcementLoop(tmp_path, two_gpus, process_pool)
 
 
 @pytest.fixture

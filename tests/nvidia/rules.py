@@ -17,7 +17,7 @@ _HOST = r"[A-Za-z0-9.-]+(:[0-9]{1,5})?"
 _TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 _DIGEST = "sha256:[a-f0-9]{64}"
 _WORDS = "envvar|volume-mounts|cdi-annotations|cdi-cri"
-MOST = (1 << 31) - 1
+MAX_INT32 = (1 << 31) - 1
 """What Kubernetes keeps counts and seconds in."""
 
 NAME: Schema = {"pattern": rf"^({_SUBDOMAIN})?$(?!\n)", "maxLength": 253,
@@ -30,7 +30,7 @@ LABEL: Schema = {"pattern": rf"^({_LABEL})?$(?!\n)",
 FOLDER: Schema = {"pattern": r"^(?!.*/\.\.(/|$))(/|(/[A-Za-z0-9._+@-]+)+/?)?$(?!\n)", "maxLength": 1024,
                   "patternErrorMessage": "must be an absolute path without .., such as /var/lib/kubelet"}
 _COUNT = r"[1-9][0-9]{0,8}|([1-9][0-9]?|100)%"
-_LIMIT: Schema = {"type": ["integer", "string"], "minimum": 1, "maximum": MOST, "pattern": rf"^({_COUNT})$(?!\n)",
+_LIMIT: Schema = {"type": ["integer", "string"], "minimum": 1, "maximum": MAX_INT32, "pattern": rf"^({_COUNT})$(?!\n)",
                   "patternErrorMessage": "must be a number from 1 on, or a percentage up to 100%"}
 TAG: Schema = {"pattern": rf"^({_TAG})?$(?!\n)", "patternErrorMessage": "must be the tag of an image"}
 VERSION: Schema = {"pattern": rf"^({_TAG}|{_DIGEST})?$(?!\n)", "patternErrorMessage": "must be an image's tag or digest"}
@@ -65,7 +65,7 @@ BY_KEY: Mapping[str, Schema] = {
     },
     "interval": _SPAN,
     "scrapeTimeout": _SPAN,
-    "initialDelaySeconds": {"minimum": 0, "maximum": MOST},
+    "initialDelaySeconds": {"minimum": 0, "maximum": MAX_INT32},
 }
 """By the last key of a value."""
 
@@ -118,7 +118,7 @@ BY_DEFINITION: Mapping[str, Schema] = {
         "fsGroup": {"minimum": 0}, "runAsUser": {"minimum": 0}, "runAsGroup": {"minimum": 0},
         "fsGroupChangePolicy": {"enum": ["Always", "OnRootMismatch"]},
         "supplementalGroupsPolicy": {"enum": ["Merge", "Strict"]},
-        "supplementalGroups": {"items": {"type": "integer", "minimum": 0, "maximum": MOST}}}},
+        "supplementalGroups": {"items": {"type": "integer", "minimum": 0, "maximum": MAX_INT32}}}},
     "Toleration": {"properties": {
         "operator": {"enum": ["Exists", "Equal"]}, "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]}}},
     "DaemonSetUpdateStrategy": {"properties": {"type": {"enum": ["RollingUpdate", "OnDelete"]}}},

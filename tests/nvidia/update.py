@@ -210,7 +210,7 @@ class Charted:
         if "pattern" in reduced:
             reduced["pattern"] = _closed(reduced["pattern"])
         if schema.get("format") == "int32":
-            reduced.setdefault("maximum", rules.MOST)
+            reduced.setdefault("maximum", rules.MAX_INT32)
         if "items" in reduced:
             reduced["items"] = self._entry(self._reduced(reduced["items"], path), path)
         if isinstance(reduced.get("additionalProperties"), dict):

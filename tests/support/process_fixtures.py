@@ -118,7 +118,7 @@ def children(pid: int) -> tuple[int, ...]:
 
 
 @contextmanager
-def process_pool() -> Iterator[ProcessPool]:
+def open_process_pool() -> Iterator[ProcessPool]:
     """Everyone started in it is gone after it."""
     everyone = ProcessPool()
     try:

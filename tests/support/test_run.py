@@ -50,7 +50,7 @@ def test_what_passes_only_at_the_second_try_is_named() -> None:
     assert (found.word, found.unsteady) == ("UNSTEADY", ("test_it.py::test_unsteady",))
 
 
-def test_both_tries_have_the_seed_that_is_told() -> None:
+def test_both_tries_have_the_seed_that_is_reported() -> None:
     found = outcome(TESTS + SEEDED)
     assert Path("seeds").read_text().split() == [str(found.seed)] * 2
 

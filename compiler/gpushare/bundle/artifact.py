@@ -10,7 +10,7 @@ except ImportError:
 
 from gpushare.core.record import Record
 
-_LONGEST_PATH = 1000
+_MAX_PATH_LENGTH = 1000
 """In characters. File systems accept 4,096 bytes, and the path of the bundle itself is part of them."""
 
 
@@ -33,6 +33,6 @@ def hexdigest(content: bytes) -> str:
 
 def is_bundle_path(path: str) -> bool:
     """Whether the text is a path of a file inside a bundle: relative, without `.`, `..`, empty parts and control characters."""
-    if len(path) > _LONGEST_PATH or not path.isprintable():
+    if len(path) > _MAX_PATH_LENGTH or not path.isprintable():
         return False
     return "\\" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -17,7 +17,7 @@ from gpushare.core.diagnostics import Finding
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.reading import schema
 
-MOST_FINDINGS = 100
+MAX_FINDINGS = 100
 """How many findings the cards of one intent may have."""
 
 
@@ -169,7 +169,7 @@ def check(cards: Mapping[str, Any]) -> list[Finding]:
     returned: cards with more were generated.
     """
     found = (finding for card_id, document in cards.items() for finding in _check(str(card_id), _exact(document)))
-    return list(islice(found, MOST_FINDINGS))
+    return list(islice(found, MAX_FINDINGS))
 
 
 def _check(card_id: str, document: Any) -> list[Finding]:

@@ -225,7 +225,7 @@ def _node(tree: schema.Schema, keys: Sequence[str]) -> schema.Schema:
     return tree
 
 
-def judge_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMap | Dropped | Unknown:
+def check_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMap | Dropped | Unknown:
     """Return how a chart reads a value at `path` (keys from the root down, at least one)."""
     known, gone = paths(upstream.name), dropped(upstream.name)
     for length in range(1, len(path) + 1):

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from gpushare import __version__
 from gpushare.cli import streams
-from gpushare.cli.exits import CouldNotRunError, ExitCode, ReaderGoneError
+from gpushare.cli.exits import BrokenOutputError, CouldNotRunError, ExitCode
 
 COMPLETE_VARIABLE = "_GPUSHARE_COMPLETE"
 
@@ -35,7 +35,7 @@ def call() -> int:
     program = "kubectl gpushare" if PurePath(sys.argv[0]).stem == "kubectl-gpushare" else "gpushare"
     try:
         return _run(program, sys.argv[1:] or ["--help"])
-    except (CouldNotRunError, ReaderGoneError, OSError) as problem:
+    except (CouldNotRunError, BrokenOutputError, OSError) as problem:
         return _outside(problem)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -46,9 +46,9 @@ def call() -> int:
 def _run(program: str, arguments: list[str]) -> int:
     instruction = os.environ.get(COMPLETE_VARIABLE)
     if not instruction:
-        from gpushare.cli import daily  # noqa: PLC0415 - completion does not need it
+        from gpushare.cli import fast_path  # noqa: PLC0415 - completion does not need it
 
-        call = daily.understood(arguments)
+        call = fast_path.understood(arguments)
         if call:
             return int(call())
     from gpushare.cli import commands  # noqa: PLC0415 - click, see the docstring
@@ -56,24 +56,24 @@ def _run(program: str, arguments: list[str]) -> int:
     return commands.run(program, arguments, COMPLETE_VARIABLE, instruction)
 
 
-def _outside(problem: CouldNotRunError | ReaderGoneError | OSError) -> ExitCode:
+def _outside(problem: CouldNotRunError | BrokenOutputError | OSError) -> ExitCode:
     if isinstance(problem, OSError):
         if problem.filename is None:
             return _outside(streams.refused(problem))
         problem = CouldNotRunError(f"{os.fsdecode(problem.filename)}: {streams.reason(problem)}")
-    if isinstance(problem, ReaderGoneError):
+    if isinstance(problem, BrokenOutputError):
         return ExitCode.READER_GONE
     from gpushare.core.printable import visible  # noqa: PLC0415 - a name in a message may contain any character
 
-    streams.tell(f"gpushare: {visible(str(problem))}\n" + streams.hint(visible(problem.hint)))
+    streams.warn(f"gpushare: {visible(str(problem))}\n" + streams.hint(visible(problem.hint)))
     return ExitCode.COULD_NOT_RUN
 
 
 def _bug(problem: Exception) -> ExitCode:
     from traceback import format_exception  # noqa: PLC0415 - only an internal error needs it
 
-    streams.tell("".join(format_exception(problem)))
-    streams.tell(
+    streams.warn("".join(format_exception(problem)))
+    streams.warn(
         f"gpushare: this is a bug in gpushare {__version__}, not in your input ({type(problem).__name__})\n"
         + streams.hint("please report it with the text above and the intent that shows it")
     )

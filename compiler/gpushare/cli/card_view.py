@@ -12,36 +12,36 @@ from gpushare.core.wording import counted, layout_text, mib
 from gpushare.intent.types import Layout
 
 
-def overview(cards: Iterable[Card], look: Style) -> str:
+def overview(cards: Iterable[Card], style: Style) -> str:
     """Return all cards in a table."""
     entries = [
         (card.id, card.name + _doubt(card, "name").strip(), _memory(card), _mig(card), _mps(card))
         for card in cards
     ]
-    rows = list(_folded(entries, look))
-    shown = table(("ID", "NAME", "MEMORY", "MIG", "MPS"), rows, look, numbers=("MEMORY", "MIG", "MPS"))
+    rows = list(_folded(entries, style))
+    shown = table(("ID", "NAME", "MEMORY", "MIG", "MPS"), rows, style, numbers=("MEMORY", "MIG", "MPS"))
     shown += f"\n{counted(len(entries), 'card')}; MIG: instances at most; MPS: replicas at most; ?: not confirmed\n"
     return shown + "`gpushare cards ID` tells all about one, with every legal MIG layout\n"
 
 
-def _folded(rows: Sequence[tuple[str, ...]], look: Style) -> Iterator[tuple[str, ...]]:
+def _folded(rows: Sequence[tuple[str, ...]], style: Style) -> Iterator[tuple[str, ...]]:
     """Yield the rows; a name that is too wide for the terminal continues in the row below, instead of being cut."""
     others = sum(max(3, *(len(row[column]) for row in rows)) for column in (0, 2, 3, 4)) + 2 * 4
-    narrow = replace(look, columns=max(look.columns - others, 12))
+    narrow = replace(style, columns=max(style.columns - others, 12))
     for card_id, name, *facts in rows:
         first, *more = wrapped(name, narrow).splitlines()
         yield card_id, first, *facts
         yield from (("", part, "", "", "") for part in more)
 
 
-def sheet(card: Card, look: Style) -> str:
+def render(card: Card, style: Style) -> str:
     """Return everything about one card."""
-    shown = look.paint(card.id, BOLD) + f"  {card.name}{_doubt(card, 'name')}\n\n"
+    shown = style.paint(card.id, BOLD) + f"  {card.name}{_doubt(card, 'name')}\n\n"
     facts = [*_facts(card), *_layout_drivers(card), *([("note", card.note)] if card.note else [])]
-    shown += "".join(wrapped(f"  {name:<20} {visible(value)}", look, indent=23) for name, value in facts)
+    shown += "".join(wrapped(f"  {name:<20} {visible(value)}", style, indent=23) for name, value in facts)
     if card.mig is None:
         return shown
-    return shown + "\n" + _profiles(card.mig, look) + "\n" + _layouts(card, card.mig, look)
+    return shown + "\n" + _profiles(card.mig, style) + "\n" + _layouts(card, card.mig, style)
 
 
 def _facts(card: Card) -> list[tuple[str, str]]:
@@ -98,9 +98,9 @@ def _doubt(card: Card, field: str) -> str:
     return " ?" if field in card.unconfirmed else ""
 
 
-def _profiles(geometry: Geometry, look: Style) -> str:
+def _profiles(geometry: Geometry, style: Style) -> str:
     headers = ("PROFILE", "MEMORY", "MAX", "COMPUTE", "SM", "ID", "PLACEMENTS start:size")
-    return table(headers, map(_profile_row, geometry.profiles), look, numbers=("MEMORY", "MAX", "COMPUTE", "SM", "ID"))
+    return table(headers, map(_profile_row, geometry.profiles), style, numbers=("MEMORY", "MAX", "COMPUTE", "SM", "ID"))
 
 
 def _profile_row(profile: MigProfile) -> tuple[str, ...]:
@@ -118,19 +118,19 @@ def _profile_row(profile: MigProfile) -> tuple[str, ...]:
     )
 
 
-def _layouts(card: Card, geometry: Geometry, look: Style) -> str:
+def _layouts(card: Card, geometry: Geometry, style: Style) -> str:
     found = card_facts.layouts(card)
     shown = f"{counted(len(found), 'layout')} to which no instance can be added; each smaller one is legal too\n"
-    return shown + "".join(_layout(number, layout, geometry, look) for number, layout in enumerate(found, 1))
+    return shown + "".join(_layout(number, layout, geometry, style) for number, layout in enumerate(found, 1))
 
 
-def _layout(number: int, layout: Layout, geometry: Geometry, look: Style) -> str:
+def _layout(number: int, layout: Layout, geometry: Geometry, style: Style) -> str:
     placed = mig.place(geometry, layout) or ()
     names = [(one, one.profile.name) for one in placed]
     cells = [memory_map.Cell(start=one.start, size=one.size, labels=(name,), profile=name) for one, name in names]
     left = left_over(placed, geometry)
-    title = wrapped(f"{number:>3}  {layout_text(layout)}{f'  {left}' if left else ''}", look, indent=5)
-    return "\n" + title + memory_map.bar(cells, geometry.units, look, indent=5, framed=False)
+    title = wrapped(f"{number:>3}  {layout_text(layout)}{f'  {left}' if left else ''}", style, indent=5)
+    return "\n" + title + memory_map.bar(cells, geometry.units, style, indent=5, framed=False)
 
 
 def left_over(instances: Iterable[mig.Instance], geometry: Geometry) -> str:

@@ -51,6 +51,8 @@ def command(card: str | None, style: str) -> ExitCode:
         return ExitCode.DONE
     from gpushare.cli import card_view  # noqa: PLC0415 - as above
 
-    look = terminal.look(sys.stdout)
-    streams.say_long(card_view.sheet(known[card], look) if card is not None else card_view.overview(known.values(), look))
+    text_style = terminal.detect_style(sys.stdout)
+    streams.page(
+        card_view.render(known[card], text_style) if card is not None else card_view.overview(known.values(), text_style)
+    )
     return ExitCode.DONE

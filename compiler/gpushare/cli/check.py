@@ -2,7 +2,7 @@
 
 import click
 
-from gpushare.cli import options, work
+from gpushare.cli import compile_commands, options
 from gpushare.cli.exits import ExitCode
 
 
@@ -28,4 +28,4 @@ def command(intent: str, overlays: tuple[str, ...], style: str | None, strict: b
       1  errors were found
       2  INTENT could not be read
     """
-    return work.check(intent=intent, overlays=overlays, style=style, strict=strict)
+    return compile_commands.check(intent=intent, overlays=overlays, style=style, strict=strict)

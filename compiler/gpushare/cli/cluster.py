@@ -34,7 +34,7 @@ _OPTIONS = (
 )
 
 
-class Cluster(Record):
+class ClusterConnection(Record):
     """The cluster that a call names. `namespace` and `release` are empty if the call does not name them."""
 
     kubeconfig: str
@@ -69,7 +69,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in (words["namespace"], words["release_namespace"]):
             if name and not is_dns_label(name):
                 raise click.UsageError(f"{visible(name)!r} is not the name of a namespace")
-        cluster = Cluster(timeout_seconds=_seconds(request_timeout), groups=tuple(groups), **words)
+        cluster = ClusterConnection(timeout_seconds=_seconds(request_timeout), groups=tuple(groups), **words)
         return function(cluster=cluster, **given)
 
     decorated: Callable[..., Any] = called
@@ -89,7 +89,7 @@ def _seconds(text: str) -> int:
 
 
 @contextmanager
-def connected(cluster: Cluster) -> Iterator["Server"]:
+def connected(cluster: ClusterConnection) -> Iterator["Server"]:
     """Yield the cluster's API server. CouldNotRunError, with a way out, if it cannot be asked."""
     from gpushare.live import connection  # noqa: PLC0415 - `--help` does not need it
     from gpushare.live.errors import NoClusterError, RequestError  # noqa: PLC0415 - as above
@@ -103,7 +103,7 @@ def connected(cluster: Cluster) -> Iterator["Server"]:
         raise CouldNotRunError(f"the cluster refused: {problem}") from problem
 
 
-def read(cluster: Cluster, scope: "Scope") -> "Snapshot":
+def read(cluster: ClusterConnection, scope: "Scope") -> "Snapshot":
     """Return what the scope asks for. CouldNotRunError as `connected`."""
     from gpushare.live import reader  # noqa: PLC0415 - as above
 
@@ -114,4 +114,4 @@ def read(cluster: Cluster, scope: "Scope") -> "Snapshot":
 def tell_unseen(unseen: "Sequence[Unseen]") -> None:
     """Write to stderr what was not seen: what the output does not say is then not taken for absent."""
     for one in dict.fromkeys(unseen):
-        streams.tell(f"could not read {one.what}: {one.why}\n" + streams.hint(one.hint))
+        streams.warn(f"could not read {one.what}: {one.why}\n" + streams.hint(one.hint))

@@ -15,7 +15,7 @@ from gpushare.core.wording import counted
 from gpushare.plan.plan import DevicePlan
 
 _ARROW = "→"
-_MOST_LINES = 500
+_MAX_LINES = 500
 """Lines of one list: of files, or of settings."""
 
 Document = Mapping[str, Any]
@@ -39,7 +39,7 @@ def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: 
         facts=[{"name": name, "value": value} for name, value in facts.items()],
         besides=words.also(comparison).strip(), order=list(words.order(comparison)),
         strategy=words.strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "", warning=words.STRATEGY,
-        pools=cards, unfolded=len(cards) <= html_page.MOST_UNFOLDED, shown=tables,
+        pools=cards, unfolded=len(cards) <= html_page.MAX_UNFOLDED, shown=tables,
         lists=[one for one in _lists(comparison) if one["lines"]],
     )
 
@@ -63,8 +63,8 @@ def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
 
 def _list(key: str, title: str, lines: Sequence[str], *, is_folded: bool = True) -> dict[str, Any]:
     """Return a list, cut to so many lines."""
-    more = len(lines) - _MOST_LINES
-    return {"id": key, "title": title, "lines": list(map(visible, lines[:_MOST_LINES])), "folded": is_folded,
+    more = len(lines) - _MAX_LINES
+    return {"id": key, "title": title, "lines": list(map(visible, lines[:_MAX_LINES])), "folded": is_folded,
             "more": f"and {more} more; --format json has them" if more > 0 else ""}
 
 

@@ -24,30 +24,30 @@ _NAMED = 3
 """Most pools that a heading names."""
 
 
-def sheet(comparison: Comparison, look: Style) -> str:
+def render(comparison: Comparison, style: Style) -> str:
     """Return the whole comparison; one line if nothing changes."""
     if comparison.is_empty:
         return "no changes\n"
-    groups = folding.alike(_pools(comparison, look))
-    shown = "".join(_heading(names, look, *about) for about, names in groups.items())
-    shown += _strategy(comparison, look) + _moves(comparison.moves, look)
-    shown += _capacity(comparison, look) + _quotas(comparison.quotas, look)
-    shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.order(comparison), 1)], look)
-    shown += _section("CLUSTER", [words.effect(one, _arrow(look)) for one in comparison.effects if one.pool is None], look)
-    shown += _section("FILES", [line for one in comparison.files for line in words.file(one, _arrow(look))], look)
-    shown += _section("INTENT", [words.setting(one, _arrow(look)) for one in comparison.intent], look)
-    if names := folding.all_names((names for names in groups.values() if len(names) > _NAMED), look):
+    groups = folding.alike(_pools(comparison, style))
+    shown = "".join(_heading(names, style, *about) for about, names in groups.items())
+    shown += _strategy(comparison, style) + _moves(comparison.moves, style)
+    shown += _capacity(comparison, style) + _quotas(comparison.quotas, style)
+    shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.order(comparison), 1)], style)
+    shown += _section("CLUSTER", [words.effect(one, _arrow(style)) for one in comparison.effects if one.pool is None], style)
+    shown += _section("FILES", [line for one in comparison.files for line in words.file(one, _arrow(style))], style)
+    shown += _section("INTENT", [words.setting(one, _arrow(style)) for one in comparison.intent], style)
+    if names := folding.all_names((names for names in groups.values() if len(names) > _NAMED), style):
         shown += f"{names}\n"
-    summary = wrapped(words.summary(comparison), look)
+    summary = wrapped(words.summary(comparison), style)
     return (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
 
 
-def _section(title: str, lines: Sequence[str], look: Style) -> str:
+def _section(title: str, lines: Sequence[str], style: Style) -> str:
     """Return a heading and its lines, at most _MOST; empty without lines."""
     if not lines:
         return ""
-    body = "".join(wrapped(f"  {visible(line)}", look, indent=4 + len(line) - len(line.lstrip())) for line in lines[:_MOST])
-    return f"{look.paint(title, BOLD)}\n{body}{_rest(lines)}\n"
+    body = "".join(wrapped(f"  {visible(line)}", style, indent=4 + len(line) - len(line.lstrip())) for line in lines[:_MOST])
+    return f"{style.paint(title, BOLD)}\n{body}{_rest(lines)}\n"
 
 
 def _rest(lines: Sequence[object]) -> str:
@@ -55,7 +55,7 @@ def _rest(lines: Sequence[object]) -> str:
     return f"  and {len(lines) - _MOST} more; --format json has all\n" if len(lines) > _MOST else ""
 
 
-def _pools(comparison: Comparison, look: Style) -> Iterator[tuple[str, tuple[Change, str, str]]]:
+def _pools(comparison: Comparison, style: Style) -> Iterator[tuple[str, tuple[Change, str, str]]]:
     """Yield of each pool its name, and its change: kind, what it becomes, and the lines about it."""
     effects: dict[str | None, list[Effect]] = {}
     for one in comparison.effects:
@@ -64,45 +64,45 @@ def _pools(comparison: Comparison, look: Style) -> Iterator[tuple[str, tuple[Cha
     for pool in words.affected(comparison):
         lines = [words.disturbance(pool)]
         lines += [words.outage(outages[pool.name])] if pool.name in outages else []
-        lines += words.fate(pool, _arrow(look))
-        lines += [words.effect(one, _arrow(look)) for one in effects.get(pool.name, ())]
-        text = "".join(wrapped(f"    {line}", look, indent=6) for line in lines if line)
+        lines += words.fate(pool, _arrow(style))
+        lines += [words.effect(one, _arrow(style)) for one in effects.get(pool.name, ())]
+        text = "".join(wrapped(f"    {line}", style, indent=6) for line in lines if line)
         yield pool.name, (pool.change, words.becomes(pool), text)
 
 
-def _heading(names: list[str], look: Style, change: Change, becomes: str, text: str) -> str:
+def _heading(names: list[str], style: Style, change: Change, becomes: str, text: str) -> str:
     """Return what happens to the pools, of which the same is said."""
     sign, colour = _SIGNS[change]
     each = "each " if len(names) > 1 else ""
-    return look.paint(f"{sign} {few(names, _NAMED)}", BOLD, colour) + f"  {each}{becomes}\n{text}\n"
+    return style.paint(f"{sign} {few(names, _NAMED)}", BOLD, colour) + f"  {each}{becomes}\n{text}\n"
 
 
-def _strategy(comparison: Comparison, look: Style) -> str:
+def _strategy(comparison: Comparison, style: Style) -> str:
     if not comparison.changes_mig_strategy:
         return ""
-    shown = look.paint("! gpu-operator", BOLD, RED) + f"  {words.strategy(comparison, _arrow(look))}\n"
-    return shown + wrapped(f"    {words.STRATEGY}", look, indent=6) + "\n"
+    shown = style.paint("! gpu-operator", BOLD, RED) + f"  {words.strategy(comparison, _arrow(style))}\n"
+    return shown + wrapped(f"    {words.STRATEGY}", style, indent=6) + "\n"
 
 
-def _arrow(look: Style) -> str:
-    return "→" if look.boxes else "->"
+def _arrow(style: Style) -> str:
+    return "→" if style.boxes else "->"
 
 
-def _moves(moves: tuple[Move, ...], look: Style) -> str:
+def _moves(moves: tuple[Move, ...], style: Style) -> str:
     if not moves:
         return ""
     rows = [words.move(one) for one in moves[:_MOST]]
-    return table(("NODE", "FROM POOL", "TO POOL", "PODS DISTURBED"), rows, look) + _rest(moves) + "\n"
+    return table(("NODE", "FROM POOL", "TO POOL", "PODS DISTURBED"), rows, style) + _rest(moves) + "\n"
 
 
-def _capacity(comparison: Comparison, look: Style) -> str:
+def _capacity(comparison: Comparison, style: Style) -> str:
     rows = list(words.capacity(comparison))
     headers = ("CAPACITY", "BEFORE", "AFTER", "CHANGE")
-    return table(headers, rows, look, numbers=("BEFORE", "AFTER", "CHANGE")) + "\n" if rows else ""
+    return table(headers, rows, style, numbers=("BEFORE", "AFTER", "CHANGE")) + "\n" if rows else ""
 
 
-def _quotas(quotas: tuple[QuotaChange, ...], look: Style) -> str:
+def _quotas(quotas: tuple[QuotaChange, ...], style: Style) -> str:
     if not quotas:
         return ""
     rows = [words.quota(one) for one in quotas]
-    return table(("NAMESPACE", "QUOTA ON", "BEFORE", "AFTER", ""), rows, look, numbers=("BEFORE", "AFTER")) + "\n"
+    return table(("NAMESPACE", "QUOTA ON", "BEFORE", "AFTER", ""), rows, style, numbers=("BEFORE", "AFTER")) + "\n"

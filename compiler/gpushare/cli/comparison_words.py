@@ -9,15 +9,15 @@ from typing import Any, assert_never
 from gpushare.cli.plan_view import known, ranges
 from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.compare.files import FileChange, FileKind, SettingChange
+from gpushare.compare.files import FileDiff, FileKind, SettingChange
 from gpushare.core.wording import counted
 
-_LONGEST = 60
+_MAX_LENGTH = 60
 _CONTEXT = 15
 _DERIVED = ("chart/files/", "nodes/", "gpushare.lock.yaml")
 """Files whose changes other parts of the output describe."""
 
-MOST_SHOWN = 12
+MAX_SHOWN = 12
 """Most settings shown of one file; the JSON document has them all."""
 
 _EFFECTS = {
@@ -94,7 +94,7 @@ def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
     before, after = _text(one.before), _text(one.after)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     # If two long values begin with the same text, cutting at the end would show the same for both.
-    start = same - _CONTEXT if same > _LONGEST - _CONTEXT else 0
+    start = same - _CONTEXT if same > _MAX_LENGTH - _CONTEXT else 0
     return f"{_cut(before, start)} {arrow} {_cut(after, start)}"
 
 
@@ -265,16 +265,16 @@ def order(comparison: Comparison) -> Iterator[str]:
     yield "then gpushare's chart: until a node changes, its profile works with the new strategy too"
 
 
-def file(one: FileChange, arrow: str) -> Iterator[str]:
+def file(one: FileDiff, arrow: str) -> Iterator[str]:
     """Yield a line for the file, and one for each of its settings that is not described elsewhere."""
     if one.kind is not FileKind.CHANGED:
         yield f"{one.path}  {one.kind.value}"
         return
     shown = [] if one.path.startswith(_DERIVED) else list(one.settings)
     yield one.path
-    for change in shown[:MOST_SHOWN]:
+    for change in shown[:MAX_SHOWN]:
         yield f"  {setting(change, arrow)}"
-    rest = len(shown) + one.more - MOST_SHOWN
+    rest = len(shown) + one.more - MAX_SHOWN
     if shown and rest > 0:
         yield f"  and {rest} more; --format json has them"
 
@@ -306,4 +306,4 @@ def _text(data: Any) -> str:
 
 def _cut(text: str, start: int) -> str:
     rest = f"…{text[start:]}" if start else text
-    return rest if len(rest) <= _LONGEST else rest[: _LONGEST - 1] + "…"
+    return rest if len(rest) <= _MAX_LENGTH else rest[: _MAX_LENGTH - 1] + "…"

@@ -2,7 +2,7 @@
 
 import click
 
-from gpushare.cli import options, work
+from gpushare.cli import compile_commands, options
 from gpushare.cli.exits import ExitCode
 
 
@@ -68,7 +68,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         raise click.UsageError("--jobs is for --fleet")
     if output == "":  # an unset variable of a script, not the working directory
         raise click.UsageError("--output: DIR is empty text")
-    return work.compile_bundle(
+    return compile_commands.compile_bundle(
         intent=intent, overlays=overlays, output=output, check=check, manifests=manifests, hooks=hooks, style=style,
         strict=strict,
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpushare.cli import options
-from gpushare.cli.cluster import Cluster, cluster_options
+from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @options.product_format("text", "json")
 @options.strict()
 @cluster_options
-def command(*, bundle: str, style: str, strict: bool, cluster: Cluster) -> ExitCode:
+def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection) -> ExitCode:
     """Tell how a running cluster differs from BUNDLE_OR_INTENT, and what to do.
 
     That is: DaemonSets, ConfigMaps, quotas, Helm's values, labels of nodes,
@@ -57,7 +57,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: Cluster) -> ExitC
     if style == "json":
         streams.product(emit.json_text(_document(found, snapshot)))
     else:
-        streams.say(_sheet(found, snapshot, terminal.look(sys.stdout)))
+        streams.write(_render(found, snapshot, terminal.detect_style(sys.stdout)))
         tell_unseen(snapshot.unseen)
     if not found and not any(map(snapshot.has_seen, ("nodes", "daemonsets", "configmaps"))):
         raise CouldNotRunError("nothing was compared: neither nodes nor objects of gpushare can be read",
@@ -65,7 +65,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: Cluster) -> ExitC
     return ExitCode.CHANGES if found else ExitCode.DONE
 
 
-def _release(side: "LoadedIntent", cluster: Cluster) -> str:
+def _release(side: "LoadedIntent", cluster: ClusterConnection) -> str:
     """Return the namespace that the bundle is for."""
     from gpushare.compare.files import parsed  # noqa: PLC0415 - as above
 
@@ -89,7 +89,7 @@ def _document(found: "Sequence[Difference]", snapshot: "Snapshot") -> dict[str, 
     }
 
 
-def _sheet(found: "Sequence[Difference]", snapshot: "Snapshot", look: Any) -> str:
+def _render(found: "Sequence[Difference]", snapshot: "Snapshot", style: Any) -> str:
     from gpushare.cli.terminal import BOLD, wrapped  # noqa: PLC0415 - as above
     from gpushare.core.wording import counted  # noqa: PLC0415 - as above
 
@@ -97,7 +97,7 @@ def _sheet(found: "Sequence[Difference]", snapshot: "Snapshot", look: Any) -> st
         return "no difference was seen\n" if snapshot.unseen else "no difference\n"
     shown = ""
     for one in found:
-        shown += look.paint(f"{one.kind}: {one.subject}", BOLD) + "\n"
-        shown += wrapped(f"  wanted {one.wanted}", look, indent=4) + wrapped(f"  actual {one.actual}", look, indent=4)
-        shown += wrapped(f"  = {one.remedy}", look, indent=4)
+        shown += style.paint(f"{one.kind}: {one.subject}", BOLD) + "\n"
+        shown += wrapped(f"  wanted {one.wanted}", style, indent=4) + wrapped(f"  actual {one.actual}", style, indent=4)
+        shown += wrapped(f"  = {one.remedy}", style, indent=4)
     return shown + f"\n{counted(len(found), 'difference')}\n"

@@ -28,5 +28,5 @@ class CouldNotRunError(Exception):
         self.hint = hint
 
 
-class ReaderGoneError(Exception):
+class BrokenOutputError(Exception):
     """The reader of our output closed it (`gpushare cards | head`): no message is written."""

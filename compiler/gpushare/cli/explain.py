@@ -7,7 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpushare.cli import options, streams, terminal
-from gpushare.cli.cluster import Cluster, cluster_options
+from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.terminal import BOLD, CYAN, Style, wrapped
 from gpushare.core import finding_texts
@@ -27,7 +27,7 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 @click.command(cls=options.Command, short_help="Explain a finding's code, a reason, a node or a pod.")
 @click.argument("what", required=False, shell_complete=_complete, metavar="[CODE|REASON|NODE|POD]")
 @cluster_options
-def command(*, what: str | None, cluster: Cluster) -> ExitCode:
+def command(*, what: str | None, cluster: ClusterConnection) -> ExitCode:
     """Explain a finding's CODE, a REASON of a node's condition, a NODE or a POD.
 
     A code or a reason needs no cluster; without an argument all codes are
@@ -45,19 +45,19 @@ def command(*, what: str | None, cluster: Cluster) -> ExitCode:
       0  done
       2  there is no such code, reason, node or pod, or no cluster can be asked
     """
-    look = terminal.look(sys.stdout)
+    style = terminal.detect_style(sys.stdout)
     if what is None:
         texts = [finding_texts.load(each) for each in finding_texts.codes()]
         rows = [(text.code, text.severity, text.title) for text in texts]
-        streams.say_long(terminal.table(("CODE", "SEVERITY", "WHAT IS WRONG"), rows, look))
+        streams.page(terminal.table(("CODE", "SEVERITY", "WHAT IS WRONG"), rows, style))
     elif what.upper() in finding_texts.codes():
-        streams.say_long(_rendered(finding_texts.load(what.upper()).markdown, look))
+        streams.page(_rendered(finding_texts.load(what.upper()).markdown, style))
     else:
-        streams.say_long(_reason(what, look) or _object(what, cluster, look))
+        streams.page(_reason(what, style) or _object(what, cluster, style))
     return ExitCode.DONE
 
 
-def _reason(word: str, look: Style) -> str:
+def _reason(word: str, style: Style) -> str:
     """Return the text on a condition's reason, empty if there is none of that name."""
     from gpushare.live import diagnosis  # noqa: PLC0415 - codes do not need it
 
@@ -66,11 +66,11 @@ def _reason(word: str, look: Style) -> str:
         return ""
     reason = diagnosis.reasons()[name]
     state = "True" if reason["ready"] else "False"
-    shown = look.paint(f"{name}: GPUShareReady is {state}", BOLD) + "\n"
-    return shown + "\n" + wrapped(reason["means"], look) + "\n" + wrapped(f"What to do: {reason['remedy']}", look, indent=2)
+    shown = style.paint(f"{name}: GPUShareReady is {state}", BOLD) + "\n"
+    return shown + "\n" + wrapped(reason["means"], style) + "\n" + wrapped(f"What to do: {reason['remedy']}", style, indent=2)
 
 
-def _object(what: str, cluster: Cluster, look: Style) -> str:
+def _object(what: str, cluster: ClusterConnection, style: Style) -> str:
     """Return the diagnosis of a node or a pod. CouldNotRunError if there is none of that name."""
     kind, _, name = what.rpartition("/")
     is_code = len(what) == 5 and what[:2].upper() == "GS"
@@ -88,7 +88,7 @@ def _object(what: str, cluster: Cluster, look: Style) -> str:
     found = _diagnosed(snapshot, kind, namespace, name)
     if found is None:
         raise _unknown(what, namespace)
-    return _sheet(found, look)
+    return _render(found, style)
 
 
 def _diagnosed(snapshot: "Snapshot", kind: str, namespace: str, name: str) -> "Diagnosis | None":
@@ -112,17 +112,17 @@ def _unknown(what: str, namespace: str = "") -> CouldNotRunError:
                             hint or "`gpushare explain` lists all codes")
 
 
-def _sheet(found: "Diagnosis", look: Style) -> str:
-    shown = wrapped(f"{look.paint(found.subject, BOLD)}: {', '.join(found.facts)}", look, indent=2)
+def _render(found: "Diagnosis", style: Style) -> str:
+    shown = wrapped(f"{style.paint(found.subject, BOLD)}: {', '.join(found.facts)}", style, indent=2)
     if not found.causes:
         return shown + "\nNothing that can be seen is wrong.\n"
     for cause in found.causes:
-        shown += "\n" + wrapped(f"- {cause.what}", look, indent=2)
-        shown += wrapped(f"  What to do: {cause.remedy}", look, indent=4) if cause.remedy else ""
+        shown += "\n" + wrapped(f"- {cause.what}", style, indent=2)
+        shown += wrapped(f"  What to do: {cause.remedy}", style, indent=4) if cause.remedy else ""
     return shown
 
 
-def _rendered(markdown: str, look: Style) -> str:
+def _rendered(markdown: str, style: Style) -> str:
     """Return Markdown for a terminal: headings are highlighted, examples indented, paragraphs fitted to its width."""
     shown: list[str] = []
     fenced = False
@@ -130,9 +130,9 @@ def _rendered(markdown: str, look: Style) -> str:
         if line.startswith("```"):
             fenced = not fenced
         elif fenced:
-            shown.append(f"    {look.paint(line, CYAN)}".rstrip())
+            shown.append(f"    {style.paint(line, CYAN)}".rstrip())
         elif line.startswith("#"):
-            shown.append(look.paint(line.lstrip("#").strip(), BOLD))
+            shown.append(style.paint(line.lstrip("#").strip(), BOLD))
         else:
-            shown.append(terminal.wrapped(line, look).rstrip("\n"))
+            shown.append(terminal.wrapped(line, style).rstrip("\n"))
     return "\n".join(shown).strip() + "\n"

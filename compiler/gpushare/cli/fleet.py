@@ -57,8 +57,8 @@ def compile_fleet(file: str, *, check: bool, jobs: int | None, style: str | None
         streams.product(emit.json_text(_sarif(done)))
         _tell_failures(done)
     else:
-        streams.tell("".join(one.err for one in done if one.err))
-        streams.say("".join(_lines(done, check=check)))
+        streams.warn("".join(one.err for one in done if one.err))
+        streams.write("".join(_lines(done, check=check)))
     return worst
 
 
@@ -73,7 +73,7 @@ def read(file: str, form: Format) -> list[Cluster] | None:
         every = fleet_gitops.synced(clusters)
         findings = [_synced(*clash) for clash in fleet_gitops.clashes(every)]
         for warning in fleet_gitops.misplaced(every):
-            streams.tell(f"gpushare: warning: {visible(warning)}\n" + streams.hint("write one of the two into the other"))
+            streams.warn(f"gpushare: warning: {visible(warning)}\n" + streams.hint("write one of the two into the other"))
         if not findings:
             return clusters
     as_product = form in (Format.JSON, Format.SARIF)
@@ -218,7 +218,7 @@ def problem(one: Done) -> str:
 
 
 def _tell_failures(done: Sequence[Done]) -> None:
-    streams.tell("".join(one.err for one in done if one.code not in (ExitCode.DONE, ExitCode.FINDINGS)))
+    streams.warn("".join(one.err for one in done if one.code not in (ExitCode.DONE, ExitCode.FINDINGS)))
 
 
 def read_json(text: str) -> Any:

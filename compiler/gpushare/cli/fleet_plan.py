@@ -44,11 +44,11 @@ def plan_fleet(file: str, *, jobs: int | None, style: str, exit_code: bool, stri
     if style == "json":
         streams.product(emit.json_text(_document(done, worst)))
     elif style == "markdown":
-        streams.tell("".join(one.err for one in done))
+        streams.warn("".join(one.err for one in done))
         streams.product(_page(done))
     else:
-        streams.tell("".join(one.err for one in done))
-        streams.say_long("".join(_lines(done)))
+        streams.warn("".join(one.err for one in done))
+        streams.page("".join(_lines(done)))
     return worst
 
 

@@ -9,7 +9,7 @@ from gpushare.core.wording import few
 
 _Content = TypeVar("_Content", bound=Hashable)
 
-MOST_ROWS = 100
+MAX_ROWS = 100
 """More than any terminal shows: a table with more rows has one for all pools of which it says the same."""
 
 
@@ -24,7 +24,7 @@ def alike(entries: Iterable[tuple[str, _Content]]) -> dict[_Content, list[str]]:
 def rows(entries: Iterable[tuple[str, _Content]]) -> dict[_Content, list[str]] | None:
     """Return the same as `alike` for a table with too many rows; None for one that is shown whole."""
     listed = list(entries)
-    return alike(listed) if len(listed) > MOST_ROWS else None
+    return alike(listed) if len(listed) > MAX_ROWS else None
 
 
 def short(names: list[str]) -> str:
@@ -32,9 +32,9 @@ def short(names: list[str]) -> str:
     return few(names, 1)
 
 
-def all_names(groups: Iterable[list[str]], look: Style) -> str:
+def all_names(groups: Iterable[list[str]], style: Style) -> str:
     """Return every name of the groups that were shown in short; empty if none was."""
     lines = [f"  {visible(', '.join(names))}" for names in groups if len(names) > 1]
     if not lines:
         return ""
-    return look.paint("POOLS ALIKE", BOLD) + "\n" + "".join(wrapped(line, look, indent=4) for line in lines)
+    return style.paint("POOLS ALIKE", BOLD) + "\n" + "".join(wrapped(line, style, indent=4) for line in lines)

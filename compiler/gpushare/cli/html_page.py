@@ -22,11 +22,11 @@ from gpushare.core.palette import Shades
 from gpushare.core.wording import few
 from gpushare.plan.plan import DevicePlan
 
-MOST_UNFOLDED = 12
+MAX_UNFOLDED = 12
 """With more pools than these, all are folded at first."""
-_MOST_NAMED = 2
+_MAX_NAMED = 2
 """Pools that the heading of several equal pools names."""
-_LONGEST_CELL = 32
+_MAX_CELL = 32
 """Slices: the style has a rule for each length."""
 
 _T = TypeVar("_T")
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str:
     """Return the page of this template. `tables` are all those that it shows: the style has rules for each kind."""
     rules = "".join(dict.fromkeys(table.rules() for table in tables))
-    sizes = "".join(f".w{size} {{ --w: {size}; }}\n" for size in range(2, _LONGEST_CELL + 1))
+    sizes = "".join(f".w{size} {{ --w: {size}; }}\n" for size in range(2, _MAX_CELL + 1))
     # From our own files and constants, the only text that is not escaped.
     style = Markup(_colours() + _file("page.css") + sizes + rules)  # noqa: S704
     script = Markup(_file("page.js"))  # noqa: S704
@@ -85,7 +85,7 @@ def alike(pools: Iterable[tuple[str, Hashable, _T]]) -> list[tuple[list[str], _T
 def heading(names: Sequence[str]) -> dict[str, Any]:
     """Return what a template needs of the pools of one card."""
     several = names if len(names) > 1 else ()
-    return {"name": few(names, _MOST_NAMED), "id": names[0], "names": several}
+    return {"name": few(names, _MAX_NAMED), "id": names[0], "names": several}
 
 
 def cells(

@@ -10,7 +10,7 @@ from gpushare.core.record import Record, replace
 from gpushare.mirror.copies import Omission
 from gpushare.reading import source
 from gpushare.render import images
-from gpushare.render.images import Chart, Pulled
+from gpushare.render.images import ChartSource, Pulled
 
 _NEEDED = ("images.txt", "chart/values.yaml", "namespace.yaml")
 _UNKNOWN = ": gpushare knows only the tags of "
@@ -25,7 +25,7 @@ class Images(Record):
     pulled: tuple[Pulled, ...]
     namespace: str
     stack: str = ""
-    chart: Chart | None = None
+    chart: ChartSource | None = None
     omissions: tuple[Omission, ...] = ()
 
 

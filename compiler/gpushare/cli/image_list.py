@@ -101,14 +101,14 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     elif missing is not None:
         what = "images" if len(targets) == len(listed) else "images and charts"
         there = f"{len(targets) - len(missing)} of {len(targets)} {what} are there\n"
-        streams.say("".join(f"missing {one}\n" for one in missing) + there)
+        streams.write("".join(f"missing {one}\n" for one in missing) + there)
     elif style == formats.ZARF:
         from gpushare.core import emit  # noqa: PLC0415 - only for programs
 
         package = formats.zarf_package(listed, chart, images.namespace, f"{images.stack}/values.yaml")
         streams.product(emit.yaml_text(package))
     else:
-        streams.say(formats.script(listed, style, chart) if style in formats.SCRIPTS else formats.plain(listed, chart))
+        streams.write(formats.script(listed, style, chart) if style in formats.SCRIPTS else formats.plain(listed, chart))
     if strict and omissions:
         return ExitCode.FINDINGS
     return ExitCode.CHANGES if missing else ExitCode.DONE
@@ -174,7 +174,7 @@ def _renamed(listed: "tuple[Copy, ...]") -> "list[Omission]":
 
 def _warn(omissions: "list[Omission]") -> None:
     for one in omissions:
-        streams.tell(f"gpushare: warning: {one.message}\n{streams.hint(one.hint)}")
+        streams.warn(f"gpushare: warning: {one.message}\n{streams.hint(one.hint)}")
 
 
 def _missing(targets: list[str], docker_config: str | None, *, plain_http: bool) -> tuple[str, ...]:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from gpushare.cli import options
-from gpushare.cli.cluster import Cluster, cluster_options
+from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core.printable import visible
 
 if TYPE_CHECKING:
-    from gpushare.importing import Input
+    from gpushare.importing import InputFile
 
 _FILE = click.Path(exists=False, allow_dash=True)
 
@@ -30,7 +30,7 @@ _FILE = click.Path(exists=False, allow_dash=True)
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
     *, files: tuple[str, ...], live: bool, namespaces: tuple[str, ...], values: bool, name: str, output: Path | None,
-    force: bool, style: str | None, strict: bool, cluster: Cluster
+    force: bool, style: str | None, strict: bool, cluster: ClusterConnection
 ) -> ExitCode:
     """Write an intent that means what FILES say of a cluster.
 
@@ -82,19 +82,19 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     return _run(files, objects, name, output, force=force, style=style, strict=strict)
 
 
-def _of_cluster(cluster: Cluster, namespaces: tuple[str, ...], *, values: bool) -> list["Input"]:
+def _of_cluster(cluster: ClusterConnection, namespaces: tuple[str, ...], *, values: bool) -> list["InputFile"]:
     from gpushare.cli.cluster import connected, tell_unseen  # noqa: PLC0415 - `--help` does not need them
-    from gpushare.importing import Input  # noqa: PLC0415 - as above
+    from gpushare.importing import InputFile  # noqa: PLC0415 - as above
     from gpushare.live import inventory  # noqa: PLC0415 - as above
 
     with connected(cluster) as server:
         found = inventory.read(server, namespaces or inventory.NAMESPACES, values=values)
     tell_unseen(found.unseen)
-    return [Input(name=called, document=document) for called, document in found.objects]
+    return [InputFile(name=called, document=document) for called, document in found.objects]
 
 
 def _run(  # noqa: PLR0913 - as above
-    files: tuple[str, ...], objects: list["Input"], name: str, output: Path | None, *, force: bool, style: str | None,
+    files: tuple[str, ...], objects: list["InputFile"], name: str, output: Path | None, *, force: bool, style: str | None,
     strict: bool
 ) -> ExitCode:
     from gpushare import importing, pipeline  # noqa: PLC0415 - `--help` does not need them
@@ -104,10 +104,10 @@ def _run(  # noqa: PLR0913 - as above
     inputs = objects
     for file in dict.fromkeys(files):
         data, called = streams.read(file, MAX_BYTES)
-        inputs.append(importing.Input(name=called, data=data))
+        inputs.append(importing.InputFile(name=called, data=data))
     found = importing.build(inputs, name)
     if found.text:
-        found = found.judged(pipeline.check(found.text.encode(), "").findings)
+        found = found.checked(pipeline.check(found.text.encode(), "").findings)
     report.report(found.findings, found.lines, report.chosen(style), as_product=False)
     if found.text and output is not None:
         streams.create(output, found.text, overwrite=force)

@@ -67,7 +67,7 @@ def _write(output: Path, text: str, *, overwrite: bool) -> None:
         raise CouldNotRunError(f"{path} exists, and is not gpushare's schema", "--force overwrites it")
     streams.create(output, text, overwrite=overwrite)
     streams.create(path, schema, overwrite=True)
-    streams.say(f"{output} written, and {path} for editors; next: gpushare check {output}\n")
+    streams.write(f"{output} written, and {path} for editors; next: gpushare check {output}\n")
 
 
 def _card(card_id: str, mode: str) -> "Card":

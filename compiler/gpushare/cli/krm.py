@@ -65,7 +65,7 @@ def command(*, bundle: str, strict: bool) -> ExitCode:
             made, more = _generate(received, intent, read, Path(bundle))
             found += more
     code = report.verdict([finding for finding, _ in found], strict=strict)
-    streams.tell("".join(resource_list.line(*one) for one in found))
+    streams.warn("".join(resource_list.line(*one) for one in found))
     streams.product(resource_list.write(received, made if code is ExitCode.DONE else (), found))
     return code
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gpushare.cli import inputs, report, streams, terminal
-from gpushare.cli.cluster import Cluster, read, tell_unseen
+from gpushare.cli.cluster import ClusterConnection, read, tell_unseen
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.status_document import unseen
 from gpushare.cli.terminal import BOLD, Style, table, wrapped
@@ -19,12 +19,12 @@ from gpushare.live.reader import Scope
 if TYPE_CHECKING:
     from gpushare.live.snapshot import Pod
 
-_MOST = 100
+_MAX_NODES = 100
 _BUSY = {"wait": "the node waits for them", "evict": "they are evicted", "fail": "the change fails while they run"}
 
 
 def run(  # noqa: PLR0913 - the arguments of `plan`
-    *, new: str, overlays: tuple[str, ...], style: str, exit_code: bool, strict: bool, cluster: Cluster
+    *, new: str, overlays: tuple[str, ...], style: str, exit_code: bool, strict: bool, cluster: ClusterConnection
 ) -> ExitCode:
     """Write the plan; the exit codes are those of `plan`."""
     side = inputs.load_side(new, overlays=overlays)
@@ -40,26 +40,26 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
     if style == "json":
         streams.product(emit.json_text(document(found)))
     else:
-        streams.say_long(sheet(found, terminal.look(sys.stdout), has_pods=snapshot.has_seen("pods")))
+        streams.page(render(found, terminal.detect_style(sys.stdout), has_pods=snapshot.has_seen("pods")))
         tell_unseen(found.unseen)
     return ExitCode.CHANGES if exit_code and not found.is_empty else ExitCode.DONE
 
 
-def sheet(found: Disturbance, look: Style, *, has_pods: bool) -> str:
+def render(found: Disturbance, style: Style, *, has_pods: bool) -> str:
     """Return the plan for people."""
     shown = f"{counted(len(found.nodes), 'node')} would change\n" if found.nodes else "no node would change\n"
-    for node in found.nodes[:_MOST]:
-        shown += "\n" + look.paint(f"{node.name}: {node.before or 'no pool'} -> {node.after or 'no pool'}", BOLD)
+    for node in found.nodes[:_MAX_NODES]:
+        shown += "\n" + style.paint(f"{node.name}: {node.before or 'no pool'} -> {node.after or 'no pool'}", BOLD)
         shown += "" if node.is_ready else f"  ({node.state})"
-        shown += "\n" + wrapped(f"  {_effect(node, has_pods=has_pods)}", look, indent=4)
-        shown += table(("POD", "OWNER", "REQUESTS"), map(_row, node.pods), look, indent=4) if node.pods else ""
-    shown += f"and {len(found.nodes) - _MOST} more nodes\n" if len(found.nodes) > _MOST else ""
+        shown += "\n" + wrapped(f"  {_effect(node, has_pods=has_pods)}", style, indent=4)
+        shown += table(("POD", "OWNER", "REQUESTS"), map(_row, node.pods), style, indent=4) if node.pods else ""
+    shown += f"and {len(found.nodes) - _MAX_NODES} more nodes\n" if len(found.nodes) > _MAX_NODES else ""
     if found.quotas:
         rows = [(one.namespace, one.resource, str(one.used), "resource is removed" if one.limit is None else str(one.limit))
                 for one in found.quotas]
-        shown += "\n" + table(("NAMESPACE", "RESOURCE", "IN USE", "NEW QUOTA"), rows, look, numbers=("IN USE",))
+        shown += "\n" + table(("NAMESPACE", "RESOURCE", "IN USE", "NEW QUOTA"), rows, style, numbers=("IN USE",))
     if found.unready:
-        shown += "\nnot ready now, and not changed:\n" + table(("NODE", "STATE"), found.unready[:_MOST], look, indent=2)
+        shown += "\nnot ready now, and not changed:\n" + table(("NODE", "STATE"), found.unready[:_MAX_NODES], style, indent=2)
     return shown
 
 

@@ -6,7 +6,7 @@ from gpushare.cli.terminal import DIM, Style, pad, width
 from gpushare.core import palette
 from gpushare.core.record import Record
 
-_MOST_SEGMENTS = 8
+_MAX_SEGMENTS = 8
 """With more replicas than these, their number alone says how many."""
 _SHADES = palette.DARK
 
@@ -50,21 +50,21 @@ def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int],
 
 def segments(replicas: int) -> int:
     """Return into how many segments a device with so many replicas is divided."""
-    return replicas if replicas <= _MOST_SEGMENTS else 1
+    return replicas if replicas <= _MAX_SEGMENTS else 1
 
 
-def bar(cells: Iterable[Cell], units: int, look: Style, *, indent: int = 2, framed: bool = True) -> str:
+def bar(cells: Iterable[Cell], units: int, style: Style, *, indent: int = 2, framed: bool = True) -> str:
     """Return the cells to scale over all slices, unused ranges filled; without a frame only what is inside it."""
-    strokes = _BOXES if look.boxes else _ASCII
+    strokes = _BOXES if style.boxes else _ASCII
     placed = list(cells)
     placed += [Cell(start=start, size=size) for start, size in gaps(((cell.start, cell.size) for cell in placed), units)]
     placed.sort(key=lambda cell: cell.start)
-    per_unit = unit_cells(units, look, indent)
+    per_unit = unit_cells(units, style, indent)
     rooms = [cell.size * per_unit - 1 for cell in placed]
     columns = [_column(cell, room, strokes) for cell, room in zip(placed, rooms, strict=True)]
     height = max(map(len, columns))
     blanks = [" " if cell.labels else strokes.unused for cell in placed]
-    shown = [[_painted(line, cell, look) for line in column + [blank * room] * (height - len(column))]
+    shown = [[_painted(line, cell, style) for line in column + [blank * room] * (height - len(column))]
              for cell, room, column, blank in zip(placed, rooms, columns, blanks, strict=True)]
     lines = [strokes.down + strokes.down.join(row) + strokes.down for row in zip(*shown, strict=True)]
     if framed:
@@ -72,9 +72,9 @@ def bar(cells: Iterable[Cell], units: int, look: Style, *, indent: int = 2, fram
     return "".join(f"{' ' * indent}{line}\n" for line in lines)
 
 
-def unit_cells(units: int, look: Style, indent: int) -> int:
+def unit_cells(units: int, style: Style, indent: int) -> int:
     """Return how many terminal cells one slice takes, its border included; bars are never wider than 100."""
-    return max(2, (min(look.columns, 100) - indent - 1) // units)
+    return max(2, (min(style.columns, 100) - indent - 1) // units)
 
 
 def _edge(rooms: Sequence[int], corners: str, across: str) -> str:
@@ -101,12 +101,12 @@ def _divided(parts: int, room: int, divider: str) -> list[str]:
     return ["".join(line)]
 
 
-def _painted(line: str, cell: Cell, look: Style) -> str:
+def _painted(line: str, cell: Cell, style: Style) -> str:
     """Return a line of the cell in the colour of its profile, as far as the terminal has that."""
     if not cell.labels:
-        return look.paint(line, DIM)
+        return style.paint(line, DIM)
     colour = _SHADES.of(cell.profile)
-    return look.paint(line, *look.shade(_SHADES.ink, ground=colour))
+    return style.paint(line, *style.shade(_SHADES.ink, ground=colour))
 
 
 def _wrapped(label: str, room: int) -> list[str]:

@@ -6,12 +6,12 @@ from gpushare.cli.terminal import Style, wrapped
 from gpushare.core.wording import counted, few
 from gpushare.live.observing import Observed, Would
 
-_MOST_NODES = 20
+_MAX_NODES = 20
 
 
-def sheet(observed: Observed, look: Style) -> str:
+def render(observed: Observed, style: Style) -> str:
     """Return one line for each thing that `enforce` would do, and one for each node that it would change."""
-    return heading(observed) + ":\n" + "".join(wrapped(f"  {line}", look, indent=4) for line in lines(observed))
+    return heading(observed) + ":\n" + "".join(wrapped(f"  {line}", style, indent=4) for line in lines(observed))
 
 
 def heading(observed: Observed) -> str:
@@ -23,9 +23,9 @@ def lines(observed: Observed) -> list[str]:
     """Return what would be done to pods, then to each node; at most so many."""
     nodes = observed.nodes
     changed = [node for node in nodes if not node.is_nothing]
-    found = [*_of_pods(observed), *map(_of_node, changed[:_MOST_NODES])]
-    if len(changed) > _MOST_NODES:
-        found.append(f"and {len(changed) - _MOST_NODES} more nodes would be changed")
+    found = [*_of_pods(observed), *map(_of_node, changed[:_MAX_NODES])]
+    if len(changed) > _MAX_NODES:
+        found.append(f"and {len(changed) - _MAX_NODES} more nodes would be changed")
     if len(changed) < len(nodes):
         found.append(f"{counted(len(nodes) - len(changed), 'node')} would not be changed")
     return found

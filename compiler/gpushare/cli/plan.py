@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpushare.cli import options
-from gpushare.cli.cluster import Cluster, cluster_options
+from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
     *, sides: tuple[str, ...], overlays: tuple[str, ...], pools: tuple[str, ...], style: str, exit_code: bool, live: bool,
-    fleet: str | None, jobs: int | None, strict: bool, cluster: Cluster,
+    fleet: str | None, jobs: int | None, strict: bool, cluster: ClusterConnection,
 ) -> ExitCode:
     """Tell what changes when NEW replaces OLD.
 
@@ -141,7 +141,7 @@ def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Doc
 
         streams.product(comparison_page.page(comparison, documents, geometry_of))
     else:
-        streams.say_long(comparison_view.sheet(comparison, terminal.look(sys.stdout)))
+        streams.page(comparison_view.render(comparison, terminal.detect_style(sys.stdout)))
 
 
 def _told(side: "LoadedIntent", *, strict: bool) -> ExitCode:

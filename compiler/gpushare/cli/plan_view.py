@@ -13,19 +13,19 @@ WHOLE = 8
 """The number of slices of most cards: whole GPUs are drawn as wide as partitioned ones."""
 
 
-def sheet(plan: Plan, look: Style) -> str:
+def render(plan: Plan, style: Style) -> str:
     """Return the whole plan."""
     platform = plan.intent.platform
-    shown = look.paint(plan.intent.name, BOLD) + f"  {counted(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
+    shown = style.paint(plan.intent.name, BOLD) + f"  {counted(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
     shown += f"namespace {plan.intent.namespace}\n\n"
     if plan.intent.observes:
         shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
     groups = folding.rows((pool.name, _row(pool)) for pool in plan.pools)
     rows = ((pool.name, *_row(pool)) for pool in plan.pools) if groups is None else _short_rows(groups)
-    shown += table(_HEADERS, rows, look, numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE",), uncut=("CARD", "MODE"))
-    shown += "".join(_folded(plan.pools, look))
-    shown += _quotas(plan, look) if plan.quotas else ""
-    names = folding.all_names((groups or {}).values(), look)
+    shown += table(_HEADERS, rows, style, numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE",), uncut=("CARD", "MODE"))
+    shown += "".join(_folded(plan.pools, style))
+    shown += _quotas(plan, style) if plan.quotas else ""
+    names = folding.all_names((groups or {}).values(), style)
     return shown + (f"\n{names}" if names else "")
 
 
@@ -49,24 +49,24 @@ def _short_rows(groups: Mapping[_Row, list[str]]) -> Iterator[_Row]:
         yield folding.short(names), *row
 
 
-def _folded(pools: Iterable[PoolPlan], look: Style) -> Iterator[str]:
+def _folded(pools: Iterable[PoolPlan], style: Style) -> Iterator[str]:
     """Yield what each pool offers, once for all pools of which it is the same."""
-    for text, same in folding.alike((pool.name, _pool(pool, look)) for pool in pools).items():
-        yield "\n" + look.paint(few(same), BOLD) + text
+    for text, same in folding.alike((pool.name, _pool(pool, style)) for pool in pools).items():
+        yield "\n" + style.paint(few(same), BOLD) + text
 
 
-def _pool(pool: PoolPlan, look: Style) -> str:
+def _pool(pool: PoolPlan, style: Style) -> str:
     """Return what follows the pool's name."""
     shown = f"  {pool.card.name}, {pool.mode.value}\n"
     if pool.layout_of_goal is not None:
         shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
-    shown += _resources(pool, look)
-    return shown + "".join(_gpu(pool, gpus, look) for gpus in alike(pool))
+    shown += _resources(pool, style)
+    return shown + "".join(_gpu(pool, gpus, style) for gpus in alike(pool))
 
 
-def _resources(pool: PoolPlan, look: Style) -> str:
+def _resources(pool: PoolPlan, style: Style) -> str:
     headers = ("RESOURCE", "PER NODE", "TOTAL", "DEVICE", "CAP")
-    return table(headers, resource_rows(pool), look, numbers=headers[1:], indent=2)
+    return table(headers, resource_rows(pool), style, numbers=headers[1:], indent=2)
 
 
 def resource_rows(pool: PoolPlan) -> list[tuple[str, str, str, str, str]]:
@@ -98,28 +98,28 @@ def devices_of(pool: PoolPlan, gpu: GpuPlan) -> list[DevicePlan]:
     return [device for device in pool.devices if device.gpu == gpu.index]
 
 
-def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Style) -> str:
+def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], style: Style) -> str:
     """Return the memory map of equal GPUs."""
     gpu, geometry = gpus[0], pool.card.mig
     devices = devices_of(pool, gpu)
     title = f"GPU {ranges([one.index for one in gpus])}"
     if not gpu.mig_enabled or geometry is None:
-        cells = [_cell(device, 0, WHOLE, look) for device in devices]
-        return f"\n  {title}\n" + memory_map.bar(cells, WHOLE, look)
-    cells = [_cell(device, device.start, device.size, look) for device in devices]
+        cells = [_cell(device, 0, WHOLE, style) for device in devices]
+        return f"\n  {title}\n" + memory_map.bar(cells, WHOLE, style)
+    cells = [_cell(device, device.start, device.size, style) for device in devices]
     left = left_over(gpu.instances, geometry)
-    return f"\n  {title}  {look.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, look)
+    return f"\n  {title}  {style.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, style)
 
 
-def _cell(device: DevicePlan, start: int, size: int, look: Style) -> memory_map.Cell:
+def _cell(device: DevicePlan, start: int, size: int, style: Style) -> memory_map.Cell:
     return memory_map.Cell(
-        start=start, size=size, labels=labels(device, look), profile=device.profile, replicas=device.replicas,
+        start=start, size=size, labels=labels(device, style), profile=device.profile, replicas=device.replicas,
     )
 
 
-def labels(device: DevicePlan, look: Style) -> tuple[str, ...]:
+def labels(device: DevicePlan, style: Style) -> tuple[str, ...]:
     """Return name and replicas, and the memory, or the cap if one container may use less than all of it."""
-    times, at_most = ("×", "≤") if look.boxes else ("x", "<=")
+    times, at_most = ("×", "≤") if style.boxes else ("x", "<=")
     name = (device.profile or "whole GPU") + (f"{times}{device.replicas}" if device.replicas > 1 else "")
     return name, mib(device.memory_mib) if device.cap_mib is None else f"{at_most}{device.cap_mib}Mi"
 
@@ -130,6 +130,6 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def _quotas(plan: Plan, look: Style) -> str:
+def _quotas(plan: Plan, style: Style) -> str:
     rows = [(one.namespace, key.removeprefix("requests."), str(number)) for one in plan.quotas for key, number in one.hard]
-    return "\n" + table(("NAMESPACE", "RESOURCE", "QUOTA"), rows, look, numbers=("QUOTA",))
+    return "\n" + table(("NAMESPACE", "RESOURCE", "QUOTA"), rows, style, numbers=("QUOTA",))

@@ -25,14 +25,14 @@ class Format(StrEnum):
     SARIF = "sarif"
 
 
-class Lines(Protocol):
+class LineSource(Protocol):
     """Access to the lines of the text that the findings refer to."""
 
     def line(self, number: int) -> str:
         """Return the line of that number, from 1."""
 
 
-Texts = Lines | Mapping[str, Lines]
+Texts = LineSource | Mapping[str, LineSource]
 """The text of all findings, or that of each file: a finding on a file that is not in it has no excerpt."""
 
 
@@ -59,9 +59,9 @@ def report(  # noqa: PLR0913 - the parts of one report
     ordered = in_order(list(findings))
     if style is Format.TEXT:
         if as_product:
-            streams.say(text(ordered, lines, terminal.look(sys.stdout), accepted))
+            streams.write(text(ordered, lines, terminal.detect_style(sys.stdout), accepted))
         elif ordered:
-            streams.tell(text(ordered, lines, terminal.look(sys.stderr), accepted))
+            streams.warn(text(ordered, lines, terminal.detect_style(sys.stderr), accepted))
         return
     from gpushare.cli import formats  # noqa: PLC0415 - most runs are read by a person
 
@@ -72,14 +72,14 @@ def report(  # noqa: PLR0913 - the parts of one report
     if as_product:
         streams.product(written)
     else:
-        streams.tell(written)
+        streams.warn(written)
 
 
-def text(findings: Sequence[Finding], lines: Texts, look: Style, accepted: Sequence[Accepted] = ()) -> str:
+def text(findings: Sequence[Finding], lines: Texts, style: Style, accepted: Sequence[Accepted] = ()) -> str:
     """Return all findings and a line that counts them, with the codes of those that the intent accepts."""
     codes = ", ".join(sorted({one.finding.code for one in accepted}))
     counted_too = f", {len(accepted)} accepted ({codes})" if accepted else ""
-    return "".join(_one(finding, lines, look) for finding in findings) + summary(findings) + counted_too + "\n"
+    return "".join(_one(finding, lines, style) for finding in findings) + summary(findings) + counted_too + "\n"
 
 
 def summary(findings: Sequence[Finding]) -> str:
@@ -90,28 +90,28 @@ def summary(findings: Sequence[Finding]) -> str:
     return ", ".join(parts) or "no errors, no warnings"
 
 
-def _one(finding: Finding, texts: Texts, look: Style) -> str:
+def _one(finding: Finding, texts: Texts, style: Style) -> str:
     lines = texts.get(finding.file) if isinstance(texts, Mapping) else texts
     colour = RED if is_error(finding) else YELLOW
     at = finding.span
     place = finding.file + (f":{at.line}:{at.column}" if at else "")
-    severity = look.paint(f"{finding.severity} {finding.code}", BOLD, colour)
-    shown = [f"{look.paint(visible(place), BOLD)}: {severity}: {visible(finding.message)}"]
+    severity = style.paint(f"{finding.severity} {finding.code}", BOLD, colour)
+    shown = [f"{style.paint(visible(place), BOLD)}: {severity}: {visible(finding.message)}"]
     if at and lines:
-        shown += _excerpt(lines.line(at.line), at, look, RED if finding.severity is Severity.ERROR else YELLOW)
+        shown += _excerpt(lines.line(at.line), at, style, RED if finding.severity is Severity.ERROR else YELLOW)
     return "\n".join(shown) + "\n" + "".join(streams.hint(visible(hint)) for hint in finding.hints)
 
 
-def _excerpt(line: str, at: Span, look: Style, colour: str) -> list[str]:
+def _excerpt(line: str, at: Span, style: Style, colour: str) -> list[str]:
     """Return the source line with its number, and carets under the span; the first line of several."""
     end = at.end_column if at.end_line == at.line else len(line) + 1
-    parts = _split(line, at.column - 1, max(at.column, end) - 1, look.columns)
+    parts = _split(line, at.column - 1, max(at.column, end) - 1, style.columns)
     before, marked, after = (visible(part.replace("\t", TAB)) for part in parts)
-    before, marked, after = _window(before, marked, after, look)
+    before, marked, after = _window(before, marked, after, style)
     carets = "^" * max(1, width(marked))
     return [
-        f"{look.paint(f'{at.line:>5} |', CYAN)} {before}{marked}{after}".rstrip(),
-        f"{look.paint('      |', CYAN)} {' ' * width(before)}{look.paint(carets, BOLD, colour)}",
+        f"{style.paint(f'{at.line:>5} |', CYAN)} {before}{marked}{after}".rstrip(),
+        f"{style.paint('      |', CYAN)} {' ' * width(before)}{style.paint(carets, BOLD, colour)}",
     ]
 
 
@@ -120,14 +120,14 @@ def _split(line: str, start: int, end: int, most: int) -> tuple[str, str, str]:
     return line[max(0, start - most) : start], line[start : min(end, start + most)], line[end : end + most]
 
 
-def _window(before: str, marked: str, after: str, look: Style) -> tuple[str, str, str]:
+def _window(before: str, marked: str, after: str, style: Style) -> tuple[str, str, str]:
     """Return the three parts cut to the terminal's width, so that the beginning of the marked part is always visible."""
-    room = look.columns - 9
+    room = style.columns - 9
     if width(before + marked + after) <= room:
         return before, marked, after
-    dots = look.ellipsis
+    dots = style.ellipsis
     most_before = room // 2 if width(marked) > room // 2 else room - width(marked) - 10
     before = terminal.clip_start(before, most_before, dots)
-    marked = terminal.clip(marked, max(room - width(before), 4), dots)
+    marked = terminal.fit(marked, max(room - width(before), 4), dots)
     rest = room - width(before) - width(marked)
-    return before, marked, terminal.clip(after, rest, dots) if rest > len(dots) else ""
+    return before, marked, terminal.fit(after, rest, dots) if rest > len(dots) else ""

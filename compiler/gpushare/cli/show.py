@@ -2,7 +2,7 @@
 
 import click
 
-from gpushare.cli import options, work
+from gpushare.cli import compile_commands, options
 from gpushare.cli.exits import ExitCode
 
 
@@ -34,4 +34,4 @@ def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], styl
       1  INTENT has errors
       2  INTENT could not be read, or has no such pool
     """
-    return work.show(intent=intent, overlays=overlays, style=style, strict=strict, pools=pools)
+    return compile_commands.show(intent=intent, overlays=overlays, style=style, strict=strict, pools=pools)

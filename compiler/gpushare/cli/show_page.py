@@ -13,7 +13,7 @@ from gpushare.core.wording import counted, few, layout_text
 from gpushare.plan.plan import GpuPlan, Plan, PoolPlan
 from gpushare.render import readme
 
-MOST_PODS = 100
+MAX_PODS = 100
 """With more cards than these the page has each text of a pod once, into which its script writes the names."""
 _POOL, _RESOURCE = "⟨pool⟩", "⟨resource⟩"
 """Where the script writes the names: characters that no name has."""
@@ -34,7 +34,7 @@ def page(plan: Plan, findings: Sequence[Finding]) -> str:
         warnings=[
             {"code": one.code, "message": visible(one.message), "hints": list(map(visible, one.hints))} for one in findings
         ],
-        pools=cards, pods=_shared_pods(cards), unfolded=len(cards) <= html_page.MOST_UNFOLDED, quotas=quotas,
+        pools=cards, pods=_shared_pods(cards), unfolded=len(cards) <= html_page.MAX_UNFOLDED, quotas=quotas,
     )
 
 
@@ -88,7 +88,7 @@ def _resources(pool: PoolPlan) -> Table:
 def _shared_pods(cards: Sequence[dict[str, Any]]) -> list[str]:
     """Return the texts of pods for the script; none if each card has its own. A card with a shared one gets its number."""
     texts = {text: number for number, text in enumerate(dict.fromkeys(card["pod_text"] for card in cards))}
-    is_shared = len(cards) > MOST_PODS
+    is_shared = len(cards) > MAX_PODS
     for card in cards:
         card["shared"] = texts[card["pod_text"]] if is_shared else None
     return list(texts) if is_shared else []

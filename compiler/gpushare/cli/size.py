@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from gpushare.sizing.demand import Need, Sizing
 
 MODES = ("exclusive", "mig", "mig-replicas", "time-slicing", "mps")
-MOST = 1_000_000
+MAX_NUMBER = 1_000_000
 """The largest number of users and of nodes: an intent's `expected` ends there."""
 
 
 @click.command(cls=options.Command, short_help="Compute which mode and how many nodes fit.")
 @click.option("--card", "card_id", metavar="ID", required=True, shell_complete=cards.complete, help="See `gpushare cards`.")
 @click.option("--memory", metavar="SIZE", help="What one user needs, such as 4Gi.")
-@click.option("--users", type=click.IntRange(1, MOST), metavar="N", help="How many users at once. Default: as many as fit.")
+@click.option(
+    "--users", type=click.IntRange(1, MAX_NUMBER), metavar="N", help="How many users at once. Default: as many as fit."
+)
 @click.option("--need", "needs", multiple=True, metavar="NxSIZE", help="Users of several sizes: --need 40x4Gi --need 3x20Gi.")
-@click.option("--nodes", type=click.IntRange(1, MOST), metavar="N", help="Default: as many as are needed.")
+@click.option("--nodes", type=click.IntRange(1, MAX_NUMBER), metavar="N", help="Default: as many as are needed.")
 @click.option("--gpus-per-node", "gpus", type=click.IntRange(1, 16), default=1, metavar="N", help="Default: 1.")
 @click.option("--isolation", type=click.Choice(["memory", "none"]), default="none",
               help="memory: only modes that isolate memory in hardware. Default: none.")
@@ -72,7 +74,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     else:
         from gpushare.cli import size_view  # noqa: PLC0415 - as above
 
-        streams.say(size_view.sheet(found, terminal.look(sys.stdout)))
+        streams.write(size_view.render(found, terminal.detect_style(sys.stdout)))
     return ExitCode.FINDINGS if found.best is None or found.best.suffices is False else ExitCode.DONE
 
 
@@ -87,7 +89,7 @@ def _card(card_id: str) -> "Card":
 
 def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tuple[Need, ...]":
     """Return the needs, the largest first, equal sizes together. Raises CouldNotRunError."""
-    from gpushare.sizing.demand import MOST_SIZES, Need  # noqa: PLC0415 - as above
+    from gpushare.sizing.demand import MAX_SIZES, Need  # noqa: PLC0415 - as above
 
     if needs and (memory is not None or users is not None):
         raise CouldNotRunError("--need is not for use with --memory or --users", "write each of them as --need NxSIZE")
@@ -102,10 +104,10 @@ def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tu
             raise CouldNotRunError(f"--need {need!r} is not NxSIZE", "write the number of users and their size, such as 40x4Gi")
         each = _bytes(size, "--need")
         together[each] = together.get(each, 0) + int(number)
-    if len(together) > MOST_SIZES:
-        raise CouldNotRunError(f"there are {len(together)} sizes", f"round them up to {MOST_SIZES} sizes at most")
-    if sum(together.values()) > MOST:
-        raise CouldNotRunError(f"there are {sum(together.values())} users", f"{MOST} are the most")
+    if len(together) > MAX_SIZES:
+        raise CouldNotRunError(f"there are {len(together)} sizes", f"round them up to {MAX_SIZES} sizes at most")
+    if sum(together.values()) > MAX_NUMBER:
+        raise CouldNotRunError(f"there are {sum(together.values())} users", f"{MAX_NUMBER} are the most")
     return tuple(Need(memory_bytes=each, users=number) for each, number in sorted(together.items(), reverse=True))
 
 
@@ -127,4 +129,4 @@ def _print_intent(found: "Sizing") -> None:
     if found.best is not None:
         streams.product(emit.yaml_text(intent(found.best)))
     if found.best is None or found.best.suffices is False:
-        streams.tell(f"gpushare: {found.reason}\n")
+        streams.warn(f"gpushare: {found.reason}\n")

@@ -9,27 +9,27 @@ from gpushare.intent.types import Mig
 from gpushare.sizing.demand import Option, Sizing, Variant
 from gpushare.sizing.document import intent
 
-MOST_LAYOUTS = 3
+MAX_LAYOUTS = 3
 """How many options of one mode are in the table: a card has dozens of layouts."""
 
 _NUMBERS = ("PER NODE", "NODES", "WASTED")
 
 
-def sheet(found: Sizing, look: Style) -> str:
+def render(found: Sizing, style: Style) -> str:
     """Return everything about the sizing."""
-    shown = look.paint(found.demand.card.id, BOLD) + f"  {_question(found)}\n\n"
+    shown = style.paint(found.demand.card.id, BOLD) + f"  {_question(found)}\n\n"
     listed = [one for variant in Variant for one in _listed(found, variant)]
     if listed:
         headers = ("", "MODE", "PER NODE", "CAP", "MEMORY", "FAULTS", "WASTED", "NODES", "FITS")
-        head, *rows = table(headers, [_row(one, found) for one in listed], look, numbers=_NUMBERS).splitlines()
-        shown += head + "\n" + "".join(row + "\n" + _layout(one, look) for row, one in zip(rows, listed, strict=True))
+        head, *rows = table(headers, [_row(one, found) for one in listed], style, numbers=_NUMBERS).splitlines()
+        shown += head + "\n" + "".join(row + "\n" + _layout(one, style) for row, one in zip(rows, listed, strict=True))
     more = len(found.options) - len(listed)
     if more:
-        shown += look.paint(f"{counted(more, 'further layout')} in --format json", DIM) + "\n"
-    shown += "".join(wrapped(f"   {one.variant.value}: {one.reason}", look, indent=3) for one in found.unfit)
+        shown += style.paint(f"{counted(more, 'further layout')} in --format json", DIM) + "\n"
+    shown += "".join(wrapped(f"   {one.variant.value}: {one.reason}", style, indent=3) for one in found.unfit)
     if found.best is None:
-        return shown + "\n" + wrapped(f"nothing fits: {found.reason}", look)
-    return shown + "\n" + _best(found.best, found.reason, look) + "\n" + emit.yaml_text(intent(found.best))
+        return shown + "\n" + wrapped(f"nothing fits: {found.reason}", style)
+    return shown + "\n" + _best(found.best, found.reason, style) + "\n" + emit.yaml_text(intent(found.best))
 
 
 def _question(found: Sizing) -> str:
@@ -43,7 +43,7 @@ def _question(found: Sizing) -> str:
 
 
 def _listed(found: Sizing, variant: Variant) -> list[Option]:
-    return [one for one in found.options if one.variant is variant][:MOST_LAYOUTS]
+    return [one for one in found.options if one.variant is variant][:MAX_LAYOUTS]
 
 
 def _row(one: Option, found: Sizing) -> tuple[str, ...]:
@@ -63,13 +63,13 @@ def _row(one: Option, found: Sizing) -> tuple[str, ...]:
     )
 
 
-def _layout(one: Option, look: Style) -> str:
+def _layout(one: Option, style: Style) -> str:
     """Return the line under an option of MIG: its layout, with the replicas of each profile."""
     if not isinstance(one.pool.sharing, Mig):
         return ""
     times = {grant.kind.profile.name: grant.kind.replicas for grant in one.grants if grant.kind.profile}
     words = (f"{count} {name}" + (f" x{times[name]}" if times[name] > 1 else "") for name, count in _entries(one))
-    return look.paint(f"     {', '.join(words)}", DIM) + "\n"
+    return style.paint(f"     {', '.join(words)}", DIM) + "\n"
 
 
 def _entries(one: Option) -> list[tuple[str, int]]:
@@ -81,17 +81,17 @@ def _percent(one: Option) -> str:
     return "?" if one.wasted_mib is None or not one.total_mib else f"{100 * one.wasted_mib // one.total_mib}%"
 
 
-def _best(one: Option, reason: str, look: Style) -> str:
+def _best(one: Option, reason: str, style: Style) -> str:
     asked = one.pool.sharing
     layout = f" {layout_text(_entries(one))}" if isinstance(asked, Mig) else ""
-    shown = wrapped(f"{look.paint('best', BOLD)}: {one.variant.value}{layout}: {reason}", look, indent=2)
+    shown = wrapped(f"{style.paint('best', BOLD)}: {one.variant.value}{layout}: {reason}", style, indent=2)
     for grant in one.grants:
         usable = mib(grant.provides_bytes // MIB)
         limit = "usable" if grant.cap_mib is None else "at most"
         shown += f"  {grant.kind.resource}: {grant.kind.per_node} per node, {limit} {usable}\n"
     if one.wasted_mib is not None:
         where = counted(one.nodes_needed, "node")
-        shown += wrapped(f"  no user asked for {mib(one.wasted_mib)} of the {mib(one.total_mib)} of {where}", look, indent=2)
+        shown += wrapped(f"  no user asked for {mib(one.wasted_mib)} of the {mib(one.total_mib)} of {where}", style, indent=2)
     if one.unconfirmed:
-        shown += wrapped(f"  no source confirms: {', '.join(one.unconfirmed)}", look, indent=2)
-    return shown + "".join(wrapped(f"  {visible(note)}", look, indent=2) for note in one.notes)
+        shown += wrapped(f"  no source confirms: {', '.join(one.unconfirmed)}", style, indent=2)
+    return shown + "".join(wrapped(f"  {visible(note)}", style, indent=2) for note in one.notes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpushare.cli import options
-from gpushare.cli.cluster import Cluster, cluster_options
+from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core.printable import visible
 
@@ -29,7 +29,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 @click.option("--watch", "-w", is_flag=True, help=f"Look again every {_WATCH_SECONDS} seconds, until interrupted.")
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, name: str | None, style: str, output: str | None, kills: bool, watch: bool, cluster: Cluster
+    *, name: str | None, style: str, output: str | None, kills: bool, watch: bool, cluster: ClusterConnection
 ) -> ExitCode:
     """Tell what each pool of a running cluster should offer, offers and has in use.
 
@@ -70,7 +70,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         _look_again(cluster, scope, name, is_wide=output == "wide", with_kills=kills)
 
 
-def _seen(cluster: Cluster, scope: "Scope", name: str | None) -> "Status":
+def _seen(cluster: ClusterConnection, scope: "Scope", name: str | None) -> "Status":
     from gpushare.cli.cluster import read, tell_unseen  # noqa: PLC0415 - as above
     from gpushare.core.wording import few  # noqa: PLC0415 - as above
     from gpushare.live import status  # noqa: PLC0415 - as above
@@ -103,17 +103,17 @@ def _write(seen: "Status", style: str, *, is_wide: bool, with_kills: bool) -> No
         streams.product(status_page.page(seen, time.strftime("%Y-%m-%d %H:%M:%S %Z"), with_kills=with_kills))
         tell_unseen(seen.unseen)
         return
-    streams.say(status_view.sheet(seen, terminal.look(sys.stdout), is_wide=is_wide, with_kills=with_kills))
+    streams.write(status_view.render(seen, terminal.detect_style(sys.stdout), is_wide=is_wide, with_kills=with_kills))
     tell_unseen(seen.unseen)
 
 
-def _look_again(cluster: Cluster, scope: "Scope", name: str | None, *, is_wide: bool, with_kills: bool) -> None:
+def _look_again(cluster: ClusterConnection, scope: "Scope", name: str | None, *, is_wide: bool, with_kills: bool) -> None:
     from gpushare.cli import streams  # noqa: PLC0415 - as above
 
     try:
         seen = _seen(cluster, scope, name)
     except CouldNotRunError as problem:  # the server restarts, the network returns
-        streams.say(f"{time.strftime('%H:%M:%S')} {visible(str(problem))}\n" +
+        streams.write(f"{time.strftime('%H:%M:%S')} {visible(str(problem))}\n" +
                     streams.hint(visible(problem.hint)))
         return
     _show(seen, is_wide=is_wide, with_kills=with_kills)
@@ -122,5 +122,5 @@ def _look_again(cluster: Cluster, scope: "Scope", name: str | None, *, is_wide: 
 def _show(seen: "Status", *, is_wide: bool, with_kills: bool) -> None:
     from gpushare.cli import streams  # noqa: PLC0415 - as above
 
-    streams.say(_CLEAR if sys.stdout.isatty() else f"{time.strftime('%H:%M:%S')}\n")
+    streams.write(_CLEAR if sys.stdout.isatty() else f"{time.strftime('%H:%M:%S')}\n")
     _write(seen, "text", is_wide=is_wide, with_kills=with_kills)

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpushare.live.observing import Observed
 from gpushare.live.snapshot import Event, RuntimeMetrics, Unseen
-from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 
 
 def document(seen: Status) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _node(node: NodeStatus) -> dict[str, Any]:
     }
 
 
-def _shares(shares: Iterable[Shares]) -> dict[str, Any]:
+def _shares(shares: Iterable[ShareUsage]) -> dict[str, Any]:
     return {
         one.resource: {"wanted": one.wanted, "offered": one.offered, "used": one.used, "free": one.free} for one in shares
     }

@@ -8,13 +8,13 @@ from gpushare.cli.html_table import Table, table
 from gpushare.core.printable import visible
 from gpushare.core.wording import counted
 from gpushare.live.observing import Observed
-from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 
 _NODE_HEADERS = ("Node", "State", "Reason", "Since", "Offered", "Used", "Message")
-_MOST_ROWS = 2000
+_MAX_ROWS = 2000
 """Of nodes on the whole page, and at least `_LEAST_ROWS` of each pool: those that are not as wanted first."""
-_LEAST_ROWS = 5
-_MOST_OTHERS = 50
+_MIN_ROWS = 5
+_MAX_OTHERS = 50
 """Rows of each other table."""
 
 
@@ -40,7 +40,7 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
             _table("counters", "Since the start of each runtime", status_view.COUNTERS, counters, (1, 2, 3)),
             _table("events", "Events about caps in the last hour", status_view.EVENTS, events, (3,)),
         ]
-    pools = [_pool(pool, max(_MOST_ROWS // len(seen.pools), _LEAST_ROWS)) for pool in seen.pools]
+    pools = [_pool(pool, max(_MAX_ROWS // len(seen.pools), _MIN_ROWS)) for pool in seen.pools]
     shown = [one for one in tables if one.rows]
     return html_page.render(
         "status.html.j2", tables=[*shown, *(pool[part] for pool in pools for part in ("shares", "nodes"))], when=when,
@@ -50,7 +50,7 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
         hint=status_view.hint(wrong[0]) if wrong else "",
         observed=None if seen.observed is None else _observed(seen.observed),
         pools=pools,
-        unfolded=len(seen.pools) <= html_page.MOST_UNFOLDED,
+        unfolded=len(seen.pools) <= html_page.MAX_UNFOLDED,
         shown=shown,
     )
 
@@ -63,17 +63,17 @@ def _table(
     key: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()
 ) -> Table:
     """Return a table, cut to so many rows; `numbers` are the columns that have numbers."""
-    return table(title, [header.capitalize() for header in headers], rows, id=key, numbers=numbers, most=_MOST_OTHERS)
+    return table(title, [header.capitalize() for header in headers], rows, id=key, numbers=numbers, most=_MAX_OTHERS)
 
 
 def _shares(pool: PoolStatus) -> Table:
     """Return the numbers of each resource; the last column is empty where it is not known how many are in use."""
     headers = ("Resource", "Wanted", "Offered", "Used", "Free", "In use")
     rows = tuple((*map(visible, status_view.numbers(one)), _percentage(one)) for one in pool.shares)
-    return Table(title=f"Shares of {visible(pool.name)}", headers=headers, rows=rows, numbers=(1, 2, 3, 4, 5), codes=(0,))
+    return Table(title=f"ShareUsage of {visible(pool.name)}", headers=headers, rows=rows, numbers=(1, 2, 3, 4, 5), codes=(0,))
 
 
-def _percentage(one: Shares) -> str:
+def _percentage(one: ShareUsage) -> str:
     return "" if one.used is None or not one.offered else f"{100 * one.used // one.offered}\u00a0%"
 
 

@@ -8,42 +8,42 @@ from gpushare.cli.terminal import BOLD, Style, table
 from gpushare.core.record import replace
 from gpushare.core.units import show_bytes
 from gpushare.live.snapshot import Event, RuntimeMetrics
-from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes import taints
 
-_MOST_NODES = 20
-_MOST_KILLS = 50
+_MAX_NODES = 20
+_MAX_KILLS = 50
 
 
-def sheet(seen: Status, look: Style, *, is_wide: bool, with_kills: bool) -> str:
+def render(seen: Status, style: Style, *, is_wide: bool, with_kills: bool) -> str:
     """Return all tables. `is_wide`: every node, with the message of its condition, however wide the terminal is."""
     nodes = [node for pool in seen.pools for node in pool.nodes] + list(seen.others)
-    shown = _pools(seen.pools, look) if seen.pools else "no pools were seen\n"
+    shown = _pools(seen.pools, style) if seen.pools else "no pools were seen\n"
     if seen.observed is not None:
-        shown += "\n" + observed_view.sheet(seen.observed, look)
+        shown += "\n" + observed_view.render(seen.observed, style)
     if is_wide:
-        shown += "\n" + _node_table(nodes, replace(look, whole_tables=True), messages=True) if nodes else ""
+        shown += "\n" + _node_table(nodes, replace(style, whole_tables=True), messages=True) if nodes else ""
     else:
-        shown += _unready(nodes, look)
+        shown += _unready(nodes, style)
     if seen.pending:
         rows = [(pod.full_name, asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
-        shown += "\n" + table(("PENDING POD", "REQUESTS", "WHY"), rows[:_MOST_NODES], look) + _more(rows, _MOST_NODES)
-    return shown + (_kills(seen, [node.metrics for node in nodes if node.metrics], look) if with_kills else "")
+        shown += "\n" + table(("PENDING POD", "REQUESTS", "WHY"), rows[:_MAX_NODES], style) + _more(rows, _MAX_NODES)
+    return shown + (_kills(seen, [node.metrics for node in nodes if node.metrics], style) if with_kills else "")
 
 
 _HEADERS = ("POOL", "MODE", "READY", "RESOURCE", "WANTED", "OFFERED", "USED", "FREE")
 _Lines = tuple[tuple[str, ...], ...]
 
 
-def _pools(pools: Sequence[PoolStatus], look: Style) -> str:
+def _pools(pools: Sequence[PoolStatus], style: Style) -> str:
     """Return the table of the pools, and the names of those that share its rows."""
     entries = [(pool.name, _lines(pool)) for pool in pools]
     groups = folding.rows(entries)
     if groups is not None:
         entries = [(folding.short(names), lines) for lines, names in groups.items()]
     rows = [("" if number else name, *line) for name, lines in entries for number, line in enumerate(lines)]
-    shown = table(_HEADERS, rows, look, numbers=_HEADERS[4:], dropped=("MODE",), uncut=("READY",))
-    names = folding.all_names((groups or {}).values(), look)
+    shown = table(_HEADERS, rows, style, numbers=_HEADERS[4:], dropped=("MODE",), uncut=("READY",))
+    names = folding.all_names((groups or {}).values(), style)
     return shown + (f"\n{names}" if names else "")
 
 
@@ -61,21 +61,21 @@ def readiness(pool: PoolStatus) -> str:
     return f"{pool.ready}/{count}" + (f", {pool.observed} observed" if pool.observed else "")
 
 
-def numbers(one: Shares | None) -> tuple[str, ...]:
+def numbers(one: ShareUsage | None) -> tuple[str, ...]:
     """Return the resource, and how many of it are wanted, offered, used and free."""
     if one is None:
         return ("-", "", "", "", "")
     return one.resource, known(one.wanted), str(one.offered), known(one.used), known(one.free)
 
 
-def _unready(nodes: Sequence[NodeStatus], look: Style) -> str:
+def _unready(nodes: Sequence[NodeStatus], style: Style) -> str:
     """Return the nodes of pools that are neither ready nor observed, those of no pool only if they have a condition of ours."""
     found = [node for node in nodes if not (node.is_ready or node.is_observed) and (node.pool or node.condition.since)]
     if not found:
         return ""
-    shown = "\n" + _node_table(found[:_MOST_NODES], look, messages=False) + _more(found, _MOST_NODES)
+    shown = "\n" + _node_table(found[:_MAX_NODES], style, messages=False) + _more(found, _MAX_NODES)
     for node in found[:3]:
-        shown += f"\n{look.paint(node.name, BOLD)}: {node.condition.message or node.condition.reason}\n"
+        shown += f"\n{style.paint(node.name, BOLD)}: {node.condition.message or node.condition.reason}\n"
     return shown + f"\n{hint(found[0])}\n"
 
 
@@ -84,10 +84,10 @@ def hint(node: NodeStatus) -> str:
     return f"`gpushare explain {node.name}` says what to do."
 
 
-def _node_table(nodes: Iterable[NodeStatus], look: Style, *, messages: bool) -> str:
+def _node_table(nodes: Iterable[NodeStatus], style: Style, *, messages: bool) -> str:
     headers = ("NODE", "POOL", "STATE", "REASON", "SINCE", "OFFERED", "USED", *(("MESSAGE",) if messages else ()))
     rows = [row if messages else row[:-1] for row in map(node_row, nodes)]
-    return table(headers, rows, look, dropped=("SINCE", "USED"))
+    return table(headers, rows, style, dropped=("SINCE", "USED"))
 
 
 def node_row(node: NodeStatus) -> tuple[str, ...]:
@@ -118,12 +118,12 @@ def asked(resources: Iterable[tuple[str, int | None]]) -> str:
     return ", ".join(f"{name.removeprefix('nvidia.com/')}: {known(number)}" for name, number in resources) or "-"
 
 
-def _kills(seen: Status, metrics: Sequence[RuntimeMetrics], look: Style) -> str:
-    shown = "\n" + (_events(seen.kills, look) if seen.kills else f"{NO_EVENTS}\n")
+def _kills(seen: Status, metrics: Sequence[RuntimeMetrics], style: Style) -> str:
+    shown = "\n" + (_events(seen.kills, style) if seen.kills else f"{NO_EVENTS}\n")
     if counted := counter_rows(metrics):
-        shown += "\n" + table(COUNTERS, counted, look, numbers=COUNTERS[1:4]) + "Counters since the start of each runtime.\n"
+        shown += "\n" + table(COUNTERS, counted, style, numbers=COUNTERS[1:4]) + "Counters since the start of each runtime.\n"
     if over := over_rows(metrics):
-        shown += "\n" + table(OVER, over, look, numbers=("USED", "CAP"))
+        shown += "\n" + table(OVER, over, style, numbers=("USED", "CAP"))
     return shown
 
 
@@ -150,9 +150,9 @@ def event_rows(events: Iterable[Event]) -> list[tuple[str, ...]]:
     return [(one.time or "?", one.reason, f"{one.namespace}/{one.name}", str(one.count), one.message) for one in events]
 
 
-def _events(events: Sequence[Event], look: Style) -> str:
+def _events(events: Sequence[Event], style: Style) -> str:
     rows = event_rows(events)
-    return table(EVENTS, rows[:_MOST_KILLS], look, numbers=("COUNT",)) + _more(rows, _MOST_KILLS)
+    return table(EVENTS, rows[:_MAX_KILLS], style, numbers=("COUNT",)) + _more(rows, _MAX_KILLS)
 
 
 def _more(rows: Sequence[object], most: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TextIO
 
-from gpushare.cli.exits import CouldNotRunError, ReaderGoneError
+from gpushare.cli.exits import BrokenOutputError, CouldNotRunError
 
 STDIN = "<stdin>"
 
@@ -68,12 +68,12 @@ def product(text: str) -> None:
     _write(sys.stdout, text, "utf-8")
 
 
-def say(text: str) -> None:
+def write(text: str) -> None:
     """Write a product for people to stdout."""
     _write(sys.stdout, text, None)
 
 
-def say_long(text: str) -> None:
+def page(text: str) -> None:
     """Write a product for people to stdout, through their pager if it is longer than their terminal."""
     problem = None
     if sys.stdout is not None and sys.stdout.isatty():
@@ -84,18 +84,18 @@ def say_long(text: str) -> None:
                 return
         except CouldNotRunError as failed:
             problem = failed
-    say(text)
+    write(text)
     if problem:
-        tell(f"gpushare: {problem}\n")
+        warn(f"gpushare: {problem}\n")
 
 
-def tell(text: str) -> None:
+def warn(text: str) -> None:
     """Write a message that is not the command's output to stderr. If stderr is closed, it is lost."""
     if sys.stderr is None:
         return
     try:
         _write(sys.stderr, text, None)
-    except (CouldNotRunError, ReaderGoneError):
+    except (CouldNotRunError, BrokenOutputError):
         return
 
 
@@ -107,7 +107,7 @@ def hint(text: str) -> str:
 def progress(text: str) -> None:
     """Show on a terminal how far a long command is, in place of what it showed before; empty text clears the line."""
     if sys.stderr is not None and sys.stderr.isatty():
-        tell(f"\r\x1b[K{text}")
+        warn(f"\r\x1b[K{text}")
 
 
 def _write(stream: TextIO | None, text: str, encoding: str | None) -> None:
@@ -121,11 +121,11 @@ def _write(stream: TextIO | None, text: str, encoding: str | None) -> None:
         raise refused(problem) from problem
 
 
-def refused(problem: OSError) -> CouldNotRunError | ReaderGoneError:
+def refused(problem: OSError) -> CouldNotRunError | BrokenOutputError:
     """Return the exception for an error of writing to stdout; keep the interpreter's last flush from failing again."""
     _to_nowhere()
     if problem.errno == errno.EPIPE:
-        return ReaderGoneError()
+        return BrokenOutputError()
     return CouldNotRunError(f"cannot write to standard output: {reason(problem)}")
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpushare.bundle.writer import Change, ChangeKind
+from gpushare.bundle.writer import ChangeKind, FileChange
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.core.printable import visible
 from gpushare.core.wording import counted, layout_text
@@ -15,7 +15,7 @@ LISTED = 20
 """How many stale files are listed by name."""
 
 
-def written(read: LoadedIntent, changes: Sequence[Change], directory: Path) -> str:
+def written(read: LoadedIntent, changes: Sequence[FileChange], directory: Path) -> str:
     """Return what was written, what goals were resolved to, and what to do next; one line if nothing changed."""
     goals = _goals(read.plan)
     if not changes:
@@ -29,7 +29,7 @@ def written(read: LoadedIntent, changes: Sequence[Change], directory: Path) -> s
     return shown + goals + _next_steps(read.plan, directory)
 
 
-def checked(changes: Sequence[Change], directory: Path) -> str:
+def checked(changes: Sequence[FileChange], directory: Path) -> str:
     """Return which files are not current."""
     if not changes:
         return f"{visible(str(directory))} is current\n"

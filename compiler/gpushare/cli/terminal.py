@@ -42,7 +42,7 @@ class Style(Record):
         return "…" if self.boxes else "..."
 
 
-def look(stream: TextIO | None) -> Style:
+def detect_style(stream: TextIO | None) -> Style:
     """Return what the stream can show. Colour needs a terminal that is not dumb, and no NO_COLOR (https://no-color.org)."""
     if stream is None:
         return Style()
@@ -95,7 +95,7 @@ def _cells(text: str) -> Iterator[int]:
         yield 0 if category(char) in {"Mn", "Me", "Cf"} else 2 if east_asian_width(char) in "WF" else 1
 
 
-def clip(text: str, cells: int, ellipsis: str = "…") -> str:
+def fit(text: str, cells: int, ellipsis: str = "…") -> str:
     """Return the text in at most that many cells, its end replaced by the ellipsis if it is longer."""
     if width(text) <= cells:
         return text
@@ -122,7 +122,7 @@ def pad(text: str, cells: int, *, right: bool = False) -> str:
 
 
 def table(  # noqa: PLR0913 - the columns that are special, by name
-    headers: Sequence[str], rows: Iterable[Sequence[str]], look: Style, *, numbers: Sequence[str] = (),
+    headers: Sequence[str], rows: Iterable[Sequence[str]], style: Style, *, numbers: Sequence[str] = (),
     dropped: Sequence[str] = (), uncut: Sequence[str] = (), indent: int = 0,
 ) -> str:
     """Return rows under headers, two spaces apart, within the terminal's width: the widest column is cut first.
@@ -134,29 +134,31 @@ def table(  # noqa: PLR0913 - the columns that are special, by name
     """
     body = [[visible(cell) for cell in row] for row in rows]
     widths = [max(width(row[column]) for row in [list(headers), *body]) for column in range(len(headers))]
-    room = look.columns - indent - 2 * (len(headers) - 1)
-    is_narrow = not look.whole_tables and sum(widths) > room
+    room = style.columns - indent - 2 * (len(headers) - 1)
+    is_narrow = not style.whole_tables and sum(widths) > room
     if is_narrow and dropped:
         kept = [at for at, header in enumerate(headers) if header != dropped[0]]
         rows = [[row[at] for at in kept] for row in body]
-        return table([headers[at] for at in kept], rows, look, numbers=numbers, dropped=dropped[1:], uncut=uncut, indent=indent)
+        return table(
+            [headers[at] for at in kept], rows, style, numbers=numbers, dropped=dropped[1:], uncut=uncut, indent=indent
+        )
     right = {column for column, header in enumerate(headers) if header in numbers}
     cut = [column for column, header in enumerate(headers) if column and header not in (*numbers, *uncut)]
     while is_narrow and sum(widths) > room and cut and max(widths[at] for at in cut) > 8:
         widths[max(cut, key=lambda at: widths[at])] -= 1
 
     def line(cells: Sequence[str]) -> str:
-        shown = (pad(clip(cell, widths[at], look.ellipsis), widths[at], right=at in right) for at, cell in enumerate(cells))
+        shown = (pad(fit(cell, widths[at], style.ellipsis), widths[at], right=at in right) for at, cell in enumerate(cells))
         return " " * indent + "  ".join(shown).rstrip()
 
-    return "\n".join([look.paint(line(headers), BOLD), *map(line, body)]) + "\n"
+    return "\n".join([style.paint(line(headers), BOLD), *map(line, body)]) + "\n"
 
 
-def wrapped(text: str, look: Style, *, indent: int = 0) -> str:
+def wrapped(text: str, style: Style, *, indent: int = 0) -> str:
     """Return the text in lines that fit the terminal, broken at spaces; lines after the first are indented."""
     lines: list[str] = []
     for word in text.split(" "):
-        if lines and width(lines[-1]) + 1 + width(word) <= look.columns:
+        if lines and width(lines[-1]) + 1 + width(word) <= style.columns:
             lines[-1] += f" {word}"
         else:
             lines.append((" " * indent if lines else "") + word)

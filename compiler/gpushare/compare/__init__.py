@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.compare import affected, bundles, capacity, caps, files, gpus, nodes, snapshots
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange, total
 from gpushare.compare.files import Files
-from gpushare.compare.nodes import Cluster, GeometryOf
+from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.outages import outage
 from gpushare.compare.snapshots import PoolSide
 
@@ -27,7 +27,7 @@ def compare(
     terms = [bundles.terms(side) for side in texts]
     same = frozenset(name for name, term in terms[0].items() if terms[1].get(name) == term)
     is_adopted = snapshots.observes(old) and not snapshots.observes(new)
-    cluster = Cluster(before=before, after=after, geometry_of=geometry_of, same_terms=same, is_adopted=is_adopted)
+    cluster = NodeMoves(before=before, after=after, geometry_of=geometry_of, same_terms=same, is_adopted=is_adopted)
     moves = cluster.moves()
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
     spec = {one.name: bundles.policy(texts[1], one.name) or bundles.policy(texts[0], one.name) for one in changes}
@@ -46,7 +46,7 @@ def compare(
     )
 
 
-def _pool(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
+def _pool(name: str, cluster: NodeMoves, moves: Sequence[Move]) -> PoolChange:
     if name not in cluster.before:
         return _arrives(name, cluster, moves)
     if name not in cluster.after:
@@ -54,7 +54,7 @@ def _pool(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
     return _stays(name, cluster, moves)
 
 
-def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
+def _stays(name: str, cluster: NodeMoves, moves: Sequence[Move]) -> PoolChange:
     old, new = cluster.before[name], cluster.after[name]
     change, per_node = _kind(old, new), cluster.disturbed(old, new)
     reordered = cluster.reordered(name)
@@ -80,7 +80,7 @@ def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
     )
 
 
-def _arrives(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
+def _arrives(name: str, cluster: NodeMoves, moves: Sequence[Move]) -> PoolChange:
     """Return the change of a new pool. Pods are counted as far as the former plan knows where its nodes come from."""
     new = cluster.after[name]
     inherits = name in cluster.successors.values()
@@ -100,7 +100,7 @@ def _arrives(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
     )
 
 
-def _goes(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
+def _goes(name: str, cluster: NodeMoves, moves: Sequence[Move]) -> PoolChange:
     """Return the change of a removed pool: its nodes go to its successor, to pools that name them, or back to whole GPUs."""
     old, successor = cluster.before[name], cluster.successors.get(name)
     if successor is not None:

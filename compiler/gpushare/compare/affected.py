@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.compare.bundles import POLICIES, VALUES, policy, values
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.compare.files import FileChange, Files
+from gpushare.compare.files import FileDiff, Files
 from gpushare.compare.policy_effects import of_policy
 from gpushare.compare.stack_effects import of_namespace, of_upstream
 from gpushare.compare.value_effects import of_values
@@ -15,7 +15,7 @@ from gpushare.core.record import NOTHING
 
 
 def effects(
-    old: Files, new: Files, changed: tuple[FileChange, ...], successors: Mapping[str, str] = NOTHING
+    old: Files, new: Files, changed: tuple[FileDiff, ...], successors: Mapping[str, str] = NOTHING
 ) -> tuple[Effect, ...]:
     """Return every effect of the files that differ, those of pools first. `successors`: removed pool → its nodes' new pool."""
     paths = {change.path for change in changed}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.compare.files import FileChange, SettingChange
+from gpushare.compare.files import FileDiff, SettingChange
 from gpushare.core.record import Record
 
 
@@ -137,7 +137,7 @@ class Comparison(Record):
     moves: tuple[Move, ...]
     quotas: tuple[QuotaChange, ...]
     mig_strategies: tuple[str | None, str | None] = (None, None)
-    files: tuple[FileChange, ...] = ()
+    files: tuple[FileDiff, ...] = ()
     effects: tuple[Effect, ...] = ()
     outages: tuple[Outage, ...] = ()
     intent: tuple[SettingChange, ...] = ()

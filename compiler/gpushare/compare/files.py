@@ -16,10 +16,10 @@ from gpushare.reading import source
 Files = Mapping[str, str]
 """The texts of a bundle by their paths in it."""
 
-MOST_SETTINGS = 100
+MAX_SETTINGS = 100
 """Listed for one file; the rest is counted."""
 
-_MOST_PARSED = 16_384
+_MAX_PARSED = 16_384
 """Documents that are kept: the policies of both sides of a cluster with thousands of pools."""
 
 _VALUES = "chart/values.yaml"
@@ -47,7 +47,7 @@ class SettingChange(Record):
     after: Any = None
 
 
-class FileChange(Record):
+class FileDiff(Record):
     """One file. `settings` for a changed YAML file, at most MOST_SETTINGS; `more` counts the others.
 
     `is_configmap`: it changes nothing in the cluster except ConfigMaps of ours and quotas.
@@ -60,28 +60,28 @@ class FileChange(Record):
     is_configmap: bool = False
 
 
-def changes(old: Files, new: Files) -> tuple[FileChange, ...]:
+def changes(old: Files, new: Files) -> tuple[FileDiff, ...]:
     """Return the files that differ, by path; none if and only if the bundles are equal except for comments."""
     return tuple(change for path in sorted(old.keys() | new.keys()) if (change := _change(path, old.get(path), new.get(path))))
 
 
-def _change(path: str, before: str | None, after: str | None) -> FileChange | None:
+def _change(path: str, before: str | None, after: str | None) -> FileDiff | None:
     told = path.startswith(_CONFIGMAPS)
     if before is None or after is None:
-        return FileChange(path=path, kind=FileKind.ADDED if before is None else FileKind.REMOVED, is_configmap=told)
+        return FileDiff(path=path, kind=FileKind.ADDED if before is None else FileKind.REMOVED, is_configmap=told)
     if before == after or _differs_in_comments(path, before, after):
         return None
     if not path.endswith(".yaml"):
-        return FileChange(path=path, kind=FileKind.CHANGED, is_configmap=told)
+        return FileDiff(path=path, kind=FileKind.CHANGED, is_configmap=told)
     old, new = parsed(path, before), parsed(path, after)
     if path == lock.FILE and isinstance(old, dict) and isinstance(new, dict):
         old, new = _without_digests(old), _without_digests(new)
     found = settings(old, new)
     if path == lock.FILE and not found:
         return None
-    rest = max(0, len(found) - MOST_SETTINGS)
+    rest = max(0, len(found) - MAX_SETTINGS)
     told = told or (path == _VALUES and all(_in_configmap(one.path) for one in found))
-    return FileChange(path=path, kind=FileKind.CHANGED, settings=found[:MOST_SETTINGS], more=rest, is_configmap=told)
+    return FileDiff(path=path, kind=FileKind.CHANGED, settings=found[:MAX_SETTINGS], more=rest, is_configmap=told)
 
 
 def _in_configmap(path: tuple[str, ...]) -> bool:
@@ -89,7 +89,7 @@ def _in_configmap(path: tuple[str, ...]) -> bool:
     return path[0] == "quotas" or (path[0] == "pools" and path[2:] == ("policy",))
 
 
-@lru_cache(maxsize=_MOST_PARSED)
+@lru_cache(maxsize=_MAX_PARSED)
 def parsed(path: str, text: str) -> Any:
     """Return the document in a file of a bundle, which nobody may change; None if the text is not YAML.
 

@@ -13,7 +13,7 @@ GeometryOf = Callable[[str], Geometry | None]
 """The MIG geometry of a card by its id; None if the card has none or is not known."""
 
 
-class Cluster(Record):
+class NodeMoves(Record):
     """Both sides of a comparison, by pool name."""
 
     before: Pools

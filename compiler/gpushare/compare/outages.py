@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare.compare.changes import Change, Move, Outage, PoolChange
-from gpushare.compare.nodes import Cluster, released
+from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.nodes.selectors import POOL_LABEL
 
@@ -16,7 +16,7 @@ _MODE_SECONDS = 60
 """The same with a change of MIG mode, where the reset of each GPU takes up to half a minute; an estimate too."""
 
 
-def outage(change: PoolChange, cluster: Cluster, moves: Sequence[Move], spec: Mapping[str, Any]) -> Outage | None:
+def outage(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move], spec: Mapping[str, Any]) -> Outage | None:
     """Return the outage of nodes that join or stay in the pool, or leave it for no pool. None: no node goes out of service.
 
     `spec` is that of the new policy, or of the last one if the pool is removed: a node that leaves uses its old pool's slots.
@@ -38,7 +38,7 @@ def outage(change: PoolChange, cluster: Cluster, moves: Sequence[Move], spec: Ma
     )
 
 
-def _ways(change: PoolChange, cluster: Cluster, moves: Sequence[Move]) -> Iterator[tuple[PoolSide | None, PoolSide]]:
+def _ways(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Iterator[tuple[PoolSide | None, PoolSide]]:
     """Yield (what nodes were, None if not known; what they become)."""
     name, old, new = change.name, cluster.before.get(change.name), cluster.after.get(change.name)
     leaves = any(move.source == name and move.target is None for move in moves)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpushare.catalog.image_registry import reference
 from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.compare.files import FileChange, Files, parsed
+from gpushare.compare.files import FileDiff, Files, parsed
 
 _OPERATOR = "gpu-operator/values.yaml"
 _UPSTREAM = (_OPERATOR, "device-plugin/values.yaml")
@@ -14,7 +14,7 @@ _OF_DRIVER = ("driver", "daemonsets")
 _IMAGES = "images.txt"
 
 
-def of_upstream(old: Files, new: Files, changed: tuple[FileChange, ...]) -> Iterator[Effect]:
+def of_upstream(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Effect]:
     """Yield the effects of other values and images of NVIDIA's components. A chart added or removed is `REINSTALLED` alone."""
     if {path for path in _UPSTREAM if path in old} != {path for path in _UPSTREAM if path in new}:
         return

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from gpushare.core.record import Record, replace
 
-MOST_CHARACTERS = 1000
+MAX_CHARACTERS = 1000
 """The longest message or hint."""
 
 Path = tuple[str | int, ...]
@@ -66,9 +66,9 @@ def is_error(finding: Finding) -> bool:
 def shortened(finding: Finding) -> Finding:
     """Return the finding with its sentences cut to a readable length: a value that it quotes may have a million characters."""
     sentences = (finding.message, *finding.hints)
-    if max(map(len, sentences)) <= MOST_CHARACTERS:
+    if max(map(len, sentences)) <= MAX_CHARACTERS:
         return finding
-    message, *hints = (text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…" for text in sentences)
+    message, *hints = (text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…" for text in sentences)
     return replace(finding, message=message, hints=tuple(hints))
 
 

@@ -23,7 +23,7 @@ _NAMED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _NOT_LITERAL = pattern("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
 _NOT_IN_LITERAL = pattern("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NESTED = (dict, list, tuple)
-_LONGEST_KEY = 1000  # YAML's readers reject an implicit key of more than 1,024 characters
+_MAX_KEY_LENGTH = 1000  # YAML's readers reject an implicit key of more than 1,024 characters
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
@@ -112,7 +112,7 @@ def _key(key: object, indent: str) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a mapping key of type {type(key).__name__}: {key!r}")
     text = _text(key)
-    return f"{text}:" if len(text) <= _LONGEST_KEY else f"? {text}\n{indent}:"
+    return f"{text}:" if len(text) <= _MAX_KEY_LENGTH else f"? {text}\n{indent}:"
 
 
 def _scalar(value: object, indent: str) -> str:

@@ -18,10 +18,10 @@ _BILLIONTHS = {"n": 1, "u": 10**3, "m": 10**6} | {suffix: factor * 10**9 for suf
 _DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|μs|ns)"
 _DURATION = pattern(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
 _DURATION_PARTS = pattern(_DURATION_PART)
-_LONGEST_DURATION = 100
+_MAX_DURATION_LENGTH = 100
 """In characters. Go sets no limit; a longer text is not a real duration."""
 _NANOSECONDS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
-_LONGEST_SECONDS = (1 << 63) // 10**9
+_MAX_SECONDS = (1 << 63) // 10**9
 """Go counts nanoseconds in 63 bits."""
 _PERCENT = pattern(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
 
@@ -90,12 +90,12 @@ def _rounded_up(parts: tuple[str | None, ...], factors: Mapping[str, int]) -> in
 
 def parse_duration(value: object) -> int | None:
     """Return the seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`, `1.5h`, `0s`); None for anything else."""
-    if not isinstance(value, str) or len(value) > _LONGEST_DURATION or not _DURATION.match(value):
+    if not isinstance(value, str) or len(value) > _MAX_DURATION_LENGTH or not _DURATION.match(value):
         return None
     parts = _DURATION_PARTS.findall(value)
     total = sum(int(whole + fraction.ljust(9, "0")) * _NANOSECONDS[unit] for whole, fraction, unit in parts)
     seconds, rest = divmod(total, 10**18)
-    return seconds if not rest and seconds <= _LONGEST_SECONDS else None
+    return seconds if not rest and seconds <= _MAX_SECONDS else None
 
 
 def parse_percent(value: object) -> int | None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-_LONGEST_CLIP = 40
+_MAX_LENGTH = 40
 
 
-def clip(text: object) -> str:
+def shorten(text: object) -> str:
     """Return the first line of the text, at most 40 characters of it."""
     line = str(text).split("\n", 1)[0]
-    return line if len(line) <= _LONGEST_CLIP else line[: _LONGEST_CLIP - 1] + "…"
+    return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1] + "…"
 
 
 def counted(number: int, noun: str) -> str:

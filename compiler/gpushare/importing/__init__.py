@@ -11,13 +11,13 @@ from gpushare.core.record import Record, replace
 from gpushare.core.units import is_dns_label
 from gpushare.importing import bundles, collecting, config_pools, pools, quota_fields, writing
 from gpushare.importing.collecting import Collector
-from gpushare.importing.documents import Input, Lines, Reader
+from gpushare.importing.documents import InputFile, Lines, Reader
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.parts import FromProgram, Notes, Part
 from gpushare.importing.selecting import Selector
 
-__all__ = ["Imported", "Input", "build"]
+__all__ = ["Imported", "InputFile", "build"]
 
 
 class Imported(Record):
@@ -34,7 +34,7 @@ class Imported(Record):
         errors = sum(map(is_error, self.findings))
         return writing.text(self.name, self.draft.spec, self.draft.comments, errors) if self.draft.pools else ""
 
-    def judged(self, findings: Iterable[Finding]) -> "Imported":
+    def checked(self, findings: Iterable[Finding]) -> "Imported":
         """Return the same with the errors that a check of `text` finds, as GS868 where the values are from."""
         notes = Notes()
         for found in findings:
@@ -44,7 +44,7 @@ class Imported(Record):
         return replace(self, findings=tuple(in_order([*self.findings, *notes.findings])))
 
 
-def build(inputs: Sequence[Input], name: str = "") -> Imported:
+def build(inputs: Sequence[InputFile], name: str = "") -> Imported:
     """Return the intent of the inputs, whose order does not matter. `name` is the cluster's, if no input says it.
 
     Never raises, for any bytes and any objects of JSON.
@@ -66,7 +66,7 @@ def build(inputs: Sequence[Input], name: str = "") -> Imported:
     return Imported(name=_name(facts, name), draft=draft, findings=tuple(in_order(notes.findings)), lines=reader.lines)
 
 
-def _collect(inputs: Sequence[Input], reader: Reader, notes: Notes) -> tuple[Facts, Part]:
+def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple[Facts, Part]:
     collector = Collector(reader, notes)
     first: Part | None = None
     for one in inputs:
@@ -100,7 +100,7 @@ def _platform(facts: Facts, draft: Draft, notes: Notes) -> None:
         notes.error("GS864", facts.settings[0].part, "values of both gpu-operator and nvidia-device-plugin were given",
                     "give those of the chart that serves the GPUs", on_key=True)
     if stacks:
-        draft.put(("platform", "stack"), stacks[0], facts.settings[0].part, f"from {facts.settings[0].told}")
+        draft.put(("platform", "stack"), stacks[0], facts.settings[0].part, f"from {facts.settings[0].origin}")
     else:
         draft.put(("platform", "stack"), "gpu-operator", None,
                   "assumed, no values of a chart were given: or device-plugin, or existing (your plugin stays)")

@@ -8,9 +8,9 @@ admission, default pools, and upstream values that differ from the generated one
 from typing import Any
 
 from gpushare.catalog import cards
-from gpushare.core.wording import clip
+from gpushare.core.wording import shorten
 from gpushare.importing.draft import Draft
-from gpushare.importing.facts import GPU, SHARED, Facts, Quota
+from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota
 from gpushare.importing.parts import Notes, Part
 
 _MEMORY_RESERVE_PERCENT, _LEAST_RESERVE_MIB = 3, 256
@@ -37,23 +37,28 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
         draft.put(("namespace",), min(facts.namespaces), None, "from the bundle's namespace.yaml")
 
 
-def quotas(facts: Facts) -> list[Quota]:
+def quotas(facts: Facts) -> list[ImportedQuota]:
     """Return the bundle's quotas as those of ResourceQuotas."""
     found = []
     for document in facts.bundle:
         for namespace, hard in document.at("quotas").items():
             for key, count in hard.items():
                 if count.count is not None:
-                    found.append(Quota(namespace=namespace, resource=key.removeprefix("requests."), count=count.count,
-                                       told="the bundle's nodes/pools.yaml", part=count))
+                    found.append(ImportedQuota(namespace=namespace, resource=key.removeprefix("requests."), count=count.count,
+                                       origin="the bundle's nodes/pools.yaml", part=count))
     return found
 
 
 def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> None:
     gpus, devices = pool.at("gpusPerNode").count or 0, list(pool.at("devices").entries())
     if pool.at("card").text not in cards.ids() or not 0 < gpus <= 64 or not devices:
-        notes.error("GS862", pool, f"pool {clip(name)} is not one that `gpushare compile` writes for a card of the catalogue",
-                    "import the bundle as it was written; add cards of spec.cards to the intent by hand", on_key=True)
+        notes.error(
+            "GS862",
+            pool,
+            f"pool {shorten(name)} is not one that `gpushare compile` writes for a card of the catalogue",
+            "import the bundle as it was written; add cards of spec.cards to the intent by hand",
+            on_key=True,
+        )
         return
     profiles = {config.name: config for config in facts.configs}
     sharing = _sharing(pool, devices, gpus)
@@ -63,7 +68,7 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
     document: dict[str, Any] = {"card": pool.at("card").text, "nodes": _nodes(pool), "gpusPerNode": gpus, "sharing": sharing}
     document |= _optional(pool, devices)
     path = draft.add(name, document, pool)
-    draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {clip(name)}")
+    draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {shorten(name)}")
     for device in devices:
         by_profile = sharing["mode"] == "mig" and "strategy" not in sharing
         draft.offer(device.at("resource").text, path, (device.at("profile").text or GPU) if by_profile else None)

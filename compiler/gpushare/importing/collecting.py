@@ -2,7 +2,7 @@
 
 from pathlib import PurePath
 
-from gpushare.core.wording import clip
+from gpushare.core.wording import shorten
 from gpushare.importing import bundles, gitops_values, helm_values, mig_parted, node_objects, plugin_configs, quota_objects
 from gpushare.importing.documents import Reader, described
 from gpushare.importing.facts import Facts
@@ -59,21 +59,21 @@ class Collector:
     def _bare(self, part: Part, file: str) -> bool:
         stem = PurePath(file).stem
         if mig_parted.is_config(part):
-            self.facts.mig_configs += mig_parted.read(part, "", f"file {clip(stem)}", self._notes)
+            self.facts.mig_configs += mig_parted.read(part, "", f"file {shorten(stem)}", self._notes)
         elif plugin_configs.is_config(part):
-            told = f"config {clip(stem)}"
-            self.facts.configs.append(plugin_configs.read(part, stem, "", told, self._notes))
+            origin = f"config {shorten(stem)}"
+            self.facts.configs.append(plugin_configs.read(part, stem, "", origin, self._notes))
         elif which := helm_values.stack(part):
             self._values(part, which, f"the values of {which}")
         else:
             return False
         return True
 
-    def _values(self, part: Part, which: str, told: str) -> None:
-        settings, data, mig_data = helm_values.read(part, which, told, self._notes)
+    def _values(self, part: Part, which: str, origin: str) -> None:
+        settings, data, mig_data = helm_values.read(part, which, origin, self._notes)
         self.facts.settings.append(settings)
-        self._configs(data, settings.config_group, told)
-        self._mig_data(mig_data, settings.mig_group, told)
+        self._configs(data, settings.config_group, origin)
+        self._mig_data(mig_data, settings.mig_group, origin)
 
     def _config_map(self, part: Part) -> bool:
         name, data = part.at("metadata", "name").text, part.at("data")
@@ -88,30 +88,30 @@ class Collector:
             key = next((key for key, value in texts.items() if value.value in (None, "")), "NAME")
             self._notes.error("GS850", data.at("sharing") if data.has("sharing") else data.at("flags"),
                               "the lines of the config are beside its name, not below it: the API server refuses the ConfigMap",
-                              f"indent them by two more spaces, below `{clip(key)}: |-`", on_key=True)
+                              f"indent them by two more spaces, below `{shorten(key)}: |-`", on_key=True)
             return True
         return False
 
-    def _configs(self, data: Part, group: str, told: str) -> None:
+    def _configs(self, data: Part, group: str, origin: str) -> None:
         for name, value in data.items():
             document = self._inside(value)
             if document is not None:
-                words = f"{told}, config {clip(name)}"
+                words = f"{origin}, config {shorten(name)}"
                 config = plugin_configs.read(document, name, group, words, self._notes)
                 self.facts.configs.append(config)
 
-    def _mig_data(self, data: Part, group: str, told: str) -> None:
+    def _mig_data(self, data: Part, group: str, origin: str) -> None:
         for _, value in data.items():
             document = self._inside(value)
             if document is not None and mig_parted.is_config(document):
-                self.facts.mig_configs += mig_parted.read(document, group, told, self._notes)
+                self.facts.mig_configs += mig_parted.read(document, group, origin, self._notes)
 
     def _inside(self, value: Part) -> Part | None:
         """Return the document of a value of a ConfigMap, which must be text."""
         if isinstance(value.value, str):
             return self._reader.embedded(value)
-        self._notes.error("GS850", value, f"{clip(value.path[-1])} is not text: the API server refuses the ConfigMap",
-                          f"write `{clip(value.path[-1])}: |-`, and the config below it", on_key=True)
+        self._notes.error("GS850", value, f"{shorten(value.path[-1])} is not text: the API server refuses the ConfigMap",
+                          f"write `{shorten(value.path[-1])}: |-`, and the config below it", on_key=True)
         return value if isinstance(value.value, dict) else None
 
 
@@ -128,6 +128,10 @@ def duplicates(facts: Facts, notes: Notes) -> None:
         if before is node.part:
             nodes.append(node)
         elif before.at("metadata", "labels").value != node.part.at("metadata", "labels").value:
-            notes.error("GS864", node.part.at("metadata", "name"), f"Node {clip(node.name)} is given twice, with other labels",
-                        "give the newer one only")
+            notes.error(
+                "GS864",
+                node.part.at("metadata", "name"),
+                f"Node {shorten(node.name)} is given twice, with other labels",
+                "give the newer one only",
+            )
     facts.nodes = nodes

@@ -6,7 +6,7 @@ Everything but the sharing is an assumption here, and reported as one.
 from typing import Any
 
 from gpushare.catalog import cards
-from gpushare.core.wording import clip
+from gpushare.core.wording import shorten
 from gpushare.importing import card_names, sharing_fields
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, MIG, Facts
@@ -19,7 +19,7 @@ _HINT = "give the Nodes, too: kubectl get nodes -o yaml > nodes.yaml"
 def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     """Add the pools."""
     for config in facts.configs:
-        name = clip(config.name)
+        name = shorten(config.name)
         card_id = card_names.of_config_name(config.name)
         if not config.works or not draft.has_room(config.part, notes):
             continue
@@ -33,7 +33,7 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             continue
         for resource, count in config.replicas.items():
             if resource != GPU:
-                notes.warn("GS855", count, f"a node without MIG does not offer {clip(resource)}: nothing is shared by it",
+                notes.warn("GS855", count, f"a node without MIG does not offer {shorten(resource)}: nothing is shared by it",
                            f"write name: {GPU}")
         whole = Layouts(gpus=((),))
         sharing = sharing_fields.document(sharing_fields.of_config(config), whole, "none", config.part, notes)

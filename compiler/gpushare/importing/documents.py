@@ -10,7 +10,7 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Severity, Span
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
-from gpushare.core.wording import clip
+from gpushare.core.wording import shorten
 from gpushare.importing.embedded import FromText
 from gpushare.importing.parts import FromFile, FromProgram, Notes, Part, shifted
 from gpushare.reading import source
@@ -27,7 +27,7 @@ _MARK = pattern(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _CONTENT = pattern(r"^(?!---|\.\.\.|%|[ \t]*(?:#|\r?$))", re.MULTILINE)
 
 
-class Input(Record):
+class InputFile(Record):
     """One file: the bytes and its name in findings. Or an object that a program has parsed: `document`."""
 
     name: str
@@ -57,7 +57,7 @@ class Reader:
         self._characters = self._number = 0
         self.lines: dict[str, Lines] = {}
 
-    def objects(self, inputs: Sequence[Input]) -> Iterator[Part]:
+    def objects(self, inputs: Sequence[InputFile]) -> Iterator[Part]:
         """Yield every object of every input; the entries of a list of objects one by one."""
         for one in inputs:
             if one.document is not None:
@@ -65,7 +65,7 @@ class Reader:
             else:
                 yield from self._of_file(one)
 
-    def _of_file(self, one: Input) -> Iterator[Part]:
+    def _of_file(self, one: InputFile) -> Iterator[Part]:
         if len(one.data) > MAX_BYTES:
             self._limit(one.name, f"the file has more than {MAX_BYTES >> 20} MiB, which is the most that is read")
             return
@@ -146,4 +146,4 @@ def described(part: Part) -> str:
     """Return an object's kind and name, as in `ConfigMap gpu-operator/time-slicing`."""
     name, namespace = part.at("metadata", "name").text, part.at("metadata", "namespace").text
     whole = f"{namespace}/{name}" if namespace else name
-    return f"{clip(part.at('kind').text)} {clip(whole)}".strip()
+    return f"{shorten(part.at('kind').text)} {shorten(whole)}".strip()

@@ -27,7 +27,7 @@ class PluginConfig(Record):
 
     name: str
     group: str
-    told: str
+    origin: str
     part: Part
     strategy: Strategy = Strategy.NONE
     replicas: Mapping[str, Part] = NOTHING
@@ -47,19 +47,19 @@ class MigEntry(Record):
     layout: tuple[tuple[str, int], ...]
 
 
-class MigConfig(Record):
+class MigPartedConfig(Record):
     """One config of mig-parted."""
 
     name: str
     group: str
-    told: str
+    origin: str
     part: Part
     entries: tuple[MigEntry, ...] = ()
     works: bool = True
 
 
-class Node(Record):
-    """One Node object."""
+class ImportedNode(Record):
+    """One ImportedNode object."""
 
     name: str
     part: Part
@@ -73,7 +73,7 @@ class Settings(Record):
     """
 
     stack: str
-    told: str
+    origin: str
     part: Part
     mig_strategy: str | None = None
     default: Part | None = None
@@ -82,13 +82,13 @@ class Settings(Record):
     fallbacks: tuple[str, ...] = ()
 
 
-class Quota(Record):
+class ImportedQuota(Record):
     """One line of a ResourceQuota: `hard` holds the number."""
 
     namespace: str
     resource: str
     count: int
-    told: str
+    origin: str
     part: Part
 
 
@@ -97,10 +97,10 @@ class Facts:
 
     def __init__(self) -> None:
         self.configs: list[PluginConfig] = []
-        self.mig_configs: list[MigConfig] = []
-        self.nodes: list[Node] = []
+        self.mig_configs: list[MigPartedConfig] = []
+        self.nodes: list[ImportedNode] = []
         self.settings: list[Settings] = []
-        self.quotas: list[Quota] = []
+        self.quotas: list[ImportedQuota] = []
         self.bundle: list[Part] = []
         self.policies: list[Part] = []
         self.namespaces: set[str] = set()
@@ -108,9 +108,9 @@ class Facts:
 
     def sort(self) -> None:
         """Put everything into an order that does not depend on that of the inputs."""
-        self.configs.sort(key=lambda one: (one.name, one.group, one.told))
-        self.mig_configs.sort(key=lambda one: (one.name, one.group, one.told))
+        self.configs.sort(key=lambda one: (one.name, one.group, one.origin))
+        self.mig_configs.sort(key=lambda one: (one.name, one.group, one.origin))
         self.nodes.sort(key=lambda one: one.name)
-        self.settings.sort(key=lambda one: one.told)
-        self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.told))
+        self.settings.sort(key=lambda one: one.origin)
+        self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.origin))
         self.bundle.sort(key=lambda one: one.at("cluster").text)

@@ -5,7 +5,7 @@ and takes precedence over every config; it has no fallback but whole GPUs. The p
 `default`, then to the only one.
 """
 
-from gpushare.core.wording import clip, listing
+from gpushare.core.wording import listing, shorten
 from gpushare.importing.facts import Settings
 from gpushare.importing.parts import Notes, Part
 
@@ -25,7 +25,7 @@ def stack(part: Part) -> str:
     return PLUGIN if known or any(part.has(key) for key in _PLUGIN_KEYS[1:]) else ""
 
 
-def read(part: Part, which: str, told: str, notes: Notes) -> tuple[Settings, Part, Part]:
+def read(part: Part, which: str, origin: str, notes: Notes) -> tuple[Settings, Part, Part]:
     """Return the settings, and the parts with configs of the plugin and of mig-parted, by name."""
     config = part.at("devicePlugin", "config") if which == OPERATOR else part.at("config")
     strategy = part.at("mig", "strategy") if which == OPERATOR else part.at("migStrategy")
@@ -35,7 +35,7 @@ def read(part: Part, which: str, told: str, notes: Notes) -> tuple[Settings, Par
         word = "single"
     fallbacks = tuple(entry.text for entry in config.at("fallbackStrategies").entries()) or ("named", "single")
     settings = Settings(
-        stack=which, told=told, part=part, mig_strategy=word or None,
+        stack=which, origin=origin, part=part, mig_strategy=word or None,
         default=config.at("default") if config.at("default").text else None,
         config_group=config.at("name").text, mig_group=part.at("migManager", "config", "name").text,
         fallbacks=fallbacks if which == PLUGIN else (),
@@ -47,6 +47,6 @@ def _strategy(part: Part, notes: Notes) -> str | None:
     if part.value in (None, ""):
         return None
     if part.value not in _STRATEGIES:
-        notes.error("GS850", part, f"there is no MIG strategy {clip(part.value)}", f"write {listing(_STRATEGIES, 'or')}")
+        notes.error("GS850", part, f"there is no MIG strategy {shorten(part.value)}", f"write {listing(_STRATEGIES, 'or')}")
         return None
     return str(part.value)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from gpushare import mig
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.record import Record
-from gpushare.core.wording import clip, few, layout_text
+from gpushare.core.wording import few, layout_text, shorten
 from gpushare.importing import card_names, node_objects
-from gpushare.importing.facts import MigConfig, Node
+from gpushare.importing.facts import ImportedNode, MigPartedConfig
 from gpushare.importing.parts import Notes, Part
 from gpushare.intent.types import Balanced, Layout
 
@@ -22,7 +22,7 @@ class Layouts(Record):
     """The layout of each GPU, by index; all empty without MIG. `told` says what they are from, `part` where that is."""
 
     gpus: tuple[Layout, ...]
-    told: str = ""
+    origin: str = ""
     part: Part | None = None
 
     @property
@@ -31,7 +31,7 @@ class Layouts(Record):
         return any(self.gpus)
 
 
-def of_node(node: Node, card: Card, configs: Sequence[MigConfig], notes: Notes) -> Layouts | None:
+def of_node(node: ImportedNode, card: Card, configs: Sequence[MigPartedConfig], notes: Notes) -> Layouts | None:
     """Return the layouts; None if they cannot be told, which findings report."""
     labels = node.labels
     part, gpus = node.part.at("metadata", "labels"), node_objects.gpus(node)
@@ -46,10 +46,10 @@ def of_node(node: Node, card: Card, configs: Sequence[MigConfig], notes: Notes) 
     if (name and name != "all-disabled") or known:
         found = _named(node, card, known, notes) if known else _generated(card, name)
         if found is None and not known and not _counted_somehow(node, single):
-            notes.error("GS857", part.at(LABEL), f"no MIG config {clip(name)} is in the files that were given",
+            notes.error("GS857", part.at(LABEL), f"no MIG config {shorten(name)} is in the files that were given",
                         "give the ConfigMap that mig-manager reads, or describe the pool by hand")
         if found is not None:
-            return _on_all(found, node, part.at(LABEL), f"label {LABEL}: {clip(name)}", single, notes)
+            return _on_all(found, node, part.at(LABEL), f"label {LABEL}: {shorten(name)}", single, notes)
         if known or not _counted_somehow(node, single):
             return None
     size = node_objects.partition_size(labels)
@@ -66,11 +66,11 @@ def of_node(node: Node, card: Card, configs: Sequence[MigConfig], notes: Notes) 
     return Layouts(gpus=((),) * gpus)
 
 
-def _counted_somehow(node: Node, single: str) -> bool:
+def _counted_somehow(node: ImportedNode, single: str) -> bool:
     return bool(single or node_objects.instances(node.labels))
 
 
-def _unknown_count(node: Node, notes: Notes) -> None:
+def _unknown_count(node: ImportedNode, notes: Notes) -> None:
     notes.error("GS862", node.part.at("metadata", "labels"),
                 "nothing says how many GPUs this node has: neither nvidia.com/gpu.count, a cloud's label nor its capacity",
                 "give the Node with its status, as `kubectl get nodes -o yaml` prints it", on_key=True)
@@ -92,11 +92,13 @@ def _generated(card: Card, name: str) -> tuple[Layout | None, ...] | None:
     return None if profile is None else (((profile.name, profile.max_count),),)
 
 
-def _named(node: Node, card: Card, configs: Sequence[MigConfig], notes: Notes) -> tuple[Layout | None, ...] | None:
+def _named(
+    node: ImportedNode, card: Card, configs: Sequence[MigPartedConfig], notes: Notes
+) -> tuple[Layout | None, ...] | None:
     """Return the layout of each GPU by a config, or one for all; None if it is refused or does not cover the node."""
     config = configs[0]
     if len(configs) > 1 and any(_content(other) != _content(config) for other in configs):
-        notes.error("GS864", configs[1].part, f"the MIG config {clip(config.name)} is given twice, and differently",
+        notes.error("GS864", configs[1].part, f"the MIG config {shorten(config.name)} is given twice, and differently",
                     "give only the ConfigMap that mig-manager reads", on_key=True)
         return None
     if not config.works:
@@ -104,8 +106,13 @@ def _named(node: Node, card: Card, configs: Sequence[MigConfig], notes: Notes) -
     own = {text.lower() for text in (*card.pci_device_ids, *card.device_filters)}
     rows = [row for row in config.entries if not row.filters or any(text.lower() in own for text in row.filters)]
     if any(row.enabled and not row.layout for row in rows):
-        notes.error("GS862", config.part, f"{clip(config.name)} enables MIG without instances, which an intent does not have",
-                    "write the instances, or mig-enabled: false", on_key=True)
+        notes.error(
+            "GS862",
+            config.part,
+            f"{shorten(config.name)} enables MIG without instances, which an intent does not have",
+            "write the instances, or mig-enabled: false",
+            on_key=True,
+        )
         return None
     if len(rows) == 1 and rows[0].gpus is None:
         return (rows[0].layout,)
@@ -120,18 +127,23 @@ def _named(node: Node, card: Card, configs: Sequence[MigConfig], notes: Notes) -
                 layouts[index] = row.layout
     if None in layouts:
         missing = [index for index, layout in enumerate(layouts) if layout is None]
-        notes.error("GS862", config.part, f"{clip(config.name)} says nothing of GPU {few(missing)} of node {clip(node.name)}",
-                    "an intent says what every GPU becomes: add an entry, mig-enabled: false for whole GPUs", on_key=True)
+        notes.error(
+            "GS862",
+            config.part,
+            f"{shorten(config.name)} says nothing of GPU {few(missing)} of node {shorten(node.name)}",
+            "an intent says what every GPU becomes: add an entry, mig-enabled: false for whole GPUs",
+            on_key=True,
+        )
         return None
     return tuple(layouts)
 
 
-def _content(config: MigConfig) -> list[tuple[object, ...]]:
+def _content(config: MigPartedConfig) -> list[tuple[object, ...]]:
     return [(row.filters, row.gpus, row.enabled, row.layout) for row in config.entries]
 
 
 def _on_all(  # noqa: PLR0913, PLR0917 - what a finding names
-    found: tuple[Layout | None, ...], node: Node, part: Part, told: str, single: str, notes: Notes
+    found: tuple[Layout | None, ...], node: ImportedNode, part: Part, origin: str, single: str, notes: Notes
 ) -> Layouts | None:
     layouts = tuple(layout or () for layout in found)
     count = node_objects.gpus(node)
@@ -141,13 +153,15 @@ def _on_all(  # noqa: PLR0913, PLR0917 - what a finding names
     if count is None or count > node_objects.MAX_GPUS:
         _unknown_count(node, notes)
         return None
-    return Layouts(gpus=layouts * count if len(layouts) == 1 else layouts, told=told, part=part)
+    return Layouts(gpus=layouts * count if len(layouts) == 1 else layouts, origin=origin, part=part)
 
 
-def _partitions(node: Node, card: Card, size: str, notes: Notes) -> Layouts | None:
+def _partitions(node: ImportedNode, card: Card, size: str, notes: Notes) -> Layouts | None:
     part, profile = node.part.at("metadata", "labels", "cloud.google.com/gke-gpu-partition-size"), _profile(card, size)
     if profile is None:
-        notes.error("GS862", part, f"{card.name} has no MIG profile {clip(size)}", "look at `gpushare cards " + card.id + "`")
+        notes.error(
+            "GS862", part, f"{card.name} has no MIG profile {shorten(size)}", "look at `gpushare cards " + card.id + "`"
+        )
         return None
     count = node_objects.gpus(node)
     if count is None:
@@ -157,15 +171,19 @@ def _partitions(node: Node, card: Card, size: str, notes: Notes) -> Layouts | No
             _unknown_count(node, notes)
             return None
     layout = ((profile.name, profile.max_count),)
-    return Layouts(gpus=(layout,) * count, told="label cloud.google.com/gke-gpu-partition-size", part=part)
+    return Layouts(gpus=(layout,) * count, origin="label cloud.google.com/gke-gpu-partition-size", part=part)
 
 
-def _single(node: Node, card: Card, name: str, notes: Notes) -> Layouts | None:
+def _single(node: ImportedNode, card: Card, name: str, notes: Notes) -> Layouts | None:
     part, profile = node.part.at("metadata", "labels", "nvidia.com/gpu.product"), _profile(card, name)
     instances, gpus = node_objects.number(node.labels, "nvidia.com/gpu.count"), node_objects.gpus(node)
     if profile is None or not instances:
-        notes.error("GS862", part, f"the layout cannot be told: {card.name} has no profile {clip(name)}, or no count is given",
-                    "give the MIG config of the node, too")
+        notes.error(
+            "GS862",
+            part,
+            f"the layout cannot be told: {card.name} has no profile {shorten(name)}, or no count is given",
+            "give the MIG config of the node, too",
+        )
         return None
     count = gpus or (instances // profile.max_count if instances % profile.max_count == 0 else None)
     if count is None or count > node_objects.MAX_GPUS or instances % count:
@@ -176,10 +194,10 @@ def _single(node: Node, card: Card, name: str, notes: Notes) -> Layouts | None:
     if not gpus:
         notes.warn("GS860", part, f"assumed: {instances} instances are {layout_text(layout)} on each of {count} GPUs",
                    "set gpusPerNode if the node has another number of GPUs")
-    return Layouts(gpus=(layout,) * count, told="label nvidia.com/gpu.product", part=part)
+    return Layouts(gpus=(layout,) * count, origin="label nvidia.com/gpu.product", part=part)
 
 
-def _mixed(node: Node, card: Card, gpus: int | None, counts: dict[str, int], notes: Notes) -> Layouts | None:
+def _mixed(node: ImportedNode, card: Card, gpus: int | None, counts: dict[str, int], notes: Notes) -> Layouts | None:
     part = node.part.at("metadata", "labels", f"nvidia.com/mig-{min(counts)}.count")
     profiles = {name: _profile(card, name) for name in counts}
     if gpus is None:
@@ -197,4 +215,4 @@ def _mixed(node: Node, card: Card, gpus: int | None, counts: dict[str, int], not
     if gpus > 1:
         notes.warn("GS860", part, f"assumed: every GPU of the node has the same layout, {layout_text(layout)}",
                    "give the mig-parted config of the node to be sure")
-    return Layouts(gpus=(layout,) * gpus, told="GFD's counts of instances", part=part)
+    return Layouts(gpus=(layout,) * gpus, origin="GFD's counts of instances", part=part)

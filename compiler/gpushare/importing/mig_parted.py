@@ -5,8 +5,8 @@ does not check, such as a profile that no card has, the intent's own check finds
 """
 
 from gpushare.core.record import replace
-from gpushare.core.wording import clip, listing, nearest
-from gpushare.importing.facts import MigConfig, MigEntry
+from gpushare.core.wording import listing, nearest, shorten
+from gpushare.importing.facts import MigEntry, MigPartedConfig
 from gpushare.importing.parts import Notes, Part
 
 _FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
@@ -18,21 +18,21 @@ def is_config(part: Part) -> bool:
     return not part.has("kind") and part.has("mig-configs")
 
 
-def read(part: Part, group: str, told: str, notes: Notes) -> list[MigConfig]:
+def read(part: Part, group: str, origin: str, notes: Notes) -> list[MigPartedConfig]:
     """Return every config of a file, sorted by name."""
     for key, value in part.items():
         if key not in ("version", "mig-configs"):
-            notes.error("GS850", value, f"mig-parted has no field {clip(key)}: {_REFUSED}", "remove it", on_key=True)
+            notes.error("GS850", value, f"mig-parted has no field {shorten(key)}: {_REFUSED}", "remove it", on_key=True)
     if part.at("version").value != "v1":
         notes.error("GS850", part.at("version"), f"the version is not v1: {_REFUSED}", "write version: v1", on_key=True)
-    return [_config(name, rows, group, told, notes) for name, rows in part.at("mig-configs").items()]
+    return [_config(name, rows, group, origin, notes) for name, rows in part.at("mig-configs").items()]
 
 
-def _config(name: str, rows: Part, group: str, told: str, notes: Notes) -> MigConfig:
-    config = MigConfig(name=name, group=group, told=f"{told}, MIG config {clip(name)}", part=rows)
+def _config(name: str, rows: Part, group: str, origin: str, notes: Notes) -> MigPartedConfig:
+    config = MigPartedConfig(name=name, group=group, origin=f"{origin}, MIG config {shorten(name)}", part=rows)
     entries = [_entry(row, notes) for row in rows.entries()]
     if not entries:
-        notes.error("GS850", rows, f"config {clip(name)} has no list of entries: {_REFUSED}",
+        notes.error("GS850", rows, f"config {shorten(name)} has no list of entries: {_REFUSED}",
                     "write `- devices: all` and `mig-enabled: false` below it", on_key=True)
     good = tuple(entry for entry in entries if entry is not None)
     return replace(config, entries=good, works=bool(entries) and len(good) == len(entries))
@@ -43,7 +43,7 @@ def _entry(row: Part, notes: Notes) -> MigEntry | None:
         if key not in _FIELDS:
             close = nearest(key[:40], _FIELDS, 1)
             hint = f"did you mean {close[0]}?" if close else f"the fields are {listing(_FIELDS)}"
-            notes.error("GS850", value, f"mig-parted has no field {clip(key)}: {_REFUSED}", hint, on_key=True)
+            notes.error("GS850", value, f"mig-parted has no field {shorten(key)}: {_REFUSED}", hint, on_key=True)
             return None
     devices, enabled = row.at("devices"), row.at("mig-enabled")
     gpus = _gpus(devices)
@@ -77,7 +77,7 @@ def _layout(part: Part, notes: Notes) -> tuple[tuple[str, int], ...] | None:
     counts = []
     for profile, count in part.items():
         if count.count is None or count.count < 0:
-            notes.error("GS850", count, f"the count of {clip(profile)} is not a number: {_REFUSED}", "write a whole number")
+            notes.error("GS850", count, f"the count of {shorten(profile)} is not a number: {_REFUSED}", "write a whole number")
             return None
         if count.count:
             counts.append((profile, count.count))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gpushare.core.patterns import pattern
 from gpushare.importing import card_names
-from gpushare.importing.facts import GPU, MIG, SHARED, Node, Strategy
+from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
 
 _GKE = "cloud.google.com/gke-"
@@ -21,13 +21,13 @@ _POOL_LABELS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", 
 _OURS = ("node.kubernetes.io/", "gpushare.dev/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 
 
-def read(part: Part) -> Node | None:
+def read(part: Part) -> ImportedNode | None:
     """Return the node; None if it has no name."""
     name = part.at("metadata", "name").text
-    return Node(name=name, part=part, labels=part.at("metadata", "labels").labels()) if name else None
+    return ImportedNode(name=name, part=part, labels=part.at("metadata", "labels").labels()) if name else None
 
 
-def has_gpus(node: Node) -> bool:
+def has_gpus(node: ImportedNode) -> bool:
     """Whether a label or a resource says that the node has NVIDIA GPUs."""
     labels = node.labels
     if labels.get("nvidia.com/gpu.present") == "false":
@@ -36,7 +36,7 @@ def has_gpus(node: Node) -> bool:
     return named or any(name.startswith((GPU, MIG)) and number for name, number in capacity(node).items())
 
 
-def capacity(node: Node) -> dict[str, int]:
+def capacity(node: ImportedNode) -> dict[str, int]:
     """Return how many of NVIDIA's resources the node offers."""
     found = {}
     for name, value in node.part.at("status", "capacity").items():
@@ -94,13 +94,13 @@ MAX_GPUS = 64
 """The most GPUs of a node that are believed."""
 
 
-def gpus(node: Node) -> int | None:
+def gpus(node: ImportedNode) -> int | None:
     """Return the number of GPUs where a label or resource says it outright; None for nodes whose label counts instances."""
     count = _gpus(node)
     return count if count and count <= MAX_GPUS else None
 
 
-def _gpus(node: Node) -> int | None:
+def _gpus(node: ImportedNode) -> int | None:
     labels = node.labels
     if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
         return number(labels, "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count")
@@ -112,12 +112,12 @@ def _gpus(node: Node) -> int | None:
     return plain // replicas if plain and plain % replicas == 0 and not shared else None
 
 
-def pool_labels(node: Node) -> list[tuple[str, str]]:
+def pool_labels(node: ImportedNode) -> list[tuple[str, str]]:
     """Return the labels that clouds set on all nodes of a node pool."""
     return [(key, node.labels[key]) for key in _POOL_LABELS if node.labels.get(key)]
 
 
-def taints(node: Node) -> list[tuple[tuple[str, str], ...]]:
+def taints(node: ImportedNode) -> list[tuple[tuple[str, str], ...]]:
     """Return what tolerates the node's lasting taints."""
     found = []
     for taint in node.part.at("spec", "taints").entries():

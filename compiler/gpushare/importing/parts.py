@@ -172,6 +172,6 @@ class Notes:
             return
         file, span = part.place(on_key=on_key)
         said = message.replace("\n", "\\n")
-        told = tuple(hint.replace("\n", "\\n") for hint in hints)
-        self.take(Finding(code=code, message=said, hints=told, severity=severity, path=part.origin.pointer(part.path),
+        escaped = tuple(hint.replace("\n", "\\n") for hint in hints)
+        self.take(Finding(code=code, message=said, hints=escaped, severity=severity, path=part.origin.pointer(part.path),
                           on_key=on_key, file=file, span=span))

@@ -5,7 +5,7 @@ fields, custom names and lists of devices, takes MPS where both strategies are g
 """
 
 from gpushare.core.record import replace
-from gpushare.core.wording import clip, listing, nearest
+from gpushare.core.wording import listing, nearest, shorten
 from gpushare.importing.facts import GPU, MIG, PluginConfig, Strategy
 from gpushare.importing.parts import Notes, Part
 
@@ -27,18 +27,20 @@ def is_config(part: Part) -> bool:
     return part.has("sharing") or (part.has("version") and (part.has("flags") or part.has("resources")))
 
 
-def read(part: Part, name: str, group: str, told: str, notes: Notes) -> PluginConfig:
+def read(part: Part, name: str, group: str, origin: str, notes: Notes) -> PluginConfig:
     """Return the config; `works` is false if the plugin would not start with it. An empty one shares nothing."""
-    config = PluginConfig(name=name, group=group, told=told, part=part)
+    config = PluginConfig(name=name, group=group, origin=origin, part=part)
     if part.value is None:
         return config
     if not isinstance(part.value, dict):
-        notes.error("GS850", part, f"config {clip(name)} is not a mapping: {_STARTS_NOT}", "write version: v1, then sharing:")
+        notes.error(
+            "GS850", part, f"config {shorten(name)} is not a mapping: {_STARTS_NOT}", "write version: v1, then sharing:"
+        )
         return replace(config, works=False)
     _unknown(part, _TOP, notes, dict.fromkeys(_SHARING, ("sharing",)))
     version = part.at("version")
     if version.value is not None and version.value != "v1":
-        notes.error("GS850", version, f"the version is {clip(version.value)}: {_STARTS_NOT}", "write version: v1")
+        notes.error("GS850", version, f"the version is {shorten(version.value)}: {_STARTS_NOT}", "write version: v1")
         return replace(config, works=False)
     if part.at("resources").value:
         notes.warn("GS852", part.at("resources"), "resources: the plugin ignores this table of names, and an intent has none",
@@ -56,14 +58,14 @@ def _flags(flags: Part, notes: Notes) -> dict[str, object]:
             found["mig_strategy"] = word
         else:
             hint = f"write {listing(_STRATEGIES, 'or')}"
-            notes.error("GS850", strategy, f"there is no MIG strategy {clip(word)}: {_STARTS_NOT}", hint)
+            notes.error("GS850", strategy, f"there is no MIG strategy {shorten(word)}: {_STARTS_NOT}", hint)
             found["works"] = False
     policy = flags.at("plugin", "sharedDevicesAllocationPolicy")
     found["packed"] = policy.value == "packed"
     left = [key for key, _ in flags.items() if key not in ("migStrategy", "mpsRoot", "plugin")]
     left += [f"plugin.{key}" for key, _ in flags.at("plugin").items() if key != "sharedDevicesAllocationPolicy"]
     if left:
-        said = f"{listing(map(clip, left[:5]))}: an intent has no such {'flags' if len(left) > 1 else 'flag'}, left out"
+        said = f"{listing(map(shorten, left[:5]))}: an intent has no such {'flags' if len(left) > 1 else 'flag'}, left out"
         notes.warn("GS861", flags, said, "set it in spec.platform.values if the cluster needs it", on_key=True)
     return found
 
@@ -76,7 +78,7 @@ def _unknown(part: Part, known: tuple[str, ...], notes: Notes, elsewhere: dict[s
         close = nearest(key[:40], known, 1)
         hint = (f"move it below {home[0]}: indent it by two more spaces" if home
                 else f"did you mean {close[0]}?" if close else f"the fields here are {listing(known)}")
-        notes.warn("GS851", value, f"the plugin has no field {clip(key)} here and ignores it", hint, on_key=True)
+        notes.warn("GS851", value, f"the plugin has no field {shorten(key)} here and ignores it", hint, on_key=True)
 
 
 def _sharing(config: PluginConfig, sharing: Part, notes: Notes) -> PluginConfig:
@@ -112,7 +114,7 @@ def _resources(config: PluginConfig, how: Part, notes: Notes) -> PluginConfig:
     rename, single = how.at("renameByDefault"), how.at("failRequestsGreaterThanOne")
     for flag in (rename, single):
         if flag.value is not None and flag.truth is None:
-            notes.error("GS850", flag, f"{clip(flag.value)} is neither true nor false: {_STARTS_NOT}", "write true or false")
+            notes.error("GS850", flag, f"{shorten(flag.value)} is neither true nor false: {_STARTS_NOT}", "write true or false")
             config = replace(config, works=False)
     if not (single.truth if single.value is not None else config.strategy is Strategy.MPS):
         notes.warn("GS861", single if single.value is not None else how,
@@ -132,7 +134,7 @@ def _resource(row: Part, replicas: dict[str, Part], notes: Notes) -> None:
     name, count = row.at("name"), row.at("replicas")
     resource = name.text if "/" in name.text else f"nvidia.com/{name.text}"
     if not name.text or not resource.startswith("nvidia.com/"):
-        said = f"{clip(resource)} is not NVIDIA's" if name.text else "the entry has no name"
+        said = f"{shorten(resource)} is not NVIDIA's" if name.text else "the entry has no name"
         notes.error("GS850", name if name.text else row, f"{said}: {_STARTS_NOT}", f"write name: {GPU}, or {MIG}1g.5gb")
         replicas[f"?{row.path}"] = Part(None, count.origin, count.path)
         return
@@ -142,7 +144,7 @@ def _resource(row: Part, replicas: dict[str, Part], notes: Notes) -> None:
             notes.warn("GS852", row.at(field), f"{field}: {why}", "leave it out", on_key=True)
     number = count.value if isinstance(count.value, str) else count.count
     if not isinstance(number, int) or number < 1:
-        given = "there are no replicas" if count.value is None else f"{clip(count.value)} is not a whole number from 2 on"
+        given = "there are no replicas" if count.value is None else f"{shorten(count.value)} is not a whole number from 2 on"
         where = count if row.has("replicas") else row
         notes.error("GS850", where, f"{given}: {_STARTS_NOT}", "write replicas: 4, without quotes")
         count = Part(None, count.origin, count.path)
@@ -151,7 +153,7 @@ def _resource(row: Part, replicas: dict[str, Part], notes: Notes) -> None:
                    "leave the entry out, or write 2 or more")
     before = replicas.get(resource)
     if before is not None and count.value is not None:
-        notes.warn("GS854", name, f"{clip(resource)} is listed twice: the plugin takes the larger number of replicas",
+        notes.warn("GS854", name, f"{shorten(resource)} is listed twice: the plugin takes the larger number of replicas",
                    "keep one of the entries")
         count = max(before, count, key=lambda part: part.count or 0)
     replicas[resource] = count

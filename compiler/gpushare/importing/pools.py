@@ -13,18 +13,18 @@ from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
 from gpushare.core.record import Record
-from gpushare.core.wording import clip, counted, few, nearest
+from gpushare.core.wording import counted, few, nearest, shorten
 from gpushare.importing import card_names, layouts, node_objects, sharing_fields
 from gpushare.importing.draft import Draft
-from gpushare.importing.facts import Facts, Node
+from gpushare.importing.facts import Facts, ImportedNode
 from gpushare.importing.layouts import Layouts
 from gpushare.importing.parts import Notes, Part
 from gpushare.importing.selecting import LABEL, Selected, Selector
-from gpushare.importing.sharing_fields import Shares
+from gpushare.importing.sharing_fields import SharingSource
 
 _SHOWN = ("nvidia.com/", "cloud.google.com/", "k8s.amazonaws.com/", "karpenter.k8s.aws/", "kubernetes.azure.com/",
           "node.kubernetes.io/instance-type", "eks.amazonaws.com/", "karpenter.sh/", "agentpool", "k8s.scaleway.com/")
-_MOST_TAINTS = 100
+_MAX_TAINTS = 100
 _CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/mig.config.state", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
 
 
@@ -32,22 +32,22 @@ class _Kind(Record):
     """What a group of nodes becomes."""
 
     card: Card
-    card_told: str
+    card_origin: str
     layouts: Layouts
     sharing: dict[str, Any]
-    told: str
-    strategy_told: str
-    node: Node
+    origin: str
+    strategy_origin: str
+    node: ImportedNode
 
 
 def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> None:
     """Add the pools of all nodes that have GPUs."""
     gpu_nodes = [node for node in facts.nodes if node_objects.has_gpus(node)]
     everywhere = Counter(pair for node in facts.nodes for pair in node_objects.pool_labels(node))
-    alike: dict[tuple[object, ...], list[Node]] = {}
+    alike: dict[tuple[object, ...], list[ImportedNode]] = {}
     for node in gpu_nodes:
         alike.setdefault(_look(node), []).append(node)
-    kinds: dict[tuple[str, ...], tuple[_Kind, list[Node]]] = {}
+    kinds: dict[tuple[str, ...], tuple[_Kind, list[ImportedNode]]] = {}
     for group in alike.values():
         kind = _kind(group[0], facts, notes, selector)
         if kind is not None:
@@ -62,23 +62,23 @@ def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> None:
         _add(kind, sorted(nodes, key=lambda node: node.name), everywhere, draft)
 
 
-def _has_too_many_taints(nodes: Sequence[Node], notes: Notes) -> bool:
+def _has_too_many_taints(nodes: Sequence[ImportedNode], notes: Notes) -> bool:
     number = len({taint for node in nodes for taint in node_objects.taints(node)})
-    if number > _MOST_TAINTS:
-        name, part = clip(nodes[0].name), nodes[0].part.at("spec", "taints")
-        notes.error("GS862", part, f"nodes like {name} have {number} different taints; a pool tolerates {_MOST_TAINTS} at most",
+    if number > _MAX_TAINTS:
+        name, part = shorten(nodes[0].name), nodes[0].part.at("spec", "taints")
+        notes.error("GS862", part, f"nodes like {name} have {number} different taints; a pool tolerates {_MAX_TAINTS} at most",
                     "remove the taints that are no longer needed, or tolerate a key with all its values by hand", on_key=True)
-    return number > _MOST_TAINTS
+    return number > _MAX_TAINTS
 
 
-def _look(node: Node) -> tuple[object, ...]:
+def _look(node: ImportedNode) -> tuple[object, ...]:
     """Return what decides about a node: nodes that look alike are judged once."""
     shown = (pair for pair in node.labels.items() if pair[0].startswith(_SHOWN) and not pair[0].startswith(_CHANGING))
     return tuple(sorted(shown)), node_objects.gpus(node), node.labels.get("accelerator")
 
 
-def _kind(node: Node, facts: Facts, notes: Notes, selector: Selector) -> _Kind | None:
-    card, card_told = _card(node, notes)
+def _kind(node: ImportedNode, facts: Facts, notes: Notes, selector: Selector) -> _Kind | None:
+    card, card_origin = _card(node, notes)
     selected = selector.of_node(node)
     if card is None or selected is None:
         return None
@@ -87,11 +87,11 @@ def _kind(node: Node, facts: Facts, notes: Notes, selector: Selector) -> _Kind |
     found = layouts.of_node(node, card, configs, notes)
     if found is None:
         return None
-    strategy, strategy_told = _strategy(node, facts, selected, found, notes)
+    strategy, strategy_origin = _strategy(node, facts, selected, found, notes)
     gke = node_objects.partition_size(node.labels) or "cloud.google.com/gke-gpu-sharing-strategy" in node.labels
     by_labels = selected.by_labels or (gke and selected.config is None)
     shares = (sharing_fields.of_labels(node, strategy) if by_labels
-              else sharing_fields.of_config(selected.config) if selected.config else Shares(replicas={}))
+              else sharing_fields.of_config(selected.config) if selected.config else SharingSource(replicas={}))
     part = selected.config.part if selected.config else node.part.at("metadata", "labels")
     sharing = sharing_fields.document(shares, found, strategy, part, notes)
     if selected.config:
@@ -99,12 +99,14 @@ def _kind(node: Node, facts: Facts, notes: Notes, selector: Selector) -> _Kind |
         selector.offered.setdefault(id(selected.config), set()).update(offers)
     if sharing is None:
         return None
-    told = ", ".join(filter(None, [sharing_fields.name_of(selected.config), selected.told or "no config of the device plugin"]))
-    return _Kind(card=card, card_told=card_told, layouts=found, sharing=sharing, told=told, node=node,
-                 strategy_told=strategy_told)
+    origin = ", ".join(
+        filter(None, [sharing_fields.name_of(selected.config), selected.origin or "no config of the device plugin"])
+    )
+    return _Kind(card=card, card_origin=card_origin, layouts=found, sharing=sharing, origin=origin, node=node,
+                 strategy_origin=strategy_origin)
 
 
-def _card(node: Node, notes: Notes) -> tuple[Card | None, str]:
+def _card(node: ImportedNode, notes: Notes) -> tuple[Card | None, str]:
     labels, part = node.labels, node.part.at("metadata", "labels")
     memory, product = node_objects.memory_mib(labels), labels.get("nvidia.com/gpu.product", "")
     if product:
@@ -116,24 +118,24 @@ def _card(node: Node, notes: Notes) -> tuple[Card | None, str]:
         card = cards.load(found[0])
         if memory is not None and not card_names.fits_memory(card, memory):
             notes.error("GS862", part.at("nvidia.com/gpu.memory"),
-                        f"labels of {clip(node.name)} are of two cards: {card.name} has {card.memory_mib} MiB, not {memory}",
+                        f"labels of {shorten(node.name)} are of two cards: {card.name} has {card.memory_mib} MiB, not {memory}",
                         "a node with two card models cannot be in an intent; GFD shows the labels of one of them")
             return None, ""
-        return card, f"label {key}: {clip(labels[key])}"
+        return card, f"label {key}: {shorten(labels[key])}"
     if len(found) > 1:
-        notes.error("GS859", part.at(key), f"{clip(labels[key])} may be {few(found)}",
+        notes.error("GS859", part.at(key), f"{shorten(labels[key])} may be {few(found)}",
                     "let GFD label the node with nvidia.com/gpu.product, or give the label nvidia.com/gpu.memory")
         return None, ""
     name = labels.get(key) or labels.get("nvidia.com/gpu.product", "")
     close = nearest(name.lower()[:60], cards.ids(), 2) if notes.has_room("GS859") else ()
     hints = ["the catalogue has " + few(close)] if close else []
-    notes.error("GS859", part.at(key) if key else part, f"the card of node {clip(node.name)} is unknown"
-                + (f": {clip(name)}" if name else ": no label names it"), *hints,
+    notes.error("GS859", part.at(key) if key else part, f"the card of node {shorten(node.name)} is unknown"
+                + (f": {shorten(name)}" if name else ": no label names it"), *hints,
                 "give Nodes with the labels of GPU feature discovery, or describe the card in spec.cards of the intent")
     return None, ""
 
 
-def _strategy(node: Node, facts: Facts, selected: Selected, found: Layouts, notes: Notes) -> tuple[str, str]:
+def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layouts, notes: Notes) -> tuple[str, str]:
     """Return the MIG strategy that holds on the node: GFD's label, then the chart's value, then the config's flag."""
     if node_objects.partition_size(node.labels):
         return "single", "GKE names every partition nvidia.com/gpu"
@@ -142,7 +144,7 @@ def _strategy(node: Node, facts: Facts, selected: Selected, found: Layouts, note
         return label, "label nvidia.com/mig.strategy"
     for one in facts.settings:
         if one.mig_strategy:
-            return one.mig_strategy, f"MIG strategy of {one.told}"
+            return one.mig_strategy, f"MIG strategy of {one.origin}"
     if selected.config and selected.config.mig_strategy:
         return selected.config.mig_strategy, "migStrategy of the config"
     if found.any and not facts.settings and not selected.config:
@@ -152,7 +154,7 @@ def _strategy(node: Node, facts: Facts, selected: Selected, found: Layouts, note
     return "none", ""
 
 
-def _add(kind: _Kind, nodes: Sequence[Node], everywhere: Counter[tuple[str, str]], draft: Draft) -> None:
+def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]], draft: Draft) -> None:
     sharing, names = kind.sharing, [node.name for node in nodes]
     homes = Counter(pair for node in nodes for pair in node_objects.pool_labels(node))
     home = next((pair for pair in node_objects.pool_labels(nodes[0]) if homes[pair] == len(nodes) == everywhere[pair]), None)
@@ -174,14 +176,14 @@ def _add(kind: _Kind, nodes: Sequence[Node], everywhere: Counter[tuple[str, str]
 
 
 def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
-    path: Path, kind: _Kind, nodes: Sequence[Node], home: tuple[str, str] | None, draft: Draft, labels: Part
+    path: Path, kind: _Kind, nodes: Sequence[ImportedNode], home: tuple[str, str] | None, draft: Draft, labels: Part
 ) -> None:
-    who = f"Node {clip(nodes[0].name)}" if len(nodes) == 1 else f"{counted(len(nodes), 'Node')}"
-    draft.note((*path, "card"), labels, f"from {who}, {kind.card_told}")
+    who = f"ImportedNode {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{counted(len(nodes), 'ImportedNode')}"
+    draft.note((*path, "card"), labels, f"from {who}, {kind.card_origin}")
     why = "the node pool's label has exactly these nodes" if home else "no label of a cloud's node pool has exactly these nodes"
     draft.note((*path, "nodes"), labels, f"{why}; any label outside nvidia.com/ may select them")
-    told = "; ".join(filter(None, [kind.told, kind.layouts.told, kind.strategy_told if kind.layouts.any else ""]))
-    draft.note((*path, "sharing"), kind.layouts.part or labels, f"from {told}")
+    origin = "; ".join(filter(None, [kind.origin, kind.layouts.origin, kind.strategy_origin if kind.layouts.any else ""]))
+    draft.note((*path, "sharing"), kind.layouts.part or labels, f"from {origin}")
     cap = sharing_fields.cap_comment(kind.sharing)
     if cap:
         draft.note((*path, "memory") if kind.sharing["mode"] != "mps" else (*path, "sharing", "replicas"), None, cap)
@@ -194,8 +196,8 @@ def unused(facts: Facts, notes: Notes, selector: Selector) -> None:
     for config in facts.configs:
         for resource, count in config.replicas.items() if id(config) in selector.offered else ():
             if resource not in selector.offered[id(config)]:
-                notes.warn("GS855", count, f"no node with config {clip(config.name)} offers {clip(resource)}",
+                notes.warn("GS855", count, f"no node with config {shorten(config.name)} offers {shorten(resource)}",
                            f"the nodes offer {few(sorted(selector.offered[id(config)]))}")
         if id(config) not in selector.used:
-            notes.warn("GS858", config.part, f"no node selects the config {clip(config.name)}: left out",
-                       f"nodes select it with the label {LABEL}: {clip(config.name)}", on_key=True)
+            notes.warn("GS858", config.part, f"no node selects the config {shorten(config.name)}: left out",
+                       f"nodes select it with the label {LABEL}: {shorten(config.name)}", on_key=True)

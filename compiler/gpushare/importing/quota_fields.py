@@ -5,15 +5,15 @@ The compiler adds up the quotas of all pools with one resource, so that a budget
 
 from collections.abc import Iterable
 
-from gpushare.core.wording import clip, few
+from gpushare.core.wording import few, shorten
 from gpushare.importing.draft import Draft
-from gpushare.importing.facts import Quota
+from gpushare.importing.facts import ImportedQuota
 from gpushare.importing.parts import Notes
 
 
-def add(quotas: Iterable[Quota], draft: Draft, notes: Notes) -> None:
+def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
     """Add the quotas; several on one resource of a namespace count as the smallest, as in Kubernetes."""
-    least: dict[tuple[str, str], Quota] = {}
+    least: dict[tuple[str, str], ImportedQuota] = {}
     for quota in quotas:
         known = least.get((quota.namespace, quota.resource))
         if known is None or quota.count < known.count:
@@ -21,8 +21,13 @@ def add(quotas: Iterable[Quota], draft: Draft, notes: Notes) -> None:
     for (namespace, resource), quota in sorted(least.items()):
         offers = sorted(draft.resources.get(resource, ()), key=lambda offer: (offer[0], offer[1] or ""))
         if not offers:
-            notes.warn("GS863", quota.part, f"no pool offers {clip(resource)}: the quota of {clip(namespace)} is left out",
-                       "give the Nodes and configs that offer it", on_key=True)
+            notes.warn(
+                "GS863",
+                quota.part,
+                f"no pool offers {shorten(resource)}: the quota of {shorten(namespace)} is left out",
+                "give the Nodes and configs that offer it",
+                on_key=True,
+            )
             continue
         pool, profile = offers[0]
         if len(offers) > 1:
@@ -31,7 +36,7 @@ def add(quotas: Iterable[Quota], draft: Draft, notes: Notes) -> None:
                        "the pools offer the same resource, and Kubernetes has one quota for it", on_key=True)
         path = ("quotas", namespace, pool)
         if profile is None:
-            draft.put(path, quota.count, quota.part, f"from {quota.told}")
+            draft.put(path, quota.count, quota.part, f"from {quota.origin}")
         else:
             draft.put((*path, profile), quota.count, quota.part)
-            draft.note(path, quota.part, f"from {quota.told}")
+            draft.note(path, quota.part, f"from {quota.origin}")

@@ -7,9 +7,9 @@ not exist stops the plugin.
 from collections.abc import Sequence
 
 from gpushare.core.record import Record
-from gpushare.core.wording import clip, counted, few
+from gpushare.core.wording import counted, few, shorten
 from gpushare.importing import node_objects
-from gpushare.importing.facts import GPU, Facts, Node, PluginConfig, Settings, Strategy
+from gpushare.importing.facts import GPU, Facts, ImportedNode, PluginConfig, Settings, Strategy
 from gpushare.importing.parts import Notes, Part
 
 LABEL = "nvidia.com/device-plugin.config"
@@ -20,7 +20,7 @@ class Selected(Record):
     """The config of a node; `config` None: whole GPUs, or, with `by_labels`, what the node's own labels say."""
 
     config: PluginConfig | None = None
-    told: str = ""
+    origin: str = ""
     by_labels: bool = False
 
 
@@ -40,7 +40,7 @@ class Selector:
         self.used: set[int] = set()
         self.offered: dict[int, set[str]] = {}
 
-    def of_node(self, node: Node) -> Selected | None:
+    def of_node(self, node: ImportedNode) -> Selected | None:
         """Return the node's config; None if it names one that does not exist or does not work.
 
         Where no config is said to hold, and the node's labels say that it shares, the labels decide.
@@ -54,48 +54,50 @@ class Selector:
             shared = selected.config.strategy if own is not None else Strategy.NONE
             if shared is not strategy or (own is not None and replicas not in (1, own.count)):
                 hint = "wait until the device plugin has read it, or see in the plugin's log why it has not"
-                self._differs(node, f"config {clip(selected.config.name)}", hint)
+                self._differs(node, f"config {shorten(selected.config.name)}", hint)
             return selected
         if strategy is Strategy.NONE:
             return selected
-        self._differs(node, selected.told, "give the ConfigMap and the values that the device plugin has, to be sure")
-        return Selected(by_labels=True, told="labels of the nodes")
+        self._differs(node, selected.origin, "give the ConfigMap and the values that the device plugin has, to be sure")
+        return Selected(by_labels=True, origin="labels of the nodes")
 
-    def _differs(self, node: Node, told: str, hint: str) -> None:
+    def _differs(self, node: ImportedNode, origin: str, hint: str) -> None:
         strategy, replicas, _ = node_objects.strategy(node.labels)
         now = "whole GPUs" if strategy is Strategy.NONE else f"{strategy.value} with {counted(replicas, 'replica')}"
         part = node.part.at("metadata", "labels", _SHARED_BY)
-        self._notes.warn("GS870", part, f"Node {clip(node.name)} has {now}, which is not what was given: {told}", hint)
+        self._notes.warn(
+            "GS870", part, f"ImportedNode {shorten(node.name)} has {now}, which is not what was given: {origin}", hint
+        )
 
-    def _of_node(self, node: Node) -> Selected | None:
+    def _of_node(self, node: ImportedNode) -> Selected | None:
         wanted = node.labels.get(LABEL, "")
         part = node.part.at("metadata", "labels", LABEL)
         if wanted:
             if not self.configs:
-                self._notes.warn("GS860", part, f"the config {clip(wanted)} was not given: sharing is read from the labels",
+                self._notes.warn("GS860", part, f"the config {shorten(wanted)} was not given: sharing is read from the labels",
                                  "give the device plugin's ConfigMap to be sure")
-                return Selected(by_labels=True, told="labels of the nodes")
-            return self._named(wanted, part, f"label {LABEL}: {clip(wanted)}")
+                return Selected(by_labels=True, origin="labels of the nodes")
+            return self._named(wanted, part, f"label {LABEL}: {shorten(wanted)}")
         for one in self._settings:
             if one.default is not None:
-                return self._named(one.default.text, one.default, f"default of {one.told}")
+                return self._named(one.default.text, one.default, f"default of {one.origin}")
         if self._settings and self.configs:
             return self._fallback(self._settings[0])
         return self._without_settings(node)
 
-    def _named(self, name: str, part: Part, told: str) -> Selected | None:
+    def _named(self, name: str, part: Part, origin: str) -> Selected | None:
         found = self._by_name.get(name)
         if not found:
-            known = [*map(clip, self._names[:3]), *self._names[3:]]
+            known = [*map(shorten, self._names[:3]), *self._names[3:]]
             hint = f"there are {few(known)}" if known else "give the device plugin's ConfigMap, too"
-            self._notes.error("GS857", part, f"there is no config {clip(name)}: the device plugin does not start", hint)
+            self._notes.error("GS857", part, f"there is no config {shorten(name)}: the device plugin does not start", hint)
             return None
         if any(_content(other) != _content(found[0]) for other in found):
-            self._notes.error("GS864", found[1].part, f"the config {clip(name)} is given twice, and differently",
+            self._notes.error("GS864", found[1].part, f"the config {shorten(name)} is given twice, and differently",
                               "give only the ConfigMap that the plugin reads, or the chart's values that name it")
             return None
         self.used |= {id(config) for config in found}
-        return Selected(config=found[0], told=told) if found[0].works else None
+        return Selected(config=found[0], origin=origin) if found[0].works else None
 
     def _fallback(self, settings: Settings) -> Selected | None:
         names = self._names
@@ -106,29 +108,29 @@ class Selector:
                 return self._named(names[0], settings.part, "fallback to the only config")
             if word == "empty":
                 break
-        return Selected(told=f"{settings.told}: no default config, so whole GPUs")
+        return Selected(origin=f"{settings.origin}: no default config, so whole GPUs")
 
-    def _without_settings(self, node: Node) -> Selected | None:
+    def _without_settings(self, node: ImportedNode) -> Selected | None:
         """Return what the labels say, or the config that any chart would fall back to, if that agrees or nothing is said."""
         names = self._names
         likely = "default" if "default" in names else names[0] if len(names) == 1 else None
         labels = node.part.at("metadata", "labels")
         known = _SHARED_BY in node.labels
         if likely is None or (known and not self._agrees(likely, node)):
-            return Selected(by_labels=True, told="labels of the nodes")
+            return Selected(by_labels=True, origin="labels of the nodes")
         if not known:
-            self._notes.warn("GS860", labels, f"assumed: nodes without the label {LABEL} have the config {clip(likely)}",
+            self._notes.warn("GS860", labels, f"assumed: nodes without the label {LABEL} have the config {shorten(likely)}",
                              "give the values of NVIDIA's chart, which name the default", on_key=True)
         return self._named(likely, labels, "with which the labels of the nodes agree" if known else "assumed")
 
-    def _agrees(self, name: str, node: Node) -> bool:
+    def _agrees(self, name: str, node: ImportedNode) -> bool:
         strategy, replicas, _ = node_objects.strategy(node.labels)
         config = self._by_name[name][0]
         count = config.replicas.get(GPU)
         return config.strategy is strategy and (strategy is Strategy.NONE or (count is not None and count.count == replicas))
 
 
-def _is_told(node: Node) -> bool:
+def _is_told(node: ImportedNode) -> bool:
     """Whether GFD's labels say how whole GPUs are shared. On a node with MIG instances they may be about these alone."""
     return _SHARED_BY in node.labels and not any(key.startswith("nvidia.com/mig-") for key in node.labels)
 

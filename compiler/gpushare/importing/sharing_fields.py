@@ -6,14 +6,14 @@ Owns what the device plugin offers for a config on given hardware (k8s-device-pl
 from typing import Any
 
 from gpushare.core.record import Record
-from gpushare.core.wording import clip
+from gpushare.core.wording import shorten
 from gpushare.importing import node_objects
-from gpushare.importing.facts import GPU, MIG, SHARED, Node, PluginConfig, Strategy
+from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, PluginConfig, Strategy
 from gpushare.importing.layouts import Layouts
 from gpushare.importing.parts import Notes, Part
 
 
-class Shares(Record):
+class SharingSource(Record):
     """What is shared: the strategy, the replicas by resource, and whether shared resources have names of their own."""
 
     strategy: Strategy = Strategy.NONE
@@ -22,13 +22,13 @@ class Shares(Record):
     packed: bool = False
 
 
-def of_config(config: PluginConfig) -> Shares:
+def of_config(config: PluginConfig) -> SharingSource:
     """Return what a config shares, on whatever nodes."""
     counts = {name: part.count or 1 for name, part in config.replicas.items()}
-    return Shares(strategy=config.strategy, replicas=counts, rename=config.rename, packed=config.packed)
+    return SharingSource(strategy=config.strategy, replicas=counts, rename=config.rename, packed=config.packed)
 
 
-def of_labels(node: Node, strategy: str) -> Shares:
+def of_labels(node: ImportedNode, strategy: str) -> SharingSource:
     """Return what the labels of a node say."""
     how, replicas, rename = node_objects.strategy(node.labels)
     counts, named = ({GPU: replicas} if how is not Strategy.NONE else {}), {}
@@ -37,7 +37,7 @@ def of_labels(node: Node, strategy: str) -> Shares:
     if named:
         how, rename = Strategy.TIME_SLICING, all(new for _, new in named.values())
         counts |= {name: each for name, (each, _) in named.items()}
-    return Shares(strategy=how, replicas=counts, rename=rename)
+    return SharingSource(strategy=how, replicas=counts, rename=rename)
 
 
 def offered(layouts: Layouts, strategy: str) -> dict[str, str | None]:
@@ -50,7 +50,7 @@ def offered(layouts: Layouts, strategy: str) -> dict[str, str | None]:
 
 
 def document(
-    shares: Shares, layouts: Layouts, strategy: str, part: Part, notes: Notes
+    shares: SharingSource, layouts: Layouts, strategy: str, part: Part, notes: Notes
 ) -> dict[str, Any] | None:
     """Return the `sharing` of the intent; None if there is none that means the same, which findings report."""
     names = offered(layouts, strategy if layouts.any else "none")
@@ -63,12 +63,12 @@ def document(
     return found | _how(shares)
 
 
-def _how(shares: Shares) -> dict[str, Any]:
+def _how(shares: SharingSource) -> dict[str, Any]:
     return ({} if shares.rename else {"rename": False}) | ({"placement": "pack"} if shares.packed else {})
 
 
 def _mig(  # noqa: PLR0913, PLR0917 - what it is made from
-    shares: Shares, replicas: dict[str, int], layouts: Layouts, strategy: str, part: Part, notes: Notes
+    shares: SharingSource, replicas: dict[str, int], layouts: Layouts, strategy: str, part: Part, notes: Notes
 ) -> dict[str, Any] | None:
     if strategy == "none":
         notes.error("GS856", layouts.part or part, "GPUs with MIG, but MIG strategy none: their instances are not offered",
@@ -125,4 +125,4 @@ def cap_comment(sharing: dict[str, Any]) -> str:
 
 def name_of(config: PluginConfig | None) -> str:
     """Return what a comment calls the config."""
-    return config.told if config and config.told else f"config {clip(config.name)}" if config else ""
+    return config.origin if config and config.origin else f"config {shorten(config.name)}" if config else ""

@@ -25,7 +25,7 @@ def text(name: str, spec: Mapping[str, Any], comments: Mapping[Path, str], error
     }
     draft = f"NOT COMPLETE: {counted(errors, 'error')}; what is concerned is missing or wrong.\n" if errors else ""
     written = emit.yaml_text(document, draft + _HEADER)
-    return _commented(written, {("spec", *path): told for path, told in comments.items()})
+    return _commented(written, {("spec", *path): origin for path, origin in comments.items()})
 
 
 def _sorted(key: str, value: Any) -> Any:
@@ -38,20 +38,20 @@ def _sorted(key: str, value: Any) -> Any:
 def _commented(written: str, comments: Mapping[Path, str]) -> str:
     read = source.read(written.encode(), "", own=True)
     above: dict[int, list[str]] = {}
-    for path, told in sorted(comments.items(), key=lambda entry: tuple(map(str, entry[0]))):
+    for path, origin in sorted(comments.items(), key=lambda entry: tuple(map(str, entry[0]))):
         start = read.key_offset(path)
         if start is not None:
-            above.setdefault(read.line_of(start), []).append(_harmless(told))
+            above.setdefault(read.line_of(start), []).append(_harmless(origin))
     lines = []
     for number, line in enumerate(written.split("\n"), 1):
         indent = " " * (len(line) - len(line.lstrip(" ")))
-        lines += [f"{indent}# {told}" for told in above.get(number, ())]
+        lines += [f"{indent}# {origin}" for origin in above.get(number, ())]
         lines.append(line)
     return "\n".join(lines)
 
 
-def _harmless(told: str) -> str:
+def _harmless(origin: str) -> str:
     """Return the words of a comment with whatever a reader of YAML could take for a line's end escaped."""
-    return told if told.isprintable() else "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in told
+    return origin if origin.isprintable() else "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in origin
     )

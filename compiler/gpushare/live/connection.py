@@ -27,8 +27,8 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _INSTALL = "install it: pip install 'gpushare[live]'"
 _MAX_BYTES = 64 << 20
 _CHUNK = 1 << 20
-_MOST_REASON = 300
-_LONGEST_CONNECT_SECONDS = 10.0
+_MAX_REASON = 300
+_MAX_CONNECT_SECONDS = 10.0
 _LOGIN = "log in again, or renew the credentials of this context; `kubectl auth whoami` shows whether they work"
 
 
@@ -69,7 +69,7 @@ class Server:
         import urllib3  # noqa: PLC0415 - comes with the official client, which is an extra
 
         url = self._endpoint.settings.host + path + (f"?{urlencode(query, errors='replace')}" if query else "")
-        connect = min(timeout_seconds or _LONGEST_CONNECT_SECONDS, _LONGEST_CONNECT_SECONDS)
+        connect = min(timeout_seconds or _MAX_CONNECT_SECONDS, _MAX_CONNECT_SECONDS)
         timeout = urllib3.Timeout(connect=connect, read=timeout_seconds)
         try:
             # A redirect would send the credentials elsewhere.
@@ -159,9 +159,9 @@ def _reason(data: bytes) -> str:
     """Return the message of a Status document, or the first line of another answer."""
     try:
         status = json.loads(data)
-        return str(status["message"])[:_MOST_REASON]
+        return str(status["message"])[:_MAX_REASON]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return data[:_MOST_REASON].decode(errors="replace").split("\n", 1)[0].strip()
+        return data[:_MAX_REASON].decode(errors="replace").split("\n", 1)[0].strip()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from gpushare.core.record import Record
 from gpushare.core.wording import few, listing
 from gpushare.live import pools, status
 from gpushare.live.pools import LivePools
-from gpushare.live.snapshot import Event, Node, Pod, Snapshot
+from gpushare.live.snapshot import Event, LiveNode, Pod, Snapshot
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
 _CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
@@ -60,7 +60,7 @@ def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
     return Diagnosis(subject=f"node {name}", facts=tuple(facts), causes=tuple(_of_node(node, live, snapshot)))
 
 
-def _of_node(node: Node, live: LivePools, snapshot: Snapshot) -> Iterator[Cause]:
+def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Cause]:
     pool = live.pools.get(live.of_node.get(node.name, ""))
     if not node.is_up:
         yield Cause(what="kubelet does not report the node as Ready.", remedy=f"Run `kubectl describe node {node.name}`.")
@@ -94,7 +94,7 @@ def _of_reason(reason: str, message: str) -> Cause:
     return Cause(what=f"{reason}{told} {known['means']}", remedy=known["remedy"])
 
 
-def _holders(node: Node, snapshot: Snapshot) -> Iterator[Cause]:
+def _holders(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
     held = [pod for pod in snapshot.pods if pod.node == node.name and pod.holds]
     if held:
         names = few([f"{pod.full_name} ({pod.owner})" if pod.owner else pod.full_name for pod in held], 8)

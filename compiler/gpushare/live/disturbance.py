@@ -11,13 +11,13 @@ from typing import Any
 from gpushare.compare import snapshots
 from gpushare.compare.bundles import policy, values
 from gpushare.compare.files import Files
-from gpushare.compare.nodes import Cluster, GeometryOf
+from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.snapshots import Device, PoolSide
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.live import pools
 from gpushare.live.observing import is_observed
 from gpushare.live.selection import pool_of
-from gpushare.live.snapshot import Node, Pod, Quota, Snapshot, Unseen
+from gpushare.live.snapshot import LiveNode, LiveQuota, Pod, Snapshot, Unseen
 
 _SHARED_BY = "nvidia.com/gpu.sharing-strategy"
 """The label in which GPU feature discovery says how the device plugin shares: none, time-slicing or mps."""
@@ -67,7 +67,7 @@ def assess(bundle: Files, document: Mapping[str, Any], snapshot: Snapshot, geome
     after = snapshots.pools(document)
     terms = {name: entry.get("terms") for name, entry in (values(bundle).get("pools") or {}).items()}
     live = pools.find(snapshot)
-    solver = Cluster(before={}, after=after, geometry_of=geometry_of)
+    solver = NodeMoves(before={}, after=after, geometry_of=geometry_of)
     observes = snapshots.observes(document)
     changed, unready = [], []
     touched = () if snapshots.observes(document) else sorted(snapshot.nodes, key=lambda node: node.name)
@@ -93,7 +93,7 @@ def assess(bundle: Files, document: Mapping[str, Any], snapshot: Snapshot, geome
     return Disturbance(nodes=tuple(changed), unready=tuple(unready), quotas=tuple(problems), unseen=snapshot.unseen)
 
 
-def _untouched(node: Node, new: PoolSide | None) -> PoolSide | None:
+def _untouched(node: LiveNode, new: PoolSide | None) -> PoolSide | None:
     """Return a node without a pool as it is: whole GPUs, or the same shares of whole GPUs as the pool's; else nothing is known.
 
     The control daemon of MPS restarts with its config, which ends every client, whatever the number of shares.
@@ -116,16 +116,16 @@ def _same(one: PoolSide, other: PoolSide) -> bool:
         other.card, other.layouts, other.profile, dict(other.resources))
 
 
-def _holding(snapshot: Snapshot, node: Node) -> tuple[Pod, ...]:
+def _holding(snapshot: Snapshot, node: LiveNode) -> tuple[Pod, ...]:
     held = [pod for pod in snapshot.pods if pod.node == node.name and pod.holds]
     return tuple(sorted(held, key=lambda pod: pod.full_name))
 
 
-def _is_ready(node: Node) -> bool:
+def _is_ready(node: LiveNode) -> bool:
     return node.is_up and (node.condition is None or node.condition.is_true or is_observed(node))
 
 
-def _state(node: Node) -> str:
+def _state(node: LiveNode) -> str:
     if not node.is_up:
         return "kubelet is not Ready"
     if node.condition is None:
@@ -146,7 +146,7 @@ def _quotas(document: Mapping[str, Any], snapshot: Snapshot) -> Iterator[QuotaPr
                 yield QuotaProblem(namespace=namespace, resource=resource, used=number, limit=limit)
 
 
-def _used(quotas: tuple[Quota, ...]) -> dict[str, Counter[str]]:
+def _used(quotas: tuple[LiveQuota, ...]) -> dict[str, Counter[str]]:
     """Return what the quotas count by namespace: several of one namespace count the same pods."""
     used: dict[str, Counter[str]] = {}
     for quota in quotas:

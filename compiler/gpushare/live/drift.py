@@ -17,7 +17,7 @@ from gpushare.live import pools
 from gpushare.live.observing import is_observed
 from gpushare.live.pools import policy_text
 from gpushare.live.selection import pool_of
-from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Node, Snapshot
+from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, LiveNode, Snapshot
 from gpushare.live.views import clean, document
 
 _PROFILES = "chart/files/profiles/"
@@ -178,14 +178,14 @@ def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapsh
             yield _node(Kind.NODE, node.name, "in no pool", f"in pool {live.of_node[node.name]}", _INSTALL)
 
 
-def _observed(node: Node) -> Iterator[Difference]:
+def _observed(node: LiveNode) -> Iterator[Difference]:
     """Yield that a node is not observed. What it offers, its labels and hardware are its own until `enforce`."""
     if node.condition is None or not is_observed(node):
         reason = "no report" if node.condition is None else f"{node.condition.reason}: {node.condition.message}"
         yield _node(Kind.NODE, node.name, "observed", reason, f"`gpushare explain {node.name}` says what to do")
 
 
-def _one_node(node: Node, pool: str, entry: Mapping[str, Any]) -> Iterator[Difference]:
+def _one_node(node: LiveNode, pool: str, entry: Mapping[str, Any]) -> Iterator[Difference]:
     why = f"`gpushare explain {node.name}` says what to do"
     condition = node.condition
     if condition is None or not condition.is_true:

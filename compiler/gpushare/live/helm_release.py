@@ -14,7 +14,7 @@ from gpushare.live import views
 from gpushare.live.errors import RequestError
 from gpushare.live.pages import Lists
 
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 _CHART = "gpushare"
 
 
@@ -51,11 +51,11 @@ def _unpacked(text: str) -> str:
     try:
         packed = base64.b64decode(base64.b64decode(text))
         inflate = zlib.decompressobj(wbits=31)
-        plain = inflate.decompress(packed, _MOST_BYTES)
+        plain = inflate.decompress(packed, _MAX_BYTES)
     except (binascii.Error, zlib.error, ValueError) as problem:
         raise RequestError(f"the release's Secret is not in Helm's form: {problem}") from problem
     if inflate.unconsumed_tail:
-        raise RequestError(f"the release is larger than {_MOST_BYTES >> 20} MiB")
+        raise RequestError(f"the release is larger than {_MAX_BYTES >> 20} MiB")
     if not inflate.eof:
         raise RequestError("the release's Secret is not in Helm's form: it ends too early")
     return plain.decode(errors="replace")

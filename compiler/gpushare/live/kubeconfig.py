@@ -19,7 +19,7 @@ class Access(Record):
     timeout_seconds: int = 30
 
 
-class Context(Record):
+class KubeContext(Record):
     """One context of a kubeconfig: its default namespace, and the entry of its user."""
 
     namespace: str = ""
@@ -31,7 +31,7 @@ def files(access: Access, environ: Mapping[str, str], home: Path) -> str:
     return access.kubeconfig or environ.get("KUBECONFIG", "") or str(home / ".kube" / "config")
 
 
-def find_context(config: Mapping[str, Any], wanted: str, where: str) -> tuple[str, Context]:
+def find_context(config: Mapping[str, Any], wanted: str, where: str) -> tuple[str, KubeContext]:
     """Return the name and content of the wanted context, or of the current one. NoClusterError if there is none."""
     contexts = _named(config, "contexts", "context")
     name = wanted or str(config.get("current-context") or "")
@@ -45,7 +45,7 @@ def find_context(config: Mapping[str, Any], wanted: str, where: str) -> tuple[st
     context = contexts[name]
     _check_server(config, name, context, where)
     user = _user(config, name, context, where)
-    return name, Context(namespace=str(context.get("namespace") or ""), user=user)
+    return name, KubeContext(namespace=str(context.get("namespace") or ""), user=user)
 
 
 _VIEW = "`kubectl config view` shows what it contains"
@@ -61,7 +61,9 @@ def _check_server(config: Mapping[str, Any], name: str, context: Mapping[str, An
     server = clusters[str(cluster)].get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         told = f"has the server {server!r}" if server else "has no server"
-        raise NoClusterError(f"cluster {str(cluster)!r} in {where} {told}", "write the address with its protocol: https://HOST:PORT")
+        raise NoClusterError(
+            f"cluster {str(cluster)!r} in {where} {told}", "write the address with its protocol: https://HOST:PORT"
+        )
 
 
 def _user(config: Mapping[str, Any], name: str, context: Mapping[str, Any], where: str) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from gpushare.core.patterns import pattern
 from gpushare.core.record import NOTHING, Record
-from gpushare.live.snapshot import Node, RuntimeMetrics
+from gpushare.live.snapshot import LiveNode, RuntimeMetrics
 
 OBSERVING = "Observing"
 """The condition's reason on a node that is observed: a mode, and not a fault."""
@@ -58,12 +58,12 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def is_observed(node: Node) -> bool:
+def is_observed(node: LiveNode) -> bool:
     """Whether the node's runtime only observes."""
     return node.condition is not None and node.condition.reason == OBSERVING
 
 
-def assess(nodes: Iterable[Node], metrics: Sequence[RuntimeMetrics], refused: int | None) -> Observed | None:
+def assess(nodes: Iterable[LiveNode], metrics: Sequence[RuntimeMetrics], refused: int | None) -> Observed | None:
     """Return what `enforce` would do; None if no node is observed."""
     asked = {one.node: one for one in metrics}
     found = (_would(node, asked.get(node.name)) for node in sorted(nodes, key=lambda node: node.name) if is_observed(node))
@@ -83,7 +83,7 @@ def _over(metrics: RuntimeMetrics) -> int:
     return len({(use.namespace, use.pod, use.container) for use in metrics.usages if use.is_over})
 
 
-def _would(node: Node, metrics: RuntimeMetrics | None) -> Would:
+def _would(node: LiveNode, metrics: RuntimeMetrics | None) -> Would:
     """Return the annotation's content; anything that is not as the runtime writes it counts as unknown."""
     told = node.would or {"unknown": "the annotation gpushare.dev/would is missing or malformed"}
     gpus, labels, resources, pods = (told.get(key) for key in ("gpus", "labels", "resources", "pods"))

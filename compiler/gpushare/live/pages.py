@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from gpushare.core.wording import clip
+from gpushare.core.wording import shorten
 from gpushare.live.errors import RequestError, TooLargeError
 from gpushare.live.snapshot import Unseen
 from gpushare.live.views import clean
@@ -88,7 +88,7 @@ class Lists:
                 continue
             items = found.get("items")
             if not isinstance(items, list):
-                raise RequestError(f"the answer is not a list: {clip(str(found.get('kind')))}")
+                raise RequestError(f"the answer is not a list: {shorten(str(found.get('kind')))}")
             yield [item for item in items if isinstance(item, dict)]
             metadata = found.get("metadata")
             following = metadata.get("continue") if isinstance(metadata, dict) else None

@@ -9,7 +9,7 @@ from typing import Any
 from gpushare.compare.snapshots import Device, PoolSide
 from gpushare.core.record import NOTHING, Record
 from gpushare.live.selection import pool_of
-from gpushare.live.snapshot import POOL_LABEL, DaemonSet, Node, Snapshot
+from gpushare.live.snapshot import POOL_LABEL, DaemonSet, LiveNode, Snapshot
 from gpushare.live.views import clean
 from gpushare.reading import source
 
@@ -36,7 +36,7 @@ class LivePools(Record):
     pools: Mapping[str, LivePool]
     of_node: Mapping[str, str]
 
-    def nodes(self, pool: str, nodes: Iterable[Node]) -> list[Node]:
+    def nodes(self, pool: str, nodes: Iterable[LiveNode]) -> list[LiveNode]:
         """Return the nodes of one pool, by name."""
         return sorted((node for node in nodes if self.of_node.get(node.name) == pool), key=lambda node: node.name)
 

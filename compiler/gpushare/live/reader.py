@@ -5,7 +5,7 @@ from urllib.parse import quote as quoted
 from gpushare.core.record import Record
 from gpushare.live import helm_release, observing, runtime_metrics, views
 from gpushare.live.pages import Api, Lists
-from gpushare.live.snapshot import OTHER_PODS, ConfigMap, Event, Node, Pod, Quota, RuntimeMetrics, Snapshot, Unseen
+from gpushare.live.snapshot import OTHER_PODS, ConfigMap, Event, LiveNode, LiveQuota, Pod, RuntimeMetrics, Snapshot, Unseen
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
@@ -72,7 +72,7 @@ def _any(_: ConfigMap) -> bool:
     return True
 
 
-def _nodes(lists: Lists, scope: Scope) -> tuple[Node, ...]:
+def _nodes(lists: Lists, scope: Scope) -> tuple[LiveNode, ...]:
     query = {"fieldSelector": f"metadata.name={scope.node}"} if scope.node else {}
     return lists.read("nodes", "/api/v1/nodes", views.node, lambda one: bool(one.name), query)
 
@@ -94,7 +94,7 @@ def _asks(pod: Pod) -> bool:
     return bool(pod.requests)
 
 
-def _quotas(lists: Lists, scope: Scope) -> tuple[Quota, ...]:
+def _quotas(lists: Lists, scope: Scope) -> tuple[LiveQuota, ...]:
     path = _namespaced("resourcequotas", scope.namespace)
     return lists.read("resourcequotas", path, views.quota, lambda one: bool(one.hard), {})
 
@@ -113,7 +113,7 @@ def _events(lists: Lists, scope: Scope) -> tuple[Event, ...]:
                 break
     if scope.about is not None:
         namespace, name = scope.about
-        kind = "Pod" if namespace else "Node"
+        kind = "Pod" if namespace else "LiveNode"
         query = {"fieldSelector": f"involvedObject.name={name},involvedObject.kind={kind}"}
         found += lists.read("events", _namespaced("events", namespace), views.event, _named, query)
         if namespace:  # of a pod that was refused only its controller knows

@@ -18,8 +18,8 @@ from gpushare.live.snapshot import Pod, RuntimeMetrics, Unseen, Usage
 from gpushare.live.views import clean
 
 PORT = 9408
-MOST_NODES = 200
-_MOST_BYTES = 4 << 20
+MAX_NODES = 200
+_MAX_BYTES = 4 << 20
 _SECONDS_EACH = 3.0
 _SECONDS = 20.0
 _AT_ONCE = 8
@@ -42,13 +42,13 @@ _COUNTERS: Mapping[str, str] = {
 _POLICY_CHECKS = "apiserver_validating_admission_policy_check_total"
 _POLICIES = frozenset({"gpushare-pods", "gpushare-devices"})
 """Those that refuse pods under `enforce`: charts/gpushare/templates/admission/pods.yaml."""
-_MOST_BYTES_OF_API_SERVER = 64 << 20
+_MAX_BYTES_OF_API_SERVER = 64 << 20
 
 
 def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], list[Unseen]]:
     """Return what the runtime's pods report, and which did not. Asks at most MOST_NODES, for at most 20 seconds."""
     deadline = time.monotonic() + _SECONDS
-    asked = pods[:MOST_NODES]
+    asked = pods[:MAX_NODES]
     workers = ThreadPoolExecutor(_AT_ONCE)
     futures = [workers.submit(_ask, api, pod, deadline) for pod in asked]
     wait(futures, timeout=_SECONDS)
@@ -61,7 +61,7 @@ def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], lis
         hint = "`gpushare rbac --metrics` prints the right; a NetworkPolicy must let the API server reach port 9408"
         unseen.append(Unseen(what="metrics", why=f"{counted(len(refused), 'runtime')} did not answer: {refused[0]}", hint=hint))
     if len(pods) > len(asked):
-        why = f"only {MOST_NODES} of {len(pods)} runtimes were asked"
+        why = f"only {MAX_NODES} of {len(pods)} runtimes were asked"
         unseen.append(Unseen(what="metrics", why=why, hint="name a node"))
     return found, unseen
 
@@ -73,7 +73,7 @@ def refused(api: Api) -> tuple[int | None, list[Unseen]]:
     `Audit` counts a request under both.
     """
     try:
-        data = api.read("/metrics", most_bytes=_MOST_BYTES_OF_API_SERVER, timeout_seconds=_SECONDS)
+        data = api.read("/metrics", most_bytes=_MAX_BYTES_OF_API_SERVER, timeout_seconds=_SECONDS)
     except RequestError as problem:
         hint = "`gpushare rbac --metrics` prints the right"
         return None, [Unseen(what="metrics of the API server", why=clean(str(problem), 200), hint=hint)]
@@ -93,7 +93,7 @@ def _ask(api: Api, pod: Pod, deadline: float) -> RuntimeMetrics | str:
         return _LATE
     path = f"/api/v1/namespaces/{quoted(pod.namespace, safe='')}/pods/{quoted(pod.name, safe='')}:{PORT}/proxy/metrics"
     try:
-        data = api.read(path, most_bytes=_MOST_BYTES, timeout_seconds=left)
+        data = api.read(path, most_bytes=_MAX_BYTES, timeout_seconds=left)
     except (RequestError, NoClusterError) as problem:
         return clean(str(problem), 200)
     return parse(pod.node, data.decode(errors="replace"))

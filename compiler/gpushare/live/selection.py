@@ -7,7 +7,7 @@ where nothing else does. Labels under nvidia.com/gpu.deploy. are paused for mome
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gpushare.live.snapshot import POOL_LABEL, Node
+from gpushare.live.snapshot import POOL_LABEL, LiveNode
 
 Terms = Iterable[Mapping[str, Any]]
 _PAUSED = "nvidia.com/gpu.deploy."
@@ -21,18 +21,18 @@ _TESTS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
 }
 
 
-def pool_of(node: Node, terms: Mapping[str, Terms | None]) -> str:
+def pool_of(node: LiveNode, terms: Mapping[str, Terms | None]) -> str:
     """Return the pool to which the node belongs, empty for none. `terms` by pool; None selects every node."""
     chosen = [pool for pool in sorted(terms) if _selects(terms[pool], node)]
     label = node.labels.get(POOL_LABEL, "")
     return label if label in chosen or not chosen else chosen[0]
 
 
-def _selects(terms: Terms | None, node: Node) -> bool:
+def _selects(terms: Terms | None, node: LiveNode) -> bool:
     return terms is None or any(_matches(term, node) for term in terms)
 
 
-def _matches(term: Mapping[str, Any], node: Node) -> bool:
+def _matches(term: Mapping[str, Any], node: LiveNode) -> bool:
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if any(one.get("key") == POOL_LABEL for one in expressions) or not (expressions or fields):
         return False

@@ -41,7 +41,7 @@ class Condition(Record):
         return self.status == "True"
 
 
-class Node(Record):
+class LiveNode(Record):
     """One node. `condition` is GPUShareReady, None without one; `is_up` is kubelet's Ready. `annotations` are ours only.
 
     `would` is the document of the annotation `gpushare.dev/would`, None without a readable one; its texts are clean.
@@ -86,7 +86,7 @@ class Pod(Record):
         return bool(self.node) and bool(self.requests) and self.phase not in {"Succeeded", "Failed"}
 
 
-class Quota(Record):
+class LiveQuota(Record):
     """One ResourceQuota: what of it is about GPUs, as resource → number, without the prefix `requests.`."""
 
     namespace: str
@@ -157,9 +157,9 @@ class Snapshot(Record):
     """
 
     namespace: str
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[LiveNode, ...] = ()
     pods: tuple[Pod, ...] = ()
-    quotas: tuple[Quota, ...] = ()
+    quotas: tuple[LiveQuota, ...] = ()
     configs: Mapping[str, ConfigMap] = NOTHING
     daemonsets: tuple[DaemonSet, ...] = ()
     events: tuple[Event, ...] = ()

@@ -7,13 +7,13 @@ from gpushare.core.record import Record
 from gpushare.live import observing, pools
 from gpushare.live.observing import OBSERVING, Observed
 from gpushare.live.pools import LivePool, LivePools
-from gpushare.live.snapshot import OTHER_PODS, Condition, Event, Node, Pod, RuntimeMetrics, Snapshot, Unseen
+from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, RuntimeMetrics, Snapshot, Unseen
 from gpushare.nodes import taints
 
 _NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
 
 
-class Shares(Record):
+class ShareUsage(Record):
     """One resource: how many are wanted, offered and in use, and free for new pods; None: not known.
 
     If one namespace was asked for, `used` counts its pods only, and `free` is not known.
@@ -35,7 +35,7 @@ class NodeStatus(Record):
     is_cordoned: bool
     condition: Condition
     taints: tuple[str, ...]
-    shares: tuple[Shares, ...]
+    shares: tuple[ShareUsage, ...]
     metrics: RuntimeMetrics | None = None
 
     @property
@@ -56,7 +56,7 @@ class PoolStatus(Record):
     card: str
     mode: str
     nodes: tuple[NodeStatus, ...]
-    shares: tuple[Shares, ...]
+    shares: tuple[ShareUsage, ...]
 
     @property
     def ready(self) -> int:
@@ -126,7 +126,7 @@ def _reduced(pool: PoolStatus, node: str) -> PoolStatus:
     return PoolStatus(name=pool.name, card=pool.card, mode=pool.mode, nodes=kept, shares=_sums(kept))
 
 
-def _concerns(node: Node, live: LivePools) -> bool:
+def _concerns(node: LiveNode, live: LivePools) -> bool:
     return bool(live.of_node.get(node.name) or node.capacity or node.allocatable or node.condition)
 
 
@@ -140,7 +140,12 @@ def _used(pods: Iterable[Pod]) -> Mapping[str, Counter[str]]:
 
 
 def _node(
-    node: Node, live: LivePools, used: Mapping[str, Counter[str]] | None, metrics: RuntimeMetrics | None, *, has_others: bool
+    node: LiveNode,
+    live: LivePools,
+    used: Mapping[str, Counter[str]] | None,
+    metrics: RuntimeMetrics | None,
+    *,
+    has_others: bool,
 ) -> NodeStatus:
     pool = live.of_node.get(node.name, "")
     known = live.pools[pool].side if pool else None
@@ -149,7 +154,7 @@ def _node(
     is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
     names = sorted({*node.allocatable, *(wanted or ()), *(held or ())})
     shares = (
-        Shares(
+        ShareUsage(
             resource=name,
             wanted=None if wanted is None else wanted.get(name, 0),
             offered=node.allocatable.get(name, 0),
@@ -176,13 +181,13 @@ def _pool(pool: LivePool, nodes: Sequence[NodeStatus]) -> PoolStatus:
     return PoolStatus(name=pool.name, card=card, mode=mode, nodes=tuple(nodes), shares=_sums(nodes))
 
 
-def _sums(nodes: Sequence[NodeStatus]) -> tuple[Shares, ...]:
-    by_name: dict[str, list[Shares]] = {}
+def _sums(nodes: Sequence[NodeStatus]) -> tuple[ShareUsage, ...]:
+    by_name: dict[str, list[ShareUsage]] = {}
     for node in nodes:
         for one in node.shares:
             by_name.setdefault(one.resource, []).append(one)
     return tuple(
-        Shares(
+        ShareUsage(
             resource=name,
             wanted=_sum(one.wanted for one in each),
             offered=sum(one.offered for one in each),

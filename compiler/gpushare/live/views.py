@@ -11,25 +11,25 @@ from typing import Any
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING
 from gpushare.core.units import parse_amount
-from gpushare.live.snapshot import CONDITION, Condition, ConfigMap, DaemonSet, Event, Node, Pod, Quota
+from gpushare.live.snapshot import CONDITION, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
 
 Json = Mapping[str, Any]
 
 _OURS = "gpushare.dev/"
 _GPUS = ("nvidia.com/gpu", "nvidia.com/mig-")
 _WOULD = "gpushare.dev/would"
-_LONGEST = 1_000
+_MAX_LENGTH = 1_000
 _UNIT = 10**9
 
 
-def clean(value: object, limit: int = _LONGEST) -> str:
+def clean(value: object, limit: int = _MAX_LENGTH) -> str:
     """Return text of the cluster as it may be printed: no control characters, at most `limit` characters. Not text: empty."""
     if not isinstance(value, str):
         return ""
     return visible(value if len(value) <= limit else value[: limit - 1] + "…")
 
 
-def node(item: Json) -> Node:
+def node(item: Json) -> LiveNode:
     """Return the node of this object."""
     metadata, spec, status = (_map(item, part) for part in ("metadata", "spec", "status"))
     conditions = {clean(one.get("type")): one for one in _maps(status, "conditions")}
@@ -37,7 +37,7 @@ def node(item: Json) -> Node:
     marks = {key: value for key, value in _map(metadata, "annotations").items() if str(key).startswith(_OURS)}
     would = marks.pop(_WOULD, None)
     notes = {clean(key): clean(value) for key, value in marks.items()}
-    return Node(
+    return LiveNode(
         name=clean(metadata.get("name")),
         labels=labels,
         annotations=notes or NOTHING,
@@ -129,12 +129,12 @@ def _problems(status: Json) -> Iterable[str]:
         yield f"{clean(status.get('reason'))}: {clean(status.get('message'))}"
 
 
-def quota(item: Json) -> Quota:
+def quota(item: Json) -> LiveQuota:
     """Return the quota of this object, with its limits on GPUs only."""
     metadata, status = _map(item, "metadata"), _map(item, "status")
     hard = _quota_gpus(_map(_map(item, "spec"), "hard"))
     used = _quota_gpus(_map(status, "used"))
-    return Quota(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), hard=hard, used=used)
+    return LiveQuota(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), hard=hard, used=used)
 
 
 def _quota_gpus(numbers: Json) -> Mapping[str, int]:

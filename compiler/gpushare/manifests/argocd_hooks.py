@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare.core.units import parse_duration
 from gpushare.manifests import rights
-from gpushare.manifests.release import POOL, Chart, Object
+from gpushare.manifests.release import POOL, ChartObjects, Object
 from gpushare.manifests.rights import UNINSTALL, rule
 
 _ANNOTATION = "argocd.argoproj.io/hook"
@@ -22,7 +22,7 @@ _HARMLESS = {
 _NOBODY = {"runAsGroup": 65532, "runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def objects(chart: Chart, wanted: Iterable[str], tested: Iterable[str]) -> Iterator[Object]:
+def objects(chart: ChartObjects, wanted: Iterable[str], tested: Iterable[str]) -> Iterator[Object]:
     """Yield the hooks of `wanted`: `test`, `uninstall`. `tested`: the pools of which a share may be taken for the test."""
     if "test" in wanted and not chart.observes:
         for name in tested:
@@ -49,12 +49,12 @@ def _after_deletion(hooks: Iterable[Object]) -> Iterator[Object]:
         yield _annotated(hook, {_ANNOTATION: "PostDelete", f"{_ANNOTATION}-delete-policy": "HookSucceeded"})
 
 
-def _account(chart: Chart, *rules: Object) -> Iterator[Object]:
+def _account(chart: ChartObjects, *rules: Object) -> Iterator[Object]:
     yield chart.item("v1", "ServiceAccount", UNINSTALL) | {"automountServiceAccountToken": False}
     yield from chart.role("Role", list(rules), UNINSTALL)
 
 
-def _release_by_nodes(chart: Chart) -> Iterator[Object]:
+def _release_by_nodes(chart: ChartObjects) -> Iterator[Object]:
     """Yield the DaemonSet that is healthy when no node with a pool's label is left, and what it needs."""
     yield from _account(
         chart,
@@ -69,7 +69,7 @@ def _release_by_nodes(chart: Chart) -> Iterator[Object]:
     yield daemon_set
 
 
-def _release_by_job(chart: Chart) -> Iterator[Object]:
+def _release_by_job(chart: ChartObjects) -> Iterator[Object]:
     """Yield the Job that removes what a bundle that observes wrote to the nodes, and what it needs."""
     yield from _account(chart, rule("daemonsets", "delete", "get", "list", group="apps"), rule("pods", "get", "list"))
     timeout = chart.values["uninstall"]["timeout"]
@@ -94,7 +94,7 @@ def _release_by_job(chart: Chart) -> Iterator[Object]:
     }}
 
 
-def _test(chart: Chart, name: str, pool: Mapping[str, Any]) -> Object:
+def _test(chart: ChartObjects, name: str, pool: Mapping[str, Any]) -> Object:
     """Return the Job that takes a share of each resource of a pool, and fails where its container sees no device."""
     containers = [_share(chart, number, resource) for number, resource in enumerate(pool["resources"])]
     pod = {
@@ -112,7 +112,7 @@ def _test(chart: Chart, name: str, pool: Mapping[str, Any]) -> Object:
     return _annotated(job | {"spec": spec}, {_ANNOTATION: "PostSync", f"{_ANNOTATION}-delete-policy": _TEST_POLICY})
 
 
-def _share(chart: Chart, number: int, resource: str) -> Object:
+def _share(chart: ChartObjects, number: int, resource: str) -> Object:
     container = chart.container(f"share-{number}", "export") | {"securityContext": _HARMLESS}
     container["resources"]["limits"][resource] = 1
     return container

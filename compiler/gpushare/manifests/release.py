@@ -35,7 +35,7 @@ _HARMLESS_PRIORITY = "gpushare-observe"
 _TAINTS = (*OUR_TAINTS, "nvidia.com/gpu", "CriticalAddonsOnly")
 
 
-class Chart:
+class ChartObjects:
     """One rendering, as the templates see it.
 
     `namespace` is the release's, `values` the chart's values.yaml, `files` its generated files by path inside the chart

@@ -12,10 +12,10 @@ from gpushare.intent.types import Layout
 from gpushare.mig.explain import nearest, why_not
 from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Arrangement
-from gpushare.mig.layouts import MOST_LAYOUTS, CardSolver, Counts, board, is_manageable
+from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, board, is_manageable
 
 __all__ = [
-    "MOST_LAYOUTS",
+    "MAX_LAYOUTS",
     "Instance",
     "fits",
     "instance_counts",

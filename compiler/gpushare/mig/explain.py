@@ -100,10 +100,10 @@ def _no_placement(own: CardSolver, counts: Counts) -> str:
             return f"no placement of {own.profiles[index].name} is known"
     # Some profile must not fit, because the layout is not legal.
     steps = [own.grid.steps[own.shape_of[index]] for index in present]
-    bags = list(accumulate((counts[index] * step for index, step in zip(present, steps, strict=True)), initial=0))
-    first = next(number for number in range(len(present)) if bags[number + 1] not in own.grid.bags)
+    multisets = list(accumulate((counts[index] * step for index, step in zip(present, steps, strict=True)), initial=0))
+    first = next(number for number in range(len(present)) if multisets[number + 1] not in own.grid.multisets)
     wanted = counts[present[first]]
-    possible = max(number for number in range(wanted) if bags[first] + number * steps[first] in own.grid.bags)
+    possible = max(number for number in range(wanted) if multisets[first] + number * steps[first] in own.grid.multisets)
     name = own.profiles[present[first]].name
     starts = listing(_starts(own, index) for index in present[: first + 1])
     beside = [(own.profiles[index].name, counts[index]) for index in present[:first]]

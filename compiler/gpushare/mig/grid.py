@@ -17,17 +17,17 @@ Shape = tuple[tuple[int, int], ...]
 Arrangement = tuple[tuple[int, int, int], ...]
 """Instances on the grid: (shape index, start, size), sorted."""
 
-MOST_BAGS = 20_000
+MAX_MULTISETS = 20_000
 """How many multisets of shapes a grid may have, those of its parts included. Known cards have up to 191; a row of 64 slices
 with shapes of every size has billions."""
 
-MOST_STANDINGS = 10_000
+MAX_PLACEMENTS = 10_000
 """How many ways to place one multiset are compared at most. No known card has more than 50; a user's card with a
 far longer row must not stop the compiler, and gets the best of those with the lowest starts."""
 
 
 class TooManyError(Exception):
-    """The grid has more than MOST_BAGS multisets of shapes."""
+    """The grid has more than MAX_MULTISETS multisets of shapes."""
 
 
 class Grid:
@@ -49,10 +49,10 @@ class Grid:
             for start, size in shape:
                 self._at[start].append((index, size))
         self._bags: dict[tuple[int, int], frozenset[int]] = {}
-        self._room = MOST_BAGS
+        self._room = MAX_MULTISETS
         self._arrangements: dict[int, tuple[Arrangement, ...]] = {}
         self._choices: dict[tuple[tuple[int, int], ...], int] = {}
-        self.bags = self._bags_within(0, units)
+        self.multisets = self._multisets_within(0, units)
 
     def arrangements(self, multiset: int) -> tuple[Arrangement, ...]:
         """Return every way to place the multiset, best first; none if it does not fit.
@@ -61,22 +61,22 @@ class Grid:
         Among equals, the lowest starts are better, those of the first shapes first.
         """
         if multiset not in self._arrangements:
-            found = islice(self._placed(multiset, 0), MOST_STANDINGS) if multiset in self.bags else ()
+            found = islice(self._placed(multiset, 0), MAX_PLACEMENTS) if multiset in self.multisets else ()
             ranked = sorted((-self._choice_beside(arrangement), arrangement) for arrangement in found)
             self._arrangements[multiset] = tuple(arrangement for _, arrangement in ranked)
         return self._arrangements[multiset]
 
-    def _bags_within(self, begin: int, end: int) -> frozenset[int]:
+    def _multisets_within(self, begin: int, end: int) -> frozenset[int]:
         """Return the multisets that fit into the slices from `begin` up to `end`, the empty one included."""
         if begin == end:
             return frozenset((0,))
         known = self._bags.get((begin, end))
         if known is None:
-            found = set(self._bags_within(begin + 1, end))
+            found = set(self._multisets_within(begin + 1, end))
             for shape, size in self._at[begin]:
                 if begin + size <= end:
                     step = self.steps[shape]
-                    found.update(multiset + step for multiset in self._bags_within(begin + size, end))
+                    found.update(multiset + step for multiset in self._multisets_within(begin + size, end))
                     self._charge(len(found))
             known = self._bags[begin, end] = frozenset(found)
             self._room -= len(known)
@@ -93,10 +93,10 @@ class Grid:
             return
         for shape, size in self._at[begin]:
             rest = multiset - self.steps[shape]
-            if multiset >> self._shifts[shape] & self._field and rest in self._bags_within(begin + size, self.units):
+            if multiset >> self._shifts[shape] & self._field and rest in self._multisets_within(begin + size, self.units):
                 for more in self._placed(rest, begin + size):
                     yield tuple(sorted(((shape, begin, size), *more)))
-        if multiset in self._bags_within(begin + 1, self.units):
+        if multiset in self._multisets_within(begin + 1, self.units):
             yield from self._placed(multiset, begin + 1)
 
     def _choice_beside(self, arrangement: Arrangement) -> int:
@@ -111,11 +111,11 @@ class Grid:
             gaps.append((begin, self.units))
         key = tuple(gaps)
         if key not in self._choices:
-            bags = {0}
+            multisets = {0}
             for gap in gaps:
-                within = self._bags_within(*gap)
-                bags = {multiset + more for multiset in bags for more in within}
-            self._choices[key] = len(bags)
+                within = self._multisets_within(*gap)
+                multisets = {multiset + more for multiset in multisets for more in within}
+            self._choices[key] = len(multisets)
         return self._choices[key]
 
 

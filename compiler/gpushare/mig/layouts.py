@@ -22,7 +22,7 @@ ENGINE_NOUNS = {"decoders": "decoder", "encoders": "encoder", "jpeg": "JPEG engi
 _BOARDS: dict[int, "CardSolver"] = {}
 _MAX_BOARDS = 256
 
-MOST_LAYOUTS = 2_000
+MAX_LAYOUTS = 2_000
 """How many legal layouts a card may have, so that a search can go through all of them. Known cards have 128."""
 
 
@@ -73,7 +73,7 @@ class CardSolver:
                 return False
             multiset += count * self._steps[index]
             load += count * self._loads[index]
-        return multiset in self.grid.bags and self._holds(load)
+        return multiset in self.grid.multisets and self._holds(load)
 
     def counts(self, layout: Iterable[tuple[str, int]]) -> Counts:
         """Return the layout as counts, without profiles that the card does not have."""
@@ -112,14 +112,14 @@ class CardSolver:
 
     def walk(self) -> Iterator[tuple[Counts, bool]]:
         """Yield every legal layout once, each with whether nothing can be added to it."""
-        bags = self.grid.bags
+        multisets = self.grid.multisets
         additions = tuple(enumerate(zip(self._steps, self._loads, strict=True)))
         pending = [((0,) * len(self.profiles), 0, 0, 0)]
         while pending:
             counts, last, multiset, load = pending.pop()
             is_full = True
             for index, (step, extra) in additions:
-                if multiset + step in bags and self._holds(load + extra):
+                if multiset + step in multisets and self._holds(load + extra):
                     is_full = False
                     if index >= last:
                         grown = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
@@ -128,9 +128,9 @@ class CardSolver:
 
 
 def is_manageable(geometry: Geometry) -> bool:
-    """Whether the card has at most MOST_LAYOUTS layouts. Callers must not use the solver of a card that has more."""
+    """Whether the card has at most MAX_LAYOUTS layouts. Callers must not use the solver of a card that has more."""
     try:
-        return next(islice(board(geometry).walk(), MOST_LAYOUTS + 1, None), None) is None  # the empty layout counts
+        return next(islice(board(geometry).walk(), MAX_LAYOUTS + 1, None), None) is None  # the empty layout counts
     except TooManyError:
         return False
 

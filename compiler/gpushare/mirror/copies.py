@@ -9,7 +9,7 @@ from gpushare.catalog.image_registry import has_host, mirrored
 from gpushare.catalog.upstream import OCI
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
-from gpushare.render.images import Chart, Pulled
+from gpushare.render.images import ChartSource, Pulled
 
 _REGISTRY = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
 _TAG_PART = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
@@ -50,7 +50,7 @@ class ChartCopy(Record):
         return f"{self.target.removeprefix(OCI)}/{self.name}:{self.version.replace('+', '_')}"
 
 
-def chart_copy(chart: Chart | None, to: str | None) -> ChartCopy | None:
+def chart_copy(chart: ChartSource | None, to: str | None) -> ChartCopy | None:
     """Return the copy of a bundle's chart; `to`, the address of a registry, replaces the target that the bundle names."""
     if chart is None:
         return None

@@ -42,7 +42,7 @@ class RegistryError(Exception):
         self.hint = hint
 
 
-class Place(Record):
+class ImageLocation(Record):
     """A reference taken apart: the registry's host, the repository's name there, and its tag or digest."""
 
     host: str
@@ -50,14 +50,14 @@ class Place(Record):
     version: str
 
 
-def place(reference: str) -> Place:
+def place(reference: str) -> ImageLocation:
     """Return the parts of a reference. Without a host it is Docker Hub's, without a tag `latest`, as containerd reads it."""
     repository, at, digest = reference.partition("@")
     host, _, name = repository.partition("/") if has_host(repository) else ("docker.io", "", repository)
     name, colon, tag = name.partition(":")
     if host == "docker.io" and "/" not in name:
         name = f"library/{name}"
-    return Place(host=host, name=name, version=digest if at else tag if colon else "latest")
+    return ImageLocation(host=host, name=name, version=digest if at else tag if colon else "latest")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -129,7 +129,7 @@ class Registries:
         except (OSError, HTTPException, ValueError, OverflowError) as problem:  # the last is a port that is none
             self._unreachable(host, problem)
 
-    def _authorization(self, challenge: str, login: Login | None, asked: Place) -> str | None:
+    def _authorization(self, challenge: str, login: Login | None, asked: ImageLocation) -> str | None:
         """Return the header that the challenge asks for: a token of the service it names, or the login itself."""
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() == "basic":

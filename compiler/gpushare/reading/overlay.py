@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from gpushare.core.diagnostics import Finding, Path, Span
 from gpushare.core.record import replace
 from gpushare.reading.source import Source
-from gpushare.reading.tree import MAX_WEIGHT, Node
+from gpushare.reading.tree import MAX_WEIGHT, TreeNode
 
 Range = tuple[int, int]
 
@@ -78,7 +78,7 @@ def merge(parts: Sequence[Source]) -> Source:
     if findings or any(part.root is None for part in parts):
         return Merged(file=parts[0].file, findings=findings, parts=tuple(parts))
     text, starts = "", []
-    root: Node | None = None
+    root: TreeNode | None = None
     for part in parts:
         if text and not text.endswith(("\n", "\r")):
             text += "\n"
@@ -104,7 +104,7 @@ def merge(parts: Sequence[Source]) -> Source:
     )
 
 
-class _Patched(Node):
+class _Patched(TreeNode):
     """A mapping that a patch was merged into, at the place of the patch if that wrote all that is in it.
 
     `removed`: the places of the nulls that removed its keys.
@@ -117,12 +117,12 @@ class _Patched(Node):
         self.removed: dict[str, Range] = {}
 
 
-def _moved(node: Node, by: int, done: dict[int, Node]) -> Node:
+def _moved(node: TreeNode, by: int, done: dict[int, TreeNode]) -> TreeNode:
     """Return a copy of the tree with other offsets. What aliases share stays shared."""
     known = done.get(id(node))
     if known is not None:
         return known
-    copy = done[id(node)] = Node(node.value, node.start + by, node.end + by)
+    copy = done[id(node)] = TreeNode(node.value, node.start + by, node.end + by)
     copy.weight = node.weight
     if isinstance(node.children, dict):
         copy.children = {
@@ -133,12 +133,12 @@ def _moved(node: Node, by: int, done: dict[int, Node]) -> Node:
     return copy
 
 
-def _patched(target: Node | None, patch: Node) -> Node:
+def _patched(target: TreeNode | None, patch: TreeNode) -> TreeNode:
     """Return the target after the patch, as RFC 7396 defines it. Neither tree is changed."""
     if not isinstance(patch.children, dict):
         return patch
     base = target if target is not None and isinstance(target.children, dict) else None
-    children: dict[str, tuple[int, int, Node]] = dict(base.children) if base and isinstance(base.children, dict) else {}
+    children: dict[str, tuple[int, int, TreeNode]] = dict(base.children) if base and isinstance(base.children, dict) else {}
     removed = dict(base.removed) if isinstance(base, _Patched) else {}
     new = set()  # the keys whose values are the patch's alone
     for key, (start, end, value) in patch.children.items():

@@ -34,7 +34,7 @@ _DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-
 
 # Integers that every reader represents exactly: 64 bits with a sign. The length limit keeps the conversion itself cheap.
 _LIMIT = 1 << 63
-_LONGEST_NUMBER = 40
+_MAX_NUMBER_LENGTH = 40
 
 Scalar = str | int | float | bool | None
 
@@ -60,7 +60,7 @@ def _numeric(text: str) -> tuple[Scalar, str]:
     if _INTEGER.match(text):
         return _bounded(text)
     if _FLOAT.match(text):
-        number = float(text) if len(text) <= _LONGEST_NUMBER else float("inf")
+        number = float(text) if len(text) <= _MAX_NUMBER_LENGTH else float("inf")
         return (text, _TOO_LARGE) if number in (float("inf"), float("-inf")) else (number, "")
     if _NOT_FINITE.match(text):
         return text, "is not a number that JSON, and so Kubernetes, can hold"
@@ -75,5 +75,5 @@ _TOO_LARGE = "is too large or too long a number: YAML readers round it, each in 
 
 
 def _bounded(text: str) -> tuple[Scalar, str]:
-    number = int(text, 16 if text.startswith("0x") else 10) if len(text) <= _LONGEST_NUMBER else _LIMIT
+    number = int(text, 16 if text.startswith("0x") else 10) if len(text) <= _MAX_NUMBER_LENGTH else _LIMIT
     return (number, "") if -_LIMIT <= number < _LIMIT else (text, _TOO_LARGE)

@@ -20,7 +20,7 @@ from gpushare.reading.source import Source, read
 
 Schema = Mapping[str, Any]
 
-_LONGEST_MATCH = 10_000
+_MAX_MATCH_LENGTH = 10_000
 
 
 @cache
@@ -34,7 +34,7 @@ def check(source: Source) -> list[Finding]:
     """Return a document's violations of the intent schema: findings GS101 to GS108 with paths, without positions."""
     schema = load("intent.v1")
     return [] if accepts(schema, source.data) else findings(
-        _judgements(source.data, schema), source.data, schema, (), source.written
+        _violations(source.data, schema), source.data, schema, (), source.written
     )
 
 
@@ -42,7 +42,7 @@ def violations(document: object, wanted: str | Schema, base: Path) -> list[Findi
     """Return the same for a part of a document, with a schema or a shipped schema's name; `base` is the path of the part."""
     schema = load(wanted) if isinstance(wanted, str) else wanted
     return [] if accepts(schema, document) else findings(
-        _judgements(document, schema), document, schema, base, lambda _: ""
+        _violations(document, schema), document, schema, base, lambda _: ""
     )
 
 
@@ -107,7 +107,7 @@ def _number(value: object) -> TypeGuard[int | float]:
 
 def _matches(pattern: str, text: str) -> bool:
     # Patterns are for names and sizes. In a million characters, a repeated group would keep a few hundred bytes for each.
-    return len(text) <= _LONGEST_MATCH and bool(re.search(pattern, text))
+    return len(text) <= _MAX_MATCH_LENGTH and bool(re.search(pattern, text))
 
 
 def _names(argument: Any, value: Any, _: Schema, root: Schema) -> bool:
@@ -160,7 +160,7 @@ KEYWORDS: Mapping[str, Callable[..., bool]] = {
 """Every keyword that validates, as (its argument, the value, the enclosing schema, the whole schema) → whether it is met."""
 
 
-def _judgements(document: object, schema: Schema) -> Iterator[SchemaViolation]:
+def _violations(document: object, schema: Schema) -> Iterator[SchemaViolation]:
     """Yield the violations that jsonschema finds in the document, at most MAX_RAW."""
     # Imported here and not above: see the module's docstring.
     from jsonschema import Draft7Validator, FormatChecker, ValidationError, validators  # noqa: PLC0415 - as above
@@ -169,7 +169,7 @@ def _judgements(document: object, schema: Schema) -> Iterator[SchemaViolation]:
         """Return jsonschema's keyword, called only if ours fails: the valid parts of a large document then cost little."""
         original = Draft7Validator.VALIDATORS[keyword]
 
-        def judge(validator: Any, argument: Any, instance: Any, around: Any) -> Iterator[Any]:
+        def check(validator: Any, argument: Any, instance: Any, around: Any) -> Iterator[Any]:
             if KEYWORDS[keyword](argument, instance, around, schema):
                 return
             if keyword == "additionalProperties" and argument:
@@ -181,7 +181,7 @@ def _judgements(document: object, schema: Schema) -> Iterator[SchemaViolation]:
             else:
                 yield from original(validator, argument, instance, around)
 
-        return judge
+        return check
 
     formats = FormatChecker(formats=())
     for name, check_text in FORMATS.items():

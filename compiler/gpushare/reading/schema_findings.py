@@ -11,7 +11,7 @@ from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 from gpushare.core.units import meant_sizes
-from gpushare.core.wording import clip, listing, nearest
+from gpushare.core.wording import listing, nearest, shorten
 from gpushare.reading.scalars import resolve
 
 MAX_RAW = 400
@@ -32,8 +32,8 @@ _PLANNED = {"vgpu", "partition", "dra"}
 # Of several violations of one value, the first in this order is the mistake and the others follow from it.
 _RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength",
          "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems")
-_LONGEST_GUESS = 64
-_LONGEST_RANGE = 16
+_MAX_GUESS_LENGTH = 64
+_MAX_RANGE = 16
 _GOALS = ("most-instances", "balanced")
 
 
@@ -49,16 +49,16 @@ class SchemaViolation(Record):
 
 
 def findings(
-    judgements: Iterable[SchemaViolation],
+    violations: Iterable[SchemaViolation],
     document: object,
     schema: Mapping[str, Any],
     base: Path,
     written: Callable[[Path], str],
 ) -> list[Finding]:
     """Return at most MAX_FINDINGS findings and one with the number of the rest. `written` returns a value as written."""
-    raw = list(judgements)
+    raw = list(violations)
     wording = _Wording(document=document, root=schema, written=written, base=base)
-    told = [pair for judgement in _first_causes(raw) for pair in wording.tell(judgement)]
+    told = [pair for violation in _first_causes(raw) for pair in wording.tell(violation)]
     # A field that is only missing because its key is misspelt is reported by that key's own finding.
     misspelt = set(wording.meant)
     kept = list(dict.fromkeys(finding for finding, wanted in told if not misspelt.intersection(wanted)))
@@ -72,22 +72,22 @@ def findings(
 def _first_causes(raw: list[SchemaViolation]) -> Iterator[SchemaViolation]:
     """Yield, of the violations of one value, the one that ranks first, and none below a field that is not allowed at all."""
     best: dict[Path, tuple[int, int]] = {}
-    for judgement in raw:
-        if judgement.keyword in _RANK:
-            best[judgement.path] = min(best.get(judgement.path, _rank(judgement)), _rank(judgement))
+    for violation in raw:
+        if violation.keyword in _RANK:
+            best[violation.path] = min(best.get(violation.path, _rank(violation)), _rank(violation))
     forbidden = {path for path, rank in best.items() if rank[0] == 0}
-    for judgement in raw:
-        under = any(judgement.path[:length] in forbidden for length in range(len(judgement.path)))
-        ranked = judgement.keyword in _RANK
+    for violation in raw:
+        under = any(violation.path[:length] in forbidden for length in range(len(violation.path)))
+        ranked = violation.keyword in _RANK
         # A value of the wrong type has no fields that could be missing or exclude each other: such violations follow from it.
-        first = best.get(judgement.path, (len(_RANK), 0))
-        echo = first != _rank(judgement) if ranked else first[0] <= _RANK.index("type")
+        first = best.get(violation.path, (len(_RANK), 0))
+        echo = first != _rank(violation) if ranked else first[0] <= _RANK.index("type")
         if not under and not echo:
-            yield judgement
+            yield violation
 
 
-def _rank(judgement: SchemaViolation) -> tuple[int, int]:
-    return _RANK.index(judgement.keyword), len(judgement.argument) if isinstance(judgement.argument, list) else 0
+def _rank(violation: SchemaViolation) -> tuple[int, int]:
+    return _RANK.index(violation.keyword), len(violation.argument) if isinstance(violation.argument, list) else 0
 
 
 Told = Iterator[tuple[Finding, tuple[Path, ...]]]
@@ -104,29 +104,29 @@ class _Wording:
         self.written = written
         self.meant: list[Path] = []
 
-    def tell(self, judgement: SchemaViolation) -> Told:
+    def tell(self, violation: SchemaViolation) -> Told:
         """Yield the findings of one violation."""
-        match judgement.keyword:
+        match violation.keyword:
             case "required":
-                for name in judgement.argument:
-                    if name not in judgement.value:
-                        path = (*judgement.path, name)
-                        message, hints = f"{self._subject(judgement.path)} needs {name}", self._add(judgement.schema, name)
+                for name in violation.argument:
+                    if name not in violation.value:
+                        path = (*violation.path, name)
+                        message, hints = f"{self._subject(violation.path)} needs {name}", self._add(violation.schema, name)
                         yield Finding(code="GS101", message=message, hints=hints, path=path), (path,)
             case "additionalProperties":
-                yield from ((finding, ()) for finding in self._unknown(judgement))
+                yield from ((finding, ()) for finding in self._unknown(violation))
             case "oneOf" | "anyOf":
-                yield from _alternatives(judgement, self._subject(judgement.path))
+                yield from _alternatives(violation, self._subject(violation.path))
             case "not":
-                message = f"{judgement.path[-1]} does not belong to {self._chosen(judgement.path[:-1])}"
-                yield Finding(code="GS108", message=message, hints=("leave it out",), path=judgement.path, on_key=True), ()
+                message = f"{violation.path[-1]} does not belong to {self._chosen(violation.path[:-1])}"
+                yield Finding(code="GS108", message=message, hints=("leave it out",), path=violation.path, on_key=True), ()
             case _:
-                code, message, hints = self._value(judgement)
-                path = judgement.path
-                if judgement.keyword == "uniqueItems":
-                    path = (*path, _repeated(judgement.value))
-                hints = hints or self._hints(judgement.schema, message)
-                yield Finding(code=code, message=f"{self._subject(judgement.path)} {message}", hints=hints, path=path), ()
+                code, message, hints = self._value(violation)
+                path = violation.path
+                if violation.keyword == "uniqueItems":
+                    path = (*path, _repeated(violation.value))
+                hints = hints or self._hints(violation.schema, message)
+                yield Finding(code=code, message=f"{self._subject(violation.path)} {message}", hints=hints, path=path), ()
 
     def _subject(self, path: Path) -> str:
         return _subject((*self.base, *path))
@@ -171,19 +171,19 @@ class _Wording:
         choice = next((name for name in ("mode", "operator") if name in mapping), "")
         return f"{choice} {_shown(mapping[choice])}" if choice else "this choice"
 
-    def _unknown(self, judgement: SchemaViolation) -> Iterator[Finding]:
-        known = judgement.schema.get("properties", {})
-        for key in list(judgement.value)[: MAX_RAW + len(known)]:
+    def _unknown(self, violation: SchemaViolation) -> Iterator[Finding]:
+        known = violation.schema.get("properties", {})
+        for key in list(violation.value)[: MAX_RAW + len(known)]:
             if key not in known:
-                near = _nearest(key, [name for name in known if name not in judgement.value])
-                given = "" if near else _nearest(key, [name for name in known if name in judgement.value])
+                near = _nearest(key, [name for name in known if name not in violation.value])
+                given = "" if near else _nearest(key, [name for name in known if name in violation.value])
                 if near:
-                    self.meant.append((*judgement.path, near))
+                    self.meant.append((*violation.path, near))
                 hint = f"did you mean {near}?" if near else self._elsewhere(key, known) or f"known here: {', '.join(known)}"
                 if given:
                     hint = f"the field is called {given}, and is given already: leave this one out"
-                message = f"unknown field {clip(key)} in {self._subject(judgement.path)}"
-                yield Finding(code="GS102", message=message, hints=(hint,), path=(*judgement.path, key), on_key=True)
+                message = f"unknown field {shorten(key)} in {self._subject(violation.path)}"
+                yield Finding(code="GS102", message=message, hints=(hint,), path=(*violation.path, key), on_key=True)
 
     def _elsewhere(self, key: str, known: Mapping[str, Any]) -> str:
         """Return a hint if the mapping of a neighbouring field has the key; else an empty string."""
@@ -194,25 +194,25 @@ class _Wording:
                 return f"{key} belongs in {name}"
         return ""
 
-    def _value(self, judgement: SchemaViolation) -> tuple[str, str, tuple[str, ...]]:
+    def _value(self, violation: SchemaViolation) -> tuple[str, str, tuple[str, ...]]:
         """Return code, predicate and hints for a value that is wrong by itself."""
-        argument, value = judgement.argument, judgement.value
-        match judgement.keyword:
+        argument, value = violation.argument, violation.value
+        match violation.keyword:
             case "type":
-                return self._type(judgement)
+                return self._type(violation)
             case "const" | "enum":
-                return _words([argument] if judgement.keyword == "const" else argument, value)
+                return _words([argument] if violation.keyword == "const" else argument, value)
             case "pattern" if words := _WORD_LIST.match(argument):
                 code, message, hints = _words(words[1].split("|"), value)
-                said = judgement.schema.get("patternErrorMessage")
+                said = violation.schema.get("patternErrorMessage")
                 return code, f"{said}, not {_shown(value)}" if said else message, hints
             case "pattern" | "format":
-                said = judgement.schema.get("patternErrorMessage") or f"does not have the form {argument}"
+                said = violation.schema.get("patternErrorMessage") or f"does not have the form {argument}"
                 return "GS105", f"{said}, not {_shown(value)}", _meant_size(value)
             case "minimum" | "maximum":
-                return "GS106", f"must be {_bounds(judgement.schema)}, not {_shown(value)}", ()
+                return "GS106", f"must be {_bounds(violation.schema)}, not {_shown(value)}", ()
             case "minItems" | "minProperties":
-                words = _WORD_LIST.match(judgement.schema.get("pattern", ""))
+                words = _WORD_LIST.match(violation.schema.get("pattern", ""))
                 choices = listing(words[1].split("|"), "or") if words and "none" in words[1] else ""
                 hints = (f"write {choices} to have nothing in it",) if choices else ()
                 return "GS107", f"needs at least {'one entry' if argument == 1 else f'{argument} entries'}", hints
@@ -226,24 +226,24 @@ class _Wording:
                 hint = f"leave this one out: it is entry {value.index(again) + 1} too"
                 return "GS107", f"has {_shown(again)} more than once", (hint,)
             case _:
-                return "GS105", f"is malformed: {judgement.told}", ()
+                return "GS105", f"is malformed: {violation.told}", ()
 
-    def _type(self, judgement: SchemaViolation) -> tuple[str, str, tuple[str, ...]]:
-        types = [judgement.argument] if isinstance(judgement.argument, str) else list(judgement.argument)
-        value, said = judgement.value, judgement.schema.get("patternErrorMessage")
+    def _type(self, violation: SchemaViolation) -> tuple[str, str, tuple[str, ...]]:
+        types = [violation.argument] if isinstance(violation.argument, str) else list(violation.argument)
+        value, said = violation.value, violation.schema.get("patternErrorMessage")
         wanted = said if said and "string" in types else "must be " + " or ".join(_NAMES[name] for name in types)
         hints: tuple[str, ...] = ()
-        text = self.written(judgement.path) or _shown(value)
+        text = self.written(violation.path) or _shown(value)
         if types == ["string"] and isinstance(value, bool):
-            hints = (f'write it in quotes: "{clip(text)}"',)
+            hints = (f'write it in quotes: "{shorten(text)}"',)
         elif types == ["boolean"] and value in ("true", "false"):
             hints = (f"write it without quotes: {value}",)
-        elif types == ["string"] and isinstance(value, int | float) and re.search(judgement.schema.get("pattern", ""), text):
-            hints = (f'write it in quotes: "{clip(text)}"',)
+        elif types == ["string"] and isinstance(value, int | float) and re.search(violation.schema.get("pattern", ""), text):
+            hints = (f'write it in quotes: "{shorten(text)}"',)
         elif "integer" in types and isinstance(value, str) and value.strip().isdecimal():
-            hints = (f"write it without quotes: {clip(value.strip())}",)
+            hints = (f"write it without quotes: {shorten(value.strip())}",)
         elif "array" in types and isinstance(value, str | int):
-            hints = (_list_of(value, judgement.schema),)
+            hints = (_list_of(value, violation.schema),)
         elif "object" in types and value in _GOALS:
             hints = (f"{value} is a goal: write goal: {value} in place of the layout",)
         elif types == ["integer"] and isinstance(value, dict) and len(set(map(str, value.values()))) == 1:
@@ -256,24 +256,24 @@ def _list_of(value: str | float, schema: Mapping[str, Any]) -> str:
     if schema.get("items", {}).get("type") != "integer":
         return f"write a list of one: [{_shown(value)}]"
     first, dash, last = str(value).replace(" ", "").partition("-")
-    if first.isdecimal() and (last.isdecimal() or not dash) and int(last or first) - int(first) in range(_LONGEST_RANGE):
+    if first.isdecimal() and (last.isdecimal() or not dash) and int(last or first) - int(first) in range(_MAX_RANGE):
         return f"write each number: {list(range(int(first), int(last or first) + 1))}"
     return "write each number, from 0 on: [0, 1, 2, 3]; for all GPUs alike write layout in place of layouts"
 
 
-def _alternatives(judgement: SchemaViolation, subject: str) -> Told:
+def _alternatives(violation: SchemaViolation, subject: str) -> Told:
     """Yield findings on fields of which exactly one (oneOf) or at least one (anyOf) is required."""
-    names = [part["required"][0] for part in judgement.argument]
-    given = [key for key in judgement.value if key in names]
+    names = [part["required"][0] for part in violation.argument]
+    given = [key for key in violation.value if key in names]
     if len(given) > 1:
         message = f"{given[-1]} is given beside {given[0]}: {subject} takes one of {listing(names, 'or')}"
-        yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*judgement.path, given[-1])), ()
+        yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*violation.path, given[-1])), ()
         return
-    code = "GS108" if judgement.keyword == "oneOf" else "GS101"
-    number = "exactly one" if judgement.keyword == "oneOf" else "at least one"
-    missing = tuple((*judgement.path, name) for name in names)
+    code = "GS108" if violation.keyword == "oneOf" else "GS101"
+    number = "exactly one" if violation.keyword == "oneOf" else "at least one"
+    missing = tuple((*violation.path, name) for name in names)
     message = f"{subject} needs {number} of {listing(names, 'or')}"
-    yield Finding(code=code, message=message, hints=(f"add {names[0]}",), path=judgement.path, on_key=True), missing
+    yield Finding(code=code, message=message, hints=(f"add {names[0]}",), path=violation.path, on_key=True), missing
 
 
 def _meant_size(value: object) -> tuple[str, ...]:
@@ -296,7 +296,7 @@ def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]
 
 
 def _nearest(word: str, known: list[str]) -> str:
-    if len(word) > _LONGEST_GUESS:
+    if len(word) > _MAX_GUESS_LENGTH:
         return ""
     plain = {name.lower(): name for name in known}
     near = nearest(word.lower().replace("_", "").replace(" ", "-"), plain, 1)
@@ -310,7 +310,7 @@ def _subject(path: Path) -> str:
     last = path[-1]
     if isinstance(last, int):
         return f"{_subject(path[:-1])}[{last}]"
-    return f"pool {clip(last)}" if path[:-1] == ("spec", "pools") else clip(last)
+    return f"pool {shorten(last)}" if path[:-1] == ("spec", "pools") else shorten(last)
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
@@ -348,15 +348,15 @@ def _as_written(value: object) -> str:
 def _kind(value: object) -> str:
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    return f'the text "{clip(value)}"' if isinstance(value, str) else _shown(value)
+    return f'the text "{shorten(value)}"' if isinstance(value, str) else _shown(value)
 
 
 def _shown(value: object) -> str:
     """Return a value in a form that its author recognises."""
     if isinstance(value, str):
-        return clip(value) or "empty text"
+        return shorten(value) or "empty text"
     if value is None:
         return "nothing"
     if isinstance(value, bool):
         return str(value).lower()
-    return clip(value) if isinstance(value, int | float) else _kind(value)
+    return shorten(value) if isinstance(value, int | float) else _kind(value)

@@ -18,7 +18,7 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Path, Span
 from gpushare.core.patterns import compiled_late, pattern
 from gpushare.core.record import Record, replace
-from gpushare.reading.tree import MAX_WEIGHT, TOO_DEEP, Builder, Node, RawFinding
+from gpushare.reading.tree import MAX_WEIGHT, TOO_DEEP, Builder, RawFinding, TreeNode
 
 with compiled_late():  # libyaml needs none of PyYAML's patterns, and one of them takes an eighth of a cold compile
     import yaml
@@ -71,7 +71,7 @@ class Source(Record):
     text: str = ""
     data: Any = None
     findings: tuple[Finding, ...] = ()
-    root: Node | None = None
+    root: TreeNode | None = None
 
     @property
     def texts(self) -> "Source | Mapping[str, Source]":
@@ -145,7 +145,7 @@ class Source(Record):
             start, end = node.start, node.end
         return replace(finding, file=self.file, span=self.span(start, end))
 
-    def _walk(self, path: Path) -> tuple[Node | None, tuple[int, int] | None, int]:
+    def _walk(self, path: Path) -> tuple[TreeNode | None, tuple[int, int] | None, int]:
         """Return the deepest existing node on the path, the span of its key if it has one, and how many steps led to it."""
         node, key = self.root, None
         for number, step in enumerate(path):

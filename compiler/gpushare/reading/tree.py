@@ -10,7 +10,7 @@ from typing import Any
 from gpushare.core.diagnostics import Path
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
-from gpushare.core.wording import clip
+from gpushare.core.wording import shorten
 from gpushare.reading.scalars import resolve
 
 MAX_DEPTH = 64
@@ -22,7 +22,7 @@ MAX_WEIGHT = 250_000
 _PROPERTY = pattern(r"([&!]\S*)(?:\s|(?<=\s)#[^\r\n]*)*")
 
 
-class Node:
+class TreeNode:
     """One value. `children` is None for scalars; sequences have nodes, mappings (key start, key end, node) by key."""
 
     __slots__ = ("children", "end", "start", "value", "weight")
@@ -31,7 +31,7 @@ class Node:
         self.value = value
         self.start = start
         self.end = end
-        self.children: dict[str, tuple[int, int, Node]] | list[Node] | None = None
+        self.children: dict[str, tuple[int, int, TreeNode]] | list[TreeNode] | None = None
         self.weight = 1
 
 
@@ -51,7 +51,7 @@ class _Frame:
 
     __slots__ = ("anchor", "dropped", "key", "key_end", "key_start", "keyed", "node")
 
-    def __init__(self, node: Node, anchor: str | None) -> None:
+    def __init__(self, node: TreeNode, anchor: str | None) -> None:
         self.node = node
         self.anchor = anchor
         self.keyed = False
@@ -72,9 +72,9 @@ class Builder:
         self._room = room
         self._most = most
         self._stack: list[_Frame] = []
-        self._anchors: dict[str, Node | None] = {}
+        self._anchors: dict[str, TreeNode | None] = {}
         self._weight = 0
-        self.root: Node | None = None
+        self.root: TreeNode | None = None
         self.over = False
         self.complaints: list[RawFinding] = []
         self.untold = 0
@@ -93,7 +93,7 @@ class Builder:
         if tag or anchor:
             start = self._skip_properties(start, end, tag=tag)
         value, doubt = resolve(text) if plain else (text, "")
-        node = Node(value, start, end)
+        node = TreeNode(value, start, end)
         node.weight += len(text) >> 5
         if doubt and not self._is_merge_key(text):
             self._doubt(text, doubt, node)
@@ -106,7 +106,7 @@ class Builder:
         """Begin a mapping or a sequence."""
         if tag or anchor:
             start = self._skip_properties(start, end, tag=tag)
-        node = Node({} if mapping else [], start, end)
+        node = TreeNode({} if mapping else [], start, end)
         node.children = {} if mapping else []
         if anchor:
             self._anchors[anchor] = None
@@ -126,7 +126,7 @@ class Builder:
 
     def alias(self, anchor: str, start: int, end: int) -> None:
         """Add `*anchor`: the anchored value again, with the span of the alias; its children keep their own spans."""
-        node = Node(None, start, end)
+        node = TreeNode(None, start, end)
         target = self._anchors.get(anchor)
         if target is None:
             inside = anchor in self._anchors
@@ -147,7 +147,7 @@ class Builder:
     def _wants_key(self) -> bool:
         return bool(self._stack) and isinstance(self._stack[-1].node.children, dict) and not self._stack[-1].keyed
 
-    def _attach(self, node: Node, *, plain: bool) -> None:
+    def _attach(self, node: TreeNode, *, plain: bool) -> None:
         if not self._stack:
             self.root = node
             return
@@ -166,7 +166,7 @@ class Builder:
                 children[frame.key] = (frame.key_start, frame.key_end, node)
                 parent.value[frame.key] = node.value
 
-    def _take_key(self, frame: _Frame, taken: Mapping[str, tuple[int, int, Node]], node: Node, *, plain: bool) -> None:
+    def _take_key(self, frame: _Frame, taken: Mapping[str, tuple[int, int, TreeNode]], node: TreeNode, *, plain: bool) -> None:
         frame.keyed, frame.dropped = True, True
         frame.key_start, frame.key_end = node.start, node.end
         key = node.value
@@ -176,17 +176,17 @@ class Builder:
             hint = ("write the fields out, or give the whole value an anchor and repeat it with an alias",)
             self._say("GS009", "merge keys are not read: << belongs to YAML 1.1", node, hint)
         elif not isinstance(key, str):
-            written = clip(self._text[node.start : node.end])
+            written = shorten(self._text[node.start : node.end])
             quoted = (f'write "{written}" in quotes',) if written else ()
             self._say("GS010", f"a key must be text, not {written or 'nothing'}", node, quoted)
         elif key in taken:
             line = self._line_of(taken[key][0]) if self.has_room else 0
-            said = f"{clip(key)} is given twice in this mapping: it is already in line {line}"
+            said = f"{shorten(key)} is given twice in this mapping: it is already in line {line}"
             self._say("GS004", said, node, ("keep one of the two",))
         else:
             frame.key, frame.dropped = key, False
 
-    def _refuse_collection_as_key(self, node: Node) -> None:
+    def _refuse_collection_as_key(self, node: TreeNode) -> None:
         if self._wants_key():
             self._say("GS010", "a key must be text, not a mapping or a list", node)
 
@@ -201,19 +201,19 @@ class Builder:
             if found[1].startswith("!"):
                 written = found.span(1)
         if tag:
-            message = f"the tag {clip(self._text[slice(*written)])} is not read: plain YAML needs none"
-            self._say("GS010", message, Node(None, *written), ("leave the tag out; quotes make text of anything",))
+            message = f"the tag {shorten(self._text[slice(*written)])} is not read: plain YAML needs none"
+            self._say("GS010", message, TreeNode(None, *written), ("leave the tag out; quotes make text of anything",))
         return behind if behind > start else end
 
     # Limits and findings.
 
-    def _count(self, weight: int, node: Node) -> None:
+    def _count(self, weight: int, node: TreeNode) -> None:
         self._weight += weight
         if self._weight > self._most:
             self._stop("GS008", f"the document has more than {self._most} values", node)
 
-    def _doubt(self, text: str, doubt: str, node: Node) -> None:
-        word = clip(text)
+    def _doubt(self, text: str, doubt: str, node: TreeNode) -> None:
+        word = shorten(text)
         hints = [f'write "{word}" in quotes if it is text']
         if doubt.endswith(("true", "false")):
             hints.append("for a truth value write true or false, for nothing write none")
@@ -221,12 +221,12 @@ class Builder:
             hints.append("write a number in plain digits, without leading zeros or exponents")
         self._say("GS005", f"{word} {doubt}", node, tuple(hints))
 
-    def _stop(self, code: str, message: str, node: Node) -> None:
+    def _stop(self, code: str, message: str, node: TreeNode) -> None:
         if not self.over:
             self._say(code, message, node)
         self.over = True
 
-    def _say(self, code: str, message: str, node: Node, hints: tuple[str, ...] = ()) -> None:
+    def _say(self, code: str, message: str, node: TreeNode, hints: tuple[str, ...] = ()) -> None:
         if not self.has_room:
             self.untold += 1
             return

@@ -75,7 +75,7 @@ def objects(plan: Plan, previous: Lock, hooks: Sequence[str] = ()) -> tuple[dict
     files = {file.path.removeprefix("chart/"): file.text for file in _generated(plan, memory, policies)}
     watched = [document for _, document in monitoring.objects(plan)]
     space = namespace.namespace(plan)
-    rendering = release.Chart(space["metadata"]["name"], chart.values(plan, policies), files, watched)
+    rendering = release.ChartObjects(space["metadata"]["name"], chart.values(plan, policies), files, watched)
     every = (space, *rendering.objects())
     if not hooks:
         return every

@@ -35,7 +35,7 @@ class Pulled(Record):
     precompiled: bool = False
 
 
-class Chart(Record):
+class ChartSource(Record):
     """NVIDIA's chart of a bundle: the repository that publishes it, and the one that the bundle's commands name."""
 
     name: str
@@ -47,14 +47,14 @@ class Chart(Record):
 _CHART = re.compile(r"^# The chart: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)$", re.MULTILINE)
 
 
-def chart_of(text: str, stack: str) -> Chart | None:
+def chart_of(text: str, stack: str) -> ChartSource | None:
     """Return the chart that the images.txt of a bundle with this stack names; None without one."""
     found = _CHART.search(text)
     if found is None:
         return None
     registry, name, repository, version = found.groups()
     published = upstream.chart(stack).repository
-    return Chart(name=name, version=version, source=published, used=registry or repository or published)
+    return ChartSource(name=name, version=version, source=published, used=registry or repository or published)
 
 
 def own(chart_values: Mapping[str, Any]) -> tuple[Pulled, ...]:

@@ -121,7 +121,7 @@ def _secrets(plan: Plan) -> Iterator[tuple[str, list[Any]]]:
     chart = upstream.chart(platform.stack.value)
     names = platform.image_pull_secrets
     for path in managed_values.owned(plan.intent, chart):
-        known = upstream.judge_path(chart, tuple(path.split(".")))
+        known = upstream.check_path(chart, tuple(path.split(".")))
         if path.endswith("imagePullSecrets") and isinstance(known, upstream.Known | upstream.OpenMap):
             yield path, [{"name": name} for name in names] if path in _NAMED_SECRETS else list(names)
 

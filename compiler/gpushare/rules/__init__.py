@@ -34,9 +34,9 @@ from gpushare.rules import (
     values,
     versions,
 )
-from gpushare.rules.rule import Context, Rule
+from gpushare.rules.rule import Rule, RuleContext
 
-MOST_PER_CODE = 100
+MAX_PER_CODE = 100
 """Findings of one code that are shown; an intent with more of them has one cause, not a hundred."""
 
 _MODULES = (
@@ -55,13 +55,13 @@ def run_rules(
     `document` is the mapping as the user wrote it, for the rules on settings that are written although they equal a default.
     `pinned` are the layouts that the lock pins for goals: the rules check them like layouts that are resolved now.
     """
-    context = Context(intent=intent, catalog=catalog, document=document or {}, pinned=pinned)
+    context = RuleContext(intent=intent, catalog=catalog, document=document or {}, pinned=pinned)
     return [finding for rule in RULES for finding in _limited(rule.check(context))]
 
 
 def _limited(found: Iterator[Finding]) -> Iterator[Finding]:
-    yield from islice(found, MOST_PER_CODE)
+    yield from islice(found, MAX_PER_CODE)
     for further in islice(found, 1):
         message = f"further findings of {further.code} are not shown"
-        hints = (f"gpushare shows the first {MOST_PER_CODE} of a kind: correct those, then check again",)
+        hints = (f"gpushare shows the first {MAX_PER_CODE} of a kind: correct those, then check again",)
         yield replace(further, message=message, hints=hints)

@@ -23,13 +23,13 @@ _RETIRED = frozenset({"GS715"})
 """Codes that no version gives any more. Intents may still accept them."""
 
 
-def judge_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *, whole: bool) -> list[Finding]:
+def check_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *, whole: bool) -> list[Finding]:
     """Return what is wrong with `spec.accept`. `whole`: every stage ran, so a warning that was not found does not occur."""
     occurring = {finding.code for finding in findings if not is_error(finding)}
-    return [finding for code in accepted for finding in _judge(code, occurs=code in occurring or not whole)]
+    return [finding for code in accepted for finding in _check(code, occurs=code in occurring or not whole)]
 
 
-def _judge(code: str, *, occurs: bool) -> Iterator[Finding]:
+def _check(code: str, *, occurs: bool) -> Iterator[Finding]:
     known = finding_texts.codes()
     if code in _RETIRED:
         yield _finding("GS802", f"{code} is accepted, and no version gives it any more", "remove it", code, Severity.WARNING)

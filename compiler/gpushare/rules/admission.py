@@ -6,7 +6,7 @@ from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import few
 from gpushare.intent.types import AdmissionMode, AdmissionScope, Pool, Stack
-from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
+from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import shares
 from gpushare.sharing.shares import Offer
 
@@ -14,7 +14,7 @@ _NAMESPACES = ("spec", "platform", "namespaces")
 _SCOPE = ("spec", "admission", "scope")
 
 
-def check_open(context: Context) -> Iterator[Finding]:
+def check_open(context: RuleContext) -> Iterator[Finding]:
     """GS620: a pool for some namespaces, while pods elsewhere can reach its devices without requesting them."""
     admission = context.intent.admission
     if admission.mode is AdmissionMode.DENY and admission.scope is AdmissionScope.TENANTS:
@@ -32,7 +32,7 @@ def check_open(context: Context) -> Iterator[Finding]:
             )
 
 
-def check_shut(context: Context) -> Iterator[Finding]:
+def check_shut(context: RuleContext) -> Iterator[Finding]:
     """GS621: admission covers the whole cluster, agents of other vendors included."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.DENY and intent.admission.scope is AdmissionScope.CLUSTER:
@@ -49,7 +49,7 @@ def check_shut(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_foreign(context: Context) -> Iterator[Finding]:
+def check_foreign(context: RuleContext) -> Iterator[Finding]:
     """GS622: an existing plugin, in a namespace that the intent does not list."""
     intent = context.intent
     if (
@@ -67,7 +67,7 @@ def check_foreign(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_defaults(context: Context) -> Iterator[Finding]:
+def check_defaults(context: RuleContext) -> Iterator[Finding]:
     """GS623: two default pools for one resource."""
     first: dict[str, Pool] = {}
     for pool in context.intent.pools:
@@ -83,7 +83,7 @@ def check_defaults(context: Context) -> Iterator[Finding]:
                 break
 
 
-def check_default_unused(context: Context) -> Iterator[Finding]:
+def check_default_unused(context: RuleContext) -> Iterator[Finding]:
     """GS624: a default pool, although no policy sends pods there."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.NONE:
@@ -99,7 +99,7 @@ def check_default_unused(context: Context) -> Iterator[Finding]:
             yield _default(pool, why, hint)
 
 
-def _unambiguous(context: Context) -> Iterator[Finding]:
+def _unambiguous(context: RuleContext) -> Iterator[Finding]:
     """Default pools whose resources mean the same in every pool that offers them: admission sends no pod to a pool."""
     offers: dict[str, Offer] = {}
     for pool in context.intent.pools if any(pool.is_default for pool in context.intent.pools) else ():
@@ -118,7 +118,7 @@ def _default(pool: Pool, why: str, hint: str) -> Finding:
     return warn_of_pool("GS624", pool, f"default of pool {pool.name} has no effect: {why}", hint, "default")
 
 
-def check_both(context: Context) -> Iterator[Finding]:
+def check_both(context: RuleContext) -> Iterator[Finding]:
     """GS625: a namespace that is listed both as the platform's and as a tenant's."""
     intent = context.intent
     for number, namespace in enumerate(intent.platform.namespaces):

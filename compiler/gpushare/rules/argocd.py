@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
 from gpushare.intent.gitops import PLAIN, REVISION, has_credentials, is_folder
-from gpushare.rules.rule import Context, Rule
+from gpushare.rules.rule import Rule, RuleContext
 
 HERE: Path = ("spec", "gitops", "argocd")
 
@@ -16,13 +16,13 @@ _SCP = rf"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:{PLAIN}\Z"
 _SERVER = r"https?://[^\s$\\@]+\Z"
 
 
-def _settings(context: Context) -> Mapping[str, str]:
+def _settings(context: RuleContext) -> Mapping[str, str]:
     """Return what the intent has; empty if it has nothing for Argo CD."""
     found: Mapping[str, str] = context.intent.gitops.get("argocd", {})
     return found
 
 
-def check_address(context: Context) -> Iterator[Finding]:
+def check_address(context: RuleContext) -> Iterator[Finding]:
     """GS730: an address that is not one of a Git repository."""
     address = _settings(context).get("repoURL")
     # GS731 does not repeat credentials.
@@ -36,7 +36,7 @@ def check_address(context: Context) -> Iterator[Finding]:
     )
 
 
-def check_secret(context: Context) -> Iterator[Finding]:
+def check_secret(context: RuleContext) -> Iterator[Finding]:
     """GS731: credentials in an address, which would be committed. The message does not repeat them."""
     address = _settings(context).get("repoURL", "")
     if has_credentials(address):
@@ -48,7 +48,7 @@ def check_secret(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_path(context: Context) -> Iterator[Finding]:
+def check_path(context: RuleContext) -> Iterator[Finding]:
     """GS732: a path that is not inside the repository."""
     path = _settings(context).get("path")
     if path is not None and not is_folder(path):
@@ -60,7 +60,7 @@ def check_path(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_names(context: Context) -> Iterator[Finding]:
+def check_names(context: RuleContext) -> Iterator[Finding]:
     """GS733: a project, revision or server in a form that Argo CD refuses."""
     settings = _settings(context)
     checked = (
@@ -73,7 +73,7 @@ def check_names(context: Context) -> Iterator[Finding]:
             yield Finding(code="GS733", message=f"{settings[field]!r} is {what}", hints=(hint,), path=(*HERE, field))
 
 
-def check_one_tool(context: Context) -> Iterator[Finding]:
+def check_one_tool(context: RuleContext) -> Iterator[Finding]:
     """GS734: two tools for one bundle."""
     if {"argocd", "flux"} <= set(context.intent.gitops):
         yield Finding(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpushare.core.diagnostics import Finding
 from gpushare.intent.types import Autoscaler, Mig, MigStrategy, Pool
 from gpushare.nodes.selectors import region
-from gpushare.rules.rule import Context, Rule, warn_of_pool
+from gpushare.rules.rule import Rule, RuleContext, warn_of_pool
 
 _WHOLE = "nvidia.com/gpu"
 
@@ -25,7 +25,7 @@ https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudpro
 """
 
 
-def check_gpu_label(context: Context) -> Iterator[Finding]:
+def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
     """GS217: nodes that Cluster Autoscaler never counts as ready.
 
     With the label it waits for nvidia.com/gpu (https://github.com/kubernetes/autoscaler/issues/8095,

@@ -10,13 +10,13 @@ from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding
 
 
-def judge_cards(own: Mapping[str, Card]) -> Iterator[Finding]:
+def check_cards(own: Mapping[str, Card]) -> Iterator[Finding]:
     """Yield the findings of an intent's own cards, in their order."""
     for card_id, card in own.items():
         if card.mig and not mig.is_manageable(card.mig):
             yield Finding(
                 code="GS903",
-                message=f"card {card_id} allows more than {mig.MOST_LAYOUTS} layouts: gpushare compares them one by one",
+                message=f"card {card_id} allows more than {mig.MAX_LAYOUTS} layouts: gpushare compares them one by one",
                 hints=("leave out profiles, or placements, that no pool uses; no known card has more than 128 layouts",),
                 path=("spec", "cards", card_id, "mig"),
             )

@@ -23,8 +23,8 @@ from gpushare.intent.types import (
     Pool,
     Stack,
 )
-from gpushare.rules.phrases import a_card
-from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
+from gpushare.rules.card_names import a_card
+from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass
 
@@ -37,7 +37,7 @@ _Idle = Iterator[tuple[Steps, str, str]]
 """Steps below the pool or `spec`, why the setting there does nothing, and what to do."""
 
 
-def check_effect(context: Context) -> Iterator[Finding]:
+def check_effect(context: RuleContext) -> Iterator[Finding]:
     """GS508: settings that have no effect."""
     for pool in context.intent.pools:
         kinds = context.kinds(pool)
@@ -64,13 +64,13 @@ def _of_admission(intent: Intent) -> _Idle:
         yield ("admission", "localhostProfiles"), why, hint
 
 
-def _of_quotas(context: Context) -> _Idle:
+def _of_quotas(context: RuleContext) -> _Idle:
     for namespace, limits in context.document.get("spec", {}).get("quotas", {}).items():
         if not limits:
             yield ("quotas", namespace), "it limits nothing", "remove it, or write a pool with a number; 0 allows none"
 
 
-def _unshared(context: Context, pool: Pool) -> _Idle:
+def _unshared(context: RuleContext, pool: Pool) -> _Idle:
     why, hint = f"no device of pool {pool.name} is shared", "remove it, or share devices with replicas"
     if pool.enforcement != Enforcement() and not is_misplaced(pool):
         yield ("enforcement",), why, hint
@@ -82,7 +82,7 @@ def _unshared(context: Context, pool: Pool) -> _Idle:
         yield ("sharing", "rename"), why, hint
 
 
-def _of_sharing(context: Context, pool: Pool, shared: list[DeviceClass]) -> _Idle:
+def _of_sharing(context: RuleContext, pool: Pool, shared: list[DeviceClass]) -> _Idle:
     wanted: set[CapValue] = {caps.wanted_cap(pool, kind.profile) for kind in shared}
     uncapped, by_mps = wanted == {CapWord.NONE}, pool.mode is Mode.MPS
     if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
@@ -98,7 +98,7 @@ def _of_sharing(context: Context, pool: Pool, shared: list[DeviceClass]) -> _Idl
         yield from _of_enforcement(context, pool)
 
 
-def _of_enforcement(context: Context, pool: Pool) -> _Idle:
+def _of_enforcement(context: RuleContext, pool: Pool) -> _Idle:
     action = pool.enforcement.action
     if action not in (Action.KILL, Action.EVICT):
         why, hint = f"action: {action.value} ends nothing", "remove it, or write action: kill or evict"
@@ -107,7 +107,7 @@ def _of_enforcement(context: Context, pool: Pool) -> _Idle:
                 yield ("enforcement", setting), why, hint
 
 
-def _of_rollout(context: Context, pool: Pool) -> _Idle:
+def _of_rollout(context: RuleContext, pool: Pool) -> _Idle:
     if pool.rollout.on_busy is OnBusy.FAIL and "drainTimeout" in _written(context, pool, "rollout"):
         yield ("rollout", "drainTimeout"), "onBusy: fail waits for no pod", "remove it, or write onBusy: wait or evict"
 
@@ -117,7 +117,7 @@ def _goal_in_memory(pool: Pool) -> bool:
     return isinstance(pool.sharing, Mig) and isinstance(pool.sharing.wanted, MemoryEach)
 
 
-def _written(context: Context, pool: Pool, section: str) -> Mapping[str, Any]:
+def _written(context: RuleContext, pool: Pool, section: str) -> Mapping[str, Any]:
     """Return a section of the pool as the user wrote it, including settings that equal a default."""
     found: Mapping[str, Any] = context.document.get("spec", {}).get("pools", {}).get(pool.name, {}).get(section, {})
     return found
@@ -131,7 +131,7 @@ def is_misplaced(pool: Pool) -> bool:
     )
 
 
-def check_daemon(context: Context) -> Iterator[Finding]:
+def check_daemon(context: RuleContext) -> Iterator[Finding]:
     """GS512: no cap under MPS, although the daemon always sets one."""
     for pool, card in context.pools_with_card():
         if pool.mode is not Mode.MPS or card.compute_capability < caps.CLIENT_LIMITS_FROM:
@@ -144,7 +144,7 @@ def check_daemon(context: Context) -> Iterator[Finding]:
                 yield warn_of_pool("GS512", pool, message, hint, "memory", "cap")
 
 
-def check_driver_limits(context: Context) -> Iterator[Finding]:
+def check_driver_limits(context: RuleContext) -> Iterator[Finding]:
     """GS513: `mechanism: driver` with a driver that does not support memory limits yet."""
     version = operator_driver(context)
     branch = int(version.partition(".")[0]) if version.partition(".")[0].isdecimal() else DRIVER_LIMITS_FROM
@@ -157,7 +157,7 @@ def check_driver_limits(context: Context) -> Iterator[Finding]:
             yield warn_of_pool("GS513", pool, message, hint, "enforcement", "mechanism")
 
 
-def operator_driver(context: Context) -> str:
+def operator_driver(context: RuleContext) -> str:
     """Return the version of the driver that the operator installs; empty if it installs none or the version is unknown.
 
     Of a release before the newest known one it is not newer than that one's.
@@ -171,7 +171,7 @@ def operator_driver(context: Context) -> str:
     return platform.driver.version or (newest if is_known else "")
 
 
-def check_beyond(context: Context) -> Iterator[Finding]:
+def check_beyond(context: RuleContext) -> Iterator[Finding]:
     """GS514: a cap that is larger than the device, so that no container can reach it."""
     for pool, kind, size in _sizes(context):
         if kind.memory_mib and size > kind.memory_mib * MIB:
@@ -184,7 +184,7 @@ def check_beyond(context: Context) -> Iterator[Finding]:
             )
 
 
-def check_oversubscription(context: Context) -> Iterator[Finding]:
+def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
     """GS515: caps that add up to more than the device has, as `oversubscribe` allows."""
     for pool, kind, size in _sizes(context):
         usable = caps.usable_bytes(kind.memory_mib, pool.memory.reserve)
@@ -199,7 +199,7 @@ def check_oversubscription(context: Context) -> Iterator[Finding]:
             yield warn_of_pool("GS515", pool, message, hint, "memory", "oversubscribe")
 
 
-def _sizes(context: Context) -> Iterator[tuple[Pool, DeviceClass, int]]:
+def _sizes(context: RuleContext) -> Iterator[tuple[Pool, DeviceClass, int]]:
     """Yield every shared kind whose cap is a size, except under MPS: there GS507 checks it."""
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():

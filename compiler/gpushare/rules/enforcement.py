@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.units import show_bytes
 from gpushare.intent.types import CapWord, Mechanism, Mode, Pool
-from gpushare.rules.phrases import a_card
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.card_names import a_card
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 
 
@@ -23,7 +23,7 @@ def _mps_without_daemon(pool: Pool) -> bool:
     return pool.enforcement.mechanism is Mechanism.MPS and pool.mode is not Mode.MPS
 
 
-def check_driver(context: Context) -> Iterator[Finding]:
+def check_driver(context: RuleContext) -> Iterator[Finding]:
     """GS505: driver limits on MIG, where the driver does not support them."""
     for pool in context.intent.pools:
         if _driver_on_mig(pool):
@@ -31,7 +31,7 @@ def check_driver(context: Context) -> Iterator[Finding]:
             yield _mechanism("GS505", pool, message, "write mechanism: auto or mechanism: watcher")
 
 
-def check_mps(context: Context) -> Iterator[Finding]:
+def check_mps(context: RuleContext) -> Iterator[Finding]:
     """GS506: MPS limits in a mode in which no MPS daemon runs."""
     for pool in context.intent.pools:
         if _mps_without_daemon(pool):
@@ -39,7 +39,7 @@ def check_mps(context: Context) -> Iterator[Finding]:
             yield _mechanism("GS506", pool, message, "write mechanism: auto, which takes the strongest that the node has")
 
 
-def check_blind_mps(context: Context) -> Iterator[Finding]:
+def check_blind_mps(context: RuleContext) -> Iterator[Finding]:
     """GS511: `mechanism: mps` with a cap that the MPS daemon cannot enforce, because it gives every client the even share."""
     for pool, card in context.pools_with_card():
         cap = pool.memory.cap

@@ -8,7 +8,7 @@ from gpushare.core.units import is_dns_label, is_label_key, is_label_value
 from gpushare.core.wording import listing
 from gpushare.intent.types import Pool
 from gpushare.nodes.taints import OUR_TAINTS
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 _LABEL = "write letters, digits and inner -, _ and ., at most 63 of them"
 _KEY = f"{_LABEL}, after an optional DNS name and a slash"
@@ -18,7 +18,7 @@ _Wrong = tuple[Path, bool, str, str]
 """Path below the pool, whether the key is wrong, message, hint."""
 
 
-def check_syntax(context: Context) -> Iterator[Finding]:
+def check_syntax(context: RuleContext) -> Iterator[Finding]:
     """GS211: labels, namespaces and tolerations that the API server would reject."""
     for number, namespace in enumerate(context.intent.platform.namespaces):
         if not is_dns_label(namespace):
@@ -76,7 +76,7 @@ def wrong_in_toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, st
         yield "tolerationSeconds", "tolerationSeconds has a meaning for effect NoExecute only", "write effect: NoExecute"
 
 
-def check_start_up(context: Context) -> Iterator[Finding]:
+def check_start_up(context: RuleContext) -> Iterator[Finding]:
     """GS215: a toleration that lets tenants onto nodes that are not ready for them."""
     for pool in context.intent.pools:
         for number, toleration in enumerate(pool.tolerations):

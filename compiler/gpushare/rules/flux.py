@@ -7,24 +7,24 @@ from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import is_dns_subdomain, parse_duration
 from gpushare.intent import gitops
-from gpushare.rules.rule import Context, Rule
+from gpushare.rules.rule import Rule, RuleContext
 
 HERE: Path = ("spec", "gitops", "flux")
 
 _URL = rf"(https?|ssh)://{gitops.PLAIN}\Z"
-_SHORTEST_INTERVAL = 10
+_MIN_INTERVAL = 10
 """Seconds. Flux looks up the whole repository each time."""
-_LONGEST_LABEL = 63
+_MAX_LABEL_LENGTH = 63
 """Flux and Helm write the names of Flux's objects into labels."""
 
 
-def _settings(context: Context) -> Mapping[str, str]:
+def _settings(context: RuleContext) -> Mapping[str, str]:
     """Return what the intent has; empty if it has nothing for Flux."""
     found: Mapping[str, str] = context.intent.gitops.get("flux", {})
     return found
 
 
-def check_address(context: Context) -> Iterator[Finding]:
+def check_address(context: RuleContext) -> Iterator[Finding]:
     """GS735: an address that Flux does not read as one of a Git repository."""
     address = _settings(context).get("url")
     if address is None or re.match(_URL, address) or gitops.has_credentials(address):
@@ -37,7 +37,7 @@ def check_address(context: Context) -> Iterator[Finding]:
     )
 
 
-def check_secret(context: Context) -> Iterator[Finding]:
+def check_secret(context: RuleContext) -> Iterator[Finding]:
     """GS736: credentials in an address, which would be committed. The message does not repeat them."""
     if gitops.has_credentials(_settings(context).get("url", "")):
         yield Finding(
@@ -48,7 +48,7 @@ def check_secret(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_path(context: Context) -> Iterator[Finding]:
+def check_path(context: RuleContext) -> Iterator[Finding]:
     """GS737: a path that is not inside the repository."""
     path = _settings(context).get("path")
     if path is not None and not gitops.is_folder(path):
@@ -60,7 +60,7 @@ def check_path(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_fields(context: Context) -> Iterator[Finding]:
+def check_fields(context: RuleContext) -> Iterator[Finding]:
     """GS738: a branch, a Secret or an interval in a form that Flux refuses, or an address of ssh without its Secret."""
     settings = _settings(context)
     if "branch" in settings and not re.match(gitops.REVISION, settings["branch"]):
@@ -70,16 +70,16 @@ def check_fields(context: Context) -> Iterator[Finding]:
     if "secret" not in settings and settings.get("url", "").startswith("ssh://"):
         hint = "write secret: and the name of a Secret with the keys identity and known_hosts"
         yield _field("url", "Flux has no key for a repository by ssh without a Secret", hint)
-    if "interval" in settings and (parse_duration(settings["interval"]) or 0) < _SHORTEST_INTERVAL:
+    if "interval" in settings and (parse_duration(settings["interval"]) or 0) < _MIN_INTERVAL:
         message = f"an interval of {settings['interval']} makes Flux fetch the repository without pause"
-        yield _field("interval", message, f"write {_SHORTEST_INTERVAL}s or more, such as 10m")
+        yield _field("interval", message, f"write {_MIN_INTERVAL}s or more, such as 10m")
 
 
 def _field(field: str, message: str, hint: str) -> Finding:
     return Finding(code="GS738", message=message, hints=(hint,), path=(*HERE, field))
 
 
-def check_name(context: Context) -> Iterator[Finding]:
+def check_name(context: RuleContext) -> Iterator[Finding]:
     """GS739: a cluster's name of which Flux cannot make a label."""
     intent = context.intent
     if not _settings(context):
@@ -87,7 +87,7 @@ def check_name(context: Context) -> Iterator[Finding]:
     parts = ["gpushare"]
     if gitops.installs_upstream(intent):
         parts.append(upstream.chart(intent.platform.stack.value).name)
-    too_long = max(len(f"{gitops.object_name(intent)}-{part}") for part in parts) - _LONGEST_LABEL
+    too_long = max(len(f"{gitops.object_name(intent)}-{part}") for part in parts) - _MAX_LABEL_LENGTH
     if too_long > 0:
         yield Finding(
             code="GS739",

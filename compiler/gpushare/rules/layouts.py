@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from gpushare.catalog.cards import Card, Geometry
 from gpushare.core.diagnostics import Path
 from gpushare.intent.types import Layout, LayoutGroup, Mig, Pool
-from gpushare.rules.rule import Context, pool_path
+from gpushare.rules.rule import RuleContext, pool_path
 from gpushare.sharing.shares import split_wanted
 
 
-def mig_pools(context: Context) -> Iterator[tuple[Pool, Mig, Card, Geometry]]:
+def mig_pools(context: RuleContext) -> Iterator[tuple[Pool, Mig, Card, Geometry]]:
     """Yield the MIG pools whose card has MIG; another rule reports the others."""
     for pool, card in context.pools_with_card():
         if isinstance(pool.sharing, Mig) and card.mig:

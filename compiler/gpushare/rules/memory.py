@@ -11,8 +11,8 @@ from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import counted
 from gpushare.intent.types import CapWord, Mig, Mode, Pool
-from gpushare.rules.phrases import a_card, product
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.card_names import a_card, product
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass, profiles_by_name, replicas_of
 
@@ -45,7 +45,7 @@ class _Shared(Record):
         return None if isinstance(cap, CapWord) else cap
 
 
-def _shared(context: Context) -> Iterator[_Shared]:
+def _shared(context: RuleContext) -> Iterator[_Shared]:
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
             if kind.shared:
@@ -61,7 +61,7 @@ def _cap_path(pool: Pool, kind: DeviceClass) -> Path:
     return pool_path(pool, "memory", "cap") if given else pool_path(pool, "memory")
 
 
-def check_sum(context: Context) -> Iterator[Finding]:
+def check_sum(context: RuleContext) -> Iterator[Finding]:
     """GS501: containers at their caps would need more memory than the device has."""
     tightest: dict[Path, tuple[int, _Shared]] = {}
     for shared in _shared(context):
@@ -94,7 +94,7 @@ def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
     )
 
 
-def check_place(context: Context) -> Iterator[Finding]:
+def check_place(context: RuleContext) -> Iterator[Finding]:
     """GS502: a cap on a device that is not shared, so that nothing would enforce it."""
     for pool in context.intent.pools:
         card, cap = context.card(pool), pool.memory.cap
@@ -119,7 +119,7 @@ def check_place(context: Context) -> Iterator[Finding]:
             yield _nothing_shared(f"no profile of pool {pool.name} is replicated, so memory.cap means nothing here", path)
 
 
-def _replicated(context: Context, pool: Pool, name: str) -> bool:
+def _replicated(context: RuleContext, pool: Pool, name: str) -> bool:
     kinds = context.kinds(pool)
     if kinds is not None:
         return any(kind.shared and kind.profile and kind.profile.name == name for kind in kinds)
@@ -132,7 +132,7 @@ def _nothing_shared(message: str, path: Path, *, on_key: bool = False) -> Findin
     return Finding(code="GS502", message=message, hints=(hint,), path=path, on_key=on_key)
 
 
-def check_known(context: Context) -> Iterator[Finding]:
+def check_known(context: RuleContext) -> Iterator[Finding]:
     """GS503: `even`, written or by default, of a memory size that is not known."""
     seen: set[Path] = set()
     for shared in _shared(context):
@@ -150,7 +150,7 @@ def check_known(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_small(context: Context) -> Iterator[Finding]:
+def check_small(context: RuleContext) -> Iterator[Finding]:
     """GS504: a cap that is hardly large enough for a CUDA context."""
     seen: set[Path] = set()
     for shared in _shared(context):
@@ -181,7 +181,7 @@ def _replicas_path(shared: _Shared) -> Path:
     return (*path, shared.kind.profile.name) if by_profile and shared.kind.profile else path
 
 
-def check_mps(context: Context) -> Iterator[Finding]:
+def check_mps(context: RuleContext) -> Iterator[Finding]:
     """GS507: a cap above what the MPS daemon gives a client; the driver would refuse the memory before the cap is reached."""
     for shared in _shared(context):
         if _over_mps(shared):
@@ -201,7 +201,7 @@ def _over_mps(shared: _Shared) -> bool:
     return bool(shared.pool.mode is Mode.MPS and cap and memory and cap > memory // shared.kind.replicas * MIB)
 
 
-def check_reserve(context: Context) -> Iterator[Finding]:
+def check_reserve(context: RuleContext) -> Iterator[Finding]:
     """GS509: a reserve that leaves no memory of a device, or less than one MiB for each share."""
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
@@ -218,7 +218,7 @@ def check_reserve(context: Context) -> Iterator[Finding]:
             break
 
 
-def check_units(context: Context) -> Iterator[Finding]:
+def check_units(context: RuleContext) -> Iterator[Finding]:
     """GS510: a cap under one MiB, which a bare number of bytes usually is by mistake."""
     for pool in context.intent.pools:
         path, cap = pool_path(pool, "memory", "cap"), pool.memory.cap

@@ -13,14 +13,14 @@ from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import layout_text, listing
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
+from gpushare.rules.card_names import a_card, product
 from gpushare.rules.layouts import layout_groups, mig_pools, written_layouts
-from gpushare.rules.phrases import a_card, product
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import profiles_by_name
 
 
-def check_support(context: Context) -> Iterator[Finding]:
+def check_support(context: RuleContext) -> Iterator[Finding]:
     """GS401: a card without MIG, or one for which the catalogue does not know whether it has MIG."""
     for pool, card in context.pools_with_card():
         if not isinstance(pool.sharing, Mig) or card.mig:
@@ -39,7 +39,7 @@ def check_support(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_fit(context: Context) -> Iterator[Finding]:
+def check_fit(context: RuleContext) -> Iterator[Finding]:
     """GS402: a layout for which no placement exists."""
     judged: dict[tuple[str, Layout], bool] = {}
     for pool, _, card, geometry in mig_pools(context):
@@ -63,7 +63,7 @@ def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Findi
     )
 
 
-def check_coverage(context: Context) -> Iterator[Finding]:
+def check_coverage(context: RuleContext) -> Iterator[Finding]:
     """GS404: GPU indexes of `layouts` that are out of range, repeated or missing."""
     for pool in context.intent.pools:
         groups = layout_groups(pool)
@@ -109,7 +109,7 @@ def _no_such_gpu(gpu: int, pool: Pool, path: Path) -> Finding:
     )
 
 
-def check_single(context: Context) -> Iterator[Finding]:
+def check_single(context: RuleContext) -> Iterator[Finding]:
     """GS405: strategy `single` with more than one kind of device: the device plugin exits."""
     for pool in context.intent.pools:
         if not isinstance(pool.sharing, Mig) or pool.sharing.strategy is not MigStrategy.SINGLE:
@@ -134,7 +134,7 @@ def _unlike(layout: Layout, first: Layout) -> str:
     return f"layout {layout_text(layout)} differs from {layout_text(first)}" if dict(layout) != dict(first) else ""
 
 
-def _goal_of_single(context: Context, pool: Pool) -> Iterator[Finding]:
+def _goal_of_single(context: RuleContext, pool: Pool) -> Iterator[Finding]:
     layouts = context.layouts(pool)
     if layouts and len(layouts[0]) > 1:
         yield _not_single(f"the goal gives {layout_text(layouts[0])}", pool_path(pool, "sharing", "goal"))
@@ -149,7 +149,7 @@ def _not_single(reason: str, path: Path) -> Finding:
     )
 
 
-def check_goals(context: Context) -> Iterator[Finding]:
+def check_goals(context: RuleContext) -> Iterator[Finding]:
     """GS406: a goal that the card cannot reach."""
     for pool, sharing, card, geometry in mig_pools(context):
         if isinstance(sharing.wanted, tuple) or context.layouts(pool):
@@ -197,7 +197,7 @@ def _largest_usable(pool: Pool, card: Card, geometry: Geometry) -> str:
     return f"the largest instance of known memory is {name}, with {size // MIB}Mi usable of the {product(card)}"
 
 
-def check_some_mig(context: Context) -> Iterator[Finding]:
+def check_some_mig(context: RuleContext) -> Iterator[Finding]:
     """GS408: a MIG pool that leaves every GPU whole."""
     for pool in context.intent.pools:
         written = written_layouts(pool)

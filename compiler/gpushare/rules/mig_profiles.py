@@ -8,16 +8,16 @@ from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.patterns import pattern
 from gpushare.core.wording import listing
 from gpushare.intent.types import Pool
+from gpushare.rules.card_names import a_card
 from gpushare.rules.layouts import mig_pools, written_layouts
-from gpushare.rules.phrases import a_card
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing.shares import profiles_by_name
 
 _COMPUTE_INSTANCE = pattern(r"[0-9]+c\.(?=[0-9]+g\.)")
 _SLICES = pattern(r"([0-9]+)g\b")
 
 
-def check_names(context: Context) -> Iterator[Finding]:
+def check_names(context: RuleContext) -> Iterator[Finding]:
     """GS403: a profile that the card does not have, in any field that names profiles."""
     for pool, _, card, _ in mig_pools(context):
         known = profiles_by_name(card)
@@ -77,7 +77,7 @@ def _respell(name: str) -> str:
     return re.sub(r"gb[.+ ]+(?=[a-z])", "gb+", short)
 
 
-def check_replicas(context: Context) -> Iterator[Finding]:
+def check_replicas(context: RuleContext) -> Iterator[Finding]:
     """GS407: replicas for a profile that no GPU of the pool has; the device plugin would silently ignore them."""
     for pool, _, card, _ in mig_pools(context):
         present = _present(context, pool)
@@ -92,7 +92,7 @@ def check_replicas(context: Context) -> Iterator[Finding]:
                 )
 
 
-def _present(context: Context, pool: Pool) -> tuple[str, ...] | None:
+def _present(context: RuleContext, pool: Pool) -> tuple[str, ...] | None:
     """Return the profiles on the pool's GPUs, in the user's order; None for a goal that cannot be reached."""
     written = [layout for _, layout in written_layouts(pool)] or context.layouts(pool)
     return None if written is None else tuple(dict.fromkeys(name for layout in written for name, _ in layout))

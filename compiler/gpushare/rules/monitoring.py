@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_label_key, is_label_value
-from gpushare.rules.rule import Context, Rule
+from gpushare.rules.rule import Rule, RuleContext
 
 HERE: Path = ("spec", "monitoring")
 
@@ -15,7 +15,7 @@ _PAGE = r"https?://[^\s#{}\"\\@]+\Z"
 """Prometheus reads braces of an annotation as a template; an @ would be credentials, and a # an anchor before ours."""
 
 
-def check_reach(context: Context) -> Iterator[Finding]:
+def check_reach(context: RuleContext) -> Iterator[Finding]:
     """GS741: scraping that the NetworkPolicy on the metrics port refuses, unless Prometheus is in one of two namespaces."""
     intent = context.intent
     if intent.monitoring.get("serviceMonitor") and set(intent.platform_namespaces) <= {"kube-system", intent.namespace}:
@@ -28,7 +28,7 @@ def check_reach(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_labels(context: Context) -> Iterator[Finding]:
+def check_labels(context: RuleContext) -> Iterator[Finding]:
     """GS742: labels that the API server refuses, or that the chart sets itself."""
     for key, value in context.intent.monitoring.get("labels", {}).items():
         problem = ""
@@ -43,7 +43,7 @@ def check_labels(context: Context) -> Iterator[Finding]:
             yield Finding(code="GS742", message=problem, hints=(hint,), path=(*HERE, "labels", key))
 
 
-def check_parts(context: Context) -> Iterator[Finding]:
+def check_parts(context: RuleContext) -> Iterator[Finding]:
     """GS743: settings for objects of which there are none."""
     wanted = context.intent.monitoring
     if wanted and not any(wanted.get(part) for part in _PARTS):
@@ -56,7 +56,7 @@ def check_parts(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_runbooks(context: Context) -> Iterator[Finding]:
+def check_runbooks(context: RuleContext) -> Iterator[Finding]:
     """GS744: a text to which no anchor can be added."""
     address = context.intent.monitoring.get("runbooks")
     if address is not None and not re.match(_PAGE, address):

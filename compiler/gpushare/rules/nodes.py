@@ -10,7 +10,7 @@ from gpushare.core.wording import counted, few, listing
 from gpushare.intent.types import Expression, NodeSelector, Pool
 from gpushare.nodes import labels, selectors
 from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 REWRITTEN = ("nvidia.com", "amd.com", "gpushare.dev")
 """Prefixes of labels that come and go with the sharing itself."""
@@ -25,7 +25,7 @@ MAX_BUNDLE_BYTES = 12 * MIB
 """Written twice in a Helm release and compressed, so many requirements on names just exceed its 1 MiB (measured)."""
 
 
-def check_satisfiable(context: Context) -> Iterator[Finding]:
+def check_satisfiable(context: RuleContext) -> Iterator[Finding]:
     """GS202: a selector that no node can satisfy."""
     for pool in context.intent.pools:
         if region(pool.nodes) is None:
@@ -59,7 +59,7 @@ def _show(expression: Expression) -> str:
     return f"{expression.key} {expression.operator.value}{values}"
 
 
-def check_clashes(context: Context) -> Iterator[Finding]:
+def check_clashes(context: RuleContext) -> Iterator[Finding]:
     """GS203: two pools that can have the same node, with nothing to decide which pool gets it."""
     pairs = selectors.clashes(context.intent.pools)
     for _, group in groupby(pairs, key=lambda pair: pair[1].name):
@@ -102,7 +102,7 @@ def _separation(earlier: Pool, later: Pool) -> str:
     return "select them by different values of one label"
 
 
-def check_label_families(context: Context) -> Iterator[Finding]:
+def check_label_families(context: RuleContext) -> Iterator[Finding]:
     """GS204: a selector on a label that sharing itself changes."""
     for pool in context.intent.pools:
         in_labels = ((key, ("matchLabels", key), True) for key, _ in pool.nodes.match_labels)
@@ -120,7 +120,7 @@ def check_label_families(context: Context) -> Iterator[Finding]:
                 )
 
 
-def check_names(context: Context) -> Iterator[Finding]:
+def check_names(context: RuleContext) -> Iterator[Finding]:
     """GS206: names that no node can have."""
     for pool in context.intent.pools:
         for number, name in enumerate(pool.nodes.names):
@@ -130,7 +130,7 @@ def check_names(context: Context) -> Iterator[Finding]:
                 yield Finding(code="GS206", message=f"invalid node name {name!r}", hints=(hint,), path=path)
 
 
-def check_expected(context: Context) -> Iterator[Finding]:
+def check_expected(context: RuleContext) -> Iterator[Finding]:
     """GS207: `expected` beside `names`, although the number of names is the number of nodes."""
     for pool in context.intent.pools:
         if pool.nodes.names and pool.nodes.expected is not None:
@@ -146,7 +146,7 @@ _ON_EVERY_NODE = {"kubernetes.io/hostname": None, "kubernetes.io/os": "linux", "
 """Labels that kubelet sets on every node, and the value that nodes with GPUs have; None: any."""
 
 
-def check_some_nodes(context: Context) -> Iterator[Finding]:
+def check_some_nodes(context: RuleContext) -> Iterator[Finding]:
     """GS216: a selector that every node of a cluster satisfies."""
     for pool in context.intent.pools:
         asked = region(pool.nodes)
@@ -169,7 +169,7 @@ def _holds_everywhere(key: str, values: labels.LabelSet) -> bool:
     return values.absent
 
 
-def check_terms(context: Context) -> Iterator[Finding]:
+def check_terms(context: RuleContext) -> Iterator[Finding]:
     """GS212: node affinity that is too large for a DaemonSet or for a bundle."""
     pools = context.intent.pools
     sizes = [_affinity_bytes(context, pool) for pool in pools]
@@ -191,19 +191,19 @@ def check_terms(context: Context) -> Iterator[Finding]:
 _BY_LABEL = "label the nodes and select them by matchLabels; names are meant for some dozens of nodes"
 
 
-def _affinity_bytes(context: Context, pool: Pool) -> int | None:
+def _affinity_bytes(context: RuleContext, pool: Pool) -> int | None:
     """Return about how many bytes of the pool's DaemonSet name nodes; None if it would need too many alternatives."""
-    owned = context.territories.owned(pool)
+    owned = context.assignment.owned(pool)
     if owned is None:
         return None
     mine = sum(TERM_BYTES + len(name) for name, _ in owned if name)
-    return mine + context.territories.foreign_bytes(pool, TERM_BYTES)
+    return mine + context.assignment.foreign_bytes(pool, TERM_BYTES)
 
 
-def check_reachable(context: Context) -> Iterator[Finding]:
+def check_reachable(context: RuleContext) -> Iterator[Finding]:
     """GS214: a pool all of whose nodes belong to pools of higher priority."""
     for pool in context.intent.pools:
-        if region(pool.nodes) is not None and context.territories.owned(pool) == ():
+        if region(pool.nodes) is not None and context.assignment.owned(pool) == ():
             yield Finding(
                 code="GS214",
                 severity=Severity.WARNING,

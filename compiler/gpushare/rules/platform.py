@@ -7,7 +7,7 @@ from gpushare.catalog.image_registry import NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
 from gpushare.intent.types import Mig, MigStrategy, Partitioner, Stack
-from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
+from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import plugin_configs
 
 HERE = ("spec", "platform")
@@ -26,7 +26,7 @@ _DIGEST = r"sha256:[0-9a-f]{64}\Z"
 _TAG = f"({_DIGEST}|{_TAG_ALONE})"
 
 
-def check_stack(context: Context) -> Iterator[Finding]:
+def check_stack(context: RuleContext) -> Iterator[Finding]:
     """GS701: settings that only gpu-operator supports."""
     platform = context.intent.platform
     if platform.stack is Stack.GPU_OPERATOR:
@@ -41,7 +41,7 @@ def _needs_operator(message: str, field: str, otherwise: str) -> Finding:
     return Finding(code="GS701", message=message, hints=(f"write stack: gpu-operator, or {otherwise}",), path=(*HERE, field))
 
 
-def check_existing(context: Context) -> Iterator[Finding]:
+def check_existing(context: RuleContext) -> Iterator[Finding]:
     """GS706: settings of a chart that the bundle does not install."""
     platform = context.intent.platform
     if platform.stack is not Stack.EXISTING:
@@ -57,7 +57,7 @@ def check_existing(context: Context) -> Iterator[Finding]:
             )
 
 
-def check_image_names(context: Context) -> Iterator[Finding]:
+def check_image_names(context: RuleContext) -> Iterator[Finding]:
     """GS712: images and pull secrets in a form with which no image can be pulled."""
     platform = context.intent.platform
     driver, image, where = platform.driver, platform.image, (*HERE, "image")
@@ -84,7 +84,7 @@ def check_image_names(context: Context) -> Iterator[Finding]:
             yield Finding(code="GS712", message=f"invalid Secret name {secret!r}", hints=(hint,), path=path)
 
 
-def check_published(context: Context) -> Iterator[Finding]:
+def check_published(context: RuleContext) -> Iterator[Finding]:
     """GS725: an image that is not published."""
     platform = context.intent.platform
     if platform.registry is not None or platform.image.repository not in (None, NODE_IMAGE):
@@ -102,7 +102,7 @@ def check_published(context: Context) -> Iterator[Finding]:
     )
 
 
-def check_image_conflicts(context: Context) -> Iterator[Finding]:
+def check_image_conflicts(context: RuleContext) -> Iterator[Finding]:
     """GS726: two fields of which only one can decide what image is pulled."""
     platform, image = context.intent.platform, context.intent.platform.image
     if image.tag is not None and image.digest is not None:
@@ -124,7 +124,7 @@ def check_image_conflicts(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_runtime_class(context: Context) -> Iterator[Finding]:
+def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
     """GS750: a RuntimeClass that no cluster can have, or beside an upstream chart that names its own."""
     platform = context.intent.platform
     name, path = platform.own_runtime_class, (*HERE, "runtimeClass")
@@ -149,7 +149,7 @@ def check_runtime_class(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_one_strategy(context: Context) -> Iterator[Finding]:
+def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
     """GS713: pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
     needed = {pool.name: plugin_configs.needed_mig_strategy(pool.sharing) for pool in pools}
@@ -172,7 +172,7 @@ def check_one_strategy(context: Context) -> Iterator[Finding]:
     )
 
 
-def check_mig_manager(context: Context) -> Iterator[Finding]:
+def check_mig_manager(context: RuleContext) -> Iterator[Finding]:
     """GS714: a layout that mig-manager cannot make."""
     if context.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
         return
@@ -187,7 +187,7 @@ def check_mig_manager(context: Context) -> Iterator[Finding]:
                 )
 
 
-def check_foreign_partitioner(context: Context) -> Iterator[Finding]:
+def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
     """GS716: MIG on a stack for which it is unknown whether it partitions GPUs too."""
     if context.intent.platform.stack is not Stack.EXISTING:
         return
@@ -198,7 +198,7 @@ def check_foreign_partitioner(context: Context) -> Iterator[Finding]:
             yield warn_of_pool("GS716", pool, message, hint, "sharing", "mode")
 
 
-def check_namespace(context: Context) -> Iterator[Finding]:
+def check_namespace(context: RuleContext) -> Iterator[Finding]:
     """GS717: a namespace that the stack's chart rejects."""
     intent = context.intent
     if intent.platform.stack is Stack.DEVICE_PLUGIN and intent.namespace == "default":

@@ -8,8 +8,8 @@ from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import few, listing, nearest
 from gpushare.intent.types import CapWord, Mps, Pool
-from gpushare.rules.phrases import a_card, product
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.card_names import a_card, product
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass, profiles_by_name
 
@@ -20,7 +20,7 @@ RESERVED_NAMES = frozenset({"release", "uninstall"})
 """DaemonSet `gpushare-release` serves pools which no longer exist; `gpushare-uninstall` releases nodes for Argo CD."""
 
 
-def check_card(context: Context) -> Iterator[Finding]:
+def check_card(context: RuleContext) -> Iterator[Finding]:
     """GS201: a card that neither the catalogue nor the intent knows."""
     for pool in context.intent.pools:
         if context.card(pool) is None:
@@ -44,7 +44,7 @@ def _nearest_cards(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
     return holding[:4] or nearest(plain, known)
 
 
-def check_name(context: Context) -> Iterator[Finding]:
+def check_name(context: RuleContext) -> Iterator[Finding]:
     """GS205: a name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
     for pool in context.intent.pools:
         if pool.name in RESERVED_NAMES:
@@ -60,7 +60,7 @@ def _bad_name(pool: Pool, message: str) -> Finding:
     return Finding(code="GS205", message=message, hints=(hint,), path=pool_path(pool), on_key=True)
 
 
-def check_requirements(context: Context) -> Iterator[Finding]:
+def check_requirements(context: RuleContext) -> Iterator[Finding]:
     """GS208: a card that lacks what the pool requires, or for which it is unknown."""
     for pool, card in context.pools_with_card():
         require = pool.require
@@ -88,7 +88,7 @@ def _unmet(pool: Pool, field: str, message: str, hint: str) -> Finding:
     return Finding(code="GS208", message=message, hints=(hint,), path=pool_path(pool, "require", field))
 
 
-def check_confirmed(context: Context) -> Iterator[Finding]:
+def check_confirmed(context: RuleContext) -> Iterator[Finding]:
     """GS209: a number of the catalogue that no source confirms and that this pool uses."""
     for pool, card in context.pools_with_card():
         kinds = context.kinds(pool) or ()
@@ -134,7 +134,7 @@ def _is_capped(pool: Pool, kind: DeviceClass) -> bool:
     return kind.shared and caps.wanted_cap(pool, kind.profile) is not CapWord.NONE
 
 
-def check_same_resource(context: Context) -> Iterator[Finding]:
+def check_same_resource(context: RuleContext) -> Iterator[Finding]:
     """GS210: one resource name for different shares: a pod that requests it cannot know which it gets."""
     offers: dict[str, list[tuple[Pool, DeviceClass, str]]] = {}
     for pool, card in context.pools_with_card():
@@ -163,7 +163,7 @@ def _share(pool: Pool, card: Card, kind: DeviceClass) -> str:
     return f"a share of {device} with {'no cap' if cap is None else f'{cap} MiB'}"
 
 
-def _difference(context: Context, first: tuple[Pool, DeviceClass, str], other: tuple[Pool, DeviceClass, str]) -> Path:
+def _difference(context: RuleContext, first: tuple[Pool, DeviceClass, str], other: tuple[Pool, DeviceClass, str]) -> Path:
     (one, one_kind, _), (two, two_kind, _) = first, other
     if context.card(one) != context.card(two):
         return pool_path(two, "card")

@@ -9,7 +9,7 @@ from gpushare.core.record import Record
 from gpushare.core.units import is_dns_label, show_bytes
 from gpushare.core.wording import few, listing, nearest
 from gpushare.intent.types import CapWord, Pool, Quota
-from gpushare.rules.rule import Context, Rule
+from gpushare.rules.rule import Rule, RuleContext
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import DeviceClass
 
@@ -53,12 +53,12 @@ def quota_path(quota: Quota) -> Path:
 
 
 @lru_cache(maxsize=1)
-def asked_of(context: Context) -> tuple[Asked, ...]:
+def asked_of(context: RuleContext) -> tuple[Asked, ...]:
     """Return the quotas on pools that exist and could be resolved; computed once for all rules."""
     return tuple(_resolved(context))
 
 
-def _resolved(context: Context) -> Iterator[Asked]:
+def _resolved(context: RuleContext) -> Iterator[Asked]:
     pools = {pool.name: pool for pool in context.intent.pools}
     for quota in context.intent.quotas:
         pool = pools.get(quota.pool)
@@ -69,7 +69,7 @@ def _resolved(context: Context) -> Iterator[Asked]:
             yield Asked(quota=quota, pool=pool, card=card, kinds=kinds)
 
 
-def check_pool(context: Context) -> Iterator[Finding]:
+def check_pool(context: RuleContext) -> Iterator[Finding]:
     """GS601: a quota on a pool that the intent lacks."""
     names = {pool.name for pool in context.intent.pools}
     for quota in context.intent.quotas:
@@ -86,7 +86,7 @@ def check_pool(context: Context) -> Iterator[Finding]:
             )
 
 
-def check_one_resource(context: Context) -> Iterator[Finding]:
+def check_one_resource(context: RuleContext) -> Iterator[Finding]:
     """GS602: a bare count or a memory size for a pool that has several resources."""
     for asked in asked_of(context):
         quota = asked.quota
@@ -105,7 +105,7 @@ def _names(asked: Asked) -> list[str]:
     return [kind.profile.name if kind.profile else kind.resource for kind in asked.kinds]
 
 
-def check_offered(context: Context) -> Iterator[Finding]:
+def check_offered(context: RuleContext) -> Iterator[Finding]:
     """GS603: a profile or resource that the pool does not offer."""
     for asked in asked_of(context):
         for name, _ in asked.quota.per_resource:
@@ -119,7 +119,7 @@ def check_offered(context: Context) -> Iterator[Finding]:
                 )
 
 
-def check_memory(context: Context) -> Iterator[Finding]:
+def check_memory(context: RuleContext) -> Iterator[Finding]:
     """GS604: a memory quota that no number of shares corresponds to."""
     for asked in asked_of(context):
         quota, kind = asked.quota, asked.sole
@@ -134,7 +134,7 @@ def check_memory(context: Context) -> Iterator[Finding]:
         yield Finding(code="GS604", message=message, hints=(hint,), path=(*quota_path(quota), "memory"))
 
 
-def check_floor(context: Context) -> Iterator[Finding]:
+def check_floor(context: RuleContext) -> Iterator[Finding]:
     """GS610: a memory quota that is smaller than one share."""
     for asked in asked_of(context):
         for kind, count, path in asked.counts:
@@ -150,7 +150,7 @@ def check_floor(context: Context) -> Iterator[Finding]:
                 )
 
 
-def check_access(context: Context) -> Iterator[Finding]:
+def check_access(context: RuleContext) -> Iterator[Finding]:
     """GS605: a quota for a namespace that may not use the pool."""
     pools = {pool.name: pool for pool in context.intent.pools}
     for quota in context.intent.quotas:
@@ -165,7 +165,7 @@ def check_access(context: Context) -> Iterator[Finding]:
             )
 
 
-def check_total(context: Context) -> Iterator[Finding]:
+def check_total(context: RuleContext) -> Iterator[Finding]:
     """GS606: a quota larger than the whole pool."""
     for asked in asked_of(context):
         nodes = asked.pool.nodes.count
@@ -181,7 +181,7 @@ def check_total(context: Context) -> Iterator[Finding]:
                 )
 
 
-def check_shared_budget(context: Context) -> Iterator[Finding]:
+def check_shared_budget(context: RuleContext) -> Iterator[Finding]:
     """GS607: pools that share a resource name share one budget, because Kubernetes counts by name."""
     offering: dict[str, list[Pool]] = {}
     for pool in context.intent.pools:
@@ -205,7 +205,7 @@ def check_shared_budget(context: Context) -> Iterator[Finding]:
             )
 
 
-def check_namespace(context: Context) -> Iterator[Finding]:
+def check_namespace(context: RuleContext) -> Iterator[Finding]:
     """GS608: a quota for a name that is not a valid namespace name."""
     for namespace in {quota.namespace: None for quota in context.intent.quotas}:
         if not is_dns_label(namespace):
@@ -218,7 +218,7 @@ def check_namespace(context: Context) -> Iterator[Finding]:
             )
 
 
-def check_repeated(context: Context) -> Iterator[Finding]:
+def check_repeated(context: RuleContext) -> Iterator[Finding]:
     """GS609: one resource under two names in one quota."""
     for asked in asked_of(context):
         seen: dict[str, str] = {}

@@ -17,7 +17,7 @@ from gpushare.sharing import shares
 from gpushare.sharing.shares import DeviceClass
 
 
-class Context:
+class RuleContext:
     """One intent and the cards that it may name, with a cache of what was computed for each pool.
 
     `pinned` are the layouts that goals were resolved to by an earlier compilation, by pool.
@@ -43,7 +43,7 @@ class Context:
         self._kinds: dict[str, tuple[DeviceClass, ...] | None] = {}
 
     @cached_property
-    def territories(self) -> NodeAssignment:
+    def assignment(self) -> NodeAssignment:
         """Which nodes belong to which pool."""
         return NodeAssignment(self.intent.pools)
 
@@ -76,7 +76,7 @@ class Rule(Record):
     """One code and the function that finds every violation of it, in a fixed order."""
 
     code: str
-    check: Callable[[Context], Iterator[Finding]]
+    check: Callable[[RuleContext], Iterator[Finding]]
 
 
 def warn_of_pool(code: str, pool: Pool, message: str, hint: str, *steps: str | int) -> Finding:

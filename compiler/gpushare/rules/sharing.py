@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding
 from gpushare.intent.types import Mps, Pool
-from gpushare.rules.phrases import a_card, product
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.card_names import a_card, product
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 
-def _mps_pools(context: Context) -> Iterator[tuple[Pool, Mps, Card]]:
+def _mps_pools(context: RuleContext) -> Iterator[tuple[Pool, Mps, Card]]:
     for pool, card in context.pools_with_card():
         if isinstance(pool.sharing, Mps):
             yield pool, pool.sharing, card
 
 
-def check_mps_replicas(context: Context) -> Iterator[Finding]:
+def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
     """GS301: more MPS replicas than the daemon admits; it would fail to start and the plugin would wait for it forever."""
     for pool, sharing, card in _mps_pools(context):
         if not card.mps_supported or sharing.replicas <= card.mps_max_replicas:
@@ -34,7 +34,7 @@ def check_mps_replicas(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_mps_support(context: Context) -> Iterator[Finding]:
+def check_mps_support(context: RuleContext) -> Iterator[Finding]:
     """GS302: a card on which the device plugin's MPS does not run."""
     for pool, _, card in _mps_pools(context):
         if not card.mps_supported:

@@ -43,7 +43,7 @@ _PACKED_DAEMONSET_BYTES = 200
 """What one more pool's DaemonSet adds to a compressed release, its node affinity aside; 170 measured with 1,000 pools."""
 
 
-def judge_sizes(artifacts: Iterable[Artifact], values: Callable[[], Mapping[str, Any]]) -> list[Finding]:
+def check_sizes(artifacts: Iterable[Artifact], values: Callable[[], Mapping[str, Any]]) -> list[Finding]:
     """Return what is near or over a limit: warnings from 50 % of it, errors from 90 % if no way of installing avoids it.
 
     `values` builds the chart's values; it is called only if they are needed.

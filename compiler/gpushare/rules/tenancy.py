@@ -7,7 +7,7 @@ from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import few
 from gpushare.intent.types import AdmissionMode, Quota
 from gpushare.rules.quotas import Asked, asked_of, quota_path
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 _UNKEPT = {
     AdmissionMode.AUDIT: "admission.enforce: audit only writes to the audit log",
@@ -15,7 +15,7 @@ _UNKEPT = {
 }
 
 
-def check_kept(context: Context) -> Iterator[Finding]:
+def check_kept(context: RuleContext) -> Iterator[Finding]:
     """GS611: a pool for some namespaces, without a policy that keeps others out."""
     why = _UNKEPT.get(context.intent.admission.mode)
     for pool in context.intent.pools if why else ():
@@ -29,7 +29,7 @@ def check_kept(context: Context) -> Iterator[Finding]:
             )
 
 
-def check_sum(context: Context) -> Iterator[Finding]:
+def check_sum(context: RuleContext) -> Iterator[Finding]:
     """GS612: quotas of several namespaces that add up to more than all pools with the resource have."""
     capacity = _capacity(context)
     budgets: dict[str, Counter[str]] = {}
@@ -51,7 +51,7 @@ def check_sum(context: Context) -> Iterator[Finding]:
             )
 
 
-def _capacity(context: Context) -> dict[str, int | None]:
+def _capacity(context: RuleContext) -> dict[str, int | None]:
     """Return resource → how many of it all pools have; None if the number of nodes is unknown."""
     capacity: dict[str, int | None] = {}
     for pool in context.intent.pools:
@@ -61,7 +61,7 @@ def _capacity(context: Context) -> dict[str, int | None]:
     return capacity
 
 
-def check_platform(context: Context) -> Iterator[Finding]:
+def check_platform(context: RuleContext) -> Iterator[Finding]:
     """GS613: a quota on a namespace of the platform, whose own pods request GPUs."""
     first: dict[str, Quota] = {}
     for quota in context.intent.quotas:

@@ -11,7 +11,7 @@ from gpushare.core.record import replace
 from gpushare.core.wording import listing
 from gpushare.intent.types import Partitioner, Platform, Stack
 from gpushare.rules import contradictions
-from gpushare.rules.rule import Context, Rule
+from gpushare.rules.rule import Rule, RuleContext
 
 HERE = ("spec", "platform", "values")
 
@@ -21,7 +21,7 @@ def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) ->
     """Yield (path, value, how the chart reads it) for every value, and for every section that is not a mapping."""
     for key, value in values.items():
         path = (*above, key)
-        verdict = upstream.judge_path(chart, path)
+        verdict = upstream.check_path(chart, path)
         if "." in key and not isinstance(verdict, OpenMap):  # one key with dots in it, which no template reads
             verdict = Unknown(path=key, known={})
         if isinstance(verdict, Known) and verdict.fact is None and isinstance(value, Mapping):
@@ -30,7 +30,7 @@ def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) ->
             yield path, value, verdict
 
 
-def _judged(context: Context) -> Iterator[tuple[UpstreamChart, Steps, Any, Any]]:
+def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart, Steps, Any, Any]]:
     platform = context.intent.platform
     if platform.stack is Stack.EXISTING:
         return
@@ -38,9 +38,9 @@ def _judged(context: Context) -> Iterator[tuple[UpstreamChart, Steps, Any, Any]]
     yield from ((chart, *found) for found in _walk(chart, platform.values))
 
 
-def check_known(context: Context) -> Iterator[Finding]:
+def check_known(context: RuleContext) -> Iterator[Finding]:
     """GS708: a value that the chart does not know. Helm would accept it, and it would have no effect."""
-    for chart, path, _, verdict in _judged(context):
+    for chart, path, _, verdict in _checked(context):
         if isinstance(verdict, Unknown):
             lists_all = f"`helm show values {chart.name}` lists all"
             hint = f"nearest: {listing(verdict.nearest, 'or')}" if verdict.nearest else lists_all
@@ -57,19 +57,19 @@ def _nested(dotted: str) -> str:
     return "".join(f"{key}: {{" for key in above) + f"{last}: …" + "}" * len(above)
 
 
-def check_dropped(context: Context) -> Iterator[Finding]:
+def check_dropped(context: RuleContext) -> Iterator[Finding]:
     """GS709: a value that the chart had in an earlier version, or only seems to have."""
-    for chart, path, _, verdict in _judged(context):
+    for chart, path, _, verdict in _checked(context):
         if isinstance(verdict, Dropped):
             hint = f"write {verdict.replacement}" if verdict.replacement else "leave it out: nothing replaces it"
             message = f"{verdict.path} does nothing in {chart.name} {chart.version}: {verdict.reason}"
             yield Finding(code="GS709", message=message, hints=(hint,), path=(*HERE, *path), on_key=True)
 
 
-def check_type(context: Context) -> Iterator[Finding]:
+def check_type(context: RuleContext) -> Iterator[Finding]:
     """GS710: a value that the chart does not expect, or that the API server rejects."""
     fine = True
-    for chart, path, value, verdict in _judged(context):
+    for chart, path, value, verdict in _checked(context):
         if not isinstance(verdict, Known):
             continue
         where: Path = (*HERE, *path)
@@ -102,10 +102,10 @@ def _wrong(where: Path, wrong: Iterable[contradictions.Wrong]) -> Iterator[Findi
         yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, *below))
 
 
-def check_owned(context: Context) -> Iterator[Finding]:
+def check_owned(context: RuleContext) -> Iterator[Finding]:
     """GS711: a value that the compiler sets itself."""
     ours: Mapping[str, str] | None = None
-    for chart, path, value, verdict in _judged(context):
+    for chart, path, value, verdict in _checked(context):
         ours = owned(context.intent, chart) if ours is None else ours
         taken = _taken(ours, path)
         is_value = isinstance(verdict, OpenMap) or (isinstance(verdict, Known) and verdict.fact is not None)
@@ -140,11 +140,11 @@ def _flag(argument: str) -> str:
     return f"--{argument.lstrip('-').partition('=')[0]}"
 
 
-def check_off(context: Context) -> Iterator[Finding]:
+def check_off(context: RuleContext) -> Iterator[Finding]:
     """GS723: a value of a component that is disabled, so that nothing reads it."""
     platform = context.intent.platform
     ours: Mapping[str, str] | None = None
-    for chart, path, value, verdict in _judged(context):
+    for chart, path, value, verdict in _checked(context):
         ours = owned(context.intent, chart) if ours is None else ours
         if not _is_read(chart, verdict, value) or _taken(ours, path):
             continue

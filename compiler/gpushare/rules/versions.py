@@ -7,9 +7,9 @@ from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import listing
 from gpushare.intent.types import Exclusive, Mig, Mps, Pool, SharePlacement, Stack
+from gpushare.rules.card_names import a_card
 from gpushare.rules.layouts import mig_pools
-from gpushare.rules.phrases import a_card
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 HERE = ("spec", "platform")
 
@@ -26,7 +26,7 @@ _NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
 _VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
 
 
-def check_old_kubernetes(context: Context) -> Iterator[Finding]:
+def check_old_kubernetes(context: RuleContext) -> Iterator[Finding]:
     """GS702: a Kubernetes version that lacks what the bundle uses."""
     version = context.intent.kubernetes
     if version and version < OLDEST_KUBERNETES:
@@ -38,7 +38,7 @@ def check_old_kubernetes(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_new_kubernetes(context: Context) -> Iterator[Finding]:
+def check_new_kubernetes(context: RuleContext) -> Iterator[Finding]:
     """GS703: a Kubernetes version that this gpushare was not tested with."""
     version = context.intent.kubernetes
     if version and version > NEWEST_KUBERNETES:
@@ -56,7 +56,7 @@ def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def check_kubernetes_form(context: Context) -> Iterator[Finding]:
+def check_kubernetes_form(context: RuleContext) -> Iterator[Finding]:
     """GS719: a text that is not a minor version of Kubernetes."""
     if context.intent.kubernetes is None:
         given = context.document.get("spec", {}).get("kubernetes", "")
@@ -68,7 +68,7 @@ def check_kubernetes_form(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_version_form(context: Context) -> Iterator[Finding]:
+def check_version_form(context: RuleContext) -> Iterator[Finding]:
     """GS704: a text that is not a version of the stack's chart."""
     platform = context.intent.platform
     form = _VERSIONS.get(platform.stack)
@@ -82,7 +82,7 @@ def check_version_form(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_version_known(context: Context) -> Iterator[Finding]:
+def check_version_known(context: RuleContext) -> Iterator[Finding]:
     """GS705: a chart of another version than the one whose values were checked."""
     platform = context.intent.platform
     form = _VERSIONS.get(platform.stack)
@@ -101,7 +101,7 @@ def check_version_known(context: Context) -> Iterator[Finding]:
         )
 
 
-def check_plugin(context: Context) -> Iterator[Finding]:
+def check_plugin(context: RuleContext) -> Iterator[Finding]:
     """GS707: pools that need a newer device plugin than the chart's version installs."""
     version, written = _plugin_version(context)
     found = re.match(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", version)
@@ -115,7 +115,7 @@ def check_plugin(context: Context) -> Iterator[Finding]:
             yield _old_plugin(f"device plugin {version} {lacks}", hint, path)
 
 
-def _lacking(context: Context, pool: Pool, plugin: tuple[int, ...]) -> Iterator[tuple[str, str, Path]]:
+def _lacking(context: RuleContext, pool: Pool, plugin: tuple[int, ...]) -> Iterator[tuple[str, str, Path]]:
     """Yield (what the plugin cannot do, what to write instead, path) for one pool."""
     sharing = pool.sharing
     if isinstance(sharing, Mps) and plugin < MPS_PLUGIN:
@@ -134,7 +134,7 @@ def _old_plugin(message: str, hint: str, path: Path) -> Finding:
     return Finding(code="GS707", message=message, hints=(hint,), path=path)
 
 
-def _plugin_version(context: Context) -> tuple[str, Path]:
+def _plugin_version(context: RuleContext) -> tuple[str, Path]:
     """Return the device plugin's version and its origin: the values, else the chart's release. Empty if it is not known."""
     platform = context.intent.platform
     here: Path = (*HERE, "version")
@@ -150,7 +150,7 @@ def _plugin_version(context: Context) -> tuple[str, Path]:
     return chart.plugin_version(release) if re.match(_VERSIONS[platform.stack], release) else "", here
 
 
-def check_driver_age(context: Context) -> Iterator[Finding]:
+def check_driver_age(context: RuleContext) -> Iterator[Finding]:
     """GS718: a driver that is too old to partition a pool's card."""
     driver = context.intent.platform.driver
     if driver is None or not (version := _numbers(driver.version)):

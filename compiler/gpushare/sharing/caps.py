@@ -11,7 +11,7 @@ from gpushare.intent.types import CapValue, CapWord, Mode, Pool
 DEFAULT_RESERVE = Share(percent_hundredths=300)
 """What the driver and its contexts need of a device before any tenant: 3 %, but never less than `LEAST_RESERVE_BYTES`."""
 
-LEAST_RESERVE_BYTES = 256 * MIB
+MIN_RESERVE_BYTES = 256 * MIB
 
 CLIENT_LIMITS_FROM = (7, 0)
 """Compute capability from which an MPS client can have a memory limit (Volta)."""
@@ -20,7 +20,7 @@ CLIENT_LIMITS_FROM = (7, 0)
 def reserve_bytes(memory_mib: int, reserve: Share | None) -> int:
     """Return how much of a device with `memory_mib` is reserved, in whole bytes, rounded up. `reserve` None: the default."""
     whole = memory_mib * MIB
-    return max(DEFAULT_RESERVE.of(whole), LEAST_RESERVE_BYTES) if reserve is None else reserve.of(whole)
+    return max(DEFAULT_RESERVE.of(whole), MIN_RESERVE_BYTES) if reserve is None else reserve.of(whole)
 
 
 def usable_bytes(memory_mib: int | None, reserve: Share | None) -> int | None:

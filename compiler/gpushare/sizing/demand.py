@@ -8,7 +8,7 @@ from gpushare.core.units import MIB
 from gpushare.intent.types import Layout, Mig, Pool
 from gpushare.sharing.shares import DeviceClass, split_wanted
 
-MOST_SIZES = 4
+MAX_SIZES = 4
 """How many different sizes one demand may have: the search tries every size on every profile of every layout."""
 
 

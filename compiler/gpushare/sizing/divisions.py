@@ -13,7 +13,7 @@ from gpushare.sharing.shares import profiles_by_name
 from gpushare.sizing import fit
 from gpushare.sizing.demand import Demand, Need, Unfit, Variant
 
-MOST_REPLICAS = 1024
+MAX_REPLICAS = 1024
 """How many replicas an intent may ask for (schemas/intent.v1.json)."""
 
 IN_HARDWARE = frozenset({Variant.EXCLUSIVE, Variant.MIG})
@@ -73,7 +73,7 @@ def _too_small(what: str, usable_mib: int, need: Need) -> str:
 
 def _replicas(memory_mib: int, need: Need) -> int:
     """Return into how many equal caps of whole MiB the memory can be divided, if each is at least the need."""
-    return min(max(memory_mib, 0) // need.memory_mib, MOST_REPLICAS)
+    return min(max(memory_mib, 0) // need.memory_mib, MAX_REPLICAS)
 
 
 def _partitioned(demand: Demand) -> list[Sharing] | str:

@@ -14,7 +14,7 @@ from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import DeviceClass
 from gpushare.sizing import fit
 from gpushare.sizing.demand import Demand, FaultIsolation, Grant, MemoryIsolation, Option, Sizing, Unfit, Variant, layout_of
-from gpushare.sizing.divisions import IN_HARDWARE, MOST_REPLICAS, divisions
+from gpushare.sizing.divisions import IN_HARDWARE, MAX_REPLICAS, divisions
 
 _POOLS = {
     Variant.EXCLUSIVE: "whole",
@@ -133,8 +133,8 @@ def _notes(demand: Demand, pool: Pool) -> Iterator[str]:
         yield f"the device plugin admits {replicas} MPS clients on this card"
     if pool.mode is Mode.MPS and card.compute_capability < caps.CLIENT_LIMITS_FROM:
         yield "MPS holds no client to its memory on this card"
-    if pool.mode is Mode.TIME_SLICING and replicas == MOST_REPLICAS:
-        yield f"an intent has at most {MOST_REPLICAS} replicas"
+    if pool.mode is Mode.TIME_SLICING and replicas == MAX_REPLICAS:
+        yield f"an intent has at most {MAX_REPLICAS} replicas"
 
 
 def _preference(demand: Demand, one: Option) -> tuple[int, ...]:

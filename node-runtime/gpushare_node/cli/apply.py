@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpushare_node.adapters.host.boot import boot_id
 from gpushare_node.adapters.host.kubelet import find_sockets, read_checkpoint
 from gpushare_node.adapters.nvml.driver import DriverError
-from gpushare_node.cli.checkpoint_devices import Held, find_held
+from gpushare_node.cli.checkpoint_devices import AllocatedDevices, read_allocated
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
@@ -39,7 +39,7 @@ def apply(run: Run) -> int:
         from gpushare_node.cli import observing  # noqa: PLC0415 - no other run needs it
 
         run.install_signal_handlers()
-        return observing.apply(run, given.policy, printer)
+        return observing.report_only(run, given.policy, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.install_signal_handlers()
     outcome = reconcile(make_dependencies(run, api, printer), given, hold=arguments.hold)
@@ -90,7 +90,7 @@ def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
         open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest,
         machine=machine(None, tenancy_file(run)),
     )
-    held = find_held()
+    held = read_allocated()
     try:
         view = hardware.look(given.policy, held.devices)
         change = hardware.change(given.policy, view, held.devices, printer.step, check=True)
@@ -105,7 +105,7 @@ def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
     return Exit.FAILED if is_failed(change.results) else Exit.DONE
 
 
-def _doubts(view: GpuView, held: Held) -> Iterator[str]:
+def _doubts(view: GpuView, held: AllocatedDevices) -> Iterator[str]:
     """Yield what a check cannot determine, but a run can."""
     if held.problem and not view.is_as_wanted:
         yield f"It is unknown which pods hold GPUs, so nothing would be changed: {held.problem}"

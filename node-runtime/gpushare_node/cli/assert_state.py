@@ -3,7 +3,7 @@
 from gpushare_node.adapters.host.kubelet import CheckpointError, read_checkpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Cluster, ClusterError, NodeView
 from gpushare_node.adapters.nvml.driver import DriverError
-from gpushare_node.cli.checkpoint_devices import find_held
+from gpushare_node.cli.checkpoint_devices import read_allocated
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import read_policy
 from gpushare_node.cli.recap import Printer, to_stdout
@@ -25,7 +25,7 @@ def compare(run: Run) -> int:
     hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
     try:
         # The result does not depend on them; the steps that would be taken do.
-        held = find_held().devices
+        held = read_allocated().devices
         view = hardware.look(given.policy, held)
         # With `check` nothing is changed: every step that would be taken is reported.
         hardware.change(given.policy, view, held, printer.step, check=True)

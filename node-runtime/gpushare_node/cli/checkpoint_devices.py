@@ -6,19 +6,19 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.reconcile.usage import find_allocated, find_holders
 
 
-class Held(Struct):
+class AllocatedDevices(Struct):
     """UUIDs of GPUs and MIG devices. `problem`: why they are not known; empty if they are."""
 
     devices: frozenset[str]
     problem: str = ""
 
 
-def find_held() -> Held:
+def read_allocated() -> AllocatedDevices:
     """Return the devices in the checkpoint. Pods that have ended stay in it, and count, because no API server is used."""
     try:
         checkpoint = read_checkpoint()
     except CheckpointError as error:
-        return Held(devices=frozenset(), problem=str(error))
+        return AllocatedDevices(devices=frozenset(), problem=str(error))
     if not checkpoint.is_there and checkpoint.has_kubelet:
-        return Held(devices=frozenset(), problem=f"{NO_CHECKPOINT}, and no API server is used")
-    return Held(devices=find_allocated(find_holders(checkpoint, None)))
+        return AllocatedDevices(devices=frozenset(), problem=f"{NO_CHECKPOINT}, and no API server is used")
+    return AllocatedDevices(devices=find_allocated(find_holders(checkpoint, None)))

@@ -42,7 +42,7 @@ def enforce(run: Run) -> int:
         run=run, api=api, tenants=tenancy_file(run), dry_run=arguments.dry_run, interval_seconds=arguments.interval
     )
     enforcer = enforcers.open(given.policy, given.digest, marks)
-    enforcer.figures.build.set(1, __version__, "", "")
+    enforcer.metrics.build.set(1, __version__, "", "")
     if enforcer.config.rights.profile is not None:
         _LOG.warning("the profile %s confines the runtime: signals may be blocked", enforcer.config.rights.profile)
     monitor: Monitor | None = None

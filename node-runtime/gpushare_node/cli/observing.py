@@ -9,7 +9,7 @@ from gpushare_node.adapters.host.kubelet import Checkpoint, CheckpointError, rea
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.observed_node import ObservedNode
 from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo
-from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.adapters.nvml.timeouts import DriverWithTimeouts
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Run
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 10.0
 _LOG = logging.getLogger("gpushare")
 
 
-def apply(run: Run, policy: Policy, printer: Printer) -> int:
+def report_only(run: Run, policy: Policy, printer: Printer) -> int:
     """Look once, publish what `enforce` would do, and return 0: also if the driver or the API server does not answer."""
     surveys, trouble = _survey(run)
     try:
@@ -54,7 +54,7 @@ def observer(enforcer: Enforcer, policy: Policy, api: Api, enforcers: EnforcerFa
 
 def _survey(run: Run) -> tuple[tuple[GpuInfo, ...], Trouble]:
     """Return the GPUs, or why they cannot be read now. Does not wait for a driver that is not there yet."""
-    bounded = Bounded(partial(open_driver, reads_only=True), run.clock, look_seconds=_LOOK_SECONDS)
+    bounded = DriverWithTimeouts(partial(open_driver, reads_only=True), run.clock, look_seconds=_LOOK_SECONDS)
     handle = DriverHandle(bounded.open, run.clock)
     try:
         reason = handle.wait(0.0, lambda _: None, run.clock.sleep)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from gpushare_node.adapters.host.devices import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME, TenancyFile
-from gpushare_node.adapters.kube.api_endpoint import find_address
+from gpushare_node.adapters.kube.api_endpoint import find_endpoint
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.adapters.kube.node_client import NodeClient
-from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_place
+from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_identity
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.nvml.driver import Driver
-from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.adapters.nvml.timeouts import DriverWithTimeouts
 from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import HostMpsControl
@@ -42,7 +42,7 @@ _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
-def open_driver(figures: "EnforcementMetrics | None" = None, *, reads_only: bool = False) -> Driver:
+def open_driver(metrics: "EnforcementMetrics | None" = None, *, reads_only: bool = False) -> Driver:
     """Open a new session with the driver, with its calls counted in the metrics. DriverError while there is no driver.
 
     `reads_only`: the session makes no call that may change a GPU.
@@ -50,13 +50,13 @@ def open_driver(figures: "EnforcementMetrics | None" = None, *, reads_only: bool
     from gpushare_node.adapters.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
     from gpushare_node.adapters.nvml.session import Session  # noqa: PLC0415 - the same
 
-    observe = ignore if figures is None else figures.observe_call
+    observe = ignore if metrics is None else metrics.observe_call
     return Session.open(observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
 
 
 def bounded_driver(run: Run) -> Callable[[], Driver]:
     """Return a function that opens sessions, for one caller at a time, whose calls never hang: they raise TIMEOUT instead."""
-    return Bounded(open_driver, run.clock).open
+    return DriverWithTimeouts(open_driver, run.clock).open
 
 
 def tenancy_file(run: Run) -> TenancyFile:
@@ -64,7 +64,7 @@ def tenancy_file(run: Run) -> TenancyFile:
     arguments = run.arguments
     name = getattr(arguments, "policy", _POLICY)
     is_alone = arguments.standalone or name == STDIN
-    return TenancyFile(None if is_alone else Path(name).with_name(NAME), find_place(os.environ, "").namespace)
+    return TenancyFile(None if is_alone else Path(name).with_name(NAME), find_identity(os.environ, "").namespace)
 
 
 def folder(run: Run) -> StateDir:
@@ -83,8 +83,8 @@ class Api(Struct):
     @classmethod
     def find(cls, run: Run, pool: str) -> "Api":
         """Return the API server that the environment describes. Sends nothing yet."""
-        connection = Connection(find_address(os.environ), run.clock)
-        identity = find_place(os.environ, pool)
+        connection = Connection(find_endpoint(os.environ), run.clock)
+        identity = find_identity(os.environ, pool)
         events = EventRecorder(connection, identity, run.clock)
         server = NodeClient(connection, identity, run.clock, events, folder(run))
         return cls(connection=connection, identity=identity, server=server, events=events)
@@ -158,13 +158,13 @@ class EnforcerFactory(Struct, frozen=False):
         from gpushare_node.enforce.metrics import EnforcementMetrics  # noqa: PLC0415
         from gpushare_node.reporting.metrics import Registry  # noqa: PLC0415
 
-        run, figures = self.run, EnforcementMetrics(Registry())
+        run, metrics = self.run, EnforcementMetrics(Registry())
         if self.api is not None:
-            self.api.connection.observe = figures.observe_request
+            self.api.connection.observe = metrics.observe_request
         processes = LinuxProcesses()
         pods = self._follow_pods()
         adapters = Adapters(
-            driver=SupervisedDriver(lambda: open_driver(figures, reads_only=policy.observes), clock=run.clock),
+            driver=SupervisedDriver(lambda: open_driver(metrics, reads_only=policy.observes), clock=run.clock),
             processes=processes, pods=pods,
             # Tenants' pods get no Event from a runtime that only observes.
             cluster=NoCluster() if policy.observes else as_cluster(self.api),
@@ -175,7 +175,7 @@ class EnforcerFactory(Struct, frozen=False):
         config = EnforcerConfig(
             policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights()
         )
-        return Enforcer(adapters=adapters, config=config, figures=figures)
+        return Enforcer(adapters=adapters, config=config, metrics=metrics)
 
     def followed(self) -> tuple[PodView, ...] | None:
         """Return the node's pods; None if the list may be out of date. The first call starts the pod informer."""

@@ -31,9 +31,9 @@ _PERCENT = re.compile(r"[1-9][0-9]*%")
 _UNREADABLE = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-_DEEPEST = 100
+_MAX_DEPTH = 100
 """The maximum nesting of lists and mappings: a policy needs six levels."""
-_TOO_DEEP = f"nested more than {_DEEPEST} deep"
+_TOO_DEEP = f"nested more than {_MAX_DEPTH} deep"
 _OWN_LIMIT = "exceeded maximum nesting depth"
 """libyaml from 0.2.6 on (PyYAML 6.0.4) has a limit as well, of 1,000."""
 
@@ -46,7 +46,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     def descend_resolver(self, current_node: object, current_index: object) -> None:
         """Called by PyYAML before each node."""
         self._depth += 1
-        if self._depth > _DEEPEST:
+        if self._depth > _MAX_DEPTH:
             raise yaml.YAMLError(_TOO_DEEP)
         super().descend_resolver(current_node, current_index)
 
@@ -237,8 +237,8 @@ def read(text: str) -> Policy:
         raise PolicyError("", f"is not YAML: {told}") from error
     ignored: list[str] = []
     whole = Field(value=document, ignored=ignored).fields("apiVersion", "kind", "metadata", "spec")
-    whole["apiVersion"].word(_ApiVersion)
-    whole["kind"].word(_Kind)
+    whole["apiVersion"].enum(_ApiVersion)
+    whole["kind"].enum(_Kind)
     metadata = whole["metadata"].fields("name", "cluster")
     spec = whole["spec"].fields(
         "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
@@ -248,20 +248,20 @@ def read(text: str) -> Policy:
         pool=metadata["name"].text(_POOL),
         cluster=metadata["cluster"].text(_LABEL),
         card=_card(spec["card"]),
-        mode=spec["mode"].word(Mode),
-        stack=spec["stack"].word(Stack),
-        partitioner=spec["partitioner"].word(Partitioner),
+        mode=spec["mode"].enum(Mode),
+        stack=spec["stack"].enum(Stack),
+        partitioner=spec["partitioner"].enum(Partitioner),
         profile=spec["profile"].text(_PROFILE_KEY),
         mig_config=spec["migConfig"].optional(lambda value: value.text(at_most=63)),
-        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].whole(at_least=1, at_most=_MAX_GPUS)),
-        resources=tuple((name, value.whole(at_least=1)) for name, value in spec["resources"].entries(at_least=1)),
+        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].integer(at_least=1, at_most=_MAX_GPUS)),
+        resources=tuple((name, value.integer(at_least=1)) for name, value in spec["resources"].entries(at_least=1)),
         shares=tuple(_share(value) for value in spec["shares"].items(at_least=1)),
         enforcement=_enforcement(spec["enforcement"]),
         rollout=_rollout(spec["rollout"]),
         namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
-        repartitioning_taint=spec["repartitioningTaint"].optional(lambda value: value.word(RepartitioningTaint))
+        repartitioning_taint=spec["repartitioningTaint"].optional(lambda value: value.enum(RepartitioningTaint))
         or RepartitioningTaint.DEFAULT,
-        adoption=spec["adoption"].optional(lambda value: value.word(Adoption)) or Adoption.ENFORCE,
+        adoption=spec["adoption"].optional(lambda value: value.enum(Adoption)) or Adoption.ENFORCE,
     )
     return replace(policy, ignored=tuple(ignored))
 
@@ -295,19 +295,19 @@ def _gpus(value: Field, gpus_per_node: int) -> tuple[WantedGpu, ...]:
 def _group(value: Field) -> Iterator[tuple[Field, WantedGpu]]:
     fields = value.fields("indexes", "mig", "instances")
     instances = tuple(_instance(one) for one in fields["instances"].items())
-    if fields["mig"].flag() != bool(instances):
+    if fields["mig"].boolean() != bool(instances):
         raise fields["mig"].refusal("must be true exactly where instances are listed")
     for index in fields["indexes"].items(at_least=1):
-        yield index, WantedGpu(index=index.whole(at_least=0, at_most=_MAX_GPUS - 1), instances=instances)
+        yield index, WantedGpu(index=index.integer(at_least=0, at_most=_MAX_GPUS - 1), instances=instances)
 
 
 def _instance(value: Field) -> WantedInstance:
     fields = value.fields("profile", "profileId", "start", "size")
     return WantedInstance(
         profile=fields["profile"].text(at_least=1),
-        profile_id=fields["profileId"].optional(lambda one: one.whole(at_least=0)),
-        start=fields["start"].whole(at_least=0),
-        size=fields["size"].whole(at_least=1),
+        profile_id=fields["profileId"].optional(lambda one: one.integer(at_least=0)),
+        start=fields["start"].integer(at_least=0),
+        size=fields["size"].integer(at_least=1),
     )
 
 
@@ -316,20 +316,20 @@ def _share(value: Field) -> Share:
     return Share(
         resource=fields["resource"].text(_RESOURCE),
         profile=fields["profile"].optional(lambda one: one.text()),
-        replicas=fields["replicas"].whole(at_least=1, at_most=_MAX_REPLICAS),
+        replicas=fields["replicas"].integer(at_least=1, at_most=_MAX_REPLICAS),
         memory_mib=fields["memoryMiB"].optional(_positive),
         cap_mib=fields["capMiB"].optional(_positive),
-        tolerance_mib=fields["toleranceMiB"].whole(at_least=0),
+        tolerance_mib=fields["toleranceMiB"].integer(at_least=0),
     )
 
 
 def _enforcement(value: Field) -> Enforcement:
     fields = value.fields("action", "graceSeconds", "mechanism", optional=("noticeSeconds",))
     return Enforcement(
-        action=fields["action"].word(Action),
-        grace_seconds=fields["graceSeconds"].whole(at_least=0),
-        mechanism=fields["mechanism"].word(Mechanism),
-        notice_seconds=fields["noticeSeconds"].optional(lambda one: one.whole(at_least=0)),
+        action=fields["action"].enum(Action),
+        grace_seconds=fields["graceSeconds"].integer(at_least=0),
+        mechanism=fields["mechanism"].enum(Mechanism),
+        notice_seconds=fields["noticeSeconds"].optional(lambda one: one.integer(at_least=0)),
     )
 
 
@@ -338,10 +338,10 @@ def _rollout(value: Field) -> Rollout:
     nodes = fields["maxUnavailable"]
     return Rollout(
         max_unavailable=nodes.text(_PERCENT) if isinstance(nodes.value, str) else _positive(nodes),
-        on_busy=fields["onBusy"].word(OnBusy),
-        drain_timeout_seconds=fields["drainTimeoutSeconds"].whole(at_least=0),
+        on_busy=fields["onBusy"].enum(OnBusy),
+        drain_timeout_seconds=fields["drainTimeoutSeconds"].integer(at_least=0),
     )
 
 
 def _positive(value: Field) -> int:
-    return value.whole(at_least=1)
+    return value.integer(at_least=1)

@@ -82,7 +82,7 @@ class Field(Struct):
             raise self.refusal(f"must have at most {at_most} characters")
         return self.value
 
-    def whole(self, *, at_least: int, at_most: int | None = None) -> int:
+    def integer(self, *, at_least: int, at_most: int | None = None) -> int:
         """Return an integer; `4.0` is one."""
         value = self.value
         if isinstance(value, float) and value.is_integer():
@@ -95,13 +95,13 @@ class Field(Struct):
             raise self.refusal(f"must be at most {at_most}")
         return value
 
-    def flag(self) -> bool:
+    def boolean(self) -> bool:
         """Return a boolean."""
         if not isinstance(self.value, bool):
             raise self.refusal("must be true or false")
         return self.value
 
-    def word(self, words: type[_Word]) -> _Word:
+    def enum(self, words: type[_Word]) -> _Word:
         """Return the member of the enum with this value."""
         for word in words:
             if isinstance(self.value, str) and self.value == word.value:

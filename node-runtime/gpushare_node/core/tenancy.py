@@ -72,12 +72,12 @@ def read(text: str) -> Tenancy:
         raise PolicyError("", f"is not JSON: {error}") from error
     ignored: list[str] = []
     whole = Field(value=document, ignored=ignored).fields("apiVersion", "kind", "spec")
-    whole["apiVersion"].word(_ApiVersion)
-    whole["kind"].word(_Kind)
+    whole["apiVersion"].enum(_ApiVersion)
+    whole["kind"].enum(_Kind)
     spec = whole["spec"].fields("scope", "admission", "platformNamespaces", "tenantNamespaces")
     tenancy = Tenancy(
-        scope=spec["scope"].word(Scope),
-        admission=spec["admission"].word(AdmissionMode),
+        scope=spec["scope"].enum(Scope),
+        admission=spec["admission"].enum(AdmissionMode),
         platform_namespaces=_names(spec["platformNamespaces"]),
         tenant_namespaces=_names(spec["tenantNamespaces"]),
     )

@@ -26,7 +26,7 @@ class Future(Generic[T]):
         self._outstanding = threading.Lock()
         self._outstanding.acquire()
 
-    def keep(self, value: T) -> None:
+    def set_result(self, value: T) -> None:
         """Set the result. Only the worker calls it."""
         self.value = value
         self._outstanding.release()
@@ -77,6 +77,6 @@ class Worker:
             value = job()
             # First: the caller that gets the result may start the next job at once.
             self._busy_since = None
-            future.keep(value)
+            future.set_result(value)
             # A waiting thread must keep no answer alive.
             del given, job, future, value

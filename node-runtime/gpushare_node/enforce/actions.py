@@ -73,7 +73,7 @@ class Actions(Struct, frozen=False):
     mps: MpsControl | None
     queue: WorkQueue
     mps_queue: WorkQueue
-    figures: EnforcementMetrics
+    metrics: EnforcementMetrics
     records: KillLog
     denied_at: float | None = None
     """When a security module last refused a signal."""
@@ -86,7 +86,7 @@ class Actions(Struct, frozen=False):
     _terminated: frozenset[Process] = frozenset()
 
     def __post_init__(self) -> None:
-        self._evictions = EvictionRequests(self.cluster, self.queue, self.figures, offends=self._offends)
+        self._evictions = EvictionRequests(self.cluster, self.queue, self.metrics, offends=self._offends)
 
     def carry_out(self, verdicts: Iterable[Verdict], inputs: GuardInput, pod_index: PodIndex, now: float) -> frozenset[Unit]:
         """Carry out every verdict, in this order. `now` is monotonic seconds.
@@ -103,7 +103,7 @@ class Actions(Struct, frozen=False):
             self._count_dry_run(verdict)
             match verdict:
                 case Warn():
-                    self.figures.over_cap.add()
+                    self.metrics.over_cap.add()
                     self._remind(EventReason.OVER_CAP, verdict.facts, messages.over_cap, now)
                 case Terminate() | Kill():
                     signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
@@ -140,7 +140,7 @@ class Actions(Struct, frozen=False):
         """Count a step that is only counted. SIGTERM and SIGKILL are one step: enforce would end the container once."""
         step = _COUNTED.get(type(verdict))
         if step is not None and not isinstance(verdict, ContainerStatus | Anomaly) and verdict.facts.dry_run:
-            self.figures.would_act.add(step, verdict.facts.cause)
+            self.metrics.would_act.add(step, verdict.facts.cause)
 
     def _remind(
         self, about: EventReason, facts: ViolationDetails, sentence: Callable[[ViolationDetails, str], str], now: float
@@ -165,7 +165,7 @@ class Actions(Struct, frozen=False):
         for answer, (label, why) in _OBSTACLES.items():
             spared = tuple(process.pid for process, found in answers.items() if found == answer)
             if spared:
-                self.figures.suppressed.add(label)
+                self.metrics.suppressed.add(label)
                 self._tell(EventReason.KILL_FAILED, facts, messages.not_ended(facts, self._name(facts), spared, why))
         return not _OBSTACLES.keys() >= set(answers.values())
 
@@ -243,7 +243,7 @@ class Actions(Struct, frozen=False):
         self.records.say(about.value, facts, text, self._roster)
         pod = self._roster.find(facts.unit.container)
         if pod is not None:
-            self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
+            self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
 
     def _name(self, facts: ViolationDetails) -> str:
         return self._roster.name(facts.unit.container) or facts.unit.container.container

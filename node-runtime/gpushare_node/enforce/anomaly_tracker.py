@@ -43,7 +43,7 @@ class AnomalyTracker(Struct, frozen=False):
     """The anomalies so far. `_since`: when each device's process list became distrusted, or its processes unresolved."""
 
     cluster: EventSink
-    figures: EnforcementMetrics
+    metrics: EnforcementMetrics
     records: KillLog
     _since: dict[tuple[AnomalyKind, str], float] = field(default_factory=dict)
     _told: dict[Hashable, float] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class AnomalyTracker(Struct, frozen=False):
     def notify(self, noticed: Iterable[Noticed], pod_index: PodIndex) -> None:
         """Notify containers that ran before there was a cap of the cap, and of their exemption."""
         for unit, cap in noticed:
-            text = messages.exempt(cap, unit.device, pod_index.name(unit.container) or unit.container.container)
+            text = messages.exemption_notice(cap, unit.device, pod_index.name(unit.container) or unit.container.container)
             self.records.note_exemption(unit, cap, text, pod_index)
             self._tell_pod(EventReason.CAP_NOTICE, unit, pod_index, text)
 
@@ -89,19 +89,19 @@ class AnomalyTracker(Struct, frozen=False):
         return None
 
     def _set_gauges(self, reports: list[Anomaly]) -> None:
-        figures = self.figures
-        figures.breaker.set(any(one.reason is AnomalyKind.CONTRADICTED for one in reports))
-        figures.budgets.set(sum(one.reason is AnomalyKind.BUDGET_SPENT for one in reports))
-        figures.stuck.set(sum(len(one.processes) for one in reports if one.reason is AnomalyKind.STUCK))
-        figures.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is AnomalyKind.ORPHAN)
-        figures.unattributed.replace(
+        metrics = self.metrics
+        metrics.breaker.set(any(one.reason is AnomalyKind.CONTRADICTED for one in reports))
+        metrics.budgets.set(sum(one.reason is AnomalyKind.BUDGET_SPENT for one in reports))
+        metrics.stuck.set(sum(len(one.processes) for one in reports if one.reason is AnomalyKind.STUCK))
+        metrics.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is AnomalyKind.ORPHAN)
+        metrics.unattributed.replace(
             ((one.device,), one.used_bytes or 0) for one in reports if one.reason is AnomalyKind.UNATTRIBUTED)
-        for reason, gauge in ((AnomalyKind.STRAY, figures.strays), (AnomalyKind.MEMORY_UNKNOWN, figures.unknown)):
+        for reason, gauge in ((AnomalyKind.STRAY, metrics.strays), (AnomalyKind.MEMORY_UNKNOWN, metrics.unknown)):
             devices = [one.device for one in reports if one.reason is reason]
             gauge.replace(((device,), devices.count(device)) for device in sorted(set(devices)))
         for one in reports:
             if one.reason is AnomalyKind.DISTRUSTED and one.distrust is not None:
-                figures.rejected.add(one.distrust.name.lower().replace("_", "-"))
+                metrics.rejected.add(one.distrust.name.lower().replace("_", "-"))
 
     def _tell(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
         match report.reason:
@@ -118,7 +118,7 @@ class AnomalyTracker(Struct, frozen=False):
                 self._tell_pause(report, pod_index, now)
             case AnomalyKind.MPS_REFUSED:
                 if self._is_news((AnomalyKind.MPS_REFUSED, report.unit), now):
-                    self.figures.suppressed.add("mps")
+                    self.metrics.suppressed.add("mps")
             case _:
                 pass
 
@@ -129,9 +129,9 @@ class AnomalyTracker(Struct, frozen=False):
         if not self._is_news((report.reason, namespace), now):
             return
         label, text = _PAUSES[report.reason]
-        self.figures.suppressed.add(label)
+        self.metrics.suppressed.add(label)
         message = text.format(namespace=namespace, device=report.device)
-        self.cluster.tell(Event(type=EventType.WARNING, reason=EventReason.BREAKER_OPEN.value, message=message))
+        self.cluster.record_event(Event(type=EventType.WARNING, reason=EventReason.BREAKER_OPEN.value, message=message))
 
     def _tell_stuck(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
         facts = None if report.unit is None else self.records.facts(report.unit)
@@ -145,7 +145,7 @@ class AnomalyTracker(Struct, frozen=False):
     def _tell_pod(self, about: EventReason, unit: Unit, pod_index: PodIndex, text: str) -> None:
         pod = pod_index.find(unit.container)
         if pod is not None:
-            self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
+            self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
 
     def _is_news(self, key: Hashable, now: float) -> bool:
         """Whether this has not been reported recently; records that it is reported now."""

@@ -74,7 +74,7 @@ class Enforcer(Struct, frozen=False):
 
     adapters: Adapters
     config: EnforcerConfig
-    figures: EnforcementMetrics
+    metrics: EnforcementMetrics
     queue: WorkQueue = field(default_factory=WorkQueue)
     mps_queue: WorkQueue = field(default_factory=WorkQueue)
     list_seconds: float = 0.0
@@ -82,7 +82,7 @@ class Enforcer(Struct, frozen=False):
 
     def __post_init__(self) -> None:
         adapters, config = self.adapters, self.config
-        self.figures.describe(config.policy, config.policy_digest, adapters.folder.changed_at())
+        self.metrics.describe(config.policy, config.policy_digest, adapters.folder.changed_at())
         dates = WallClock(clock=adapters.clock, wall=adapters.wall)
         self.inventory = Inventory(
             driver=adapters.driver, pods=adapters.pods, read_checkpoint=adapters.checkpoint, folder=adapters.folder,
@@ -95,15 +95,15 @@ class Enforcer(Struct, frozen=False):
         )
         self._identities = Identities(adapters.processes, own_pid=os.getpid())
         self._records = KillLog(
-            node=config.node, policy_digest=config.policy_digest, processes=adapters.processes, figures=self.figures
+            node=config.node, policy_digest=config.policy_digest, processes=adapters.processes, metrics=self.metrics
         )
         self._actions = Actions(
             processes=adapters.processes, cluster=adapters.cluster, mps=adapters.mps, queue=self.queue,
-            mps_queue=self.mps_queue, figures=self.figures, records=self._records,
+            mps_queue=self.mps_queue, metrics=self.metrics, records=self._records,
         )
-        self._anomalies = AnomalyTracker(cluster=adapters.cluster, figures=self.figures, records=self._records)
+        self._anomalies = AnomalyTracker(cluster=adapters.cluster, metrics=self.metrics, records=self._records)
         self.limit_tiers = LimitTiers(
-            driver=adapters.driver, mps=adapters.mps, queue=self.mps_queue, figures=self.figures, policy=config.policy
+            driver=adapters.driver, mps=adapters.mps, queue=self.mps_queue, metrics=self.metrics, policy=config.policy
         )
         self._evaluator = Evaluator(config.settings)
         self._has_strays = False
@@ -114,7 +114,7 @@ class Enforcer(Struct, frozen=False):
         now = self.adapters.clock.now()
         self.is_surveyed = self.inventory.renew(now, has_strays=self._has_strays)
         if self.is_surveyed and self.inventory.versions is not None:
-            self.figures.show(self.inventory.versions, self.inventory.surveys or ())
+            self.metrics.show(self.inventory.versions, self.inventory.surveys or ())
         devices = self._read()
         self.limit_tiers.ask_mps(devices, now)
         pids = {row.pid for device in devices for row in device.rows or ()}
@@ -142,7 +142,7 @@ class Enforcer(Struct, frozen=False):
         self._records.prune(now)
         if not self.config.settings.dry_run:
             self.limit_tiers.hold(inputs, now)
-        self.figures.snapshot = Snapshot(observe=self._evaluator.observe, devices=devices, pod_index=pod_index)
+        self.metrics.snapshot = Snapshot(observe=self._evaluator.observe, devices=devices, pod_index=pod_index)
 
     @property
     def is_counting(self) -> bool:
@@ -151,7 +151,7 @@ class Enforcer(Struct, frozen=False):
 
     def signalled_at(self, gpu: str) -> float:
         """Return when a process on this GPU, or on one of its instances, was last sent a signal; minus infinity if never."""
-        places = {place for device in self.figures.snapshot.devices if device.uuid == gpu for place in device.places()}
+        places = {place for device in self.metrics.snapshot.devices if device.uuid == gpu for place in device.places()}
         return max((self._records.signalled.get(place, -math.inf) for place in places | {gpu}), default=-math.inf)
 
     def close(self, *, is_leaving: bool = False) -> None:

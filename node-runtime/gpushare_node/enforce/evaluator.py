@@ -12,7 +12,7 @@ from functools import partial
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.evaluate import evaluate
-from gpushare_node.guard.fast_path import FastPath, Within, observe
+from gpushare_node.guard.fast_path import FastPath, Within, container_status
 from gpushare_node.guard.inputs import GuardInput, Settings
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus, Verdict
@@ -55,7 +55,7 @@ class Evaluator:
             is_known = len(within) == len(inputs.devices) and former is not None and _gpus(inputs) == _gpus(former)
             if is_idle and is_known:
                 self._verdicts = tuple(report for gpu in within.values() for report in gpu.frame.reports)
-                self.observe = partial(observe, inputs, (), within)
+                self.observe = partial(container_status, inputs, (), within)
                 self._advance(now)
             else:
                 self._evaluate(inputs, now, within)
@@ -135,7 +135,7 @@ class Evaluator:
         self._verdicts, self.history = evaluate(inputs, history, now, self.settings, within)
         self._has_strays = any(isinstance(one, Anomaly) and one.reason is AnomalyKind.STRAY for one in self._verdicts)
         self._unlearned = within.keys()
-        self.observe = partial(observe, inputs, self._verdicts, within)
+        self.observe = partial(container_status, inputs, self._verdicts, within)
 
     def _advance(self, now: float) -> None:
         self.history = replace(self.history, now=max(now, self.history.now or now))

@@ -31,14 +31,14 @@ class EvictionRequests:
         self,
         cluster: EventSink,
         queue: WorkQueue,
-        figures: EnforcementMetrics,
+        metrics: EnforcementMetrics,
         *,
         offends: Callable[[ViolationDetails], bool],
     ) -> None:
         """`offends` is called just before a request is sent, which may be long after it was queued."""
         self._cluster = cluster
         self._queue = queue
-        self._figures = figures
+        self._metrics = metrics
         self._offends = offends
         self._answers: SimpleQueue[Heard] = SimpleQueue()
         self._tries: Counter[ContainerId] = Counter()
@@ -75,7 +75,7 @@ class EvictionRequests:
         try:
             answer: Eviction | None = self._cluster.evict(pod, is_forced=is_forced)
         except ClusterError:
-            self._figures.api_errors.add("evict")
+            self._metrics.api_errors.add("evict")
             answer = None
-        self._figures.evictions.add("failed" if answer is None else answer.value)
+        self._metrics.evictions.add("failed" if answer is None else answer.value)
         self._answers.put((facts, answer, is_forced))

@@ -39,10 +39,10 @@ class KillRecord(Struct, frozen=False):
 class KillLog:
     """The open kill records."""
 
-    def __init__(self, *, node: str, policy_digest: str, processes: Processes, figures: EnforcementMetrics) -> None:
+    def __init__(self, *, node: str, policy_digest: str, processes: Processes, metrics: EnforcementMetrics) -> None:
         self._common: dict[str, Field] = {"node": node, "policy": policy_digest}
         self._processes = processes
-        self._figures = figures
+        self._metrics = metrics
         self._cases: dict[Unit, KillRecord] = {}
         self.history = GuardState()
         self.signalled: dict[str, float] = {}
@@ -78,7 +78,7 @@ class KillLog:
             if answer == SignalResult.SENT.value:
                 case.reached.add(process)
             else:
-                self._figures.kills.add(signal, _OUTCOMES.get(answer, answer), case.facts.cause)
+                self._metrics.kills.add(signal, _OUTCOMES.get(answer, answer), case.facts.cause)
 
     def close(self, report: Anomaly, now: float) -> bool:
         """Close a record as the guard reports; return whether that is new. A stuck one stays open until its target is gone."""
@@ -88,9 +88,9 @@ class KillLog:
         outcome = _end(report.reason, case)
         for process in case.reached:
             self._write(case, process, outcome, now)
-            self._figures.kills.add(case.signal, outcome, case.facts.cause)
+            self._metrics.kills.add(case.signal, outcome, case.facts.cause)
         if case.reached and report.reason is not AnomalyKind.SPARED:
-            self._figures.note_kill(case.names, case.facts.cause)
+            self._metrics.note_kill(case.names, case.facts.cause)
         case.is_stuck = report.reason is AnomalyKind.STUCK
         if not case.is_stuck:
             del self._cases[report.unit]

@@ -52,7 +52,7 @@ class LimitTiers(Struct, frozen=False):
     driver: SupervisedDriver
     mps: MpsControl | None
     queue: WorkQueue
-    figures: EnforcementMetrics
+    metrics: EnforcementMetrics
     policy: Policy
     _mps_state: Mps = Mps.OFF
     _mps_asked_at: float | None = None
@@ -172,7 +172,7 @@ class LimitTiers(Struct, frozen=False):
                 wanted_mib = (device.total_bytes >> 20) // count
                 limit_mib = mps.limit_mib(device.uuid)
                 is_right = limit_mib is not None and abs(limit_mib - wanted_mib) <= wanted_mib * _LIMIT_TOLERANCE
-                self.figures.mps_mismatch.set(not is_right, device.uuid)
+                self.metrics.mps_mismatch.set(not is_right, device.uuid)
 
 
 def _cap(inputs: GuardInput, container: ContainerId, device: str) -> Cap | None:

@@ -111,13 +111,13 @@ class Loop(Struct, frozen=False):
             _LOG.exception("a cycle failed")
         self._hung_seconds = max(self.enforcer.adapters.driver.hung_seconds().values(), default=0.0)
         self._mismatch_at = (self._mismatch_at or began) if self._has_mismatch() else None
-        self._has_read = self._has_read or any(device.rows is not None for device in self.enforcer.figures.snapshot.devices)
+        self._has_read = self._has_read or any(device.rows is not None for device in self.enforcer.metrics.snapshot.devices)
         self._list_seconds.append(self.enforcer.list_seconds)
-        figures = self.enforcer.figures
-        figures.cycle_seconds.observe(self.clock.now() - began)
-        figures.pods_age.set(self.enforcer.adapters.pods.age_seconds)
-        figures.unresolved.set(len(self.enforcer.inventory.unresolved))
-        figures.tier.replace(((tier.value,), 1) for tier in self.enforcer.limit_tiers.tiers())
+        metrics = self.enforcer.metrics
+        metrics.cycle_seconds.observe(self.clock.now() - began)
+        metrics.pods_age.set(self.enforcer.adapters.pods.age_seconds)
+        metrics.unresolved.set(len(self.enforcer.inventory.unresolved))
+        metrics.tier.replace(((tier.value,), 1) for tier in self.enforcer.limit_tiers.tiers())
 
     def _has_mismatch(self) -> bool:
         reason = self.enforcer.reason()
@@ -132,7 +132,7 @@ class Loop(Struct, frozen=False):
 
     def pages(self) -> Pages:
         """Return the pages that the HTTP server serves."""
-        return Pages(metrics=self.enforcer.figures.page, health=self.health, readiness=self.readiness)
+        return Pages(metrics=self.enforcer.metrics.page, health=self.health, readiness=self.readiness)
 
     def health(self) -> Answer:
         """Return whether the loop is alive: the driver answers, and the last good cycle is recent."""
@@ -149,12 +149,12 @@ class Loop(Struct, frozen=False):
     def _next(self, due: float) -> float:
         """Return when the next cycle is due; cycles that this one has overrun are skipped."""
         interval = self.interval()
-        self.enforcer.figures.interval_seconds.set(interval)
+        self.enforcer.metrics.interval_seconds.set(interval)
         due += interval * self.spread()
         late = self.clock.now() - due
         if late > 0:
             missed = int(late // interval) + 1
-            self.enforcer.figures.cycles_skipped.add(by=missed)
+            self.enforcer.metrics.cycles_skipped.add(by=missed)
             due += missed * interval
         return due
 

@@ -119,9 +119,9 @@ class EnforcementMetrics:
         self.kills = make.counter(
             "kills_total", "Processes selected for termination, by the last signal, the outcome and the cause.",
             "signal", "outcome", "reason")
-        make.gathered(
+        make.callback_gauge(
             "last_kill_info", f"1 for each of the last {_LAST_KILLS} containers of which a process was ended.",
-            "namespace", "pod", "container", "reason", gather=lambda: ((one, 1) for one in self._last_kills))
+            "namespace", "pod", "container", "reason", read=lambda: ((one, 1) for one in self._last_kills))
         self.evictions = make.counter("evictions_total", "Evictions requested.", "outcome")
         self.suppressed = make.counter(
             "kills_suppressed_total", "Steps against containers over their cap that were not taken.", "reason")
@@ -149,19 +149,19 @@ class EnforcementMetrics:
 
     def _make_containers(self) -> None:
         make = self.registry
-        make.gathered("containers_over_cap", "Containers over their cap on a device now.", gather=self._over_now)
+        make.callback_gauge("containers_over_cap", "Containers over their cap on a device now.", read=self._over_now)
         names = ("namespace", "pod", "container", "gpu")
-        make.gathered("container_gpu_memory_used_bytes", "Memory used on a device.", *names, gather=self._used)
-        make.gathered("container_gpu_memory_cap_bytes", "Memory cap on a device.", *names, gather=self._caps)
-        make.gathered(
+        make.callback_gauge("container_gpu_memory_used_bytes", "Memory used on a device.", *names, read=self._used)
+        make.callback_gauge("container_gpu_memory_cap_bytes", "Memory cap on a device.", *names, read=self._caps)
+        make.callback_gauge(
             "container_cap_exempt_until_seconds", "When the exemption of a container that is older than the cap ends.", *names,
-            gather=self._exempt)
-        make.gathered("container_over_cap", "1 while the container is over its cap.", *names, gather=self._over)
-        make.gathered("gpu_memory_total_bytes", "Memory of a device.", "gpu", gather=self._totals)
-        make.gathered(
+            read=self._exempt)
+        make.callback_gauge("container_over_cap", "1 while the container is over its cap.", *names, read=self._over)
+        make.callback_gauge("gpu_memory_total_bytes", "Memory of a device.", "gpu", read=self._totals)
+        make.callback_gauge(
             "gpu_memory_used_bytes", "Memory allocated on a GPU; of a MIG instance, what its processes use.", "gpu",
-            gather=self._device_use)
-        make.gathered("gpu_processes", "Processes on a GPU; under MPS, its clients.", "gpu", gather=self._processes)
+            read=self._device_use)
+        make.callback_gauge("gpu_processes", "Processes on a GPU; under MPS, its clients.", "gpu", read=self._processes)
 
     def _named(self) -> Iterator[tuple[tuple[str, ...], ContainerStatus]]:
         """Yield every status with its labels; one whose pod the API server does not list is left out."""

@@ -94,7 +94,7 @@ class NodeMonitor(Struct, frozen=False):
         found = self.reason(now)
         if found[0] is not (self._said[0] if self._said else None) or now - self._said_at >= _SAY_SECONDS:
             self._said, self._said_at = found, now
-            self.enforcer.figures.ready.replace([((found[0].word,), 1)])
+            self.enforcer.metrics.ready.replace([((found[0].word,), 1)])
             self.enforcer.queue.send(partial(self._say, *found))
         self._tell_trouble(now)
         self._count_events()
@@ -124,10 +124,10 @@ class NodeMonitor(Struct, frozen=False):
         if trouble is not None and trouble[0] not in self._told:
             self._told[trouble[0]] = now
             _LOG.warning("%s: %s", trouble[0].word, trouble[1])
-            self.cluster.tell(Event(type=EventType.WARNING, reason=trouble[0].word, message=trouble[1]))
+            self.cluster.record_event(Event(type=EventType.WARNING, reason=trouble[0].word, message=trouble[1]))
 
     def _record_xid(self, xid: Xid, now: float) -> None:
-        self.enforcer.figures.xids.add(str(xid.xid))
+        self.enforcer.metrics.xids.add(str(xid.xid))
         self.recent.append(xid)
         if xid.xid in _KILL_ECHOES and now - self.enforcer.signalled_at(xid.uuid) <= _KILL_ECHO_SECONDS:
             return
@@ -170,7 +170,7 @@ class NodeMonitor(Struct, frozen=False):
             elif not self.labels or self._keep_labels(view, now):
                 self._check_at = now + jitter(_NODE_SECONDS)
         except ClusterError:
-            self.enforcer.figures.api_errors.add("node")
+            self.enforcer.metrics.api_errors.add("node")
 
     def _find_release_reason(self, view: NodeView) -> str:
         if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:
@@ -182,13 +182,13 @@ class NodeMonitor(Struct, frozen=False):
 
     def _keep_labels(self, view: NodeView, now: float) -> bool:
         """Write our labels again, at most once a minute, and report which were changed. Return whether they were correct."""
-        taken = view.taken(self.labels)
+        taken = view.describe_drift(self.labels)
         if not taken or (self._applied_at is not None and now - self._applied_at < _LABEL_SECONDS):
             return not taken
         self._applied_at = now
         message = f"The runtime's labels were corrected: {', '.join(taken)}."
         self._conflict = (now, message)
-        self.enforcer.figures.label_conflicts.add(by=len(taken))
+        self.enforcer.metrics.label_conflicts.add(by=len(taken))
         self._tell(EventReason.LABEL_CONFLICT, message)
         self.cluster.apply_labels(self.labels)
         return False
@@ -198,7 +198,7 @@ class NodeMonitor(Struct, frozen=False):
             try:
                 self.cluster.delete_own_pod()
             except ClusterError:
-                self.enforcer.figures.api_errors.add("delete")
+                self.enforcer.metrics.api_errors.add("delete")
                 self._is_deleting = False
 
         self._is_deleting = self.enforcer.queue.send(delete)
@@ -208,16 +208,16 @@ class NodeMonitor(Struct, frozen=False):
         try:
             self.cluster.set_condition(reason, message)
         except ClusterError:
-            self.enforcer.figures.api_errors.add("condition")
+            self.enforcer.metrics.api_errors.add("condition")
 
     def _count_events(self) -> None:
-        counter, told = self.enforcer.figures.events, self.cluster.told()
-        for outcome, count in (("told", told.told), ("refused", told.refused), ("dropped", told.dropped)):
+        counter, told = self.enforcer.metrics.events, self.cluster.event_counts()
+        for outcome, count in (("told", told.event_counts), ("refused", told.refused), ("dropped", told.dropped)):
             counter.add(outcome, by=count - counter.value(outcome))
 
     def _tell(self, about: EventReason, message: str) -> None:
         _LOG.warning("%s", message)
-        self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=message))
+        self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=message))
 
 
 def _find(planned: PartitionPlan) -> tuple[ConditionReason, str] | None:

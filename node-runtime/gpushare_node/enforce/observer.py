@@ -48,7 +48,7 @@ class Observer(Struct, frozen=False):
         self._seen, self._changed_at = seen, now if is_changed else self._changed_at
         self._next_at = now + _AGAIN_SECONDS
         reason = (trouble[0] if trouble else ConditionReason.OBSERVING).word
-        self.enforcer.figures.ready.replace([((reason,), 1)])
+        self.enforcer.metrics.ready.replace([((reason,), 1)])
         self.enforcer.queue.send(partial(self._publish, inventory.surveys or (), trouble, now))
 
     def _publish(self, surveys: tuple[GpuInfo, ...], trouble: Trouble, now: float) -> None:
@@ -57,5 +57,5 @@ class Observer(Struct, frozen=False):
             self.publish(surveys, trouble)
             self._next_at = now + jitter(_NODE_SECONDS)
         except ClusterError as error:
-            self.enforcer.figures.api_errors.add("node")
+            self.enforcer.metrics.api_errors.add("node")
             _LOG.warning("the node's status could not be updated: %s", error)

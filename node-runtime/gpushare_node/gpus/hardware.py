@@ -114,7 +114,7 @@ class Hardware:
             on_result(result)
 
         outcomes = [*self._refuse(view, report)]
-        must_change = self._sort_out(view, outcomes, report)
+        must_change = self._separate_unfit(view, outcomes, report)
         if check:
             for gpu in must_change:
                 _predict(gpu, view, policy, report)
@@ -141,7 +141,7 @@ class Hardware:
             report(StepResult(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
             yield GpuOutcome(index=unfit.index, reason=ConditionReason[unfit.reason.name], message=unfit.detail)
 
-    def _sort_out(self, view: GpuView, outcomes: list[GpuOutcome], report: Callable[[StepResult], None]) -> list[GpuPlan]:
+    def _separate_unfit(self, view: GpuView, outcomes: list[GpuOutcome], report: Callable[[StepResult], None]) -> list[GpuPlan]:
         """Return the GPUs that must and may change; report the others."""
         found = []
         for gpu in view.plan.gpus:

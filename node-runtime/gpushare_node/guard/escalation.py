@@ -72,7 +72,7 @@ class Offender(NamedTuple):
         )
 
 
-def choose(offender: Offender, state: CycleState) -> None:
+def select_targets(offender: Offender, state: CycleState) -> None:
     """Select a target and send it SIGTERM, if no target blocks the device or the processes and the budget allows it."""
     unit = offender.unit
     if not may_choose(offender, state) or state.is_taken(unit.device):

@@ -12,7 +12,7 @@ from gpushare_node.guard.anomalies import report_device, report_places
 from gpushare_node.guard.contradiction import find_accused
 from gpushare_node.guard.debts import Violation
 from gpushare_node.guard.device_view import DeviceView, Level, Sample, Unit, level, view_device
-from gpushare_node.guard.escalation import Offender, advance, choose, may_choose
+from gpushare_node.guard.escalation import Offender, advance, may_choose, select_targets
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, GuardInput, Settings
 from gpushare_node.guard.process_list import Device, Mps, RejectReason
@@ -175,7 +175,7 @@ def _act(offender: Offender, state: CycleState) -> None:
     if rest_seconds > 0:
         return
     if action is CapAction.KILL:
-        choose(offender, state)
+        select_targets(offender, state)
     elif action is CapAction.EVICT:
         _evict(offender, state)
 

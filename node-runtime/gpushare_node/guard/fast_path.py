@@ -82,7 +82,7 @@ class FastPath:
         return found
 
 
-def observe(inputs: GuardInput, verdicts: Iterable[Verdict], within: Mapping[str, Within]) -> list[ContainerStatus]:
+def container_status(inputs: GuardInput, verdicts: Iterable[Verdict], within: Mapping[str, Within]) -> list[ContainerStatus]:
     """Return the statuses of all GPUs in order: from `verdicts`, the results of `evaluate`, or else from `within`."""
     judged: dict[str, list[ContainerStatus]] = {}
     for one in verdicts:

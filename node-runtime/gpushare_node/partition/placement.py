@@ -30,7 +30,7 @@ class PlacementProblem(Struct):
     preferred: frozenset[Place]
 
 
-def choose(problem: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] | None:
+def place_instances(problem: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] | None:
     """Return places for all wanted profile ids, sorted; None if they do not fit together.
 
     Of all ways to place them this is the one that keeps the most existing instances; of those, the most that are in use; of

@@ -12,7 +12,7 @@ from gpushare_node.core.structs import Struct, replace
 from gpushare_node.partition.fitness import UnfitError, UnfitReason, check_card, check_fault, find_target, needs_switch
 from gpushare_node.partition.layout import Layout, LayoutError, resolve
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.partition.placement import Place, PlacementProblem, choose
+from gpushare_node.partition.placement import Place, PlacementProblem, place_instances
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 
 
@@ -151,7 +151,7 @@ def _choose(
         standing={place: instance.is_busy for place, instance in able.items()},
         preferred=layout.preferred,
     )
-    places = choose(problem, layout.profile_ids)
+    places = place_instances(problem, layout.profile_ids)
     if places is None:
         asked = ", ".join(f"{count} {profile}" for profile, count in Counter(one.profile for one in wanted).items())
         raise UnfitError(UnfitReason.INVALID_LAYOUT, f"the driver cannot place all of these together: {asked}")

@@ -112,7 +112,7 @@ class Pauses(Struct, frozen=False):
         end = now() + seconds
         while (left := end - now()) > 0:
             context.sleep(min(_TENANTS_SECONDS, left))
-            if now() >= tenants_at and context.have_blockers_gone():
+            if now() >= tenants_at and context.are_blockers_gone():
                 return True
             if now() - seen < _LOOK_SECONDS:
                 continue
@@ -123,7 +123,7 @@ class Pauses(Struct, frozen=False):
                 looked = now()
                 if self._marks() != before:
                     return False
-        return context.have_blockers_gone()
+        return context.are_blockers_gone()
 
     def _marks(self) -> _Marks | None:
         """Return None without an answer of the API server: when it answers again, that is a change."""

@@ -74,7 +74,7 @@ class ProfilePublication(Struct, frozen=False):
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
         node = self.context.cluster.node()
-        taken = node.taken(node_labels.wanted(self.policy, self._published))
+        taken = node.describe_drift(node_labels.wanted(self.policy, self._published))
         if taken:
             return self._answer(taken, node)
         try:

@@ -115,7 +115,7 @@ class RunContext(Struct, frozen=False):
             self.set_condition(outcome.reason, outcome.message)
         if is_news and outcome.reason is not ConditionReason.WAITING_FOR_TURN:
             kind = EventType.NORMAL if outcome.reason.value.is_ready else EventType.WARNING
-            self.cluster.tell(Event(type=kind, reason=outcome.reason.word, message=outcome.message))
+            self.cluster.record_event(Event(type=kind, reason=outcome.reason.word, message=outcome.message))
 
     # What is known of the node.
 
@@ -140,7 +140,7 @@ class RunContext(Struct, frozen=False):
             raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True)
         return find_holders(checkpoint, pods)
 
-    def have_blockers_gone(self) -> bool:
+    def are_blockers_gone(self) -> bool:
         """Return whether the pods that blocked the last attempt have gone, as far as is known without a request."""
         pods = None if self.blocker is None else self.deps.followed()
         if self.blocker is None or pods is None:

@@ -48,7 +48,7 @@ def not_ended(facts: ViolationDetails, container: str, pids: tuple[int, ...], wh
     return _mark(facts, f"{_use(facts, container)}, but {_who(pids)} could not be terminated: {why}.")
 
 
-def exempt(cap: Cap, device: str, container: str) -> str:
+def exemption_notice(cap: Cap, device: str, container: str) -> str:
     """Return the notice for a container that started before the cap existed."""
     return f"Container {container} may use {size(cap.bytes)} of {device}. {_exemption(cap)}"
 

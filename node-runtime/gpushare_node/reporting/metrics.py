@@ -85,9 +85,9 @@ class CallbackGauge(_Family):
 
     kind = "gauge"
 
-    def __init__(self, name: str, text: str, labels: Sequence[str], gather: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(self, name: str, text: str, labels: Sequence[str], read: Callable[[], Iterable[Sample]]) -> None:
         super().__init__(name, text, labels)
-        self._gather = gather
+        self._gather = read
 
     def lines(self) -> Iterator[str]:
         """Yield the samples of this moment."""
@@ -146,9 +146,9 @@ class Registry:
         """Return a new gauge."""
         return self._keep(Gauge(name, text, labels))
 
-    def gathered(self, name: str, text: str, *labels: str, gather: Callable[[], Iterable[Sample]]) -> CallbackGauge:
+    def callback_gauge(self, name: str, text: str, *labels: str, read: Callable[[], Iterable[Sample]]) -> CallbackGauge:
         """Return a new gauge that is computed at each scrape. `gather` is called in the thread that serves the scrape."""
-        return self._keep(CallbackGauge(name, text, labels, gather))
+        return self._keep(CallbackGauge(name, text, labels, read))
 
     def histogram(self, name: str, text: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Histogram:
         """Return a new histogram."""

@@ -23,7 +23,7 @@ BEFORE, AFTER = texts(OLD) | FOREIGN, texts(NEW) | FOREIGN
 STEPS = ("chmod", "close", "link", "lstat", "mkdir", "open", "rename", "replace", "rmdir", "scandir", "unlink", "write")
 GROWING = ("link", "mkdir", "open", "write")
 EVENTS = {"open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "os.chown", "os.scandir"}
-MOST_STEPS = 2000
+MAX_STEPS = 2000
 
 
 def fresh(parent: Path, number: int) -> Path:
@@ -79,7 +79,7 @@ def killed_at(number: int, folder: Path) -> Callable[[], None]:
 def test_a_kill_at_any_step_leaves_whole_files_and_the_next_run_finishes(tmp_path: Path, way: str) -> None:
     writer.write(bundle(NEW), tmp_path / "warm", lock.EMPTY)  # so that the children import nothing
     seen = set()
-    for number in range(1, MOST_STEPS):
+    for number in range(1, MAX_STEPS):
         folder = fresh(tmp_path, number)
         status = in_child(killed_at(number, folder))
         now = {path: text for path, text in found(folder).items() if not path.startswith(".gpushare-")}
@@ -118,7 +118,7 @@ class Faults:
     def failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def step(*arguments: Any, **named: Any) -> Any:
             self.left -= 1
-            if self.left == 0 or (self.left < 0 and self.lasting and self.left > -MOST_STEPS):
+            if self.left == 0 or (self.left < 0 and self.lasting and self.left > -MAX_STEPS):
                 raise OSError(self.number, os.strerror(self.number))
             return real(*arguments, **named)
 
@@ -135,7 +135,7 @@ def test_an_error_at_any_step_leaves_the_old_bundle_or_the_new_one(
     tmp_path: Path, way: str, names: tuple[str, ...], number: int, lasting: bool
 ) -> None:
     failed = 0
-    for first in range(1, MOST_STEPS):
+    for first in range(1, MAX_STEPS):
         folder = fresh(tmp_path, first)
         with pytest.MonkeyPatch.context() as patch:
             faults = Faults(patch, names, number, lasting=lasting)

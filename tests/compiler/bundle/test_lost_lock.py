@@ -29,7 +29,7 @@ def compiled(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_lost_lock_is_told_once_and_written_anew(compiled: Path) -> None:
+def test_a_lost_lock_is_told_once_and_written_again(compiled: Path) -> None:
     (compiled / "bundle/gpushare.lock.yaml").unlink()
     done = gpushare("compile", "--format", "json", "intent.yaml", cwd=compiled)
     (finding,) = json.loads(done.stdout)["findings"]

@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
     return target
 
 
-def kinds(changes: tuple[writer.Change, ...]) -> dict[str, str]:
+def kinds(changes: tuple[writer.FileChange, ...]) -> dict[str, str]:
     return {change.path: change.kind.value for change in changes}
 
 

@@ -14,8 +14,8 @@ from tests.compiler.reading.test_schemas import ANNOTATIONS, subschemas
 STACKS = ("gpu-operator", "device-plugin")
 
 
-def judge(stack: str, dotted: str) -> Known | OpenMap | Dropped | Unknown:
-    return upstream.judge_path(upstream.chart(stack), tuple(dotted.split(".")))
+def check(stack: str, dotted: str) -> Known | OpenMap | Dropped | Unknown:
+    return upstream.check_path(upstream.chart(stack), tuple(dotted.split(".")))
 
 
 def test_charts_are_named_with_their_newest_release() -> None:
@@ -70,7 +70,7 @@ def test_a_value_has_its_type_and_default(stack: str, dotted: str, kind: object,
     fact = upstream.chart(stack).path(dotted)
     assert fact is not None
     assert (fact.schema["type"], fact.default, fact.declared) == (kind, default, True)
-    assert judge(stack, dotted) == Known(fact=fact)
+    assert check(stack, dotted) == Known(fact=fact)
 
 
 def test_a_value_has_the_words_and_numbers_that_the_api_server_takes() -> None:
@@ -91,7 +91,7 @@ def table(stack: str) -> dict[str, Any]:
 def test_switches_are_of_parts_that_are_known(stack: str) -> None:
     chart = upstream.chart(stack)
     for part, switches in upstream._read(f"{chart.name}.notes.yaml")["switches"].items():
-        assert isinstance(judge(stack, part), Known | OpenMap) or part in chart.subcharts
+        assert isinstance(check(stack, part), Known | OpenMap) or part in chart.subcharts
         assert not [path for path in switches if chart.path(path) is None and path != "nfd.enabled"]
 
 
@@ -115,8 +115,8 @@ def test_values_that_only_templates_read_are_known() -> None:
 
 
 def test_sections_are_known_and_have_no_fact() -> None:
-    assert judge("gpu-operator", "driver") == Known(fact=None)
-    assert judge("gpu-operator", "driver.upgradePolicy.drain") == Known(fact=None)
+    assert check("gpu-operator", "driver") == Known(fact=None)
+    assert check("gpu-operator", "driver.upgradePolicy.drain") == Known(fact=None)
 
 
 @pytest.mark.parametrize(("stack", "dotted", "above"), [
@@ -127,7 +127,7 @@ def test_sections_are_known_and_have_no_fact() -> None:
     ("device-plugin", "affinity.podAffinity", "affinity"),
 ])
 def test_anything_goes_below_a_map_and_in_another_chart(stack: str, dotted: str, above: str) -> None:
-    assert judge(stack, dotted) == OpenMap(above=above)
+    assert check(stack, dotted) == OpenMap(above=above)
 
 
 @pytest.mark.parametrize(("stack", "dotted", "replacement"), [
@@ -140,7 +140,7 @@ def test_anything_goes_below_a_map_and_in_another_chart(stack: str, dotted: str,
     ("device-plugin", "legacyDaemonsetAPI", None),
 ])
 def test_what_has_no_effect_says_what_replaced_it(stack: str, dotted: str, replacement: str | None) -> None:
-    judgement = judge(stack, dotted)
+    judgement = check(stack, dotted)
     assert isinstance(judgement, Dropped)
     assert judgement.replacement == replacement
     assert judgement.reason
@@ -153,13 +153,13 @@ def test_what_has_no_effect_says_what_replaced_it(stack: str, dotted: str, repla
     ("toolkit.env.0", "toolkit.env"),
 ])
 def test_an_unknown_path_names_the_nearest(dotted: str, nearest: str) -> None:
-    judgement = judge("gpu-operator", dotted)
+    judgement = check("gpu-operator", dotted)
     assert isinstance(judgement, Unknown)
     assert judgement.nearest[0] == nearest
 
 
 def test_a_path_like_nothing_has_no_neighbours() -> None:
-    judgement = judge("gpu-operator", "zzzzzzzzzzzz")
+    judgement = check("gpu-operator", "zzzzzzzzzzzz")
     assert isinstance(judgement, Unknown)
     assert judgement.nearest == ()
 
@@ -172,7 +172,7 @@ def test_what_replaced_a_dropped_value_is_known_and_the_dropped_one_is_not(stack
     for row in dropped.values():
         assert chart.path(row.path) is None
         if row.replacement:
-            assert isinstance(upstream.judge_path(chart, tuple(row.replacement.split("."))), Known)
+            assert isinstance(upstream.check_path(chart, tuple(row.replacement.split("."))), Known)
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -16,7 +16,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_bundle_stands_beside_the_intent_and_a_second_run_changes_nothing(intents: Path) -> None:
+def test_the_bundle_is_beside_the_intent_and_a_second_run_changes_nothing(intents: Path) -> None:
     first = gpushare("compile", intents / "good.yaml")
     before = tree(intents / "bundle")
     second = gpushare("compile", intents / "good.yaml")

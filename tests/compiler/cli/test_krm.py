@@ -96,7 +96,7 @@ def test_a_namespace_that_forbids_our_pods_is_an_error(committed: Path) -> None:
     assert "error GS793: label pod-security.kubernetes.io/enforce must be privileged, not baseline" in done.stderr
 
 
-def test_a_missing_lock_is_told(intents: Path) -> None:
+def test_a_missing_lock_is_reported(intents: Path) -> None:
     done = krm(received(GOOD), intents, "--bundle", "elsewhere")
     assert done.returncode == 0
     assert len(items(done)) > 1
@@ -109,7 +109,7 @@ def test_a_missing_lock_is_told(intents: Path) -> None:
     assert "results" not in yaml.safe_load(krm(received("kind: Check\n", GOOD), intents).stdout)
 
 
-def test_a_lost_lock_is_told_once(committed: Path) -> None:
+def test_a_lost_lock_is_reported_once(committed: Path) -> None:
     (committed / "bundle/gpushare.lock.yaml").unlink()
     results = yaml.safe_load(krm(received(GOOD), committed).stdout)["results"]
     assert [result["tags"]["code"] for result in results] == ["GS791"]
@@ -141,7 +141,7 @@ def test_a_wrong_intent_makes_nothing_and_says_so_twice(intents: Path) -> None:
     assert done.stderr.startswith("ClusterIntent: error GS")
 
 
-def test_a_warning_is_told_and_with_strict_makes_nothing(intents: Path) -> None:
+def test_a_warning_is_reported_and_with_strict_makes_nothing(intents: Path) -> None:
     told = krm(received(WARNING), intents)
     assert told.returncode == 0
     assert yaml.safe_load(told.stdout)["results"][0]["tags"]["code"] == "GS504"

@@ -73,7 +73,7 @@ def test_the_hint_at_a_missing_intent_can_be_followed(name: str, hint: str, inte
     assert gpushare("check", name, cwd=intents).stderr.splitlines()[1:] == [f"   = {hint}"]
 
 
-def test_a_folder_instead_of_an_intent_is_told_with_what_is_in_it(intents: Path) -> None:
+def test_a_folder_instead_of_an_intent_is_reported_with_what_is_in_it(intents: Path) -> None:
     done = gpushare("check", intents)
     assert done.returncode == 2
     assert f"{intents}/bad.yaml" in done.stderr

@@ -58,7 +58,7 @@ def test_a_finding_looks_as_the_contract_shows_it() -> None:
     ],
     ids=["plain", "tab", "wide", "combining", "emoji", "escape"],
 )
-def test_carets_stand_under_the_value_whatever_stands_before_it(line: str, start: int, end: int) -> None:
+def test_carets_stand_under_the_value_whatever_is_before_it(line: str, start: int, end: int) -> None:
     text, carets = shown(line, start, end)
     assert width(text[: text.index("t4")]) == carets.index("^")
     assert carets.count("^") == 2

@@ -30,24 +30,24 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert terminal.look(Stream()).coloured
-    assert not terminal.look(Stream(terminal=False)).coloured
+    assert terminal.detect_style(Stream()).coloured
+    assert not terminal.detect_style(Stream(terminal=False)).coloured
     monkeypatch.setenv("TERM", "dumb")
-    assert not terminal.look(Stream()).coloured
+    assert not terminal.detect_style(Stream()).coloured
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not terminal.look(Stream()).coloured
+    assert not terminal.detect_style(Stream()).coloured
 
 
 @pytest.mark.parametrize(("encoding", "boxes"), [("utf-8", True), ("ascii", False), ("latin-1", False)])
 def test_boxes_are_drawn_where_they_can_be_written(encoding: str, boxes: bool) -> None:
-    assert terminal.look(Stream(encoding=encoding)).boxes is boxes
+    assert terminal.detect_style(Stream(encoding=encoding)).boxes is boxes
 
 
 @pytest.mark.parametrize(("columns", "expected"), [("100", 100), ("5", 40), ("none", 80), ("", 80)])
 def test_the_width_can_be_set_and_never_gets_too_small(columns: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert terminal.look(Stream()).columns == expected
+    assert terminal.detect_style(Stream()).columns == expected
 
 
 def test_a_table_fits_and_the_widest_column_gives_way() -> None:
@@ -97,19 +97,19 @@ def test_empty_text_gets_no_colour() -> None:
 
 def test_what_no_person_looks_at_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("a", "x" * 200, "12345")]
-    assert "x" * 200 in terminal.table(("NAME", "WHY", "NUMBER"), rows, terminal.look(io.StringIO()))
+    assert "x" * 200 in terminal.table(("NAME", "WHY", "NUMBER"), rows, terminal.detect_style(io.StringIO()))
     monkeypatch.setenv("COLUMNS", "60")
-    assert "x" * 200 not in terminal.table(("NAME", "WHY", "NUMBER"), rows, terminal.look(io.StringIO()))
+    assert "x" * 200 not in terminal.table(("NAME", "WHY", "NUMBER"), rows, terminal.detect_style(io.StringIO()))
 
 
-@pytest.mark.parametrize("look", [Style(), Style(boxes=False), Style(columns=40)], ids=["boxes", "ascii", "narrow"])
-def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(look: Style) -> None:
+@pytest.mark.parametrize("style", [Style(), Style(boxes=False), Style(columns=40)], ids=["boxes", "ascii", "narrow"])
+def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(style: Style) -> None:
     cells = [Cell(start=0, size=1, labels=("1g.5gb+me×2", "2200Mi")), Cell(start=4, size=4, labels=("3g.20gb",))]
-    text = memory_map.bar(cells, 8, look)
+    text = memory_map.bar(cells, 8, style)
     lines = text.splitlines()
     assert len({width(line) for line in lines}) == 1
-    assert width(lines[0]) <= look.columns
-    assert look.boxes or set(text) - {"×"} <= set(map(chr, range(128)))
+    assert width(lines[0]) <= style.columns
+    assert style.boxes or set(text) - {"×"} <= set(map(chr, range(128)))
 
 
 def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
@@ -149,14 +149,14 @@ def test_an_instance_has_the_colour_of_its_size_as_far_as_the_terminal_can(colou
 
 def test_a_terminal_says_how_many_colours_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLORTERM", raising=False)
-    assert terminal.look(Stream()).colours == 0
+    assert terminal.detect_style(Stream()).colours == 0
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert terminal.look(Stream()).colours == 256
+    assert terminal.detect_style(Stream()).colours == 256
     monkeypatch.setenv("COLORTERM", "truecolor")
-    assert terminal.look(Stream()).colours == 2**24
-    assert terminal.look(Stream(terminal=False)).colours == 0
+    assert terminal.detect_style(Stream()).colours == 2**24
+    assert terminal.detect_style(Stream(terminal=False)).colours == 0
     monkeypatch.setenv("NO_COLOR", "1")
-    assert terminal.look(Stream()).colours == 0
+    assert terminal.detect_style(Stream()).colours == 0
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_ranges_are_short(numbers: list[int], expected: str) -> None:
     ("ae\u0301b値cd", 5, "ae\u0301b…", "…値cd"),
 ])
 def test_text_is_cut_at_either_end_by_its_cells(text: str, cells: int, start: str, end: str) -> None:
-    assert terminal.clip(text, cells) == start
+    assert terminal.fit(text, cells) == start
     assert terminal.clip_start(text, cells) == end
 
 

@@ -55,7 +55,7 @@ def test_a_bundle_whose_image_somebody_has_edited_is_compared_all_the_same(image
     assert [(one.subject, one.before, one.after) for one in found] == [("images", ["own/agent:1"], ["own/agent:2"])]
 
 
-def test_of_a_stack_that_goes_nothing_is_said_to_start_anew() -> None:
+def test_of_a_stack_that_goes_nothing_is_said_to_start_again() -> None:
     told = {one.kind for one in comparison(BASE, compiled(changed("spec/platform/stack", "existing"))).effects}
     assert EffectKind.REINSTALLED in told
     assert not told & {EffectKind.UPSTREAM, EffectKind.DRIVER}

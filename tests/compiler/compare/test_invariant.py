@@ -231,7 +231,7 @@ def configmaps_alone(side: Compilation) -> bool:
     return before == after and all(number >= old.get(key, number + 1) for key, number in new.items())
 
 
-def test_a_version_of_kubernetes_that_routes_pods_is_told_both_ways() -> None:
+def test_a_version_of_kubernetes_that_routes_pods_is_reported_both_ways() -> None:
     other = compiled(changed("spec/kubernetes", "1.36"))
     for told in (comparison(BASE, other), comparison(other, BASE)):
         (only,) = [one for one in told.effects if one.kind is EffectKind.ROUTED]
@@ -268,7 +268,7 @@ def test_a_line_of_a_document_may_be_one() -> None:
     [("enforce", "audit", EffectKind.ADMITTED), ("scope", "cluster", EffectKind.ADMITTED),
      ("enforce", "deny", EffectKind.REFUSED)],
 )
-def test_nobody_is_refused_where_nothing_denies(path: str, value: str, kind: EffectKind) -> None:
+def test_no_pod_is_refused_where_nothing_denies(path: str, value: str, kind: EffectKind) -> None:
     document = changed("spec/admission/enforce", "none")
     other = copy.deepcopy(document)
     other["spec"]["admission"][path] = value

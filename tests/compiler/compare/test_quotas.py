@@ -46,7 +46,7 @@ def test_a_quota_above_what_the_cluster_will_offer_no_longer_fits() -> None:
     assert problems(document(same), document(same, nodes=1)) == [("atlas", "nvidia.com/gpu", 8, 8, Problem.EXCEEDS)]
 
 
-def test_a_quota_on_a_resource_that_nobody_offers_any_more_is_told() -> None:
+def test_a_quota_on_a_resource_that_nobody_offers_any_more_is_reported() -> None:
     old = document({"atlas": {"requests.nvidia.com/gpu": 4}})
     new = document({}, resource="nvidia.com/gpu.shared")
     assert problems(old, new) == [("atlas", "nvidia.com/gpu", 4, None, Problem.VANISHED)]

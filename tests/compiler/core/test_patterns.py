@@ -21,7 +21,7 @@ def test_a_pattern_does_what_a_compiled_one_does() -> None:
     assert found.groups() == ("AA", "B")
 
 
-def test_a_mistake_in_a_pattern_is_told_when_it_is_used() -> None:
+def test_a_mistake_in_a_pattern_is_reported_when_it_is_used() -> None:
     late = pattern("(")
     with pytest.raises(re.error):
         late.match("")

@@ -3,7 +3,7 @@
 from gpushare import importing, pipeline
 from gpushare.bundle import lock
 from gpushare.core.diagnostics import Finding, is_error
-from gpushare.importing import Imported, Input
+from gpushare.importing import Imported, InputFile
 from gpushare.pipeline import Compilation
 
 T4 = 'nvidia.com/gpu.product: Tesla-T4, nvidia.com/gpu.count: "4"'
@@ -34,13 +34,13 @@ def selected(labels: str = T4, config: str = "shared", name: str = "gpu-01") -> 
 
 def imported(*documents: str) -> Imported:
     """What the command makes of one file with these documents."""
-    return judged([Input(name="cluster.yaml", data="---\n".join(documents).encode())])
+    return check([InputFile(name="cluster.yaml", data="---\n".join(documents).encode())])
 
 
-def judged(inputs: list[Input]) -> Imported:
+def check(inputs: list[InputFile]) -> Imported:
     """What the command makes of the inputs."""
     found = importing.build(inputs)
-    return found.judged(pipeline.check(found.text.encode(), "").findings) if found.text else found
+    return found.checked(pipeline.check(found.text.encode(), "").findings) if found.text else found
 
 
 def compiled(found: Imported) -> Compilation:

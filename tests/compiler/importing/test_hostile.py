@@ -3,17 +3,17 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare.importing import Imported, Input
+from gpushare.importing import Imported, InputFile
 from gpushare.importing.documents import MAX_DOCUMENTS
 from gpushare.importing.parts import MAX_OF_A_CODE
 from tests.compiler.importing.imports import (
     A100,
+    check,
     codes,
     compiled,
     config_map,
     errors,
     imported,
-    judged,
     node,
     selected,
     sharing,
@@ -37,7 +37,7 @@ def is_sound(found: Imported) -> bool:
 @given(st.binary(max_size=300))
 @settings(deadline=None, max_examples=150)
 def test_any_bytes(data: bytes) -> None:
-    assert is_sound(judged([Input(name="-", data=data)]))
+    assert is_sound(check([InputFile(name="-", data=data)]))
 
 
 @given(st.lists(st.tuples(st.integers(0, len(SEEDS)), st.integers(0, 12), st.sampled_from(PIECES)), min_size=1, max_size=4))
@@ -46,7 +46,7 @@ def test_inputs_with_parts_replaced(changes: list[tuple[int, int, bytes]]) -> No
     data = SEEDS
     for at, length, piece in changes:
         data = data[:at] + piece + data[at + length :]
-    assert is_sound(judged([Input(name="-", data=data)]))
+    assert is_sound(check([InputFile(name="-", data=data)]))
 
 
 JSON = st.recursive(
@@ -63,7 +63,7 @@ JSON = st.recursive(
 @settings(deadline=None, max_examples=300)
 def test_any_object(kind: str | None, rest: object) -> None:
     document = {**(rest if isinstance(rest, dict) else {"spec": rest}), "apiVersion": "gpushare.dev/v1"}
-    assert is_sound(judged([Input(name="x", document=document | ({"kind": kind} if kind else {}))]))
+    assert is_sound(check([InputFile(name="x", document=document | ({"kind": kind} if kind else {}))]))
 
 
 def test_a_number_of_gpus_that_no_node_has_is_not_believed() -> None:

@@ -6,17 +6,17 @@ from itertools import permutations
 import pytest
 
 from gpushare.core.diagnostics import Severity
-from gpushare.importing import Input
+from gpushare.importing import InputFile
 from gpushare.render import pools
 from tests.compiler.importing.imports import (
     A100,
     T4,
+    check,
     codes,
     compiled,
     config_map,
     errors,
     imported,
-    judged,
     node,
     selected,
     sharing,
@@ -127,15 +127,15 @@ def test_gpus_that_a_mig_config_does_not_mention_are_an_error() -> None:
 def test_the_intent_is_the_same_in_whatever_order_and_form_the_objects_come() -> None:
     documents = [config_map(sharing()), selected(), node(A100 + ", nvidia.com/mig.config: all-1g.5gb", "gpu-02"), OPERATOR]
     texts = {imported(*order).text for order in permutations(documents)}
-    files = [Input(name=f"{number}.yaml", data=text.encode()) for number, text in enumerate(documents)]
-    assert texts == {judged(files).text} == {judged(files[::-1]).text}
+    files = [InputFile(name=f"{number}.yaml", data=text.encode()) for number, text in enumerate(documents)]
+    assert texts == {check(files).text} == {check(files[::-1]).text}
 
 
 def test_objects_that_a_program_has_parsed_are_read_like_a_file() -> None:
     parsed = {"kind": "NodeList", "items": [{"kind": "Node", "metadata": {
         "name": "gpu-01", "labels": {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "4"}}}]}
-    from_program = judged([Input(name="the cluster", document=parsed)])
-    from_file = judged([Input(name="nodes.json", data=json.dumps(parsed).encode())])
+    from_program = check([InputFile(name="the cluster", document=parsed)])
+    from_file = check([InputFile(name="nodes.json", data=json.dumps(parsed).encode())])
     assert from_program.text == from_file.text == imported(node()).text
 
 

@@ -7,7 +7,7 @@ import pytest
 from gpushare import importing, pipeline
 from gpushare.bundle import lock
 from gpushare.core.diagnostics import is_error
-from gpushare.importing import Input
+from gpushare.importing import InputFile
 from gpushare.render import pools
 from tests.support.paths import ROOT
 
@@ -19,7 +19,7 @@ READ = ("nodes/", "namespace.yaml", "chart/files/", "gpu-operator/", "device-plu
 def test_the_bundle_of_an_example_is_imported_as_the_same_pools(path: Path) -> None:
     first = pipeline.compile_intent(path.read_bytes(), "intent.yaml", lock.EMPTY)
     files = [(file.path, file.text) for file in first.artifacts if file.path.startswith(READ) and file.path.endswith(".yaml")]
-    found = importing.build([Input(name=name, data=text.encode()) for name, text in files])
+    found = importing.build([InputFile(name=name, data=text.encode()) for name, text in files])
     assert not [finding.message for finding in found.findings if is_error(finding)]
     again = pipeline.compile_intent(found.text.encode(), "imported.yaml", lock.EMPTY)
     assert first.plan is not None

@@ -56,7 +56,7 @@ def test_a_card_of_unknown_memory_offers_null(card: str) -> None:
     ("card", "profile"),
     [(card, row["name"]) for card, facts in FILES.items() for row in (facts.get("mig") or {"profiles": []})["profiles"]],
 )
-def test_every_profile_stands_alone_on_its_card(card: str, profile: str) -> None:
+def test_every_profile_is_alone_on_its_card(card: str, profile: str) -> None:
     row = next(row for row in FILES[card]["mig"]["profiles"] if row["name"] == profile)
     memory = smallest(row)
     cap = "{cap: even}" if memory else "{cap: 1Gi}"

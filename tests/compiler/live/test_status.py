@@ -9,7 +9,7 @@ import pytest
 from gpushare.cli import status_page, status_view
 from gpushare.cli.terminal import Style
 from gpushare.live.snapshot import Condition, Pod
-from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
 from tests.compiler.cli.page import HOSTILE, Page
@@ -206,7 +206,7 @@ def test_the_page_in_a_browser(live: LiveCluster, ask: Ask, tmp_path: Path, widt
 def node_status(number: int, *, is_ready: bool) -> NodeStatus:
     status, reason = ("True", "Ready") if is_ready else ("False", "GPUBusy")
     condition = Condition(status=status, reason=reason, message="m" * 200, since="2026-11-23T07:00:00Z")
-    shares = (Shares(resource=SHARED, wanted=4, offered=4, used=1, free=3),)
+    shares = (ShareUsage(resource=SHARED, wanted=4, offered=4, used=1, free=3),)
     return NodeStatus(name=f"node-{number:05}", pool="p", is_up=True, is_cordoned=False, condition=condition, taints=(),
                       shares=shares)
 
@@ -229,7 +229,7 @@ def test_pools_that_say_the_same_are_one_row_where_no_terminal_has_room_for_all(
     same = tuple(PoolStatus(name=f"desk-{number:03}", card="t4", mode="mps", nodes=nodes, shares=nodes[0].shares)
                  for number in range(101))
     for pools, is_folded in ((same, True), (same[:100], False)):
-        shown = status_view.sheet(Status(pools=pools, others=(), kills=(), pending=(), unseen=()), Style(), is_wide=False,
+        shown = status_view.render(Status(pools=pools, others=(), kills=(), pending=(), unseen=()), Style(), is_wide=False,
                                   with_kills=False)
         assert ("desk-000 and 100 more" in shown) == is_folded
         assert all(pool.name in shown for pool in pools)

@@ -69,8 +69,8 @@ def test_127_of_the_3839_combinations_of_an_a100_are_legal():
 def test_one_more_than_the_row_can_hold_is_not_mistaken_for_another_shape():
     anywhere, first = tuple((start, 1) for start in range(3)), ((0, 1),)
     row = grid(3, (anywhere, first))
-    assert 3 * row.steps[0] in row.bags
-    assert 4 * row.steps[0] not in row.bags
+    assert 3 * row.steps[0] in row.multisets
+    assert 4 * row.steps[0] not in row.multisets
 
 
 def test_without_attributes_only_such_profiles_count_also_for_what_could_be_added():

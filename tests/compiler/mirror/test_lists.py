@@ -13,7 +13,7 @@ import yaml
 
 from gpushare import __version__
 from gpushare.mirror import credentials, formats, registry
-from gpushare.mirror.registry import Place
+from gpushare.mirror.registry import ImageLocation
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.support.paths import ROOT
@@ -243,12 +243,12 @@ def test_an_unreachable_registry() -> None:
 
 
 @pytest.mark.parametrize(("reference", "place"), [
-    ("ubuntu:24.04", Place(host="docker.io", name="library/ubuntu", version="24.04")),
-    ("team/x", Place(host="docker.io", name="team/x", version="latest")),
-    ("localhost:5000/a/b:1", Place(host="localhost:5000", name="a/b", version="1")),
-    ("r.example.org/a:1@sha256:00", Place(host="r.example.org", name="a", version="sha256:00")),
+    ("ubuntu:24.04", ImageLocation(host="docker.io", name="library/ubuntu", version="24.04")),
+    ("team/x", ImageLocation(host="docker.io", name="team/x", version="latest")),
+    ("localhost:5000/a/b:1", ImageLocation(host="localhost:5000", name="a/b", version="1")),
+    ("r.example.org/a:1@sha256:00", ImageLocation(host="r.example.org", name="a", version="sha256:00")),
 ])
-def test_a_reference_is_taken_apart_as_containerd_does(reference: str, place: Place) -> None:
+def test_a_reference_is_taken_apart_as_containerd_does(reference: str, place: ImageLocation) -> None:
     assert registry.place(reference) == place
 
 
@@ -282,7 +282,9 @@ class _Tokens(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") == "Bearer abc":
             if "moved" in self.path:
                 self.send_response(307)
-                self.send_header("Location", f"http://localhost:{self.headers['Host'].partition(':')[2]}/v2/elsewhere/manifests/1")
+                self.send_header(
+                    "Location", f"http://localhost:{self.headers['Host'].partition(':')[2]}/v2/elsewhere/manifests/1"
+                )
                 self.end_headers()
                 return
             self._answer(200, b"")

@@ -8,7 +8,7 @@ from gpushare.catalog.cards import Catalog
 from gpushare.core.diagnostics import Finding, pointer
 from gpushare.intent.types import Enforcement, Intent, Memory, NodeSelector, Pool, Sharing
 from gpushare.plan.plan import Plan, PoolPlan, resolve
-from gpushare.rules.rule import Context, Rule
+from gpushare.rules.rule import Rule, RuleContext
 
 A100 = "a100-sxm4-40gb"
 
@@ -48,10 +48,10 @@ def findings(rules: Iterable[Rule], *pools: Pool, **given: Any) -> list[tuple[st
     """What the rules find, as (code, JSON pointer below the first pool, `key` or `value`)."""
     return [
         (finding.code, pointer(finding.path).removeprefix(f"/spec/pools/{pools[0].name}"), "key" if finding.on_key else "value")
-        for finding in judged(rules, *pools, **given)
+        for finding in check(rules, *pools, **given)
     ]
 
 
-def judged(rules: Iterable[Rule], *pools: Pool, **given: Any) -> list[Finding]:
-    context = Context(intent=intent(*pools, **given), catalog=Catalog())
+def check(rules: Iterable[Rule], *pools: Pool, **given: Any) -> list[Finding]:
+    context = RuleContext(intent=intent(*pools, **given), catalog=Catalog())
     return [finding for rule in rules for finding in rule.check(context)]

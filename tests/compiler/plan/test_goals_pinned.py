@@ -40,7 +40,7 @@ def test_the_pinned_answer_stays() -> None:
     assert len(one.devices) == 12
 
 
-def test_an_answer_that_the_card_no_longer_allows_is_asked_anew() -> None:
+def test_an_answer_that_the_card_no_longer_allows_is_asked_again() -> None:
     assert remembered(MOST, (("1g.5gb", 9),)).layout_of_goal == (("1g.5gb", 7),)
     assert remembered(MOST, (("1g.23gb", 1),)).layout_of_goal == (("1g.5gb", 7),)
 
@@ -62,7 +62,7 @@ def test_what_the_lock_says_of_a_pool_without_a_goal_is_ignored() -> None:
         pool(Mig(wanted=MostInstances()), **memory(reserve=Share(bytes=1 << 30))),
     ],
 )
-def test_another_question_is_asked_anew(other: Pool) -> None:
+def test_another_question_is_asked_again(other: Pool) -> None:
     question = planned(MOST).goal_question
     assert planned(other).goal_question != question
     assert planned(other, lock=lock(question)) == planned(other)

@@ -48,7 +48,7 @@ def found(*path: str | int, on_key: bool = False, text: str = TEXT) -> str:
         (("spec", "again", "deep"), "15:11-12"),
     ],
 )
-def test_a_finding_stands_at_its_value(path: Path, expected: str) -> None:
+def test_a_finding_is_at_its_value(path: Path, expected: str) -> None:
     assert found(*path) == expected
 
 
@@ -56,7 +56,7 @@ def test_a_value_without_characters_is_shown_by_its_key() -> None:
     assert found("spec", "pools", "empty") == "12:5-10"
 
 
-def test_a_finding_on_a_key_stands_at_the_key() -> None:
+def test_a_finding_on_a_key_is_at_the_key() -> None:
     assert found("spec", "pools", "größe", on_key=True) == "4:5-10"
 
 

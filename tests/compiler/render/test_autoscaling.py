@@ -65,7 +65,7 @@ def test_both_keys_are_tolerated_whatever_the_pool_has() -> None:
         ("cloud.google.com/gke-nodepool", "let the node pool keep one node"),
     ],
 )
-def test_cluster_autoscaler_is_told_what_a_node_will_have(label: str, told: str) -> None:
+def test_cluster_autoscaler_is_reported_what_a_node_will_have(label: str, told: str) -> None:
     text = bundle("cluster-autoscaler", label)["nodes/autoscaling.md"]
     assert told in text
     assert ("k8s.io/cluster-autoscaler" in text) is label.startswith("eks")

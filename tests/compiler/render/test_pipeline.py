@@ -4,7 +4,7 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle.lock import EMPTY
-from gpushare.core.diagnostics import MOST_CHARACTERS
+from gpushare.core.diagnostics import MAX_CHARACTERS
 from tests.compiler.render.compiled import POOLS, intent
 
 NAMED = "{image: {repository: registry.example.org/node-runtime}}"
@@ -57,4 +57,4 @@ def test_a_value_of_a_million_characters_is_not_quoted_whole() -> None:
     data = intent("hpc", platform=NAMED, hpc=POOLS["hpc"].replace("h100-sxm5-80gb", "h" * 1_000_000))
     (finding,) = pipeline.check(data, "intent.yaml").findings
     assert finding.code == "GS201"
-    assert max(map(len, (finding.message, *finding.hints))) <= MOST_CHARACTERS
+    assert max(map(len, (finding.message, *finding.hints))) <= MAX_CHARACTERS

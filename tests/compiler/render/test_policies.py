@@ -24,7 +24,7 @@ def test_every_policy_passes_the_schema_that_the_node_runtime_reads(pool: str, p
     assert schema.accepts(loaded, written)
 
 
-def test_a_mig_policy_says_where_each_instance_stands_and_what_allocatable_must_show() -> None:
+def test_a_mig_policy_says_where_each_instance_is_and_what_allocatable_must_show() -> None:
     spec = policy("dense")["spec"]
     assert [(group["indexes"], group["mig"], len(group["instances"])) for group in spec["gpus"]] == [
         ([0, 1, 2], True, 5), ([3], False, 0),

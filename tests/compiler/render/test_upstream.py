@@ -48,7 +48,7 @@ def test_every_path_that_is_written_is_one_that_the_chart_reads(stack: str, plat
     values = document(files(platform=platform), f"{stack}/values.yaml")
     chart = upstream.chart(stack)
     for path in leaves(values):
-        judged = upstream.judge_path(chart, path)
+        judged = upstream.check_path(chart, path)
         below_subchart = isinstance(judged, upstream.OpenMap) and judged.above in chart.subcharts
         assert isinstance(judged, upstream.Known) or below_subchart, path
         if isinstance(judged, upstream.Known) and judged.fact:
@@ -106,7 +106,9 @@ def test_a_copy_of_nvidias_chart_is_named_wherever_it_is(charts: str, helm: str,
     assert not [path for path, text in bundle.items() if "helm.ngc.nvidia.com" in text]
 
 
-@pytest.mark.parametrize("charts", ["reg.example.org/charts", "https://user:secret@charts.example.org", "oci://", "file:///charts"])
+@pytest.mark.parametrize(
+    "charts", ["reg.example.org/charts", "https://user:secret@charts.example.org", "oci://", "file:///charts"]
+)
 def test_what_is_no_place_of_a_chart_is_refused(charts: str) -> None:
     [finding] = pipeline.check(intent("hpc", platform=f"{{charts: '{charts}'}}"), "intent.yaml").findings
     assert (finding.code, finding.path[-1]) == ("GS105", "charts")

@@ -30,12 +30,12 @@ UNPUBLISHED = "GS725"
 """What every intent gets that leaves the image out, as nearly all of these do: only `found` reports it."""
 
 
-def judged(text: str) -> list[Finding]:
+def check(text: str) -> list[Finding]:
     """Every finding but UNPUBLISHED, up to and including the rules."""
-    return [finding for finding in _judged(text) if finding.code != UNPUBLISHED]
+    return [finding for finding in _check(text) if finding.code != UNPUBLISHED]
 
 
-def _judged(text: str) -> list[Finding]:
+def _check(text: str) -> list[Finding]:
     """Every finding; the rules run only on documents that passed the schema, as in a compile."""
     read = source.read(text.encode(), "intent.yaml")
     findings = [*read.findings, *(schema.check(read) if read.data is not None else ())]
@@ -50,7 +50,7 @@ def _judged(text: str) -> list[Finding]:
 
 def found(text: str, code: str) -> list[tuple[str, bool, str]]:
     """(pointer, whether the key is meant, message) of every finding of one code."""
-    return [(pointer(f.path), f.on_key, f.message) for f in _judged(text) if f.code == code]
+    return [(pointer(f.path), f.on_key, f.message) for f in _check(text) if f.code == code]
 
 
 def one(code: str, *pools: str, **spec: str) -> tuple[str, bool, str]:
@@ -61,4 +61,4 @@ def one(code: str, *pools: str, **spec: str) -> tuple[str, bool, str]:
 
 def codes(*pools: str, **spec: str) -> list[str]:
     """The codes of all findings."""
-    return [finding.code for finding in judged(written(*(pools or (pool(),)), **spec))]
+    return [finding.code for finding in check(written(*(pools or (pool(),)), **spec))]

@@ -88,7 +88,7 @@ def test_a_reason_must_be_given() -> None:
 
 def test_every_format_tells_what_is_accepted() -> None:
     compilation = check("{GS504: these notebooks only draw}")
-    look = terminal.look(io.StringIO())
+    look = terminal.detect_style(io.StringIO())
     assert report.text((), compilation.source, look, compilation.accepted) == "no errors, no warnings, 1 accepted (GS504)\n"
     document = json.loads(formats.json_text((), compilation.accepted))
     jsonschema.validate(document, schema.load("findings.v1"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.compiler.rules.intents import found, judged, pool, written
+from tests.compiler.rules.intents import check, found, pool, written
 
 LIMITED = pool(namespaces="[jupyter]")
 WIDE = "{scope: cluster}"
@@ -28,7 +28,7 @@ L4 = {"name": "serving", "card": "l4", "nodes": "{matchLabels: {node.example.org
         ("GS625", written(LIMITED, platform="{namespaces: [a, jupyter]}"), "/spec/platform/namespaces/1"),
     ],
 )
-def test_what_admission_leaves_open_or_shuts_is_told(code: str, text: str, path: str) -> None:
+def test_what_admission_leaves_open_or_shuts_is_reported(code: str, text: str, path: str) -> None:
     assert [where for where, _, _ in found(text, code)] == [path]
 
 
@@ -42,8 +42,8 @@ def test_what_admission_leaves_open_or_shuts_is_told(code: str, text: str, path:
         written(pool(), quotas="{atlas: {notebooks: 4}}", platform="{namespaces: [monitoring]}"),
     ],
 )
-def test_nothing_is_told_where_nothing_is_left_open(text: str) -> None:
-    assert [finding.code for finding in judged(text) if finding.code.startswith("GS62")] == []
+def test_nothing_is_reported_where_nothing_is_left_open(text: str) -> None:
+    assert [finding.code for finding in check(text) if finding.code.startswith("GS62")] == []
 
 
 def test_the_platforms_namespaces_are_in_the_sentence() -> None:
@@ -53,8 +53,8 @@ def test_the_platforms_namespaces_are_in_the_sentence() -> None:
 
 def test_hints_say_what_makes_a_strict_check_pass() -> None:
     text = written(LIMITED, admission=WIDE, platform="{namespaces: [monitoring]}")
-    (shut,) = [finding for finding in judged(text) if finding.code == "GS621"]
+    (shut,) = [finding for finding in check(text) if finding.code == "GS621"]
     assert "accept: {GS621: " in shut.hints[1]
-    (left,) = [finding for finding in judged(written(LIMITED)) if finding.code == "GS620"]
+    (left,) = [finding for finding in check(written(LIMITED)) if finding.code == "GS620"]
     assert "scope: cluster" in left.hints[0]
     assert "accept: {GS620: " in left.hints[1]

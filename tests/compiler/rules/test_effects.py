@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.compiler.rules.intents import found, judged, pool, written
+from tests.compiler.rules.intents import check, found, pool, written
 
 L40S = {"card": "l40s", "nodes": "{matchLabels: {node.example.org/flavour: gpu-l40s}}"}
 A100 = {"card": "a100-sxm4-40gb", "nodes": "{names: [n1]}"}
@@ -11,7 +11,7 @@ HERE = "/spec/pools/notebooks"
 
 def idle(**fields: str) -> list[tuple[str, str]]:
     """(place below the pool, why it does nothing) of every GS508, all of them warnings."""
-    findings = [finding for finding in judged(written(pool(**fields))) if finding.code == "GS508"]
+    findings = [finding for finding in check(written(pool(**fields))) if finding.code == "GS508"]
     assert all(finding.severity == "warning" and finding.hints for finding in findings)
     return [("/".join(map(str, finding.path[3:])), finding.message.partition(": ")[2]) for finding in findings]
 

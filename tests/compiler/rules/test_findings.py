@@ -9,7 +9,7 @@ from gpushare import pipeline, rules
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Severity, is_error
 from gpushare.rules import acceptance
-from tests.compiler.rules.intents import judged, pool, written
+from tests.compiler.rules.intents import check, pool, written
 
 TEXTS = sorted(resources.findings().glob("GS*.md"))
 PACKAGE = Path(rules.__file__).parents[1]
@@ -67,12 +67,12 @@ def test_the_good_example_gives_neither_the_code_nor_an_error(text: Path) -> Non
 
 def test_a_code_is_shown_a_hundred_times_and_then_said_to_go_on() -> None:
     names = ", ".join(f"Node_{number}" for number in range(250))
-    findings = judged(written(pool(nodes=f"{{names: [{names}]}}")))
+    findings = check(written(pool(nodes=f"{{names: [{names}]}}")))
     assert [finding.code for finding in findings] == ["GS206"] * 101
     assert findings[-1].message == "further findings of GS206 are not shown"
 
 
 def test_findings_come_in_the_order_of_codes_and_all_at_once() -> None:
     bad = pool("Bad_Name", card="none-such", nodes="{names: [UPPER], expected: 3}")
-    codes = [finding.code for finding in judged(written(bad, kubernetes='"1.2"'))]
+    codes = [finding.code for finding in check(written(bad, kubernetes='"1.2"'))]
     assert codes == ["GS201", "GS205", "GS206", "GS207", "GS702"]

@@ -8,7 +8,7 @@ from gpushare.core.units import MIB, Share
 from gpushare.intent.types import CapWord, Exclusive, Mechanism, Mig, Mps, Pool, Sharing, TimeSlicing
 from gpushare.rules import enforcement as enforcement_rules
 from gpushare.rules import memory as memory_rules
-from tests.compiler.plan.builders import enforcement, findings, judged, memory, pool
+from tests.compiler.plan.builders import check, enforcement, findings, memory, pool
 
 RULES = (*memory_rules.RULES, *enforcement_rules.RULES)
 T4_SLICED = TimeSlicing(replicas=4)
@@ -32,14 +32,14 @@ def test_caps_together_stay_within_what_is_usable(cap_mib: int, oversubscribe: i
 
 
 def test_what_would_fit_is_named() -> None:
-    (finding,) = judged(RULES, pool(T4_SLICED, "t4", **memory(cap=6 << 30)))
+    (finding,) = check(RULES, pool(T4_SLICED, "t4", **memory(cap=6 << 30)))
     assert finding.message == "4 shares of 6Gi are more than the 14899Mi usable of Tesla T4"
     assert finding.hints == ("the largest cap for 4 replicas is 3724Mi", "6Gi fits twice")
 
 
 def test_a_cap_of_several_profiles_is_reported_once_for_the_tightest() -> None:
     both = Mig(wanted=(("2g.10gb", 2), ("1g.5gb", 3)), replicas=2)
-    (finding,) = judged(RULES, pool(both, **memory(cap=6 << 30)))
+    (finding,) = check(RULES, pool(both, **memory(cap=6 << 30)))
     assert (finding.code, "1g.5gb" in finding.message) == ("GS501", True)
 
 
@@ -77,7 +77,7 @@ def test_a_reserve_that_leaves_nothing_is_refused(reserve: Share) -> None:
 def test_a_bare_number_is_taken_for_a_forgotten_unit() -> None:
     one = pool(T4_SLICED, "t4", **memory(cap=3500))
     assert findings(RULES, one) == [("GS510", CAP, "value")]
-    assert judged(RULES, one)[0].hints == ("a bare number counts bytes; for MiB write 3500Mi",)
+    assert check(RULES, one)[0].hints == ("a bare number counts bytes; for MiB write 3500Mi",)
 
 
 @pytest.mark.parametrize(

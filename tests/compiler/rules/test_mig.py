@@ -18,7 +18,7 @@ from gpushare.intent.types import (
 )
 from gpushare.rules import mig as mig_rules
 from gpushare.rules import mig_profiles
-from tests.compiler.plan.builders import A100, findings, judged, memory, pool
+from tests.compiler.plan.builders import A100, check, findings, memory, pool
 
 RULES = (*mig_rules.RULES, *mig_profiles.RULES)
 SEVEN: Layout = (("1g.5gb", 7),)
@@ -39,13 +39,13 @@ def groups(*entries: tuple[tuple[int, ...], Layout]) -> tuple[LayoutGroup, ...]:
 def test_a_card_without_mig_is_refused_at_the_mode(card: str, words: str) -> None:
     one = pool(Mig(wanted=SEVEN), card)
     assert findings(RULES, one) == [("GS401", "/sharing/mode", "value")]
-    assert judged(RULES, one)[0].message == words
+    assert check(RULES, one)[0].message == words
 
 
 def test_a_layout_that_does_not_fit_is_explained_and_the_nearest_are_named() -> None:
     one = pool(Mig(wanted=(("3g.20gb", 2), ("1g.5gb", 1))))
     assert findings(RULES, one) == [("GS402", "/sharing/layout", "value")]
-    (finding,) = judged(RULES, one)
+    (finding,) = check(RULES, one)
     assert finding.message == "layout {3g.20gb: 2, 1g.5gb: 1} does not fit an A100-SXM4-40GB"
     assert finding.hints == (
         "two 3g.20gb take all eight memory slices; nothing is left for 1g.5gb",
@@ -83,16 +83,16 @@ def test_every_maximal_layout_of_every_card_is_accepted(card: str) -> None:
 def test_a_profile_that_the_card_lacks_is_named_at_its_key_with_what_was_meant(written: str, meant: str) -> None:
     one = pool(Mig(wanted=(("1g.5gb", 1), (written, 1))))
     assert findings(RULES, one) == [("GS403", f"/sharing/layout/{written.replace('/', '~1')}", "key")]
-    assert judged(RULES, one)[0].hints == (meant,)
+    assert check(RULES, one)[0].hints == (meant,)
 
 
 def test_a_profile_of_no_size_at_all_gets_the_cards_own() -> None:
-    (finding,) = judged(RULES, pool(Mig(wanted=(("small", 1),)), "a30"))
+    (finding,) = check(RULES, pool(Mig(wanted=(("small", 1),)), "a30"))
     assert finding.hints == ("it has 1g.6gb, 2g.12gb and 4g.24gb; gpushare cards a30 shows every layout",)
 
 
 def test_compute_instances_are_refused_with_the_whole_instance_as_hint() -> None:
-    (finding,) = judged(RULES, pool(Mig(wanted=(("1c.3g.20gb", 1),))))
+    (finding,) = check(RULES, pool(Mig(wanted=(("1c.3g.20gb", 1),))))
     assert (finding.code, finding.hints[1]) == ("GS403", "write 3g.20gb")
 
 
@@ -127,7 +127,7 @@ def test_every_gpu_has_exactly_one_layout(first: tuple[int, ...], second: tuple[
 
 
 def test_missing_gpus_are_named() -> None:
-    (finding,) = judged(RULES, pool(Mig(wanted=groups(((0, 1), SEVEN)))))
+    (finding,) = check(RULES, pool(Mig(wanted=groups(((0, 1), SEVEN)))))
     assert finding.message == "GPUs 2 and 3 of 4 have no layout"
     assert finding.hints == ("add - {gpus: [2, 3], layout: none} to leave them whole",)
 
@@ -162,11 +162,11 @@ def test_single_wants_all_gpus_alike_with_one_profile(wanted: Layout | tuple[Lay
 def test_a_goal_out_of_reach_is_refused_with_what_the_card_can_do(card: str, goal: Goal, hint: str) -> None:
     one = pool(Mig(wanted=goal), card)
     assert findings(RULES, one) == [("GS406", "/sharing/goal", "value")]
-    assert hint in judged(RULES, one)[0].hints[0]
+    assert hint in check(RULES, one)[0].hints[0]
 
 
 def test_instances_that_nobody_has_measured_are_not_called_indivisible() -> None:
-    (finding,) = judged(RULES, pool(Mig(wanted=MemoryEach(size_bytes=1 << 30)), "thor-igpu"))
+    (finding,) = check(RULES, pool(Mig(wanted=MemoryEach(size_bytes=1 << 30)), "thor-igpu"))
     assert finding.message.startswith("the memory of ")
     assert finding.message.endswith("has not been measured, so instances with 1Gi usable each cannot be promised")
 
@@ -174,7 +174,7 @@ def test_instances_that_nobody_has_measured_are_not_called_indivisible() -> None
 def test_replicas_of_a_profile_that_is_not_there_are_refused_at_the_key() -> None:
     one = pool(Mig(wanted=SEVEN, replicas=(("1g.5gb", 2), ("2g.10gb", 2))))
     assert findings(RULES, one) == [("GS407", "/sharing/replicas/2g.10gb", "key")]
-    assert judged(RULES, one)[0].hints == ("its GPUs have 1g.5gb",)
+    assert check(RULES, one)[0].hints == ("its GPUs have 1g.5gb",)
 
 
 def test_replicas_may_name_what_a_goal_gives() -> None:

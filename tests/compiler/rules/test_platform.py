@@ -5,7 +5,7 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
-from tests.compiler.rules.intents import codes, found, judged, one, pool, written
+from tests.compiler.rules.intents import check, codes, found, one, pool, written
 
 A100 = "a100-sxm4-40gb"
 MIG = pool("training", card=A100, nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.5gb: 7}}")
@@ -25,7 +25,7 @@ def test_what_only_the_operator_can_do_is_refused_elsewhere(stack: str, field: s
     [("1.29", ["GS702"]), ("1.3", ["GS702"]), ("1.30", []), ("1.37", []), ("1.38", ["GS703"])],
 )
 def test_kubernetes_versions(version: str, expected: list[str]) -> None:
-    findings = judged(written(pool(), kubernetes=f'"{version}"'))
+    findings = check(written(pool(), kubernetes=f'"{version}"'))
     assert [finding.code for finding in findings] == expected
     assert all(finding.path == ("spec", "kubernetes") for finding in findings)
 
@@ -45,7 +45,7 @@ def test_kubernetes_versions(version: str, expected: list[str]) -> None:
     ],
 )
 def test_versions_of_the_chart(stack: str, version: str, expected: list[str]) -> None:
-    findings = judged(written(pool(), platform=f"{{stack: {stack}, version: {version}, namespaces: [gpu-operator]}}"))
+    findings = check(written(pool(), platform=f"{{stack: {stack}, version: {version}, namespaces: [gpu-operator]}}"))
     assert [finding.code for finding in findings] == expected
     assert all(finding.path == ("spec", "platform", "version") for finding in findings)
 
@@ -188,7 +188,7 @@ def test_that_the_image_is_not_published_can_be_accepted() -> None:
 
 def test_the_runtime_class_of_an_existing_plugin() -> None:
     text = written(pool(), platform="{stack: existing, runtimeClass: nvidia-cdi, namespaces: [gpu-operator]}")
-    assert judged(text) == []
+    assert check(text) == []
     files = {one.path: one.text for one in pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY).artifacts}
     assert yaml.safe_load(files["chart/values.yaml"])["runtimeClassName"] == "nvidia-cdi"
     assert "runtime class `nvidia-cdi`" in files["existing/README.md"]
@@ -308,7 +308,7 @@ def test_a_driver_is_not_too_old_for_cards_that_are_not_partitioned() -> None:
 )
 def test_some_layouts_need_a_newer_driver_than_the_card(card: str, layout: str, version: str, needed: str | None) -> None:
     one = pool("training", card=card, nodes="{names: [n1]}", sharing=f"{{mode: mig, layout: {layout}}}")
-    findings = [f for f in judged(written(one, platform=f'{{driver: {{version: "{version}"}}}}')) if f.code == "GS718"]
+    findings = [f for f in check(written(one, platform=f'{{driver: {{version: "{version}"}}}}')) if f.code == "GS718"]
     expected = [(f"that needs driver R{needed} or newer",)] if needed else []
     assert [finding.hints for finding in findings] == expected
     assert all("of pool training" in finding.message for finding in findings)

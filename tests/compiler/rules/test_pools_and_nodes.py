@@ -10,7 +10,7 @@ from gpushare.core.wording import listing
 from gpushare.intent import reader
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import source
-from tests.compiler.rules.intents import found, judged, pool, written
+from tests.compiler.rules.intents import check, found, pool, written
 from tests.support.costs import grows_in_line
 
 A100 = "a100-sxm4-40gb"
@@ -22,7 +22,7 @@ def one(code: str, *pools: str, **spec: str) -> tuple[str, bool, str]:
 
 
 def clean(*pools: str, **spec: str) -> None:
-    assert [finding.code for finding in judged(written(*pools, **spec))] == []
+    assert [finding.code for finding in check(written(*pools, **spec))] == []
 
 
 def nodes(**parts: str) -> str:
@@ -34,7 +34,7 @@ def test_a_plain_intent_has_no_findings() -> None:
 
 
 def test_an_unknown_card_is_answered_with_the_nearest_ones() -> None:
-    findings = judged(written(pool(card="a100-sxm4-40g")))
+    findings = check(written(pool(card="a100-sxm4-40g")))
     assert [(f.code, f.path[-1]) for f in findings] == [("GS201", "card")]
     assert A100 in findings[0].hints[0]
 
@@ -74,7 +74,7 @@ def test_pools_by_labels_clash_at_the_later_one_and_the_hint_separates_them() ->
     path, _, message = one("GS203", *pools)
     assert path == "/spec/pools/two/nodes"
     assert "pool one" in message
-    (finding,) = (finding for finding in judged(written(*pools)) if finding.code == "GS203")
+    (finding,) = (finding for finding in check(written(*pools)) if finding.code == "GS203")
     assert "{key: a, operator: NotIn, values: [x]}" in finding.hints[0]
 
 
@@ -83,7 +83,7 @@ def test_the_label_of_the_hint_does_separate_them() -> None:
     clean(pool("one", nodes="{matchLabels: {a: x}}"), pool("two", nodes=separated))
 
 
-def test_a_shared_node_name_is_reported_where_it_stands() -> None:
+def test_a_shared_node_name_is_reported_where_it_is() -> None:
     path, _, message = one("GS203", pool("one", nodes="{names: [n1, n2]}"), pool("two", nodes="{names: [n3, n2]}"))
     assert path == "/spec/pools/two/nodes/names/1"
     assert message == "node n2 is in pool one as well"
@@ -133,7 +133,7 @@ def test_good_pool_names(name: str) -> None:
     clean(pool(name))
 
 
-def test_a_bad_node_name_is_reported_where_it_stands() -> None:
+def test_a_bad_node_name_is_reported_where_it_is() -> None:
     assert one("GS206", pool(nodes="{names: [good-1, Bad_2]}"))[0] == "/spec/pools/notebooks/nodes/names/1"
 
 
@@ -202,7 +202,7 @@ def test_a_different_cap_is_unlike_too_and_an_equal_one_is_not() -> None:
         ("tolerations", "[{key: a, value: -b}]", "tolerations/0/value"),
     ],
 )
-def test_what_the_api_server_would_refuse_is_reported_where_it_stands(field: str, value: str, place: str) -> None:
+def test_what_the_api_server_would_refuse_is_reported_where_it_is(field: str, value: str, place: str) -> None:
     path, _, _ = one("GS211", pool(**{field: value}))
     assert path == "/spec/pools/notebooks/" + place.replace("a/b/c", "a~1b~1c")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.compiler.rules.intents import found, judged, pool, written
+from tests.compiler.rules.intents import check, found, pool, written
 
 TRAINING = pool(
     "training", card="a100-sxm4-40gb", nodes="{names: [n1, n2]}", sharing="{mode: mig, layout: {2g.10gb: 2, 1g.5gb: 3}}"
@@ -16,7 +16,7 @@ def one(code: str, quotas: str, *pools: str) -> tuple[str, bool, str]:
 
 
 def clean(quotas: str, *pools: str) -> None:
-    assert [finding.code for finding in judged(written(*(pools or (pool(),)), quotas=quotas))] == []
+    assert [finding.code for finding in check(written(*(pools or (pool(),)), quotas=quotas))] == []
 
 
 @pytest.mark.parametrize("quota", ["8", "0", "{memory: 56Gi}", "{nvidia.com/gpu.shared: 4}", "{gpu: 4}"])
@@ -37,7 +37,7 @@ def test_an_unknown_pool_is_reported_at_its_key_with_the_nearest() -> None:
 @pytest.mark.parametrize(("quota", "place"), [("4", ""), ("{memory: 5Gi}", "/memory")])
 def test_what_does_not_name_its_resource_is_answered_with_the_map_to_write(quota: str, place: str) -> None:
     text = written(TRAINING, quotas=f"{{atlas: {{training: {quota}}}}}")
-    (finding,) = (finding for finding in judged(text) if finding.code == "GS602")
+    (finding,) = (finding for finding in check(text) if finding.code == "GS602")
     assert finding.path == ("spec", "quotas", "atlas", "training", *([place[1:]] if place else []))
     assert "{2g.10gb: " in finding.hints[0]
 
@@ -62,9 +62,9 @@ def test_memory_that_is_no_number_of_shares(pools: tuple[str, ...], quota: str, 
 
 
 def test_who_shall_have_none_is_told_to_write_a_number() -> None:
-    (none,) = judged(written(pool(), quotas="{atlas: {notebooks: {memory: 1Gi}}}"))
+    (none,) = check(written(pool(), quotas="{atlas: {notebooks: {memory: 1Gi}}}"))
     assert none.hints == ("a share is 3724Mi: write memory: 3724Mi or more, or 0 in place of the mapping for none",)
-    assert [finding.code for finding in judged(written(pool(), quotas="{atlas: {notebooks: 0}}"))] == []
+    assert [finding.code for finding in check(written(pool(), quotas="{atlas: {notebooks: 0}}"))] == []
 
 
 def test_memory_of_exactly_one_share_is_enough() -> None:
@@ -119,5 +119,5 @@ def test_one_resource_under_two_names_is_reported_at_the_second() -> None:
 
 
 def test_a_pool_with_an_unknown_card_leaves_its_quota_unjudged() -> None:
-    codes = {finding.code for finding in judged(written(pool(card="none-such"), quotas="{atlas: {notebooks: {memory: 1}}}"))}
+    codes = {finding.code for finding in check(written(pool(card="none-such"), quotas="{atlas: {notebooks: {memory: 1}}}"))}
     assert codes == {"GS201"}

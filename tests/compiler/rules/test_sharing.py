@@ -5,7 +5,7 @@ import pytest
 from gpushare.catalog import cards
 from gpushare.intent.types import Mps, TimeSlicing
 from gpushare.rules.sharing import RULES
-from tests.compiler.plan.builders import findings, judged, pool
+from tests.compiler.plan.builders import check, findings, pool
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_mps_has_48_replicas_and_16_below_compute_capability_7_5(card: str, repl
 
 
 def test_the_hint_says_how_many_there_can_be() -> None:
-    (finding,) = judged(RULES, pool(Mps(replicas=24), "v100-sxm2-16gb"))
+    (finding,) = check(RULES, pool(Mps(replicas=24), "v100-sxm2-16gb"))
     assert finding.message == "24 MPS replicas are more than a Tesla V100-SXM2-16GB can have"
     assert "replicas: 16" in finding.hints[1]
 

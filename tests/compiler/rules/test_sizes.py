@@ -10,7 +10,7 @@ import pytest
 
 from gpushare.bundle.artifact import Artifact
 from gpushare.core.diagnostics import Severity
-from gpushare.rules.sizes import judge_sizes
+from gpushare.rules.sizes import check_sizes
 
 
 def noise(size: int, seed: int = 1) -> str:
@@ -18,9 +18,9 @@ def noise(size: int, seed: int = 1) -> str:
     return base64.b64encode(random.Random(seed).randbytes(size * 3 // 4 + 3)).decode()[:size]
 
 
-def judged(**files: str) -> list[tuple[str, Severity]]:
+def check(**files: str) -> list[tuple[str, Severity]]:
     artifacts = [Artifact(path=path, text=text) for path, text in files.items()]
-    return [(finding.code, finding.severity) for finding in judge_sizes(artifacts, values)]
+    return [(finding.code, finding.severity) for finding in check_sizes(artifacts, values)]
 
 
 def values(namespaces: int = 0) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def values(namespaces: int = 0) -> dict[str, Any]:
 
 def test_a_small_bundle_has_no_findings() -> None:
     small = {"chart/values.yaml": "a: 1\n", "chart/files/policies/a.yaml": "b: 1\n"}
-    assert judged(**small, **{"README.md": noise(3_000_000)}) == []
+    assert check(**small, **{"README.md": noise(3_000_000)}) == []
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_a_small_bundle_has_no_findings() -> None:
     ],
 )
 def test_a_config_map_warns_from_half_and_fails_from_nine_tenths(size: int, expected: list[tuple[str, Severity]]) -> None:
-    findings = judged(**{"chart/files/mig-parted/config.yaml": "x" * size})
+    findings = check(**{"chart/files/mig-parted/config.yaml": "x" * size})
     assert [finding for finding in findings if finding[0] == "GS720"] == expected
 
 
 @pytest.mark.parametrize(("namespaces", "expected"), [(7_000, None), (8_000, Severity.WARNING), (15_000, Severity.ERROR)])
 def test_namespaces_are_measured_as_the_config_map_that_names_them(namespaces: int, expected: Severity | None) -> None:
     given = values(namespaces)
-    findings = judge_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
+    findings = check_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
     about = [one.severity for one in findings if one.code == "GS720" and "gpushare-tenancy" in one.message]
     assert about == ([expected] if expected else [])
 
@@ -70,7 +70,7 @@ def test_the_policies_that_name_namespaces_are_measured_as_etcd_has_them(
     given = values(namespaces)
     given["admission"]["enforce"] = enforce
     given["pools"] = {"a": {"resources": ["nvidia.com/gpu"], "sharedResources": [], "namespaces": [], "default": False}}
-    findings = judge_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
+    findings = check_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
     told = {one.message.split(" takes ")[0]: one.severity for one in findings if one.code == "GS724"}
     names = ("gpushare-devices", "gpushare-devices-elsewhere")
     assert told == {f"ValidatingAdmissionPolicy {name}": expected for name in names if expected}
@@ -82,7 +82,7 @@ def test_a_namespace_of_more_pools_than_an_expression_holds_is_an_error(pools: i
     given = values()
     each = {"resources": ["nvidia.com/gpu"], "sharedResources": [], "namespaces": ["a"], "default": False}
     given["pools"] = {f"{number:048}": each for number in range(pools)}
-    findings = judge_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
+    findings = check_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
     told = [one for one in findings if one.code == "GS724"]
     assert [one.severity for one in told] == expected
     assert [one.message.split(" has ")[0] for one in told] == [
@@ -93,12 +93,12 @@ def test_a_namespace_of_more_pools_than_an_expression_holds_is_an_error(pools: i
 
 def test_profiles_count_twice_because_each_has_two_keys() -> None:
     profiles = {f"chart/files/profiles/mps-{n}.yaml": "x" * 100_000 for n in range(3)}
-    assert ("GS720", Severity.WARNING) in judged(**profiles)
+    assert ("GS720", Severity.WARNING) in check(**profiles)
 
 
 def test_a_large_object_warns_those_who_apply_on_the_client() -> None:
-    assert ("GS722", Severity.WARNING) in judged(**{"chart/files/policies/a.yaml": "x" * 240_000})
-    assert ("GS722", Severity.WARNING) not in judged(**{"chart/files/policies/a.yaml": "x" * 230_000})
+    assert ("GS722", Severity.WARNING) in check(**{"chart/files/policies/a.yaml": "x" * 240_000})
+    assert ("GS722", Severity.WARNING) not in check(**{"chart/files/policies/a.yaml": "x" * 230_000})
 
 
 def release(files: dict[str, str], manifest: str, values: object) -> int:
@@ -111,7 +111,7 @@ def release(files: dict[str, str], manifest: str, values: object) -> int:
 @pytest.mark.parametrize(("size", "expected"), [(100_000, None), (400_000, Severity.WARNING), (600_000, Severity.WARNING)])
 def test_a_release_is_measured_as_helm_stores_it(size: int, expected: Severity | None) -> None:
     files = {f"chart/files/policies/p{n}.yaml": noise(size // 10, n) for n in range(10)}
-    severity = dict(judged(**files)).get("GS721")
+    severity = dict(check(**files)).get("GS721")
     assert severity is expected
     share = release(files, "\n".join(files.values()), {}) / (1 << 20)
     assert (share >= 0.5) == (expected is not None)

@@ -30,7 +30,7 @@ def test_quotas_that_add_up_to_more_than_there_is() -> None:
     assert not found(text.replace("9", "8"), "GS612")
 
 
-def test_a_quota_that_is_too_large_alone_is_told_alone() -> None:
+def test_a_quota_that_is_too_large_alone_is_reported_alone() -> None:
     text = written(pool(nodes=ONE), quotas="{atlas: {notebooks: 8}, cms: {notebooks: 17}}")
     assert found(text, "GS606")
     assert not found(text, "GS612")

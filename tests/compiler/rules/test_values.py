@@ -6,7 +6,7 @@ from gpushare.catalog import managed_values, upstream
 from gpushare.core.diagnostics import pointer
 from gpushare.intent import reader
 from gpushare.reading import source
-from tests.compiler.rules.intents import codes, judged, one, pool, written
+from tests.compiler.rules.intents import check, codes, one, pool, written
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TERM = "{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}}"
@@ -140,7 +140,7 @@ def test_a_value_of_a_part_that_is_off(platform: str, place: str, message: str) 
     ],
 )
 def test_a_hint_names_the_switch_that_is_the_users(value: str, hint: str) -> None:
-    (off,) = [finding for finding in judged(written(pool(), platform=f"{{values: {{{value}}}}}")) if finding.code == "GS723"]
+    (off,) = [finding for finding in check(written(pool(), platform=f"{{values: {{{value}}}}}")) if finding.code == "GS723"]
     assert off.hints == (hint,)
 
 
@@ -152,14 +152,14 @@ def test_values_of_a_part_that_the_intent_switches_on() -> None:
 
 
 def test_an_entry_is_named_with_its_list_and_an_empty_default_is_no_example() -> None:
-    (entry,) = judged(written(pool(), platform="{values: {toolkit: {env: [null]}}}"))
+    (entry,) = check(written(pool(), platform="{values: {toolkit: {env: [null]}}}"))
     assert entry.message == "env[0] must be a mapping, not nothing"
-    (tag,) = judged(written(pool(), platform="{stack: device-plugin, values: {image: {tag: a b}}}"))
+    (tag,) = check(written(pool(), platform="{stack: device-plugin, values: {image: {tag: a b}}}"))
     assert tag.hints == ('its default is ""',)
 
 
 def test_a_key_with_dots_is_answered_with_the_mappings_that_are_meant() -> None:
-    (finding,) = judged(written(pool(), platform='{values: {"dcgm.enabled": true}}'))
+    (finding,) = check(written(pool(), platform='{values: {"dcgm.enabled": true}}'))
     assert finding.message == "'dcgm.enabled' is one key, and gpu-operator has none with dots"
     assert finding.hints == ("write one mapping in the other: dcgm: {enabled: …}",)
 
@@ -175,7 +175,7 @@ def test_every_owned_path_is_one_that_the_chart_reads(stack: str) -> None:
     text = written(pool(), platform=f"{{stack: {stack}, registry: registry.example.org, imagePullSecrets: [mirror]}}")
     chart = upstream.chart(stack)
     owned = managed_values.owned(reader.build(source.read(text.encode(), "intent.yaml").data), chart)
-    judged_paths = {path: upstream.judge_path(chart, tuple(path.split("."))) for path in owned}
+    judged_paths = {path: upstream.check_path(chart, tuple(path.split("."))) for path in owned}
     unknown = {path for path, verdict in judged_paths.items() if not isinstance(verdict, upstream.Known | upstream.OpenMap)}
     assert not {path for path in unknown if not path.endswith("imagePullSecrets")}
 
@@ -314,7 +314,7 @@ def test_what_the_api_server_takes_inside_a_value(stack: str, values: str) -> No
 )
 def test_parts_that_do_not_go_together(stack: str, values: str, place: str, hint: str | None) -> None:
     text = written(pool(), platform=f"{{stack: {stack}, values: {{{values}}}}}")
-    (found,) = [one for one in judged(text) if one.code == "GS710"]
+    (found,) = [one for one in check(text) if one.code == "GS710"]
     assert pointer(found.path) == f"/spec/platform/values/{place}"
     assert hint is None or found.hints == (hint,)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.cluster.cluster import Cluster
-from tests.e2e.cluster.living import AGENTS, WORK
+from tests.e2e.cluster.common_agents import AGENTS, WORK
 from tests.e2e.cluster.pods import GPU, pod, refusal
 from tests.support import helm
 

@@ -28,7 +28,7 @@ def claimed_name() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[ClusterFixture]:
+def running_cluster() -> Iterator[ClusterFixture]:
     """A running cluster of two nodes with fake GPUs. Its own, so that one brought up by hand is left alone."""
     with claimed_name() as name:
         cluster_fixture = ClusterFixture(name)
@@ -52,17 +52,17 @@ def api() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def cluster(stage: ClusterFixture) -> Cluster:
+def cluster(running_cluster: ClusterFixture) -> Cluster:
     """The cluster alone, for what needs no GPUs."""
-    return stage.cluster
+    return running_cluster.cluster
 
 
 @pytest.fixture(scope="module")
-def cluster_fixture(stage: ClusterFixture) -> Iterator[ClusterFixture]:
+def cluster_fixture(running_cluster: ClusterFixture) -> Iterator[ClusterFixture]:
     """The stage for a module that installs something: without a release, its nodes idle and in no pool, before and after."""
-    stage.clear()
-    yield stage
-    stage.clear()
+    running_cluster.clear()
+    yield running_cluster
+    running_cluster.clear()
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ _RUNTIME = f"system:serviceaccount:{NAMESPACE}:gpushare-node"
 _NODE_OF_POD = "authentication.kubernetes.io/node-name"
 
 
-class Ambush:
+class WriteInterceptor:
     """What is to happen at one node's writes."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Ambush:
         """Whoever makes the write of this name so many times dies: `lease`, `labels`, `taints`, `condition Ready`."""
         self._node, self._write, self._left = node, write, number
 
-    def judge(self, request: dict[str, Any]) -> bool:
+    def decide(self, request: dict[str, Any]) -> bool:
         """Whether the write may pass."""
         nodes = request["userInfo"].get("extra", {}).get(_NODE_OF_POD, [])
         if self._node is None or self._node.name not in nodes or not self._left or _name_of(request) != self._write:
@@ -78,12 +78,12 @@ def _name_of(request: dict[str, Any]) -> str:
 class _Answer(BaseHTTPRequestHandler):
     """One question of the API server."""
 
-    ambush: Ambush
+    ambush: WriteInterceptor
 
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = review["request"]
-        said = {"uid": request["uid"], "allowed": self.ambush.judge(request)}
+        said = {"uid": request["uid"], "allowed": self.ambush.decide(request)}
         body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": said}).encode()
         # Who asked is dead: the API server may not want to know any more.
         with suppress(OSError):
@@ -98,9 +98,9 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def ambush(cluster: Cluster, folder: Path) -> Iterator[Ambush]:
+def ambush(cluster: Cluster, folder: Path) -> Iterator[WriteInterceptor]:
     """An ambush on the cluster's nodes. While it stands, the API server asks at every write of the runtime."""
-    laid = Ambush()
+    laid = WriteInterceptor()
     certificate = _certify(folder)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, folder / "key.pem")

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.cluster.bundles import NAMESPACE, admitting
 from tests.e2e.cluster.bypasses import DEBUGGING, DEVICES, ENV, POOLS, PRIVILEGED
 from tests.e2e.cluster.cluster import Cluster
-from tests.e2e.cluster.living import AGENTS, WORK
+from tests.e2e.cluster.common_agents import AGENTS, WORK
 from tests.e2e.cluster.pods import GPU, SHARED, SLICE, Object, affinity, created, debugged, pod, refusal, term
 
 pytestmark = pytest.mark.cluster

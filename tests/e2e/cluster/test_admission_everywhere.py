@@ -8,8 +8,8 @@ import pytest
 from tests.e2e.cluster.bundles import admitting
 from tests.e2e.cluster.bypasses import DEVICES
 from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.common_agents import AGENTS, WORK
 from tests.e2e.cluster.control_plane import OPERATOR
-from tests.e2e.cluster.living import AGENTS, WORK
 from tests.e2e.cluster.pods import Object, refusal
 from tests.e2e.cluster.test_admission import INTENT, moved
 

@@ -60,7 +60,7 @@ def test_whoever_needs_no_help_is_left_alone(item: Object, policies: Cluster) ->
     assert pool_of(policies, item) is None
 
 
-def test_a_choice_stands(policies: Cluster) -> None:
+def test_a_choice_is_there(policies: Cluster) -> None:
     assert pool_of(policies, pod(({SHARED: 1},), where="course", choose="serving")) == "serving"
 
 

@@ -174,7 +174,7 @@ def most_on_a_gpu(node: Node) -> int:
 
 
 @pytest.fixture(scope="module")
-def scene(cluster_fixture: ClusterFixture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def monitored_cluster(cluster_fixture: ClusterFixture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """The tenants have run, exceeded their caps and died, and Prometheus has seen it, or was given time enough to."""
     stage = cluster_fixture
     stage.equip("node-1", T4)
@@ -213,27 +213,27 @@ def test_the_table_has_every_rule_and_every_panel() -> None:
     assert {title: len(rows) for title, rows in SHOWN.items()} == {one.title: len(one.queries) for one in PANELS}
 
 
-def test_prometheus_evaluates_every_rule_without_an_error(scene: Scene) -> None:
-    rules = scene.prometheus.rules()
+def test_prometheus_evaluates_every_rule_without_an_error(monitored_cluster: Scene) -> None:
+    rules = monitored_cluster.prometheus.rules()
     assert {rule["name"] for rule in rules} == {one.name for one in (*RECORDINGS, *ALERTS)}
     assert {(rule["health"], rule.get("lastError")) for rule in rules} == {("ok", None)}
     # On a slow machine what was pending may fire by now.
-    assert scene.states().keys() == STATES.keys()
+    assert monitored_cluster.states().keys() == STATES.keys()
 
 
-def test_prometheus_scrapes_each_runtime_once(scene: Scene) -> None:
-    [found] = scene.prometheus.samples('up{job="gpushare"}')
+def test_prometheus_scrapes_each_runtime_once(monitored_cluster: Scene) -> None:
+    [found] = monitored_cluster.prometheus.samples('up{job="gpushare"}')
     assert returned(found) == ordered([(ON_1, 1), (ON_2, 1)])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_query_returns_what_the_tenants_did(scene: Scene, case: Case) -> None:
-    assert scene.answers[case.name] == scene.expected[case.name], case.query
+def test_a_query_returns_what_the_tenants_did(monitored_cluster: Scene, case: Case) -> None:
+    assert monitored_cluster.answers[case.name] == monitored_cluster.expected[case.name], case.query
 
 
-def test_labels_that_prometheus_does_not_honour_are_renamed(scene: Scene) -> None:
+def test_labels_that_prometheus_does_not_honour_are_renamed(monitored_cluster: Scene) -> None:
     """Each form is what it is meant to be: of the tenants' pods and the exporter's own, one has the label `pod`."""
-    found = scene.prometheus.samples(*(f'DCGM_FI_DEV_GPU_UTIL{{job="{one.job}"}}' for one in exporters.EXPORTERS))
+    found = monitored_cluster.prometheus.samples(*(f'DCGM_FI_DEV_GPU_UTIL{{job="{one.job}"}}' for one in exporters.EXPORTERS))
     for one, samples in zip(exporters.EXPORTERS, found, strict=True):
         tenants = {dict(labels).get("pod" if one.honoured else "exported_pod") for labels in samples}
         assert {"neighbour", "offender", "greedy"} <= tenants
@@ -246,15 +246,15 @@ def test_no_panel_is_empty() -> None:
     assert all(any(panel) for panel in SHOWN.values())
 
 
-def test_faults_of_a_gpu_reach_their_alerts(scene: Scene) -> None:
+def test_faults_of_a_gpu_reach_their_alerts(monitored_cluster: Scene) -> None:
     """The last test: the GPU that is lost and found again leaves traces in the counters."""
-    fake_nvml = scene.fixture.fake_nvml("node-1")
+    fake_nvml = monitored_cluster.fixture.fake_nvml("node-1")
     expressions = {one.name: one.expr for one in ALERTS}
 
     def rows(name: str) -> list[dict[str, str]]:
-        return [dict(found) for found in scene.prometheus.samples(expressions[name])[0]]
+        return [dict(found) for found in monitored_cluster.prometheus.samples(expressions[name])[0]]
 
-    wait = scene.fixture.cluster.wait
+    wait = monitored_cluster.fixture.cluster.wait
     try:
         fake_nvml.xid(1, 79)
         wait(lambda: rows("GPUShareXid") == [{**ON_1, "xid": "79"}], "the XID is reported", SECONDS)
@@ -263,8 +263,8 @@ def test_faults_of_a_gpu_reach_their_alerts(scene: Scene) -> None:
         fake_nvml.lose(1)
         wait(lambda: [(one["node"], one["reason"]) for one in rows("GPUShareGpuLost")] == [("node-1", "GpuLost")],
              "so is the loss of the GPU", SECONDS)
-        wait(lambda: scene.states().get("GPUShareXid") == "firing", "an XID fires at once", SECONDS)
-        assert scene.fixture.phase("neighbour") == "Running"
+        wait(lambda: monitored_cluster.states().get("GPUShareXid") == "firing", "an XID fires at once", SECONDS)
+        assert monitored_cluster.fixture.phase("neighbour") == "Running"
     finally:
         fake_nvml.find(1)
         fake_nvml.unattributed(1, 0)

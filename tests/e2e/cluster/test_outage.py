@@ -71,7 +71,7 @@ def test_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: C
     assert [restarts(pools, node) for node in BOTH] == [[0, 0], [0, 0]]
 
 
-def test_what_happened_meanwhile_is_told_afterwards(pools: ClusterFixture) -> None:
+def test_what_happened_meanwhile_is_reported_afterwards(pools: ClusterFixture) -> None:
     def told(name: str) -> set[str]:
         return {reason for reason, _ in pools.events(name) if reason.startswith("GPU")}
 

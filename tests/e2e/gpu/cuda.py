@@ -22,9 +22,9 @@ time.sleep(120)
 """
 
 
-def hold(started: ProcessPool, uuid: str, mib: int, *, is_deaf: bool = False) -> int:
+def hold(process_pool: ProcessPool, uuid: str, mib: int, *, is_deaf: bool = False) -> int:
     """The pid of a process that holds so much of this GPU, beside what its context takes. `is_deaf`: it ignores SIGTERM."""
-    process = started.start(PROGRAM, uuid, str(mib), "deaf" if is_deaf else "")
+    process = process_pool.start(PROGRAM, uuid, str(mib), "deaf" if is_deaf else "")
     heard = said(process)
     assert heard == "ready", heard or "the CUDA process ended without a word; what it wrote is above"
     return process.pid

@@ -12,7 +12,7 @@ from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.adapters.nvml.session import Session
 from tests.e2e.gpu.cuda import hold
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, lives, pod_uid
-from tests.support.process_fixtures import ProcessPool, process_pool, systemd_path
+from tests.support.process_fixtures import ProcessPool, open_process_pool, systemd_path
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.gpu
@@ -36,55 +36,55 @@ class Node:
 
 
 @pytest.fixture
-def started() -> Iterator[ProcessPool]:
-    with process_pool() as everyone:
+def process_pool() -> Iterator[ProcessPool]:
+    with open_process_pool() as everyone:
         yield everyone
 
 
 @pytest.fixture
-def stage(tmp_path: Path, whole: GpuInfo, started: ProcessPool) -> Iterator[EnforcementFixture]:
+def enforcement(tmp_path: Path, whole: GpuInfo, process_pool: ProcessPool) -> Iterator[EnforcementFixture]:
     # The watcher alone: a limit of the driver's would be set on cgroups that are made up.
     made = EnforcementFixture(
         tmp_path,
         Node(whole.uuid),  # type: ignore[arg-type]
-        started, deadline=30.0, share={"capMiB": CAP_MIB}, enforcement={"mechanism": "watcher"},
+        process_pool, deadline=30.0, share={"capMiB": CAP_MIB}, enforcement={"mechanism": "watcher"},
     )
     yield made
     made.enforcer.close()
 
 
-def place(stage: EnforcementFixture, number: int, pid: int) -> None:
+def place(enforcement: EnforcementFixture, number: int, pid: int) -> None:
     """Show the process in this pod's container."""
-    stage.mirror.show(pid, systemd_path(pod_uid(number), container_id(number)))
+    enforcement.fake_proc.show(pid, systemd_path(pod_uid(number), container_id(number)))
 
 
 def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
-    stage: EnforcementFixture, whole: GpuInfo, session: Session, started: ProcessPool
+    enforcement: EnforcementFixture, whole: GpuInfo, session: Session, process_pool: ProcessPool
 ) -> None:
     before = session.read_device(whole.uuid)
     assert before.total_bytes is not None
     assert before.used_bytes is not None
     free_mib = (before.total_bytes - before.used_bytes) >> 20
     assert free_mib > 2 * (GREEDY_MIB + MODEST_MIB), f"GPU {whole.index} has only {free_mib} MiB free"
-    stage.admit(1, "greedy")
-    stage.admit(2, "modest")
-    greedy = hold(started, whole.uuid, GREEDY_MIB, is_deaf=True)
-    modest = hold(started, whole.uuid, MODEST_MIB)
-    place(stage, 1, greedy)
-    place(stage, 2, modest)
+    enforcement.admit(1, "greedy")
+    enforcement.admit(2, "modest")
+    greedy = hold(process_pool, whole.uuid, GREEDY_MIB, is_deaf=True)
+    modest = hold(process_pool, whole.uuid, MODEST_MIB)
+    place(enforcement, 1, greedy)
+    place(enforcement, 2, modest)
     named = {row.pid: row.used_bytes for row in session.read_device(whole.uuid).rows or ()}
     assert {greedy, modest} <= set(named), f"the driver has {sorted(named)}, not {greedy} and {modest}: another PID namespace?"
     assert (named[greedy] or 0) >> 20 >= GREEDY_MIB, "the driver does not tell what a process uses"
     assert (named[modest] or 0) >> 20 < CAP_MIB
     for _ in range(MAX_CYCLES):
-        stage.run()
-        if len(stage.told.reasons("greedy")) == len(STEPS):
+        enforcement.run()
+        if len(enforcement.told.reasons("greedy")) == len(STEPS):
             break
     await_end(greedy)
     wait_for(lambda: greedy not in {row.pid for row in session.read_device(whole.uuid).rows or ()})
-    stage.run(2)
-    print("\n".join(event.message for event in stage.told.events))
-    assert stage.told.reasons("greedy") == STEPS
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
+    enforcement.run(2)
+    print("\n".join(event.message for event in enforcement.told.events))
+    assert enforcement.told.reasons("greedy") == STEPS
+    assert enforcement.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
     assert lives(modest)
-    assert stage.told.reasons("modest") == []
+    assert enforcement.told.reasons("modest") == []

@@ -26,7 +26,7 @@ from typing import Any
 from gpushare_node.adapters.host.kubelet import Checkpoint
 from gpushare_node.adapters.host.state_dir import Published, StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_address
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_endpoint
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
@@ -115,7 +115,7 @@ class Node:
         enforcer = Enforcer(
             adapters=adapters,
             config=config,
-            figures=EnforcementMetrics(Registry()),
+            metrics=EnforcementMetrics(Registry()),
             queue=InlineQueue(),
             mps_queue=InlineQueue(),
         )
@@ -270,7 +270,7 @@ class NodeCrowd:
 
 
 @contextmanager
-def crowd(chosen: argparse.Namespace, text: str, address: ApiEndpoint, scratch: Path) -> Iterator[NodeCrowd]:
+def many_nodes(chosen: argparse.Namespace, text: str, address: ApiEndpoint, scratch: Path) -> Iterator[NodeCrowd]:
     """The nodes under that policy, until what is measured is measured."""
     clock, traffic, policy = FastTime(chosen.speed), Traffic(), read(text)
     nodes = []
@@ -300,10 +300,10 @@ def main() -> None:
     parser.add_argument("bundles", nargs=2, type=Path)
     chosen = parser.parse_args()
     threading.stack_size(512 * 1024)
-    address = find_address(os.environ)
+    address = find_endpoint(os.environ)
     former, new = (_policy(bundle) for bundle in chosen.bundles)
     connection = Connection(address, SystemClock())
-    with tempfile.TemporaryDirectory() as scratch, crowd(chosen, former, address, Path(scratch)) as nodes:
+    with tempfile.TemporaryDirectory() as scratch, many_nodes(chosen, former, address, Path(scratch)) as nodes:
         objects = [one.object(number) for number, one in enumerate(nodes.nodes)]
         objects.append(laden(chosen.nodes, _PURPOSE, objects[0]["metadata"]["labels"]))
         with standing(connection, _PURPOSE, objects):

@@ -26,7 +26,7 @@ import yaml
 
 from gpushare_node.adapters.host.kubelet import Checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_address
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_endpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT, ClusterError
 from gpushare_node.adapters.kube.connection import Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("bundles", nargs="+", type=Path)
     chosen = parser.parse_args()
     threading.stack_size(512 * 1024)
-    address = find_address(os.environ)
+    address = find_endpoint(os.environ)
     kubelets = Kubelets(address, VirtualTime())
     names = [f"simulated-{number}" for number in range(chosen.nodes)]
     connection = Connection(address, SystemClock())

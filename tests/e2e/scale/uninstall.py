@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpushare_node.adapters.kube.api_endpoint import find_address, in_cluster
+from gpushare_node.adapters.kube.api_endpoint import find_endpoint, in_cluster
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.uninstall import Uninstall, UninstallReport
@@ -55,7 +55,7 @@ def main() -> None:
     if chosen.measure:
         json.dump(_measure(os.environ["SERVER"], chosen.measure), sys.stdout)
         return
-    address = find_address(os.environ)
+    address = find_endpoint(os.environ)
     connection = Connection(address, SystemClock())
     with tempfile.TemporaryDirectory() as scratch:
         account = Path(scratch)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.cli.desk import Desk
+from tests.node.cli.cli_environment import CliEnvironment
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def cli_environment(tmp_path: Path) -> CliEnvironment:
+    return CliEnvironment(tmp_path)

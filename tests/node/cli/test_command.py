@@ -15,55 +15,55 @@ import yaml
 
 from gpushare_node import __version__
 from gpushare_node.adapters.host.state_dir import StateDir
-from tests.node.cli.desk import COMMAND, Desk, text_of
+from tests.node.cli.cli_environment import COMMAND, CliEnvironment, text_of
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, wait_for
 
 
-def test_the_second_apply_changes_nothing_and_assert_agrees(desk: Desk) -> None:
-    assert desk.with_policy("assert").returncode == 1
-    first = desk.with_policy("apply")
+def test_the_second_apply_changes_nothing_and_assert_agrees(cli_environment: CliEnvironment) -> None:
+    assert cli_environment.with_policy("assert").returncode == 1
+    first = cli_environment.with_policy("apply")
     assert first.returncode == 0, first.stdout + first.stderr
     assert "changed GPU 0   create 3g.20gb at" in first.stdout
-    desk.fake_nvml.forget_calls()
-    second = desk.with_policy("apply")
+    cli_environment.fake_nvml.forget_calls()
+    second = cli_environment.with_policy("apply")
     assert second.returncode == 0
     assert "changed=0 failed=0" in second.stdout
-    assert desk.fake_nvml.calls() == []
-    assert desk.with_policy("assert").returncode == 0
+    assert cli_environment.fake_nvml.calls() == []
+    assert cli_environment.with_policy("assert").returncode == 0
 
 
-def test_check_shows_the_layouts_and_leaves_the_hardware_and_the_folder_alone(desk: Desk) -> None:
-    done = desk.with_policy("apply", "--check", "--diff")
+def test_check_shows_the_layouts_and_leaves_the_hardware_and_the_folder_alone(cli_environment: CliEnvironment) -> None:
+    done = cli_environment.with_policy("apply", "--check", "--diff")
     assert done.returncode == 0
     assert "        - MIG off\n        + MIG on\n" in done.stdout
     assert "        + 3g.20gb at " in done.stdout
-    assert desk.fake_nvml.calls() == []
-    assert not (desk.folder / "state").exists()
+    assert cli_environment.fake_nvml.calls() == []
+    assert not (cli_environment.folder / "state").exists()
 
 
-def test_json_is_one_document_and_nothing_else(desk: Desk) -> None:
-    document = json.loads(desk.with_policy("apply", "--format", "json").stdout)
+def test_json_is_one_document_and_nothing_else(cli_environment: CliEnvironment) -> None:
+    document = json.loads(cli_environment.with_policy("apply", "--format", "json").stdout)
     assert document["reason"] == "Ready"
     assert document["recap"]["changed"] == len([one for one in document["results"] if one["status"] == "changed"]) > 0
-    refused = json.loads(desk.run("apply", "--policy", "/nowhere", "--standalone", "--format", "json").stdout)
+    refused = json.loads(cli_environment.run("apply", "--policy", "/nowhere", "--standalone", "--format", "json").stdout)
     assert (refused["exit"], refused["error"]) == (2, "/nowhere: cannot be read: No such file or directory")
 
 
-def test_release_brings_back_whole_gpus_and_takes_the_folder_away(desk: Desk) -> None:
-    desk.with_policy("apply")
-    done = desk.run("release", "--standalone", "--state-dir", str(desk.folder / "state"))
+def test_release_brings_back_whole_gpus_and_takes_the_folder_away(cli_environment: CliEnvironment) -> None:
+    cli_environment.with_policy("apply")
+    done = cli_environment.run("release", "--standalone", "--state-dir", str(cli_environment.folder / "state"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert desk.fake_nvml.mode(0) == (False, False)
-    assert not (desk.folder / "state").exists()
+    assert cli_environment.fake_nvml.mode(0) == (False, False)
+    assert not (cli_environment.folder / "state").exists()
 
 
-def test_export_is_yaml_and_json_of_the_same_thing_with_placements_and_devices(desk: Desk) -> None:
-    desk.with_policy("apply")
-    as_yaml = yaml.safe_load(desk.run("export").stdout)
-    assert as_yaml == json.loads(desk.run("export", "--format", "json").stdout)
+def test_export_is_yaml_and_json_of_the_same_thing_with_placements_and_devices(cli_environment: CliEnvironment) -> None:
+    cli_environment.with_policy("apply")
+    as_yaml = yaml.safe_load(cli_environment.run("export").stdout)
+    assert as_yaml == json.loads(cli_environment.run("export", "--format", "json").stdout)
     placed = as_yaml["gpus"][0]["mig"]["instances"]
     assert sorted((one["profile"], one["size"]) for one in placed) == [("1g.5gb", 1)] * 4 + [("3g.20gb", 4)]
     assert len({one["start"] for one in placed}) == 5
@@ -80,9 +80,9 @@ def test_export_fails_where_no_gpu_is_visible(tmp_path: Path) -> None:
     assert "no GPU found" in done.stderr
 
 
-def test_a_lost_gpu_is_exported_with_its_fault(desk: Desk) -> None:
-    desk.fake_nvml.lose(1)
-    gpus = yaml.safe_load(desk.run("export").stdout)["gpus"]
+def test_a_lost_gpu_is_exported_with_its_fault(cli_environment: CliEnvironment) -> None:
+    cli_environment.fake_nvml.lose(1)
+    gpus = yaml.safe_load(cli_environment.run("export").stdout)["gpus"]
     assert "fault" not in gpus[0]
     assert gpus[1]["fault"]["kind"] == "lost"
 
@@ -94,103 +94,137 @@ def test_a_lost_gpu_is_exported_with_its_fault(desk: Desk) -> None:
     (b"", ": .: must be a mapping"),
     (b"apiVersion: v2", ": kind: is missing"),
 ], ids=["yaml", "bytes", "size", "empty", "version"])
-def test_a_wrong_policy_is_one_line_and_touches_nothing(desk: Desk, content: bytes, said: str) -> None:
-    desk.policy.write_bytes(content)
+def test_a_wrong_policy_is_one_line_and_touches_nothing(cli_environment: CliEnvironment, content: bytes, said: str) -> None:
+    cli_environment.policy.write_bytes(content)
     for command in ("apply", "assert", "enforce"):
-        done = desk.with_policy(command)
+        done = cli_environment.with_policy(command)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"gpushare-node: {desk.policy}{said}"), done.stderr
+        assert done.stderr.startswith(f"gpushare-node: {cli_environment.policy}{said}"), done.stderr
         assert (done.stderr.count("\n"), done.stdout) == (1, "")
-    assert desk.fake_nvml.calls() == []
-    assert not (desk.folder / "state").exists()
+    assert cli_environment.fake_nvml.calls() == []
+    assert not (cli_environment.folder / "state").exists()
 
 
 @pytest.mark.parametrize("name", ["", "/", "/nowhere/at/all", "/proc/self/mem", "a\nb", "\x1b[31m"])
-def test_a_policy_that_is_no_file_is_one_line(desk: Desk, name: str) -> None:
-    done = desk.run("assert", "--policy", name, "--standalone")
+def test_a_policy_that_is_no_file_is_one_line(cli_environment: CliEnvironment, name: str) -> None:
+    done = cli_environment.run("assert", "--policy", name, "--standalone")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "\x1b" not in done.stderr
 
 
-def test_a_policy_comes_from_standard_input_too(desk: Desk) -> None:
-    assert desk.run("assert", "--policy", "-", "--standalone", text=text_of()).returncode == 1
-    assert desk.run("assert", "--policy", "-", "--standalone", text="{").stderr.startswith("gpushare-node: standard input: ")
+def test_a_policy_comes_from_standard_input_too(cli_environment: CliEnvironment) -> None:
+    assert cli_environment.run("assert", "--policy", "-", "--standalone", text=text_of()).returncode == 1
+    assert cli_environment.run("assert", "--policy", "-", "--standalone", text="{").stderr.startswith(
+        "gpushare-node: standard input: "
+    )
 
 
-def test_the_path_inside_the_document_is_named(desk: Desk) -> None:
-    desk.policy.write_text(text_of().replace("gpusPerNode: 2", "gpusPerNode: many"))
-    assert f"{desk.policy}: spec.gpusPerNode: must be a whole number, not 'many'\n" in desk.with_policy("apply").stderr
+def test_the_path_inside_the_document_is_named(cli_environment: CliEnvironment) -> None:
+    cli_environment.policy.write_text(text_of().replace("gpusPerNode: 2", "gpusPerNode: many"))
+    assert (
+        f"{cli_environment.policy}: spec.gpusPerNode: must be a whole number, not 'many'\n"
+        in cli_environment.with_policy("apply").stderr
+    )
 
 
-def test_a_wrong_policy_is_told_to_the_cluster_too(desk: Desk, api: ApiServer) -> None:
+def test_a_wrong_policy_is_told_to_the_cluster_too(cli_environment: CliEnvironment, api: ApiServer) -> None:
     api.add_node("node-1")
-    desk.policy.write_text("{}")
-    more = api.kubeconfig(desk.folder / "kubeconfig") | {"NODE_NAME": "node-1"}
-    assert desk.run("enforce", "--policy", str(desk.policy), more=more).returncode == 2
+    cli_environment.policy.write_text("{}")
+    more = api.kubeconfig(cli_environment.folder / "kubeconfig") | {"NODE_NAME": "node-1"}
+    assert cli_environment.run("enforce", "--policy", str(cli_environment.policy), more=more).returncode == 2
     [condition] = [one for one in api.node("node-1")["status"]["conditions"] if one["type"] == "GPUShareReady"]
     assert (condition["status"], condition["reason"]) == ("False", "PolicyInvalid")
     assert "apiVersion: is missing" in condition["message"]
 
 
-def test_without_an_api_server_it_says_how_to_do_without(desk: Desk) -> None:
-    done = desk.run("enforce", "--policy", str(desk.policy))
+def test_without_an_api_server_it_says_how_to_do_without(cli_environment: CliEnvironment) -> None:
+    done = cli_environment.run("enforce", "--policy", str(cli_environment.policy))
     assert done.returncode == 2
     assert "--standalone" in done.stderr
 
 
-def test_assert_cannot_tell_without_a_driver_and_export_says_so(desk: Desk) -> None:
-    desk.fake_nvml.unload()
-    done = desk.with_policy("assert")
+def test_assert_cannot_tell_without_a_driver_and_export_says_so(cli_environment: CliEnvironment) -> None:
+    cli_environment.fake_nvml.unload()
+    done = cli_environment.with_policy("assert")
     assert (done.returncode, "Whether the node matches cannot be determined" in done.stdout) == (2, True)
-    assert desk.run("export").returncode == 69
-    assert desk.with_policy("enforce", "--once").returncode == 69
-    assert desk.with_policy("apply", "--check").returncode == 69
+    assert cli_environment.run("export").returncode == 69
+    assert cli_environment.with_policy("enforce", "--once").returncode == 69
+    assert cli_environment.with_policy("apply", "--check").returncode == 69
 
 
 @pytest.mark.failure_case(24)
-def test_a_second_runtime_ends_with_75(desk: Desk) -> None:
-    desk.fake_nvml.delay("nvmlDeviceSetMigMode", 100)
-    argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
-    with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE) as first:
-        wait_for((desk.folder / "state" / "journal.json").exists)
-        second = desk.with_policy("apply")
+def test_a_second_runtime_ends_with_75(cli_environment: CliEnvironment) -> None:
+    cli_environment.fake_nvml.delay("nvmlDeviceSetMigMode", 100)
+    argv = [
+        *COMMAND,
+        "apply",
+        "--policy",
+        str(cli_environment.policy),
+        "--standalone",
+        "--state-dir",
+        str(cli_environment.folder / "state"),
+    ]
+    with subprocess.Popen(argv, env=cli_environment.environment, stdout=subprocess.PIPE) as first:
+        wait_for((cli_environment.folder / "state" / "journal.json").exists)
+        second = cli_environment.with_policy("apply")
         assert second.returncode == 75
         assert "another gpushare-node is running" in second.stderr
-        desk.fake_nvml.heal()
+        cli_environment.fake_nvml.heal()
         assert first.wait(PATIENCE) == 0
 
 
 @pytest.mark.failure_case(21)
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_while_it_waits_for_the_driver_ends_it_and_the_next_run_finishes(
-    desk: Desk, sent: signal.Signals, code: int
+    cli_environment: CliEnvironment, sent: signal.Signals, code: int
 ) -> None:
-    argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
-    desk.fake_nvml.unload()
-    with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
-        wait_for((desk.folder / "state" / "lock").exists)
+    argv = [
+        *COMMAND,
+        "apply",
+        "--policy",
+        str(cli_environment.policy),
+        "--standalone",
+        "--state-dir",
+        str(cli_environment.folder / "state"),
+    ]
+    cli_environment.fake_nvml.unload()
+    with subprocess.Popen(
+        argv, env=cli_environment.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as first:
+        wait_for((cli_environment.folder / "state" / "lock").exists)
         first.send_signal(sent)
         _, errors = first.communicate(timeout=PATIENCE)
     assert (first.returncode, errors) == (code, f"gpushare-node: stopped by {sent.name}\n")
-    desk.fake_nvml.reload()
-    assert desk.with_policy("apply").returncode == 0
+    cli_environment.fake_nvml.reload()
+    assert cli_environment.with_policy("apply").returncode == 0
 
 
 @pytest.mark.failure_case(21)
-def test_the_driver_is_waited_for_as_long_as_it_is_said(desk: Desk) -> None:
-    desk.fake_nvml.unload()
-    done = desk.with_policy("apply", "--driver-timeout", "0s")
+def test_the_driver_is_waited_for_as_long_as_it_is_said(cli_environment: CliEnvironment) -> None:
+    cli_environment.fake_nvml.unload()
+    done = cli_environment.with_policy("apply", "--driver-timeout", "0s")
     assert done.returncode == 69
     assert "WaitingForDriver" in done.stdout
-    assert desk.run("apply", "--policy", "a", "--driver-timeout", "soon").returncode == 2
+    assert cli_environment.run("apply", "--policy", "a", "--driver-timeout", "soon").returncode == 2
 
 
-def test_enforce_serves_its_pages_and_ends_well_when_asked_to(desk: Desk) -> None:
+def test_enforce_serves_its_pages_and_ends_well_when_asked_to(cli_environment: CliEnvironment) -> None:
     port = free_port()
-    argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state"),
-            "--port", str(port), "--interval", "100ms"]
-    with subprocess.Popen(argv, env=desk.environment, stderr=subprocess.PIPE, text=True) as running:
+    argv = [
+        *COMMAND,
+        "enforce",
+        "--policy",
+        str(cli_environment.policy),
+        "--standalone",
+        "--state-dir",
+        str(cli_environment.folder / "state"),
+        "--port",
+        str(port),
+        "--interval",
+        "100ms",
+    ]
+    with subprocess.Popen(argv, env=cli_environment.environment, stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: _is_ready(f"http://127.0.0.1:{port}/readyz"))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
             assert f'gpushare_build_info{{version="{__version__}"' in answer.read().decode()
@@ -209,7 +243,7 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def test_an_error_of_the_program_itself_is_one_line_a_traceback_in_the_log_and_70(desk: Desk) -> None:
+def test_an_error_of_the_program_itself_is_one_line_a_traceback_in_the_log_and_70(cli_environment: CliEnvironment) -> None:
     program = "\n".join((
         "import sys, gpushare_node.cli.export as export", "export.bounded_driver = lambda run: 1 / 0",
         "from gpushare_node.cli import main", "sys.exit(main(['export']))",
@@ -221,9 +255,9 @@ def test_an_error_of_the_program_itself_is_one_line_a_traceback_in_the_log_and_7
     assert "ZeroDivisionError" in json.loads(log)["traceback"]
 
 
-def test_a_reader_who_goes_away_is_no_error_of_ours(desk: Desk) -> None:
+def test_a_reader_who_goes_away_is_no_error_of_ours(cli_environment: CliEnvironment) -> None:
     argv = [*COMMAND, "export"]
-    with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
+    with subprocess.Popen(argv, env=cli_environment.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
         assert done.stdout is not None
         assert done.stderr is not None
         done.stdout.close()
@@ -234,15 +268,15 @@ def test_a_reader_who_goes_away_is_no_error_of_ours(desk: Desk) -> None:
     [], ["fly"], ["apply"], ["enforce", "--policy", "a", "--interval", "1"], ["enforce", "--policy", "a", "--interval", "0s"],
     ["enforce", "--policy", "a", "--port", "99999"], ["apply", "--pol", "a"], ["export", "--format", "xml"],
 ], ids=" ".join)
-def test_a_wrong_command_line_is_2_with_a_usage_line(desk: Desk, arguments: list[str]) -> None:
-    done = desk.run(*arguments)
+def test_a_wrong_command_line_is_2_with_a_usage_line(cli_environment: CliEnvironment, arguments: list[str]) -> None:
+    done = cli_environment.run(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: gpushare-node")
 
 
-def test_help_has_every_exit_code(desk: Desk) -> None:
+def test_help_has_every_exit_code(cli_environment: CliEnvironment) -> None:
     for arguments in ([], ["apply"], ["assert"], ["export"], ["enforce"], ["release"]):
-        printed = desk.run(*arguments, "--help").stdout
+        printed = cli_environment.run(*arguments, "--help").stdout
         assert all(f"\n  {code} " in printed for code in (0, 1, 2, 69, 70, 75, 130, 143)), printed
 
 
@@ -256,11 +290,11 @@ def test_version_loads_neither_driver_nor_http_nor_the_api_s_client() -> None:
     assert not {"'pynvml'", "'kubernetes'", "'urllib3'", "'http.server'"} & set(done.stderr.strip("[]\n").split(", "))
 
 
-def test_colour_is_for_terminals_and_no_color_slots_it_off(desk: Desk) -> None:
-    arguments = ["assert", "--policy", str(desk.policy), "--standalone"]
-    assert "\x1b[33mchanged" in _on_a_terminal([*COMMAND, *arguments], desk.environment)
-    assert "\x1b" not in _on_a_terminal([*COMMAND, *arguments], desk.environment | {"NO_COLOR": "1"})
-    assert "\x1b" not in desk.run(*arguments).stdout
+def test_colour_is_for_terminals_and_no_color_slots_it_off(cli_environment: CliEnvironment) -> None:
+    arguments = ["assert", "--policy", str(cli_environment.policy), "--standalone"]
+    assert "\x1b[33mchanged" in _on_a_terminal([*COMMAND, *arguments], cli_environment.environment)
+    assert "\x1b" not in _on_a_terminal([*COMMAND, *arguments], cli_environment.environment | {"NO_COLOR": "1"})
+    assert "\x1b" not in cli_environment.run(*arguments).stdout
 
 
 def _on_a_terminal(argv: list[str], environment: dict[str, str]) -> str:
@@ -283,30 +317,38 @@ def _on_a_terminal(argv: list[str], environment: dict[str, str]) -> str:
     return b"".join(heard).decode()
 
 
-def test_enforce_keeps_the_labels_that_apply_published(desk: Desk, api: ApiServer) -> None:
+def test_enforce_keeps_the_labels_that_apply_published(cli_environment: CliEnvironment, api: ApiServer) -> None:
     policy = text_of()
     profile = yaml.safe_load(policy)["spec"]["profile"]
-    desk.with_policy("apply")
-    StateDir(desk.folder / "state").keep_profile(f"{profile}-b", ["MIG-1"])
+    cli_environment.with_policy("apply")
+    StateDir(cli_environment.folder / "state").keep_profile(f"{profile}-b", ["MIG-1"])
     api.add_node("node-1", labels={"p": "x", "gpushare.dev/pool": "dense", "nvidia.com/device-plugin.config": "somebody-else"})
     api.add_pod("runtime", namespace="gpushare", node="node-1", uid="9")
     api.add_daemonset("gpushare-dense")
-    more = api.kubeconfig(desk.folder / "kubeconfig") | {
+    more = api.kubeconfig(cli_environment.folder / "kubeconfig") | {
         "NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
-    argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--state-dir", str(desk.folder / "state"), "--port",
-            str(free_port())]
-    with subprocess.Popen(argv, env=desk.environment | more, stderr=subprocess.DEVNULL) as running:
+    argv = [
+        *COMMAND,
+        "enforce",
+        "--policy",
+        str(cli_environment.policy),
+        "--state-dir",
+        str(cli_environment.folder / "state"),
+        "--port",
+        str(free_port()),
+    ]
+    with subprocess.Popen(argv, env=cli_environment.environment | more, stderr=subprocess.DEVNULL) as running:
         wait_for(lambda: api.node("node-1")["metadata"]["labels"]["nvidia.com/device-plugin.config"] == f"{profile}-b")
         running.send_signal(signal.SIGTERM)
         assert running.wait(PATIENCE) == 0
 
 
-def test_fields_that_a_later_compiler_has_added_are_ignored_and_said(desk: Desk) -> None:
-    whole = yaml.safe_load(desk.policy.read_text())
+def test_fields_that_a_later_compiler_has_added_are_ignored_and_said(cli_environment: CliEnvironment) -> None:
+    whole = yaml.safe_load(cli_environment.policy.read_text())
     whole["spec"]["fabric"] = {"partition": 1}
-    desk.policy.write_text(yaml.safe_dump(whole))
-    done = desk.with_policy("apply")
+    cli_environment.policy.write_text(yaml.safe_dump(whole))
+    done = cli_environment.with_policy("apply")
     assert done.returncode == 0
     assert "skipped node    policy: This runtime does not know and ignores spec.fabric" in done.stdout
     assert "ignores spec.fabric" in done.stderr
-    assert desk.with_policy("assert").returncode == 0
+    assert cli_environment.with_policy("assert").returncode == 0

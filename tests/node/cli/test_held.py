@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.node.cli.desk import Desk, Done
+from tests.node.cli.cli_environment import CliEnvironment, Done
 from tests.support.waiting import PATIENCE
 
 PROGRAM = """import functools, pathlib, sys
@@ -16,45 +16,61 @@ sys.exit(main(sys.argv[2:]))"""
 """The command, with kubelet's folder elsewhere: the real place is not a test's to write to."""
 
 
-def run(desk: Desk, *arguments: str) -> Done:
-    command = [sys.executable, "-c", PROGRAM, str(desk.folder / "checkpoint"), *arguments, "--policy", str(desk.policy),
-               "--standalone", "--state-dir", str(desk.folder / "state")]
-    return subprocess.run(command, env=desk.environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
+def run(cli_environment: CliEnvironment, *arguments: str) -> Done:
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        str(cli_environment.folder / "checkpoint"),
+        *arguments,
+        "--policy",
+        str(cli_environment.policy),
+        "--standalone",
+        "--state-dir",
+        str(cli_environment.folder / "state"),
+    ]
+    return subprocess.run(
+        command, env=cli_environment.environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
 
-def give(desk: Desk, *ids: str) -> None:
+def give(cli_environment: CliEnvironment, *ids: str) -> None:
     entry = {"PodUID": "u", "ContainerName": "main", "ResourceName": "nvidia.com/gpu", "DeviceIDs": {"0": list(ids)}}
-    (desk.folder / "checkpoint").write_text(json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}))
+    (cli_environment.folder / "checkpoint").write_text(
+        json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}})
+    )
 
 
 @pytest.mark.failure_case(8)
-def test_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(desk: Desk) -> None:
-    give(desk, desk.fake_nvml.uuid(0))
-    done = run(desk, "apply", "--check")
+def test_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(
+    cli_environment: CliEnvironment
+) -> None:
+    give(cli_environment, cli_environment.fake_nvml.uuid(0))
+    done = run(cli_environment, "apply", "--check")
     assert "skipped GPU 0   layout: in use by a pod to which kubelet allocated it" in done.stdout
     assert "create" not in done.stdout
     assert "no API server was used" in done.stdout
-    compared = run(desk, "assert")
+    compared = run(cli_environment, "assert")
     assert (compared.returncode, "skipped GPU 0" in compared.stdout) == (1, True)
 
 
 @pytest.mark.failure_case(8)
-def test_a_gpu_that_need_not_change_may_be_held_by_anybody(desk: Desk) -> None:
-    give(desk, desk.fake_nvml.uuid(1))
-    done = run(desk, "apply", "--check")
+def test_a_gpu_that_need_not_change_may_be_held_by_anybody(cli_environment: CliEnvironment) -> None:
+    give(cli_environment, cli_environment.fake_nvml.uuid(1))
+    done = run(cli_environment, "apply", "--check")
     assert "changed GPU 0   create 3g.20gb" in done.stdout
     assert "no API server" not in done.stdout
 
 
 @pytest.mark.failure_case(25)
-def test_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_stands(desk: Desk) -> None:
-    (desk.folder / "checkpoint").write_text("{")
-    done = run(desk, "apply", "--check")
+def test_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_is_there(cli_environment: CliEnvironment) -> None:
+    (cli_environment.folder / "checkpoint").write_text("{")
+    done = run(cli_environment, "apply", "--check")
     assert "It is unknown which pods hold GPUs, so nothing would be changed: " in done.stdout
-    assert run(desk, "assert").returncode == 1
+    assert run(cli_environment, "assert").returncode == 1
 
 
 @pytest.mark.failure_case(112)
-def test_a_check_says_that_a_run_without_a_checkpoint_would_change_nothing(desk: Desk) -> None:
-    done = run(desk, "apply", "--check")
+def test_a_check_says_that_a_run_without_a_checkpoint_would_change_nothing(cli_environment: CliEnvironment) -> None:
+    done = run(cli_environment, "apply", "--check")
     assert "It is unknown which pods hold GPUs, so nothing would be changed: kubelet has no checkpoint" in done.stdout

@@ -13,7 +13,7 @@ import pytest
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME
 from tests.compiler.render import compiled
-from tests.node.cli.desk import COMMAND, POOL, Desk
+from tests.node.cli.cli_environment import COMMAND, POOL, CliEnvironment
 from tests.node.enforce.enforcement import tenancy_text
 from tests.support.fake_api.server import ApiServer
 from tests.support.ports import free_port
@@ -34,12 +34,12 @@ sys.exit(main(sys.argv[2:]))"""
 class Observed:
     """A node with tenants, a foreign device plugin and labels, and a runtime whose policy observes."""
 
-    def __init__(self, desk: Desk, api: ApiServer) -> None:
-        self.desk, self.api, self.gpus = desk, api, desk.fake_nvml
+    def __init__(self, cli_environment: CliEnvironment, api: ApiServer) -> None:
+        self.desk, self.api, self.gpus = cli_environment, api, cli_environment.fake_nvml
         files = compiled.files("dense", dense=POOL, more="  adoption: observe\n")
         self.desk.policy.write_text(files["chart/files/policies/dense.yaml"])
-        (desk.folder / NAME).write_text(tenancy_text())
-        self.checkpoint = desk.folder / "checkpoint"
+        (cli_environment.folder / NAME).write_text(tenancy_text())
+        self.checkpoint = cli_environment.folder / "checkpoint"
         self.hold("user", self.gpus.uuid(0))
         taints = [{"key": key, "effect": "NoSchedule"} for key in ("gpushare.dev/not-ready", "team")]
         labels = {"p": "x", "nvidia.com/mig.config": "all-disabled", "nvidia.com/gpu.deploy.dcgm": "true"}
@@ -99,8 +99,8 @@ class Observed:
 
 
 @pytest.fixture
-def observed(desk: Desk, api: ApiServer) -> Observed:
-    made = Observed(desk, api)
+def observed(cli_environment: CliEnvironment, api: ApiServer) -> Observed:
+    made = Observed(cli_environment, api)
     api.forget_requests()
     made.gpus.forget_calls()
     return made
@@ -288,6 +288,6 @@ def cycles(page: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _healed(desk: Desk) -> Iterator[None]:
+def _healed(cli_environment: CliEnvironment) -> Iterator[None]:
     yield
-    desk.fake_nvml.heal()
+    cli_environment.fake_nvml.heal()

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from tests.node.cli.desk import Desk
+from tests.node.cli.cli_environment import CliEnvironment
 from tests.support.fake_api.server import ApiServer
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, wait_for
@@ -35,13 +35,15 @@ def started(argv: list[str], environment: dict[str, str]) -> Iterator["subproces
             running.kill()
 
 
-def start(desk: Desk, api: ApiServer, command: str, *more: str) -> AbstractContextManager["subprocess.Popen[str]"]:
+def start(
+    cli_environment: CliEnvironment, api: ApiServer, command: str, *more: str
+) -> AbstractContextManager["subprocess.Popen[str]"]:
     """With a policy in force, and one of the next form given."""
-    good = desk.policy.read_text()
-    StateDir(desk.folder / "state").keep_policy(good)
-    desk.policy.write_text(in_the_next_form(good))
-    files = ["--policy", str(desk.policy), "--state-dir", str(desk.folder / "state")]
-    return started([sys.executable, "-c", PROGRAM, command, *files, *more], in_a_pod(desk, api))
+    good = cli_environment.policy.read_text()
+    StateDir(cli_environment.folder / "state").keep_policy(good)
+    cli_environment.policy.write_text(in_the_next_form(good))
+    files = ["--policy", str(cli_environment.policy), "--state-dir", str(cli_environment.folder / "state")]
+    return started([sys.executable, "-c", PROGRAM, command, *files, *more], in_a_pod(cli_environment, api))
 
 
 def said(api: ApiServer) -> tuple[str, str]:
@@ -49,22 +51,24 @@ def said(api: ApiServer) -> tuple[str, str]:
     return condition["reason"], condition["message"]
 
 
-def in_a_pod(desk: Desk, api: ApiServer) -> dict[str, str]:
+def in_a_pod(cli_environment: CliEnvironment, api: ApiServer) -> dict[str, str]:
     api.add_node("node-1", labels={"gpushare.dev/pool": "dense"})
     api.add_pod("runtime", namespace="gpushare", node="node-1", uid="9")
     api.add_daemonset("gpushare-dense")
-    return desk.environment | api.kubeconfig(desk.folder / "kubeconfig") | {
+    return cli_environment.environment | api.kubeconfig(cli_environment.folder / "kubeconfig") | {
         "NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
 
 
 @pytest.mark.failure_case(102)
-def test_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
-    good = desk.policy.read_text()
-    with start(desk, api, "enforce", "--port", str(free_port())) as running:
+def test_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(
+    cli_environment: CliEnvironment, api: ApiServer
+) -> None:
+    good = cli_environment.policy.read_text()
+    with start(cli_environment, api, "enforce", "--port", str(free_port())) as running:
         wait_for(lambda: said(api)[0] == "PolicyInvalid")
         assert "v1, not 'gpushare.dev/v2'" in said(api)[1]
         assert running.poll() is None
-        desk.policy.write_text(good)
+        cli_environment.policy.write_text(good)
         _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 70
     assert [text in errors for text in ("the policy in force stays in force", "the container restarts with it")] == [True, True]
@@ -72,30 +76,32 @@ def test_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(desk:
 
 @pytest.mark.failure_case(102)
 def test_enforce_gives_a_node_up_whose_release_is_asked_for_though_its_policy_cannot_be_read(
-    desk: Desk, api: ApiServer
+    cli_environment: CliEnvironment, api: ApiServer
 ) -> None:
-    with start(desk, api, "enforce", "--port", str(free_port())):
+    with start(cli_environment, api, "enforce", "--port", str(free_port())):
         wait_for(lambda: said(api)[0] == "PolicyInvalid")
         api.patch("nodes", "node-1", {"metadata": {"annotations": {"gpushare.dev/release": api.asking()}}}, manager="job")
         wait_for(lambda: all(pod["metadata"]["name"] != "runtime" for pod in api.all("pods", namespace="gpushare")))
 
 
 @pytest.mark.failure_case(102)
-def test_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
-    good = desk.policy.read_text()
-    with start(desk, api, "apply", "--hold") as running:
+def test_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(
+    cli_environment: CliEnvironment, api: ApiServer
+) -> None:
+    good = cli_environment.policy.read_text()
+    with start(cli_environment, api, "apply", "--hold") as running:
         wait_for(lambda: said(api)[0] == "PolicyInvalid")
         assert running.poll() is None
-        desk.policy.write_text(good)
+        cli_environment.policy.write_text(good)
         wait_for(lambda: said(api)[0] not in {"PolicyInvalid", ""})
         running.send_signal(signal.SIGTERM)
         running.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.failure_case(102)
-def test_apply_releases_a_node_though_its_policy_cannot_be_read(desk: Desk, api: ApiServer) -> None:
+def test_apply_releases_a_node_though_its_policy_cannot_be_read(cli_environment: CliEnvironment, api: ApiServer) -> None:
     request = api.asking()
-    with start(desk, api, "apply", "--hold"):
+    with start(cli_environment, api, "apply", "--hold"):
         api.patch("nodes", "node-1", {"metadata": {"annotations": {"gpushare.dev/release": request}}}, manager="job")
         wait_for(lambda: "gpushare.dev/released" in api.node("node-1")["metadata"]["annotations"])
-        wait_for(lambda: StateDir(desk.folder / "state").policy() is None)
+        wait_for(lambda: StateDir(cli_environment.folder / "state").policy() is None)

@@ -97,11 +97,11 @@ class RecordedCluster:
     forced: int = 0
     answer: Eviction = Eviction.EVICTED
 
-    def tell(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         self.events.append(event)
 
-    def told(self) -> cluster.EventCounts:
-        return cluster.EventCounts(told=len(self.events))
+    def event_counts(self) -> cluster.EventCounts:
+        return cluster.EventCounts(event_counts=len(self.events))
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
         self.evicted.append(pod)
@@ -153,10 +153,10 @@ class InlineQueue(WorkQueue):
 class EnforcementFixture:
     """The node. `fake_nvml` and `started` come from fixtures."""
 
-    def __init__(self, folder: Path, fake_nvml: FakeNvml, started: ProcessPool, **changes: Any) -> None:
+    def __init__(self, folder: Path, fake_nvml: FakeNvml, process_pool: ProcessPool, **changes: Any) -> None:
         (folder / "proc").mkdir()
-        self.fake_nvml, self.started = fake_nvml, started
-        self.mirror = FakeProc(folder / "proc")
+        self.fake_nvml, self.started = fake_nvml, process_pool
+        self.fake_proc = FakeProc(folder / "proc")
         self.clock, self.told, self.list = ManualClock(), changes.pop("told", None) or RecordedCluster(), FakePodList()
         self.checkpoint = folder / "kubelet_internal_checkpoint"
         self.folder = StateDir(folder / "state")
@@ -177,10 +177,10 @@ class EnforcementFixture:
 
     def start(self) -> Enforcer:
         """A new watch, as after a restart. The former session stays open: ending it waits a second for its listener."""
-        self.processes = LinuxProcesses(self.mirror.root)
-        self.figures = EnforcementMetrics(Registry())
+        self.processes = LinuxProcesses(self.fake_proc.root)
+        self.metrics = EnforcementMetrics(Registry())
         self.driver = SupervisedDriver(
-            lambda: Session.open(self.figures.observe_call), clock=self.clock, deadline_seconds=self.deadline)
+            lambda: Session.open(self.metrics.observe_call), clock=self.clock, deadline_seconds=self.deadline)
         adapters = Adapters(
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
             clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
@@ -189,7 +189,7 @@ class EnforcementFixture:
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
         self.enforcer = Enforcer(
-            adapters=adapters, config=config, figures=self.figures, queue=self.queue, mps_queue=InlineQueue(),
+            adapters=adapters, config=config, metrics=self.metrics, queue=self.queue, mps_queue=InlineQueue(),
         )
         return self.enforcer
 
@@ -213,8 +213,8 @@ class EnforcementFixture:
         """A real process of this pod's container (None: of none) begins to use a GPU; its pid."""
         pid, container = self.started.pid(code), where.pop("container", number)
         path = "/system.slice/some.service" if number is None else systemd_path(pod_uid(number), container_id(container))
-        self.mirror.show(pid, path)
-        self.mirror.fake(pid, "maps", MAPPED)
+        self.fake_proc.show(pid, path)
+        self.fake_proc.fake(pid, "maps", MAPPED)
         self.fake_nvml.put(gpu, pid, used_mib, **where)
         self.has_begun = used_mib is None or used_mib > CAP_MIB
         return pid
@@ -233,7 +233,7 @@ class EnforcementFixture:
 
     def metric(self, start: str) -> list[str]:
         """The lines of the metrics that begin so, without the prefix."""
-        lines = self.figures.registry.text().splitlines()
+        lines = self.metrics.registry.text().splitlines()
         return [line.removeprefix("gpushare_") for line in lines if line.startswith(f"gpushare_{start}")]
 
 
@@ -248,7 +248,7 @@ def await_end(pid: int) -> None:
 
 
 @contextmanager
-def two_gpus(folder: Path) -> Iterator[FakeNvml]:
+def load_two_gpus(folder: Path) -> Iterator[FakeNvml]:
     """Two idle A100, loaded into this process's pynvml."""
     made = FakeNvml.make(folder, ("a100-sxm4-40gb",) * 2)
     made.load()

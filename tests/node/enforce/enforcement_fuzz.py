@@ -150,7 +150,7 @@ class EnforcementFuzz:
     def __post_init__(self) -> None:
         (self.folder / "proc").mkdir()
         (self.folder / "state").mkdir()
-        self.mirror = FakeProc(self.folder / "proc")
+        self.fake_proc = FakeProc(self.folder / "proc")
         self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, DEFIANT)}
         numbers = (*TENANTS, *SYSTEM, DEFIANT)
         self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in numbers}
@@ -160,7 +160,7 @@ class EnforcementFuzz:
         for pid in self.pids[1:]:
             self.born(pid)
         self.defy()
-        self.processes = LinuxProcesses(self.mirror.root)
+        self.processes = LinuxProcesses(self.fake_proc.root)
         self._uses_gpu = self.processes.uses_gpu
         self.processes.uses_gpu = self._meddle  # type: ignore[method-assign]
         tenancy = self.folder / "tenancy.json"
@@ -177,9 +177,9 @@ class EnforcementFuzz:
             gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
         )
         config = EnforcerConfig(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
-        self.figures = EnforcementMetrics(Registry())
+        self.metrics = EnforcementMetrics(Registry())
         self.enforcer = Enforcer(
-            adapters=adapters, config=config, figures=self.figures, queue=InlineQueue(), mps_queue=InlineQueue()
+            adapters=adapters, config=config, metrics=self.metrics, queue=InlineQueue(), mps_queue=InlineQueue()
         )
 
     # The node.
@@ -193,22 +193,22 @@ class EnforcementFuzz:
         self.beings[pid] = FuzzProcess(home=home, start_time=self.starts, uses=uses)
         name = "nvidia-cuda-mps-server" if home == SERVER else "python3"
         flags = 0x00200000 if home == KERNEL else 0
-        self.mirror.show(pid, self.path(home))
-        self.mirror.fake(pid, "stat", stat_line(pid, start_time=self.starts, flags=flags))
-        self.mirror.fake(pid, "comm", f"{name[:15]}\n")
-        self.mirror.fake(pid, "maps", MAPPED)
-        self.mirror.open_nothing(pid)
+        self.fake_proc.show(pid, self.path(home))
+        self.fake_proc.fake(pid, "stat", stat_line(pid, start_time=self.starts, flags=flags))
+        self.fake_proc.fake(pid, "comm", f"{name[:15]}\n")
+        self.fake_proc.fake(pid, "maps", MAPPED)
+        self.fake_proc.open_nothing(pid)
 
     def defy(self) -> None:
         """The defiant tenant's process begins, with its first pid."""
         pid = self.pids[0]
         self.starts += 1
         self.beings[pid] = FuzzProcess(home=DEFIANT, start_time=self.starts, uses={})
-        self.mirror.show(pid, systemd_path(pod_uid(DEFIANT), container_id(DEFIANT)))
-        self.mirror.fake(pid, "stat", stat_line(pid, start_time=self.starts))
-        self.mirror.fake(pid, "comm", "python3\n")
-        self.mirror.fake(pid, "maps", MAPPED)
-        self.mirror.open_nothing(pid)
+        self.fake_proc.show(pid, systemd_path(pod_uid(DEFIANT), container_id(DEFIANT)))
+        self.fake_proc.fake(pid, "stat", stat_line(pid, start_time=self.starts))
+        self.fake_proc.fake(pid, "comm", "python3\n")
+        self.fake_proc.fake(pid, "maps", MAPPED)
+        self.fake_proc.open_nothing(pid)
         self.waited, self.trace = 0.0, []
 
     def path(self, home: Any) -> str:
@@ -222,7 +222,7 @@ class EnforcementFuzz:
         being = self.beings[pid]
         if being.home != KERNEL:
             being.home = self.rng.choice([place for place in PLACES if place not in (KERNEL, SERVER)])
-            self.mirror.show(pid, self.path(being.home))
+            self.fake_proc.show(pid, self.path(being.home))
 
     def tend(self) -> None:
         """Something happens to somebody."""
@@ -236,7 +236,7 @@ class EnforcementFuzz:
             self.move(pid)
         elif event < 90:
             being.has_gpu = not being.has_gpu
-            self.mirror.fake(pid, "maps", MAPPED if being.has_gpu else "")
+            self.fake_proc.fake(pid, "maps", MAPPED if being.has_gpu else "")
         elif event < 97:
             hidden = self.rng.sample(sorted(self.all_pods.keys() - {DEFIANT}), 3)
             self.list.known = tuple(one for number, one in self.all_pods.items() if number not in hidden)
@@ -369,13 +369,13 @@ class EnforcementFuzz:
         self.enforcer.cycle()
         gpu = min(self.given[DEFIANT])
         states = {
-            one.unit.container.container: one.state for one in self.figures.snapshot.observe() if one.unit.device == gpu
+            one.unit.container.container: one.state for one in self.metrics.snapshot.observe() if one.unit.device == gpu
         }
         mine = states.pop(container_id(DEFIANT), None)
         # Another is being ended on this GPU: one at a time, the oldest offence first.
         is_taken = not _ENDING.isdisjoint(states.values())
         # A list of another GPU that contradicts itself pauses the whole node, and so does a budget that is spent.
-        pauses = (*self.figures.breaker.lines(), *self.figures.budgets.lines())
+        pauses = (*self.metrics.breaker.lines(), *self.metrics.budgets.lines())
         is_paused = any(not line.startswith("#") and not line.endswith(" 0") for line in pauses)
         self.waited += is_over and not is_taken and not is_paused
         listed = [row.used_bytes for row in self.shown[gpu] if row.pid == self.pids[0]]

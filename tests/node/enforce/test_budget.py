@@ -19,27 +19,27 @@ NO_INSTANCE = 0xFFFFFFFF
 @pytest.mark.failure_case(72)
 @pytest.mark.slow
 def test_a_cycle_over_500_processes_on_each_of_8_gpus_costs_in_proportion(
-    tmp_path: Path, fake_nvml: FakeNvml, started: ProcessPool
+    tmp_path: Path, fake_nvml: FakeNvml, process_pool: ProcessPool
 ) -> None:
     gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]
-    stage = EnforcementFixture(tmp_path, fake_nvml, started, gpusPerNode=GPUS, gpus=gpus)
+    enforcement = EnforcementFixture(tmp_path, fake_nvml, process_pool, gpusPerNode=GPUS, gpus=gpus)
     for number in range(GPUS * EACH):
-        stage.mirror.show(PID + number, systemd_path(pod_uid(number % 80), container_id(number % 80)))
-        stage.mirror.fake(PID + number, "stat", stat_line(PID + number))
+        enforcement.fake_proc.show(PID + number, systemd_path(pod_uid(number % 80), container_id(number % 80)))
+        enforcement.fake_proc.fake(PID + number, "stat", stat_line(PID + number))
     for pod in range(80):
-        stage.admit(pod, f"pod-{pod}", pod % GPUS)
+        enforcement.admit(pod, f"pod-{pod}", pod % GPUS)
     uses = itertools.count(40)
 
     def job(each: int) -> Callable[[], None]:
         def cycle() -> None:
             show(fake_nvml, next(uses), each)
-            stage.run()
+            enforcement.run()
 
         return cycle
 
     assert grows_in_line(job, EACH)
     job(EACH)()
-    assert len(stage.metric("container_gpu_memory_used_bytes{")) == 80
+    assert len(enforcement.metric("container_gpu_memory_used_bytes{")) == 80
 
 
 def show(fake_nvml: FakeNvml, used_mib: int, each: int) -> None:

@@ -26,17 +26,17 @@ WITHIN, OVER = 300, 800
 """MiB; the cap is between them."""
 PER_CONTAINER, PER_GPU, CONSTANT = 4, 8, 250
 """The bound: so many series for each container on a device, for each GPU, and for the node."""
-MOST_BYTES = 400 * CONTAINERS + 200 * CONSTANT
+MAX_BYTES = 400 * CONTAINERS + 200 * CONSTANT
 
 
 class Churn:
     """The node, whose pods are all replaced in each generation. The first of each GPU is over its cap."""
 
-    def __init__(self, folder: Path, fake_nvml: FakeNvml, started: ProcessPool) -> None:
+    def __init__(self, folder: Path, fake_nvml: FakeNvml, process_pool: ProcessPool) -> None:
         self.fake_nvml = fake_nvml
         gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]
-        self.stage = EnforcementFixture(
-            folder, fake_nvml, started, gpusPerNode=GPUS, gpus=gpus, share={"replicas": SHARES, "capMiB": 700},
+        self.enforcement = EnforcementFixture(
+            folder, fake_nvml, process_pool, gpusPerNode=GPUS, gpus=gpus, share={"replicas": SHARES, "capMiB": 700},
             enforcement={"action": "warn"},
         )
 
@@ -44,20 +44,20 @@ class Churn:
         """Other pods with other names and other processes; the former ones have ended."""
         first = generation * CONTAINERS
         for number in range(max(0, first - CONTAINERS), first):
-            shutil.rmtree(self.stage.mirror.root / str(FIRST_PID + number))
+            shutil.rmtree(self.enforcement.fake_proc.root / str(FIRST_PID + number))
         for number in range(first, first + CONTAINERS):
-            pid, mirror = FIRST_PID + number, self.stage.mirror
+            pid, mirror = FIRST_PID + number, self.enforcement.fake_proc
             mirror.fake(pid, "stat", stat_line(pid))
             mirror.fake(pid, "cgroup", f"0::{systemd_path(pod_uid(number), container_id(number))}\n")
             mirror.fake(pid, "maps", MAPPED)
             mirror.fake(pid, "comm", "python3\n")
-        self.stage.list.known = tuple(pod(f"pod-{number}", number) for number in range(first, first + CONTAINERS))
+        self.enforcement.list.known = tuple(pod(f"pod-{number}", number) for number in range(first, first + CONTAINERS))
         entries = [
             {"PodUID": pod_uid(number), "ContainerName": "main", "ResourceName": SHARED,
              "DeviceIDs": {"-1": [f"{self.fake_nvml.uuid(number % GPUS)}::{number // GPUS % SHARES}"]}}
             for number in range(first, first + CONTAINERS)
         ]
-        self.stage.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}}))
+        self.enforcement.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}}))
         for gpu in range(GPUS):
             self.fake_nvml.clear(gpu)
             self.fake_nvml.unattributed(gpu, WITHIN * (SHARES - 1) + OVER)
@@ -67,11 +67,11 @@ class Churn:
 
     def live(self) -> None:
         """The pods run for a while, and each of those over its cap loses a process."""
-        self.stage.run(CYCLES)
-        figures = self.stage.figures
-        for one in self.stage.list.known[:GPUS]:
-            figures.kills.add("SIGKILL", "exited_kill", "over-cap")
-            figures.note_kill((one.namespace, one.name, "main"), "over-cap")
+        self.enforcement.run(CYCLES)
+        metrics = self.enforcement.metrics
+        for one in self.enforcement.list.known[:GPUS]:
+            metrics.kills.add("SIGKILL", "exited_kill", "over-cap")
+            metrics.note_kill((one.namespace, one.name, "main"), "over-cap")
 
 
 def families(text: str) -> Counter[str]:
@@ -80,10 +80,10 @@ def families(text: str) -> Counter[str]:
 
 
 @pytest.fixture
-def churn(fake_nvml: FakeNvml, started: ProcessPool) -> Iterator[Churn]:
+def churn(fake_nvml: FakeNvml, process_pool: ProcessPool) -> Iterator[Churn]:
     """In memory: tens of thousands of files, and a state directory that is synced in each generation."""
     with TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Churn(Path(folder), fake_nvml, started)
+        yield Churn(Path(folder), fake_nvml, process_pool)
 
 
 def test_a_days_churn_adds_no_series(churn: Churn) -> None:
@@ -91,7 +91,7 @@ def test_a_days_churn_adds_no_series(churn: Churn) -> None:
     for generation in range(GENERATIONS):
         churn.replace(generation)
         churn.live()
-        text = churn.stage.figures.registry.text()
+        text = churn.enforcement.metrics.registry.text()
         found = families(text)
         assert {name: found[name] for name in found if name.startswith("container_") and "exempt" not in name} == {
             "container_gpu_memory_used_bytes": CONTAINERS, "container_gpu_memory_cap_bytes": CONTAINERS,
@@ -99,7 +99,7 @@ def test_a_days_churn_adds_no_series(churn: Churn) -> None:
         }
         assert found["last_kill_info"] == min(32, GPUS * (generation + 1))
         assert found.total() <= PER_CONTAINER * CONTAINERS + PER_GPU * GPUS + CONSTANT
-        assert len(text.encode()) <= MOST_BYTES
+        assert len(text.encode()) <= MAX_BYTES
         seen.append(found)
     full = seen[32 // GPUS:]
     assert all(found == full[0] for found in full)

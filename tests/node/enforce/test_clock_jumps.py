@@ -62,11 +62,11 @@ def backing_off(node: LoopNode) -> tuple[float, float]:
 
 @pytest.mark.failure_case(106)
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
-@pytest.mark.parametrize("stage", [waiting_for_a_slot, draining, backing_off], ids=lambda one: one.__name__)
-def test_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Callable[[LoopNode], tuple[float, float]],
+@pytest.mark.parametrize("enforcement", [waiting_for_a_slot, draining, backing_off], ids=lambda one: one.__name__)
+def test_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, enforcement: Callable[[LoopNode], tuple[float, float]],
                                       seconds: float) -> None:
     jump(0)
-    earliest, latest = stage(node)
+    earliest, latest = enforcement(node)
     start = node.clock.now()
 
     def pass_by(now: float) -> None:
@@ -86,42 +86,42 @@ def test_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Callabl
 @pytest.mark.parametrize("notice", [None, DAY], ids=["for its life", "for a day"])
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
 def test_a_date_that_is_put_right_within_minutes_ends_no_exemption(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, seconds: float, notice: int | None
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, seconds: float, notice: int | None
 ) -> None:
-    stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": notice})
-    pid = stage.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
-    stage.run(10)
-    stage.ahead = seconds
-    stage.run(60)
-    stage.ahead = 0.0
-    stage.run(60)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, enforcement={"noticeSeconds": notice})
+    pid = enforcement.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
+    enforcement.run(10)
+    enforcement.ahead = seconds
+    enforcement.run(60)
+    enforcement.ahead = 0.0
+    enforcement.run(60)
     assert lives(pid)
 
 
 @pytest.mark.failure_case(107)
-def test_a_date_that_stays_is_believed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
-    pid = stage.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
-    stage.run(10)
-    stage.ahead = YEAR
-    stage.run(700)
+def test_a_date_that_stays_is_believed(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, enforcement={"noticeSeconds": DAY})
+    pid = enforcement.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
+    enforcement.run(10)
+    enforcement.ahead = YEAR
+    enforcement.run(700)
     await_end(pid)
 
 
 @pytest.mark.failure_case(113)
 def test_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_nobody_else(
-    stage: EnforcementFixture,
+    enforcement: EnforcementFixture,
 ) -> None:
-    stage.ahead = -YEAR
-    stage.start()
-    stage.admit(1, "early", started={container_id(1): NOON})
-    stage.admit(2, "late", started={container_id(2): NOON + 1001 - YEAR})
-    early, late = stage.begin(1, 5000), stage.begin(2, 5000)
-    stage.run(10)
+    enforcement.ahead = -YEAR
+    enforcement.start()
+    enforcement.admit(1, "early", started={container_id(1): NOON})
+    enforcement.admit(2, "late", started={container_id(2): NOON + 1001 - YEAR})
+    early, late = enforcement.begin(1, 5000), enforcement.begin(2, 5000)
+    enforcement.run(10)
     await_end(late)
-    stage.ahead = 0.0
-    later = stage.admit_and_begin(3, "later", 5000)
-    stage.run(700)
+    enforcement.ahead = 0.0
+    later = enforcement.admit_and_begin(3, "later", 5000)
+    enforcement.run(700)
     await_end(later)
     assert lives(early)
 
@@ -129,31 +129,31 @@ def test_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_no
 @pytest.mark.failure_case(113)
 @pytest.mark.parametrize("is_rebooted", [True, False], ids=["at a boot", "while it runs"])
 def test_a_clock_that_falls_behind_a_cap_exempts_nobody(
-    stage: EnforcementFixture, *, is_rebooted: bool
+    enforcement: EnforcementFixture, *, is_rebooted: bool
 ) -> None:
     """Dead batteries: the date is that of long ago until the network has told it."""
-    stage.run(5)
-    stage.ahead = -YEAR
+    enforcement.run(5)
+    enforcement.ahead = -YEAR
     if is_rebooted:
-        stage.start()
-    new = stage.admit_and_begin(1, "new", 5000, started={container_id(1): NOON + stage.clock.now() - YEAR})
-    stage.run(10)
+        enforcement.start()
+    new = enforcement.admit_and_begin(1, "new", 5000, started={container_id(1): NOON + enforcement.clock.now() - YEAR})
+    enforcement.run(10)
     await_end(new)
 
 
 @pytest.mark.failure_case(113)
 def test_a_notice_that_was_given_by_a_clock_that_was_ahead_is_no_longer_than_any(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
-    stage.ahead = YEAR
-    stage.start()
-    pid = stage.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
-    stage.run(10)
-    stage.ahead = 0.0
-    stage.start()
-    stage.run(10)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, enforcement={"noticeSeconds": DAY})
+    enforcement.ahead = YEAR
+    enforcement.start()
+    pid = enforcement.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
+    enforcement.run(10)
+    enforcement.ahead = 0.0
+    enforcement.start()
+    enforcement.run(10)
     assert lives(pid)
-    stage.clock.time += DAY
-    stage.run(20)
+    enforcement.clock.time += DAY
+    enforcement.run(20)
     await_end(pid)

@@ -12,27 +12,29 @@ from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
 from tests.node.enforce.enforcement import EnforcementFixture, RecordedCluster, await_end, lives
-from tests.node.enforce.rig import Rig
+from tests.node.enforce.enforcement_loop import EnforcementLoop
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import DEAF, ProcessPool
 from tests.support.waiting import PATIENCE, wait_for
 
 
-def test_evictions_are_asked_for_and_failures_are_counted(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    rig = Rig(tmp_path, two, started, enforcement={"action": "evict"})
-    pid = rig.stage.admit_and_begin(1, "greedy", 5000)
-    rig.api.is_down = True
-    rig.run(10)
-    rig.api.is_down = False
-    rig.run(30)
+def test_evictions_are_asked_for_and_failures_are_counted(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    enforcement_loop = EnforcementLoop(tmp_path, two_gpus, process_pool, enforcement={"action": "evict"})
+    pid = enforcement_loop.enforcement.admit_and_begin(1, "greedy", 5000)
+    enforcement_loop.api.is_down = True
+    enforcement_loop.run(10)
+    enforcement_loop.api.is_down = False
+    enforcement_loop.run(30)
     assert lives(pid)
-    assert [pod.name for pod in rig.api.evicted] == ["greedy"]
-    assert rig.stage.metric("evictions_total{") == [
+    assert [pod.name for pod in enforcement_loop.api.evicted] == ["greedy"]
+    assert enforcement_loop.enforcement.metric("evictions_total{") == [
         'evictions_total{outcome="failed"} 1', 'evictions_total{outcome="evicted"} 1']
 
 
 def test_an_eviction_that_waited_is_not_asked_for_when_the_container_is_calm_by_then(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     waiting: list[Any] = []
 
@@ -41,15 +43,15 @@ def test_an_eviction_that_waited_is_not_asked_for_when_the_container_is_calm_by_
             waiting.append(errand)
             return True
 
-    stage = EnforcementFixture(tmp_path, two, started, queue=Late(), enforcement={"action": "evict"})
-    pid = stage.admit_and_begin(1, "sorry", 5000)
-    stage.run(6)
-    stage.fake_nvml.put(0, pid, 1000)
-    stage.run(2)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, queue=Late(), enforcement={"action": "evict"})
+    pid = enforcement.admit_and_begin(1, "sorry", 5000)
+    enforcement.run(6)
+    enforcement.fake_nvml.put(0, pid, 1000)
+    enforcement.run(2)
     assert waiting
     for errand in waiting:
         errand()
-    assert stage.told.evicted == []
+    assert enforcement.told.evicted == []
 
 
 class Terminator:
@@ -70,12 +72,16 @@ def _wait(event: threading.Event) -> None:
 
 
 @pytest.mark.failure_case(62)
-def test_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+def test_an_api_server_that_hangs_holds_up_no_mps_client_s_end(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
     queue, is_over = WorkQueue(), threading.Event()
     queue.send(lambda: _wait(is_over))
-    stage = EnforcementFixture(tmp_path, two, started, mps=Terminator(), queue=queue, mode="mps", profile="mps-01234567")
-    pid = stage.admit_and_begin(1, "client", 5000, DEAF)
-    stage.run(13)
+    enforcement = EnforcementFixture(
+        tmp_path, two_gpus, process_pool, mps=Terminator(), queue=queue, mode="mps", profile="mps-01234567"
+    )
+    pid = enforcement.admit_and_begin(1, "client", 5000, DEAF)
+    enforcement.run(13)
     is_over.set()
     await_end(pid)
 
@@ -90,21 +96,23 @@ class Cluster(RecordedCluster):
 
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("answer", [Eviction.REFUSED, Eviction.THROTTLED])
-def test_a_budget_is_asked_three_times_and_then_heeded_no_more(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, answer: Eviction
+def test_a_budget_is_asked_three_times_and_then_respected_no_more(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, answer: Eviction
 ) -> None:
     """A tenant may write a budget for its own pods that permits nothing forever."""
-    stage = EnforcementFixture(tmp_path, two, started, enforcement={"action": "evict"}, told=Cluster(answer=answer))
-    pid = stage.admit_and_begin(1, "protected", 5000)
-    stage.run(6)
-    assert stage.told.reasons("protected") == ["GPUMemoryOverCap", "GPUPodEvictionFailed"]
-    stage.run(60)
-    assert (len(stage.told.evicted), stage.told.forced) == (3, 0)
-    assert "GPUPodEvicted" not in stage.told.reasons("protected")
-    stage.run(30)
-    assert stage.told.forced == 1
-    assert stage.told.events[-1].reason == "GPUPodEvicted"
-    assert "its pod has been deleted" in stage.told.events[-1].message
+    enforcement = EnforcementFixture(
+        tmp_path, two_gpus, process_pool, enforcement={"action": "evict"}, told=Cluster(answer=answer)
+    )
+    pid = enforcement.admit_and_begin(1, "protected", 5000)
+    enforcement.run(6)
+    assert enforcement.told.reasons("protected") == ["GPUMemoryOverCap", "GPUPodEvictionFailed"]
+    enforcement.run(60)
+    assert (len(enforcement.told.evicted), enforcement.told.forced) == (3, 0)
+    assert "GPUPodEvicted" not in enforcement.told.reasons("protected")
+    enforcement.run(30)
+    assert enforcement.told.forced == 1
+    assert enforcement.told.events[-1].reason == "GPUPodEvicted"
+    assert "its pod has been deleted" in enforcement.told.events[-1].message
     assert lives(pid)
 
 
@@ -112,30 +120,32 @@ def test_a_budget_is_asked_three_times_and_then_heeded_no_more(
 @pytest.mark.parametrize("answer", [Eviction.FORBIDDEN, Eviction.REFUSED, Eviction.EVICTED])
 @pytest.mark.parametrize("mode", ["time-slicing", "mps"])
 def test_a_pod_that_no_request_ends_is_ended_by_signals(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, answer: Eviction, mode: str
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, answer: Eviction, mode: str
 ) -> None:
     """A right that somebody took away, a deletion that is refused, a year of grace: none makes immune."""
     told = RecordedCluster(answer=answer)
-    stage = EnforcementFixture(
-        tmp_path, two, started, enforcement={"action": "evict"}, mode=mode, profile=f"{mode}-01234567", told=told
+    enforcement = EnforcementFixture(
+        tmp_path, two_gpus, process_pool, enforcement={"action": "evict"}, mode=mode, profile=f"{mode}-01234567", told=told
     )
-    pid = stage.admit_and_begin(1, "stays", 5000, DEAF)
-    stage.run(60)
+    pid = enforcement.admit_and_begin(1, "stays", 5000, DEAF)
+    enforcement.run(60)
     assert lives(pid)
     assert ("GPUPodEvicted" in told.reasons("stays")) == (answer is Eviction.EVICTED)
-    stage.run(30 if answer is Eviction.FORBIDDEN else 120)
+    enforcement.run(30 if answer is Eviction.FORBIDDEN else 120)
     await_end(pid)
-    assert stage.told.reasons("stays").count("GPUPodEvictionFailed") <= 1
+    assert enforcement.told.reasons("stays").count("GPUPodEvictionFailed") <= 1
 
 
 @pytest.mark.failure_case(62)
-def test_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    rig = Rig(tmp_path, two, started, mode="mps", profile="mps-01234567", mps=None)
-    rig.api.is_down = True
-    pid = rig.stage.admit_and_begin(1, "client", 5000)
-    rig.run(300)
+def test_a_server_that_does_not_answer_has_refused_nothing(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    enforcement_loop = EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mps", profile="mps-01234567", mps=None)
+    enforcement_loop.api.is_down = True
+    pid = enforcement_loop.enforcement.admit_and_begin(1, "client", 5000)
+    enforcement_loop.run(300)
     assert lives(pid)
-    assert "GPUPodEvicted" not in rig.api.reasons()
+    assert "GPUPodEvicted" not in enforcement_loop.api.reasons()
 
 
 def test_an_errand_that_finds_no_room_is_sent_again() -> None:

@@ -35,163 +35,169 @@ class Marks:
         self.known = {**(self.known or {}), **{name: text for name, text in annotations.items() if text is not None}}
 
 
-def install(folder: Path, two: FakeNvml, started: ProcessPool, **changes: Any) -> tuple[EnforcementFixture, int]:
+def install(folder: Path, two_gpus: FakeNvml, process_pool: ProcessPool, **changes: Any) -> tuple[EnforcementFixture, int]:
     """A node on which a container ran, over what is to be its cap, before we came."""
-    stage = EnforcementFixture(folder, two, started, marks=Marks(), **changes)
-    stage.admit(1, "early", **OLDER)
-    return stage, stage.begin(1, 5000)
+    enforcement = EnforcementFixture(folder, two_gpus, process_pool, marks=Marks(), **changes)
+    enforcement.admit(1, "early", **OLDER)
+    return enforcement, enforcement.begin(1, 5000)
 
 
 def notice(seconds: int | None) -> dict[str, Any]:
     return {"enforcement": {"noticeSeconds": seconds}}
 
 
-def give(stage: EnforcementFixture, **changes: Any) -> None:
+def give(enforcement: EnforcementFixture, **changes: Any) -> None:
     """Another policy, as after a rollout."""
-    stage.policy = policy(**changes)
-    stage.start()
-    stage.run(2)
+    enforcement.policy = policy(**changes)
+    enforcement.start()
+    enforcement.run(2)
 
 
-def exempt_until(stage: EnforcementFixture) -> list[str]:
-    return [line.rsplit(" ", 1)[1] for line in stage.metric("container_cap_exempt_until_seconds{")]
+def exempt_until(enforcement: EnforcementFixture) -> list[str]:
+    return [line.rsplit(" ", 1)[1] for line in enforcement.metric("container_cap_exempt_until_seconds{")]
 
 
 @pytest.mark.failure_case(83)
 def test_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    stage, pid = install(tmp_path, two, started)
-    late = stage.admit_and_begin(2, "late", 5000)
-    stage.run(8)
+    enforcement, pid = install(tmp_path, two_gpus, process_pool)
+    late = enforcement.admit_and_begin(2, "late", 5000)
+    enforcement.run(8)
     await_end(late)
-    stage.run(400)
+    enforcement.run(400)
     assert lives(pid)
-    assert stage.told.reasons("early")[:2] == ["GPUMemoryCapNotice", "GPUMemoryOverCap"]
-    told = [event.message for event in stage.told.events if event.pod is not None and event.pod.name == "early"]
+    assert enforcement.told.reasons("early")[:2] == ["GPUMemoryCapNotice", "GPUMemoryOverCap"]
+    told = [event.message for event in enforcement.told.events if event.pod is not None and event.pod.name == "early"]
     assert all("the cap is not enforced on it" in text for text in told)
-    assert exempt_until(stage) == ["+Inf"]
-    assert stage.told.reasons("late")[0] == "GPUMemoryOverCap"
+    assert exempt_until(enforcement) == ["+Inf"]
+    assert enforcement.told.reasons("late")[0] == "GPUMemoryOverCap"
 
 
 @pytest.mark.failure_case(83)
-def test_the_exemption_ends_with_the_container(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage, pid = install(tmp_path, two, started)
-    stage.run(10)
-    (known,) = stage.list.known
-    stage.fake_nvml.take(0, pid)
-    stage.list.known = (replace(known, containers={container_id(7): "main"}, started={container_id(7): YOUNG}),)
-    again = stage.begin(1, 5000, container=7)
-    stage.run(8)
+def test_the_exemption_ends_with_the_container(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+    enforcement, pid = install(tmp_path, two_gpus, process_pool)
+    enforcement.run(10)
+    (known,) = enforcement.list.known
+    enforcement.fake_nvml.take(0, pid)
+    enforcement.list.known = (replace(known, containers={container_id(7): "main"}, started={container_id(7): YOUNG}),)
+    again = enforcement.begin(1, 5000, container=7)
+    enforcement.run(8)
     await_end(again)
 
 
 @pytest.mark.failure_case(83)
-def test_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage, pid = install(tmp_path, two, started, **notice(DAY))
-    stage.run(30)
-    assert "the cap is enforced from 2017-07-15 02:56:41 UTC" in stage.told.events[0].message
-    assert exempt_until(stage) == [str(1500000000 + 1001 + DAY)]
-    stage.clock.time += DAY - 60
-    stage.run(25)
+def test_after_the_notice_that_the_intent_sets_the_cap_holds(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
+    enforcement.run(30)
+    assert "the cap is enforced from 2017-07-15 02:56:41 UTC" in enforcement.told.events[0].message
+    assert exempt_until(enforcement) == [str(1500000000 + 1001 + DAY)]
+    enforcement.clock.time += DAY - 60
+    enforcement.run(25)
     assert lives(pid)
-    stage.run(40)
+    enforcement.run(40)
     await_end(pid)
-    assert exempt_until(stage) == []
+    assert exempt_until(enforcement) == []
 
 
 @pytest.mark.failure_case(83)
-def test_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+def test_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
     """However shortly before it was said that nothing follows."""
-    stage, pid = install(tmp_path, two, started, enforcement={"noticeSeconds": DAY, "graceSeconds": 10})
-    stage.fake_nvml.put(0, pid, 1000)
-    stage.run(5)
-    stage.clock.time += DAY - 25
-    stage.fake_nvml.put(0, pid, 5000)
-    stage.run(15)
-    assert stage.told.reasons("early") == ["GPUMemoryCapNotice", "GPUMemoryOverCap"]
-    stage.run(6)
-    assert stage.told.reasons("early") == ["GPUMemoryCapNotice", "GPUMemoryOverCap", "GPUMemoryOverCap"]
-    before, after = (event.message for event in stage.told.events if event.reason == "GPUMemoryOverCap")
+    enforcement, pid = install(tmp_path, two_gpus, process_pool, enforcement={"noticeSeconds": DAY, "graceSeconds": 10})
+    enforcement.fake_nvml.put(0, pid, 1000)
+    enforcement.run(5)
+    enforcement.clock.time += DAY - 25
+    enforcement.fake_nvml.put(0, pid, 5000)
+    enforcement.run(15)
+    assert enforcement.told.reasons("early") == ["GPUMemoryCapNotice", "GPUMemoryOverCap"]
+    enforcement.run(6)
+    assert enforcement.told.reasons("early") == ["GPUMemoryCapNotice", "GPUMemoryOverCap", "GPUMemoryOverCap"]
+    before, after = (event.message for event in enforcement.told.events if event.reason == "GPUMemoryOverCap")
     assert ("SIGTERM" in before, "SIGTERM" in after) == (False, True)
-    stage.run(8)
+    enforcement.run(8)
     assert lives(pid)
-    stage.run(2)
+    enforcement.run(2)
     await_end(pid)
 
 
 @pytest.mark.failure_case(84)
 def test_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    stage, pid = install(tmp_path, two, started, **notice(DAY))
-    stage.run(10)
-    stage.clock.time += DAY / 2
+    enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
+    enforcement.run(10)
+    enforcement.clock.time += DAY / 2
     for name in ("caps.json", "first-caps.json"):
         (tmp_path / "state" / name).unlink()
-    stage.start()
-    stage.run(10)
+    enforcement.start()
+    enforcement.run(10)
     assert lives(pid)
-    assert exempt_until(stage) == [str(1500000000 + 1001 + DAY)]
-    stage.clock.time += DAY / 2
-    stage.run(10)
+    assert exempt_until(enforcement) == [str(1500000000 + 1001 + DAY)]
+    enforcement.clock.time += DAY / 2
+    enforcement.run(10)
     await_end(pid)
 
 
 @pytest.mark.failure_case(84)
-def test_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage, pid = install(tmp_path, two, started, **notice(DAY))
-    stage.run(10)
-    assert json.loads(stage.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
-    stage.marks.known = {"gpushare.dev/first-caps": "none"}
+def test_lost_annotations_begin_nothing_again_either(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+    enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
+    enforcement.run(10)
+    assert json.loads(enforcement.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
+    enforcement.marks.known = {"gpushare.dev/first-caps": "none"}
     (tmp_path / "state/caps.json").unlink()
-    stage.start()
-    stage.clock.time += DAY
-    stage.run(80)
+    enforcement.start()
+    enforcement.clock.time += DAY
+    enforcement.run(80)
     await_end(pid)
-    assert json.loads(stage.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
+    assert json.loads(enforcement.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
 
 
 @pytest.mark.failure_case(83)
-def test_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+def test_until_the_node_has_been_read_no_process_is_taken_for_new_or_old(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    stage, pid = install(tmp_path, two, started)
-    stage.marks.known = None
-    stage.run(30)
+    enforcement, pid = install(tmp_path, two_gpus, process_pool)
+    enforcement.marks.known = None
+    enforcement.run(30)
     assert lives(pid)
-    assert stage.told.events == []
-    stage.marks.known = {"gpushare.dev/first-caps": json.dumps({"nvidia.com/gpu.shared": int(OLD) - 5})}
-    stage.run(8)
+    assert enforcement.told.events == []
+    enforcement.marks.known = {"gpushare.dev/first-caps": json.dumps({"nvidia.com/gpu.shared": int(OLD) - 5})}
+    enforcement.run(8)
     await_end(pid)
 
 
 @pytest.mark.failure_case(84)
 def test_a_policy_rolled_forth_and_back_grants_no_second_exemption(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    stage, pid = install(tmp_path, two, started, **notice(DAY))
-    stage.fake_nvml.put(0, pid, 1000)
-    stage.run(5)
-    stage.clock.time += DAY
-    stage.run(5)
-    give(stage, **NONE)
-    give(stage, **notice(DAY))
-    assert exempt_until(stage) == []
-    stage.fake_nvml.put(0, pid, 5000)
-    stage.run(8)
+    enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
+    enforcement.fake_nvml.put(0, pid, 1000)
+    enforcement.run(5)
+    enforcement.clock.time += DAY
+    enforcement.run(5)
+    give(enforcement, **NONE)
+    give(enforcement, **notice(DAY))
+    assert exempt_until(enforcement) == []
+    enforcement.fake_nvml.put(0, pid, 5000)
+    enforcement.run(8)
     await_end(pid)
 
 
 @pytest.mark.failure_case(83)
-def test_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage = EnforcementFixture(tmp_path, two, started, marks=Marks(), **NONE)
-    pid = stage.admit_and_begin(1, "early", 5000)
-    stage.run(3)
-    give(stage)
-    stage.run(30)
+def test_a_pools_first_cap_exempts_who_was_started_without_one(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, marks=Marks(), **NONE)
+    pid = enforcement.admit_and_begin(1, "early", 5000)
+    enforcement.run(3)
+    give(enforcement)
+    enforcement.run(30)
     assert lives(pid)
-    assert stage.told.reasons("early")[0] == "GPUMemoryCapNotice"
+    assert enforcement.told.reasons("early")[0] == "GPUMemoryCapNotice"
 
 
 @pytest.mark.parametrize(("former", "seconds", "until", "is_over"), [
@@ -215,48 +221,48 @@ def test_the_date_of_a_notice(former: Notice | None, seconds: int | None, until:
 
 @pytest.mark.failure_case(85)
 @pytest.mark.parametrize("lost", ["the checkpoint", "its entries", "the pod", "the container"])
-def test_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: FakeNvml, started: ProcessPool, lost: str) -> None:
-    stage = EnforcementFixture(tmp_path, two, started, share={"capMiB": 8192})
-    stage.admit(1, "early")
-    stage.run(2)
-    known, text = stage.list.known, stage.checkpoint.read_text()
-    stage.policy = policy()
-    stage.start()
+def test_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, lost: str) -> None:
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, share={"capMiB": 8192})
+    enforcement.admit(1, "early")
+    enforcement.run(2)
+    known, text = enforcement.list.known, enforcement.checkpoint.read_text()
+    enforcement.policy = policy()
+    enforcement.start()
     number = 1
     if lost == "the checkpoint":
-        stage.checkpoint.unlink()
-        stage.run(15)
+        enforcement.checkpoint.unlink()
+        enforcement.run(15)
     elif lost == "its entries":
-        stage.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": [], "RegisteredDevices": {}}}))
-        stage.run(15)
+        enforcement.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": [], "RegisteredDevices": {}}}))
+        enforcement.run(15)
     elif lost == "the pod":
-        stage.list.known = ()
-        stage.run(15)
+        enforcement.list.known = ()
+        enforcement.run(15)
     else:
         number = 7
         known = (replace(known[0], containers={container_id(7): "main"}, started={container_id(7): YOUNG}),)
-    stage.list.known = known
-    stage.checkpoint.write_text(text)
-    pid = stage.begin(1, 8000, container=number)
-    stage.run(30)
+    enforcement.list.known = known
+    enforcement.checkpoint.write_text(text)
+    pid = enforcement.begin(1, 8000, container=number)
+    enforcement.run(30)
     assert lives(pid)
-    stage.fake_nvml.put(0, pid, 9000)
-    stage.run(8)
+    enforcement.fake_nvml.put(0, pid, 9000)
+    enforcement.run(8)
     await_end(pid)
 
 
-def test_a_dry_run_begins_no_cap(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+def test_a_dry_run_begins_no_cap(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     """Whoever tries caps out, and installs them a week later, finds everybody older than they are."""
-    stage, pid = install(tmp_path, two, started, settings=Settings(dry_run=True))
-    stage.run(10)
-    later = stage.admit_and_begin(2, "later", 5000, started={container_id(2): 1.5e9 + 2000})
-    stage.run(10)
+    enforcement, pid = install(tmp_path, two_gpus, process_pool, settings=Settings(dry_run=True))
+    enforcement.run(10)
+    later = enforcement.admit_and_begin(2, "later", 5000, started={container_id(2): 1.5e9 + 2000})
+    enforcement.run(10)
     assert list((tmp_path / "state").iterdir()) == []
-    assert stage.marks.known == {}
-    stage.settings = Settings()
-    stage.clock.time += DAY
-    stage.start()
-    stage.run(30)
+    assert enforcement.marks.known == {}
+    enforcement.settings = Settings()
+    enforcement.clock.time += DAY
+    enforcement.start()
+    enforcement.run(30)
     assert lives(pid)
     assert lives(later)
 

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from tests.node.enforce.enforcement_fuzz import SETTINGS, EnforcementFuzz
-from tests.support.process_fixtures import process_pool
+from tests.support.process_fixtures import open_process_pool
 
 
 @pytest.fixture
 def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, int], EnforcementFuzz]]:
     """Makes a hostile node of this mode and seed, over real processes that are nobody's."""
-    with process_pool() as everyone:
+    with open_process_pool() as everyone:
 
         def begin(mode: str, admission: str, seed: int) -> EnforcementFuzz:
             pids = tuple(everyone.run("sleep", "600").pid for _ in range(150))

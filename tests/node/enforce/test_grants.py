@@ -168,69 +168,69 @@ def test_without_mig_the_gpu_is_the_device_and_one_with_a_fault_is_none() -> Non
     assert profiles([survey(fault=Fault(kind=FaultKind.LOST, detail="gone"))], policy()) == {}
 
 
-def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(stage: EnforcementFixture) -> None:
-    early = stage.admit_and_begin(1, "early", 4000)
-    stage.run(2)
-    stage.policy = policy(share={"capMiB": 2048})
-    stage.start()
-    late = stage.admit_and_begin(2, "late", 4000)
-    stage.run(10)
+def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(enforcement: EnforcementFixture) -> None:
+    early = enforcement.admit_and_begin(1, "early", 4000)
+    enforcement.run(2)
+    enforcement.policy = policy(share={"capMiB": 2048})
+    enforcement.start()
+    late = enforcement.admit_and_begin(2, "late", 4000)
+    enforcement.run(10)
     await_end(late)
     assert lives(early)
 
 
-def test_caps_that_cannot_be_written_hold_all_the_same(stage: EnforcementFixture, tmp_path: Path) -> None:
+def test_caps_that_cannot_be_written_hold_all_the_same(enforcement: EnforcementFixture, tmp_path: Path) -> None:
     (tmp_path / "state").rmdir()
     (tmp_path / "state").write_text("no folder")
-    pid = stage.admit_and_begin(1, "greedy", 5000)
-    stage.run(6)
+    pid = enforcement.admit_and_begin(1, "greedy", 5000)
+    enforcement.run(6)
     await_end(pid)
 
 
-def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_known(stage: EnforcementFixture) -> None:
-    stage.admit(1, "known")
-    stage.run(1)
-    stage.checkpoint.write_text(json.dumps({"Data": 3}))
-    known = stage.begin(1, 5000)
-    stage.run(30)
+def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_known(enforcement: EnforcementFixture) -> None:
+    enforcement.admit(1, "known")
+    enforcement.run(1)
+    enforcement.checkpoint.write_text(json.dumps({"Data": 3}))
+    known = enforcement.begin(1, 5000)
+    enforcement.run(30)
     await_end(known)
 
 
 @pytest.mark.failure_case(54)
-def test_a_static_pods_process_is_found_under_the_hash_of_its_file(stage: EnforcementFixture) -> None:
+def test_a_static_pods_process_is_found_under_the_hash_of_its_file(enforcement: EnforcementFixture) -> None:
     hashed = "0123456789abcdef0123456789abcdef"
-    pid = stage.admit_and_begin(1, "static", 5000, uids=(pod_uid(1), hashed))
-    stage.mirror.show(pid, systemd_path(hashed, container_id(1)))
-    stage.run(6)
+    pid = enforcement.admit_and_begin(1, "static", 5000, uids=(pod_uid(1), hashed))
+    enforcement.fake_proc.show(pid, systemd_path(hashed, container_id(1)))
+    enforcement.run(6)
     await_end(pid)
 
 
 @pytest.mark.failure_case(60)
 def test_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_instance_is_not_its_business(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     for _ in range(2):
-        two.set_mode(0, current=True)
-    first, second = two.add_instance(0, 14, 0), two.add_instance(0, 14, 2)
+        two_gpus.set_mode(0, current=True)
+    first, second = two_gpus.add_instance(0, 14, 0), two_gpus.add_instance(0, 14, 2)
     resource = "nvidia.com/mig-2g.10gb.shared"
     gpus = [
         {"indexes": [0], "mig": True, "instances": [
             {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
         {"indexes": [1], "mig": False, "instances": []},
     ]
-    stage = EnforcementFixture(
-        tmp_path, two, started, mode="mig", profile="mig-01234567", gpus=gpus,
+    enforcement = EnforcementFixture(
+        tmp_path, two_gpus, process_pool, mode="mig", profile="mig-01234567", gpus=gpus,
         share={"resource": resource, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
     )
     for number, instance in ((1, first), (2, second)):
-        stage.list.known = (*stage.list.known, pod(f"on-{number}", number))
-        stage.allocate(number, resource, [f"{two.mig_uuid(0, instance)}::0"])
-    greedy, modest = stage.begin(1, 5000, gi=first), stage.begin(2, 4000, gi=second)
-    stage.run(6)
+        enforcement.list.known = (*enforcement.list.known, pod(f"on-{number}", number))
+        enforcement.allocate(number, resource, [f"{two_gpus.mig_uuid(0, instance)}::0"])
+    greedy, modest = enforcement.begin(1, 5000, gi=first), enforcement.begin(2, 4000, gi=second)
+    enforcement.run(6)
     await_end(greedy)
-    stage.run(10)
+    enforcement.run(10)
     assert lives(modest)
-    assert stage.told.reasons("on-2") == []
+    assert enforcement.told.reasons("on-2") == []
 
 
 def test_a_containers_owner_is_its_pods_controller_and_without_one_the_pod_itself() -> None:

@@ -16,138 +16,140 @@ from tests.support.waiting import wait_for
 
 
 @pytest.mark.failure_case(36)
-def test_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: EnforcementFixture) -> None:
-    pid = stage.admit_and_begin(1, "greedy", 5000, GRACEFUL)
-    stage.run(3)
-    assert stage.told.reasons("greedy") == ["GPUMemoryOverCap"]
+def test_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(enforcement: EnforcementFixture) -> None:
+    pid = enforcement.admit_and_begin(1, "greedy", 5000, GRACEFUL)
+    enforcement.run(3)
+    assert enforcement.told.reasons("greedy") == ["GPUMemoryOverCap"]
     for part in ("5000 MiB of the 4096 MiB", "for 3 s", "SIGTERM", "in 2 s"):
-        assert part in stage.told.events[0].message
-    stage.run(2)
+        assert part in enforcement.told.events[0].message
+    enforcement.run(2)
     await_end(pid)
-    stage.run(2)
-    assert stage.told.reasons("greedy") == ["GPUMemoryOverCap", "GPUProcessKilled"]
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term",reason="over-cap"} 1']
+    enforcement.run(2)
+    assert enforcement.told.reasons("greedy") == ["GPUMemoryOverCap", "GPUProcessKilled"]
+    assert enforcement.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term",reason="over-cap"} 1']
 
 
 @pytest.mark.failure_case(37)
-def test_who_ignores_sigterm_is_killed_after_its_time(stage: EnforcementFixture) -> None:
-    pid = stage.admit_and_begin(1, "deaf", 5000, DEAF)
-    stage.run(9)
+def test_who_ignores_sigterm_is_killed_after_its_time(enforcement: EnforcementFixture) -> None:
+    pid = enforcement.admit_and_begin(1, "deaf", 5000, DEAF)
+    enforcement.run(9)
     assert lives(pid)
-    stage.run(1)
+    enforcement.run(1)
     await_end(pid)
-    stage.run(1)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
-    assert stage.told.reasons("deaf") == ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
+    enforcement.run(1)
+    assert enforcement.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
+    assert enforcement.told.reasons("deaf") == ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
 
 
 @pytest.mark.failure_case(38)
-def test_who_frees_memory_after_sigterm_is_not_killed(stage: EnforcementFixture) -> None:
-    pid = stage.admit_and_begin(1, "sorry", 5000, DEAF)
-    stage.run(5)
-    stage.fake_nvml.put(0, pid, 1000)
-    stage.run(20)
+def test_who_frees_memory_after_sigterm_is_not_killed(enforcement: EnforcementFixture) -> None:
+    pid = enforcement.admit_and_begin(1, "sorry", 5000, DEAF)
+    enforcement.run(5)
+    enforcement.fake_nvml.put(0, pid, 1000)
+    enforcement.run(20)
     assert lives(pid)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="spared",reason="over-cap"} 1']
+    assert enforcement.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="spared",reason="over-cap"} 1']
 
 
 @pytest.mark.failure_case(34)
-def test_of_two_processes_that_are_over_together_the_larger_one_goes(stage: EnforcementFixture) -> None:
-    stage.admit(1, "pair")
-    small, large = stage.begin(1, 2000), stage.begin(1, 3000)
-    stage.run(6)
+def test_of_two_processes_that_are_over_together_the_larger_one_goes(enforcement: EnforcementFixture) -> None:
+    enforcement.admit(1, "pair")
+    small, large = enforcement.begin(1, 2000), enforcement.begin(1, 3000)
+    enforcement.run(6)
     await_end(large)
-    stage.run(5)
+    enforcement.run(5)
     assert lives(small)
 
 
 @pytest.mark.failure_case(35)
-def test_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_have_no_gpu(stage: EnforcementFixture) -> None:
-    parent = stage.admit_and_begin(1, "storm", 0, OBEDIENT)
-    stage.fake_nvml.take(0, parent)
+def test_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_have_no_gpu(
+    enforcement: EnforcementFixture
+) -> None:
+    parent = enforcement.admit_and_begin(1, "storm", 0, OBEDIENT)
+    enforcement.fake_nvml.take(0, parent)
     for _ in range(3):
-        pid = stage.begin(1, 5000)
-        stage.run(5)
+        pid = enforcement.begin(1, 5000)
+        enforcement.run(5)
         await_end(pid)
-        stage.run(2)
+        enforcement.run(2)
     assert lives(parent)
-    stage.begin(1, 5000)
-    stage.run(5)
+    enforcement.begin(1, 5000)
+    enforcement.run(5)
     await_end(parent)
 
 
-def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(stage: EnforcementFixture) -> None:
+def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(enforcement: EnforcementFixture) -> None:
     """Others are looked at in one cycle of sixty: a pid that passes to somebody else must not take its debt along."""
     for number, name in ((1, "over"), (2, "calm"), (3, "heir")):
-        stage.admit(number, name)
-    pid, calm = stage.begin(1, 5000), stage.begin(2, 100)
-    stage.run(1)
+        enforcement.admit(number, name)
+    pid, calm = enforcement.begin(1, 5000), enforcement.begin(2, 100)
+    enforcement.run(1)
     looked: list[int] = []
-    look = stage.processes.look
+    look = enforcement.processes.look
 
     def note(pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
         looked.extend(pids)
         return look(pids)
 
-    stage.processes.look = note  # type: ignore[method-assign]
-    stage.run(2)
+    enforcement.processes.look = note  # type: ignore[method-assign]
+    enforcement.run(2)
     assert looked.count(pid) == 2
     assert looked.count(calm) <= 1
-    stage.mirror.show(pid, systemd_path(pod_uid(3), container_id(3)))
-    stage.run(2)
+    enforcement.fake_proc.show(pid, systemd_path(pod_uid(3), container_id(3)))
+    enforcement.run(2)
     assert lives(pid)
-    assert stage.metric("kills_total{") == []
+    assert enforcement.metric("kills_total{") == []
 
 
 @pytest.mark.failure_case(39)
-def test_a_process_that_became_somebody_elses_before_the_signal_gets_none(stage: EnforcementFixture) -> None:
-    stage.admit(1, "gone")
-    stage.admit(2, "heir")
-    pid = stage.begin(1, 5000)
-    stage.run(4)
-    look = stage.processes.look
+def test_a_process_that_became_anothers_before_the_signal_gets_none(enforcement: EnforcementFixture) -> None:
+    enforcement.admit(1, "gone")
+    enforcement.admit(2, "heir")
+    pid = enforcement.begin(1, 5000)
+    enforcement.run(4)
+    look = enforcement.processes.look
 
     def stale(pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
         """/proc as it was when the list was read; between that and the signal the pid passes to another container."""
         seen = look(pids)
-        stage.mirror.show(pid, systemd_path(pod_uid(2), container_id(2)))
+        enforcement.fake_proc.show(pid, systemd_path(pod_uid(2), container_id(2)))
         return seen
 
-    stage.processes.look = stale  # type: ignore[method-assign]
-    stage.run(1)
+    enforcement.processes.look = stale  # type: ignore[method-assign]
+    enforcement.run(1)
     assert lives(pid)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused",reason="over-cap"} 1']
+    assert enforcement.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused",reason="over-cap"} 1']
 
 
 @pytest.mark.failure_case(40)
-def test_exec_does_not_shed_an_offence(stage: EnforcementFixture) -> None:
-    stage.admit(1, "other")
-    process = stage.started.start(CHANGING)
+def test_exec_does_not_shed_an_offence(enforcement: EnforcementFixture) -> None:
+    enforcement.admit(1, "other")
+    process = enforcement.started.start(CHANGING)
     assert said(process) == "ready"
-    stage.mirror.show(process.pid, systemd_path(pod_uid(1), container_id(1)))
-    stage.mirror.fake(process.pid, "maps", MAPPED)
-    stage.fake_nvml.put(0, process.pid, 5000)
-    stage.run(5)
+    enforcement.fake_proc.show(process.pid, systemd_path(pod_uid(1), container_id(1)))
+    enforcement.fake_proc.fake(process.pid, "maps", MAPPED)
+    enforcement.fake_nvml.put(0, process.pid, 5000)
+    enforcement.run(5)
     tell(process, "now")
     wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
-    stage.run(1)
+    enforcement.run(1)
     await_end(process.pid)
 
 
 @pytest.mark.failure_case(41)
-def test_a_victim_that_nobody_reaps_counts_as_gone(stage: EnforcementFixture) -> None:
-    pid = stage.admit_and_begin(1, "zombie", 5000)
-    stage.run(5)
+def test_a_victim_that_nobody_reaps_counts_as_gone(enforcement: EnforcementFixture) -> None:
+    pid = enforcement.admit_and_begin(1, "zombie", 5000)
+    enforcement.run(5)
     await_end(pid)
     assert Path(f"/proc/{pid}").exists()
-    stage.run(2)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term",reason="over-cap"} 1']
-    assert not stage.enforcer.has_targets
+    enforcement.run(2)
+    assert enforcement.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term",reason="over-cap"} 1']
+    assert not enforcement.enforcer.has_targets
 
 
 @pytest.mark.failure_case(42)
-def test_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for_two_signals(
-    stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_victim_that_does_not_die_is_reported_once_and_keeps_others_waiting_for_two_signals(
+    enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
 
@@ -155,25 +157,25 @@ def test_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for_tw
         sent.append(signal.value)
         return SignalResult.SENT
 
-    monkeypatch.setattr(stage.processes, "send", note)
-    stage.admit(1, "stuck")
-    stage.admit(2, "next")
-    stage.begin(1, 6000)
-    stage.begin(2, 5000)
-    stage.run(39)
-    assert "GPUProcessKilled" not in stage.told.reasons("next")
-    stage.run(60)
+    monkeypatch.setattr(enforcement.processes, "send", note)
+    enforcement.admit(1, "stuck")
+    enforcement.admit(2, "next")
+    enforcement.begin(1, 6000)
+    enforcement.begin(2, 5000)
+    enforcement.run(39)
+    assert "GPUProcessKilled" not in enforcement.told.reasons("next")
+    enforcement.run(60)
     assert sent.count("SIGKILL") >= 4
-    assert stage.metric("stuck_processes ") == ["stuck_processes 2"]
-    assert stage.told.reasons("stuck").count("GPUProcessKilled") == 2
-    assert stage.told.reasons("stuck").count("GPUProcessKillFailed") == 1
-    assert any("D state" in event.message for event in stage.told.events)
-    assert "GPUProcessKilled" in stage.told.reasons("next")
+    assert enforcement.metric("stuck_processes ") == ["stuck_processes 2"]
+    assert enforcement.told.reasons("stuck").count("GPUProcessKilled") == 2
+    assert enforcement.told.reasons("stuck").count("GPUProcessKillFailed") == 1
+    assert any("D state" in event.message for event in enforcement.told.events)
+    assert "GPUProcessKilled" in enforcement.told.reasons("next")
 
 
 @pytest.mark.failure_case(43)
-def test_a_refused_signal_is_told_and_not_tried_again_for_a_while(
-    stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_refused_signal_is_reported_and_not_tried_again_for_a_while(
+    enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
@@ -181,63 +183,65 @@ def test_a_refused_signal_is_told_and_not_tried_again_for_a_while(
         asked.append((seen.pid, signal))
         return SignalResult.REFUSED
 
-    monkeypatch.setattr(stage.processes, "send", refuse)
-    pid = stage.admit_and_begin(1, "untouchable", 5000)
-    stage.run(30)
+    monkeypatch.setattr(enforcement.processes, "send", refuse)
+    pid = enforcement.admit_and_begin(1, "untouchable", 5000)
+    enforcement.run(30)
     assert [one for one, _ in asked] == [pid]
-    assert stage.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
-    assert "capability KILL" in stage.told.events[1].message
-    assert stage.metric('kills_suppressed_total{reason="no-permission"}')
+    assert enforcement.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
+    assert "capability KILL" in enforcement.told.events[1].message
+    assert enforcement.metric('kills_suppressed_total{reason="no-permission"}')
 
 
 @pytest.mark.failure_case(47)
-def test_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(stage: EnforcementFixture) -> None:
-    pid = stage.admit_and_begin(1, "innocent", 5000)
-    stage.mirror.fake(pid, "maps", "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n")
-    stage.run(60)
+def test_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(enforcement: EnforcementFixture) -> None:
+    pid = enforcement.admit_and_begin(1, "innocent", 5000)
+    enforcement.fake_proc.fake(pid, "maps", "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n")
+    enforcement.run(60)
     assert lives(pid)
-    assert stage.metric('kills_suppressed_total{reason="no-gpu"}')
+    assert enforcement.metric('kills_suppressed_total{reason="no-gpu"}')
 
 
 @pytest.mark.failure_case(66)
 @pytest.mark.parametrize("action", ["kill", "evict"])
 def test_a_dry_run_says_everything_and_does_nothing(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, action: str
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, action: str
 ) -> None:
-    stage = EnforcementFixture(tmp_path, two, started, settings=Settings(dry_run=True), enforcement={"action": action})
-    pid = stage.admit_and_begin(1, "greedy", 5000)
-    stage.run(30)
+    enforcement = EnforcementFixture(
+        tmp_path, two_gpus, process_pool, settings=Settings(dry_run=True), enforcement={"action": action}
+    )
+    pid = enforcement.admit_and_begin(1, "greedy", 5000)
+    enforcement.run(30)
     assert lives(pid)
-    assert stage.told.evicted == []
-    assert len(stage.told.events) >= 2
-    assert all(event.message.startswith("Dry run: ") for event in stage.told.events)
+    assert enforcement.told.evicted == []
+    assert len(enforcement.told.events) >= 2
+    assert all(event.message.startswith("Dry run: ") for event in enforcement.told.events)
 
 
 @pytest.mark.failure_case(68)
-def test_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(stage: EnforcementFixture) -> None:
-    pid = stage.admit_and_begin(1, "deaf", 5000, DEAF)
-    stage.run(6)
-    stage.enforcer.close()
-    stage.start()
-    stage.run(10)
+def test_an_agent_that_starts_anew_in_the_grace_counts_again_and_kills_once(enforcement: EnforcementFixture) -> None:
+    pid = enforcement.admit_and_begin(1, "deaf", 5000, DEAF)
+    enforcement.run(6)
+    enforcement.enforcer.close()
+    enforcement.start()
+    enforcement.run(10)
     assert lives(pid)
-    stage.run(1)
+    enforcement.run(1)
     await_end(pid)
-    stage.run(2)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
+    enforcement.run(2)
+    assert enforcement.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
 
 
 @pytest.mark.failure_case(74)
 def test_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
-    stage: EnforcementFixture, caplog: pytest.LogCaptureFixture
+    enforcement: EnforcementFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")
-    stage.admit(1, "forger")
-    pid = stage.started.pid(NAMED, b'\n{"a":"b\\\x1b[2J'.hex())
-    stage.mirror.show(pid, systemd_path(pod_uid(1), container_id(1)))
-    stage.mirror.fake(pid, "maps", MAPPED)
-    stage.fake_nvml.put(0, pid, 5000)
-    stage.run(6)
+    enforcement.admit(1, "forger")
+    pid = enforcement.started.pid(NAMED, b'\n{"a":"b\\\x1b[2J'.hex())
+    enforcement.fake_proc.show(pid, systemd_path(pod_uid(1), container_id(1)))
+    enforcement.fake_proc.fake(pid, "maps", MAPPED)
+    enforcement.fake_nvml.put(0, pid, 5000)
+    enforcement.run(6)
     lines = [record.getMessage() for record in caplog.records if record.name == "gpushare.enforce"]
     assert lines
     for text in lines:
@@ -246,17 +250,17 @@ def test_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
         assert json.loads(text)["event"] in ("kill", "GPUMemoryOverCap", "GPUProcessKilled")
 
 
-def test_the_record_of_a_kill_has_everything(stage: EnforcementFixture, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_record_of_a_kill_has_everything(enforcement: EnforcementFixture, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")
-    pid = stage.admit_and_begin(1, "greedy", 5000)
-    stage.run(5)
+    pid = enforcement.admit_and_begin(1, "greedy", 5000)
+    enforcement.run(5)
     await_end(pid)
-    stage.run(2)
+    enforcement.run(2)
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "gpushare.enforce"]
     records = [line for line in lines if line["event"] == "kill"]
     assert [record["outcome"] for record in records] == ["sent", "exited_term"]
     expected = {
-        "node": "node-1", "policy": "d1", "gpu": stage.fake_nvml.uuid(0), "gpu_instance": None, "namespace": "team",
+        "node": "node-1", "policy": "d1", "gpu": enforcement.fake_nvml.uuid(0), "gpu_instance": None, "namespace": "team",
         "pod": "greedy", "pod_uid": pod_uid(1), "container": "main", "container_id": container_id(1), "pid": pid, "uid": 0,
         "used_bytes": 5000 << 20, "container_used_bytes": 5000 << 20, "cap_bytes": 4096 << 20, "samples": 6,
         "tolerance_bytes": 0, "signal": "SIGTERM", "dry_run": False,

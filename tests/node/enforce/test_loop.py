@@ -14,7 +14,7 @@ from gpushare_node.guard.inputs import GuardInput, Settings
 from gpushare_node.guard.state import GuardState
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, lives
-from tests.node.enforce.rig import Rig
+from tests.node.enforce.enforcement_loop import EnforcementLoop
 from tests.node.guard import guard_fixture
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import DEAF, ProcessPool
@@ -22,28 +22,30 @@ from tests.support.waiting import wait_for
 
 
 @pytest.mark.failure_case(48)
-def test_health_turns_bad_then_the_program_ends_to_be_started_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.run(1)
-    assert (rig.loop.health()[0], rig.loop.readiness()[0]) == (True, True)
-    monkeypatch.setattr(rig.stage.driver, "hung_seconds", lambda: {"GPU-0": 31.0})
-    rig.run(1)
-    assert rig.loop.health() == (False, "the driver has not answered for 31 s")
-    monkeypatch.setattr(rig.stage.driver, "hung_seconds", lambda: {"GPU-0": 61.0})
-    assert rig.loop.run() == EXIT_HUNG
+def test_health_turns_bad_then_the_program_ends_to_be_started_again(
+    enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enforcement_loop.run(1)
+    assert (enforcement_loop.loop.health()[0], enforcement_loop.loop.readiness()[0]) == (True, True)
+    monkeypatch.setattr(enforcement_loop.enforcement.driver, "hung_seconds", lambda: {"GPU-0": 31.0})
+    enforcement_loop.run(1)
+    assert enforcement_loop.loop.health() == (False, "the driver has not answered for 31 s")
+    monkeypatch.setattr(enforcement_loop.enforcement.driver, "hung_seconds", lambda: {"GPU-0": 61.0})
+    assert enforcement_loop.loop.run() == EXIT_HUNG
 
 
-def _replace_driver(two: FakeNvml, code: int) -> None:
+def _replace_driver(two_gpus: FakeNvml, code: int) -> None:
     """The open session is over, and a new one meets this."""
-    two.unload(code)
-    two.fail("nvmlDeviceGetComputeRunningProcesses_v3", code)
+    two_gpus.unload(code)
+    two_gpus.fail("nvmlDeviceGetComputeRunningProcesses_v3", code)
 
 
 @pytest.mark.failure_case(97)
 def test_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_started_with_the_new_one(
-    rig: Rig, two: FakeNvml, monkeypatch: pytest.MonkeyPatch,
+    enforcement_loop: EnforcementLoop, two_gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rig.run(1)
-    clock = rig.stage.clock
+    enforcement_loop.run(1)
+    clock = enforcement_loop.enforcement.clock
 
     def sleep(seconds: float) -> None:
         clock.time += max(0.0, seconds)
@@ -51,104 +53,110 @@ def test_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_sta
             raise Stopped
 
     monkeypatch.setattr(clock, "sleep", sleep)
-    _replace_driver(two, 18)
-    assert rig.loop.run() == EXIT_HUNG
-    assert rig.api.said[-1][0] is ConditionReason.DRIVER_MISMATCH
+    _replace_driver(two_gpus, 18)
+    assert enforcement_loop.loop.run() == EXIT_HUNG
+    assert enforcement_loop.api.said[-1][0] is ConditionReason.DRIVER_MISMATCH
 
 
 @pytest.mark.failure_case(97)
-def test_a_driver_that_is_away_is_waited_for(rig: Rig, two: FakeNvml) -> None:
-    rig.run(1)
-    _replace_driver(two, 9)
-    rig.run(70)
-    assert (rig.loop._mismatch_at, rig.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
+def test_a_driver_that_is_away_is_waited_for(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
+    enforcement_loop.run(1)
+    _replace_driver(two_gpus, 9)
+    enforcement_loop.run(70)
+    assert (enforcement_loop.loop._mismatch_at, enforcement_loop.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
 
 
 @pytest.mark.failure_case(97)
-def test_a_mismatch_that_ends_in_time_ends_nothing(rig: Rig, two: FakeNvml) -> None:
-    rig.run(1)
-    _replace_driver(two, 18)
-    rig.run(20)
-    assert rig.loop._mismatch_at is not None
-    two.reload()
-    two.heal()
+def test_a_mismatch_that_ends_in_time_ends_nothing(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
+    enforcement_loop.run(1)
+    _replace_driver(two_gpus, 18)
+    enforcement_loop.run(20)
+    assert enforcement_loop.loop._mismatch_at is not None
+    two_gpus.reload()
+    two_gpus.heal()
 
     def is_over() -> bool:
-        rig.run(1)
-        return rig.loop._mismatch_at is None
+        enforcement_loop.run(1)
+        return enforcement_loop.loop._mismatch_at is None
 
-    rig.stage.clock.time += 60
+    enforcement_loop.enforcement.clock.time += 60
     wait_for(is_over)
 
 
-def test_cycles_that_fail_are_survived_and_turn_health_bad_when_they_last(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.run(1)
-    monkeypatch.setattr(rig.stage.enforcer, "cycle", lambda: 1 / 0)
-    rig.run(20)
-    assert rig.loop.health()[0]
-    rig.run(20)
-    assert not rig.loop.health()[0]
+def test_cycles_that_fail_are_survived_and_turn_health_bad_when_they_last(
+    enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enforcement_loop.run(1)
+    monkeypatch.setattr(enforcement_loop.enforcement.enforcer, "cycle", lambda: 1 / 0)
+    enforcement_loop.run(20)
+    assert enforcement_loop.loop.health()[0]
+    enforcement_loop.run(20)
+    assert not enforcement_loop.loop.health()[0]
 
 
-def test_readiness_waits_for_a_cycle_that_saw_a_gpu_and_not_for_the_api_server(rig: Rig, two: FakeNvml) -> None:
-    rig.api.is_down = True
-    two.unload()
-    rig.run(2)
-    assert not rig.loop.readiness()[0]
-    two.reload()
-    rig.run(40)
-    assert rig.loop.readiness()[0]
+def test_readiness_waits_for_a_cycle_that_saw_a_gpu_and_not_for_the_api_server(
+    enforcement_loop: EnforcementLoop, two_gpus: FakeNvml
+) -> None:
+    enforcement_loop.api.is_down = True
+    two_gpus.unload()
+    enforcement_loop.run(2)
+    assert not enforcement_loop.loop.readiness()[0]
+    two_gpus.reload()
+    enforcement_loop.run(40)
+    assert enforcement_loop.loop.readiness()[0]
 
 
-def test_a_slow_driver_is_asked_less_often_but_within_bounds(rig: Rig) -> None:
+def test_a_slow_driver_is_asked_less_often_but_within_bounds(enforcement_loop: EnforcementLoop) -> None:
     for list_seconds, interval in ((0.01, 1.0), (0.4, 4.0), (9.0, 15.0)):
-        rig.loop._list_seconds.clear()
-        rig.loop._list_seconds.append(list_seconds)
-        assert rig.loop.interval() == interval
+        enforcement_loop.loop._list_seconds.clear()
+        enforcement_loop.loop._list_seconds.append(list_seconds)
+        assert enforcement_loop.loop.interval() == interval
 
 
-def test_cycles_that_are_late_are_skipped_and_the_rhythm_stays(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cycles_that_are_late_are_skipped_and_the_rhythm_stays(
+    enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began: list[float] = []
     costs = itertools.chain((0.2, 3.5), itertools.repeat(0.2))
 
     def step() -> None:
         if len(began) == 5:
             raise Stopped
-        began.append(rig.stage.clock.time - 1000)
-        rig.stage.clock.time += next(costs)
+        began.append(enforcement_loop.enforcement.clock.time - 1000)
+        enforcement_loop.enforcement.clock.time += next(costs)
 
-    monkeypatch.setattr(rig.loop, "step", step)
-    monkeypatch.setattr(rig.loop, "_finish", lambda: None)
-    rig.stage.clock.time = 1000
-    assert rig.loop.run() == 0
+    monkeypatch.setattr(enforcement_loop.loop, "step", step)
+    monkeypatch.setattr(enforcement_loop.loop, "_finish", lambda: None)
+    enforcement_loop.enforcement.clock.time = 1000
+    assert enforcement_loop.loop.run() == 0
     assert began == pytest.approx([0, 1, 5, 6, 7])
-    assert rig.stage.metric("cycles_skipped_total") == ["cycles_skipped_total 3"]
+    assert enforcement_loop.enforcement.metric("cycles_skipped_total") == ["cycles_skipped_total 3"]
 
 
-def test_asked_to_end_it_finishes_its_victim_and_begins_with_no_other(rig: Rig) -> None:
-    rig.stage.admit(1, "deaf")
-    rig.stage.admit(2, "next", 1)
-    target = rig.stage.begin(1, 5000, DEAF)
-    rig.run(6)
-    other = rig.stage.begin(2, 5000, gpu=1)
-    rig.loop._finish()
+def test_asked_to_end_it_finishes_its_victim_and_begins_with_no_other(enforcement_loop: EnforcementLoop) -> None:
+    enforcement_loop.enforcement.admit(1, "deaf")
+    enforcement_loop.enforcement.admit(2, "next", 1)
+    target = enforcement_loop.enforcement.begin(1, 5000, DEAF)
+    enforcement_loop.run(6)
+    other = enforcement_loop.enforcement.begin(2, 5000, gpu=1)
+    enforcement_loop.loop._finish()
     await_end(target)
     assert lives(other)
 
 
 @pytest.mark.failure_case(57, 70)
-def test_an_hour_without_the_api_server_kills_on_and_says_it_later(rig: Rig) -> None:
-    rig.stage.admit(1, "greedy")
-    rig.run(1)
-    rig.api.is_down, rig.stage.list.age_seconds = True, 3600.0
-    pid = rig.stage.begin(1, 5000)
-    rig.run(70)
+def test_an_hour_without_the_api_server_kills_on_and_says_it_later(enforcement_loop: EnforcementLoop) -> None:
+    enforcement_loop.enforcement.admit(1, "greedy")
+    enforcement_loop.run(1)
+    enforcement_loop.api.is_down, enforcement_loop.enforcement.list.age_seconds = True, 3600.0
+    pid = enforcement_loop.enforcement.begin(1, 5000)
+    enforcement_loop.run(70)
     await_end(pid)
-    assert [reason for reason, _ in rig.api.said] == [ConditionReason.READY]
-    assert rig.stage.metric('api_errors_total{op="condition"}')
-    rig.api.is_down = False
-    rig.run(61)
-    assert len(rig.api.said) > 1
+    assert [reason for reason, _ in enforcement_loop.api.said] == [ConditionReason.READY]
+    assert enforcement_loop.enforcement.metric('api_errors_total{op="condition"}')
+    enforcement_loop.api.is_down = False
+    enforcement_loop.run(61)
+    assert len(enforcement_loop.api.said) > 1
 
 
 def test_a_reading_that_is_as_before_has_the_verdicts_that_the_guard_would_give() -> None:
@@ -168,28 +176,28 @@ def reading_of(node: guard_fixture.Node) -> GuardInput:
 
 
 def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "_SURVEY_WAIT_SECONDS", 0.05)
-    stage = EnforcementFixture(tmp_path, two, started, deadline=0.5)
-    two.delay("nvmlDeviceGetName", 1.0)
-    pid = stage.admit_and_begin(1, "greedy", 5000)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, deadline=0.5)
+    two_gpus.delay("nvmlDeviceGetName", 1.0)
+    pid = enforcement.admit_and_begin(1, "greedy", 5000)
 
     def is_ended() -> bool:
-        stage.run(1)
+        enforcement.run(1)
         return not lives(pid)
 
     wait_for(is_ended)
 
 
 @pytest.mark.failure_case(50)
-def test_a_lost_gpu_is_an_event_and_no_reason_to_start_anew_and_leave_the_others_alone(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+def test_a_lost_gpu_is_an_event_and_no_reason_to_start_again_and_leave_the_others_alone(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    rig = Rig(tmp_path, two, started)
-    rig.stage.admit_and_begin(1, "greedy", 5000)
-    rig.run(2)
-    two.lose(0)
-    rig.run(100)
-    assert rig.api.reasons() == ["GpuLost"]
-    assert rig.api.deleted == 0
+    enforcement_loop = EnforcementLoop(tmp_path, two_gpus, process_pool)
+    enforcement_loop.enforcement.admit_and_begin(1, "greedy", 5000)
+    enforcement_loop.run(2)
+    two_gpus.lose(0)
+    enforcement_loop.run(100)
+    assert enforcement_loop.api.reasons() == ["GpuLost"]
+    assert enforcement_loop.api.deleted == 0

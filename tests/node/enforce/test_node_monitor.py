@@ -10,37 +10,37 @@ from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.adapters.kube.kube_fixture import server
 from tests.node.enforce.enforcement import await_end
-from tests.node.enforce.rig import LABELS, Rig
+from tests.node.enforce.enforcement_loop import LABELS, EnforcementLoop
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool
 from tests.support.waiting import wait_for
 
 
-def test_a_node_where_all_is_well_says_ready_and_again_once_a_minute(rig: Rig) -> None:
-    rig.run(150)
-    assert rig.api.said == [(ConditionReason.READY, ConditionReason.READY.value.means)] * 3
-    assert rig.api.deleted == 0
+def test_a_node_where_all_is_well_says_ready_and_again_once_a_minute(enforcement_loop: EnforcementLoop) -> None:
+    enforcement_loop.run(150)
+    assert enforcement_loop.api.said == [(ConditionReason.READY, ConditionReason.READY.value.means)] * 3
+    assert enforcement_loop.api.deleted == 0
 
 
 @pytest.fixture
-def mig(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> Rig:
+def mig(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> EnforcementLoop:
     """A node whose first GPU has the two instances that its policy wants."""
-    two.set_mode(0, current=True)
+    two_gpus.set_mode(0, current=True)
     for start in (0, 2):
-        two.add_instance(0, 14, start)
+        two_gpus.add_instance(0, 14, start)
     gpus = [
         {"indexes": [0], "mig": True, "instances": [
             {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
         {"indexes": [1], "mig": False, "instances": []},
     ]
-    return Rig(tmp_path, two, started, mode="mig", profile="mig-01234567", gpus=gpus)
+    return EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mig", profile="mig-01234567", gpus=gpus)
 
 
-def test_drift_is_said_and_repaired_once_not_again_and_again(mig: Rig, two: FakeNvml) -> None:
+def test_drift_is_said_and_repaired_once_not_again_and_again(mig: EnforcementLoop, two_gpus: FakeNvml) -> None:
     mig.run(31)
     assert mig.api.said[-1][0] is ConditionReason.READY
-    two.add_instance(0, 14, 4)
+    two_gpus.add_instance(0, 14, 4)
     mig.run(70)
     assert mig.api.said[-1] == (ConditionReason.DRIFTED, "GPU 0 no longer matches the policy.")
     assert mig.api.deleted == 1
@@ -48,92 +48,102 @@ def test_drift_is_said_and_repaired_once_not_again_and_again(mig: Rig, two: Fake
     mig.start()
     mig.run(200)
     assert mig.api.deleted == 1
-    mig.stage.clock.time += 3600
+    mig.enforcement.clock.time += 3600
     mig.run(1)
     assert mig.api.deleted == 2
 
 
-def test_a_change_of_mode_that_shows_only_once_repairs_nothing(rig: Rig, two: FakeNvml) -> None:
-    rig.run(31)
-    two.set_mode(1, current=False, pending=True)
-    rig.run(30)
-    assert rig.monitor.reason(0)[0] is ConditionReason.PENDING_FOREIGN_CHANGE
-    two.set_mode(1, current=False, pending=False)
-    rig.run(90)
-    assert rig.api.deleted == 0
-    assert rig.api.said[-1][0] is ConditionReason.READY
+def test_a_change_of_mode_that_shows_only_once_repairs_nothing(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
+    enforcement_loop.run(31)
+    two_gpus.set_mode(1, current=False, pending=True)
+    enforcement_loop.run(30)
+    assert enforcement_loop.monitor.reason(0)[0] is ConditionReason.PENDING_FOREIGN_CHANGE
+    two_gpus.set_mode(1, current=False, pending=False)
+    enforcement_loop.run(90)
+    assert enforcement_loop.api.deleted == 0
+    assert enforcement_loop.api.said[-1][0] is ConditionReason.READY
 
 
-def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(rig: Rig, two: FakeNvml) -> None:
-    rig.run(31)
-    two.set_mode(1, current=True)
+def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(
+    enforcement_loop: EnforcementLoop, two_gpus: FakeNvml
+) -> None:
+    enforcement_loop.run(31)
+    two_gpus.set_mode(1, current=True)
 
     def is_repaired() -> bool:
-        rig.run(31)
-        return rig.api.deleted == 1
+        enforcement_loop.run(31)
+        return enforcement_loop.api.deleted == 1
 
     wait_for(is_repaired)
 
 
-def test_a_repair_that_cannot_be_remembered_is_not_asked_for(rig: Rig, two: FakeNvml, tmp_path: Path) -> None:
-    two.set_mode(1, current=True)
+def test_a_repair_that_cannot_be_remembered_is_not_asked_for(
+    enforcement_loop: EnforcementLoop, two_gpus: FakeNvml, tmp_path: Path
+) -> None:
+    two_gpus.set_mode(1, current=True)
     (tmp_path / "state").rmdir()
     (tmp_path / "state").write_text("no folder")
-    rig.run(120)
-    assert rig.api.deleted == 0
+    enforcement_loop.run(120)
+    assert enforcement_loop.api.deleted == 0
 
 
 @pytest.mark.parametrize("reason", ["release", "pool", "selector"])
-def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(rig: Rig, reason: str) -> None:
-    rig.run(1)
+def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(enforcement_loop: EnforcementLoop, reason: str) -> None:
+    enforcement_loop.run(1)
     match reason:
         case "release":
-            rig.api.view = replace(rig.api.view, annotations={RELEASE_ANNOTATION: "requested"})
+            enforcement_loop.api.view = replace(enforcement_loop.api.view, annotations={RELEASE_ANNOTATION: "requested"})
         case "pool":
-            rig.api.view = replace(rig.api.view, labels={**LABELS, POOL_LABEL: "other"})
+            enforcement_loop.api.view = replace(enforcement_loop.api.view, labels={**LABELS, POOL_LABEL: "other"})
         case _:
-            rig.api.is_selected = False
-    rig.monitor.trigger()
-    rig.run(2)
-    assert rig.api.deleted == 1
-    assert rig.api.said[-1][0] is ConditionReason.RELEASING
+            enforcement_loop.api.is_selected = False
+    enforcement_loop.monitor.trigger()
+    enforcement_loop.run(2)
+    assert enforcement_loop.api.deleted == 1
+    assert enforcement_loop.api.said[-1][0] is ConditionReason.RELEASING
 
 
-def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most(
+    enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = []
-    node = rig.api.node
+    node = enforcement_loop.api.node
 
     def look() -> NodeView:
         looks.append(1)
         return node()
 
-    monkeypatch.setattr(rig.api, "node", look)
-    rig.run(290)
+    monkeypatch.setattr(enforcement_loop.api, "node", look)
+    enforcement_loop.run(290)
     assert len(looks) == 1
-    rig.run(320)
+    enforcement_loop.run(320)
     assert len(looks) == 2
 
 
-def test_a_look_that_failed_is_repeated_soon(rig: Rig) -> None:
-    rig.api.is_down = True
-    rig.run(1)
-    rig.api.is_down = False
-    rig.api.is_selected = False
-    rig.run(17)
-    assert rig.api.deleted == 1
+def test_a_look_that_failed_is_repeated_soon(enforcement_loop: EnforcementLoop) -> None:
+    enforcement_loop.api.is_down = True
+    enforcement_loop.run(1)
+    enforcement_loop.api.is_down = False
+    enforcement_loop.api.is_selected = False
+    enforcement_loop.run(17)
+    assert enforcement_loop.api.deleted == 1
 
 
-def test_a_node_that_changes_is_looked_at_with_the_next_cycle_and_not_before_its_time_otherwise(rig: Rig) -> None:
-    rig.run(2)
-    rig.api.view = replace(rig.api.view, annotations={RELEASE_ANNOTATION: "requested"})
-    rig.run(5)
-    assert rig.api.deleted == 0
-    rig.monitor.trigger()
-    rig.run(1)
-    assert rig.api.deleted == 1
+def test_a_node_that_changes_is_looked_at_with_the_next_cycle_and_not_before_its_time_otherwise(
+    enforcement_loop: EnforcementLoop
+) -> None:
+    enforcement_loop.run(2)
+    enforcement_loop.api.view = replace(enforcement_loop.api.view, annotations={RELEASE_ANNOTATION: "requested"})
+    enforcement_loop.run(5)
+    assert enforcement_loop.api.deleted == 0
+    enforcement_loop.monitor.trigger()
+    enforcement_loop.run(1)
+    assert enforcement_loop.api.deleted == 1
 
 
-def test_what_partition_has_said_is_not_written_again(rig: Rig, api: ApiServer, tmp_path: Path) -> None:
+def test_what_partition_has_said_is_not_written_again(
+    enforcement_loop: EnforcementLoop, api: ApiServer, tmp_path: Path
+) -> None:
     """Both say Ready in the same words, so the condition of a node that starts again is left as it is."""
     api.add_node("n1", labels=LABELS)
     api.add_daemonset("gpushare-train")
@@ -141,55 +151,61 @@ def test_what_partition_has_said_is_not_written_again(rig: Rig, api: ApiServer, 
     partition, enforce = (server(api, tmp_path / "account") for _ in range(2))
     partition.set_condition(ConditionReason.READY, ConditionReason.READY.value.means)
     api.forget_requests()
-    rig.monitor.cluster = enforce
-    rig.run(70)
+    enforcement_loop.monitor.cluster = enforce
+    enforcement_loop.run(70)
     assert ("GET", "/api/v1/nodes/n1") in api.requests
     assert api.writes() == []
     partition.close()
     enforce.close()
 
 
-def test_a_label_that_was_removed_is_put_right_and_nobody_is_blamed(rig: Rig) -> None:
+def test_a_label_that_was_removed_is_put_right_and_no_process_is_blamed(enforcement_loop: EnforcementLoop) -> None:
     """A pool's runtime that hands the node over removes labels, and the API server does not keep who did."""
-    rig.api.view = replace(rig.api.view, labels={PLUGIN_LABEL: LABELS[PLUGIN_LABEL]}, owners={PLUGIN_LABEL: "gpushare"})
-    rig.run(1)
-    assert rig.api.applied == [LABELS]
-    assert rig.api.said[-1] == (
+    enforcement_loop.api.view = replace(
+        enforcement_loop.api.view, labels={PLUGIN_LABEL: LABELS[PLUGIN_LABEL]}, owners={PLUGIN_LABEL: "gpushare"}
+    )
+    enforcement_loop.run(1)
+    assert enforcement_loop.api.applied == [LABELS]
+    assert enforcement_loop.api.said[-1] == (
         ConditionReason.LABEL_CONFLICT,
         f"The runtime's labels were corrected: {POOL_LABEL} was removed.",
     )
 
 
-def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(rig: Rig) -> None:
-    rig.api.view = replace(rig.api.view, labels={**LABELS, PLUGIN_LABEL: "theirs"}, owners={PLUGIN_LABEL: "kubectl"})
-    rig.run(59)
-    assert rig.api.applied == [LABELS]
-    assert rig.api.said[-1][0] is ConditionReason.LABEL_CONFLICT
-    assert "by kubectl" in rig.api.said[-1][1]
-    rig.run(20)
-    assert len(rig.api.applied) == 2
-    assert rig.stage.metric("label_conflicts_total ") == ["label_conflicts_total 2"]
+def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(enforcement_loop: EnforcementLoop) -> None:
+    enforcement_loop.api.view = replace(
+        enforcement_loop.api.view, labels={**LABELS, PLUGIN_LABEL: "theirs"}, owners={PLUGIN_LABEL: "kubectl"}
+    )
+    enforcement_loop.run(59)
+    assert enforcement_loop.api.applied == [LABELS]
+    assert enforcement_loop.api.said[-1][0] is ConditionReason.LABEL_CONFLICT
+    assert "by kubectl" in enforcement_loop.api.said[-1][1]
+    enforcement_loop.run(20)
+    assert len(enforcement_loop.api.applied) == 2
+    assert enforcement_loop.enforcement.metric("label_conflicts_total ") == ["label_conflicts_total 2"]
 
 
 @pytest.mark.failure_case(69)
-def test_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(rig: Rig, two: FakeNvml) -> None:
-    pid = rig.stage.admit_and_begin(1, "greedy", 5000)
-    rig.run(6)
+def test_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(
+    enforcement_loop: EnforcementLoop, two_gpus: FakeNvml
+) -> None:
+    pid = enforcement_loop.enforcement.admit_and_begin(1, "greedy", 5000)
+    enforcement_loop.run(6)
     await_end(pid)
-    _hear(rig, two, [(0, 43), (0, 45), (1, 43), (0, 79)])
-    told = [event.message for event in rig.api.events if event.reason == "GPUXid"]
+    _hear(enforcement_loop, two_gpus, [(0, 43), (0, 45), (1, 43), (0, 79)])
+    told = [event.message for event in enforcement_loop.api.events if event.reason == "GPUXid"]
     assert [text.split()[4] for text in told] == ["43", "79"]
-    assert two.uuid(1) in told[0]
+    assert two_gpus.uuid(1) in told[0]
 
 
-def _hear(rig: Rig, two: FakeNvml, xids: list[tuple[int, int]]) -> list[Any]:
+def _hear(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml, xids: list[tuple[int, int]]) -> list[Any]:
     """What upkeep has heard, once the driver has told all of these."""
     for gpu, xid in xids:
-        two.xid(gpu, xid)
+        two_gpus.xid(gpu, xid)
 
     def has_heard_all() -> bool:
-        rig.run(1)
-        return len(rig.monitor.recent) == len(xids)
+        enforcement_loop.run(1)
+        return len(enforcement_loop.monitor.recent) == len(xids)
 
     wait_for(has_heard_all)
-    return list(rig.monitor.recent)
+    return list(enforcement_loop.monitor.recent)

@@ -14,59 +14,61 @@ DRY = Settings(dry_run=True)
 """What the wiring sets for a policy that observes."""
 
 
-def observing(folder: Path, two: FakeNvml, started: ProcessPool, action: str = "kill") -> EnforcementFixture:
-    return EnforcementFixture(folder, two, started, settings=DRY, adoption="observe", enforcement={"action": action})
+def observing(folder: Path, two_gpus: FakeNvml, process_pool: ProcessPool, action: str = "kill") -> EnforcementFixture:
+    return EnforcementFixture(folder, two_gpus, process_pool, settings=DRY, adoption="observe", enforcement={"action": action})
 
 
 @pytest.mark.parametrize(("action", "step"), [("kill", "kill"), ("evict", "evict")])
 def test_a_container_over_its_cap_is_counted_once_and_lives(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, action: str, step: str
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, action: str, step: str
 ) -> None:
-    stage = observing(tmp_path, two, started, action)
-    pid = stage.admit_and_begin(1, "greedy", 5000)
-    stage.admit_and_begin(2, "modest", 1000)
-    stage.run(60)
+    enforcement = observing(tmp_path, two_gpus, process_pool, action)
+    pid = enforcement.admit_and_begin(1, "greedy", 5000)
+    enforcement.admit_and_begin(2, "modest", 1000)
+    enforcement.run(60)
     assert lives(pid)
-    assert stage.told.evicted == []
-    assert f'would_act_total{{step="{step}",reason="over-cap"}} 1' in stage.metric("would_act_total{")
-    assert stage.metric("containers_over_cap") == ["containers_over_cap 1"]
-    assert stage.metric("kills_total{") == []
+    assert enforcement.told.evicted == []
+    assert f'would_act_total{{step="{step}",reason="over-cap"}} 1' in enforcement.metric("would_act_total{")
+    assert enforcement.metric("containers_over_cap") == ["containers_over_cap 1"]
+    assert enforcement.metric("kills_total{") == []
 
 
 def test_a_container_that_ran_before_the_runtime_is_compared_like_any_other(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     """Under enforce it would be exempt: what is counted is what its successors will meet."""
-    stage = observing(tmp_path, two, started)
-    stage.admit_and_begin(1, "old", 5000, started={f"{1:064x}": OLD})
-    stage.run(60)
-    assert 'would_act_total{step="kill",reason="over-cap"} 1' in stage.metric("would_act_total{")
+    enforcement = observing(tmp_path, two_gpus, process_pool)
+    enforcement.admit_and_begin(1, "old", 5000, started={f"{1:064x}": OLD})
+    enforcement.run(60)
+    assert 'would_act_total{step="kill",reason="over-cap"} 1' in enforcement.metric("would_act_total{")
     assert not (tmp_path / "state" / "first-caps.json").exists()
 
 
-def test_a_container_on_a_gpu_of_others_is_counted_as_such(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage = observing(tmp_path, two, started)
-    stage.admit(1, "stray", gpu=0)
-    pid = stage.begin(1, 500, gpu=1)
-    stage.run(60)
+def test_a_container_on_a_gpu_of_others_is_counted_as_such(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    enforcement = observing(tmp_path, two_gpus, process_pool)
+    enforcement.admit(1, "stray", gpu=0)
+    pid = enforcement.begin(1, 500, gpu=1)
+    enforcement.run(60)
     assert lives(pid)
-    assert 'would_act_total{step="kill",reason="not-allocated"} 1' in stage.metric("would_act_total{")
+    assert 'would_act_total{step="kill",reason="not-allocated"} 1' in enforcement.metric("would_act_total{")
 
 
 def test_an_offence_is_logged_once_and_the_next_one_again(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")
-    stage = observing(tmp_path, two, started)
-    pid = stage.admit_and_begin(1, "greedy", 5000)
+    enforcement = observing(tmp_path, two_gpus, process_pool)
+    pid = enforcement.admit_and_begin(1, "greedy", 5000)
 
     def said() -> int:
         return sum("GPUMemoryOverCap" in record.getMessage() for record in caplog.records)
 
-    stage.run(1300)
+    enforcement.run(1300)
     assert said() == 1
-    two.put(0, pid, 100)
-    stage.run(300)
-    two.put(0, pid, 5000)
-    stage.run(30)
+    two_gpus.put(0, pid, 100)
+    enforcement.run(300)
+    two_gpus.put(0, pid, 5000)
+    enforcement.run(30)
     assert said() == 2

@@ -13,65 +13,67 @@ from tests.support.process_fixtures import ProcessPool
 
 
 @pytest.mark.failure_case(64)
-def test_a_system_pods_priority_class_exempts_no_tenant(stage: EnforcementFixture) -> None:
+def test_a_system_pods_priority_class_exempts_no_tenant(enforcement: EnforcementFixture) -> None:
     """Anybody may write it into a pod."""
-    stage.admit(1, "important")
-    (known,) = stage.list.known
-    stage.list.known = (view_pod({
+    enforcement.admit(1, "important")
+    (known,) = enforcement.list.known
+    enforcement.list.known = (view_pod({
         "metadata": {"uid": pod_uid(1), "namespace": "team", "name": "important"},
         "spec": {"priorityClassName": "system-node-critical"},
         "status": {"phase": "Running", "containerStatuses": [{
             "name": "main", "containerID": f"containerd://{container_id(1)}",
             "state": {"running": {"startedAt": "2017-07-14T03:05:00Z"}}}]},
     }),)
-    assert stage.list.known[0].containers == known.containers
-    pid = stage.begin(1, 5000)
-    stage.run(6)
+    assert enforcement.list.known[0].containers == known.containers
+    pid = enforcement.begin(1, 5000)
+    enforcement.run(6)
     await_end(pid)
 
 
 @pytest.mark.failure_case(64)
-def test_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are_let_be(stage: EnforcementFixture) -> None:
-    stage.admit(1, "holder", namespace="kube-system")
-    stage.arrive(2, "agent", namespace="kube-system")
-    holder, agent = stage.begin(1, 5000), stage.begin(2, 30000)
-    stage.run(6)
+def test_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are_let_be(
+    enforcement: EnforcementFixture
+) -> None:
+    enforcement.admit(1, "holder", namespace="kube-system")
+    enforcement.arrive(2, "agent", namespace="kube-system")
+    holder, agent = enforcement.begin(1, 5000), enforcement.begin(2, 30000)
+    enforcement.run(6)
     await_end(holder)
-    stage.run(30)
+    enforcement.run(30)
     assert lives(agent)
-    assert stage.told.reasons("agent") == []
+    assert enforcement.told.reasons("agent") == []
 
 
 @pytest.mark.failure_case(64)
-def test_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(stage: EnforcementFixture) -> None:
-    stage.arrive(1, "late", namespace="kube-system")
-    pid = stage.begin(1, 5000)
-    stage.run(20)
+def test_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(enforcement: EnforcementFixture) -> None:
+    enforcement.arrive(1, "late", namespace="kube-system")
+    pid = enforcement.begin(1, 5000)
+    enforcement.run(20)
     assert lives(pid)
-    stage.allocate(1, SHARED, [f"{stage.fake_nvml.uuid(0)}::1"])
-    stage.run(20)
+    enforcement.allocate(1, SHARED, [f"{enforcement.fake_nvml.uuid(0)}::1"])
+    enforcement.run(20)
     await_end(pid)
 
 
 @pytest.mark.failure_case(64)
-def test_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+def test_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     """Who may make a namespace may call it after somebody's operator: the intent says which are the platform's."""
-    stage = EnforcementFixture(tmp_path, two, started, tenancy={"platformNamespaces": []})
-    pid = stage.admit_and_begin(1, "poser", 5000, namespace="gpu-operator")
-    stage.run(6)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy={"platformNamespaces": []})
+    pid = enforcement.admit_and_begin(1, "poser", 5000, namespace="gpu-operator")
+    enforcement.run(6)
     await_end(pid)
 
 
 @pytest.mark.failure_case(64)
 def test_a_bundle_that_does_not_say_who_the_platform_is_spares_kube_system_and_us(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    stage = EnforcementFixture(tmp_path, two, started, tenancy={"platformNamespaces": []})
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy={"platformNamespaces": []})
     for number, namespace in ((1, "kube-system"), (2, "gpushare")):
-        stage.arrive(number, f"agent-{number}", namespace=namespace)
-        stage.begin(number, 30000)
-    stage.run(30)
-    assert stage.told.events == []
+        enforcement.arrive(number, f"agent-{number}", namespace=namespace)
+        enforcement.begin(number, 30000)
+    enforcement.run(30)
+    assert enforcement.told.events == []
 
 
 @pytest.mark.failure_case(54)

@@ -27,7 +27,7 @@ from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.gpus.view import build_view
 from gpushare_node.guard.inputs import Settings
-from tests.node.adapters.kube.kube_fixture import await_that, connection
+from tests.node.adapters.kube.kube_fixture import await_that, connect
 from tests.node.adapters.procs import test_mps_cli as mps_double
 from tests.node.adapters.procs.test_real_cgroups import Groups, hierarchies
 from tests.node.enforce.enforcement import NODE, NOON, EnforcementFixture, await_end, container_id, lives, pod_uid, policy_text
@@ -56,17 +56,17 @@ class House(EnforcementFixture):
 
     clock: SystemClock  # type: ignore[assignment]
 
-    def __init__(self, folder: Path, fake_nvml: FakeNvml, started: ProcessPool, api: ApiServer, **changes: Any) -> None:
+    def __init__(self, folder: Path, fake_nvml: FakeNvml, process_pool: ProcessPool, api: ApiServer, **changes: Any) -> None:
         self.api = api
         parts: dict[str, Any] = {"settings": PATIENT, "queue": WorkQueue(), "deadline": 5.0} | changes
         parts["enforcement"] = AT_ONCE | parts.get("enforcement", {})
-        self.wire = connection(api, folder, Quick())
+        self.wire = connect(api, folder, Quick())
         self.quick = Quick()
         self.events = EventRecorder(self.wire, PLACE, self.quick)
         self.pod_list = PodInformer(self.wire, NODE, self.quick)
         self.pod_list.start()
         threading.Thread(target=self.events.run, daemon=True).start()
-        super().__init__(folder, fake_nvml, started, **parts)
+        super().__init__(folder, fake_nvml, process_pool, **parts)
 
     def start(self) -> Any:
         self.clock = SystemClock()
@@ -105,19 +105,19 @@ class House(EnforcementFixture):
 
 
 @pytest.fixture
-def open_house(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+def start_node(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., House]:
     monkeypatch.setattr(node_monitor, "_NODE_SECONDS", 0.1)
     monkeypatch.setattr(node_monitor, "_SAY_SECONDS", 0.2)
     api.add_node(NODE, labels={POOL_LABEL: "pool", "gpu": "yes"})
     api.add_daemonset("gpushare-pool")
     api.add_pod("runtime", namespace="gpushare", node=NODE, uid="own")
-    return lambda **changes: House(tmp_path, two, started, api, **changes)
+    return lambda **changes: House(tmp_path, two_gpus, process_pool, api, **changes)
 
 
-def test_the_victims_pod_has_the_events_and_the_node_its_condition(open_house: Callable[..., House], api: ApiServer) -> None:
-    house = open_house()
+def test_the_victims_pod_has_the_events_and_the_node_its_condition(start_node: Callable[..., House], api: ApiServer) -> None:
+    house = start_node()
     house.arrive(1, "greedy")
     pid = house.begin(1, 5000)
     with house.running():
@@ -130,11 +130,11 @@ def test_the_victims_pod_has_the_events_and_the_node_its_condition(open_house: C
 
 
 @pytest.mark.failure_case(57, 70)
-def test_without_an_api_server_kills_go_on_and_what_happened_is_told_when_it_is_back(
-    open_house: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
+def test_without_an_api_server_kills_go_on_and_what_happened_is_reported_when_it_is_back(
+    start_node: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "STALE_SECONDS", 0.3)
-    house = open_house()
+    house = start_node()
     house.arrive(1, "known")
     with house.running():
         wait_for(lambda: house.enforcer.inventory.grants)
@@ -155,10 +155,10 @@ def test_without_an_api_server_kills_go_on_and_what_happened_is_told_when_it_is_
 
 @pytest.mark.failure_case(70)
 def test_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
-    open_house: Callable[..., House], api: ApiServer
+    start_node: Callable[..., House], api: ApiServer
 ) -> None:
     api.fail("/events", 403)
-    house = open_house()
+    house = start_node()
     house.arrive(1, "greedy")
     pid = house.begin(1, 5000)
     with house.running():
@@ -169,10 +169,10 @@ def test_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
 
 @pytest.mark.parametrize("why", ["release", "pool", "selector", "drift"])
 def test_the_runtimes_own_pod_goes_when_the_node_leaves_or_drifts(
-    open_house: Callable[..., House], api: ApiServer, two: FakeNvml, monkeypatch: pytest.MonkeyPatch, why: str
+    start_node: Callable[..., House], api: ApiServer, two_gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     monkeypatch.setattr(inventory, "SURVEY_SECONDS", 0.1)
-    house = open_house()
+    house = start_node()
     with house.running():
         await_that(lambda: (api.condition(NODE) or {}).get("reason") == "Ready")
         match why:
@@ -183,14 +183,14 @@ def test_the_runtimes_own_pod_goes_when_the_node_leaves_or_drifts(
             case "selector":
                 api.remove("daemonsets", "gpushare-pool", namespace="gpushare")
             case _:
-                two.set_mode(1, current=True)
+                two_gpus.set_mode(1, current=True)
         await_that(lambda: ("DELETE", "/api/v1/namespaces/gpushare/pods/runtime") in api.requests)
     assert api.writes(f"/api/v1/nodes/{NODE}") == [("PATCH", f"/api/v1/nodes/{NODE}/status")] * len(api.writes(NODE))
 
 
-def test_an_eviction_that_a_budget_refuses_is_asked_for_again(open_house: Callable[..., House], api: ApiServer) -> None:
+def test_an_eviction_that_a_budget_refuses_is_asked_for_again(start_node: Callable[..., House], api: ApiServer) -> None:
     api.eviction_budget = 0
-    house = open_house(settings=replace(PATIENT, retry_seconds=0.2), enforcement={"action": "evict"})
+    house = start_node(settings=replace(PATIENT, retry_seconds=0.2), enforcement={"action": "evict"})
     house.arrive(1, "greedy")
     pid = house.begin(1, 5000)
     with house.running():
@@ -203,14 +203,14 @@ def test_an_eviction_that_a_budget_refuses_is_asked_for_again(open_house: Callab
 
 @pytest.mark.failure_case(62)
 def test_an_mps_client_is_ended_through_the_control_program(
-    open_house: Callable[..., House], tmp_path: Path, started: ProcessPool
+    start_node: Callable[..., House], tmp_path: Path, process_pool: ProcessPool
 ) -> None:
     program = tmp_path / "control"
     program.write_text(mps_double.PROGRAM)
     program.chmod(0o755)
     daemon = mps_double.Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
     daemon.write("consent", "success\n")
-    house = open_house(mode="mps", profile="mps-01234567", settings=HASTY)
+    house = start_node(mode="mps", profile="mps-01234567", settings=HASTY)
     for uuid in (house.fake_nvml.uuid(gpu) for gpu in (0, 1)):
         daemon.write(f"limit-{uuid}", "4096M\n")
     house.mps = HostMpsControl(
@@ -218,7 +218,7 @@ def test_an_mps_client_is_ended_through_the_control_program(
     house.start()
     house.arrive(1, "client")
     target, neighbour = house.begin(1, 5000, DEAF), house.begin(None, 3000)
-    server = mps_double.serve(daemon, house.mirror, started, target, neighbour)
+    server = mps_double.serve(daemon, house.fake_proc, process_pool, target, neighbour)
     with house.running():
         await_end(target)
         wait_for(lambda: house.metric('enforcement_tier{tier="mps"} 1'))
@@ -258,11 +258,11 @@ def groups() -> Iterator[Groups]:
 class Program:
     """`gpushare-node enforce` as a process, over the real /proc, and one tenant in a real cgroup that is over its cap."""
 
-    def __init__(self, folder: Path, two: FakeNvml, api: ApiServer, groups: Groups) -> None:
-        self.folder, self.two, self.api, self.groups = folder, two, api, groups
+    def __init__(self, folder: Path, two_gpus: FakeNvml, api: ApiServer, groups: Groups) -> None:
+        self.folder, self.two, self.api, self.groups = folder, two_gpus, api, groups
         (folder / "policy.json").write_text(policy_text(enforcement=AT_ONCE))
         entry = {"PodUID": pod_uid(1), "ContainerName": "main", "ResourceName": "nvidia.com/gpu.shared",
-                 "DeviceIDs": {"-1": [f"{two.uuid(0)}::1"]}}
+                 "DeviceIDs": {"-1": [f"{two_gpus.uuid(0)}::1"]}}
         data = {"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}
         (folder / "checkpoint").write_text(json.dumps(data))
         api.add_node(NODE, labels={POOL_LABEL: "pool"})
@@ -270,8 +270,8 @@ class Program:
         api.add_pod("greedy", namespace="team", node=NODE, uid=pod_uid(1),
                     containers={"main": f"containerd://{container_id(1)}"})
 
-    def begin(self, started: ProcessPool) -> int:
-        process = started.start(HOLDING)
+    def begin(self, process_pool: ProcessPool) -> int:
+        process = process_pool.start(HOLDING)
         assert said(process) == "ready"
         path = f"/test{os.getpid()}{systemd_path(pod_uid(1), container_id(1))}"
         self.groups.put(process.pid, path)
@@ -295,10 +295,10 @@ class Program:
 
 @pytest.mark.slow
 def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
-    tmp_path: Path, two: FakeNvml, api: ApiServer, groups: Groups, started: ProcessPool
+    tmp_path: Path, two_gpus: FakeNvml, api: ApiServer, groups: Groups, process_pool: ProcessPool
 ) -> None:
-    program = Program(tmp_path, two, api, groups)
-    pid = program.begin(started)
+    program = Program(tmp_path, two_gpus, api, groups)
+    pid = program.begin(process_pool)
     running = program.start(2.0)
     wait_for(lambda: program.told("GPUProcessKilled", "SIGTERM"))
     running.send_signal(signal.SIGTERM)
@@ -311,11 +311,11 @@ def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
 
 @pytest.mark.failure_case(68)
 @pytest.mark.slow
-def test_a_runtime_that_is_killed_in_the_grace_counts_anew_and_kills_once(
-    tmp_path: Path, two: FakeNvml, api: ApiServer, groups: Groups, started: ProcessPool
+def test_a_runtime_that_is_killed_in_the_grace_counts_again_and_kills_once(
+    tmp_path: Path, two_gpus: FakeNvml, api: ApiServer, groups: Groups, process_pool: ProcessPool
 ) -> None:
-    program = Program(tmp_path, two, api, groups)
-    pid = program.begin(started)
+    program = Program(tmp_path, two_gpus, api, groups)
+    pid = program.begin(process_pool)
     first = program.start(PATIENCE)
     wait_for(lambda: program.told("GPUProcessKilled", "SIGTERM"))
     first.kill()

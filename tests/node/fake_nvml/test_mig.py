@@ -55,7 +55,7 @@ def test_ids_are_the_hardwares_and_not_the_enums(mig):
 
 
 @pytest.mark.parametrize("card", GENERATIONS)
-def test_whatever_pair_of_profiles_stands_apart_can_be_made_and_what_overlaps_cannot(tmp_path, card):
+def test_whatever_pair_of_profiles_is_apart_can_be_made_and_what_overlaps_cannot(tmp_path, card):
     """A pair may fail for want of engines too: those the catalogue must explain by its totals or counts."""
     made = node(tmp_path, card)
     geometry = cards.load(card).mig

@@ -85,14 +85,14 @@ def test_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(26)
-def test_another_policy_begins_anew(node: GpuNode) -> None:
+def test_another_policy_begins_again(node: GpuNode) -> None:
     fail_often(node)
     node.digest = "digest-2"
     assert node.run(policy(OTHER)).reason is None
 
 
 @pytest.mark.failure_case(94)
-def test_another_driver_begins_anew(node: GpuNode) -> None:
+def test_another_driver_begins_again(node: GpuNode) -> None:
     fail_often(node)
     assert node.run(policy(OTHER)).reason is ConditionReason.PARTITION_FAILED
     journal = node.folder.journal()
@@ -113,7 +113,7 @@ def test_a_time_that_cannot_be_stops_no_attempt(node: GpuNode, at: int) -> None:
 
 
 @pytest.mark.failure_case(26)
-def test_a_boot_begins_anew(node: GpuNode) -> None:
+def test_a_boot_begins_again(node: GpuNode) -> None:
     node.folder.write_journal(Journal(policy_digest=node.digest, boot_id="boot-0", attempts=3))
     assert node.run(policy(SEVEN)).reason is None
 

@@ -111,7 +111,7 @@ def test_where_no_instance_is_wanted_mig_goes_off(node: GpuNode) -> None:
 
 @pytest.mark.failure_case(13)
 @pytest.mark.parametrize("driver", ["535.183.01", "580.95.05"])
-def test_handles_are_fetched_anew_after_a_mode_switch_and_places_asked_for_once_mig_is_on(tmp_path: Path, driver) -> None:
+def test_handles_are_fetched_again_after_a_mode_switch_and_places_asked_for_once_mig_is_on(tmp_path: Path, driver) -> None:
     node = GpuNode(tmp_path, H100, driver=driver)
     layout = (("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5))
     sight = node.look(policy(layout, card=H100))

@@ -137,7 +137,7 @@ def test_a_driver_that_goes_away_half_way_is_named_and_the_next_run_goes_on(node
     assert node.stands(0) == set(SEVEN)
 
 
-def test_an_instance_of_somebody_else_in_between_fails_the_verification(node: GpuNode) -> None:
+def test_an_instance_of_another_program_in_between_fails_the_verification(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     interfere = iter([lambda: node.fake_nvml.add_instance(0, IDS["1g.5gb"], 3)])
     own = node.hardware()

@@ -23,7 +23,7 @@ def pod(uid: str, name: str) -> PodView:
     )
 
 
-def machine(mirror: FakeProc, *pods: PodView) -> Machine:
+def machine(fake_proc: FakeProc, *pods: PodView) -> Machine:
     """One on which only the processes of known pods, and those of the host, are the cluster's own."""
 
     def is_system(seen: ProcessIdentity, known: object) -> bool:
@@ -31,29 +31,29 @@ def machine(mirror: FakeProc, *pods: PodView) -> Machine:
         return not uids or any(uids & set(one.uids) for one in pods)
 
     plain = Machine(boot_id="boot-1", reset=lambda _: "there is no nvidia-smi on the host", make_nodes=lambda: None)
-    return with_programs(plain, LinuxProcesses(mirror.root), pods=lambda: pods, is_system=is_system)
+    return with_programs(plain, LinuxProcesses(fake_proc.root), pods=lambda: pods, is_system=is_system)
 
 
 @pytest.mark.failure_case(76)
-def test_a_server_is_told_as_enforcement_tells_it(mirror: FakeProc, started: ProcessPool) -> None:
+def test_a_server_is_reported_as_enforcement_tells_it(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     name = b"nvidia-cuda-mps-server".hex()
-    mine = mirror.show(started.pid(NAMED, name), systemd_path())
-    tenants = mirror.show(started.pid(NAMED, name), systemd_path(POD_B, CONTAINER_B))
-    other = mirror.show(started.pid(OBEDIENT), "/system.slice/agent.service")
-    users = mirror.show(started.pid(NAMED, name), "/system.slice/mps.service")
+    mine = fake_proc.show(process_pool.pid(NAMED, name), systemd_path())
+    tenants = fake_proc.show(process_pool.pid(NAMED, name), systemd_path(POD_B, CONTAINER_B))
+    other = fake_proc.show(process_pool.pid(OBEDIENT), "/system.slice/agent.service")
+    users = fake_proc.show(process_pool.pid(NAMED, name), "/system.slice/mps.service")
     for pid, uid in ((mine, 0), (tenants, 0), (other, 0), (users, 1000)):
-        mirror.fake(pid, "status", f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t5\n")
-    assert machine(mirror, pod(POD_A, "mps")).find_servers({mine, tenants, other, users}) == {mine}
+        fake_proc.fake(pid, "status", f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t5\n")
+    assert machine(fake_proc, pod(POD_A, "mps")).find_servers({mine, tenants, other, users}) == {mine}
 
 
 @pytest.mark.failure_case(77)
-def test_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started: ProcessPool) -> None:
-    dcgm = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), systemd_path())
-    daemon = mirror.show(started.pid(NAMED, b"nvsm".hex()), "/system.slice/nvsm.service")
-    mirror.show(started.pid(OBEDIENT), systemd_path(POD_B, CONTAINER_B))
+def test_who_keeps_a_gpu_open_is_named_with_its_pod(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+    dcgm = fake_proc.show(process_pool.pid(NAMED, b"nv-hostengine".hex()), systemd_path())
+    daemon = fake_proc.show(process_pool.pid(NAMED, b"nvsm".hex()), "/system.slice/nvsm.service")
+    fake_proc.show(process_pool.pid(OBEDIENT), systemd_path(POD_B, CONTAINER_B))
     for pid in (dcgm, daemon):
-        mirror.fake(pid, "maps", MAPPED)
-    names = machine(mirror, pod(POD_A, "nvidia-dcgm-x")).name_openers()
+        fake_proc.fake(pid, "maps", MAPPED)
+    names = machine(fake_proc, pod(POD_A, "nvidia-dcgm-x")).name_openers()
     assert set(names) == {
         f"process {dcgm} (nv-hostengine) of pod gpu-operator/nvidia-dcgm-x",
         f"process {daemon} (nvsm) of the host's nvsm.service",
@@ -70,11 +70,11 @@ def test_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started: P
     ("/init.scope", ""),
 ])
 def test_a_service_of_the_host_is_named_as_systemd_knows_it(
-    mirror: FakeProc, started: ProcessPool, cgroup: str, told: str
+    fake_proc: FakeProc, process_pool: ProcessPool, cgroup: str, told: str
 ) -> None:
-    pid = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), cgroup)
-    mirror.fake(pid, "maps", MAPPED)
-    assert machine(mirror).name_openers() == (f"process {pid} (nv-hostengine){told}",)
+    pid = fake_proc.show(process_pool.pid(NAMED, b"nv-hostengine".hex()), cgroup)
+    fake_proc.fake(pid, "maps", MAPPED)
+    assert machine(fake_proc).name_openers() == (f"process {pid} (nv-hostengine){told}",)
 
 
 @pytest.mark.failure_case(96)

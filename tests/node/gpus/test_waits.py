@@ -116,7 +116,7 @@ def test_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(11)
-def test_the_mode_that_somebody_else_has_asked_for_stays_theirs(node: GpuNode) -> None:
+def test_the_mode_that_another_program_has_asked_for_stays_theirs(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, False, True)
     assert node.run(policy(())).reason is ConditionReason.PENDING_FOREIGN_CHANGE
     assert node.fake_nvml.calls() == []

@@ -143,7 +143,7 @@ def test_a_driver_that_scrambles_eight_gpus_kills_nobody() -> None:
 
 
 @pytest.mark.failure_case(87)
-def test_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_one_begins_the_grace_anew() -> None:
+def test_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_one_begins_the_grace_again() -> None:
     node = crowded()
     node.used["GPU-7"][507] = 9 * GIB
     verdicts = looks(node, 3, 60)

@@ -103,7 +103,7 @@ def test_time_between_two_looks_counts_for_at_most_two_intervals() -> None:
 
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize("change", [{"bytes": 3 * GIB}, {"action": CapAction.EVICT}, {"grace_seconds": 11}])
-def test_another_cap_or_action_begins_the_grace_anew_with_a_new_warning(change: dict[str, object]) -> None:
+def test_another_cap_or_action_begins_the_grace_again_with_a_new_warning(change: dict[str, object]) -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(13)) == ["Warn"]
@@ -186,7 +186,7 @@ def test_a_stray_has_cap_zero_where_that_is_said() -> None:
 
 
 @pytest.mark.failure_case(59)
-def test_while_it_is_not_known_who_was_given_what_nobody_is_a_stray() -> None:
+def test_while_it_is_not_known_who_was_given_what_no_process_is_a_stray() -> None:
     node = stray()
     verdicts = node.cycles(60)
     assert steps(verdicts) == []

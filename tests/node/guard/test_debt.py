@@ -197,7 +197,7 @@ def test_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_longe
 @pytest.mark.failure_case(86)
 @given(life=st.floats(7.0, 60.0), gap=st.floats(0.1, 2.0), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_whoever_has_its_containers_started_anew_is_ended_in_the_promised_time(
+def test_whoever_has_its_containers_started_again_is_ended_in_the_promised_time(
     *, life: float, gap: float, seed: int
 ) -> None:
     """Deaf to SIGTERM, too: what lives long enough for both signals meets both."""

@@ -172,7 +172,7 @@ def test_a_pid_reused_by_a_neighbour_is_not_signalled() -> None:
     assert signalled(node.cycles(40)) == []
 
 
-def test_a_process_that_moved_to_another_cgroup_is_let_go_and_judged_anew() -> None:
+def test_a_process_that_moved_to_another_cgroup_is_let_go_and_judged_again() -> None:
     node = terminated()
     node.processes[500] = moved = tenant(500, cgroup="/kubepods/poda/a/init.scope")
     verdicts = node.cycle()
@@ -368,7 +368,7 @@ def test_a_dry_run_goes_on_to_the_next_offender_of_the_device() -> None:
 
 
 @pytest.mark.failure_case(68)
-def test_an_agent_that_restarts_in_the_ladder_counts_anew_and_kills_once() -> None:
+def test_an_agent_that_restarts_in_the_ladder_counts_again_and_kills_once() -> None:
     node = terminated()
     node.history = GuardState()
     verdicts = node.cycles(45)

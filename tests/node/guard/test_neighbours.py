@@ -50,7 +50,7 @@ def test_a_process_without_a_pod_is_reported() -> None:
 
 
 @pytest.mark.failure_case(52)
-def test_when_no_process_is_recognised_that_is_said_and_nobody_is_signalled() -> None:
+def test_when_no_process_is_recognised_that_is_said_and_no_process_is_signalled() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.processes.clear()

@@ -62,7 +62,9 @@ def test_an_implausible_row_discredits_the_whole_gpu(rows: tuple[ProcessEntry, .
 
 
 @pytest.mark.parametrize(("rows", "why"), BAD.values(), ids=BAD)
-def test_nobody_is_signalled_on_a_discredited_gpu_while_others_go_on(rows: tuple[ProcessEntry, ...], why: RejectReason) -> None:
+def test_no_process_is_signalled_on_a_discredited_gpu_while_others_go_on(
+    rows: tuple[ProcessEntry, ...], why: RejectReason
+) -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(600, "b"), 9 * GIB, gpu=OTHER)
@@ -189,7 +191,7 @@ def test_a_process_larger_than_its_mig_instance_discredits_the_gpu() -> None:
 
 
 @pytest.mark.failure_case(71)
-def test_memory_that_no_process_accounts_for_is_reported_and_nobody_is_blamed() -> None:
+def test_memory_that_no_process_accounts_for_is_reported_and_no_process_is_blamed() -> None:
     node = Node()
     node.run(tenant(500), 3 * GIB)
     verdicts = [

@@ -134,7 +134,7 @@ def test_instances_that_a_driver_still_lists_with_mig_off_are_nothing() -> None:
 
 @pytest.mark.failure_case(11)
 @pytest.mark.parametrize("layout", [(), wanted(("7g.40gb", 0))], ids=["off", "on"])
-def test_a_pending_change_to_what_nobody_here_wants_is_somebody_elses(layout) -> None:
+def test_a_pending_change_to_what_nobody_here_wants_is_anothers(layout) -> None:
     own = mig(current=bool(layout), pending=not layout)
     assert refusal(state(gpu(own)), policy(layout)).reason is UnfitReason.PENDING_FOREIGN_CHANGE
     ours = only(state(gpu(replace(own, is_pending_ours=True))), policy(layout))
@@ -224,7 +224,7 @@ def test_a_profile_without_id_in_the_policy_is_found_by_its_name() -> None:
     assert only(state(gpu(mig())), policy(unknown)) == only(state(gpu(mig())), policy(wanted(*BALANCED)))
 
 
-def test_what_stands_may_stay_even_where_the_table_has_no_such_place() -> None:
+def test_what_is_there_may_stay_even_where_the_table_has_no_such_place() -> None:
     table = tuple(Profile(id=one.id, name=one.name, placements=one.placements[-1:]) for one in A100)
     one = only(state(gpu(mig(*instances(("3g.20gb", 0)), profiles=table))), policy(wanted(("3g.20gb", 0))))
     assert one.operations == ()

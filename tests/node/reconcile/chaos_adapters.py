@@ -99,7 +99,7 @@ class Disk(Files):
         super().delete(name)
 
 
-class JudgedDriver:
+class CheckedDriver:
     """A session whose changes are looked at before they are made. What nobody has changed is not surveyed again."""
 
     def __init__(self, node: "World") -> None:

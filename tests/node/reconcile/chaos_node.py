@@ -23,7 +23,7 @@ from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.outcome import Outcome
 from tests.compiler.mig import known_cards
 from tests.node.partition import builders as geometry
-from tests.node.reconcile.chaos_adapters import Disk, JudgedDriver, Killed, Pool
+from tests.node.reconcile.chaos_adapters import CheckedDriver, Disk, Killed, Pool
 from tests.node.reconcile.loop_node import DEPLOY, NAME, LoopNode
 from tests.support.fake_api.refusals import Refusal
 from tests.support.fake_api.server import ApiServer
@@ -83,7 +83,7 @@ class ChaosNode(LoopNode):
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None)
-        return Hardware(open_driver=lambda: JudgedDriver(self), folder=self.folder, clock=self.clock,
+        return Hardware(open_driver=lambda: CheckedDriver(self), folder=self.folder, clock=self.clock,
                         policy_digest=digest, machine=machine)
 
     def live(self) -> None:
@@ -108,7 +108,7 @@ class ChaosNode(LoopNode):
         self.is_excused = self.is_excused or self.is_down or bool(self.api._faults)
         if self.is_down:
             raise OSError("connection refused")
-        return _Judged(self) if method != "GET" else nullcontext()
+        return _Checked(self) if method != "GET" else nullcontext()
 
     # What must never happen.
 
@@ -128,7 +128,7 @@ class ChaosNode(LoopNode):
             harmed = [name for name, (own, *_) in self.tenants.items() if own == gpu]
             assert not harmed, f"MIG {named} on GPU {gpu} under {harmed}"
 
-    def judge(self, before: Mapping[str, Any]) -> None:
+    def check(self, before: Mapping[str, Any]) -> None:
         """Something was written to the API server."""
         assert self.goal is not None
         had = {one["key"] for one in before["spec"].get("taints") or ()}
@@ -256,7 +256,7 @@ class ChaosNode(LoopNode):
         self.enumerate()
 
 
-class _Judged:
+class _Checked:
     """Around one write."""
 
     def __init__(self, node: ChaosNode) -> None:
@@ -267,7 +267,7 @@ class _Judged:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._node.judge(self._before)
+            self._node.check(self._before)
 
 
 def _reason(node: Mapping[str, Any]) -> str | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube import rollout_queue
+from gpushare_node.adapters.kube import rollout_slots
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import Mode, OnBusy
@@ -52,7 +52,7 @@ def test_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> 
 def test_while_it_waits_the_former_policy_is_enforced_once_a_second(
     node: LoopNode, monkeypatch: pytest.MonkeyPatch, arrival: float
 ) -> None:
-    monkeypatch.setattr(rollout_queue, "jitter", lambda *_: arrival)
+    monkeypatch.setattr(rollout_slots, "jitter", lambda *_: arrival)
     busy(node)
     seen = []
     node.on_tick = lambda _: seen.append(REPARTITIONING_TAINT in node.taints())

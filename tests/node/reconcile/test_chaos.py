@@ -36,7 +36,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, QUICK, LOT))
-def test_whatever_happens_nobody_is_harmed_and_the_node_recovers(tmp_path: Path, first: int) -> None:
+def test_whatever_happens_no_process_is_harmed_and_the_node_recovers(tmp_path: Path, first: int) -> None:
     live_through(tmp_path, range(first, first + LOT))
 
 

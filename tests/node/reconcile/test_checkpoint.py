@@ -120,7 +120,7 @@ def test_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNode) -
 
 
 @pytest.mark.failure_case(110)
-def test_where_nothing_of_its_is_destroyed_nobody_is_waited_for(node: LoopNode) -> None:
+def test_where_nothing_of_its_is_destroyed_no_pod_is_waited_for(node: LoopNode) -> None:
     node.run(mig((("3g.20gb", 0),)))
     never_registered(node)
     assert node.run(rollout(mig((("3g.20gb", 0), ("3g.20gb", 4))), on_busy=OnBusy.FAIL)).reason is ConditionReason.READY

@@ -66,7 +66,7 @@ def test_the_driver_is_in_nobodys_hands_while_it_works(node: LoopNode) -> None:
     assert node.watched == [], "whoever enforces holds the driver, and a mode change waits for it"
 
 
-def test_its_failure_is_told(node: LoopNode) -> None:
+def test_its_failure_is_reported(node: LoopNode) -> None:
     manage(node, "failed", is_done=False)
     outcome = node.run(policy())
     assert (outcome.reason, "failed" in outcome.message) == (ConditionReason.PARTITION_FAILED, True)
@@ -77,7 +77,7 @@ def test_its_word_is_not_taken_for_it(node: LoopNode) -> None:
     assert node.run(policy()).reason is ConditionReason.PARTITION_FAILED
 
 
-def test_that_it_hangs_is_told_in_the_end(node: LoopNode) -> None:
+def test_that_it_hangs_is_reported_in_the_end(node: LoopNode) -> None:
     node.on_tick = lambda _: node.label(**{STATE: "pending"})
     outcome = node.run(policy())
     assert not outcome.is_usable

@@ -75,7 +75,7 @@ def test_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one(
 
 
 @pytest.mark.failure_case(115)
-def test_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_anew(tmp_path: Path, api: ApiServer) -> None:
+def test_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_again(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100)
     assert node.run(bare(mig(SEVEN))).reason is ConditionReason.READY
     begun, node.is_plugin_deaf = node.clock.now(), True
@@ -85,7 +85,7 @@ def test_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_anew(
 
 
 @pytest.mark.failure_case(114)
-def test_a_plugin_that_never_begins_anew_is_believed_in_the_end(node: LoopNode) -> None:
+def test_a_plugin_that_never_begins_again_is_believed_in_the_end(node: LoopNode) -> None:
     node.stop_mps()
     node.is_plugin_deaf = True
     assert node.run(whole(replicas=4)).reason is ConditionReason.READY

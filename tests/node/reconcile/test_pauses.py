@@ -82,7 +82,7 @@ def test_a_release_that_is_taken_back_amid_the_leave_wedges_nobody(node: LoopNod
 
 
 @pytest.mark.failure_case(109)
-def test_a_retry_that_is_asked_for_amid_an_attempt_is_heeded_soon_after_it(node: LoopNode) -> None:
+def test_a_retry_that_is_asked_for_amid_an_attempt_is_respected_soon_after_it(node: LoopNode) -> None:
     busy(node)
     asked: list[float] = []
     heeded: list[float] = []

@@ -50,7 +50,7 @@ def test_a_taint_that_the_server_did_not_take_away_goes_with_the_next_attempt(no
     assert node.taints() == set()
 
 
-def test_the_taint_stays_where_clients_are_in_the_way_and_nothing_whole_stands(node: LoopNode) -> None:
+def test_the_taint_stays_where_clients_are_in_the_way_and_nothing_whole_is_there(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
@@ -114,7 +114,7 @@ def test_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: Loo
 
 
 @pytest.mark.failure_case(94)
-def test_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) -> None:
+def test_an_annotation_begins_again_at_once_and_is_taken_away(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
     asked: list[float] = []
@@ -172,7 +172,7 @@ def test_an_annotation_that_an_earlier_change_left_does_not_end_the_patience(nod
 
 
 @pytest.mark.failure_case(94)
-def test_a_failed_node_whose_pod_starts_anew_finds_its_slot(node: LoopNode) -> None:
+def test_a_failed_node_whose_pod_starts_again_finds_its_slot(node: LoopNode) -> None:
     """It offers its former layout and has no taint. Without its slot the bad change would go on to the next node."""
     fail_often(node)
     assert node.holds_slot()

@@ -121,7 +121,7 @@ def test_a_node_that_is_another_pools_already_is_not_touched(node: LoopNode) -> 
     assert node.api.writes() == []
 
 
-def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_stands(node: LoopNode) -> None:
+def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_is_there(node: LoopNode) -> None:
     """That pool's pod is away at this moment: it is the label that brings the next."""
     own = {"key": POOL_LABEL, "operator": "In", "values": ["next"]}
     node.api.add_daemonset("gpushare-next", terms=[{"matchExpressions": [own]}])

@@ -70,7 +70,7 @@ def test_a_node_that_gives_way_for_hours_asks_next_to_nothing(node: LoopNode) ->
 
 
 @pytest.mark.failure_case(103)
-def test_what_is_asked_of_such_a_node_is_heeded_at_once(node: LoopNode) -> None:
+def test_what_is_asked_of_such_a_node_is_respected_at_once(node: LoopNode) -> None:
     busy(node)
     answered: list[float] = []
 

@@ -69,7 +69,7 @@ def test_a_slot_that_becomes_free_is_taken(node: LoopNode) -> None:
 
 
 @pytest.mark.parametrize(("free_at", "says_so"), [(5, False), (100, True)])
-def test_that_a_node_waits_for_its_slot_is_told_once_it_has_lasted(node: LoopNode, free_at: float, says_so: bool) -> None:
+def test_that_a_node_waits_for_its_slot_is_reported_once_it_has_lasted(node: LoopNode, free_at: float, says_so: bool) -> None:
     """A pool of hundreds of nodes: whose slot comes at once writes nothing of it."""
     node.run(whole(replicas=2))
     take_slot(node)

@@ -40,4 +40,4 @@ def test_every_reason_of_an_unfit_gpu_has_a_rank_and_is_a_reason_of_the_conditio
 
 @pytest.mark.parametrize("name", METRICS)
 def test_every_metric_is_set_somewhere(name: str) -> None:
-    assert is_in(SOURCES, rf"figures\.{name}\b|\bself\.{name}\.(add|observe|replace|set)\("), f"no module sets figures.{name}"
+    assert is_in(SOURCES, rf"metrics\.{name}\b|\bself\.{name}\.(add|observe|replace|set)\("), f"no module sets metrics.{name}"

@@ -33,7 +33,7 @@ def test_a_line_has_time_level_message_node_and_pool() -> None:
     assert "pool" not in json.loads(formatted("hello", pool=""))
 
 
-def test_what_is_told_becomes_fields_and_cannot_replace_ours() -> None:
+def test_what_is_reported_becomes_fields_and_cannot_replace_ours() -> None:
     told = line("kill", {"comm": HOSTILE, "time": "never", "level": "debug", "node": "other", "pool": "other", "pid": 7})
     read = json.loads(formatted(told))
     assert (read["event"], read["comm"], read["pid"], read["message"]) == ("kill", HOSTILE, 7, "kill")

@@ -18,7 +18,7 @@ def test_every_kind_is_written_as_prometheus_reads_it() -> None:
     registry = Registry()
     registry.counter("kills_total", "Kills.", "signal").add("SIGTERM", by=2)
     registry.gauge("free", "A line\nand a \\.").set(0.5)
-    registry.gathered("age", "Age.", "pod", gather=lambda: [(("a",), math.inf)])
+    registry.callback_gauge("age", "Age.", "pod", read=lambda: [(("a",), math.inf)])
     seconds = registry.histogram("seconds", "Time.", "call", bounds=(0.1, 1))
     for value in (0.1, 0.5, 7):
         seconds.observe(value, "list")

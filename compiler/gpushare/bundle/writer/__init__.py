@@ -14,10 +14,10 @@ from pathlib import Path
 from gpushare.bundle import lock
 from gpushare.bundle.artifact import Artifact, is_bundle_path
 from gpushare.bundle.lock import Lock
-from gpushare.bundle.writer.folder import Change, ChangeKind, Folder, OutputError, compare, is_full
+from gpushare.bundle.writer.folder import ChangeKind, FileChange, Folder, OutputError, compare, is_full
 from gpushare.core.diagnostics import Finding
 
-__all__ = ["Change", "ChangeKind", "OutputError", "changes", "read_lock", "write"]
+__all__ = ["ChangeKind", "FileChange", "OutputError", "changes", "read_lock", "write"]
 
 WAIT_SECONDS = 30.0
 """How long to wait for another compile that writes into the same folder."""
@@ -46,14 +46,14 @@ def is_lost(directory: Path) -> bool:
 _NEEDED = "it says what the bundle consists of"
 
 
-def changes(artifacts: Iterable[Artifact], directory: Path) -> tuple[Change, ...]:
+def changes(artifacts: Iterable[Artifact], directory: Path) -> tuple[FileChange, ...]:
     """Return what `write` would change, file by file; empty if the bundle is current. A broken lock lists no files."""
     contents = _contents(artifacts)
     with _failing(directory):
         return compare(Folder(root=_resolved(directory)), contents, _ours(_lock_of(directory)))
 
 
-def write(artifacts: Iterable[Artifact], directory: Path, previous_lock: Lock) -> tuple[Change, ...]:
+def write(artifacts: Iterable[Artifact], directory: Path, previous_lock: Lock) -> tuple[FileChange, ...]:
     """Make the folder contain exactly this bundle, beside files that are not ours. Return what changed and what was kept.
 
     `previous_lock` is the lock that the bundle was compiled with. Raises OutputError; the folder is then unchanged.
@@ -136,7 +136,7 @@ def _alone(folder: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def _replace(root: Path, contents: Mapping[str, bytes], previous: Lock) -> tuple[Change, ...]:
+def _replace(root: Path, contents: Mapping[str, bytes], previous: Lock) -> tuple[FileChange, ...]:
     from gpushare.bundle.writer import exchange, folder, in_place  # noqa: PLC0415 - see _left_behind
 
     for work in exchange.leftovers(root):
@@ -161,7 +161,7 @@ def _lock_of(bundle: Path) -> Lock:
     return known if isinstance(known, Lock) else lock.EMPTY
 
 
-def _refuse_foreign(root: Path, found: tuple[Change, ...]) -> None:
+def _refuse_foreign(root: Path, found: tuple[FileChange, ...]) -> None:
     foreign = [change.path for change in found if change.kind is ChangeKind.FOREIGN]
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
@@ -170,7 +170,7 @@ def _refuse_foreign(root: Path, found: tuple[Change, ...]) -> None:
 
 
 def _apply(
-    root: Path, contents: Mapping[str, bytes], found: tuple[Change, ...], ours: frozenset[str], *, finish_in_place: bool
+    root: Path, contents: Mapping[str, bytes], found: tuple[FileChange, ...], ours: frozenset[str], *, finish_in_place: bool
 ) -> None:
     """Exchange the folder if that is possible and safe, else replace its files one by one."""
     from gpushare.bundle.writer import exchange, in_place  # noqa: PLC0415 - see _left_behind

@@ -38,7 +38,7 @@ class ChangeKind(StrEnum):
     FOREIGN = "foreign"
 
 
-class Change(Record):
+class FileChange(Record):
     """One file that must change, or that is kept, by its path in the bundle."""
 
     path: str
@@ -97,32 +97,32 @@ def _status(path: Path) -> os.stat_result | None:
         raise
 
 
-def compare(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> tuple[Change, ...]:
+def compare(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> tuple[FileChange, ...]:
     """Return how the folder differs from `contents` (path → bytes). `ours`: digests of what gpushare wrote there, by path."""
     return (*_wanted(folder, contents, ours), *_unwanted(folder, contents, ours))
 
 
-def _wanted(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> Iterator[Change]:
+def _wanted(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> Iterator[FileChange]:
     obstacles = set()
     for path, content in contents.items():
         found = folder.status(path)
         if found is None:
             obstacle = folder.obstacle(path)
             if obstacle is None:
-                yield Change(path=path, kind=ChangeKind.MISSING)
+                yield FileChange(path=path, kind=ChangeKind.MISSING)
             elif obstacle not in obstacles:
                 obstacles.add(obstacle)
-                yield Change(path=obstacle, kind=ChangeKind.FOREIGN)
+                yield FileChange(path=obstacle, kind=ChangeKind.FOREIGN)
         elif not folder.has(path, content):
             replaceable = path in ours and not stat.S_ISDIR(found.st_mode)
-            yield Change(path=path, kind=ChangeKind.DIFFERENT if replaceable else ChangeKind.FOREIGN)
+            yield FileChange(path=path, kind=ChangeKind.DIFFERENT if replaceable else ChangeKind.FOREIGN)
 
 
-def _unwanted(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> Iterator[Change]:
+def _unwanted(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> Iterator[FileChange]:
     for path, digests in ours.items():
         if path not in contents and folder.status(path) is not None:
             stale = folder.has_digest(path, digests)
-            yield Change(path=path, kind=ChangeKind.STALE if stale else ChangeKind.EDITED)
+            yield FileChange(path=path, kind=ChangeKind.STALE if stale else ChangeKind.EDITED)
 
 
 def walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_LARGEST_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 """More than any file here ever contains; a larger file is not ours."""
 
 _HALF_WRITTEN = ".new"
@@ -31,8 +31,8 @@ class Files:
         except FileNotFoundError:
             return None
         with os.fdopen(handle, "rb") as file:
-            content = file.read(_LARGEST_BYTES + 1)
-        if len(content) > _LARGEST_BYTES:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
         return content
 

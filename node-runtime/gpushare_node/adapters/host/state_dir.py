@@ -214,5 +214,5 @@ class StateDir:
 
 def _content(text: bytes) -> Field:
     whole = Field(value=json.loads(text)).fields("version", "content")
-    whole["version"].whole(at_least=_VERSION, at_most=_VERSION)
+    whole["version"].integer(at_least=_VERSION, at_most=_VERSION)
     return whole["content"]

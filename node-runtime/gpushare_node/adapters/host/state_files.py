@@ -102,13 +102,13 @@ def read_journal(value: Field) -> Journal:
     return Journal(
         policy_digest=fields["policy_digest"].text(),
         boot_id=fields["boot_id"].text(),
-        attempts=fields["attempts"].whole(at_least=0),
+        attempts=fields["attempts"].integer(at_least=0),
         driver=fields["driver"].text(),
-        failed_at_seconds=fields["failed_at_seconds"].whole(at_least=0),
+        failed_at_seconds=fields["failed_at_seconds"].integer(at_least=0),
         former=tuple(_former(one) for one in fields["former"].items()),
-        pending_modes={uuid: mode.flag() for uuid, mode in fields["pending_modes"].entries()},
+        pending_modes={uuid: mode.boolean() for uuid, mode in fields["pending_modes"].entries()},
         paused={label: former.text() for label, former in fields["paused"].entries()},
-        is_changing=fields["is_changing"].flag(),
+        is_changing=fields["is_changing"].boolean(),
     )
 
 
@@ -116,14 +116,14 @@ def _former(value: Field) -> FormerGpu:
     fields = value.fields("uuid", "mig", "instances")
     return FormerGpu(
         uuid=fields["uuid"].text(at_least=1),
-        mig=fields["mig"].flag(),
+        mig=fields["mig"].boolean(),
         instances=tuple(_remembered(one) for one in fields["instances"].items()),
     )
 
 
 def _remembered(value: Field) -> InstanceSpec:
     fields = value.fields("profile_id", "start", "size")
-    return InstanceSpec(**{name: one.whole(at_least=0) for name, one in fields.items()})
+    return InstanceSpec(**{name: one.integer(at_least=0) for name, one in fields.items()})
 
 
 def read_caps(value: Field) -> Mapping[str, KeptContainer]:
@@ -156,7 +156,7 @@ def _notice(value: Field) -> Notice:
     fields = value.fields("since", "seconds", "until", "is_over")
     return Notice(
         since=_count(fields["since"]), seconds=fields["seconds"].optional(_count), until=fields["until"].optional(_count),
-        is_over=fields["is_over"].flag(),
+        is_over=fields["is_over"].boolean(),
     )
 
 
@@ -166,7 +166,7 @@ def read_first_caps(value: Field) -> Mapping[str, int]:
 
 
 def _count(value: Field) -> int:
-    return value.whole(at_least=0)
+    return value.integer(at_least=0)
 
 
 def read_published(value: Field) -> Published:
@@ -181,5 +181,5 @@ def read_repair_mark(value: Field) -> RepairMark:
     return RepairMark(
         finding=fields["finding"].text(),
         boot_id=fields["boot_id"].text(),
-        at_seconds=fields["at_seconds"].whole(at_least=0),
+        at_seconds=fields["at_seconds"].integer(at_least=0),
     )

@@ -31,7 +31,7 @@ class ApiEndpoint(Struct):
     open_pool: Callable[[], "urllib3.PoolManager"]
 
 
-def find_address(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
+def find_endpoint(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
     """Return the server that KUBECONFIG names, or that of the cluster we run in. ClusterError if there is neither."""
     if environ.get("KUBECONFIG"):
         return from_kubeconfig(environ["KUBECONFIG"])

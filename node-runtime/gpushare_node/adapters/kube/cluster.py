@@ -69,7 +69,7 @@ class NodeView(Struct):
     allocatable: Mapping[str, int]
     owners: Mapping[str, str] = field(default_factory=dict)
 
-    def taken(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+    def describe_drift(self, labels: Mapping[str, str]) -> tuple[str, ...]:
         """Return a text for each of these labels that is missing or has another value now.
 
         The writer of a changed label is known. A removed label has no field manager: the runtime of a pool that handed the node
@@ -134,7 +134,7 @@ class EventCounts(Struct):
     `refused`: the server rejected it permanently (no permission, no such namespace); `dropped`: the queue was full.
     """
 
-    told: int = 0
+    event_counts: int = 0
     refused: int = 0
     dropped: int = 0
 
@@ -153,7 +153,7 @@ class Eviction(Enum):
     GONE = "gone"
 
 
-class QueuePosition(Struct):
+class SlotResult(Struct):
     """Whether a node may be changed now; if not, after how many seconds it should ask again.
 
     `former`: the node that held this slot before and let it expire.
@@ -167,7 +167,7 @@ class QueuePosition(Struct):
 class EventSink(Protocol):
     """What enforcement needs of the API server in its cycle. `no_cluster.NoCluster` drops events and evicts no pod."""
 
-    def tell(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Queue the Event: never raises, never waits; it is sent when the API server is reachable, unless the queue is full."""
         ...
 
@@ -228,11 +228,11 @@ class Cluster(EventSink, Protocol):
         """Remove GPUShareReady."""
         ...
 
-    def told(self) -> EventCounts:
+    def event_counts(self) -> EventCounts:
         """Return the counts of Events. Sends no request."""
         ...
 
-    def take_slot(self, limit: int | str) -> QueuePosition:
+    def take_slot(self, limit: int | str) -> SlotResult:
         """Acquire a rollout slot of the pool, if one is free, or keep the one that this node has. `limit` is maxUnavailable."""
         ...
 

@@ -63,10 +63,10 @@ class EventRecorder:
                 self._drop_one()
             self._waiting[name] = _Waiting(event=event, times=1, first=now, last=now)
 
-    def told(self) -> EventCounts:
+    def event_counts(self) -> EventCounts:
         """Return the counts since the start."""
         with self._lock:
-            return EventCounts(told=self._told["told"], refused=self._told["refused"], dropped=self._told["dropped"])
+            return EventCounts(event_counts=self._told["told"], refused=self._told["refused"], dropped=self._told["dropped"])
 
     def run(self) -> None:
         """Send what is queued, until the clock is stopped."""

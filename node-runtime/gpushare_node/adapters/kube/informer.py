@@ -16,7 +16,7 @@ START_SECONDS = 3.0
 RELIST_SECONDS = 5.0
 WATCH_SECONDS = 1800.0
 """The API server's default timeout of a watch; a dead one is detected by its silence, long before."""
-LONGEST_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 30.0
 
 _GONE = 410
 _TOO_SHORT_SECONDS = 1.0
@@ -119,7 +119,7 @@ class Informer:
             self._wait()
 
     def _wait(self) -> None:
-        self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2 or 1.0)
+        self._pause = min(MAX_PAUSE_SECONDS, self._pause * 2 or 1.0)
         self._clock.sleep(jitter(self._pause))
 
     def _calm(self) -> None:

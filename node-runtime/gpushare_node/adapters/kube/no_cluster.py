@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpushare_node.adapters.kube.cluster import Event, EventCounts, Eviction, NodeView, PodView, QueuePosition, Taint
+from gpushare_node.adapters.kube.cluster import Event, EventCounts, Eviction, NodeView, PodView, SlotResult, Taint
 from gpushare_node.reporting.reasons import ConditionReason
 
 _NODE = NodeView(name="", uid="", labels={}, annotations={}, taints=(), allocatable={})
@@ -13,7 +13,7 @@ class NoCluster:
 
     has_server = False
 
-    def tell(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Drop the event. The log has its text."""
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:  # noqa: ARG002 - the Protocol's signature
@@ -52,13 +52,13 @@ class NoCluster:
     def clear_condition(self) -> None:
         """Do nothing."""
 
-    def told(self) -> EventCounts:
+    def event_counts(self) -> EventCounts:
         """Return zeros."""
         return EventCounts()
 
-    def take_slot(self, limit: int | str) -> QueuePosition:  # noqa: ARG002 - the Protocol's signature
+    def take_slot(self, limit: int | str) -> SlotResult:  # noqa: ARG002 - the Protocol's signature
         """Return a slot that is held: no other node shares the limit."""
-        return QueuePosition(is_held=True)
+        return SlotResult(is_held=True)
 
     def find_slot(self) -> bool:
         """Return False: no Lease exists."""

@@ -18,7 +18,7 @@ from gpushare_node.adapters.kube.cluster import (
     Eviction,
     NodeView,
     PodView,
-    QueuePosition,
+    SlotResult,
     Taint,
 )
 from gpushare_node.adapters.kube.connection import (
@@ -34,8 +34,8 @@ from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.evictions import EvictionClient
 from gpushare_node.adapters.kube.failure_report import FailureReport
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.adapters.kube.requests import is_standing
-from gpushare_node.adapters.kube.rollout_queue import Memory, NoMemory, RolloutQueue
+from gpushare_node.adapters.kube.requests import is_active
+from gpushare_node.adapters.kube.rollout_slots import NoSlotStore, RolloutSlots, SlotStore
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_node, view_pod
 from gpushare_node.adapters.kube.watch_spec import is_selected
 from gpushare_node.core.clock import Clock, timestamp
@@ -61,13 +61,18 @@ class NodeClient:
     has_server = True
 
     def __init__(
-        self, connection: Connection, identity: PodIdentity, clock: Clock, events: EventRecorder, memory: Memory | None = None
+        self,
+        connection: Connection,
+        identity: PodIdentity,
+        clock: Clock,
+        events: EventRecorder,
+        memory: SlotStore | None = None,
     ) -> None:
         self._connection = connection
         self._place = identity
         self._clock = clock
         self._events = events
-        self._leases = RolloutQueue(connection, identity, clock, memory or NoMemory())
+        self._leases = RolloutSlots(connection, identity, clock, memory or NoSlotStore())
         self._evictions = EvictionClient(connection, clock)
         self._failure = FailureReport(connection, identity, WRITER)
         self._has_failed = False
@@ -79,7 +84,7 @@ class NodeClient:
         """Read the own node. A request to release it from a Job that is gone is removed."""
         node = view_node(self._connection.get(self._place.node_path))
         request = node.annotations.get(RELEASE_ANNOTATION)
-        if request is None or is_standing(self._connection, self._place.namespace, request):
+        if request is None or is_active(self._connection, self._place.namespace, request):
             return node
         self._forget_request(request)
         return replace(node, annotations={key: value for key, value in node.annotations.items() if key != RELEASE_ANNOTATION})
@@ -191,20 +196,20 @@ class NodeClient:
         self._report_failure(None)
         self._said = None
 
-    def tell(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Queue the Event; never raises, never waits."""
         self._events.add(event)
 
-    def told(self) -> EventCounts:
+    def event_counts(self) -> EventCounts:
         """Return the counts of Events."""
-        return self._events.told()
+        return self._events.event_counts()
 
-    def take_slot(self, limit: int | str) -> QueuePosition:
+    def take_slot(self, limit: int | str) -> SlotResult:
         """Acquire a rollout slot of the pool, if one is free. Sends an Event if another node lost that slot."""
         position = self._leases.take(limit)
         if position.former:
             text = f"Node {position.former} stopped renewing its Lease, and this node took it over: check {position.former}."
-            self.tell(Event(type=EventType.WARNING, reason=EventReason.TURN_EXPIRED.value, message=text))
+            self.record_event(Event(type=EventType.WARNING, reason=EventReason.TURN_EXPIRED.value, message=text))
         return position
 
     def find_slot(self) -> bool:

@@ -31,7 +31,7 @@ class PodIdentity(Struct):
         return f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{self.workload}"
 
 
-def find_place(environ: Mapping[str, str], pool: str) -> PodIdentity:
+def find_identity(environ: Mapping[str, str], pool: str) -> PodIdentity:
     """Return the identity from the pod's environment, for this pool; in runs by hand, the node's name is this host's."""
     return PodIdentity(
         node=environ.get("NODE_NAME") or socket.gethostname().lower(),

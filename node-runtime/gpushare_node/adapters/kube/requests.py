@@ -20,7 +20,7 @@ def request_of(identity: PodIdentity) -> str:
     return f"{identity.pod}/{identity.pod_uid}"
 
 
-def is_standing(connection: Connection, namespace: str, request: str) -> bool:
+def is_active(connection: Connection, namespace: str, request: str) -> bool:
     """Whether the pod that wrote the request may still run. ClusterError."""
     name, _, uid = request.partition("/")
     if not uid or not _NAME.fullmatch(name):

@@ -75,13 +75,13 @@ class Uninstall:
             self._daemonsets = self._find_daemonsets()
             silent = self._wait(deadline)
             if self._is_replaced():
-                return self._farewell(silent, is_done=False, is_replaced=True)
+                return self._report(silent, is_done=False, is_replaced=True)
             if silent and not goes_on:
-                return self._farewell(silent, is_done=False)
+                return self._report(silent, is_done=False)
             is_leaving = True
             self._delete_daemonsets()
             remaining = self._wait_for_pods(self._clock.now() + ENDING_SECONDS)
-            return self._farewell(silent, is_done=True, remaining=remaining)
+            return self._report(silent, is_done=True, remaining=remaining)
         finally:
             self._clear(is_leaving=is_leaving)
 
@@ -108,7 +108,7 @@ class Uninstall:
             is_done=not failed, released=tuple(sorted(cleaned)), silent=tuple(sorted(failed)), remaining=remaining
         )
 
-    def _farewell(
+    def _report(
         self, silent: tuple[str, ...], *, is_done: bool, remaining: tuple[str, ...] = (), is_replaced: bool = False,
     ) -> UninstallReport:
         released = tuple(sorted(node for node, has_answered in self._asked.items() if has_answered))
@@ -145,7 +145,7 @@ class Uninstall:
             else:
                 self._ask(node.name)
         for name in set(self._silent()) - labelled:
-            self._asked[name] = self._has_let_go(name)
+            self._asked[name] = self._is_released(name)
         if is_first or not self._silent():
             # A node that is being partitioned for the first time has no label yet.
             for name in sorted(self._hosts() - set(self._asked)):
@@ -160,7 +160,7 @@ class Uninstall:
         self._annotate(name, {RELEASE_ANNOTATION: self._request, RELEASED_ANNOTATION: None})
         self._asked[name] = False
 
-    def _has_let_go(self, name: str) -> bool:
+    def _is_released(self, name: str) -> bool:
         """Whether a node without a pool's label has answered, has nothing of ours any more, or no longer exists."""
         try:
             node = view_node(self._connection.get(f"/api/v1/nodes/{name}"))

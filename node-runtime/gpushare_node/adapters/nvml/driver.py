@@ -42,12 +42,12 @@ class DriverError(Exception):
     """
 
     def __init__(self, call: str, code: int) -> None:
-        super().__init__(f"{call}: {describe(code)}")
+        super().__init__(f"{call}: {code_text(code)}")
         self.call = call
         self.code = code
 
 
-def describe(code: int) -> str:
+def code_text(code: int) -> str:
     """Return the code in words. Never calls the library: it may hang."""
     known = code in Code.__members__.values()
     return f"{Code(code).name.lower().replace('_', ' ')} ({code})" if known else f"NVML error {code}"

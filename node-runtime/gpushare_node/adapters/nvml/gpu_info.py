@@ -8,7 +8,7 @@ from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, G
 from gpushare_node.adapters.nvml.instances import read_instances
 from gpushare_node.adapters.nvml.library import SESSION_OVER, Handle, Library
 from gpushare_node.adapters.nvml.process_lists import ProcessLists
-from gpushare_node.adapters.nvml.profiles import ProfileInfo, read_offers
+from gpushare_node.adapters.nvml.profiles import ProfileInfo, read_profiles
 from gpushare_node.partition.state import Fault, FaultKind
 
 _ALL_ONES = (1 << 64) - 1
@@ -94,7 +94,7 @@ def _read_mig(
     current, pending = map(bool, modes)
     if not current and not _tells_without_mig(library, handle):
         return MigInfo(current=current, pending=pending)
-    offers = kept.get((uuid, current)) or read_offers(library, handle, total_bytes=total_bytes)
+    offers = kept.get((uuid, current)) or read_profiles(library, handle, total_bytes=total_bytes)
     kept[uuid, current] = offers
     if current and not offers:
         # Instances are listed by profile: without any profile, the existing ones would not be found.

@@ -23,7 +23,7 @@ DETAILED = struct.Struct("=I4xQIIQ")
 
 NO_INSTANCE = 0xFFFFFFFF
 _FIRST_CAPACITY = 128
-_MOST = 4096
+_MAX_PROCESSES = 4096
 """The driver lists 950 processes at most."""
 _ATTEMPTS = 6
 _NO_DETAIL = ABSENT | {Code.INVALID_ARGUMENT, 25}
@@ -104,7 +104,7 @@ class _List:
             if code not in (0, Code.INSUFFICIENT_SIZE):
                 break
             code = Code.INSUFFICIENT_SIZE
-            self._allocate(min(max(self._capacity * 2, count + 16), _MOST))
+            self._allocate(min(max(self._capacity * 2, count + 16), _MAX_PROCESSES))
         raise DriverError(self.call.symbol, code)
 
     def _allocate(self, capacity: int) -> None:

@@ -34,7 +34,7 @@ class ProfileInfo(Struct):
     slices: int
 
 
-def read_offers(library: Library, handle: Handle, *, total_bytes: int | None) -> tuple[ProfileInfo, ...]:
+def read_profiles(library: Library, handle: Handle, *, total_bytes: int | None) -> tuple[ProfileInfo, ...]:
     """Return every profile with its placements, in the driver's order. Empty if it lists none, as some do while MIG is off."""
     offers = []
     for number, info in _each(library, handle):

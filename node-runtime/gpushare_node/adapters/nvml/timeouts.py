@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 _Answer = tuple[_T | None, BaseException | None]
 
 
-class Bounded:
+class DriverWithTimeouts:
     """Opens sessions in which every call has a deadline, in real seconds: a driver does not know another clock."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Bounded:
 class _Session:
     """Every method of a Driver, with a deadline. After a call that did not return, this session makes no further call."""
 
-    def __init__(self, bounded: Bounded, driver: Driver) -> None:
+    def __init__(self, bounded: DriverWithTimeouts, driver: Driver) -> None:
         self._bounded = bounded
         self._driver = driver
         self._is_hung = False

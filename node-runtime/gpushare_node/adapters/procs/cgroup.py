@@ -49,7 +49,7 @@ class _Level(Struct):
     path: str
 
 
-def place(text: str, own: tuple[ContainerId, ...] = ()) -> CgroupLocation:
+def locate(text: str, own: tuple[ContainerId, ...] = ()) -> CgroupLocation:
     """Return the location of the process with this /proc/PID/cgroup. `own` is `containers` of the reader's own text.
 
     The containers that the reader is in as well are skipped: if a whole cluster runs in a pod, they are the node that it

@@ -6,7 +6,7 @@ It never signals a process outside pods or in our own container, whatever the ca
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gpushare_node.adapters.procs.cgroup import CgroupLocation, containers, place
+from gpushare_node.adapters.procs.cgroup import CgroupLocation, containers, locate
 from gpushare_node.adapters.procs.files import ProcFiles, Stat
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessDetails, Processes, ProcessIdentity, Signal, SignalResult
 from gpushare_node.adapters.procs.scans import Scans
@@ -83,7 +83,7 @@ class LinuxProcesses(Processes):
             text = self._files.cgroup(pid)
             if text is None or container.container not in text:
                 continue
-            where, stat = place(text, self._own), self._files.stat(pid)
+            where, stat = locate(text, self._own), self._files.stat(pid)
             if stat is not None and not stat.has_ended() and where.candidates == (container,):
                 found.append(_seen(pid, stat, where))
         return tuple(found)
@@ -138,7 +138,7 @@ class LinuxProcesses(Processes):
             return SignalResult.REUSED
         if stat.has_ended():
             return SignalResult.GONE
-        where = place(text, self._own)
+        where = locate(text, self._own)
         if (where.cgroup, where.candidates) != (seen.cgroup, seen.candidates):
             return SignalResult.REUSED
         return SignalResult.REFUSED if stat.is_kernel or not where.candidates else None
@@ -148,7 +148,7 @@ class LinuxProcesses(Processes):
         if known is not None and known.start_time == stat.start_time:
             return known
         text = self._files.cgroup(pid)
-        return None if text is None else _seen(pid, stat, place(text, self._own))
+        return None if text is None else _seen(pid, stat, locate(text, self._own))
 
     def _age(self) -> None:
         """Drop old cache entries by generation, because each call of `look` may have other pids than the last."""

@@ -42,7 +42,7 @@ def test_null_is_empty_as_go_writes_it_and_no_file_is_nothing(tmp_path: Path) ->
     assert read(tmp_path, None, {"nvidia.com/gpu": None}).registered == {"nvidia.com/gpu": frozenset()}
 
 
-def test_it_is_opened_anew_since_kubelet_renames_a_new_one_over_it(tmp_path: Path) -> None:
+def test_it_is_opened_again_since_kubelet_renames_a_new_one_over_it(tmp_path: Path) -> None:
     read(tmp_path, [entry(["GPU-a"])])
     new = tmp_path / "new"
     new.write_text(json.dumps({"Data": {"PodDeviceEntries": [], "RegisteredDevices": {}}, "Checksum": 1}))
@@ -67,7 +67,7 @@ def test_what_is_no_checkpoint_is_one_error_that_names_the_file(tmp_path: Path, 
 
 
 @pytest.mark.failure_case(114)
-def test_a_plugin_that_starts_anew_is_known_by_its_socket(tmp_path: Path) -> None:
+def test_a_plugin_that_starts_again_is_known_by_its_socket(tmp_path: Path) -> None:
     def serve(name: str) -> None:
         if (tmp_path / name).exists():
             # Kept, so that its inode is not given again within the same tick of the clock.

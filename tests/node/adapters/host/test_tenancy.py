@@ -80,7 +80,7 @@ def test_a_name_with_line_feeds_in_the_file_forges_no_line_of_the_log(tmp_path: 
 
 @pytest.mark.failure_case(104)
 @BROKEN
-def test_a_file_that_breaks_leaves_the_last_known_one_and_is_told(tmp_path: Path, how: str) -> None:
+def test_a_file_that_breaks_leaves_the_last_known_one_and_is_reported(tmp_path: Path, how: str) -> None:
     path = tmp_path / "tenancy.json"
     path.write_text(tenancy_text())
     file = TenancyFile(path, "gpushare")
@@ -96,66 +96,68 @@ def test_a_file_that_breaks_leaves_the_last_known_one_and_is_told(tmp_path: Path
 
 @pytest.mark.failure_case(104)
 @BROKEN
-def test_without_a_file_at_the_start_nobody_is_a_stray_until_there_is_one(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, how: str
+def test_without_a_file_at_the_start_no_process_is_a_stray_until_there_is_one(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, how: str
 ) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
-    broken(stage.tenancy, how)
-    stage.admit(1, "wanderer")
-    pid = stage.begin(1, 600, gpu=1)
-    stage.run(30)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool)
+    broken(enforcement.tenancy, how)
+    enforcement.admit(1, "wanderer")
+    pid = enforcement.begin(1, 600, gpu=1)
+    enforcement.run(30)
     assert lives(pid)
-    assert stage.told.reasons("wanderer") == ["GPUNotAllocated"]
-    told = stage.enforcer.reason()
+    assert enforcement.told.reasons("wanderer") == ["GPUNotAllocated"]
+    told = enforcement.enforcer.reason()
     assert told is not None
     assert told[0] is ConditionReason.TENANCY_UNKNOWN
-    stage.tenancy.rmdir() if stage.tenancy.is_dir() else None
-    stage.tenancy.write_text(tenancy_text())
-    stage.run(12)
+    enforcement.tenancy.rmdir() if enforcement.tenancy.is_dir() else None
+    enforcement.tenancy.write_text(tenancy_text())
+    enforcement.run(12)
     await_end(pid)
-    assert stage.enforcer.reason() is None
+    assert enforcement.enforcer.reason() is None
 
 
 @pytest.mark.failure_case(104)
-def test_caps_are_held_without_a_file(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
-    stage.tenancy.unlink()
-    pid = stage.admit_and_begin(1, "offender", 5000)
-    stage.run(12)
+def test_caps_are_held_without_a_file(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool)
+    enforcement.tenancy.unlink()
+    pid = enforcement.admit_and_begin(1, "offender", 5000)
+    enforcement.run(12)
     await_end(pid)
 
 
 @pytest.mark.parametrize("change", [{"admission": "deny"}, {"scope": "cluster"}, {"tenantNamespaces": ["team", "elsewhere"]}])
 def test_who_becomes_a_tenant_while_it_runs_is_one_without_a_restart(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, change: dict[str, object]
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, change: dict[str, object]
 ) -> None:
     before = {"admission": "warn"} if "admission" in change else {}
-    stage = EnforcementFixture(tmp_path, two, started, tenancy=before)
-    stage.arrive(1, "wanderer", namespace="team" if before else "elsewhere")
-    stage.admit(2, "somebody")
-    pid, owner = stage.begin(1, 600, gpu=1), stage.begin(2, 4000)
-    stage.run(12)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy=before)
+    enforcement.arrive(1, "wanderer", namespace="team" if before else "elsewhere")
+    enforcement.admit(2, "somebody")
+    pid, owner = enforcement.begin(1, 600, gpu=1), enforcement.begin(2, 4000)
+    enforcement.run(12)
     assert lives(pid)
-    stage.tenancy.write_text(tenancy_text(**before | change))
-    stage.run(12)
+    enforcement.tenancy.write_text(tenancy_text(**before | change))
+    enforcement.run(12)
     await_end(pid)
     assert lives(owner)
 
 
-def test_who_becomes_the_platform_while_it_runs_is_left_alone(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
-    stage.tenancy.write_text(tenancy_text(platformNamespaces=["team"]))
-    stage.arrive(1, "wanderer")
-    stage.list.age_seconds = 100.0
-    pid = stage.begin(1, 600, gpu=1)
-    stage.run(3)
-    stage.list.age_seconds = 0.0
-    stage.run(30)
+def test_who_becomes_the_platform_while_it_runs_is_left_alone(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool)
+    enforcement.tenancy.write_text(tenancy_text(platformNamespaces=["team"]))
+    enforcement.arrive(1, "wanderer")
+    enforcement.list.age_seconds = 100.0
+    pid = enforcement.begin(1, 600, gpu=1)
+    enforcement.run(3)
+    enforcement.list.age_seconds = 0.0
+    enforcement.run(30)
     assert lives(pid)
-    assert stage.told.events == []
+    assert enforcement.told.events == []
 
 
-def test_as_long_as_nobody_has_said_who_the_platform_is_nobody_is_evicted(tmp_path: Path) -> None:
+def test_as_long_as_nobody_has_said_who_the_platform_is_no_pod_is_evicted(tmp_path: Path) -> None:
     file = TenancyFile(tmp_path / "tenancy.json", "gpushare")
     assert file.platform() is None
     pod = PodView(

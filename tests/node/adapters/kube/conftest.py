@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.connection import Connection
-from tests.node.adapters.kube.kube_fixture import FakeClock, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock, connect
 from tests.support.fake_api.server import ApiServer
 
 
 @pytest.fixture
-def wire(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Connection]:
-    made = connection(api, tmp_path, clock)
+def connection(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Connection]:
+    made = connect(api, tmp_path, clock)
     yield made
     made.close()

@@ -9,7 +9,7 @@ from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.adapters.kube.rollout_queue import Memory
+from gpushare_node.adapters.kube.rollout_slots import SlotStore
 from gpushare_node.core.clock import Clock, Stopped
 from tests.support.fake_api.server import ApiServer
 from tests.support.waiting import wait_for
@@ -43,7 +43,7 @@ def place(node: str = "n1", pool: str = "train") -> PodIdentity:
     return PodIdentity(node=node, namespace="gpushare", pod=f"gpushare-{pool}-{node}", pod_uid=f"uid-{node}", pool=pool)
 
 
-def connection(api: ApiServer, folder: Path, clock: Clock | None = None) -> Connection:
+def connect(api: ApiServer, folder: Path, clock: Clock | None = None) -> Connection:
     """As in a pod: by a service account's folder."""
     (folder / "token").write_text(api.token or "token")
     return Connection(in_cluster(api.url, folder), clock or FakeClock())
@@ -54,11 +54,11 @@ def by_kubeconfig(api: ApiServer, folder: Path, clock: FakeClock | None = None) 
 
 
 def server(
-    api: ApiServer, folder: Path, clock: FakeClock | None = None, *, node: str = "n1", memory: Memory | None = None
+    api: ApiServer, folder: Path, clock: FakeClock | None = None, *, node: str = "n1", memory: SlotStore | None = None
 ) -> NodeClient:
     clock = clock or FakeClock()
-    wire = connection(api, folder, clock)
-    return NodeClient(wire, place(node), clock, EventRecorder(wire, place(node), clock), memory)
+    connection = connect(api, folder, clock)
+    return NodeClient(connection, place(node), clock, EventRecorder(connection, place(node), clock), memory)
 
 
 def await_that(holds: Callable[[], bool]) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.api_endpoint import find_address, in_cluster
+from gpushare_node.adapters.kube.api_endpoint import find_endpoint, in_cluster
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, Connection, Request
-from tests.node.adapters.kube.kube_fixture import FakeClock, by_kubeconfig, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock, by_kubeconfig, connect
 from tests.support.fake_api.server import ApiServer
 
 NODE = "/api/v1/nodes/n1"
@@ -23,7 +23,7 @@ def one(api: ApiServer) -> ApiServer:
     return api
 
 
-@pytest.mark.parametrize("connect", [connection, by_kubeconfig])
+@pytest.mark.parametrize("connect", [connect, by_kubeconfig])
 def test_a_pod_and_a_kubeconfig_reach_the_server(
     one: ApiServer, tmp_path: Path, connect: Callable[[ApiServer, Path], Connection],
 ) -> None:
@@ -36,15 +36,15 @@ def test_a_pod_and_a_kubeconfig_reach_the_server(
 @pytest.mark.failure_case(57)
 def test_a_token_that_was_replaced_is_used_at_once(one: ApiServer, tmp_path: Path) -> None:
     one.token = "first"
-    wire = connection(one, tmp_path)
-    wire.get(NODE)
+    connection = connect(one, tmp_path)
+    connection.get(NODE)
     one.token = "second"
     with pytest.raises(ClusterError) as told:
-        wire.get(NODE)
+        connection.get(NODE)
     assert told.value.status == 401
     (tmp_path / "token").write_text("second\n")
-    assert wire.get(NODE)["kind"] == "Node"
-    wire.close()
+    assert connection.get(NODE)["kind"] == "Node"
+    connection.close()
 
 
 @pytest.mark.failure_case(57)
@@ -52,119 +52,119 @@ def test_a_token_that_was_replaced_is_used_at_once(one: ApiServer, tmp_path: Pat
 def test_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status: int) -> None:
     one.fail("GET /api/v1/nodes", status, times=2)
     clock = FakeClock()
-    wire = connection(one, tmp_path, clock)
-    assert wire.get(NODE)["kind"] == "Node"
+    connection = connect(one, tmp_path, clock)
+    assert connection.get(NODE)["kind"] == "Node"
     assert 0.2 <= clock.pauses[0] < clock.pauses[1] <= 0.8
-    wire.close()
+    connection.close()
 
 
 @pytest.mark.failure_case(57)
 def test_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path: Path) -> None:
     one.fail("GET", 429, times=1, retry_after=4)
     clock = FakeClock()
-    wire = connection(one, tmp_path, clock)
-    wire.get(NODE)
+    connection = connect(one, tmp_path, clock)
+    connection.get(NODE)
     assert clock.pauses == [4.0]
-    wire.close()
+    connection.close()
 
 
 @pytest.mark.failure_case(57)
 def test_nobody_waits_longer_for_a_request_than_its_bound(one: ApiServer, tmp_path: Path) -> None:
     one.fail("GET", 429, retry_after=600)
     clock = FakeClock()
-    wire = connection(one, tmp_path, clock)
+    connection = connect(one, tmp_path, clock)
     with pytest.raises(ClusterError) as told:
-        wire.get(NODE)
+        connection.get(NODE)
     assert told.value.status == 429
     assert sum(clock.pauses) < TOTAL_SECONDS
-    wire.close()
+    connection.close()
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
-def test_a_refusal_is_told_with_the_servers_words_and_not_repeated(one: ApiServer, tmp_path: Path, status: int) -> None:
+def test_a_refusal_is_reported_with_the_servers_words_and_not_repeated(one: ApiServer, tmp_path: Path, status: int) -> None:
     one.fail("GET", status)
-    wire = connection(one, tmp_path)
+    connection = connect(one, tmp_path)
     with pytest.raises(ClusterError, match=rf"GET {NODE}: {status} injected") as told:
-        wire.get(NODE)
+        connection.get(NODE)
     assert told.value.status == status
     assert len(one.requests) == 1
-    wire.close()
+    connection.close()
 
 
 @pytest.mark.failure_case(57)
 def test_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one.hang("GET", times=3)
-    wire = connection(one, tmp_path)
+    connection = connect(one, tmp_path)
     with monkeypatch.context() as hasty:
         hasty.setattr("gpushare_node.adapters.kube.connection.READ_SECONDS", 0.05)
         with pytest.raises(ClusterError, match="timed out") as told:
-            wire.get(NODE)
+            connection.get(NODE)
     assert told.value.status is None
-    assert wire.get(NODE)["kind"] == "Node"
-    wire.close()
+    assert connection.get(NODE)["kind"] == "Node"
+    connection.close()
 
 
 @pytest.mark.failure_case(29)
 def test_a_server_that_is_down_is_an_error_and_is_found_again(one: ApiServer, tmp_path: Path) -> None:
-    wire = connection(one, tmp_path)
-    wire.get(NODE)
+    connection = connect(one, tmp_path)
+    connection.get(NODE)
     one.down()
     with pytest.raises(ClusterError) as told:
-        wire.get(NODE)
+        connection.get(NODE)
     assert told.value.status is None
     one.up()
-    assert wire.get(NODE)["kind"] == "Node"
-    wire.close()
+    assert connection.get(NODE)["kind"] == "Node"
+    connection.close()
 
 
 def test_a_lost_answer_repeats_only_what_may_be_done_twice(one: ApiServer, tmp_path: Path) -> None:
-    wire = connection(one, tmp_path)
+    connection = connect(one, tmp_path)
     one.lose("PATCH")
     body = {"metadata": {"labels": {"a": "b"}}}
-    wire.ask(Request(method="PATCH", path=NODE, body=body, content_type="application/merge-patch+json"))
+    connection.ask(Request(method="PATCH", path=NODE, body=body, content_type="application/merge-patch+json"))
     one.lose("POST")
     lease = Request(method="POST", path="/apis/coordination.k8s.io/v1/namespaces/x/leases", is_repeatable=False,
                     body={"metadata": {"name": "one"}, "spec": {}})
     with pytest.raises(ClusterError):
-        wire.ask(lease)
+        connection.ask(lease)
     assert [method for method, _ in one.requests] == ["PATCH", "PATCH", "POST"]
-    wire.close()
+    connection.close()
 
 
 def test_connections_are_used_again(one: ApiServer, tmp_path: Path) -> None:
-    wire = connection(one, tmp_path)
+    connection = connect(one, tmp_path)
     for _ in range(5):
-        wire.get(NODE)
+        connection.get(NODE)
     one.fail("GET", 404, times=1)
     with pytest.raises(ClusterError):
-        wire.get(NODE)
-    wire.get(NODE)
+        connection.get(NODE)
+    connection.get(NODE)
     assert one.connections == 1
-    wire.close()
+    connection.close()
 
 
 def test_many_threads_share_the_connections_without_complaints(
     one: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture,
 ) -> None:
-    wire = connection(one, tmp_path)
+    connection = connect(one, tmp_path)
     one.hang(NODE, seconds=0.05)
-    threads = [threading.Thread(target=wire.get, args=(NODE,)) for _ in range(4)]
+    threads = [threading.Thread(target=connection.get, args=(NODE,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert caplog.records == []
-    wire.get(NODE)
+    connection.get(NODE)
     assert one.connections == 4
-    wire.close()
+    connection.close()
 
 
 def test_an_answer_that_is_no_json_object_is_an_error(one: ApiServer, tmp_path: Path) -> None:
-    wire = Connection(in_cluster(one.url + "/odd", _account(tmp_path)), FakeClock())
+    connection = Connection(in_cluster(one.url + "/odd", _account(tmp_path)), FakeClock())
     one.garble("/odd", b"<html>")
     with pytest.raises(ClusterError, match=r"not .*JSON"):
-        wire.get(NODE)
-    wire.close()
+        connection.get(NODE)
+    connection.close()
 
 
 def test_tls_is_checked_against_the_clusters_ca_and_a_new_ca_is_read(tmp_path: Path) -> None:
@@ -176,23 +176,23 @@ def test_tls_is_checked_against_the_clusters_ca_and_a_new_ca_is_read(tmp_path: P
         (folder / "ca.crt").write_text(other[0].read_text())
         port = api.url.rpartition(":")[2]
         environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
-        wire = Connection(find_address(environ, folder), FakeClock())
+        connection = Connection(find_endpoint(environ, folder), FakeClock())
         with pytest.raises(ClusterError, match=r"(?i)certificate"):
-            wire.get(NODE)
+            connection.get(NODE)
         (folder / "ca.crt").write_text(certificate[0].read_text())
-        assert wire.get(NODE)["kind"] == "Node"
-        wire.close()
+        assert connection.get(NODE)["kind"] == "Node"
+        connection.close()
 
 
-def test_an_ipv6_service_address_stands_in_brackets(tmp_path: Path) -> None:
-    address = find_address({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path)
+def test_an_ipv6_service_address_is_in_brackets(tmp_path: Path) -> None:
+    address = find_endpoint({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path)
     assert address.url == "https://[fd00::1]:443"
 
 
 @pytest.mark.parametrize("environ", [{}, {"KUBECONFIG": "/nowhere/config"}])
 def test_without_a_cluster_the_error_says_so(environ: dict[str, str]) -> None:
     with pytest.raises(ClusterError, match=r"KUBECONFIG|kubeconfig"):
-        find_address(environ)
+        find_endpoint(environ)
 
 
 def test_neither_the_official_client_nor_its_models_are_loaded_in_a_pod(one: ApiServer, tmp_path: Path) -> None:

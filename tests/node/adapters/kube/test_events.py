@@ -16,12 +16,12 @@ KILLED = Event(type=EventType.WARNING, reason="GPUProcessKilled", message="used 
 DONE = Event(type=EventType.NORMAL, reason="Partitioned", message="7 instances")
 
 
-def make(wire: Connection, clock: FakeClock | None = None) -> EventRecorder:
-    return EventRecorder(wire, place(), clock or FakeClock())
+def make(connection: Connection, clock: FakeClock | None = None) -> EventRecorder:
+    return EventRecorder(connection, place(), clock or FakeClock())
 
 
-def test_an_event_stands_on_its_pod_or_on_the_node_as_kubectl_looks_for_it(api: ApiServer, wire: Connection) -> None:
-    events = make(wire)
+def test_an_event_is_on_its_pod_or_on_the_node_as_kubectl_looks_for_it(api: ApiServer, connection: Connection) -> None:
+    events = make(connection)
     events.add(KILLED)
     events.add(DONE)
     assert events.drain(5)
@@ -33,14 +33,14 @@ def test_an_event_stands_on_its_pod_or_on_the_node_as_kubectl_looks_for_it(api: 
     assert pod["source"] == {"component": "gpushare-node", "host": "n1"}
 
 
-def test_equal_events_are_one_that_counts_also_after_a_restart(api: ApiServer, wire: Connection) -> None:
-    events = make(wire)
+def test_equal_events_are_one_that_counts_also_after_a_restart(api: ApiServer, connection: Connection) -> None:
+    events = make(connection)
     for _ in range(3):
         events.add(KILLED)
     assert events.drain(5)
     events.add(KILLED)
     assert events.drain(5)
-    again = make(wire)
+    again = make(connection)
     again.add(KILLED)
     again.add(KILLED)
     assert again.drain(5)
@@ -48,8 +48,8 @@ def test_equal_events_are_one_that_counts_also_after_a_restart(api: ApiServer, w
     assert event["count"] == 6
 
 
-def test_an_event_that_the_server_has_forgotten_is_made_anew(api: ApiServer, wire: Connection) -> None:
-    events = make(wire)
+def test_an_event_that_the_server_has_forgotten_is_made_again(api: ApiServer, connection: Connection) -> None:
+    events = make(connection)
     events.add(DONE)
     assert events.drain(5)
     api.remove("events", api.events()[0]["metadata"]["name"], namespace="default")
@@ -59,20 +59,20 @@ def test_an_event_that_the_server_has_forgotten_is_made_anew(api: ApiServer, wir
 
 
 @pytest.mark.failure_case(70)
-def test_without_the_right_to_write_events_they_are_counted_and_let_go(api: ApiServer, wire: Connection) -> None:
+def test_without_the_right_to_write_events_they_are_counted_and_let_go(api: ApiServer, connection: Connection) -> None:
     api.fail("/events", 403)
-    events = make(wire)
+    events = make(connection)
     events.add(KILLED)
     events.add(DONE)
     assert events.drain(5)
-    assert (events.told().refused, events.told().told) == (2, 0)
+    assert (events.event_counts().refused, events.event_counts().event_counts) == (2, 0)
     assert len(api.requests) == 2
 
 
 @pytest.mark.failure_case(29)
-def test_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, wire: Connection) -> None:
+def test_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=600)
-    events = make(wire, clock)
+    events = make(connection, clock)
     events.add(KILLED)
     api.down()
     events.run()
@@ -85,22 +85,22 @@ def test_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, wi
     assert api.events()[0]["count"] == 1
 
 
-def test_a_lost_answer_makes_no_second_event(api: ApiServer, wire: Connection) -> None:
-    events = make(wire)
+def test_a_lost_answer_makes_no_second_event(api: ApiServer, connection: Connection) -> None:
+    events = make(connection)
     events.add(KILLED)
     api.lose("POST")
     assert events.drain(30)
     assert len(api.events()) == 1
 
 
-def test_too_many_cost_the_chattiest_its_oldest_and_nobody_else_anything(api: ApiServer, wire: Connection) -> None:
-    events = make(wire)
+def test_too_many_cost_the_chattiest_its_oldest_and_nobody_else_anything(api: ApiServer, connection: Connection) -> None:
+    events = make(connection)
     events.add(DONE)
     events.add(KILLED)
     noisy = replace(POD, uids=("uid-noisy",), name="noisy")
     for number in range(MAX_WAITING + 50):
         events.add(replace(KILLED, pod=noisy, message=f"{number}"))
-    assert events.told().dropped == 52
+    assert events.event_counts().dropped == 52
     assert events.drain(5)
     assert len(api.events()) == MAX_WAITING
     messages = {event["message"] for event in api.events()}
@@ -108,23 +108,23 @@ def test_too_many_cost_the_chattiest_its_oldest_and_nobody_else_anything(api: Ap
     assert "0" not in messages
 
 
-def test_in_the_long_run_one_event_a_second_is_told(api: ApiServer, wire: Connection) -> None:
+def test_in_the_long_run_one_event_a_second_is_reported(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=20)
-    events = make(wire, clock)
+    events = make(connection, clock)
     for number in range(100):
         events.add(replace(DONE, message=f"{number}"))
     events.run()
     assert MAX_AT_ONCE + 18 <= len(api.events()) <= MAX_AT_ONCE + 22
 
 
-def test_adding_never_waits_for_the_server(api: ApiServer, wire: Connection) -> None:
+def test_adding_never_waits_for_the_server(api: ApiServer, connection: Connection) -> None:
     api.hang("/events")
-    make(wire).add(KILLED)
+    make(connection).add(KILLED)
     assert api.requests == []
 
 
-def test_names_are_valid_for_the_longest_pods(api: ApiServer, wire: Connection) -> None:
-    events = make(wire)
+def test_names_are_valid_for_the_longest_pods(api: ApiServer, connection: Connection) -> None:
+    events = make(connection)
     events.add(replace(KILLED, pod=replace(POD, name="a" * 229 + "." + "b" * 23)))
     assert events.drain(5)
     name = api.events()[0]["metadata"]["name"]

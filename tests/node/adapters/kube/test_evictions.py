@@ -15,8 +15,8 @@ EVICTION, POD = "/api/v1/namespaces/default/pods/p/eviction", "/api/v1/namespace
 
 
 @pytest.fixture
-def evictions(wire: Connection, clock: FakeClock) -> EvictionClient:
-    return EvictionClient(wire, clock)
+def evictions(connection: Connection, clock: FakeClock) -> EvictionClient:
+    return EvictionClient(connection, clock)
 
 
 def pod(api: ApiServer, name: str = "p", namespace: str = "default") -> PodView:

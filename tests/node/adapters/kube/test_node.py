@@ -44,7 +44,7 @@ def test_labels_are_owned_exactly(api: ApiServer, here: NodeClient) -> None:
     assert api.node("n1")["metadata"]["labels"] == {"kubernetes.io/hostname": "n1", "team": "a"}
 
 
-def test_a_label_that_somebody_else_wrote_over_tells_its_owner_and_is_taken_back(api: ApiServer, here: NodeClient) -> None:
+def test_a_label_that_another_program_wrote_over_tells_its_owner_and_is_taken_back(api: ApiServer, here: NodeClient) -> None:
     here.apply_labels(LABELS)
     api.patch("nodes", "n1", {"metadata": {"labels": {"gpushare.dev/profile": "other"}}}, manager="kubectl-label")
     assert here.node().owners["gpushare.dev/profile"] == "kubectl-label"
@@ -183,7 +183,7 @@ def test_the_condition_beats_every_ten_minutes_and_asks_nothing_between(
     assert (api.condition("n1") or {})["lastTransitionTime"] == since
 
 
-def test_a_restarted_runtime_does_not_say_again_what_stands(api: ApiServer, here: NodeClient, tmp_path: Path) -> None:
+def test_a_restarted_runtime_does_not_say_again_what_is_there(api: ApiServer, here: NodeClient, tmp_path: Path) -> None:
     here.set_condition(ConditionReason.READY, "")
     api.forget_requests()
     again = server(api, tmp_path)
@@ -207,7 +207,7 @@ def test_what_could_not_be_written_is_written_when_the_server_is_back(api: ApiSe
     api.down()
     with pytest.raises(ClusterError):
         here.set_condition(ConditionReason.READY, "")
-    here.tell(Told(type=EventType.NORMAL, reason="Partitioned", message="all"))
+    here.record_event(Told(type=EventType.NORMAL, reason="Partitioned", message="all"))
     api.up()
     here.set_condition(ConditionReason.READY, "")
     assert (api.condition("n1") or {})["reason"] == "Ready"

@@ -11,13 +11,13 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.informer import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
-from gpushare_node.adapters.kube.pod_identity import find_place
+from gpushare_node.adapters.kube.informer import MAX_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
+from gpushare_node.adapters.kube.pod_identity import find_identity
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.cli.wiring import News
 from gpushare_node.core.clock import SystemClock
-from tests.node.adapters.kube.kube_fixture import FakeClock, await_that, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock, await_that, connect
 from tests.support.fake_api.server import ApiServer
 from tests.support.waiting import PATIENCE
 
@@ -40,18 +40,18 @@ def clock() -> Quick:
 
 
 @pytest.fixture
-def wire(api: ApiServer, tmp_path: Path) -> Iterator[Connection]:
-    made = connection(api, tmp_path)
+def connection(api: ApiServer, tmp_path: Path) -> Iterator[Connection]:
+    made = connect(api, tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def pods(api: ApiServer, wire: Connection, clock: Quick) -> Iterator[PodInformer]:
+def pods(api: ApiServer, connection: Connection, clock: Quick) -> Iterator[PodInformer]:
     """Watched, until the test ends."""
     api.add_pod("first", node="n1", uid="u1")
     api.add_pod("elsewhere", node="n2")
-    made = PodInformer(wire, "n1", clock)
+    made = PodInformer(connection, "n1", clock)
     thread = made.start()
     yield made
     clock.stop()
@@ -97,7 +97,7 @@ def test_a_containers_id_that_comes_late_comes(api: ApiServer, pods: PodInformer
     await_that(lambda: find(pods, "u2").containers == {"b" * 64: "main", "c" * 64: "debug"})
 
 
-def test_when_a_container_was_started_is_told_while_it_runs() -> None:
+def test_when_a_container_was_started_is_reported_while_it_runs() -> None:
     states: tuple[dict[str, dict[str, str]], ...] = (
         {"running": {"startedAt": "2026-11-22T08:00:00Z"}}, {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}}, {},
         {"running": {"startedAt": "soon"}}, {"running": {}},
@@ -139,7 +139,7 @@ def test_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer, p
     await_that(lambda: find(pods, "u1").is_terminating)
 
 
-def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: PodInformer) -> None:
+def test_a_pod_is_reported_with_its_controller(api: ApiServer, pods: PodInformer) -> None:
     owner = {"kind": "DaemonSet", "name": "plugin", "uid": "d", "controller": True}
     api.add_pod("plugin", namespace="gpu", node="n1", uid="u2", owner=owner)
     await_that(lambda: pods.find("u2") is not None)
@@ -148,7 +148,7 @@ def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: PodInformer) ->
 
 @pytest.mark.failure_case(57)
 @pytest.mark.parametrize("by_event", [True, False])
-def test_after_410_the_list_is_read_anew_apart_from_the_others(
+def test_after_410_the_list_is_read_again_apart_from_the_others(
     api: ApiServer, pods: PodInformer, clock: Quick, by_event: bool,
 ) -> None:
     await_that(lambda: is_open(pods))
@@ -160,7 +160,7 @@ def test_after_410_the_list_is_read_anew_apart_from_the_others(
     api.add_pod("second", node="n1")
     api.forget()
     await_that(lambda: names(pods) == {"second"})
-    assert all(pause <= max(RELIST_SECONDS, LONGEST_PAUSE_SECONDS) for pause in clock.pauses)
+    assert all(pause <= max(RELIST_SECONDS, MAX_PAUSE_SECONDS) for pause in clock.pauses)
 
 
 @pytest.mark.failure_case(57)
@@ -197,39 +197,41 @@ def test_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
 
 
 @pytest.mark.failure_case(57)
-def test_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, wire: Connection) -> None:
+def test_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=300)
     api.down()
-    pods = PodInformer(wire, "n1", clock)
+    pods = PodInformer(connection, "n1", clock)
     pods.watching.run()
     start, *pauses = clock.pauses
     assert start <= START_SECONDS
-    assert max(pauses) <= LONGEST_PAUSE_SECONDS
-    assert max(pauses) > LONGEST_PAUSE_SECONDS / 2
+    assert max(pauses) <= MAX_PAUSE_SECONDS
+    assert max(pauses) > MAX_PAUSE_SECONDS / 2
     assert len(pauses) < 30
     assert pods.age_seconds == float("inf")
     assert pods.pods() == ()
 
 
-def test_a_watch_that_ends_at_once_every_time_is_not_asked_for_without_pauses(api: ApiServer, wire: Connection) -> None:
+def test_a_watch_that_ends_at_once_every_time_is_not_asked_for_without_pauses(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=200)
     api.garble("watch=1", b"")
-    PodInformer(wire, "n1", clock).watching.run()
+    PodInformer(connection, "n1", clock).watching.run()
     assert len(api.requests) < 25
 
 
-def test_nodes_that_start_together_do_not_ask_together(api: ApiServer, wire: Connection) -> None:
+def test_nodes_that_start_together_do_not_ask_together(api: ApiServer, connection: Connection) -> None:
     api.down()
     starts = []
     for number in range(200):
         clock = FakeClock(limit_seconds=0.001)
-        PodInformer(wire, f"n{number}", clock).watching.run()
+        PodInformer(connection, f"n{number}", clock).watching.run()
         starts.append(clock.pauses[0])
     starts.sort()
     assert max(sum(1 for one in starts if begin <= one < begin + 0.1) for begin in starts) < 30
 
 
-def test_an_object_that_cannot_be_read_does_not_end_the_watch(api: ApiServer, wire: Connection, pods: PodInformer) -> None:
+def test_an_object_that_cannot_be_read_does_not_end_the_watch(
+    api: ApiServer, connection: Connection, pods: PodInformer
+) -> None:
     await_that(lambda: is_open(pods))
     api.garble("/api/v1/pods", json.dumps({"metadata": {}, "items": [{}]}).encode(), times=3)
     api.forget()
@@ -237,10 +239,10 @@ def test_an_object_that_cannot_be_read_does_not_end_the_watch(api: ApiServer, wi
     await_that(lambda: names(pods) == {"first", "second"})
 
 
-def test_only_views_are_kept_of_many_pods(api: ApiServer, wire: Connection) -> None:
+def test_only_views_are_kept_of_many_pods(api: ApiServer, connection: Connection) -> None:
     for number in range(50):
         api.add_pod(f"p{number}", node="n1", annotations={"big": "x" * 20_000})
-    pods = PodInformer(wire, "n1", FakeClock(limit_seconds=1))
+    pods = PodInformer(connection, "n1", FakeClock(limit_seconds=1))
     api.fail("watch=1", 500)
     pods.watching.run()
     gc.collect()
@@ -248,12 +250,12 @@ def test_only_views_are_kept_of_many_pods(api: ApiServer, wire: Connection) -> N
     assert "x" * 20_000 not in repr(pods.pods())
 
 
-def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiServer, wire: Connection) -> None:
+def test_the_own_node_is_reported_of_when_its_marks_differ_and_only_then(api: ApiServer, connection: Connection) -> None:
     api.add_node("n1")
     api.add_node("n2")
     clock = Quick()
     told = threading.Semaphore(0)
-    watched = NodeInformer(wire, "n1", clock, told.release)
+    watched = NodeInformer(connection, "n1", clock, told.release)
     thread = watched.start()
     assert told.acquire(timeout=PATIENCE)
     await_that(lambda: watched.watching.age_seconds == 0)
@@ -272,10 +274,10 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
 
 
 @pytest.mark.failure_case(103)
-def test_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, wire: Connection) -> None:
+def test_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, connection: Connection) -> None:
     api.add_node("n1")
     clock = Quick()
-    api_of_n1 = SimpleNamespace(connection=wire, identity=SimpleNamespace(node="n1"))
+    api_of_n1 = SimpleNamespace(connection=connection, identity=SimpleNamespace(node="n1"))
     news = News(api=api_of_n1, clock=clock)  # type: ignore[arg-type]
     assert news.has_come()
     await_that(lambda: not news.has_come())
@@ -287,11 +289,11 @@ def test_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api
     clock.stop()
 
 
-def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire: Connection) -> None:
+def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, connection: Connection) -> None:
     """The whole object, with its images and conditions, would come with each of kubelet's heartbeats."""
     api.add_node("n1")
     clock, told = Quick(), threading.Semaphore(0)
-    thread = NodeInformer(wire, "n1", clock, told.release).start()
+    thread = NodeInformer(connection, "n1", clock, told.release).start()
     assert told.acquire(timeout=PATIENCE)
     await_that(lambda: any("watch=1" in line for line in api.lines))
     assert all("as=PartialObjectMetadata" in form for form in api.forms)
@@ -304,6 +306,6 @@ def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire:
 
 def test_the_place_is_what_the_pods_environment_says() -> None:
     environ = {"NODE_NAME": "n1", "POD_NAME": "p", "POD_NAMESPACE": "ns", "POD_UID": "u"}
-    place = find_place(environ, "train")
+    place = find_identity(environ, "train")
     assert (place.node, place.pod, place.namespace, place.pod_uid) == ("n1", "p", "ns", "u")
-    assert find_place({}, "").node
+    assert find_identity({}, "").node

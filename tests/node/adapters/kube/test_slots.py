@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.rollout_queue import (
+from gpushare_node.adapters.kube.rollout_slots import (
     ASK_SECONDS,
     DURATION_SECONDS,
     MAX_POLL_SECONDS,
@@ -19,14 +19,14 @@ from tests.node.adapters.kube.slots import On, has_slot, holders, takes, verbs
 from tests.support.fake_api.server import ApiServer
 
 
-def test_as_many_nodes_have_a_slot_as_the_limit_says(api: ApiServer, on: On) -> None:
-    assert [takes(on(f"n{number}"), 3) for number in range(5)] == [True, True, True, False, False]
+def test_as_many_nodes_have_a_slot_as_the_limit_says(api: ApiServer, connected: On) -> None:
+    assert [takes(connected(f"n{number}"), 3) for number in range(5)] == [True, True, True, False, False]
     assert sorted(holders(api)) == ["gpushare-train.0", "gpushare-train.1", "gpushare-train.2"]
     assert sorted(holders(api).values()) == ["n0", "n1", "n2"]
 
 
-def test_a_slot_that_is_given_back_is_free(api: ApiServer, on: On) -> None:
-    first, second = on("n1"), on("n2")
+def test_a_slot_that_is_given_back_is_free(api: ApiServer, connected: On) -> None:
+    first, second = connected("n1"), connected("n2")
     assert has_slot(first)
     assert not has_slot(second)
     first.release_slot()
@@ -36,13 +36,13 @@ def test_a_slot_that_is_given_back_is_free(api: ApiServer, on: On) -> None:
 
 @pytest.mark.parametrize("waiting", [1, 200])
 def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_wait(
-    api: ApiServer, on: On, clock: FakeClock, waiting: int,
+    api: ApiServer, connected: On, clock: FakeClock, waiting: int,
 ) -> None:
     clock.on_sleep = lambda: setattr(clock, "seconds", 1000.0)
     api.add_daemonset("gpushare-train", desired=100)
     for number in range(10):
-        takes(on(f"holder{number}"), "10%")
-    others = [on(f"n{number}") for number in range(waiting)]
+        takes(connected(f"holder{number}"), "10%")
+    others = [connected(f"n{number}") for number in range(waiting)]
     for one in others:
         assert not has_slot(one, "10%")
     api.forget_requests()
@@ -55,8 +55,8 @@ def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_w
     assert all(method == "GET" and name.startswith("gpushare-train.") for method, name in asked), "one Lease, by its name"
 
 
-def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, on: On, clock: FakeClock) -> None:
-    first, second = on("n1"), on("n2")
+def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     api.forget_requests()
     for _ in range(1000):
@@ -71,11 +71,11 @@ def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, on: On, cloc
     assert [verb for verb in verbs(api) if verb != "PUT"] == ["DELETE", "POST", "DELETE"]
 
 
-def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiServer, on: On, clock: FakeClock) -> None:
+def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiServer, connected: On, clock: FakeClock) -> None:
     """On a slow API server many see the same slot free: that must not cost more and more writes."""
-    one, pauses = on("n1"), []
+    one, pauses = connected("n1"), []
     for number in range(8):
-        rival = on(f"rival{number}")
+        rival = connected(f"rival{number}")
         api.before("POST", lambda rival=rival: has_slot(rival))
         pauses.append(one.take_slot(1).pause_seconds)
         rival.release_slot()
@@ -84,9 +84,9 @@ def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiSer
     assert takes(one, 1)
 
 
-def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, on: On) -> None:
+def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, connected: On) -> None:
     """What is read from a cache may be a moment old."""
-    one, rival = on("n1"), on("n2")
+    one, rival = connected("n1"), connected("n2")
     api.add_daemonset("gpushare-train")
     looks = itertools.count()
     api.before("daemonsets", lambda: next(looks) == 1 and has_slot(rival), times=9)  # when its owner is read
@@ -95,48 +95,48 @@ def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, 
     assert verbs(api).count("POST") == 1
 
 
-def test_nodes_that_start_together_look_apart(api: ApiServer, on: On, clock: FakeClock) -> None:
+def test_nodes_that_start_together_look_apart(api: ApiServer, connected: On, clock: FakeClock) -> None:
     api.add_daemonset("gpushare-train", desired=1000)
     for number in range(20):
-        has_slot(on(f"n{number}"), "10%")
+        has_slot(connected(f"n{number}"), "10%")
     assert len({round(pause, 3) for pause in clock.pauses}) >= 10
     assert max(clock.pauses) <= 10
 
 
-def test_a_new_pod_finds_the_slot_that_its_node_has(api: ApiServer, on: On) -> None:
-    assert takes(on("n1"), 50)
-    assert on("n1").find_slot()
-    assert has_slot(on("n1"), 50)
-    assert not on("n3").find_slot()
+def test_a_new_pod_finds_the_slot_that_its_node_has(api: ApiServer, connected: On) -> None:
+    assert takes(connected("n1"), 50)
+    assert connected("n1").find_slot()
+    assert has_slot(connected("n1"), 50)
+    assert not connected("n3").find_slot()
     assert len(holders(api)) == 1
 
 
-def test_a_pod_that_died_before_it_took_its_slot_finds_none(api: ApiServer, on: On, tmp_path: Path) -> None:
+def test_a_pod_that_died_before_it_took_its_slot_finds_none(api: ApiServer, connected: On, tmp_path: Path) -> None:
     StateDir(tmp_path / "n1").keep_slot("gpushare-train.0")
-    has_slot(on("n2"))
-    assert not on("n1").find_slot()
+    has_slot(connected("n2"))
+    assert not connected("n1").find_slot()
     assert StateDir(tmp_path / "n1").slot() is None
 
 
-def test_the_slot_of_another_pool_is_not_this_ones(api: ApiServer, on: On, tmp_path: Path) -> None:
+def test_the_slot_of_another_pool_is_not_this_ones(api: ApiServer, connected: On, tmp_path: Path) -> None:
     StateDir(tmp_path / "n1").keep_slot("gpushare-train-b.0")
     api.forget_requests()
-    assert not on("n1").find_slot()
+    assert not connected("n1").find_slot()
     assert api.requests == []
 
 
-def test_who_finds_its_slot_again_says_at_once_that_it_lives(api: ApiServer, on: On, clock: FakeClock) -> None:
-    on("n1").take_slot(1)
-    second = on("n2")
+def test_who_finds_its_slot_again_says_at_once_that_it_lives(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    connected("n1").take_slot(1)
+    second = connected("n2")
     second.take_slot(1)
     clock.seconds += DURATION_SECONDS - 1
-    assert has_slot(on("n1"))
+    assert has_slot(connected("n1"))
     clock.seconds += 2
     assert not has_slot(second)
 
 
-def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, on: On, clock: FakeClock) -> None:
-    first, second = on("n1"), on("n2")
+def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)
     clock.seconds += DURATION_SECONDS - 1
@@ -147,8 +147,8 @@ def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, on: On, 
     assert not has_slot(second)
 
 
-def test_a_lost_answer_makes_no_second_slot(api: ApiServer, on: On) -> None:
-    first = on("n1")
+def test_a_lost_answer_makes_no_second_slot(api: ApiServer, connected: On) -> None:
+    first = connected("n1")
     api.lose("POST")
     with pytest.raises(ClusterError):
         first.take_slot(1)
@@ -157,23 +157,23 @@ def test_a_lost_answer_makes_no_second_slot(api: ApiServer, on: On) -> None:
 
 
 @pytest.mark.parametrize("content", [{}, {"spec": {}}, {"spec": None}, {"spec": {"holderIdentity": ""}}])
-def test_a_lease_that_stands_for_no_node_is_a_free_slot(api: ApiServer, on: On, content: dict[str, object]) -> None:
+def test_a_lease_that_is_for_no_node_is_a_free_slot(api: ApiServer, connected: On, content: dict[str, object]) -> None:
     api.add("leases", "gpushare-train.0", {"metadata": {}, **content}, namespace="gpushare")
-    assert has_slot(on("n1"))
+    assert has_slot(connected("n1"))
     assert holders(api) == {"gpushare-train.0": "n1"}
 
 
-def test_a_lease_goes_with_its_daemonset(api: ApiServer, on: On) -> None:
+def test_a_lease_goes_with_its_daemonset(api: ApiServer, connected: On) -> None:
     daemonset = api.add_daemonset("gpushare-train")
-    takes(on("n1"), 9)
+    takes(connected("n1"), 9)
     for lease in api.leases():
         (owner,) = lease["metadata"]["ownerReferences"]
         assert owner == {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gpushare-train",
                          "uid": daemonset["metadata"]["uid"], "blockOwnerDeletion": False}
 
 
-def test_without_an_answer_there_is_no_slot(api: ApiServer, on: On) -> None:
-    first = on("n1")
+def test_without_an_answer_there_is_no_slot(api: ApiServer, connected: On) -> None:
+    first = connected("n1")
     api.fail("leases", 403)
     with pytest.raises(ClusterError):
         first.take_slot(1)

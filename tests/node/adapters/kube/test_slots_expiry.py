@@ -3,17 +3,17 @@
 import pytest
 
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.rollout_queue import ASK_SECONDS, DURATION_SECONDS, POLL_SECONDS, RENEW_SECONDS
+from gpushare_node.adapters.kube.rollout_slots import ASK_SECONDS, DURATION_SECONDS, POLL_SECONDS, RENEW_SECONDS
 from tests.node.adapters.kube.kube_fixture import FakeClock
 from tests.node.adapters.kube.slots import On, has_slot, holders, verbs
 from tests.support.fake_api.server import ApiServer
 
 
-def test_a_slot_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_told(
-    api: ApiServer, on: On, clock: FakeClock,
+def test_a_slot_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_reported(
+    api: ApiServer, connected: On, clock: FakeClock,
 ) -> None:
-    on("n1").take_slot(1)
-    second = on("n2")
+    connected("n1").take_slot(1)
+    second = connected("n2")
     clock.seconds += 10 * DURATION_SECONDS  # nobody has looked yet: how long it has been so is not known
     assert not has_slot(second)
     clock.seconds += DURATION_SECONDS
@@ -28,9 +28,9 @@ def test_a_slot_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_tol
     assert (told["reason"], "Node n1 stopped renewing its Lease" in told["message"]) == ("GPUTurnExpired", True)
 
 
-def test_the_slot_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServer, on: On, clock: FakeClock) -> None:
-    on("n1").take_slot(1)
-    second = on("n2")
+def test_the_slot_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    connected("n1").take_slot(1)
+    second = connected("n2")
     for _ in range(3):
         clock.seconds += POLL_SECONDS
         assert not has_slot(second)
@@ -39,8 +39,8 @@ def test_the_slot_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServ
     assert has_slot(second)
 
 
-def test_whether_a_node_still_exists_is_asked_once_a_minute_at_most(api: ApiServer, on: On, clock: FakeClock) -> None:
-    first, second = on("n1"), on("n2")
+def test_whether_a_node_still_exists_is_asked_once_a_minute_at_most(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)
     api.forget_requests()
@@ -53,10 +53,10 @@ def test_whether_a_node_still_exists_is_asked_once_a_minute_at_most(api: ApiServ
 
 @pytest.mark.parametrize("year", ["1990", "2190"])
 def test_a_holder_whose_clock_is_wrong_by_years_keeps_its_slot_while_it_renews(
-    api: ApiServer, on: On, clock: FakeClock, year: str,
+    api: ApiServer, connected: On, clock: FakeClock, year: str,
 ) -> None:
-    on("n1").take_slot(1)
-    second = on("n2")
+    connected("n1").take_slot(1)
+    second = connected("n2")
     for hour in range(5):
         time = f"{year}-01-01T0{hour}:00:00.000000Z"
         renewed = {"spec": {"acquireTime": time, "renewTime": time}}
@@ -66,8 +66,8 @@ def test_a_holder_whose_clock_is_wrong_by_years_keeps_its_slot_while_it_renews(
 
 
 @pytest.mark.parametrize("attempts", [False, True], ids=["waiting", "trying again and again"])
-def test_a_failed_node_that_runs_on_keeps_its_slot(on: On, clock: FakeClock, attempts: bool) -> None:
-    first, second = on("n1"), on("n2")
+def test_a_failed_node_that_runs_on_keeps_its_slot(connected: On, clock: FakeClock, attempts: bool) -> None:
+    first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     for _ in range(40):
         clock.seconds += 100
@@ -76,8 +76,8 @@ def test_a_failed_node_that_runs_on_keeps_its_slot(on: On, clock: FakeClock, att
         assert not has_slot(second)
 
 
-def test_renewing_writes_every_five_minutes_only(api: ApiServer, on: On, clock: FakeClock) -> None:
-    first = on("n1")
+def test_renewing_writes_every_five_minutes_only(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    first = connected("n1")
     first.take_slot(1)
     for _ in range(600):
         clock.seconds += 1
@@ -85,8 +85,8 @@ def test_renewing_writes_every_five_minutes_only(api: ApiServer, on: On, clock: 
     assert verbs(api) == ["POST", "PUT", "PUT"]
 
 
-def test_a_renewal_whose_answer_was_lost_is_no_lost_slot(api: ApiServer, on: On, clock: FakeClock) -> None:
-    first = on("n1")
+def test_a_renewal_whose_answer_was_lost_is_no_lost_slot(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    first = connected("n1")
     first.take_slot(1)
     clock.seconds += RENEW_SECONDS
     api.lose("PUT")
@@ -98,8 +98,8 @@ def test_a_renewal_whose_answer_was_lost_is_no_lost_slot(api: ApiServer, on: On,
     assert api.leases() == []
 
 
-def test_who_lost_its_slot_is_told_and_waits_again(api: ApiServer, on: On, clock: FakeClock) -> None:
-    first, second = on("n1"), on("n2")
+def test_who_lost_its_slot_is_reported_and_waits_again(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)
     clock.seconds += DURATION_SECONDS + 1
@@ -113,8 +113,10 @@ def test_who_lost_its_slot_is_told_and_waits_again(api: ApiServer, on: On, clock
     assert holders(api) == {"gpushare-train.0": "n2"}
 
 
-def test_a_holder_that_renews_in_the_moment_of_its_expiry_keeps_its_slot(api: ApiServer, on: On, clock: FakeClock) -> None:
-    first, second = on("n1"), on("n2")
+def test_a_holder_that_renews_in_the_moment_of_its_expiry_keeps_its_slot(
+    api: ApiServer, connected: On, clock: FakeClock
+) -> None:
+    first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)
     clock.seconds += DURATION_SECONDS + 1
@@ -123,8 +125,8 @@ def test_a_holder_that_renews_in_the_moment_of_its_expiry_keeps_its_slot(api: Ap
     assert has_slot(first)
 
 
-def test_who_gives_back_what_was_taken_over_meanwhile_leaves_it_alone(api: ApiServer, on: On, clock: FakeClock) -> None:
-    first, second = on("n1"), on("n2")
+def test_who_gives_back_what_was_taken_over_meanwhile_leaves_it_alone(api: ApiServer, connected: On, clock: FakeClock) -> None:
+    first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)
     clock.seconds += DURATION_SECONDS + 1

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.kube.rollout_queue import DURATION_SECONDS
+from gpushare_node.adapters.kube.rollout_slots import DURATION_SECONDS
 from tests.node.adapters.kube.kube_fixture import FakeClock, server
 from tests.node.adapters.kube.slots import On, has_slot, holders, takes
 from tests.support.fake_api.server import ApiServer
@@ -16,14 +16,14 @@ from tests.support.fake_api.server import ApiServer
 @pytest.mark.parametrize(
     ("limit", "nodes", "slots"), [("10%", 200, 20), ("10%", 19, 1), ("10%", 5, 1), ("50%", 0, 1), (3, 2, 3)])
 def test_a_percentage_is_of_the_nodes_that_the_pool_has(
-    api: ApiServer, on: On, limit: int | str, nodes: int, slots: int,
+    api: ApiServer, connected: On, limit: int | str, nodes: int, slots: int,
 ) -> None:
     api.add_daemonset("gpushare-train", desired=nodes)
-    got = [takes(on(f"n{number}"), limit) for number in range(slots + 1)]
+    got = [takes(connected(f"n{number}"), limit) for number in range(slots + 1)]
     assert got == [True] * slots + [False]
 
 
-@pytest.mark.usefixtures("on")  # so that slots are looked at in order
+@pytest.mark.usefixtures("connected")  # so that slots are looked at in order
 def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_slot(api: ApiServer, tmp_path: Path) -> None:
     got: list[bool] = []
 
@@ -43,10 +43,10 @@ def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_slot(api: ApiServ
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, clock: FakeClock, seed: int) -> None:
+def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(connected: On, clock: FakeClock, seed: int) -> None:
     """Nodes come, are changed, die and come back in any order. A slot lives as long as its Lease is renewed."""
     random, limit = Random(seed), 3
-    alive = {f"n{number}": on(f"n{number}") for number in range(9)}
+    alive = {f"n{number}": connected(f"n{number}") for number in range(9)}
     changing: set[str] = set()
     changed = 0
     for _ in range(300):
@@ -60,7 +60,7 @@ def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, cl
             changed += 1
         elif random.random() < 0.05:
             # Its new pod does not go on with the change before it has found the slot again.
-            alive[node] = on(node)
+            alive[node] = connected(node)
             changing.discard(node)
         elif has_slot(alive[node], limit):
             changing.add(node)
@@ -71,28 +71,28 @@ def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, cl
 
 
 @pytest.mark.parametrize("smaller", [1, 2, 5])
-def test_a_smaller_limit_counts_the_slots_that_are_out(api: ApiServer, on: On, smaller: int) -> None:
-    nodes = [on(f"n{number}") for number in range(12)]
+def test_a_smaller_limit_counts_the_slots_that_are_out(api: ApiServer, connected: On, smaller: int) -> None:
+    nodes = [connected(f"n{number}") for number in range(12)]
     assert [takes(one, 12) for one in nodes] == [True] * 12
     numbers = {name.rpartition(".")[2]: node for name, node in holders(api).items()}
-    late = on("late")
+    late = connected("late")
     for slot in (*range(11), 11):
         assert not takes(late, smaller), slot
         nodes[int(numbers[str(slot)].removeprefix("n"))].release_slot()
     assert takes(late, smaller)
-    assert [takes(on(f"later{number}"), smaller) for number in range(smaller)] == [True] * (smaller - 1) + [False]
+    assert [takes(connected(f"later{number}"), smaller) for number in range(smaller)] == [True] * (smaller - 1) + [False]
 
 
-def test_a_larger_limit_is_in_force_at_once(api: ApiServer, on: On) -> None:
-    assert takes(on("n1"), 1)
-    assert [takes(on(f"m{number}"), 4) for number in range(4)] == [True] * 3 + [False]
+def test_a_larger_limit_is_in_force_at_once(api: ApiServer, connected: On) -> None:
+    assert takes(connected("n1"), 1)
+    assert [takes(connected(f"m{number}"), 4) for number in range(4)] == [True] * 3 + [False]
 
 
-def test_a_smaller_limit_costs_few_requests_at_one_look(api: ApiServer, on: On) -> None:
+def test_a_smaller_limit_costs_few_requests_at_one_look(api: ApiServer, connected: On) -> None:
     """From 500 to 5: it is looked at bit by bit."""
     for number in range(20):
-        has_slot(on(f"n{number}"), 500)
-    late = on("late")
+        has_slot(connected(f"n{number}"), 500)
+    late = connected("late")
     has_slot(late, 5)
     api.forget_requests()
     for _ in range(10):
@@ -101,10 +101,10 @@ def test_a_smaller_limit_costs_few_requests_at_one_look(api: ApiServer, on: On) 
         assert len(api.requests) - before <= 6
 
 
-def test_an_expired_slot_beyond_a_smaller_limit_does_not_count(on: On, clock: FakeClock) -> None:
-    dead = [on(f"n{number}") for number in range(4)]
+def test_an_expired_slot_beyond_a_smaller_limit_does_not_count(connected: On, clock: FakeClock) -> None:
+    dead = [connected(f"n{number}") for number in range(4)]
     assert all(takes(one, 4) for one in dead)
-    late = on("late")
+    late = connected("late")
     for _ in range(3):
         assert not takes(late, 1)
         clock.seconds += DURATION_SECONDS + 1
@@ -118,14 +118,14 @@ def test_an_expired_slot_beyond_a_smaller_limit_does_not_count(on: On, clock: Fa
     assert any(takes_or_waits() for _ in range(4))
 
 
-def test_the_slots_of_another_pool_are_not_counted(api: ApiServer, on: On) -> None:
+def test_the_slots_of_another_pool_are_not_counted(api: ApiServer, connected: On) -> None:
     api.add("leases", "gpushare-train-b.0", {
         "metadata": {"labels": {"gpushare.dev/pool": "train-b"}}, "spec": {"holderIdentity": "x"}}, namespace="gpushare")
-    assert has_slot(on("n1"))
+    assert has_slot(connected("n1"))
 
 
 @pytest.mark.parametrize("text", ["", "x", "-3", "9" * 400, "²"])
-def test_a_number_of_slots_that_nobody_can_read_is_written_anew(api: ApiServer, on: On, text: str) -> None:
+def test_a_number_of_slots_that_nobody_can_read_is_written_again(api: ApiServer, connected: On, text: str) -> None:
     api.add("leases", "gpushare-train.slots", {"metadata": {"annotations": {"gpushare.dev/slots": text}}}, namespace="gpushare")
-    assert [takes(on(f"n{number}"), 3) for number in range(4)] == [True, True, True, False]
+    assert [takes(connected(f"n{number}"), 3) for number in range(4)] == [True, True, True, False]
 

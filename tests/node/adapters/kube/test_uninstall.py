@@ -8,7 +8,7 @@ import pytest
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, REPARTITIONING_TAINTS, ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.uninstall import Uninstall
-from tests.node.adapters.kube.kube_fixture import FakeClock, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock, connect
 from tests.support.fake_api.server import ApiServer
 
 REQUEST = "gpushare-uninstall-x/uid-x"
@@ -16,14 +16,14 @@ LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "
 
 
 @pytest.fixture
-def wire(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Connection]:
+def connection(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Connection]:
     owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
     for name in ("n1", "n2", "n3"):
         api.add_node(name, labels={"gpushare.dev/pool": "train"})
         api.add_pod(f"gpushare-train-{name}", namespace="gpushare", node=name, labels=LABELS,
                     owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True})
     api.add_node("cpu")
-    made = connection(api, tmp_path, clock)
+    made = connect(api, tmp_path, clock)
     yield made
     made.close()
 
@@ -41,16 +41,16 @@ def answer(api: ApiServer, *names: str) -> None:
             api.patch("nodes", name, {"metadata": released}, manager="gpushare-node")
 
 
-def run(wire: Connection, clock: FakeClock) -> tuple[Uninstall, list[str]]:
+def run(connection: Connection, clock: FakeClock) -> tuple[Uninstall, list[str]]:
     said: list[str] = []
-    return Uninstall(wire, "gpushare", REQUEST, clock, said.append), said
+    return Uninstall(connection, "gpushare", REQUEST, clock, said.append), said
 
 
 def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
-    api: ApiServer, wire: Connection, clock: FakeClock,
+    api: ApiServer, connection: Connection, clock: FakeClock,
 ) -> None:
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     done = uninstall.run(timeout_seconds=600, goes_on=False)
     assert (done.is_done, done.released, done.silent, done.remaining) == (True, ("n1", "n2", "n3"), (), ())
     assert api.all("daemonsets") == []
@@ -60,9 +60,11 @@ def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
     assert ("PATCH", "/api/v1/nodes/cpu") not in api.requests
 
 
-def test_a_node_that_does_not_answer_is_named_and_everything_stays(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_a_node_that_does_not_answer_is_named_and_everything_stays(
+    api: ApiServer, connection: Connection, clock: FakeClock
+) -> None:
     clock.on_sleep = lambda: answer(api, "n1")
-    uninstall, said = run(wire, clock)
+    uninstall, said = run(connection, clock)
     done = uninstall.run(timeout_seconds=60, goes_on=False)
     assert (done.is_done, done.released, done.silent) == (False, ("n1",), ("n2", "n3"))
     assert 60 <= sum(clock.pauses) <= 66
@@ -71,33 +73,33 @@ def test_a_node_that_does_not_answer_is_named_and_everything_stays(api: ApiServe
     assert "n2, n3" in said[-1]
 
 
-def test_told_to_go_on_it_does_so_without_them(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
-    uninstall, _ = run(wire, clock)
+def test_told_to_go_on_it_does_so_without_them(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
+    uninstall, _ = run(connection, clock)
     done = uninstall.run(timeout_seconds=60, goes_on=True)
     assert (done.is_done, done.silent) == (True, ("n1", "n2", "n3"))
     assert api.all("daemonsets") == []
     assert annotations(api, "n1") == {}
 
 
-def test_an_answer_of_another_day_does_not_count(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_an_answer_of_another_day_does_not_count(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/released": "exclusive"}}}, manager="x")
     clock.on_sleep = lambda: answer(api, "n2", "n3")
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("n1",)
 
 
 @pytest.mark.parametrize("key", [*NOT_READY_TAINTS, *REPARTITIONING_TAINTS])
 def test_a_node_that_is_being_brought_to_its_layout_for_the_first_time_is_asked(
-    api: ApiServer, wire: Connection, clock: FakeClock, key: str,
+    api: ApiServer, connection: Connection, clock: FakeClock, key: str,
 ) -> None:
     api.add_node("new", taints=[{"key": key, "effect": "NoSchedule"}])
     api.add_pod("gpushare-train-new", namespace="gpushare", node="new", labels=LABELS)
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("new",)
 
 
-def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     def act() -> None:
         for name in ("n1", "n2"):
             answer(api, name)
@@ -105,11 +107,11 @@ def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, wire
             api.remove("nodes", "n3")
 
     clock.on_sleep = act
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     assert uninstall.run(timeout_seconds=60, goes_on=False).is_done
 
 
-def test_the_request_stands_while_a_runtime_still_ends(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_the_request_is_there_while_a_runtime_still_ends(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     api.lingers = True
     pods = [pod["metadata"]["name"] for pod in api.all("pods")]
 
@@ -121,49 +123,53 @@ def test_the_request_stands_while_a_runtime_still_ends(api: ApiServer, wire: Con
             api.remove("pods", pods.pop(), namespace="gpushare")
 
     clock.on_sleep = act
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     assert uninstall.run(timeout_seconds=600, goes_on=False).remaining == ()
     assert pods == []
     assert annotations(api, "n1") == {}
 
 
-def test_a_server_that_fails_half_way_leaves_no_request_behind(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_a_server_that_fails_half_way_leaves_no_request_behind(
+    api: ApiServer, connection: Connection, clock: FakeClock
+) -> None:
     clock.on_sleep = lambda: api.fail("GET", 403)
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     with pytest.raises(ClusterError):
         uninstall.run(timeout_seconds=600, goes_on=False)
     assert [annotations(api, name) for name in ("n1", "n2", "n3")] == [{}] * 3
     assert len(api.all("daemonsets")) == 1
 
 
-def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     api.fail("GET /api/v1/nodes", 503, times=6)
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
-    uninstall, said = run(wire, clock)
+    uninstall, said = run(connection, clock)
     assert uninstall.run(timeout_seconds=600, goes_on=False).is_done
     assert any("retrying" in line for line in said)
 
 
-def test_without_an_answer_of_the_server_nothing_is_uninstalled(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_without_an_answer_of_the_server_nothing_is_uninstalled(
+    api: ApiServer, connection: Connection, clock: FakeClock
+) -> None:
     api.fail("GET /api/v1/nodes", 503)
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     with pytest.raises(ClusterError):
         uninstall.run(timeout_seconds=60, goes_on=True)
     assert len(api.all("daemonsets")) == 1
 
 
-def test_the_job_ends_at_once_when_its_rights_are_taken(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_the_job_ends_at_once_when_its_rights_are_taken(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     """Helm has given up. That its pod has ended is what tells the nodes."""
     clock.on_sleep = lambda: api.fail(" ", 403)
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     with pytest.raises(ClusterError):
         uninstall.run(timeout_seconds=600, goes_on=False)
     assert sum(clock.pauses) < 10
     assert len([line for line in api.requests if line[0] == "PATCH"]) == 3 + 1, "the first refusal is enough"
 
 
-def test_a_release_that_was_installed_anew_meanwhile_is_not_uninstalled(
-    api: ApiServer, wire: Connection, clock: FakeClock,
+def test_a_release_that_was_installed_again_meanwhile_is_not_uninstalled(
+    api: ApiServer, connection: Connection, clock: FakeClock,
 ) -> None:
     def act() -> None:
         if len(clock.pauses) == 2:
@@ -171,18 +177,18 @@ def test_a_release_that_was_installed_anew_meanwhile_is_not_uninstalled(
             api.add_daemonset("gpushare-train", labels=LABELS)
 
     clock.on_sleep = act
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     done = uninstall.run(timeout_seconds=600, goes_on=True)
     assert (done.is_done, done.is_replaced) == (False, True)
     assert len(api.all("daemonsets")) == 1
     assert annotations(api, "n2") == {}
 
 
-def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
+def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     for number in range(600):
         api.add_node(f"more-{number}", labels={"gpushare.dev/pool": "train"})
     clock.on_sleep = lambda: answer(api, *(node["metadata"]["name"] for node in api.all("nodes")))
-    uninstall, _ = run(wire, clock)
+    uninstall, _ = run(connection, clock)
     assert len(uninstall.run(timeout_seconds=600, goes_on=False).released) == 603
     lists = [form for (method, path), form in zip(api.requests, api.forms, strict=True)
              if method == "GET" and path.partition("?")[0] in {"/api/v1/nodes", "/apis/apps/v1/namespaces/gpushare/daemonsets"}]
@@ -191,13 +197,13 @@ def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, wir
 
 
 @pytest.fixture
-def observed(api: ApiServer, wire: Connection) -> Connection:
+def observed(api: ApiServer, connection: Connection) -> Connection:
     """Nodes on which a runtime that only observes has written; n3 was of a pool before that."""
     told = {"type": "GPUShareReady", "status": "False", "reason": "Observing", "message": ""}
     for name in ("n1", "n2", "n3"):
         api.edit("nodes", name, lambda node: node["status"]["conditions"].append(dict(told)))
         api.edit("nodes", name, lambda node: node["metadata"]["annotations"].update({"gpushare.dev/would": "{}", "other": "1"}))
-    return wire
+    return connection
 
 
 def test_from_observe_the_condition_and_the_annotation_go_and_nothing_else(

@@ -59,14 +59,14 @@ def test_an_activation_of_another_kind_is_an_error(fake_nvml: FakeNvml) -> None:
 
 
 @pytest.mark.failure_case(12)
-def test_a_mode_change_without_permission_is_told_by_its_code(fake_nvml: FakeNvml) -> None:
+def test_a_mode_change_without_permission_is_reported_by_its_code(fake_nvml: FakeNvml) -> None:
     fake_nvml.fail("nvmlDeviceSetMigMode", Code.NO_PERMISSION)
     found = refusal(lambda: Session.open().set_mig(fake_nvml.uuid(0), enabled=True))
     assert found == ("nvmlDeviceSetMigMode", Code.NO_PERMISSION)
 
 
 @pytest.mark.failure_case(13)
-def test_handles_are_fetched_anew_after_a_mode_switch(fake_nvml: FakeNvml) -> None:
+def test_handles_are_fetched_again_after_a_mode_switch(fake_nvml: FakeNvml) -> None:
     uuid = fake_nvml.uuid(0)
     session = Session.open()
     assert session.read_device(uuid).instances is None

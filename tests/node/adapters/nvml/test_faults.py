@@ -225,7 +225,7 @@ def test_a_function_that_fails_once_anywhere_makes_no_wrong_value_either(node: F
 
 
 @pytest.mark.parametrize("function", [name for name in READING if name.startswith(("nvmlDevice", "nvmlGpu", "nvmlCompute"))])
-def test_a_function_that_fails_for_one_gpu_does_not_change_what_is_told_of_the_other(node: FakeNvml, function: str) -> None:
+def test_a_function_that_fails_for_one_gpu_does_not_change_what_is_reported_of_the_other(node: FakeNvml, function: str) -> None:
     true = look(node)
     assert isinstance(true, Looks)
     assert not isinstance(true.surveys, int)

@@ -110,7 +110,7 @@ def test_profiles_are_not_asked_for_where_the_driver_does_not_tell_before_mig_is
 
 
 @pytest.mark.failure_case(11)
-def test_a_pending_mode_is_told(session: Session, fake_nvml: FakeNvml) -> None:
+def test_a_pending_mode_is_reported(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, False, pending=True)
     mig = session.survey()[0].mig
     assert mig is not None
@@ -173,7 +173,7 @@ def test_processes_of_all_lists_are_told_by_instance(fake_nvml: FakeNvml) -> Non
     assert set(found[1].pids) == {(None, 4_300_002), (None, 4_300_003)}
 
 
-def test_exclusive_compute_mode_is_told(session: Session, fake_nvml: FakeNvml) -> None:
+def test_exclusive_compute_mode_is_reported(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.set_compute_mode(3, 3)
     assert session.survey()[3].compute_mode is ComputeMode.EXCLUSIVE_PROCESS
 

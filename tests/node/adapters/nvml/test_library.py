@@ -53,7 +53,7 @@ def test_our_records_are_pynvmls(record: struct.Struct, structure: type[ctypes.S
     assert (len(packed), record.unpack(packed)) == (record.size, values)
 
 
-def test_an_error_is_told_by_call_and_code_without_asking_the_library(fake_nvml: FakeNvml) -> None:
+def test_an_error_is_reported_by_call_and_code_without_asking_the_library(fake_nvml: FakeNvml) -> None:
     session = Session.open()
     fake_nvml.fail("nvmlSystemGetNVMLVersion", 19)
     fake_nvml.delay("nvmlErrorString", 60)
@@ -75,7 +75,7 @@ def test_a_library_that_is_not_there_is_code_12(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.failure_case(22)
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.NO_PERMISSION])
-def test_a_driver_that_is_not_ready_is_told_by_its_code_and_opens_later(fake_nvml: FakeNvml, code: Code) -> None:
+def test_a_driver_that_is_not_ready_is_reported_by_its_code_and_opens_later(fake_nvml: FakeNvml, code: Code) -> None:
     fake_nvml.unload(code)
     assert refusal(Session.open) == ("nvmlInit", code)
     fake_nvml.reload()
@@ -108,7 +108,7 @@ def test_text_that_is_no_text_is_an_error(fake_nvml: FakeNvml) -> None:
     assert refusal(session.versions) == ("nvmlSystemGetDriverVersion", Code.UNKNOWN)
 
 
-def test_every_call_is_told_with_its_time_and_its_code(fake_nvml: FakeNvml) -> None:
+def test_every_call_is_reported_with_its_time_and_its_code(fake_nvml: FakeNvml) -> None:
     told: list[tuple[str, float, int | None]] = []
     session = Session.open(lambda *call: told.append(call))
     fake_nvml.delay("nvmlSystemGetDriverVersion", 0.02, times=1)

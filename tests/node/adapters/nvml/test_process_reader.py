@@ -146,7 +146,7 @@ def test_a_gpu_that_is_lost_fails_alone_and_comes_back(fake_nvml: FakeNvml) -> N
 
 
 @pytest.mark.failure_case(50)
-def test_a_gpu_that_has_failed_is_looked_up_anew(fake_nvml: FakeNvml) -> None:
+def test_a_gpu_that_has_failed_is_looked_up_again(fake_nvml: FakeNvml) -> None:
     told: list[str] = []
     session = Session.open(lambda name, *_: told.append(name))
     session.read_device(fake_nvml.uuid(0))
@@ -315,7 +315,7 @@ def test_no_mig_device_is_walked_while_nothing_changes(fake_nvml: FakeNvml) -> N
     assert "nvmlDeviceGetMigDeviceHandleByIndex" in calls_of(session, fake_nvml.uuid(0), told)
 
 
-def test_an_instance_made_anew_under_the_same_id_is_never_taken_for_the_former(fake_nvml: FakeNvml) -> None:
+def test_an_instance_made_again_under_the_same_id_is_never_taken_for_the_former(fake_nvml: FakeNvml) -> None:
     session, first, _ = mig_node(fake_nvml)
     former = fake_nvml.mig_uuid(0, first)
     session.read_device(fake_nvml.uuid(0))

@@ -151,7 +151,7 @@ def test_a_slow_gpu_is_not_a_hung_one(watched: SupervisedDriver, fake_nvml: Fake
 
 
 @pytest.mark.failure_case(48)
-def test_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
+def test_a_hung_call_for_the_whole_node_is_reported_and_not_repeated(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     assert watched.ask("versions", lambda driver: driver.versions()).driver == "580.95.05"

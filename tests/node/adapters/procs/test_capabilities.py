@@ -61,7 +61,7 @@ def test_the_real_kernel_tells_a_process_without_the_capability() -> None:
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
 @pytest.mark.parametrize("pidfd", [True, False])
 def test_a_security_modules_refusal_is_told_from_a_missing_capability(
-    tmp_path: Path, started: ProcessPool, monkeypatch: pytest.MonkeyPatch, number: int, *, pidfd: bool
+    tmp_path: Path, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch, number: int, *, pidfd: bool
 ) -> None:
     def refuse(error: int) -> Callable[..., int]:
         def call(*_: object) -> int:
@@ -72,34 +72,34 @@ def test_a_security_modules_refusal_is_told_from_a_missing_capability(
     monkeypatch.setattr(signal, "pidfd_send_signal", refuse(number))
     if not pidfd:
         monkeypatch.setattr(os, "pidfd_open", refuse(errno.ENOSYS))
-    mirror = FakeProc(tmp_path)
-    processes = LinuxProcesses(mirror.root)
-    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
+    fake_proc = FakeProc(tmp_path)
+    processes = LinuxProcesses(fake_proc.root)
+    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
     seen = processes.look([pid])[pid]
     assert processes.send(seen, Signal.TERM) is (SignalResult.DENIED if number == errno.EACCES else SignalResult.REFUSED)
 
 
 @pytest.mark.failure_case(80)
 def test_a_missing_capability_and_a_refusing_module_are_reasons_of_their_own(
-    stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
+    enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.enforcer.config = replace(stage.enforcer.config, rights=Capabilities(may_kill=False))
-    stage.run(1)
-    found = stage.enforcer.reason()
+    enforcement.enforcer.config = replace(enforcement.enforcer.config, rights=Capabilities(may_kill=False))
+    enforcement.run(1)
+    found = enforcement.enforcer.reason()
     assert found is not None
     assert found[0] is ConditionReason.CAPABILITY_MISSING
-    stage.enforcer.config = replace(
-        stage.enforcer.config, rights=Capabilities(may_kill=True, profile="docker-default (enforce)")
+    enforcement.enforcer.config = replace(
+        enforcement.enforcer.config, rights=Capabilities(may_kill=True, profile="docker-default (enforce)")
     )
-    monkeypatch.setattr(stage.processes, "send", lambda *_: SignalResult.DENIED)
-    stage.admit_and_begin(1, "untouchable", 5000)
-    stage.run(30)
-    found = stage.enforcer.reason()
+    monkeypatch.setattr(enforcement.processes, "send", lambda *_: SignalResult.DENIED)
+    enforcement.admit_and_begin(1, "untouchable", 5000)
+    enforcement.run(30)
+    found = enforcement.enforcer.reason()
     assert found is not None
     assert found[0] is ConditionReason.SIGNALS_DENIED
     assert "docker-default (enforce)" in found[1]
-    assert stage.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
-    assert "AppArmor" in stage.told.events[1].message
-    assert stage.metric('kills_suppressed_total{reason="security-module"}')
-    assert [pod.name for pod in stage.told.evicted] == ["untouchable"]
-    assert stage.told.forced == 1
+    assert enforcement.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
+    assert "AppArmor" in enforcement.told.events[1].message
+    assert enforcement.metric('kills_suppressed_total{reason="security-module"}')
+    assert [pod.name for pod in enforcement.told.evicted] == ["untouchable"]
+    assert enforcement.told.forced == 1

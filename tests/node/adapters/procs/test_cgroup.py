@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare_node.adapters.procs.cgroup import containers, place
+from gpushare_node.adapters.procs.cgroup import containers, locate
 from gpushare_node.guard.identity import ContainerId
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
@@ -58,16 +58,16 @@ PATHS = {
 @pytest.mark.failure_case(53)
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 def test_every_way_to_write_a_container_is_understood(path: str) -> None:
-    assert place(f"0::{path}\n").candidates == (FOUND,)
+    assert locate(f"0::{path}\n").candidates == (FOUND,)
 
 
 @pytest.mark.failure_case(53)
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 def test_a_container_remains_the_same_in_all_cgroups_below_it(path: str) -> None:
     path = path.removesuffix(" (deleted)")
-    above = place(f"0::{path}\n").cgroup
+    above = locate(f"0::{path}\n").cgroup
     assert path.startswith(above.removesuffix(".scope"))
-    assert place(f"0::{path}/made/by/the tenant\n").cgroup == above
+    assert locate(f"0::{path}/made/by/the tenant\n").cgroup == above
 
 
 @pytest.mark.failure_case(53)
@@ -91,16 +91,16 @@ def test_a_container_remains_the_same_in_all_cgroups_below_it(path: str) -> None
     ],
 )
 def test_what_is_no_container_of_a_pod_is_none_and_keeps_its_path(path: str) -> None:
-    found = place(f"0::{path}\n")
+    found = locate(f"0::{path}\n")
     assert (found.candidates, found.cgroup) == ((), path)
 
 
 @pytest.mark.failure_case(54)
 def test_a_static_pod_goes_by_the_hash_of_its_file() -> None:
     expected = (ContainerId(pod_uid=STATIC, container=ID),)
-    assert place(f"0::/kubepods/burstable/pod{STATIC}/{ID}\n").candidates == expected
+    assert locate(f"0::/kubepods/burstable/pod{STATIC}/{ID}\n").candidates == expected
     slice_name = f"kubepods-burstable-pod{STATIC}.slice"
-    assert place(f"0::/kubepods.slice/kubepods-burstable.slice/{slice_name}/crio-{ID}.scope\n").candidates == expected
+    assert locate(f"0::/kubepods.slice/kubepods-burstable.slice/{slice_name}/crio-{ID}.scope\n").candidates == expected
 
 
 def v1(path: str, *others: str) -> str:
@@ -111,18 +111,18 @@ def v1(path: str, *others: str) -> str:
 @pytest.mark.failure_case(53)
 def test_the_lines_of_cgroup_v1_must_agree() -> None:
     path = f"/kubepods/burstable/pod{UID}/{ID}"
-    assert place(v1(path)).candidates == (FOUND,)
-    assert place(v1(path, "0::/")).candidates == (FOUND,)
-    assert place(v1(path, "10:rdma:/")).candidates == (FOUND,)
-    assert place(v1(path, f"0::{path}/init.scope")).candidates == (FOUND,)
-    assert place(v1(path, f"9:memory:{FORGED}")).candidates == ()
-    assert place(v1(path, f"9:memory:/kubepods/burstable/pod{UID}")).candidates == ()
+    assert locate(v1(path)).candidates == (FOUND,)
+    assert locate(v1(path, "0::/")).candidates == (FOUND,)
+    assert locate(v1(path, "10:rdma:/")).candidates == (FOUND,)
+    assert locate(v1(path, f"0::{path}/init.scope")).candidates == (FOUND,)
+    assert locate(v1(path, f"9:memory:{FORGED}")).candidates == ()
+    assert locate(v1(path, f"9:memory:/kubepods/burstable/pod{UID}")).candidates == ()
 
 
 def test_of_two_pods_on_a_path_only_the_outermost_counts() -> None:
     """A tenant with cgroups of its own can name them like a pod that the API server knows, before it knows the tenant's."""
     path = f"{BURSTABLE}/cri-containerd-{ID}.scope"
-    found = place(f"0::{path}/docker/{NODE}/kubelet{FORGED}\n")
+    found = locate(f"0::{path}/docker/{NODE}/kubelet{FORGED}\n")
     assert (found.candidates, found.cgroup) == ((FOUND,), path)
 
 
@@ -132,16 +132,16 @@ def test_the_containers_that_the_reader_is_in_itself_are_left_out() -> None:
     own = containers(f"0::{node}/kubelet/kubepods/pod{OTHER_UID}/{NODE}\n")
     assert own == (NEIGHBOUR, ContainerId(pod_uid=OTHER_UID, container=NODE))
     tenant = f"{node}/kubelet/kubepods/besteffort/pod{UID}/{ID}"
-    assert place(f"0::{tenant}{FORGED}\n", own).candidates == (FOUND,)
-    assert place(f"0::{node}/system.slice/x.service\n", own).candidates == ()
-    assert place(f"0::{node}/kubelet/kubepods/pod{OTHER_UID}/{NODE}/sub\n", own).candidates == ()
+    assert locate(f"0::{tenant}{FORGED}\n", own).candidates == (FOUND,)
+    assert locate(f"0::{node}/system.slice/x.service\n", own).candidates == ()
+    assert locate(f"0::{node}/kubelet/kubepods/pod{OTHER_UID}/{NODE}/sub\n", own).candidates == ()
 
 
 def test_a_line_ends_at_a_line_feed_alone_for_names_may_hold_everything_else() -> None:
     for break_ in ("\r", "\v", "\f", "\x1c", "\x85", "\u2028"):
         text = f"0::{BURSTABLE}/cri-containerd-{ID}.scope/x{break_}1:cpu:{FORGED}\n"
-        assert place(text).candidates == (FOUND,)
-        assert place(f"0::/user.slice/x{break_}1:cpu:{FORGED}\n").candidates == ()
+        assert locate(text).candidates == (FOUND,)
+        assert locate(f"0::/user.slice/x{break_}1:cpu:{FORGED}\n").candidates == ()
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_line_ends_at_a_line_feed_alone_for_names_may_hold_everything_else() -
     ],
 )
 def test_nobody_outside_a_container_of_a_pod_becomes_one_by_the_names_of_his_cgroups(above: str) -> None:
-    assert place(f"0::{above}{FORGED}\n").candidates == ()
-    assert place(f"0::{above}/kubepods-burstable-pod{UID_}.slice:cri-containerd:{ID}\n").candidates == ()
+    assert locate(f"0::{above}{FORGED}\n").candidates == ()
+    assert locate(f"0::{above}/kubepods-burstable-pod{UID_}.slice:cri-containerd:{ID}\n").candidates == ()
 
 
 PIECES = st.sampled_from(
@@ -173,14 +173,14 @@ PIECES = st.sampled_from(
 @given(st.sampled_from(sorted(PATHS.values())), st.lists(PIECES, max_size=8))
 def test_whatever_a_tenant_makes_below_its_container_it_stays_in_it(path: str, below: list[str]) -> None:
     path = path.removesuffix(" (deleted)")
-    found = place("0::" + "/".join([path, *below]) + "\n")
-    assert (found.candidates, found.cgroup) == ((FOUND,), place(f"0::{path}\n").cgroup)
+    found = locate("0::" + "/".join([path, *below]) + "\n")
+    assert (found.candidates, found.cgroup) == ((FOUND,), locate(f"0::{path}\n").cgroup)
 
 
 @given(st.lists(st.lists(PIECES, max_size=9), min_size=1, max_size=4))
-def test_junk_raises_nothing_and_a_container_stands_below_kubelets_cgroups(lines: list[list[str]]) -> None:
+def test_junk_raises_nothing_and_a_container_is_below_kubelets_cgroups(lines: list[list[str]]) -> None:
     paths = ["/" + "/".join(pieces) for pieces in lines]
-    found = place("".join(f"{number}:x:{path}\n" for number, path in enumerate(paths)))
+    found = locate("".join(f"{number}:x:{path}\n" for number, path in enumerate(paths)))
     if found.candidates:
         assert any(path.startswith(found.cgroup) for path in paths)
         assert re.search(rf"(kubepods|/\.\.).*pod[0-9a-f_-]{{32,36}}(\.slice)?[/:](.*[-:])?{OTHER}", found.cgroup)
@@ -188,5 +188,5 @@ def test_junk_raises_nothing_and_a_container_stands_below_kubelets_cgroups(lines
 
 @given(st.text())
 def test_any_text_at_all_raises_nothing(text: str) -> None:
-    assert place(text).candidates == ()
-    assert place(f"0::{text}").candidates == ()
+    assert locate(text).candidates == ()
+    assert locate(f"0::{text}").candidates == ()

@@ -52,7 +52,7 @@ class Node:
     For the ladder time passes by cycles: what the machine takes for one is no part of it.
     """
 
-    mirror: FakeProc
+    fake_proc: FakeProc
     settings: Settings = HASTY
     used: dict[int, int] = field(default_factory=dict)
     history: GuardState = field(default_factory=GuardState)
@@ -61,10 +61,10 @@ class Node:
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        self.processes = LinuxProcesses(self.mirror.root)
+        self.processes = LinuxProcesses(self.fake_proc.root)
 
     def run(self, pid: int, used: int, path: str | None = None) -> int:
-        self.used[self.mirror.show(pid, path or systemd_path())] = used
+        self.used[self.fake_proc.show(pid, path or systemd_path())] = used
         return pid
 
     def cycle(self) -> None:
@@ -118,7 +118,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    return Node(mirror=FakeProc(tmp_path))
+    return Node(fake_proc=FakeProc(tmp_path))
 
 
 def pids(sent: Iterable[tuple[int, Signal, SignalResult]]) -> list[tuple[int, str]]:
@@ -126,11 +126,11 @@ def pids(sent: Iterable[tuple[int, Signal, SignalResult]]) -> list[tuple[int, st
 
 
 @pytest.mark.failure_case(36)
-def test_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, started: ProcessPool) -> None:
+def test_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, process_pool: ProcessPool) -> None:
     node.settings = PATIENT
-    process = started.start(GRACEFUL)
+    process = process_pool.start(GRACEFUL)
     assert said(process) == "ready"
-    neighbour = node.run(started.pid(GRACEFUL), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
+    neighbour = node.run(process_pool.pid(GRACEFUL), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
     node.run(process.pid, 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert process.wait(PATIENCE) == 7
@@ -139,8 +139,8 @@ def test_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, s
 
 
 @pytest.mark.failure_case(37)
-def test_who_ignores_sigterm_is_killed(node: Node, started: ProcessPool) -> None:
-    pid = node.run(started.pid(DEAF), 9 * GIB)
+def test_who_ignores_sigterm_is_killed(node: Node, process_pool: ProcessPool) -> None:
+    pid = node.run(process_pool.pid(DEAF), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(pid, "TERM"), (pid, "KILL")]
     await_exit(pid)
@@ -148,8 +148,8 @@ def test_who_ignores_sigterm_is_killed(node: Node, started: ProcessPool) -> None
 
 @pytest.mark.failure_case(37)
 @needs_root
-def test_the_first_process_of_a_namespace_is_killed(node: Node, started: ProcessPool) -> None:
-    outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
+def test_the_first_process_of_a_namespace_is_killed(node: Node, process_pool: ProcessPool) -> None:
+    outer = process_pool.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
     wait_for(lambda: children(outer))
     (inner,) = children(outer)
     node.run(inner, 9 * GIB)
@@ -158,8 +158,8 @@ def test_the_first_process_of_a_namespace_is_killed(node: Node, started: Process
 
 
 @pytest.mark.failure_case(38)
-def test_who_frees_memory_after_sigterm_is_spared(node: Node, started: ProcessPool) -> None:
-    pid = node.run(started.pid(DEAF), 9 * GIB)
+def test_who_frees_memory_after_sigterm_is_spared(node: Node, process_pool: ProcessPool) -> None:
+    pid = node.run(process_pool.pid(DEAF), 9 * GIB)
     node.until(lambda: node.sent)
     node.used[pid] = 3 * GIB
     node.until(lambda: node.heard(AnomalyKind.SPARED))
@@ -171,13 +171,13 @@ def test_who_frees_memory_after_sigterm_is_spared(node: Node, started: ProcessPo
 
 @pytest.mark.failure_case(39)
 def test_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_nothing(
-    node: Node, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
+    node: Node, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid = node.run(started.pid(OBEDIENT), 9 * GIB)
+    pid = node.run(process_pool.pid(OBEDIENT), 9 * GIB)
     opened = os.pidfd_open
 
     def pass_on(number: int) -> int:
-        node.mirror.show(number, systemd_path(POD_B, CONTAINER_B))
+        node.fake_proc.show(number, systemd_path(POD_B, CONTAINER_B))
         return opened(number)
 
     monkeypatch.setattr(os, "pidfd_open", pass_on)
@@ -186,8 +186,8 @@ def test_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_noth
 
 
 @pytest.mark.failure_case(40)
-def test_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, started: ProcessPool) -> None:
-    process = started.start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + CHANGING)
+def test_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, process_pool: ProcessPool) -> None:
+    process = process_pool.start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + CHANGING)
     assert said(process) == "ready"
     node.run(process.pid, 9 * GIB)
     node.until(lambda: node.sent)
@@ -197,32 +197,32 @@ def test_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, started:
 
 
 @pytest.mark.failure_case(41)
-def test_a_victim_that_nobody_reaps_is_gone(node: Node, started: ProcessPool) -> None:
+def test_a_victim_that_nobody_reaps_is_gone(node: Node, process_pool: ProcessPool) -> None:
     node.settings = PATIENT
-    child = node.run(int(said(started.start(NEGLIGENT))), 9 * GIB)
+    child = node.run(int(said(process_pool.start(NEGLIGENT))), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(child, "TERM")]
     assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
 
 
 @pytest.mark.failure_case(34)
-def test_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, started: ProcessPool) -> None:
+def test_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, process_pool: ProcessPool) -> None:
     node.settings = PATIENT
-    small, large = (node.run(started.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
+    small, large = (node.run(process_pool.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(large, "TERM")]
     assert node.is_alive(small)
 
 
 @pytest.mark.failure_case(35)
-def test_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
-    node: Node, started: ProcessPool
+def test_a_container_that_begins_again_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
+    node: Node, process_pool: ProcessPool
 ) -> None:
     node.settings = replace(PATIENT, strikes=2)
-    idle = node.mirror.show(started.pid(OBEDIENT), f"{systemd_path()}/sub")
-    neighbour = node.run(started.pid(OBEDIENT), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
+    idle = node.fake_proc.show(process_pool.pid(OBEDIENT), f"{systemd_path()}/sub")
+    neighbour = node.run(process_pool.pid(OBEDIENT), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
     for _ in range(3):
-        pid = node.run(started.pid(OBEDIENT), 9 * GIB)
+        pid = node.run(process_pool.pid(OBEDIENT), 9 * GIB)
         node.until(lambda pid=pid: (pid, "TERM") in pids(node.sent))
         await_exit(pid)
     scopes = [verdict.scope for verdict in node.told if isinstance(verdict, Terminate)]
@@ -234,18 +234,18 @@ def test_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_those_t
 
 
 @pytest.mark.failure_case(66)
-def test_a_dry_run_is_told_and_not_carried_out(node: Node, started: ProcessPool) -> None:
+def test_a_dry_run_is_reported_and_not_carried_out(node: Node, process_pool: ProcessPool) -> None:
     """The guard marks the verdicts; who carries them out leaves marked ones alone, as here."""
     node.settings = replace(HASTY, dry_run=True)
-    pid = node.run(started.pid(OBEDIENT), 9 * GIB)
+    pid = node.run(process_pool.pid(OBEDIENT), 9 * GIB)
     node.act = lambda verdict: None  # type: ignore[method-assign]
     node.until(lambda: any(isinstance(verdict, Kill) for verdict in node.told))
     assert all(verdict.facts.dry_run for verdict in node.told if isinstance(verdict, Terminate | Kill))
     assert node.is_alive(pid)
 
 
-def test_the_container_named_is_the_one_of_the_cgroup(node: Node, started: ProcessPool) -> None:
-    node.run(started.pid(OBEDIENT), 9 * GIB)
+def test_the_container_named_is_the_one_of_the_cgroup(node: Node, process_pool: ProcessPool) -> None:
+    node.run(process_pool.pid(OBEDIENT), 9 * GIB)
     node.cycle()
     (process,) = node.identities.values()
     assert isinstance(process.container, ContainerId)

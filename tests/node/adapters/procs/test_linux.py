@@ -34,9 +34,9 @@ from tests.support.process_fixtures import (
 from tests.support.waiting import wait_for
 
 
-def test_a_real_process_is_seen_with_its_start_time_and_cgroup(started: ProcessPool) -> None:
+def test_a_real_process_is_seen_with_its_start_time_and_cgroup(process_pool: ProcessPool) -> None:
     processes: Processes = LinuxProcesses()
-    pid = started.pid(OBEDIENT)
+    pid = process_pool.pid(OBEDIENT)
     seen = processes.look([pid])[pid]
     assert seen.start_time > processes.look([os.getppid()])[os.getppid()].start_time
     assert (seen.candidates, seen.is_kernel) == ((), False)
@@ -48,18 +48,18 @@ def test_the_process_ids_of_this_machine_are_recognised_as_the_hosts_or_not() ->
 
 
 @pytest.mark.failure_case(52)
-def test_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(mirror: FakeProc) -> None:
-    assert LinuxProcesses(mirror.root).sees_host()
-    namespace = mirror.root / "self/ns/pid"
+def test_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(fake_proc: FakeProc) -> None:
+    assert LinuxProcesses(fake_proc.root).sees_host()
+    namespace = fake_proc.root / "self/ns/pid"
     namespace.unlink()
-    assert not LinuxProcesses(mirror.root).sees_host()
+    assert not LinuxProcesses(fake_proc.root).sees_host()
     namespace.symlink_to("pid:[4026532999]")
-    assert not LinuxProcesses(mirror.root).sees_host()
+    assert not LinuxProcesses(fake_proc.root).sees_host()
 
 
 @pytest.mark.failure_case(52)
-def test_without_the_hosts_processes_a_row_names_nobody(mirror: FakeProc) -> None:
-    assert LinuxProcesses(mirror.root).look([4321, 1 << 22]) == {}
+def test_without_the_hosts_processes_a_row_names_nobody(fake_proc: FakeProc) -> None:
+    assert LinuxProcesses(fake_proc.root).look([4321, 1 << 22]) == {}
 
 
 @pytest.mark.failure_case(52)
@@ -71,86 +71,88 @@ def test_a_process_in_a_namespace_of_its_own_sees_that_it_is_not_on_the_host() -
     assert told.stdout.strip() == "False"
 
 
-def test_the_largest_pid_is_the_kernels_or_the_largest_that_any_kernel_has(mirror: FakeProc) -> None:
+def test_the_largest_pid_is_the_kernels_or_the_largest_that_any_kernel_has(fake_proc: FakeProc) -> None:
     assert LinuxProcesses().pid_max() == int(Path("/proc/sys/kernel/pid_max").read_text())
-    (mirror.root / "sys/kernel/pid_max").write_text("32768\n")
-    assert LinuxProcesses(mirror.root).pid_max() == 32768
-    (mirror.root / "sys/kernel/pid_max").write_text("many\n")
-    assert LinuxProcesses(mirror.root).pid_max() == 1 << 22
-    (mirror.root / "sys/kernel/pid_max").unlink()
-    assert LinuxProcesses(mirror.root).pid_max() == 1 << 22
+    (fake_proc.root / "sys/kernel/pid_max").write_text("32768\n")
+    assert LinuxProcesses(fake_proc.root).pid_max() == 32768
+    (fake_proc.root / "sys/kernel/pid_max").write_text("many\n")
+    assert LinuxProcesses(fake_proc.root).pid_max() == 1 << 22
+    (fake_proc.root / "sys/kernel/pid_max").unlink()
+    assert LinuxProcesses(fake_proc.root).pid_max() == 1 << 22
 
 
 @pytest.mark.parametrize("comm", ["a) S 1 2 3", ")", "((", "x\ny) Z 0", "1 2 3 (", "\udcff"])
-def test_the_start_time_is_counted_from_the_last_bracket(mirror: FakeProc, comm: str) -> None:
+def test_the_start_time_is_counted_from_the_last_bracket(fake_proc: FakeProc, comm: str) -> None:
     line = stat_line(500, comm=comm, start_time=777).encode("utf-8", "surrogateescape")
-    mirror.show(500, systemd_path())
-    mirror.fake(500, "stat", line)
-    assert LinuxProcesses(mirror.root).look([500])[500].start_time == 777
+    fake_proc.show(500, systemd_path())
+    fake_proc.fake(500, "stat", line)
+    assert LinuxProcesses(fake_proc.root).look([500])[500].start_time == 777
 
 
 @pytest.mark.parametrize("line", ["", "500", "500 (x)", "500 (x) S 1 2", stat_line(500).replace("1000", "soon"), "\0" * 900])
-def test_a_stat_line_that_makes_no_sense_is_nobody(mirror: FakeProc, line: str) -> None:
-    mirror.show(500, systemd_path())
-    mirror.fake(500, "stat", line)
-    assert LinuxProcesses(mirror.root).look([500]) == {}
+def test_a_stat_line_that_makes_no_sense_is_nobody(fake_proc: FakeProc, line: str) -> None:
+    fake_proc.show(500, systemd_path())
+    fake_proc.fake(500, "stat", line)
+    assert LinuxProcesses(fake_proc.root).look([500]) == {}
 
 
 @given(st.binary(max_size=1200))
 def test_any_stat_line_at_all_raises_nothing(tmp_path_factory: pytest.TempPathFactory, line: bytes) -> None:
-    mirror = FakeProc(tmp_path_factory.mktemp("proc"))
-    mirror.show(500, systemd_path())
-    mirror.fake(500, "stat", line)
-    LinuxProcesses(mirror.root).look([500])
+    fake_proc = FakeProc(tmp_path_factory.mktemp("proc"))
+    fake_proc.show(500, systemd_path())
+    fake_proc.fake(500, "stat", line)
+    LinuxProcesses(fake_proc.root).look([500])
 
 
 @pytest.mark.failure_case(47)
-def test_a_kernel_thread_is_told_by_the_kernels_own_flag(mirror: FakeProc) -> None:
-    mirror.show(500, "/")
-    mirror.fake(500, "stat", stat_line(500, comm="kworker/0:1-events", flags=0x00208040))
-    assert LinuxProcesses(mirror.root).look([500])[500].is_kernel
+def test_a_kernel_thread_is_reported_by_the_kernels_own_flag(fake_proc: FakeProc) -> None:
+    fake_proc.show(500, "/")
+    fake_proc.fake(500, "stat", stat_line(500, comm="kworker/0:1-events", flags=0x00208040))
+    assert LinuxProcesses(fake_proc.root).look([500])[500].is_kernel
     kthreadd = LinuxProcesses().look([2]).get(2)
     assert kthreadd is None or kthreadd.is_kernel
 
 
-def test_a_pid_that_is_reused_is_read_anew_and_one_that_is_not_is_read_once(mirror: FakeProc) -> None:
-    processes = LinuxProcesses(mirror.root)
-    mirror.show(500, systemd_path())
-    mirror.fake(500, "stat", stat_line(500))
+def test_a_pid_that_is_reused_is_read_again_and_one_that_is_not_is_read_once(fake_proc: FakeProc) -> None:
+    processes = LinuxProcesses(fake_proc.root)
+    fake_proc.show(500, systemd_path())
+    fake_proc.fake(500, "stat", stat_line(500))
     first = processes.look([500])[500]
-    mirror.show(500, systemd_path(POD_B, CONTAINER_B))
+    fake_proc.show(500, systemd_path(POD_B, CONTAINER_B))
     assert processes.look([500])[500] is first
-    mirror.fake(500, "stat", stat_line(500, start_time=1001))
+    fake_proc.fake(500, "stat", stat_line(500, start_time=1001))
     assert processes.look([500])[500].candidates[0].pod_uid == POD_B
 
 
-def test_what_is_no_longer_asked_for_is_forgotten(mirror: FakeProc) -> None:
-    processes = LinuxProcesses(mirror.root)
+def test_what_is_no_longer_asked_for_is_forgotten(fake_proc: FakeProc) -> None:
+    processes = LinuxProcesses(fake_proc.root)
     for pid in (500, 501):
-        mirror.show(pid, systemd_path())
-        mirror.fake(pid, "stat", stat_line(pid))
+        fake_proc.show(pid, systemd_path())
+        fake_proc.fake(pid, "stat", stat_line(pid))
     former = processes.look([500, 501])
     for _ in range(200):
         assert processes.look([501])[501] is former[501]
-    mirror.show(500, systemd_path(POD_B, CONTAINER_B))
+    fake_proc.show(500, systemd_path(POD_B, CONTAINER_B))
     assert processes.look([500])[500].candidates[0].pod_uid == POD_B
 
 
-def test_a_process_that_ends_between_two_reads_is_nobody(mirror: FakeProc) -> None:
-    mirror.show(4_000_500, systemd_path())
-    mirror.fake(4_000_500, "stat", stat_line(4_000_500))
-    (mirror.root / "4000500/cgroup").unlink()
-    assert LinuxProcesses(mirror.root).look([4_000_500]) == {}
-    assert LinuxProcesses(mirror.root).details(4_000_500) is None
-    assert LinuxProcesses(mirror.root).uses_gpu(4_000_500) is GpuUse.UNREADABLE
+def test_a_process_that_ends_between_two_reads_is_nobody(fake_proc: FakeProc) -> None:
+    fake_proc.show(4_000_500, systemd_path())
+    fake_proc.fake(4_000_500, "stat", stat_line(4_000_500))
+    (fake_proc.root / "4000500/cgroup").unlink()
+    assert LinuxProcesses(fake_proc.root).look([4_000_500]) == {}
+    assert LinuxProcesses(fake_proc.root).details(4_000_500) is None
+    assert LinuxProcesses(fake_proc.root).uses_gpu(4_000_500) is GpuUse.UNREADABLE
 
 
-def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirror: FakeProc, started: ProcessPool) -> None:
-    processes = LinuxProcesses(mirror.root)
-    pids = [started.pid(OBEDIENT) for _ in range(4)]
+def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(
+    fake_proc: FakeProc, process_pool: ProcessPool
+) -> None:
+    processes = LinuxProcesses(fake_proc.root)
+    pids = [process_pool.pid(OBEDIENT) for _ in range(4)]
     for pid, path in zip(pids, [systemd_path(), f"{systemd_path()}/a/b", systemd_path(container=CONTAINER_B),
                                 f"{systemd_path(POD_B, CONTAINER_B)}{systemd_path()}"], strict=True):
-        mirror.show(pid, path)
+        fake_proc.show(pid, path)
     seen = processes.look(pids)
     assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0], pids[1]}
     assert {member.pid for member in processes.members(seen[pids[3]])} == {pids[3]}
@@ -159,41 +161,41 @@ def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirro
     assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0]}
 
 
-def test_a_process_outside_pods_has_no_members_not_even_itself(mirror: FakeProc, started: ProcessPool) -> None:
-    pid = mirror.show(started.pid(OBEDIENT), "/system.slice/sshd.service")
-    processes = LinuxProcesses(mirror.root)
+def test_a_process_outside_pods_has_no_members_not_even_itself(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+    pid = fake_proc.show(process_pool.pid(OBEDIENT), "/system.slice/sshd.service")
+    processes = LinuxProcesses(fake_proc.root)
     assert processes.members(processes.look([pid])[pid]) == ()
 
 
-def test_those_in_our_own_container_are_in_none(tmp_path: Path, started: ProcessPool) -> None:
-    mirror = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
-    pid, neighbour = started.pid(OBEDIENT), started.pid(OBEDIENT)
-    mirror.show(pid, f"{systemd_path()}/sub")
-    mirror.show(neighbour, systemd_path(container=CONTAINER_B))
-    seen = LinuxProcesses(mirror.root).look([pid, neighbour])
+def test_those_in_our_own_container_are_in_none(tmp_path: Path, process_pool: ProcessPool) -> None:
+    fake_proc = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
+    pid, neighbour = process_pool.pid(OBEDIENT), process_pool.pid(OBEDIENT)
+    fake_proc.show(pid, f"{systemd_path()}/sub")
+    fake_proc.show(neighbour, systemd_path(container=CONTAINER_B))
+    seen = LinuxProcesses(fake_proc.root).look([pid, neighbour])
     assert seen[pid].candidates == ()
     assert seen[neighbour].candidates == (ContainerId(pod_uid=POD_A, container=CONTAINER_B),)
 
 
-def test_a_gpu_process_is_told_by_what_it_has_mapped(mirror: FakeProc, started: ProcessPool) -> None:
-    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
-    processes = LinuxProcesses(mirror.root)
+def test_a_gpu_process_is_reported_by_what_it_has_mapped(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    processes = LinuxProcesses(fake_proc.root)
     assert processes.uses_gpu(pid) is GpuUse.NO
     filler = b"7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/x.so\n" * 3000
     for place in (1, 65_530, 65_536, 130_000):
-        mirror.fake(pid, "maps", filler[:place] + b"/dev/nvidia0" + filler[place:])
+        fake_proc.fake(pid, "maps", filler[:place] + b"/dev/nvidia0" + filler[place:])
         assert processes.uses_gpu(pid) is GpuUse.YES
-    mirror.fake(pid, "maps", filler)
+    fake_proc.fake(pid, "maps", filler)
     assert processes.uses_gpu(pid) is GpuUse.NO
-    (mirror.root / f"{pid}/maps").unlink()
+    (fake_proc.root / f"{pid}/maps").unlink()
     assert processes.uses_gpu(pid) is GpuUse.UNREADABLE
 
 
 @pytest.mark.failure_case(78)
-def test_open_files_that_cannot_be_listed_acquit_nobody(mirror: FakeProc, started: ProcessPool) -> None:
-    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
-    (mirror.root / f"{pid}/fd").unlink()
-    assert LinuxProcesses(mirror.root).uses_gpu(pid) is GpuUse.UNREADABLE
+def test_open_files_that_cannot_be_listed_acquit_nobody(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    (fake_proc.root / f"{pid}/fd").unlink()
+    assert LinuxProcesses(fake_proc.root).uses_gpu(pid) is GpuUse.UNREADABLE
 
 
 @pytest.mark.failure_case(78)
@@ -218,12 +220,14 @@ def test_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart
 
 @pytest.mark.failure_case(79)
 @needs_root
-def test_a_file_whose_server_does_not_answer_delays_nobody(mirror: FakeProc, tmp_path: Path, started: ProcessPool) -> None:
+def test_a_file_whose_server_does_not_answer_delays_nobody(
+    fake_proc: FakeProc, tmp_path: Path, process_pool: ProcessPool
+) -> None:
     """A real FUSE mount: its server lets the folder be opened and never answers again."""
-    processes, threads = LinuxProcesses(mirror.root), threading.active_count()
-    other = mirror.show(started.pid(OBEDIENT), systemd_path())
+    processes, threads = LinuxProcesses(fake_proc.root), threading.active_count()
+    other = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
     with unanswering(tmp_path / "mount") as holder:
-        pid = mirror.show(holder, systemd_path())
+        pid = fake_proc.show(holder, systemd_path())
         assert processes.uses_gpu(pid) is GpuUse.UNREADABLE
         assert processes.uses_gpu(other) is GpuUse.NO
         answers = {processes.uses_gpu(pid) for _ in range(5)}
@@ -247,9 +251,9 @@ def test_a_file_whose_server_does_not_answer_delays_nobody(mirror: FakeProc, tmp
     ],
 )
 def test_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
-    started: ProcessPool, name: bytes, shown: str
+    process_pool: ProcessPool, name: bytes, shown: str
 ) -> None:
-    pid = started.pid(NAMED, name.hex())
+    pid = process_pool.pid(NAMED, name.hex())
     assert Path(f"/proc/{pid}/comm").read_bytes() == name.split(b"\0")[0] + b"\n"
     details = LinuxProcesses().details(pid)
     assert details is not None
@@ -258,18 +262,18 @@ def test_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
 
 
 @pytest.mark.failure_case(74)
-def test_a_name_is_cut_and_cannot_forge_a_line_of_the_status(mirror: FakeProc, started: ProcessPool) -> None:
-    pid = started.pid(NAMED, b"\nUid:\t0\t0\t0\t0".hex())
-    mirror.show(pid, systemd_path())
-    mirror.fake(pid, "comm", "x" * 500 + "\n")
-    details = LinuxProcesses(mirror.root).details(pid)
+def test_a_name_is_cut_and_cannot_forge_a_line_of_the_status(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+    pid = process_pool.pid(NAMED, b"\nUid:\t0\t0\t0\t0".hex())
+    fake_proc.show(pid, systemd_path())
+    fake_proc.fake(pid, "comm", "x" * 500 + "\n")
+    details = LinuxProcesses(fake_proc.root).details(pid)
     assert details is not None
     assert (details.comm, details.uid) == ("x" * 64, os.getuid())
 
 
 @needs_root
-def test_a_process_in_namespaces_is_told_with_its_pid_in_each(started: ProcessPool) -> None:
-    outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
+def test_a_process_in_namespaces_is_reported_with_its_pid_in_each(process_pool: ProcessPool) -> None:
+    outer = process_pool.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
     wait_for(lambda: children(outer))
     (inner,) = children(outer)
     details = LinuxProcesses().details(inner)
@@ -278,9 +282,9 @@ def test_a_process_in_namespaces_is_told_with_its_pid_in_each(started: ProcessPo
 
 
 @pytest.mark.failure_case(41)
-def test_a_zombie_has_ended_though_nobody_reaps_it(started: ProcessPool) -> None:
+def test_a_zombie_has_ended_though_nobody_reaps_it(process_pool: ProcessPool) -> None:
     processes = LinuxProcesses()
-    child = int(said(started.start(NEGLIGENT)))
+    child = int(said(process_pool.start(NEGLIGENT)))
     seen = processes.look([child])[child]
     assert not processes.has_ended(seen)
     os.kill(child, 9)
@@ -289,13 +293,13 @@ def test_a_zombie_has_ended_though_nobody_reaps_it(started: ProcessPool) -> None
     assert processes.has_ended(seen)
 
 
-def test_a_process_whose_first_thread_has_ended_lives_on(started: ProcessPool) -> None:
+def test_a_process_whose_first_thread_has_ended_lives_on(process_pool: ProcessPool) -> None:
     code = (
         "import ctypes, threading, time\n"
         "threading.Thread(target=lambda: (print('ready', flush=True), time.sleep(3600))).start()\n"
         "ctypes.CDLL(None).syscall(ctypes.c_long(60), 0)"
     )
-    pid = started.pid(code)
+    pid = process_pool.pid(code)
     processes = LinuxProcesses()
     wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
     assert not processes.has_ended(processes.look([pid])[pid])
@@ -304,20 +308,20 @@ def test_a_process_whose_first_thread_has_ended_lives_on(started: ProcessPool) -
     assert processes.has_ended(processes.look([pid])[pid])
 
 
-def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(mirror: FakeProc, started: ProcessPool) -> None:
-    processes = LinuxProcesses(mirror.root)
-    process = started.start(OBEDIENT)
-    mirror.show(process.pid, systemd_path())
+def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+    processes = LinuxProcesses(fake_proc.root)
+    process = process_pool.start(OBEDIENT)
+    fake_proc.show(process.pid, systemd_path())
     seen = processes.look([process.pid])[process.pid]
-    mirror.fake(process.pid, "stat", stat_line(process.pid, start_time=seen.start_time + 1))
+    fake_proc.fake(process.pid, "stat", stat_line(process.pid, start_time=seen.start_time + 1))
     assert processes.has_ended(seen)
     process.kill()
     process.wait()
     assert LinuxProcesses().has_ended(seen)
 
 
-def test_one_that_moves_from_pid_to_pid_never_breaks_the_search(started: ProcessPool) -> None:
-    started.start(HOPPING)
+def test_one_that_moves_from_pid_to_pid_never_breaks_the_search(process_pool: ProcessPool) -> None:
+    process_pool.start(HOPPING)
     processes = LinuxProcesses()
     for _ in range(50):
         processes.look(processes.pids())

@@ -81,27 +81,27 @@ def control(daemon: Daemon, program: str) -> ControlProgram:
 
 
 @pytest.fixture
-def mps(tmp_path: Path, program: str, mirror: FakeProc) -> HostMpsControl:
+def mps(tmp_path: Path, program: str, fake_proc: FakeProc) -> HostMpsControl:
     """Tenants are the processes in pods; whoever is outside is the host's own."""
     return HostMpsControl(
-        LinuxProcesses(mirror.root), is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=program,
+        LinuxProcesses(fake_proc.root), is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=program,
         timeout_seconds=PATIENCE,
     )
 
 
 def serve(
-    daemon: Daemon, mirror: FakeProc, started: ProcessPool, *clients: int, path: str = "/system.slice/mps.service"
+    daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool, *clients: int, path: str = "/system.slice/mps.service"
 ) -> int:
     """A root's process of the server's name, outside pods."""
-    server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), path)
-    mirror.fake(server, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{server}\n")
+    server = fake_proc.show(process_pool.pid(NAMED, b"nvidia-cuda-mps-server".hex()), path)
+    fake_proc.fake(server, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{server}\n")
     daemon.serve(server, *clients)
     return server
 
 
-def tenant(mirror: FakeProc, started: ProcessPool) -> Process:
-    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
-    seen = LinuxProcesses(mirror.root).look([pid])[pid]
+def tenant(fake_proc: FakeProc, process_pool: ProcessPool) -> Process:
+    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    seen = LinuxProcesses(fake_proc.root).look([pid])[pid]
     return Process(pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=seen.candidates[0])
 
 
@@ -231,33 +231,33 @@ def test_mps_is_reachable_when_every_daemon_answers(mps: HostMpsControl, daemon:
 
 @pytest.mark.failure_case(62)
 def test_a_client_is_ended_at_the_server_that_has_it(
-    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
-    target, neighbour = tenant(mirror, started), tenant(mirror, started)
-    serve(daemon, mirror, started)
-    server = serve(daemon, mirror, started, neighbour.pid, target.pid)
+    target, neighbour = tenant(fake_proc, process_pool), tenant(fake_proc, process_pool)
+    serve(daemon, fake_proc, process_pool)
+    server = serve(daemon, fake_proc, process_pool, neighbour.pid, target.pid)
     assert mps.terminate([target]) == {target}
     assert daemon.terminations() == [f"terminate_client {server} {target.pid}"]
 
 
 @pytest.mark.failure_case(62)
 def test_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
-    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool, tmp_path: Path
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool, tmp_path: Path
 ) -> None:
     daemon.write("exit", "1")
     second = Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
-    target = tenant(mirror, started)
-    server = serve(second, mirror, started, target.pid)
+    target = tenant(fake_proc, process_pool)
+    server = serve(second, fake_proc, process_pool, target.pid)
     assert mps.terminate([target]) == {target}
     assert second.terminations() == [f"terminate_client {server} {target.pid}"]
 
 
 @pytest.mark.failure_case(62)
 def test_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
-    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
-    target, stranger = tenant(mirror, started), tenant(mirror, started)
-    serve(daemon, mirror, started, target.pid)
+    target, stranger = tenant(fake_proc, process_pool), tenant(fake_proc, process_pool)
+    serve(daemon, fake_proc, process_pool, target.pid)
     daemon.write("only-said", "failure: client is busy")
     assert mps.terminate([target, stranger]) == frozenset()
     assert len(daemon.terminations()) == 1
@@ -265,45 +265,45 @@ def test_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
 
 @pytest.mark.failure_case(39)
 def test_a_client_whose_pid_was_reused_is_not_ended(
-    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
-    target = tenant(mirror, started)
-    serve(daemon, mirror, started, target.pid)
+    target = tenant(fake_proc, process_pool)
+    serve(daemon, fake_proc, process_pool, target.pid)
     former = Process(pid=target.pid, start_time=target.start_time - 1, cgroup=target.cgroup, container=target.container)
     assert mps.terminate([former]) == frozenset()
     assert daemon.terminations() == []
 
 
-def put_in_namespace(mirror: FakeProc, pid: int, inner: int, namespace: str) -> None:
+def put_in_namespace(fake_proc: FakeProc, pid: int, inner: int, namespace: str) -> None:
     """Show the process as one of a pid namespace below ours."""
-    mirror.fake(pid, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\t{inner}\n")
-    (mirror.root / f"{pid}/ns").unlink(missing_ok=True)
-    (mirror.root / f"{pid}/ns").mkdir()
-    (mirror.root / f"{pid}/ns/pid").symlink_to(f"pid:[{namespace}]")
+    fake_proc.fake(pid, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\t{inner}\n")
+    (fake_proc.root / f"{pid}/ns").unlink(missing_ok=True)
+    (fake_proc.root / f"{pid}/ns").mkdir()
+    (fake_proc.root / f"{pid}/ns/pid").symlink_to(f"pid:[{namespace}]")
 
 
 @pytest.mark.failure_case(62)
 def test_in_another_pid_namespace_the_pids_are_the_daemons(
-    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
-    server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
-    target = tenant(mirror, started)
-    put_in_namespace(mirror, server, 12, "5")
-    put_in_namespace(mirror, target.pid, 34, "5")
+    server = fake_proc.show(process_pool.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
+    target = tenant(fake_proc, process_pool)
+    put_in_namespace(fake_proc, server, 12, "5")
+    put_in_namespace(fake_proc, target.pid, 34, "5")
     daemon.serve(12, 34, target.pid)
     assert mps.terminate([target]) == {target}
     assert daemon.terminations() == ["terminate_client 12 34"]
 
 
 @pytest.mark.failure_case(62)
-def test_where_two_servers_go_by_one_pid_nobody_is_ended(
-    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
+def test_where_two_servers_go_by_one_pid_no_process_is_ended(
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
-    target = tenant(mirror, started)
-    put_in_namespace(mirror, target.pid, 34, "5")
+    target = tenant(fake_proc, process_pool)
+    put_in_namespace(fake_proc, target.pid, 34, "5")
     for _ in range(2):
-        server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
-        put_in_namespace(mirror, server, 12, "5")
+        server = fake_proc.show(process_pool.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
+        put_in_namespace(fake_proc, server, 12, "5")
     daemon.serve(12, 34)
     assert mps.terminate([target]) == frozenset()
     assert daemon.terminations() == []
@@ -311,12 +311,12 @@ def test_where_two_servers_go_by_one_pid_nobody_is_ended(
 
 @pytest.mark.failure_case(62)
 def test_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is_anothers_there(
-    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
-    server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
-    target = tenant(mirror, started)
-    put_in_namespace(mirror, server, 12, "5")
-    put_in_namespace(mirror, target.pid, 34, "6")
+    server = fake_proc.show(process_pool.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
+    target = tenant(fake_proc, process_pool)
+    put_in_namespace(fake_proc, server, 12, "5")
+    put_in_namespace(fake_proc, target.pid, 34, "6")
     daemon.serve(12, 34, target.pid)
     assert mps.terminate([target]) == frozenset()
     assert daemon.terminations() == []
@@ -324,11 +324,11 @@ def test_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is
 
 @pytest.mark.failure_case(62)
 def test_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
-    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     """A tenant poses as the server, so that our pid would be taken for the daemon's."""
-    target = tenant(mirror, started)
-    serve(daemon, mirror, started, target.pid, path=systemd_path(POD_B, CONTAINER_B))
+    target = tenant(fake_proc, process_pool)
+    serve(daemon, fake_proc, process_pool, target.pid, path=systemd_path(POD_B, CONTAINER_B))
     assert mps.terminate([target]) == frozenset()
     assert daemon.terminations() == []
 
@@ -353,16 +353,16 @@ def test_a_server_is_roots_of_that_name_and_no_tenants(comm: str, uid: int | Non
 
 @pytest.mark.failure_case(63)
 def test_a_real_process_of_that_name_is_a_server_on_the_host_and_none_in_a_tenants_pod(
-    mirror: FakeProc, started: ProcessPool
+    fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
-    processes = LinuxProcesses(mirror.root)
+    processes = LinuxProcesses(fake_proc.root)
 
     def is_one(seen: ProcessIdentity) -> bool:
         return is_server(processes.details(seen.pid), is_tenant=bool(seen.candidates))
 
-    pid = started.pid(NAMED, b"nvidia-cuda-mps-server".hex())
-    mirror.show(pid, "/system.slice/mps.service")
-    mirror.fake(pid, "status", "Uid:\t0\t0\t0\t0\nNSpid:\t5\n")
+    pid = process_pool.pid(NAMED, b"nvidia-cuda-mps-server".hex())
+    fake_proc.show(pid, "/system.slice/mps.service")
+    fake_proc.fake(pid, "status", "Uid:\t0\t0\t0\t0\nNSpid:\t5\n")
     assert is_one(processes.look([pid])[pid])
-    mirror.show(pid, systemd_path())
-    assert not is_one(LinuxProcesses(mirror.root).look([pid])[pid])
+    fake_proc.show(pid, systemd_path())
+    assert not is_one(LinuxProcesses(fake_proc.root).look([pid])[pid])

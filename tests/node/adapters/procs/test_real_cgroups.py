@@ -22,7 +22,7 @@ from tests.support.process_fixtures import (
     POD_B,
     ProcessPool,
     await_exit,
-    process_pool,
+    open_process_pool,
     systemd_path,
 )
 from tests.support.waiting import wait_for
@@ -73,9 +73,9 @@ def groups(request: pytest.FixtureRequest) -> Iterator[Groups]:
 
 
 @pytest.fixture
-def started(groups: Groups) -> Iterator[ProcessPool]:
+def process_pool(groups: Groups) -> Iterator[ProcessPool]:
     """Ends before the cgroups are removed."""
-    with process_pool() as everyone:
+    with open_process_pool() as everyone:
         yield everyone
 
 
@@ -84,15 +84,17 @@ def kubelet(pod: str = POD_A, container: str = CONTAINER_A) -> str:
     return f"/test{os.getpid()}{systemd_path(pod, container)}"
 
 
-def test_a_process_is_found_in_the_container_that_the_kernel_has_it_in(groups: Groups, started: ProcessPool) -> None:
-    pid = started.pid(OBEDIENT)
+def test_a_process_is_found_in_the_container_that_the_kernel_has_it_in(groups: Groups, process_pool: ProcessPool) -> None:
+    pid = process_pool.pid(OBEDIENT)
     groups.put(pid, kubelet())
     seen = LinuxProcesses().look([pid])[pid]
     assert (seen.candidates, seen.cgroup) == ((ContainerId(pod_uid=POD_A, container=CONTAINER_A),), kubelet())
 
 
-def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself(groups: Groups, started: ProcessPool) -> None:
-    pid = started.pid(OBEDIENT)
+def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself(
+    groups: Groups, process_pool: ProcessPool
+) -> None:
+    pid = process_pool.pid(OBEDIENT)
     groups.put(pid, kubelet())
     processes = LinuxProcesses()
     before = processes.look([pid])[pid]
@@ -104,8 +106,8 @@ def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself
     await_exit(pid)
 
 
-def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups, started: ProcessPool) -> None:
-    pid = started.pid(OBEDIENT)
+def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups, process_pool: ProcessPool) -> None:
+    pid = process_pool.pid(OBEDIENT)
     groups.put(pid, kubelet())
     processes = LinuxProcesses()
     seen = processes.look([pid])[pid]
@@ -115,12 +117,12 @@ def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups,
 
 
 @pytest.mark.failure_case(35)
-def test_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups, started: ProcessPool) -> None:
-    leader, neighbour = started.pid(DEAF), started.pid(OBEDIENT)
+def test_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups, process_pool: ProcessPool) -> None:
+    leader, neighbour = process_pool.pid(DEAF), process_pool.pid(OBEDIENT)
     groups.put(leader, kubelet())
     groups.put(neighbour, kubelet(POD_B, CONTAINER_B))
     for _ in range(5):
-        groups.put(started.start(HOPPING).pid, f"{kubelet()}/job")
+        groups.put(process_pool.start(HOPPING).pid, f"{kubelet()}/job")
     processes = LinuxProcesses()
     seen = processes.look([leader])[leader]
 
@@ -136,11 +138,11 @@ def test_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups
     assert not processes.has_ended(processes.look([neighbour])[neighbour])
 
 
-def test_members_hold_while_processes_come_and_go(groups: Groups, started: ProcessPool) -> None:
-    steady = {started.pid(OBEDIENT) for _ in range(3)}
+def test_members_hold_while_processes_come_and_go(groups: Groups, process_pool: ProcessPool) -> None:
+    steady = {process_pool.pid(OBEDIENT) for _ in range(3)}
     for pid in steady:
         groups.put(pid, kubelet())
-    groups.put(started.start(HOPPING).pid, kubelet(POD_B, CONTAINER_B))
+    groups.put(process_pool.start(HOPPING).pid, kubelet(POD_B, CONTAINER_B))
     processes, threads = LinuxProcesses(), threading.active_count()
     seen = processes.look(steady)[min(steady)]
     for _ in range(30):

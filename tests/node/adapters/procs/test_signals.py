@@ -38,8 +38,8 @@ from tests.support.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture
-def processes(mirror: FakeProc) -> LinuxProcesses:
-    return LinuxProcesses(mirror.root)
+def processes(fake_proc: FakeProc) -> LinuxProcesses:
+    return LinuxProcesses(fake_proc.root)
 
 
 @pytest.fixture(params=["pidfd", "no pidfd_open", "no pidfd_send_signal"])
@@ -66,11 +66,11 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_signal_reaches_the_process_that_was_seen(
-    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+    way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    process = started.start(GRACEFUL)
+    process = process_pool.start(GRACEFUL)
     assert said(process) == "ready"
-    seen = look(processes, mirror.show(process.pid, systemd_path()))
+    seen = look(processes, fake_proc.show(process.pid, systemd_path()))
     assert processes.send(seen, Signal.TERM) is SignalResult.SENT
     assert process.wait(PATIENCE) == 7
     assert processes.has_ended(seen)
@@ -79,10 +79,10 @@ def test_a_signal_reaches_the_process_that_was_seen(
 
 @pytest.mark.failure_case(37)
 def test_sigkill_ends_one_that_is_deaf_to_sigterm(
-    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+    way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    pid = started.pid(DEAF)
-    seen = look(processes, mirror.show(pid, systemd_path()))
+    pid = process_pool.pid(DEAF)
+    seen = look(processes, fake_proc.show(pid, systemd_path()))
     assert processes.send(seen, Signal.TERM) is SignalResult.SENT
     assert not processes.has_ended(seen)
     assert processes.send(seen, Signal.KILL) is SignalResult.SENT
@@ -92,13 +92,13 @@ def test_sigkill_ends_one_that_is_deaf_to_sigterm(
 @pytest.mark.failure_case(37)
 @needs_root
 def test_the_first_process_of_a_pid_namespace_needs_sigkill(
-    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
+    outer = process_pool.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
     wait_for(lambda: children(outer))
     (inner,) = children(outer)
     wait_for(lambda: Path(f"/proc/{inner}/comm").read_text() == "sleep\n")
-    seen = look(processes, mirror.show(inner, systemd_path()))
+    seen = look(processes, fake_proc.show(inner, systemd_path()))
     assert processes.send(seen, Signal.TERM) is SignalResult.SENT
     with pytest.raises(AssertionError, match="never came true"):
         await_exit(inner, 0.2)
@@ -108,24 +108,24 @@ def test_the_first_process_of_a_pid_namespace_needs_sigkill(
 
 @pytest.mark.failure_case(39)
 def test_a_pid_that_was_reused_is_sent_nothing(
-    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+    way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    pid = started.pid(OBEDIENT)
-    seen = look(processes, mirror.show(pid, systemd_path()))
+    pid = process_pool.pid(OBEDIENT)
+    seen = look(processes, fake_proc.show(pid, systemd_path()))
     assert processes.send(replace(seen, start_time=seen.start_time - 1), Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
 
 
 @pytest.mark.failure_case(39)
 def test_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
-    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
+    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid = started.pid(OBEDIENT)
-    seen = look(processes, mirror.show(pid, systemd_path()))
+    pid = process_pool.pid(OBEDIENT)
+    seen = look(processes, fake_proc.show(pid, systemd_path()))
     opened = os.pidfd_open
 
     def reuse(number: int) -> int:
-        mirror.fake(number, "stat", stat_line(number, start_time=seen.start_time + 1))
+        fake_proc.fake(number, "stat", stat_line(number, start_time=seen.start_time + 1))
         return opened(number)
 
     monkeypatch.setattr(os, "pidfd_open", reuse)
@@ -134,31 +134,33 @@ def test_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
 
 
 def test_one_that_is_in_another_container_now_is_sent_nothing(
-    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+    way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    pid = started.pid(OBEDIENT)
-    seen = look(processes, mirror.show(pid, systemd_path()))
+    pid = process_pool.pid(OBEDIENT)
+    seen = look(processes, fake_proc.show(pid, systemd_path()))
     for path in (systemd_path(POD_B), systemd_path(container=CONTAINER_B), "/system.slice/sshd.service"):
-        mirror.show(pid, path)
+        fake_proc.show(pid, path)
         assert processes.send(seen, Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
 
 
 def test_one_that_moves_within_its_container_cannot_escape(
-    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    pid = started.pid(OBEDIENT)
-    seen = look(processes, mirror.show(pid, systemd_path()))
-    mirror.show(pid, f"{systemd_path()}/kubepods{systemd_path(POD_B, CONTAINER_B)}")
+    pid = process_pool.pid(OBEDIENT)
+    seen = look(processes, fake_proc.show(pid, systemd_path()))
+    fake_proc.show(pid, f"{systemd_path()}/kubepods{systemd_path(POD_B, CONTAINER_B)}")
     assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(pid)
 
 
 @pytest.mark.failure_case(40)
-def test_exec_changes_nothing_of_who_a_process_is(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
-    process = started.start(CHANGING)
+def test_exec_changes_nothing_of_who_a_process_is(
+    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
+) -> None:
+    process = process_pool.start(CHANGING)
     assert said(process) == "ready"
-    seen = look(processes, mirror.show(process.pid, systemd_path()))
+    seen = look(processes, fake_proc.show(process.pid, systemd_path()))
     before = processes.details(process.pid)
     tell(process, "go")
     wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
@@ -170,9 +172,9 @@ def test_exec_changes_nothing_of_who_a_process_is(mirror: FakeProc, processes: L
 
 @pytest.mark.failure_case(41)
 def test_a_zombie_is_gone_and_sent_nothing(
-    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+    way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    child = mirror.show(int(said(started.start(NEGLIGENT))), systemd_path())
+    child = fake_proc.show(int(said(process_pool.start(NEGLIGENT))), systemd_path())
     seen = look(processes, child)
     assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(child)
@@ -183,11 +185,11 @@ def test_a_zombie_is_gone_and_sent_nothing(
 @pytest.mark.failure_case(43)
 @needs_root
 @pytest.mark.parametrize("drop", ["os.setuid(65534)", "drop(5)"], ids=["another user", "without CAP_KILL"])
-def test_who_may_not_signal_is_told_so(mirror: FakeProc, started: ProcessPool, drop: str) -> None:
+def test_who_may_not_signal_is_told_so(fake_proc: FakeProc, process_pool: ProcessPool, drop: str) -> None:
     """A process apart gives up its rights, CAP_KILL alone (number 5) or all of them, and then tries."""
-    pid = started.pid(OBEDIENT)
-    mirror.show(pid, systemd_path())
-    for folder in (mirror.root, *mirror.root.parents):
+    pid = process_pool.pid(OBEDIENT)
+    fake_proc.show(pid, systemd_path())
+    for folder in (fake_proc.root, *fake_proc.root.parents):
         if not folder.stat().st_mode & 0o001:
             folder.chmod(0o755)
     code = f"""
@@ -213,7 +215,9 @@ seen = processes.look([int(sys.argv[2])])[int(sys.argv[2])]
 {drop}
 print(processes.send(seen, Signal.KILL).value)
 """
-    told = subprocess.run([sys.executable, "-c", code, str(mirror.root), str(pid)], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(fake_proc.root), str(pid)], capture_output=True, text=True, check=True
+    )
     assert told.stdout.strip() == "refused"
     assert is_alive(pid)
 
@@ -221,23 +225,23 @@ print(processes.send(seen, Signal.KILL).value)
 @pytest.mark.failure_case(47)
 @pytest.mark.parametrize("whose", [-1, 0, 1, 2, None])
 def test_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
-    way: str, mirror: FakeProc, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, whose: int | None
+    way: str, fake_proc: FakeProc, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, whose: int | None
 ) -> None:
     pid = os.getpid() if whose is None else whose
     sent: list[int] = []
     monkeypatch.setattr(os, "kill", lambda number, _: sent.append(number))
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: sent.append(pid))
-    mirror.show(pid, systemd_path())
-    mirror.fake(pid, "stat", stat_line(pid))
+    fake_proc.show(pid, systemd_path())
+    fake_proc.fake(pid, "stat", stat_line(pid))
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert sent == []
 
 
 @pytest.mark.failure_case(47)
-def test_nobody_of_our_own_process_group_is_sent_anything(mirror: FakeProc, processes: LinuxProcesses) -> None:
+def test_nobody_of_our_own_process_group_is_sent_anything(fake_proc: FakeProc, processes: LinuxProcesses) -> None:
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
-            seen = look(processes, mirror.show(child.pid, systemd_path()))
+            seen = look(processes, fake_proc.show(child.pid, systemd_path()))
             assert processes.send(seen, Signal.KILL) is SignalResult.REFUSED
             assert is_alive(child.pid)
         finally:
@@ -245,26 +249,26 @@ def test_nobody_of_our_own_process_group_is_sent_anything(mirror: FakeProc, proc
 
 
 @pytest.mark.failure_case(47)
-def test_a_kernel_thread_is_sent_nothing(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
-    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
-    mirror.fake(pid, "stat", stat_line(pid, flags=0x00200000))
+def test_a_kernel_thread_is_sent_nothing(fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool) -> None:
+    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    fake_proc.fake(pid, "stat", stat_line(pid, flags=0x00200000))
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
 
 
 @pytest.mark.parametrize("path", ["/system.slice/sshd.service", "/", f"/machine.slice/libpod-{CONTAINER_B}.scope"])
 def test_a_process_outside_pods_is_sent_nothing_whoever_asks(
-    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool, path: str
+    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, path: str
 ) -> None:
-    pid = mirror.show(started.pid(OBEDIENT), path)
+    pid = fake_proc.show(process_pool.pid(OBEDIENT), path)
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
 
 
-def test_our_own_container_is_sent_nothing(tmp_path: Path, started: ProcessPool) -> None:
-    mirror = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
-    pid = mirror.show(started.pid(OBEDIENT), f"{systemd_path()}/sub")
-    processes = LinuxProcesses(mirror.root)
+def test_our_own_container_is_sent_nothing(tmp_path: Path, process_pool: ProcessPool) -> None:
+    fake_proc = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
+    pid = fake_proc.show(process_pool.pid(OBEDIENT), f"{systemd_path()}/sub")
+    processes = LinuxProcesses(fake_proc.root)
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     forged = replace(look(processes, pid), candidates=look_as_neighbour(tmp_path, pid).candidates)
     assert processes.send(forged, Signal.KILL) is SignalResult.REUSED
@@ -277,18 +281,22 @@ def look_as_neighbour(root: Path, pid: int) -> ProcessIdentity:
     return look(LinuxProcesses(root), pid)
 
 
-def test_the_number_of_a_mere_thread_is_nobody(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
+def test_the_number_of_a_mere_thread_is_nobody(
+    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
+) -> None:
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(30,)).start()\nprint('ready', flush=True)"
-    pid = started.pid(code)
+    pid = process_pool.pid(code)
     (thread,) = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid))
-    seen = look(processes, mirror.show(thread, systemd_path()))
+    seen = look(processes, fake_proc.show(thread, systemd_path()))
     assert processes.send(seen, Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
 
 
-def test_no_descriptor_is_left_open_by_any_outcome(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
-    pid = started.pid(DEAF)
-    seen = look(processes, mirror.show(pid, systemd_path()))
+def test_no_descriptor_is_left_open_by_any_outcome(
+    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
+) -> None:
+    pid = process_pool.pid(DEAF)
+    seen = look(processes, fake_proc.show(pid, systemd_path()))
     before = open_files()
     for one in (seen, replace(seen, start_time=1), replace(seen, cgroup="/")):
         processes.send(one, Signal.TERM)
@@ -299,10 +307,10 @@ def test_no_descriptor_is_left_open_by_any_outcome(mirror: FakeProc, processes: 
 
 
 def test_without_free_descriptors_nothing_is_sent(
-    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
+    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid = started.pid(OBEDIENT)
-    seen = look(processes, mirror.show(pid, systemd_path()))
+    pid = process_pool.pid(OBEDIENT)
+    seen = look(processes, fake_proc.show(pid, systemd_path()))
 
     def exhausted(_: int) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -312,10 +320,10 @@ def test_without_free_descriptors_nothing_is_sent(
     assert is_alive(pid)
 
 
-def test_the_look_comes_after_the_process_is_held(monkeypatch: pytest.MonkeyPatch, started: ProcessPool) -> None:
+def test_the_look_comes_after_the_process_is_held(monkeypatch: pytest.MonkeyPatch, process_pool: ProcessPool) -> None:
     order: list[str] = []
     threads = threading.active_count()
-    opened, pid = os.pidfd_open, started.pid(OBEDIENT)
+    opened, pid = os.pidfd_open, process_pool.pid(OBEDIENT)
 
     def held(number: int) -> int:
         order.append("held")

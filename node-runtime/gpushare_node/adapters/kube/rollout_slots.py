@@ -1,4 +1,4 @@
-"""RolloutQueue: the pool's `maxUnavailable` rollout slots, each of which is one Lease. A node that holds a slot may be changed.
+"""RolloutSlots: the pool's `maxUnavailable` rollout slots, each of which is one Lease. A node that holds a slot may be changed.
 
 A node that waits reads the Lease of one slot, picked at random, every twenty seconds: its cost does not grow with the number of
 nodes that wait. A slot without a Lease is free, and the node that creates the Lease holds it; a node that lost this race
@@ -12,7 +12,7 @@ import random
 from typing import Protocol
 
 from gpushare_node.adapters.kube.api_endpoint import jitter
-from gpushare_node.adapters.kube.cluster import ClusterError, QueuePosition
+from gpushare_node.adapters.kube.cluster import ClusterError, SlotResult
 from gpushare_node.adapters.kube.connection import Connection, Json
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.slot_limit import SlotLimit
@@ -35,7 +35,7 @@ _MAX_ARRIVAL_SECONDS = 10.0
 _NOT_FOUND = 404
 
 
-class Memory(Protocol):
+class SlotStore(Protocol):
     """Stores the name of the node's Lease for the next pod."""
 
     def slot(self) -> str | None:
@@ -47,7 +47,7 @@ class Memory(Protocol):
         ...
 
 
-class NoMemory:
+class NoSlotStore:
     """For programs that acquire no slot."""
 
     def slot(self) -> str | None:
@@ -58,10 +58,10 @@ class NoMemory:
         """Store nothing."""
 
 
-class RolloutQueue:
+class RolloutSlots:
     """The slots of one pool, as one node sees them. Not thread-safe."""
 
-    def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock, memory: Memory) -> None:
+    def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock, memory: SlotStore) -> None:
         self._slots = Slots(connection, identity)
         self._limit = SlotLimit(self._slots, self._is_anothers)
         self._holder = identity.node
@@ -77,10 +77,10 @@ class RolloutQueue:
         self._is_arriving = True
         self._nodes: tuple[int, float] | None = None
 
-    def take(self, limit: int | str) -> QueuePosition:
+    def take(self, limit: int | str) -> SlotResult:
         """Acquire a slot, or keep the one that this node has. ClusterError."""
         if self._is_held():
-            return QueuePosition(is_held=True)
+            return SlotResult(is_held=True)
         self._arrive()
         count = self._count(limit)
         slot = random.randrange(count)  # noqa: S311 - spreads load, guards nothing
@@ -92,7 +92,7 @@ class RolloutQueue:
         if not self._acquire(self._slots.name(slot), lease):
             self._lost += 1
             return self._wait()
-        return QueuePosition(is_held=True, former=_former(lease, self._holder))
+        return SlotResult(is_held=True, former=_former(lease, self._holder))
 
     def find(self) -> bool:
         """Whether this node has a slot, perhaps from an earlier run that crashed. ClusterError."""
@@ -151,8 +151,8 @@ class RolloutQueue:
         if lease is None:
             self._memory.keep_slot(None)
 
-    def _wait(self) -> QueuePosition:
-        return QueuePosition(is_held=False, pause_seconds=jitter(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
+    def _wait(self) -> SlotResult:
+        return SlotResult(is_held=False, pause_seconds=jitter(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
 
     def _is_anothers(self, lease: Json) -> bool:
         """Whether another node holds the Lease: it has not expired, and that node was not deleted meanwhile."""

@@ -27,7 +27,7 @@ def text_of(pool: str = POOL) -> str:
     return compiled.files("dense", dense=pool)["chart/files/policies/dense.yaml"]
 
 
-class Desk:
+class CliEnvironment:
     """A node without an API server, and a shell on it."""
 
     def __init__(self, folder: Path) -> None:

@@ -53,7 +53,7 @@ def show(*, intent: str, overlays: tuple[str, ...], style: str, strict: bool, po
     else:
         from gpushare.cli import plan_view  # noqa: PLC0415 - as above
 
-        streams.say_long(plan_view.sheet(plan, terminal.look(sys.stdout)))
+        streams.page(plan_view.render(plan, terminal.detect_style(sys.stdout)))
     return ExitCode.DONE
 
 
@@ -102,7 +102,7 @@ def _bundle(read: "LoadedIntent", directory: Path, *, write: bool, quiet: bool) 
     from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
     from gpushare.core.wording import counted  # noqa: PLC0415 - as above
 
-    say = streams.tell if quiet else streams.say
+    say = streams.warn if quiet else streams.write
     try:
         if write:
             with Progress(f"writing {counted(len(read.artifacts), 'file')}"):

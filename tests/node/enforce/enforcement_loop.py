@@ -60,26 +60,26 @@ class Api(RecordedCluster):
             raise ClusterError("GET node", None, "gone")
 
 
-class Rig:
+class EnforcementLoop:
     """A stage with upkeep and loop."""
 
-    def __init__(self, folder: Path, two: FakeNvml, started: ProcessPool, **changes: Any) -> None:
-        self.stage = EnforcementFixture(folder, two, started, **changes)
+    def __init__(self, folder: Path, two_gpus: FakeNvml, process_pool: ProcessPool, **changes: Any) -> None:
+        self.enforcement = EnforcementFixture(folder, two_gpus, process_pool, **changes)
         self.api = Api()
-        self.stage.told = self.api
+        self.enforcement.told = self.api
         self.start()
 
     def start(self) -> None:
-        enforcer = self.stage.start()
+        enforcer = self.enforcement.start()
         self.monitor = NodeMonitor(
             enforcer=enforcer, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")  # type: ignore[arg-type]
-        clock = self.stage.clock
+        clock = self.enforcement.clock
         self.loop = Loop(enforcer=enforcer, monitor=self.monitor, clock=clock, pause=clock.sleep, spread=lambda: 1.0)
 
     def plan(self, surveys: Any) -> PartitionPlan:
-        return build_view(surveys, self.stage.policy, allocated=frozenset(), pending_modes={}).plan
+        return build_view(surveys, self.enforcement.policy, allocated=frozenset(), pending_modes={}).plan
 
     def run(self, cycles: int) -> None:
         for _ in range(cycles):
-            self.stage.clock.time += 1
+            self.enforcement.clock.time += 1
             self.loop.step()

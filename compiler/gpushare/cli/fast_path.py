@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from gpushare.cli import work
+from gpushare.cli import compile_commands
 from gpushare.cli.exits import ExitCode
 
 FINDINGS_FORMATS = ("text", "json", "github", "sarif")
@@ -18,9 +18,9 @@ PRODUCT_FORMATS = ("text", "json")
 
 _STRICT = {"--strict": "strict"}
 _CALLS: Mapping[str, tuple[Callable[..., ExitCode], Mapping[str, str], Mapping[str, tuple[str, ...] | None]]] = {
-    "check": (work.check, _STRICT, {"--format": FINDINGS_FORMATS}),
-    "show": (work.show, _STRICT, {"--format": PRODUCT_FORMATS}),
-    "compile": (work.compile_bundle, {**_STRICT, "--check": "check", "--manifests": "manifests"},
+    "check": (compile_commands.check, _STRICT, {"--format": FINDINGS_FORMATS}),
+    "show": (compile_commands.show, _STRICT, {"--format": PRODUCT_FORMATS}),
+    "compile": (compile_commands.compile_bundle, {**_STRICT, "--check": "check", "--manifests": "manifests"},
                 {"--format": FINDINGS_FORMATS, "-o": None, "--output": None}),
 }
 """Command → its function, its flags with their parameters, its options with their legal words; None: a folder."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster.cluster_fixture import ClusterFixture, intent
-from tests.e2e.cluster.kill_on_write import Ambush, ambush
+from tests.e2e.cluster.kill_on_write import WriteInterceptor, ambush
 from tests.e2e.cluster.test_changes import BOTH, await_offers, mig, sleeper
 
 pytestmark = pytest.mark.cluster
@@ -47,7 +47,7 @@ def pool(cluster_fixture: ClusterFixture) -> Iterator[ClusterFixture]:
 
 
 @pytest.fixture(scope="module")
-def laid(pool: ClusterFixture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ambush]:
+def laid(pool: ClusterFixture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriteInterceptor]:
     """An ambush at the API server."""
     folder: Path = tmp_path_factory.mktemp("ambush")
     with ambush(pool.cluster, folder) as laid:
@@ -75,7 +75,7 @@ DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("be
      for write, call in itertools.zip_longest(WRITES, DEATHS)],
 )
 def test_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
-    pool: ClusterFixture, laid: Ambush, write: tuple[str, int] | None, call: tuple[int, str]
+    pool: ClusterFixture, laid: WriteInterceptor, write: tuple[str, int] | None, call: tuple[int, str]
 ) -> None:
     """On the one node right before a write to the API server, on the other right before or after a call to the driver."""
     fake_nvml = pool.fake_nvml("node-2")

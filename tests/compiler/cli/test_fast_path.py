@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpushare.cli import daily, work
+from gpushare.cli import compile_commands, fast_path
 from gpushare.cli.commands import commands
 from gpushare.cli.exits import ExitCode
 
@@ -20,7 +20,7 @@ WORDS = ("--strict", "--check", "--manifests", "-o", "--output", "--format", "te
          "-onew", "--output=new", "--format=json", "link", "a\0b", "ä.yaml")
 USUAL = (["check", "there.yaml"], ["show", "-"], ["compile", "absent.yaml", "-o", "new"], ["compile", "--check", "there.yaml"],
          ["check", "--format", "sarif", "there.yaml"], ["show", "--format", "json", "--strict", "there.yaml"])
-ACTIONS = {"check": work.check, "show": work.show, "compile_bundle": work.compile_bundle}
+ACTIONS = {"check": compile_commands.check, "show": compile_commands.show, "compile_bundle": compile_commands.compile_bundle}
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def by_click(arguments: list[str]) -> tuple[object, dict[str, object]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name, action in ACTIONS.items():
-            patch.setattr(work, name, instead(action))
+            patch.setattr(compile_commands, name, instead(action))
         with commands.make_context("gpushare", list(arguments)) as context:
             commands.invoke(context)
     return called[0]
@@ -61,7 +61,7 @@ def by_daily(call: Callable[[], ExitCode]) -> tuple[object, dict[str, object]]:
 @given(command=st.sampled_from(["check", "show", "compile", "plan"]), rest=st.lists(st.sampled_from(WORDS), max_size=5))
 @pytest.mark.usefixtures("place")
 def test_whatever_daily_understands_click_understands_so(command: str, rest: list[str]) -> None:
-    call = daily.understood([command, *rest])
+    call = fast_path.understood([command, *rest])
     if call is not None:
         assert by_daily(call) == by_click([command, *rest])
 
@@ -70,7 +70,7 @@ def test_whatever_daily_understands_click_understands_so(command: str, rest: lis
 @pytest.mark.parametrize(("command", "least"), [("check", 50), ("show", 50), ("compile", 500)])
 def test_every_call_of_three_words_means_the_same_to_both(command: str, least: int) -> None:
     calls = ([command, *rest] for length in range(4) for rest in product(WORDS, repeat=length))
-    taken = [(arguments, call) for arguments in calls if (call := daily.understood(arguments)) is not None]
+    taken = [(arguments, call) for arguments in calls if (call := fast_path.understood(arguments)) is not None]
     assert [arguments for arguments, call in taken if by_daily(call) != by_click(arguments)] == []
     assert len(taken) > least
 
@@ -78,7 +78,7 @@ def test_every_call_of_three_words_means_the_same_to_both(command: str, least: i
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("arguments", USUAL, ids=" ".join)
 def test_the_usual_calls_are_understood(arguments: list[str]) -> None:
-    call = daily.understood(arguments)
+    call = fast_path.understood(arguments)
     assert call is not None
     assert by_daily(call) == by_click(arguments)
 

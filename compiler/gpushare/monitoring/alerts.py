@@ -50,9 +50,9 @@ class Alert(Record):
 
 RECORDINGS = (
     Recording(
-        # By resource: shares of different sizes do not replace each other.
+        # By resource: shares of different sizes do not replace each other. Kubelet keeps those of an earlier layout, as 0.
         name="gpushare:pool_shares:sum",
-        expr='sum by (cluster, pool, resource) (kube_node_status_allocatable{resource=~"nvidia_com_(gpu|mig).*"}'
+        expr='sum by (cluster, pool, resource) ((kube_node_status_allocatable{resource=~"nvidia_com_(gpu|mig).*"} > 0)'
         f" * on (cluster, node) group_left (pool) {_OF_NODES})",
     ),
     Recording(

@@ -55,6 +55,12 @@ def each_pool(notebooks: float, training: float, **more: str) -> Rows:
     return [({"pool": "notebooks", **more}, notebooks), ({"pool": "training", **more}, training)]
 
 
+def shares(notebooks: float, training: float) -> Rows:
+    """A series for the resource of each pool."""
+    resources = {"notebooks": "nvidia_com_gpu_shared", "training": "nvidia_com_mig_1g_5gb_shared"}
+    return [({**row, "resource": resources[row["pool"]]}, number) for row, number in each_pool(notebooks, training)]
+
+
 def each_gpu(counter: str) -> Rows:
     """A series for each GPU of each form of dcgm-exporter, though it repeats it for each pod."""
     return [
@@ -73,9 +79,9 @@ def of_pools(counter: str, factor: float = 1) -> Rows:
 
 
 RECORDED: Mapping[str, Rows] = {
-    "gpushare:pool_shares:sum": each_pool(8, 28),
+    "gpushare:pool_shares:sum": shares(8, 28),
     # The offender has ended: its request counts no more.
-    "gpushare:pool_shares_requested:sum": each_pool(1, 1),
+    "gpushare:pool_shares_requested:sum": shares(1, 1),
     PROCESSES: [],
 }
 TRUE: Mapping[str, Rows] = {
@@ -92,7 +98,7 @@ STATES = {
     "GPUShareRowRemapFailure": "pending",
 }
 SHOWN: Mapping[str, tuple[Rows, ...]] = {
-    "Shares of each pool": (each_pool(1, 1), each_pool(7, 27)),
+    "Shares of each pool": (shares(1, 1), shares(7, 27)),
     "Nodes by reason": (each_pool(1, 1, reason="Ready"), []),
     "Memory of containers, part of their cap": ([(NEIGHBOUR, WITHIN / CAPS["node-1"]), (WARNED, GREEDY / CAPS["node-2"])],),
     "Memory of containers": ([(NEIGHBOUR, WITHIN * MIB), (WARNED, GREEDY * MIB)],),

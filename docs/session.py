@@ -1,6 +1,6 @@
-"""docs/images/session.svg: a session in a terminal, drawn from what the commands really print there.
+"""docs/images/session.svg and modes.svg: sessions in a terminal, drawn from what the commands really print there.
 
-`make docs` writes it again; a test compares. Runs where Python has pseudo-terminals.
+`make docs` writes them again; a test compares. Runs where Python has pseudo-terminals.
 """
 
 import contextlib
@@ -11,31 +11,73 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-PICTURE = Path(__file__).parent / "images" / "session.svg"
-INTENT = """\
+IMAGES = Path(__file__).parent / "images"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """Commands that are run one after the other in a folder with the intent, and the picture of them."""
+
+    name: str
+    title: str
+    intent: str
+    commands: tuple[str, ...]
+
+    @property
+    def picture(self) -> Path:
+        """The file of the picture."""
+        return IMAGES / f"{self.name}.svg"
+
+
+_HEAD = """\
 apiVersion: gpushare.dev/v1
 kind: ClusterIntent
 metadata: {name: physics}
 spec:
   platform: {image: {repository: registry.example.org/gpushare/node-runtime}}
-  pools:
-    training:
-      card: a100-sxm4-40gb
-      nodes: {matchLabels: {example.org/pool: training}, expected: 4}
-      gpusPerNode: 8
-      sharing: {mode: mig, layout: {3g.20gb: 2, 1g.5gb: 2}}
 """
-SESSION = (
-    "gpushare check intent.yaml",
-    "sed -i 's/3g.20gb: 2, 1g.5gb: 2/3g.20gb: 1, 1g.5gb: 4/' intent.yaml",
-    "gpushare compile intent.yaml",
-    "gpushare show intent.yaml",
+_POOL = """\
+    {name}:
+      card: a100-sxm4-40gb
+      nodes: {{matchLabels: {{example.org/pool: {name}}}, expected: {nodes}}}
+      gpusPerNode: {gpus}
+      sharing: {{{sharing}}}
+"""
+_MODES = {
+    "exclusive": "mode: exclusive", "time-slicing": "mode: time-slicing, replicas: 4", "mps": "mode: mps, replicas: 4",
+    "mig": "mode: mig, layout: {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}",
+    "mig-time-slicing": "mode: mig, layout: {3g.20gb: 2}, replicas: {3g.20gb: 2}",
+}
+_ACCEPTED = """\
+  accept:
+    GS210: Each pod selects its pool.
+    GS713: The operator is installed with client-side apply.
+"""
+SESSIONS = (
+    Session(
+        name="session",
+        title="gpushare in a terminal: a layout that does not fit is refused with the legal ones; another is compiled, shown",
+        intent=_HEAD + "  pools:\n" + _POOL.format(
+            name="training", nodes=4, gpus=8, sharing="mode: mig, layout: {3g.20gb: 2, 1g.5gb: 2}"),
+        commands=(
+            "gpushare check intent.yaml",
+            "sed -i 's/3g.20gb: 2, 1g.5gb: 2/3g.20gb: 1, 1g.5gb: 4/' intent.yaml",
+            "gpushare compile intent.yaml",
+            "gpushare show intent.yaml",
+        ),
+    ),
+    Session(
+        name="modes",
+        title="An A100 in each mode: one user, four in turns, four at once, four partitions, four users of two partitions",
+        intent=_HEAD + _ACCEPTED + "  pools:\n" + "".join(
+            _POOL.format(name=name, nodes=1, gpus=1, sharing=sharing) for name, sharing in _MODES.items()),
+        commands=("gpushare show intent.yaml",),
+    ),
 )
-
-TITLE = "gpushare in a terminal: a layout that does not fit is refused with the legal ones; another is compiled and shown"
 
 COLUMNS = 100
 _WIDTH, _HEIGHT, _MARGIN = 8.4, 18, 16
@@ -53,20 +95,22 @@ _OTHER = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
 
 
 def main() -> int:
-    """Write the picture."""
-    PICTURE.write_text(picture(), encoding="utf-8")
+    """Write the pictures."""
+    for one in SESSIONS:
+        one.picture.write_text(picture(one), encoding="utf-8")
     return 0
 
 
-def picture() -> str:
+def picture(session: Session) -> str:
     """Return the SVG."""
-    rows = [row for command, printed in session() for row in (f"\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m", *printed, "")][:-1]
+    shown = ((f"\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m", *printed, "") for command, printed in run(session))
+    rows = [row for rows in shown for row in rows][:-1]
     width, height = COLUMNS * _WIDTH + 2 * _MARGIN, len(rows) * _HEIGHT + 2 * _MARGIN
     box = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
     font = 'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" {font}>',
-        f"<title>{TITLE}</title>",
+        f"<title>{session.title}</title>",
         f'<rect width="100%" height="100%" rx="8" fill="{_GROUND}"/>',
     ]
     for number, row in enumerate(rows):
@@ -77,11 +121,11 @@ def picture() -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
-def session() -> Iterator[tuple[str, list[str]]]:
+def run(session: Session) -> Iterator[tuple[str, list[str]]]:
     """Run the commands one after the other in an empty folder; yield each with the lines that it prints."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "intent.yaml").write_text(INTENT, encoding="utf-8")
-        for command in SESSION:
+        Path(folder, "intent.yaml").write_text(session.intent, encoding="utf-8")
+        for command in session.commands:
             yield command, _printed(["sh", "-c", command], folder)
 
 

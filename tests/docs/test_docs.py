@@ -129,9 +129,10 @@ def refuse(words: list[str]) -> str:
         return ""
     if words[0] not in NAMES:
         return "" if words[0].isupper() else f"there is no command {words[0]}"
-    command = commands_of_click.get_command(click.Context(commands_of_click), words[0])
+    program = click.Context(commands_of_click, **commands_of_click.context_settings)
+    command = commands_of_click.get_command(program, words[0])
     assert command is not None
-    context = click.Context(command)
+    context = click.Context(command, parent=program)
     try:
         given, rest, _ = command.make_parser(context).parse_args(words[1:])
     except click.ClickException as problem:

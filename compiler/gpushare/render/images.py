@@ -61,7 +61,7 @@ def own(chart_values: Mapping[str, Any]) -> tuple[Pulled, ...]:
     """Return the node runtime's image and that of the README's pods; of a bundle that observes the first alone.
 
     The source of the first has no host where the intent names none (platform.registry forbids it, GS726), nor for the default
-    repository: nothing of ours is published there, and whoever takes that name would publish for the nodes.
+    repository: nothing of ours is published there, and a stranger who takes that name would publish for the nodes.
     """
     image = chart_values["image"]
     repository = hostless(NODE_IMAGE) if image["repository"] == NODE_IMAGE else image["repository"]

@@ -184,9 +184,9 @@ POOLS: dict[str, tuple[Object, str]] = {
     ),
     "a choice in one term only": (
         pod(({GPU: 1},), **affinity(term("In", "whole"), {"matchExpressions": [{"key": "a", "operator": "Exists"}]})),
-        "which pool is meant",
+        "several pools offer this",
     ),
-    "a choice of what it is not": (pod(({GPU: 1},), **affinity(term("NotIn", "notebooks"))), "which pool is meant"),
+    "a choice of what it is not": (pod(({GPU: 1},), **affinity(term("NotIn", "notebooks"))), "several pools offer this"),
 }
 """What asks for more than one share, or for what others have."""
 

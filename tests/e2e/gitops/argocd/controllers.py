@@ -138,8 +138,8 @@ class ArgoCd:
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """Of the parts that ask the API server."""
-        return tuple(self.folder / f"{part}.log" for part in ("application-controller", "applicationset-controller"))
+        """Of the part that asks the API server all the time; that of ApplicationSets says nothing of an outage."""
+        return (self.folder / "application-controller.log",)
 
     @property
     def _kubeconfig(self) -> Path:

@@ -31,7 +31,7 @@ def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothin
     bundle = cluster_fixture.compile((example / "intent.yaml").read_text())
     for name in yaml.safe_load((bundle / "chart" / "values.yaml").read_text())["quotas"]:
         namespace(cluster_fixture.cluster, name)
-    is_watched = (bundle / "chart" / "files" / "monitoring").is_dir()
+    is_watched = (bundle / "chart" / "files" / "monitoring" / "podmonitor.yaml").is_file()
     if is_watched:
         define_kinds_of_the_prometheus_operator(cluster_fixture)
     for major in (3, 4):

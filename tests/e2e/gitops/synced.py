@@ -49,7 +49,7 @@ class SyncedCluster(ABC):
     @property
     @abstractmethod
     def logs(self) -> tuple[Path, ...]:
-        """The logs of the tool's controllers that ask the API server."""
+        """The logs of the tool's controllers that tell of an outage."""
 
     @abstractmethod
     def await_commit(self, commit: str) -> None:
@@ -57,7 +57,7 @@ class SyncedCluster(ABC):
 
     @contextmanager
     def outage(self) -> Iterator[None]:
-        """The API server is away, and each controller has noticed it."""
+        """The API server is away, and the controllers have noticed it."""
         before = {log: log.stat().st_size for log in self.logs}
         self.cluster.control_plane.stop_api_server()
         try:

@@ -32,8 +32,8 @@ class Synced(SyncedCluster):
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """Of Flux's controllers."""
-        return tuple(self.flux.folder / f"{part}.log" for part in ("source-controller", "kustomize-controller"))
+        """Of the controller that says that it cannot reach the API server; source-controller does not."""
+        return (self.flux.folder / "kustomize-controller.log",)
 
     def start(self) -> None:
         """Flux and NVIDIA's repository of charts."""

@@ -46,11 +46,11 @@ def notice(seconds: int | None) -> dict[str, Any]:
     return {"enforcement": {"noticeSeconds": seconds}}
 
 
-def give(enforcement: EnforcementFixture, **changes: Any) -> None:
-    """Another policy, as after a rollout."""
-    enforcement.policy = policy(**changes)
-    enforcement.start()
-    enforcement.run(2)
+def give(fixture: EnforcementFixture, **changes: Any) -> None:
+    """Another policy, as after a rollout; one of its fields is called enforcement."""
+    fixture.policy = policy(**changes)
+    fixture.start()
+    fixture.run(2)
 
 
 def exempt_until(enforcement: EnforcementFixture) -> list[str]:

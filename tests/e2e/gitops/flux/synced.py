@@ -32,8 +32,8 @@ class Synced(SyncedCluster):
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """Of the controller that says that it cannot reach the API server; source-controller does not."""
-        return (self.flux.folder / "kustomize-controller.log",)
+        """None: source-controller tells of no outage, and kustomize-controller only when it has something to apply."""
+        return ()
 
     def start(self) -> None:
         """Flux and NVIDIA's repository of charts."""

@@ -99,7 +99,7 @@ class Plan(Record):
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
     """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""
-    shapes, territories = NodeShapes(), selectors.NodeAssignment(intent.pools)
+    shapes, assignment = NodeShapes(), selectors.NodeAssignment(intent.pools)
     pools = sorted(intent.pools, key=lambda pool: pool.name)
     resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
     for pool in pools:
@@ -109,7 +109,7 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
     return Plan(
         intent=intent,
         digest=digest,
-        pools=tuple(_pool_plan(intent, territories, *parts) for parts in resolved.values()),
+        pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
         operator_mig_strategy=plugin_configs.one_mig_strategy(_needed_mig_strategies(pools, lock)),
     )
@@ -164,7 +164,7 @@ def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
     return pin.layout if all(name in known for name, _ in pin.layout) and mig.fits(card.mig, pin.layout) else None
 
 
-def _pool_plan(intent: Intent, territories: selectors.NodeAssignment, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
+def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
     question = goal_question(intent, pool)
     by_mig_manager = intent.platform.partitioner is Partitioner.MIG_MANAGER
     return PoolPlan(
@@ -177,7 +177,7 @@ def _pool_plan(intent: Intent, territories: selectors.NodeAssignment, pool: Pool
         profile=shape.profile,
         mig_config=shape.mig_config if by_mig_manager else None,
         layout_of_goal=shape.layouts[0] if question else None,
-        terms=territories.terms(pool),
+        terms=assignment.terms(pool),
         goal_question=question,
     )
 

@@ -147,9 +147,9 @@ def test_clashes_are_all_pairs_of_equal_priority_that_overlap(pools: list[Pool])
 @settings(max_examples=400, deadline=None)
 @given(pool_lists)
 def test_terms_match_exactly_the_nodes_that_the_pool_serves(pools: list[Pool]) -> None:
-    territories = selectors.NodeAssignment(pools)
+    assignment = selectors.NodeAssignment(pools)
     for pool in pools:
-        terms = territories.terms(pool)
+        terms = assignment.terms(pool)
         for node in universe(["p0", "p1"]):
             assert matched(terms, node) == served(pool, node, pools), (pool.name, node, terms)
 
@@ -264,8 +264,8 @@ def test_thousands_of_pools_get_their_terms_without_looking_at_all_others_for_ea
         pools = flavours(count)
 
         def terms() -> None:
-            territories = selectors.NodeAssignment(pools)
-            assert all(len(territories.terms(pool)) == 2 for pool in pools)
+            assignment = selectors.NodeAssignment(pools)
+            assert all(len(assignment.terms(pool)) == 2 for pool in pools)
 
         return terms
 

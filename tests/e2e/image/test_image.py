@@ -103,8 +103,8 @@ def test_a_kubeconfig_is_read_by_what_is_left_of_the_official_client(tmp_path: P
     ApiServer(token="secret").kubeconfig(root / "config")
     program = "\n".join((
         "import sys; sys.path.insert(0, '/opt/gpushare')",
-        "from gpushare_node.adapters.kube.api_endpoint import find_address",
-        "address = find_address({'KUBECONFIG': '/config'})",
+        "from gpushare_node.adapters.kube.api_endpoint import find_endpoint",
+        "address = find_endpoint({'KUBECONFIG': '/config'})",
         "assert address.headers() == {'authorization': 'Bearer secret'}, address.headers()",
         "assert address.open_pool()",
     ))

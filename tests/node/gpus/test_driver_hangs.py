@@ -108,10 +108,10 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
 def test_the_program_ends_while_a_call_hangs(fake_nvml: FakeNvml) -> None:
     code = """
 from gpushare_node.core.clock import SystemClock
-from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.adapters.nvml.timeouts import DriverWithTimeouts
 from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.adapters.nvml.session import Session
-bounded = Bounded(Session.open, SystemClock())
+bounded = DriverWithTimeouts(Session.open, SystemClock())
 driver = bounded.open()
 bounded._look_seconds = 0.2
 try:

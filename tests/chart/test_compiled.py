@@ -18,8 +18,6 @@ from tests.chart.reading import YAMLLINT, as_plain, by_identity, documents, docu
 from tests.compiler.golden.update import examples
 from tests.support import go_yaml, helm
 
-pytestmark = pytest.mark.helm
-
 
 def intent(pools: str, more: str = "") -> bytes:
     """An intent of these pools and other parts of its spec."""

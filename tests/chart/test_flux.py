@@ -14,8 +14,6 @@ from tests.chart.reading import by_identity, documents
 from tests.support import helm
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.helm
-
 EXAMPLE = ROOT / "examples" / "16-flux" / "intent.yaml"
 
 

@@ -16,8 +16,6 @@ from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MAN
 from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, is_hook, pod_of
 from tests.support import helm
 
-pytestmark = pytest.mark.helm
-
 VERSIONS = sorted(
     {kubernetes_validate.utils.major_minor(version) for version in kubernetes_validate.utils.all_versions()}
     - {f"1.{minor}" for minor in range(30)}

@@ -12,8 +12,6 @@ from tests.chart.bundles import Bundle, bundle, pool
 from tests.chart.reading import by_identity, documents, is_hook
 from tests.support import helm
 
-pytestmark = pytest.mark.helm
-
 POOLS = {"slow": pool("time-slicing"), "split": pool("mig")}
 
 

@@ -13,7 +13,6 @@ from gpushare.core import emit, resources
 from tests.chart.bundles import MODES, ONE
 from tests.support import helm
 
-pytestmark = pytest.mark.helm
 every_major = pytest.mark.parametrize("major", helm.MAJORS)
 
 NONSENSE = [

@@ -10,7 +10,6 @@ from tests.chart.bundles import BUNDLES, FIFTY, HOSTLESS, MIRRORED, MODES, NAMES
 from tests.chart.reading import Object, as_plain, by_identity, containers_of, documents, documents_1_2, is_hook, pod_of
 from tests.support import go_yaml, helm
 
-pytestmark = pytest.mark.helm
 every_bundle = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
 every_major = pytest.mark.parametrize("major", helm.MAJORS)
 

@@ -182,9 +182,6 @@ def test_extremes_together_are_refused_by_check_or_install(seed: int) -> None:
 )
 def test_what_only_the_cluster_refused_is_refused_by_check(place: str, value: Any) -> None:
     assert not is_accepted(compiled([(place, value)]))
-
-
-@pytest.mark.helm
 @pytest.mark.parametrize("major", [3, 4])
 def test_helm_takes_all_extremes_that_a_check_accepts(major: int, run_helm: Any, tmp_path: Any) -> None:  # noqa: F811
     alone = [(place, value) for place, value in CHOICES if is_accepted(compiled([(place, value)]))]

@@ -50,9 +50,6 @@ def is_shown(shown: str, printed: str) -> bool:
     """Whether the lines of a page are what was printed, but for the lines that the page leaves out."""
     parts = [re.escape(part) for part in f"\n{shown.rstrip()}\n".split(f"\n{SKIPPED}\n")]
     return re.fullmatch(r"(?:\n.*)*\n".join(parts), f"\n{printed.rstrip()}\n") is not None
-
-
-@pytest.mark.helm
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page) and page.name not in NEEDS_A_CLUSTER],
                          ids=lambda page: page.name)
 def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -> None:

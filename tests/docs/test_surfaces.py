@@ -143,9 +143,6 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
         return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
     return run
-
-
-@pytest.mark.helm
 def test_every_object_of_the_chart_has_a_row_and_tests_that_name_it(
     render: Callable[[Path], str], tmp_path: Path
 ) -> None:

@@ -1,6 +1,5 @@
 """`make release`: what it refuses, what it writes, and that the same commit gives the same bytes."""
 
-import json
 import os
 import re
 import runpy
@@ -16,7 +15,6 @@ from types import SimpleNamespace
 import pytest
 
 from gpushare import __version__
-from tests.e2e.image.building import built
 from tests.support import helm
 from tests.support.clone import copy_to
 from tests.support.paths import ROOT
@@ -182,9 +180,6 @@ def test_a_package_depends_on_names_content_and_execution_bits_alone(tmp_path: P
         assert {(one.name, one.mtime, one.mode, one.uid, one.uname) for one in packed} == {
             (name, 1_800_000_000, 0o755, 0, "") for name in ("a", "folder", "folder/b")
         }
-
-
-@pytest.mark.helm
 def test_two_packages_of_the_chart_have_the_same_bytes_and_render_as_the_folder(tmp_path: Path) -> None:
     packages = []
     for name in ("one", "two"):
@@ -205,7 +200,6 @@ def test_two_packages_of_the_chart_have_the_same_bytes_and_render_as_the_folder(
 
 
 @pytest.mark.slow
-@pytest.mark.helm
 def test_two_releases_of_one_commit_have_the_same_checksums(tmp_path: Path) -> None:
     """Cloned at different times, and built under different masks."""
     first, second = dated(copy_to(tmp_path / "first")), tmp_path / "second"
@@ -231,11 +225,3 @@ def test_two_releases_of_one_commit_have_the_same_checksums(tmp_path: Path) -> N
     for sdist in dist.glob("*.tar.gz"):
         with tarfile.open(sdist) as packed:
             assert packed.getmember(f"{sdist.name.removesuffix('.tar.gz')}/LICENSE").isfile()
-
-
-@pytest.mark.image
-@pytest.mark.slow
-def test_the_archive_of_the_image_is_the_image(tmp_path: Path) -> None:
-    RELEASE.pack(built().layout, tmp_path / "image.oci.tar", 0)
-    command = ["skopeo", "inspect", f"oci-archive:{tmp_path / 'image.oci.tar'}"]
-    assert json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["Digest"] == built().digest

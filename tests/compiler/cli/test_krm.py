@@ -1,4 +1,4 @@
-"""`gpushare krm`: a ResourceList in, a ResourceList out. kustomize itself runs it in tests/pipelines."""
+"""`gpushare krm`: a ResourceList in, a ResourceList out. kustomize itself runs it in tests/e2e/pipelines."""
 
 import json
 import subprocess

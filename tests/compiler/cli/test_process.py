@@ -177,9 +177,6 @@ def test_kubectl_finds_the_same_program_under_its_own_name(tmp_path: Path) -> No
         program = str(script)
     done = subprocess.run([program, "check", "--help"], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("Usage: kubectl gpushare check ")
-
-
-@pytest.mark.helm
 def test_a_real_kubectl_runs_it_as_its_plugin(tmp_path: Path, intents: Path) -> None:
     script = tmp_path / "kubectl-gpushare"
     script.write_text(f"#!{sys.executable}\nimport sys\nfrom gpushare.cli import main\nsys.exit(main())\n")

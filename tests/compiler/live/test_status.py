@@ -1,7 +1,6 @@
 """`gpushare status`: what is wanted, offered, used and free, and what could not be seen."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from gpushare.reading import schema
 from tests.compiler.cli.page import HOSTILE, Page
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
-from tests.support.browser import browser
 
 
 def test_pools_and_their_shares_are_counted(live: LiveCluster, ask: Ask) -> None:
@@ -184,23 +182,6 @@ def test_what_the_cluster_says_is_only_text_on_the_page(live: LiveCluster, ask: 
 
 def test_watching_writes_text_alone(live: LiveCluster, ask: Ask) -> None:
     assert ask("status", "--watch", "--html").returncode == 2
-
-
-@pytest.mark.windows
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
-def test_the_page_in_a_browser(live: LiveCluster, ask: Ask, tmp_path: Path, width: int, theme: str) -> None:
-    file = tmp_path / "status.html"
-    file.write_text(ask("status", "--html", "--kills").stdout, encoding="utf-8")
-    with browser() as tab:
-        tab.open(file, width=width, theme=theme)
-        assert tab.console == []
-        assert tab.run("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
-        assert [(one["id"], one["nodes"][0]["html"]) for one in tab.violations()] == []
-        (tmp_path / "status.webp").write_bytes(tab.picture(1500))
-        tab.click("#search")
-        tab.type("gpubusy")
-        assert tab.run("[...document.querySelectorAll('.pool')].filter((one) => !one.hidden).length") == 1
 
 
 def node_status(number: int, *, is_ready: bool) -> NodeStatus:

@@ -11,8 +11,6 @@ from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.common_agents import AGENTS, WORK
 from tests.e2e.cluster.pods import GPU, SHARED, SLICE, Object, affinity, created, debugged, pod, refusal, term
 
-pytestmark = pytest.mark.cluster
-
 INTENT = """
 apiVersion: gpushare.dev/v1
 kind: ClusterIntent

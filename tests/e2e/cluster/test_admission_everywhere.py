@@ -13,8 +13,6 @@ from tests.e2e.cluster.control_plane import OPERATOR
 from tests.e2e.cluster.pods import Object, refusal
 from tests.e2e.cluster.test_admission import INTENT, moved
 
-pytestmark = pytest.mark.cluster
-
 PLATFORM = "[gpu-operator, nvidia, monitoring, cilium, calico-system, rook-ceph, logging, falco]"
 WIDE = INTENT.replace("{localhostProfiles: [listed]}", "{scope: cluster, localhostProfiles: [site]}").replace(
     "[storage]", PLATFORM

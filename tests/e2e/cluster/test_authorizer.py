@@ -12,8 +12,6 @@ from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.test_admission import INTENT
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.cluster
-
 PAGE = ROOT / "docs" / "token.md"
 
 

@@ -9,8 +9,6 @@ from tests.e2e.cluster.cluster_fixture import A100, ClusterFixture, intent
 from tests.e2e.cluster.conftest import claimed_name
 from tests.e2e.cluster.test_changes import SHARED, await_offers, sleeper, slicing
 
-pytestmark = pytest.mark.cluster
-
 BUSY, IDLE = "node-1", ("node-2", "node-3", "node-4")
 ONE = ", rollout: {maxUnavailable: 1, onBusy: fail}"
 """The busy node says so at once, and tries again: its pod waits, and is not Ready, for as long as the tenant stays."""

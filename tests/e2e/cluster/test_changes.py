@@ -6,8 +6,6 @@ from tests.e2e.cluster.cluster_fixture import A100, COURSE, NEVER, ClusterFixtur
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import PATIENCE
 
-pytestmark = pytest.mark.cluster
-
 BOTH = ("node-1", "node-2")
 SEVEN, THREE, SHARED = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb", "nvidia.com/gpu.shared"
 

@@ -12,8 +12,6 @@ from tests.e2e.cluster.cluster_fixture import ClusterFixture, intent
 from tests.e2e.cluster.kill_on_write import WriteInterceptor, ambush
 from tests.e2e.cluster.test_changes import BOTH, await_offers, mig, sleeper
 
-pytestmark = pytest.mark.cluster
-
 ONE = ("a100-sxm4-40gb",)
 STAYS, SMALL, LARGE = "nvidia.com/mig-3g.20gb", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"
 LAYOUTS = (("{3g.20gb: 1, 2g.10gb: 1}", {STAYS: 1, LARGE: 1}), ("{3g.20gb: 1, 1g.5gb: 1}", {STAYS: 1, SMALL: 1}))

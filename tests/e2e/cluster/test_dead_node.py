@@ -8,8 +8,6 @@ from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import A100, ClusterFixture, intent
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, THREE, THREES, await_offers, bring
 
-pytestmark = pytest.mark.cluster
-
 CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 
 

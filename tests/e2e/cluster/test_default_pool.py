@@ -10,8 +10,6 @@ from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.pods import GPU, POOL, SHARED, SLICE, Object, affinity, created, pod, refusal, term
 from tests.e2e.cluster.test_admission import INTENT
 
-pytestmark = pytest.mark.cluster
-
 NEW = INTENT.replace("spec:", 'spec:\n  kubernetes: "1.36"', 1).replace(
     "namespaces: [course]", "namespaces: [course]\n      default: true"
 )

@@ -2,12 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import CONDITION, NOTEBOOKS, SHARED, TRAINING, ClusterFixture, intent
-
-pytestmark = pytest.mark.cluster
 
 WRONG = TRAINING.replace("a100-sxm4-40gb", "a30").replace("1g.5gb: 7", "1g.6gb: 4").replace("1g.5gb: 2", "1g.6gb: 2")
 

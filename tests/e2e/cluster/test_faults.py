@@ -8,8 +8,6 @@ from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import A100, SHARED, ClusterFixture, intent
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, THREE, await_offers, bring, mig, slicing
 
-pytestmark = pytest.mark.cluster
-
 CONFIG = "nvidia.com/device-plugin.config"
 QUICK = ", rollout: {maxUnavailable: 2}"
 

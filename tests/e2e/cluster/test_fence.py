@@ -12,8 +12,6 @@ from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.test_admission import INTENT
 
-pytestmark = pytest.mark.cluster
-
 Try = Callable[..., str]
 
 

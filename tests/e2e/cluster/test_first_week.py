@@ -23,8 +23,6 @@ from tests.e2e.cluster.pods import GPU
 from tests.support import helm
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.cluster
-
 PAGE = ROOT / "docs/first-week.md"
 OPERATOR = "gpu-operator"
 HAND_MADE = {

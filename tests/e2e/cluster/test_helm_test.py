@@ -9,8 +9,6 @@ from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import SLICE, ClusterFixture
 from tests.e2e.cluster.release import NAME, Release
 
-pytestmark = pytest.mark.cluster
-
 NAMES = ["gpushare-test-notebooks", "gpushare-test-training"]
 
 

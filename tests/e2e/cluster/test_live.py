@@ -15,8 +15,6 @@ from tests.e2e.cluster.control_plane import OPERATOR, write_kubeconfig
 from tests.e2e.cluster.machine import API_SERVICE, PATIENCE
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.cluster
-
 Ask = Callable[..., CompletedProcess[str]]
 
 

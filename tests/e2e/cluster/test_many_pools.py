@@ -8,8 +8,6 @@ from tests.e2e.cluster.bundles import admitting
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.pods import GPU, SHARED, SLICE, affinity, pod, refusal, term
 
-pytestmark = pytest.mark.cluster
-
 POOLS = 2000
 
 

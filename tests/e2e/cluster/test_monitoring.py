@@ -21,8 +21,6 @@ from tests.e2e.cluster.machine import MachineError
 from tests.e2e.cluster.node import Node
 from tests.e2e.cluster.prometheus import Prometheus, Samples
 
-pytestmark = pytest.mark.cluster
-
 LENIENT = "card: a100-sxm4-40gb, sharing: {mode: mig, layout: {1g.5gb: 7}, replicas: {1g.5gb: 2}}, enforcement: {action: warn}"
 EXTRA = """\
   quotas: {course: {training: 1}}

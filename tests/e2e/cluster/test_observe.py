@@ -11,8 +11,6 @@ from tests.e2e.cluster.cluster_fixture import A100, COURSE, NEVER, SHARED, Clust
 from tests.e2e.cluster.pods import GPU, created, pod
 from tests.e2e.cluster.test_changes import BOTH, await_offers, slicing
 
-pytestmark = pytest.mark.cluster
-
 WOULD = "gpushare.dev/would"
 OBSERVE = "  adoption: observe\n  quotas: {course: {training: 1}}\n"
 QUOTA = "  quotas: {course: {training: 8}}\n"

@@ -7,8 +7,6 @@ import pytest
 from tests.e2e.cluster.cluster_fixture import A100, NEVER, SHARED, ClusterFixture, intent
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, THREE, THREES, await_offers, slicing
 
-pytestmark = pytest.mark.cluster
-
 CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 OUTAGE_SECONDS = 120
 TENANTS = ("neighbour", "offender")

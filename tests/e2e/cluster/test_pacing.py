@@ -8,8 +8,6 @@ import pytest
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.scale.rollout import rolled_out
 
-pytestmark = pytest.mark.cluster
-
 NODES = 200
 MAX_OUT = NODES // 10
 

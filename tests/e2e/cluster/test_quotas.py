@@ -8,8 +8,6 @@ from tests.e2e.cluster.bundles import namespace
 from tests.e2e.cluster.cluster_fixture import A100, COURSE, NOTEBOOKS, SHARED, SLICE, T4, TRAINING, ClusterFixture, intent
 from tests.e2e.cluster.images import TENANT
 
-pytestmark = pytest.mark.cluster
-
 PHYSICS = "physics"
 
 # A share of `training` is 2304 MiB, so two fit into 5 GiB, and a third does not.

@@ -5,8 +5,6 @@ import pytest
 from tests.e2e.cluster.cluster_fixture import A100, ClusterFixture, intent
 from tests.e2e.cluster.test_changes import BOTH, await_offers, mig, sleeper
 
-pytestmark = pytest.mark.cluster
-
 H100 = ("h100-sxm5-80gb", "h100-sxm5-80gb")
 CREATE, SWITCH = "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlDeviceSetMigMode"
 

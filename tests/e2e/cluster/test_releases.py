@@ -18,8 +18,6 @@ from tests.e2e.cluster.release import IMAGE, Release
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, await_offers, sleeper, slicing
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.cluster
-
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/intent.yaml"))
 
 

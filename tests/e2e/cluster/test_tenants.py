@@ -7,8 +7,6 @@ from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
 from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.mps import Daemon
 
-pytestmark = pytest.mark.cluster
-
 ENDED = ("Failed", "Succeeded")
 
 

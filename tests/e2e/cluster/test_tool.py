@@ -18,8 +18,6 @@ from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import NODE_ADDRESSES, PATIENCE, is_running
 from tests.support import paths
 
-pytestmark = pytest.mark.cluster
-
 CHECKOUT = paths.ROOT
 
 
@@ -32,20 +30,21 @@ class Make:
         program.parent.mkdir(parents=True)
         program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         program.chmod(0o755)
-        # `make` installs nothing into an environment with this stamp.
-        (folder / "venv" / ".ready").touch()
+        # `make` installs nothing into an environment with these stamps.
+        for stamp in (".program", ".ready", ".suites"):
+            (folder / "venv" / stamp).touch()
         self._command = ["make", "--no-print-directory", "-C", str(CHECKOUT), f"VENV={folder / 'venv'}", f"NAME={name}"]
         # Where `make` runs these tests, its own variables are not meant for this one.
         self._environment = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
 
     def __call__(self, target: str, arguments: str = "", *, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         """Run a target to its end."""
-        command = [*self._command, target, f"ARGS={arguments}"]
+        command = [*self._command, *target.split(), f"ARGS={arguments}"]
         return subprocess.run(command, env=self._environment, input=stdin, capture_output=True, text=True, check=False)
 
     def begin(self, target: str, arguments: str = "") -> "subprocess.Popen[str]":
         """Begin a target, in a process group of its own."""
-        command = [*self._command, target, f"ARGS={arguments}"]
+        command = [*self._command, *target.split(), f"ARGS={arguments}"]
         return subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True, start_new_session=True)
 
@@ -172,7 +171,7 @@ def test_after_an_up_that_was_killed_midway_nothing_is_left(make: Make, reached:
 
 
 def test_make_runs_a_part_of_these_tests(make: Make) -> None:
-    done = make("test-cluster", "--collect-only -q -p no:cacheprovider -k part tests/e2e/cluster/test_tool.py")
+    done = make("test-all SUITE=cluster", "--collect-only -q -p no:cacheprovider -k part")
     assert done.returncode == 0, done.stdout
     assert [line for line in done.stdout.splitlines() if "::" in line] == [
         "tests/e2e/cluster/test_tool.py::test_make_runs_a_part_of_these_tests"]

@@ -9,12 +9,8 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
-
 from tests.e2e.cluster.cluster import Cluster
 from tests.support.paths import ROOT
-
-pytestmark = pytest.mark.cluster
 
 MAX_MIB = 128
 """Half of the Job's limit."""

@@ -9,8 +9,6 @@ from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.guard.process_list import RejectReason, validate
 from tests.e2e.gpu.calls import Calls, percentile
 
-pytestmark = pytest.mark.gpu
-
 ROUNDS = 300
 
 

@@ -15,8 +15,6 @@ from tests.node.enforce.enforcement import EnforcementFixture, await_end, contai
 from tests.support.process_fixtures import ProcessPool, open_process_pool, systemd_path
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.gpu
-
 CAP_MIB = 2048
 GREEDY_MIB, MODEST_MIB = 3072, 256
 """A context takes some hundred MiB beside."""

@@ -123,3 +123,7 @@ def _digest(source: Path) -> str:
     for path in sorted(path for path in source.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(source)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    print(built().folder)

@@ -24,8 +24,6 @@ from tests.support.fake_nvml import FakeNvml
 from tests.support.fake_nvml.build import library, tenant
 from tests.support.waiting import PATIENCE, wait_for
 
-pytestmark = [pytest.mark.image, pytest.mark.slow]
-
 NODE = "node-1"
 MAX_RESIDENT_MIB = 64
 SHARED = "nvidia.com/gpu.shared"

@@ -11,8 +11,6 @@ from tests.e2e.image.building import ARCHITECTURES, OWN, Built, build, built, co
 from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.image, pytest.mark.slow]
-
 ALL = pytest.mark.parametrize("architecture", ARCHITECTURES)
 MAX_COMPRESSED_BYTES = 60_000_000
 ELF_MACHINES = {"amd64": 62, "arm64": 183}

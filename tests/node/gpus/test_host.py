@@ -9,6 +9,7 @@ import pytest
 
 from gpushare_node.adapters.host import boot, devices
 from gpushare_node.adapters.host.programs import Program, find
+from tests.support import c_compiler
 
 SOURCE = """
 #include <stdio.h>
@@ -33,7 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("program")
     (folder / "program.c").write_text(SOURCE)
     built = folder / "program"
-    subprocess.run([shutil.which("gcc") or "gcc", "-static", "-o", str(built), str(folder / "program.c")], check=True)
+    subprocess.run([*c_compiler.command(), "-static", "-o", str(built), str(folder / "program.c")], check=True)
     return built
 
 

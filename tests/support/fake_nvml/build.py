@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from tests.support import cache
+from tests.support import c_compiler, cache
 from tests.support.fake_nvml import layout
 
 SOURCES = Path(__file__).parent
@@ -59,4 +59,5 @@ def _compile(target: Path, arguments: Collection[str], generated: dict[str, str]
         for name, text in generated.items():
             Path(scratch, name).write_text(text)
         paths = [str(SOURCES / one) if one.endswith(".c") else one for one in arguments]
-        subprocess.run(["gcc", *_FLAGS, f"-I{scratch}", f"-I{SOURCES}", *paths, "-o", str(target)], cwd=scratch, check=True)
+        command = [*c_compiler.command(), *_FLAGS, f"-I{scratch}", f"-I{SOURCES}", *paths, "-o", str(target)]
+        subprocess.run(command, cwd=scratch, check=True)

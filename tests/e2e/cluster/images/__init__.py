@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.e2e.image import building
+from tests.support import c_compiler
 from tests.support.fake_nvml import build
 
 PAUSE = "gpushare.dev/tests/pause:1"
@@ -25,7 +26,8 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 def pause(folder: Path) -> Path:
     """The archive of the sandbox image: one static program."""
     built = folder / "pause"
-    subprocess.run(["gcc", "-static", "-Os", "-o", str(built), str(Path(__file__).parent / "pause.c")], check=True)
+    source = Path(__file__).parent / "pause.c"
+    subprocess.run([*c_compiler.command(), "-static", "-Os", "-o", str(built), str(source)], check=True)
     return archive(PAUSE, {"pause": built}, ["/pause"], folder / "pause.tar")
 
 

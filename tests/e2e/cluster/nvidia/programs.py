@@ -5,7 +5,7 @@ import hashlib
 import tarfile
 from pathlib import Path
 
-from tests.nvidia import charts
+from tests.e2e.nvidia import charts
 from tests.support import cache
 
 ARCHIVE = "nvidia-binaries.tar.xz"

@@ -16,8 +16,6 @@ from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
 from tests.e2e.gitops.synced import PATH
 from tests.support import paths
 
-pytestmark = pytest.mark.gitops
-
 PAGE = (paths.ROOT / "docs" / "gitops.md").read_text()
 MORE = NOTEBOOKS.replace("replicas: 4", "replicas: 6")
 

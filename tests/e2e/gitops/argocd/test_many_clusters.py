@@ -3,16 +3,12 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.cluster.bundles import compiled
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, intent
 from tests.e2e.gitops.argocd.controllers import NAMESPACE
 from tests.e2e.gitops.argocd.synced import Synced
 from tests.e2e.gitops.repository import Repository
 from tests.support.paths import ROOT
-
-pytestmark = pytest.mark.gitops
 
 CLUSTERS = [f"cluster-{number}" for number in range(10)]
 OF_THE_PAGE = "https://git.example.org/gpu.git"

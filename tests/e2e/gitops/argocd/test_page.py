@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.cluster.cluster_fixture import SHARED
 from tests.e2e.gitops import page
 from tests.e2e.gitops.argocd.synced import Synced
-
-pytestmark = pytest.mark.gitops
 
 
 def test_the_commands_of_the_page_install_change_and_remove(synced: Synced, tmp_path: Path) -> None:

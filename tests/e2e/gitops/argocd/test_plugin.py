@@ -3,13 +3,9 @@
 import json
 import shutil
 
-import pytest
-
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED
 from tests.e2e.gitops.argocd.controllers import NAMESPACE
 from tests.e2e.gitops.argocd.synced import Synced
-
-pytestmark = pytest.mark.gitops
 
 NAME, FOLDER = "by-plugin", "plugin"
 RIGHTS = "clusterrole,clusterrolebinding"

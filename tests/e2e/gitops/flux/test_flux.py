@@ -12,8 +12,6 @@ from tests.e2e.gitops.flux.synced import NVIDIAS, OURS, SYNC, Synced
 from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
 from tests.e2e.gitops.synced import PATH
 
-pytestmark = pytest.mark.gitops
-
 MORE = NOTEBOOKS.replace("replicas: 4", "replicas: 6")
 
 

@@ -3,15 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.compiler.cli.process import gpushare
 from tests.e2e.cluster.bundles import NAMESPACE, namespace
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED
 from tests.e2e.gitops.flux.controllers import NAMESPACE as FLUX
 from tests.e2e.gitops.flux.synced import Synced
-
-pytestmark = pytest.mark.gitops
 
 NAME, FOLDER = "plain", "plain"
 

@@ -1,5 +1,0 @@
-"""Installs checkov, and says where it is."""
-
-from tests.chart.checkov import program
-
-print(program())

@@ -1,5 +1,0 @@
-module gpushare.dev/tests/compiler/monitoring/grafana
-
-go 1.26.0
-
-require github.com/grafana/grafana-foundation-sdk/go v0.0.12

@@ -1,0 +1,68 @@
+"""The queries of docs/showback.md, evaluated by Prometheus over two hours of which every number is known."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpushare.core import emit
+from gpushare.monitoring.alerts import groups
+from tests.support.paths import ROOT
+
+PAGE = (ROOT / "docs/showback.md").read_text(encoding="utf-8")
+QUERIES = dict(re.findall(r"## ([^\n]+)\n.*?```promql\n(.*?)```", PAGE, re.DOTALL))
+
+POOL = 'node="n1",pool="notebooks"'
+HELD = 'resource="nvidia_com_gpu_shared",node="n1",container="c"'
+USED = "gpushare_container_gpu_memory_used_bytes"
+GIB = 2**30
+# Pod `long` of team a runs all the time with two shares, `short` of team b for the first hour with one; then it has completed.
+SERIES = {
+    f'gpushare_build_info{{{POOL},version="0.1.0",nvml="",driver=""}}': "1x130",
+    f'gpushare_policy_info{{{POOL},digest="d",card="t4",mode="time-slicing",action="kill"}}': "1x130",
+    'kube_namespace_labels{namespace="a",label_team="physics"}': "1x130",
+    'kube_namespace_labels{namespace="b"}': "1x130",
+    'kube_node_status_allocatable{resource="nvidia_com_gpu_shared",node="n1"}': "4x130",
+    f'kube_pod_container_resource_requests{{{HELD},namespace="a",pod="long"}}': "2x130",
+    f'kube_pod_container_resource_requests{{{HELD},namespace="b",pod="short"}}': "1x130",
+    'kube_pod_status_phase{namespace="a",pod="long",phase="Running"}': "1x130",
+    'kube_pod_status_phase{namespace="b",pod="short",phase="Running"}': "1x62 0x68",
+    'kube_pod_status_phase{namespace="b",pod="short",phase="Succeeded"}': "0x62 1x68",
+    f'{USED}{{{POOL},namespace="a",pod="long",container="c",gpu="0"}}': f"{3 * GIB}x130",
+    f'{USED}{{{POOL},namespace="b",pod="short",container="c",gpu="0"}}': f"{8 * GIB}x62 stale _x67",
+}
+RESOURCE = 'resource="nvidia_com_gpu_shared"'
+EXPECTED: dict[str, dict[str, float]] = {
+    "Share-hours by namespace": {f'{{namespace="a",{RESOURCE}}}': 4, f'{{namespace="b",{RESOURCE}}}': 1},
+    "Share-hours by pool and namespace": {
+        f'{{namespace="a",pool="notebooks",{RESOURCE}}}': 4, f'{{namespace="b",pool="notebooks",{RESOURCE}}}': 1},
+    "Share-hours by team": {f'{{label_team="physics",{RESOURCE}}}': 4},
+    "Share-hours by card": {f'{{card="t4",{RESOURCE}}}': 5},
+    "GiB-hours by namespace": {'{namespace="a"}': 6, '{namespace="b"}': 8},
+    "GiB-hours by pool": {'{pool="notebooks"}': 14},
+    "GiB-hours by pool and namespace": {'{namespace="a",pool="notebooks"}': 6, '{namespace="b",pool="notebooks"}': 8},
+    "GiB-hours by team": {'{label_team="physics"}': 6},
+    "GiB-hours by card": {'{card="t4"}': 14},
+    "Share-hours that each pool offered": {f'{{pool="notebooks",{RESOURCE}}}': 8},
+    "The part of each pool that was held": {f'{{pool="notebooks",{RESOURCE}}}': 5 / 8},
+}
+
+
+def test_every_query_has_its_numbers() -> None:
+    assert QUERIES.keys() == EXPECTED.keys()
+@pytest.mark.parametrize("title", EXPECTED)
+def test_a_query_counts_what_was_held_and_used(title: str, tmp_path: Path) -> None:
+    """At 2 h 2 min, so that no step is at either end of the two hours: whether it would count there depends on the version."""
+    samples = [{"labels": labels, "value": value} for labels, value in EXPECTED[title].items()]
+    query = {"expr": QUERIES[title].replace("30d", "2h"), "eval_time": "122m", "exp_samples": samples}
+    inputs = [{"series": series, "values": values} for series, values in SERIES.items()]
+    test: dict[str, Any] = {"interval": "1m", "input_series": inputs, "promql_expr_test": [query]}
+    document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "rules.yaml").write_text(emit.yaml_text(groups()))
+    (tmp_path / "tests.yaml").write_text(json.dumps(document))
+    command = ["promtool", "test", "rules", "tests.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,71 @@
+"""The suites: a folder of tests each, and what it needs besides Python. `make test` is every other folder of `tests`."""
+
+from dataclasses import dataclass, replace
+
+UNIT = ("tests", "--ignore=tests/e2e", "--ignore=tests/long")
+"""What `make test` collects: tests that need Python, a C compiler and Helm from its wheel."""
+
+NVIDIA_DEVICE = "/dev/nvidiactl"
+"""There wherever NVIDIA's driver is loaded and may be used. No package of Debian's brings it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Tests that need more than `make test`. `tools` are programs or files, each with the Debian package that has it."""
+
+    name: str
+    title: str
+    folders: tuple[str, ...]
+    """What pytest collects, with its options for that."""
+    tools: dict[str, str]
+    distribution: tuple[str, ...] = ()
+    needs_root: bool = False
+    needs_compiler: bool = False
+    needs_folder: str = ""
+    """An environment variable that names a folder which only the user can have. Without it the suite is left out."""
+    builds: tuple[str, ...] = ()
+    """Modules that build or fetch into the tests' cache what it runs."""
+    lane: int = 1
+    """Suites of one lane run one after the other; the lanes run side by side."""
+
+
+_CONTAINERS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "openssl": "openssl", "runc": "runc", "skopeo": "skopeo"}
+_CLUSTER = Suite(
+    # Most of its time is waiting: three clusters side by side, and a file of tests on one of them.
+    name="cluster", title="a real cluster", folders=("tests/e2e/cluster", "--ignore=tests/e2e/cluster/nvidia"),
+    distribution=("-n", "3", "--dist", "loadfile"), needs_root=True, needs_compiler=True, lane=0,
+    tools=_CONTAINERS | {
+        "ip": "iproute2", "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins",
+        "prometheus": "prometheus", "go": "",
+    },
+    builds=("tests.e2e.cluster.programs", "tests.e2e.cluster.kube_state_metrics"),
+)
+SUITES = (
+    _CLUSTER,
+    Suite(name="pages", title="alert rules, dashboards, pages and the site",
+          folders=("tests/e2e/pages",), tools={"chromium": "chromium", "promtool": "prometheus"}),
+    Suite(name="registry", title="a real registry", folders=("tests/e2e/registry",), builds=("tests.e2e.registry.copiers",),
+          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl", "go": ""}),
+    Suite(name="pipelines", title="git, pre-commit and kustomize", folders=("tests/e2e/pipelines",),
+          tools={"git": "git", "curl": "curl", "go": ""}, builds=("tests.e2e.pipelines.kustomize",)),
+    Suite(name="judges", title="chart and dashboard before judges", folders=("tests/e2e/judges",), tools={"go": ""},
+          builds=("tests.e2e.judges.checkov", "tests.e2e.judges.grafana")),
+    Suite(name="image", title="the image, in containers", folders=("tests/e2e/image",), needs_root=True, needs_compiler=True,
+          tools=_CONTAINERS | {"podman": "podman"}, builds=("tests.e2e.image.building",)),
+    replace(_CLUSTER, name="gitops", title="Argo CD and Flux on a real cluster", folders=("tests/e2e/gitops",), distribution=(),
+            tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"}, lane=1,
+            builds=(*_CLUSTER.builds, "tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program")),
+    Suite(name="publishing", title="publishing a release", folders=("tests/e2e/publishing",),
+          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "go": ""},
+          builds=("tests.e2e.publishing.cosign", "tests.e2e.publishing.helm_3_18")),
+    Suite(name="long", title="long simulations and fresh installs", folders=("tests/long",),
+          distribution=("-n", "2", "--dist", "worksteal"), needs_compiler=True, tools={}),
+    replace(_CLUSTER, name="nvidia", title="NVIDIA's own plugin and charts",
+            folders=("tests/e2e/cluster/nvidia", "tests/e2e/nvidia"), needs_folder="NVIDIA",
+            distribution=("-n", "2", "--dist", "loadscope")),
+    Suite(name="gpu", title="a real GPU", folders=("tests/e2e/gpu",), tools={NVIDIA_DEVICE: ""}),
+)
+NAMES = tuple(suite.name for suite in SUITES)
+CLUSTER = _CLUSTER
+OPTIONAL = ("nvidia", "gpu")
+"""Left out where a GPU, or the folder with NVIDIA's programs, is missing: nobody can install these."""

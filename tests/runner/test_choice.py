@@ -1,0 +1,121 @@
+"""Which suites run, and what is said of those that do not."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runner import __main__ as runner
+from tests.runner import needs, shards, suites
+from tests.runner.suites import SUITES, Suite
+from tests.support import c_compiler
+from tests.support.paths import ROOT
+
+FOLDERS = {word for suite in SUITES for word in suite.folders if not word.startswith("-")}
+
+
+def names(chosen: list[Suite]) -> set[str]:
+    return {suite.name for suite in chosen}
+
+
+def test_all_but_silicon_and_programs_of_nvidia_are_chosen_and_these_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NVIDIA", raising=False)
+    chosen, left_out = runner.choose("", "")
+    assert set(suites.NAMES) - names(chosen) == {"nvidia"} | ({"gpu"} if not Path(suites.NVIDIA_DEVICE).exists() else set())
+    assert "LEFT OUT  nvidia: NVIDIA=FOLDER is not given" in left_out
+
+
+def test_what_is_skipped_is_named() -> None:
+    chosen, left_out = runner.choose("", "gitops,pages")
+    assert {"gitops", "pages"}.isdisjoint(names(chosen))
+    assert {"LEFT OUT  gitops: SKIP names it", "LEFT OUT  pages: SKIP names it"} <= set(left_out)
+
+
+@pytest.mark.parametrize(("wanted", "unwanted", "words"), [
+    ("clusters", "", "no suite 'clusters'; there are cluster, "), ("", "page", "no suite 'page'"),
+    ("pages", "pages", "no suite is left"),
+])
+def test_a_name_that_no_suite_has_and_an_empty_choice_are_errors(wanted: str, unwanted: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        runner.choose(wanted, unwanted)
+
+
+def test_a_suite_that_is_asked_for_by_name_is_not_left_out_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NVIDIA", raising=False)
+    chosen, _ = runner.choose("nvidia", "")
+    assert "NVIDIA=FOLDER is not given" in list(needs.missing(chosen[0]))
+
+
+def test_every_file_with_tests_is_in_make_test_or_in_one_suite() -> None:
+    ours = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
+    elsewhere = [path for path in ours if path.parts[1] in ("e2e", "long")]
+    assert elsewhere
+    for path in elsewhere:
+        of = [suite.name for suite in SUITES if str(path) in {str(one) for one in shards.tests(suite.folders)}]
+        assert len(of) == 1, f"{path}: {of}"
+
+
+def test_every_folder_of_a_suite_is_there() -> None:
+    assert all((ROOT / folder).is_dir() for folder in FOLDERS)
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_shards_together_have_every_file_once(suite: Suite, count: int) -> None:
+    parts = [shards.files(suite.folders, (number, count)) for number in range(1, count + 1)]
+    assert sorted(path for part in parts for path in part) == sorted(str(path) for path in shards.tests(suite.folders))
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/3"])
+def test_a_shard_that_is_none_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=f"SHARD={text} is not N/M"):
+        shards.read(text)
+
+
+def runs(*words: str, path: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """The runner as a process, with this PATH."""
+    environment = {key: value for key, value in os.environ.items() if key not in ("CC", "PYTEST_ADDOPTS")}
+    return subprocess.run([sys.executable, "-m", "tests.runner", *words], cwd=ROOT, env={**environment, "PATH": path, **more},
+                          capture_output=True, text=True, check=False)
+
+
+def test_a_missing_tool_fails_before_anything_runs_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    done = runs("all", "--suite", "pages", path=str(tmp_path))
+    assert done.returncode == 2
+    assert "pages: chromium is missing (Debian: chromium)\n" in done.stderr
+    assert "`make test-deps` installs Debian's packages; `make test-all SKIP=pages` runs the rest." in done.stderr
+    assert done.stdout == ""
+
+
+def test_without_a_compiler_make_test_is_an_error(tmp_path: Path) -> None:
+    done = runs("unit", path=str(tmp_path))
+    assert done.returncode == 2
+    assert "make test: no C compiler: no cc, gcc or clang on PATH (Debian: gcc, libc6-dev" in done.stderr
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes a compiler of one's own the only one."""
+    def make(script: str) -> None:
+        program = tmp_path / "own-cc"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("CC", str(program))
+
+    c_compiler.command.cache_clear()
+    monkeypatch.setattr(c_compiler, "command", c_compiler.command.__wrapped__)
+    return make
+
+
+def test_a_compiler_is_found_by_compiling(compiler: Callable[[str], None]) -> None:
+    compiler("exit 0")
+    assert c_compiler.command()[0].endswith("own-cc")
+
+
+def test_a_compiler_without_headers_is_none(compiler: Callable[[str], None]) -> None:
+    compiler("echo 'stdio.h: No such file or directory' >&2; exit 1")
+    with pytest.raises(c_compiler.NoCompilerError, match=r"own-cc makes no program: stdio.h: No such file or directory"):
+        c_compiler.command()

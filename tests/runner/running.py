@@ -37,6 +37,11 @@ class Outcome:
         return not (self.failed or self.unsteady or self.fault)
 
     @property
+    def has_tests(self) -> bool:
+        """Whether a test ran: lint has none."""
+        return bool(self.passed or self.failed or self.unsteady or self.skipped)
+
+    @property
     def word(self) -> str:
         """For a table."""
         return "passed" if self.is_good else "FAILED" if self.failed or self.fault else "UNSTEADY"

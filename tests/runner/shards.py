@@ -35,8 +35,8 @@ def files(folders: tuple[str, ...], shard: tuple[int, int]) -> tuple[str, ...]:
 
 
 def tests(folders: tuple[str, ...]) -> list[Path]:
-    ignored = [Path(word.removeprefix("--ignore=")) for word in folders if word.startswith("--ignore=")]
     """Every file with tests in the folders."""
+    ignored = [Path(word.removeprefix("--ignore=")) for word in folders if word.startswith("--ignore=")]
     found = (path for word in folders if not word.startswith("-") for path in Path(word).rglob("test_*.py"))
     return [path for path in found if not any(path.is_relative_to(folder) for folder in ignored)]
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner import __main__ as runner
-from tests.runner import needs, shards, suites
+from tests.runner import choice, needs, shards, suites, unit
 from tests.runner.suites import SUITES, Suite
 from tests.support import c_compiler
 from tests.support.paths import ROOT
@@ -23,13 +22,13 @@ def names(chosen: list[Suite]) -> set[str]:
 
 def test_all_but_silicon_and_programs_of_nvidia_are_chosen_and_these_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NVIDIA", raising=False)
-    chosen, left_out = runner.choose("", "")
+    chosen, left_out = choice.choose("", "")
     assert set(suites.NAMES) - names(chosen) == {"nvidia"} | ({"gpu"} if not Path(suites.NVIDIA_DEVICE).exists() else set())
     assert "LEFT OUT  nvidia: NVIDIA=FOLDER is not given" in left_out
 
 
 def test_what_is_skipped_is_named() -> None:
-    chosen, left_out = runner.choose("", "gitops,pages")
+    chosen, left_out = choice.choose("", "gitops,pages")
     assert {"gitops", "pages"}.isdisjoint(names(chosen))
     assert {"LEFT OUT  gitops: SKIP names it", "LEFT OUT  pages: SKIP names it"} <= set(left_out)
 
@@ -40,12 +39,12 @@ def test_what_is_skipped_is_named() -> None:
 ])
 def test_a_name_that_no_suite_has_and_an_empty_choice_are_errors(wanted: str, unwanted: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        runner.choose(wanted, unwanted)
+        choice.choose(wanted, unwanted)
 
 
 def test_a_suite_that_is_asked_for_by_name_is_not_left_out_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NVIDIA", raising=False)
-    chosen, _ = runner.choose("nvidia", "")
+    chosen, _ = choice.choose("nvidia", "")
     assert "NVIDIA=FOLDER is not given" in list(needs.missing(chosen[0]))
 
 
@@ -56,6 +55,18 @@ def test_every_file_with_tests_is_in_make_test_or_in_one_suite() -> None:
     for path in elsewhere:
         of = [suite.name for suite in SUITES if str(path) in {str(one) for one in shards.tests(suite.folders)}]
         assert len(of) == 1, f"{path}: {of}"
+
+
+def test_a_folder_of_nvidias_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA", "/nowhere")
+    chosen, _ = choice.choose("nvidia")
+    assert "NVIDIA=/nowhere is no folder" in list(needs.missing(chosen[0]))
+
+
+def test_a_shard_without_a_file_is_an_error() -> None:
+    chosen, _ = choice.choose("pages")
+    with pytest.raises(choice.ChoiceError, match="SHARD=99/99 has no file of pages"):
+        choice.divide(chosen, "99/99")
 
 
 def test_every_folder_of_a_suite_is_there() -> None:
@@ -94,6 +105,18 @@ def test_without_a_compiler_make_test_is_an_error(tmp_path: Path) -> None:
     done = runs("unit", path=str(tmp_path))
     assert done.returncode == 2
     assert "make test: no C compiler: no cc, gcc or clang on PATH (Debian: gcc, libc6-dev" in done.stderr
+
+
+def test_without_go_a_suite_that_needs_it_says_where_it_is_from(tmp_path: Path) -> None:
+    done = runs("all", "--suite", "judges", path=str(tmp_path))
+    assert done.returncode == 2
+    assert "judges: go is missing: install Go 1.26 from https://go.dev/dl\n" in done.stderr
+
+
+def test_without_linux_make_test_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    [reason] = unit.missing()
+    assert reason.startswith("the tests need Linux, not darwin")
 
 
 @pytest.fixture

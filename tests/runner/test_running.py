@@ -1,10 +1,11 @@
 """The runner itself: what failed is tried once more, and what passes only then fails the run and is named with its seed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.runner import builds, report, running
+from tests.runner import builds, lanes, report, running, suites, unit
 from tests.runner.suites import Suite
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_for
@@ -95,8 +96,7 @@ def test_a_skipped_test_is_told_with_its_reason() -> None:
 def test_what_is_built_beside_suites_is_done_or_ended_with_the_run() -> None:
     Path("quick.py").write_text("open('quick', 'w').close()")
     Path("slow.py").write_text("import time\nopen('slow', 'w').close()\ntime.sleep(600)\nopen('late', 'w').close()")
-    suite = Suite(name="some", title="some", folders=(), tools={}, builds=("quick", "slow"))
-    with builds.in_background([suite]):
+    with builds.in_background([suite(builds=("quick", "slow"))]):
         wait_for(Path("slow").exists, "the second module runs")
     assert (Path("quick").exists(), Path("late").exists()) == (True, False)
 
@@ -107,3 +107,38 @@ def test_a_build_that_fails_is_named_and_the_others_are_built(capfd: pytest.Capt
     assert builds.build(("away", "there")) == 1
     assert Path("there").exists()
     assert "not built: away" in capfd.readouterr().err
+
+
+def test_the_log_of_builds_is_shown_when_one_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("away.py").write_text("import sys\nsys.exit('no network')")
+    with builds.in_background([suite(builds=("away",))]):
+        wait_for(lambda: "not built: away" in builds.LOG.read_text(), "the build fails")
+    assert "no network" in capfd.readouterr().out
+
+
+def suite(**more: Any) -> Suite:
+    return Suite(**{"name": "some", "title": "some", "folders": (), "tools": {}, **more})
+
+
+def test_suites_of_two_lanes_have_their_logs_in_files_and_all_of_them_a_result(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("test_good.py").write_text("def test_good():\n    pass\n")
+    Path("test_wrong.py").write_text(WRONG)
+    good = suite(name="good", folders=("test_good.py",), lane=0)
+    found = lanes.run([good, suite(name="wrong", folders=("test_wrong.py",), lane=1)], ())
+    assert {name: outcome.word for name, outcome in found.items()} == {"good": "passed", "wrong": "FAILED"}
+    assert "test_wrong.py::test_wrong" in (lanes.LOGS / "wrong.log").read_text()
+    assert "--- good: passed" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("recipe", "word", "code"), [("@echo clean", "passed", 0), ("@echo E501; exit 1", "FAILED", 1)])
+def test_lint_runs_beside_the_tests_and_its_failure_is_the_runs(
+    recipe: str, word: str, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+) -> None:
+    Path("Makefile").write_text(f"lint:\n\t{recipe}\n")
+    Path("test_good.py").write_text("def test_good():\n    pass\n")
+    monkeypatch.setattr(suites, "UNIT", ("test_good.py",))
+    monkeypatch.setattr(unit, "_DISTRIBUTION", ())
+    found = unit.run(with_lint=True)
+    assert (found["lint"].word, found["unit"].word) == (word, "passed")
+    assert ("E501" in capfd.readouterr().out) == bool(code)
+    assert report.totals(found.values()) == f"1 passed, {code} failed, 0 skipped"

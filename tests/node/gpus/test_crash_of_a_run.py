@@ -100,21 +100,6 @@ def test_the_next_start_goes_on_from_where_the_last_one_died(tmp_path: Path, sce
 
 
 @pytest.mark.failure_case(16)
-@pytest.mark.slow
-@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(
-    ("scene", "number"),
-    [
-        pytest.param(scene, number, id=f"{name}, {number}")
-        for name, scene in SCENES.items()
-        for number in range(1, scene.changes + 1)
-    ],
-)
-def test_from_every_single_change(tmp_path: Path, scene: Scene, number: int, is_after: bool) -> None:
-    die_and_start_again(tmp_path, scene, number, is_after=is_after)
-
-
-@pytest.mark.failure_case(16)
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", range(4, 8))
 def test_death_on_the_way_back_ends_in_the_wanted_layout_too(tmp_path: Path, number: int, is_after: bool) -> None:

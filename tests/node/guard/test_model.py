@@ -14,8 +14,6 @@ from gpushare_node.guard.verdicts import Kill, Terminate
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, stranger, tenant
 from tests.node.guard.guard_model import GuardModel
 
-ROWS = 1_000_000
-
 
 def crowd_of(rows: int, seed: int, kills_per_minute: int) -> GuardModel:
     """A crowd that has shown that many rows; the oracle has held every signal against its truth."""
@@ -30,21 +28,6 @@ def tiny_crowd(seed: int, gpus: int) -> None:
     model = GuardModel(rng=Random(seed), gpus=gpus, each=4)
     for _ in range(40):
         model.cycle()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kills_per_minute", [6, 20, 60, 1000])
-def test_no_signal_without_proof_in_a_million_rows(kills_per_minute: int) -> None:
-    model = crowd_of(ROWS // 4, kills_per_minute, kills_per_minute)
-    assert min(model.counts[name] for name in ("Terminate", "TerminateClient", "Kill")) >= 5
-    assert model.inherited >= 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gpus", [1, 2, 3])
-def test_no_signal_without_proof_in_many_tiny_crowds(gpus: int) -> None:
-    for seed in range(300):
-        tiny_crowd(seed, gpus)
 
 
 def test_no_signal_without_proof_in_some_tiny_crowds() -> None:

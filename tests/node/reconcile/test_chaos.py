@@ -16,7 +16,7 @@ from tests.node.reconcile.chaos_scenario import Life
 from tests.node.reconcile.loop_node import DEPLOY, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
 
-QUICK, MANY, LOT = 200, 2000, 25
+QUICK, LOT = 200, 25
 
 
 def live_through(folder: Path, numbers: range) -> None:
@@ -67,20 +67,3 @@ def test_really_killed_at_any_effect_the_next_run_converges_and_the_tenant_lives
     tmp_path: Path, api: ApiServer, number: int
 ) -> None:
     assert die_and_recover(tmp_path, api, number)
-
-
-@pytest.mark.failure_case(16)
-@pytest.mark.slow
-def test_really_killed_at_every_effect(tmp_path: Path) -> None:
-    for number in range(100):
-        with ApiServer() as api:
-            if not die_and_recover(tmp_path / str(number), api, number):
-                assert number > 25
-                return
-    pytest.fail("the run never came to its end")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(QUICK, MANY, LOT))
-def test_whatever_happens_in_many_more_lives(tmp_path: Path, first: int) -> None:
-    live_through(tmp_path, range(first, first + LOT))

@@ -1,0 +1,3 @@
+"""What the node's long tests share with its short ones."""
+
+from tests.node.conftest import _environment  # noqa: F401

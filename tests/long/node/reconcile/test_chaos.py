@@ -1,0 +1,25 @@
+"""Runs killed at every effect, and many lives of a node in which anything happens."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.node.reconcile.test_chaos import LOT, QUICK, die_and_recover, live_through
+from tests.support.fake_api.server import ApiServer
+
+MANY = 2000
+
+
+@pytest.mark.failure_case(16)
+def test_really_killed_at_every_effect(tmp_path: Path) -> None:
+    for number in range(100):
+        with ApiServer() as api:
+            if not die_and_recover(tmp_path / str(number), api, number):
+                assert number > 25
+                return
+    pytest.fail("the run never came to its end")
+
+
+@pytest.mark.parametrize("first", range(QUICK, MANY, LOT))
+def test_whatever_happens_in_many_more_lives(tmp_path: Path, first: int) -> None:
+    live_through(tmp_path, range(first, first + LOT))

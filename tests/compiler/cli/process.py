@@ -3,23 +3,52 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.support import forked
 from tests.support.waiting import PATIENCE
 
 SET_BY_CI = {"GITHUB_ACTIONS", "NO_COLOR", "COLUMNS", "CI"}
+PRELOADED = (
+    "gpushare.cli.commands", "gpushare.pipeline", "gpushare.live.connection", "kubernetes.client", "kubernetes.config",
+)
+"""What most calls import: the modules of the commands, and the library that takes half a second."""
 
 
 def gpushare(
     *arguments: object, stdin: bytes = b"", cwd: Path | None = None, environment: dict[str, str] | None = None, **streams: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run it; stdout and stderr as text. `streams` replaces what subprocess does with them."""
-    inherited = {name: value for name, value in os.environ.items() if name not in SET_BY_CI}
+    """Run it; stdout and stderr as text. The process is forked from one that has imported the program.
+
+    `streams` replaces what subprocess does with them. With these, or with a variable that Python itself reads, it is `cold`.
+    """
+    if streams or any(name.startswith(("PYTHON", "LC_", "LANG")) for name in environment or {}):
+        return cold(*arguments, stdin=stdin, cwd=cwd, environment=environment, **streams)
+    words = [str(argument) for argument in arguments]
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        given.write(stdin)
+        given.seek(0)
+        code = forked.run("gpushare.cli", PRELOADED, words, cwd=cwd, environment=_inherited() | (environment or {}),
+                          stdin=given, stdout=out, stderr=errors)
+        out.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(["gpushare", *words], code, out.read().decode(), errors.read().decode())
+
+
+def cold(
+    *arguments: object, stdin: bytes = b"", cwd: Path | None = None, environment: dict[str, str] | None = None, **streams: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run it in a Python that is started for it."""
     command = [sys.executable, "-m", "gpushare", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-    surroundings = inherited | {"PYTHONUTF8": "1"} | (environment or {})
+    surroundings = _inherited() | {"PYTHONUTF8": "1"} | (environment or {})
     done = subprocess.run(command, input=stdin, cwd=cwd, env=surroundings, check=False, timeout=PATIENCE, **pipes)
     return subprocess.CompletedProcess(
         done.args, done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode()
     )
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in SET_BY_CI}

@@ -11,14 +11,14 @@ import pytest
 
 from gpushare import __version__
 from gpushare.cli.commands import NAMES
-from tests.compiler.cli.process import gpushare
+from tests.compiler.cli.process import cold, gpushare
 from tests.support import helm
 from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_teaches_itself(name: str) -> None:
-    done = gpushare(name, "--help")
+    done = cold(name, "--help")
     assert done.returncode == 0
     assert "For example:" in done.stdout
     assert f"gpushare {name}" in done.stdout
@@ -44,7 +44,7 @@ def test_the_version_is_one_line() -> None:
     "arguments", ["compil", "check", "check --format xml good.yaml", "compile --check --manifests good.yaml", "--nothing"]
 )
 def test_a_wrong_call_exits_2_and_says_how_to_call(arguments: str, intents: Path) -> None:
-    done = gpushare(*arguments.split(), cwd=intents)
+    done = cold(*arguments.split(), cwd=intents)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage: gpushare" in done.stderr
 

@@ -1,7 +1,9 @@
-"""What the whole suite has: the option that selects the tests of a failure case by its number, and libyaml."""
+"""What the whole suite has: the options `--case` and `--long`, and libyaml."""
 
 import pytest
 import yaml
+
+from tests.support import scale
 
 # Tests read YAML by `yaml.safe_load`: with libyaml that gives the same documents in a tenth of the time.
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
@@ -11,6 +13,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--case` beside pytest's own ways to select tests."""
     parser.addoption("--case", type=int, action="append", metavar="NUMBER", dest="failure_cases",
                      help="run only the tests of this case of docs/failure-cases.md; may be repeated")
+    parser.addoption("--long", action="store_true", help="try all of each property, not a part of it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test is imported: decorators count examples."""
+    scale.is_long = config.getoption("--long")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

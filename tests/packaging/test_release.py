@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ import pytest
 
 from gpushare import __version__
 from tests.support import helm
-from tests.support.clone import copy_to
 from tests.support.paths import ROOT
 
 RELEASE = SimpleNamespace(**runpy.run_path(str(ROOT / ".ci/release.py")))
@@ -197,31 +195,3 @@ def test_two_packages_of_the_chart_have_the_same_bytes_and_render_as_the_folder(
             for chart in (packages[0], ROOT / "charts/gpushare")
         ]
         assert outputs[0].replace(str(packages[0]), "") == outputs[1].replace(str(ROOT / "charts/gpushare"), "")
-
-
-@pytest.mark.slow
-def test_two_releases_of_one_commit_have_the_same_checksums(tmp_path: Path) -> None:
-    """Cloned at different times, and built under different masks."""
-    first, second = dated(copy_to(tmp_path / "first")), tmp_path / "second"
-    commit(first)
-    git(tmp_path, "clone", "--quiet", str(first), str(second))
-    done = []
-    for tree, mask in ((first, 0o077), (second, 0o002)):
-        before = os.umask(mask)
-        try:
-            done.append(run(tree, "--without-image"))
-        finally:
-            os.umask(before)
-        assert done[-1].returncode == 0, done[-1].stderr
-    dist = first / "dist"
-    assert (dist / "SHA256SUMS").read_text() == (second / "dist/SHA256SUMS").read_text()
-    assert {path.name for path in dist.iterdir()} == RELEASE.contents(__version__, with_image=False)
-    assert f"git tag --annotate v{__version__}" in done[0].stdout
-    assert "LEFT OUT: the node runtime's image" in done[0].stdout
-    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=dist, check=True, capture_output=True)
-    for wheel in dist.glob("*.whl"):
-        with zipfile.ZipFile(wheel) as packed:
-            assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packed.namelist()), wheel.name
-    for sdist in dist.glob("*.tar.gz"):
-        with tarfile.open(sdist) as packed:
-            assert packed.getmember(f"{sdist.name.removesuffix('.tar.gz')}/LICENSE").isfile()

@@ -1,6 +1,7 @@
 """The suites: a folder of tests each, and what it needs besides Python. `make test` is every other folder of `tests`."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 UNIT = ("tests", "--ignore=tests/e2e", "--ignore=tests/long")
 """What `make test` collects: tests that need Python, a C compiler and Helm from its wheel."""
@@ -27,6 +28,13 @@ class Suite:
     """Modules that build or fetch into the tests' cache what it runs."""
     lane: int = 1
     """Suites of one lane run one after the other; the lanes run side by side."""
+
+
+def _scaled() -> tuple[str, ...]:
+    """The files of `make test` that try only a part of a property there (tests/support/scale.py)."""
+    house = Path(__file__).parents[1]
+    files = (path for folder in ("compiler", "contract", "node") for path in sorted((house / folder).rglob("test_*.py")))
+    return tuple(str(path.relative_to(house.parent)) for path in files if "import scale\n" in path.read_text(encoding="utf-8"))
 
 
 _CONTAINERS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "openssl": "openssl", "runc": "runc", "skopeo": "skopeo"}
@@ -58,7 +66,7 @@ SUITES = (
     Suite(name="publishing", title="publishing a release", folders=("tests/e2e/publishing",),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "go": ""},
           builds=("tests.e2e.publishing.cosign", "tests.e2e.publishing.helm_3_18")),
-    Suite(name="long", title="long simulations and fresh installs", folders=("tests/long",),
+    Suite(name="long", title="long simulations and fresh installs", folders=("tests/long", *_scaled(), "--long"),
           distribution=("-n", "2", "--dist", "worksteal"), needs_compiler=True, tools={}),
     replace(_CLUSTER, name="nvidia", title="NVIDIA's own plugin and charts",
             folders=("tests/e2e/cluster/nvidia", "tests/e2e/nvidia"), needs_folder="NVIDIA",

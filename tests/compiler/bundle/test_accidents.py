@@ -17,6 +17,7 @@ from gpushare.bundle import lock, writer
 from gpushare.bundle.writer import OutputError
 from gpushare.core.diagnostics import Finding
 from tests.compiler.bundle.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
+from tests.support import scale
 
 BEFORE, AFTER = texts(OLD) | FOREIGN, texts(NEW) | FOREIGN
 
@@ -75,11 +76,10 @@ def killed_at(number: int, folder: Path) -> Callable[[], None]:
     return job
 
 
-@pytest.mark.slow
 def test_a_kill_at_any_step_leaves_whole_files_and_the_next_run_finishes(tmp_path: Path, way: str) -> None:
     writer.write(bundle(NEW), tmp_path / "warm", lock.EMPTY)  # so that the children import nothing
     seen = set()
-    for number in range(1, MAX_STEPS):
+    for number in scale.some(range(1, MAX_STEPS), 6):
         folder = fresh(tmp_path, number)
         status = in_child(killed_at(number, folder))
         now = {path: text for path, text in found(folder).items() if not path.startswith(".gpushare-")}
@@ -125,7 +125,6 @@ class Faults:
         return step
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "number", "lasting"),
     [(STEPS, errno.EIO, False), (STEPS, errno.EACCES, False), (GROWING, errno.ENOSPC, True), (GROWING, errno.ENOSPC, False)],
@@ -135,7 +134,7 @@ def test_an_error_at_any_step_leaves_the_old_bundle_or_the_new_one(
     tmp_path: Path, way: str, names: tuple[str, ...], number: int, lasting: bool
 ) -> None:
     failed = 0
-    for first in range(1, MAX_STEPS):
+    for first in scale.some(range(1, MAX_STEPS), 5):
         folder = fresh(tmp_path, first)
         with pytest.MonkeyPatch.context() as patch:
             faults = Faults(patch, names, number, lasting=lasting)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.compiler.cli.conftest import GOOD
 from tests.compiler.cli.process import gpushare
+from tests.support import scale
 from tests.support.paths import ROOT
 from tests.support.waiting import PATIENCE
 
@@ -114,8 +115,7 @@ def plain_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
     return seconds
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", scale.some(list(HOSTILE), 6))
 def test_hostile_input_costs_little(name: str, tmp_path: Path, plain_seconds: float) -> None:
     text, code = HOSTILE[name]
     exit_code, told, seconds, mib = checked(text if isinstance(text, bytes) else text.encode(), tmp_path)

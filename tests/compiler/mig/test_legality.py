@@ -10,6 +10,7 @@ from gpushare.catalog.cards import Geometry
 from gpushare.mig.grid import grid
 from tests.compiler.mig import known_cards, reference_solver
 from tests.compiler.mig.random_cards import geometries
+from tests.support import scale
 
 SEVEN = ((19, 14, 12), (78, 38, 28), (239, 64, 44))
 TWO = (2, 2, 2)
@@ -97,8 +98,7 @@ def test_the_order_in_which_a_layout_is_written_does_not_matter():
     assert mig.fits(geometry, ())
 
 
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale.examples(150), deadline=None)
 @given(geometries())
 def test_any_card_that_anyone_could_describe_is_judged_as_by_plain_recursion(geometry):
     placed = reference_solver.placed_sets(geometry)

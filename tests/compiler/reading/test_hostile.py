@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.reading import schema, source
+from tests.support import scale
 from tests.support.waiting import PATIENCE
 
 MIB = 1 << 20
@@ -102,8 +103,7 @@ def plain_seconds() -> float:
     return float(measured["seconds"])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", scale.some(list(HOSTILE), 4))
 def test_hostile_text_costs_little(name: str, plain_seconds: float) -> None:
     data, code = HOSTILE[name]
     measured = measure(data)
@@ -130,8 +130,7 @@ def test_arbitrary_bytes_raise_nothing(data: bytes) -> None:
 SIGNS = [*"ab01:?-[]{},&*!|>'\"%@`# \n\t\r.~=<", "- ", ": ", "\n  ", "&a ", "*a", "<<: ", "---\n", "é", "😀"]
 
 
-@pytest.mark.slow
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=scale.examples(800), deadline=None)
 @given(st.lists(st.sampled_from(SIGNS)).map("".join))
 def test_arbitrary_arrangements_of_yaml_signs_raise_nothing(text: str) -> None:
     nothing_is_raised(text.encode())

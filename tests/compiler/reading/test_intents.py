@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gpushare.core.units import Share
@@ -42,6 +41,7 @@ from gpushare.intent.types import (
 from gpushare.reading import schema, source
 from tests.compiler.reading.test_schemas import INTENT_SCHEMA, mutated
 from tests.compiler.reading.texts import FULL, INTENT
+from tests.support import scale
 
 
 def built(text: str) -> types.Intent:
@@ -175,8 +175,7 @@ def test_every_way_to_want_instances_is_read() -> None:
     assert wanted("layout: {3g.20gb: 1, 1g.5gb: 2.0}") == (("3g.20gb", 1), ("1g.5gb", 2))
 
 
-@pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale.examples(1500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(mutated())
 def test_every_document_that_passes_the_schema_can_be_built(document: Any) -> None:
     if schema.accepts(INTENT_SCHEMA, document):

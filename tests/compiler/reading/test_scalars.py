@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpushare.reading.scalars import resolve
+from tests.support import scale
 
 CORE: list[tuple[re.Pattern[str], Callable[[str], object]]] = [
     (re.compile(r"(null|Null|NULL|~|)\Z"), lambda text: None),
@@ -41,8 +42,7 @@ SPECIAL = "null Null nUll true TRUE tRue yes Yes no NO on Off y Y n N = << .inf 
 WORDS = st.text(alphabet="0123456789-+._:eExXobBynTZ", max_size=9) | st.sampled_from(SPECIAL.split())
 
 
-@pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=scale.examples(3000), deadline=None)
 @given(WORDS)
 @example("1.")
 @example("-.5")

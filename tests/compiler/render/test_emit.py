@@ -15,6 +15,7 @@ from yamllint.config import YamlLintConfig
 
 from gpushare.core.emit import Repeated, json_text, yaml_text
 from tests.compiler.reading.test_scalars import KEYWORDS, by_pyyaml, core
+from tests.support import scale
 
 DEFAULT_RULES = YamlLintConfig("{extends: default, rules: {line-length: disable, document-start: disable}}")
 
@@ -67,8 +68,7 @@ keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=10) | st.sampl
 values = st.recursive(scalars, lambda part: st.lists(part, max_size=4) | st.dictionaries(keys, part, max_size=4), max_leaves=12)
 
 
-@pytest.mark.slow
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scale.examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(values)
 @example({"a": [], "b": {}, "c": [[], {}, [[1]], [{"x": [1, {"y": 2}]}]]})
 @example([[["a\nb\n"], "c\nd"], {"k": "e\nf\n"}])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpushare.intent.types import Exclusive, Expression, NodeSelector, Operator, Pool
 from gpushare.nodes import labels, selectors
+from tests.support import scale
 from tests.support.costs import grows_in_line
 
 KEYS = ("a", "b")
@@ -128,8 +129,7 @@ def test_two_selectors_overlap_when_a_node_belongs_to_both(one: NodeSelector, ot
     assert selectors.overlap(one, other) == common
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale.examples(300), deadline=None)
 @given(pool_lists)
 def test_clashes_are_all_pairs_of_equal_priority_that_overlap(pools: list[Pool]) -> None:
     found = [(one.name, other.name) for one, other in selectors.clashes(pools)]
@@ -143,8 +143,7 @@ def test_clashes_are_all_pairs_of_equal_priority_that_overlap(pools: list[Pool])
     assert len(found) == len(set(found))
 
 
-@pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=scale.examples(400), deadline=None)
 @given(pool_lists)
 def test_terms_match_exactly_the_nodes_that_the_pool_serves(pools: list[Pool]) -> None:
     assignment = selectors.NodeAssignment(pools)
@@ -154,8 +153,7 @@ def test_terms_match_exactly_the_nodes_that_the_pool_serves(pools: list[Pool]) -
             assert matched(terms, node) == served(pool, node, pools), (pool.name, node, terms)
 
 
-@pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale.examples(200), deadline=None)
 @given(pool_lists)
 def test_terms_are_ones_that_the_api_server_accepts(pools: list[Pool]) -> None:
     for pool in pools:

@@ -17,7 +17,6 @@ NO_INSTANCE = 0xFFFFFFFF
 
 
 @pytest.mark.failure_case(72)
-@pytest.mark.slow
 def test_a_cycle_over_500_processes_on_each_of_8_gpus_costs_in_proportion(
     tmp_path: Path, fake_nvml: FakeNvml, process_pool: ProcessPool
 ) -> None:

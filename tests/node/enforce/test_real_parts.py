@@ -293,7 +293,6 @@ class Program:
         return any(event["reason"] == reason and part in event["message"] for event in events)
 
 
-@pytest.mark.slow
 def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
     tmp_path: Path, two_gpus: FakeNvml, api: ApiServer, groups: Groups, process_pool: ProcessPool
 ) -> None:
@@ -310,7 +309,6 @@ def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
 
 
 @pytest.mark.failure_case(68)
-@pytest.mark.slow
 def test_a_runtime_that_is_killed_in_the_grace_counts_again_and_kills_once(
     tmp_path: Path, two_gpus: FakeNvml, api: ApiServer, groups: Groups, process_pool: ProcessPool
 ) -> None:

@@ -8,6 +8,7 @@ from tests.compiler.mig import known_cards
 from tests.node.partition import builders
 from tests.node.partition.layout_pairs import Deck, as_wanted
 from tests.node.partition.simulator import halfway, run, simulate
+from tests.support import scale
 
 CARDS = [(known_cards.A100, 60), ("a30", 1), ("h100-sxm5-80gb", 60), ("rtx-pro-6000-server", 1)]
 
@@ -21,7 +22,7 @@ def operations_from(state, policy):
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize(("card", "every"), CARDS)
 def test_between_two_operations_the_next_plan_is_the_rest_of_the_first_one(card: str, every: int) -> None:
-    for pair in Deck(card).pairs(every):
+    for pair in Deck(card).pairs(every if scale.is_long else every * 12):
         state = pair.state
         operations = operations_from(state, pair.policy)
         for done, operation in enumerate(operations, 1):
@@ -31,13 +32,12 @@ def test_between_two_operations_the_next_plan_is_the_rest_of_the_first_one(card:
 
 
 @pytest.mark.failure_case(15, 16)
-@pytest.mark.slow
 @pytest.mark.parametrize(("card", "every"), CARDS)
 def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothing_else_that_would_have_stayed(
     card: str, every: int
 ) -> None:
     """The orphan is a GPU instance of our own whose compute instance was never made."""
-    for pair in Deck(card).pairs(every):
+    for pair in Deck(card).pairs(every if scale.is_long else every * 12):
         state = pair.state
         operations = operations_from(state, pair.policy)
         for done, operation in enumerate(operations):
@@ -56,13 +56,12 @@ def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothin
 
 
 @pytest.mark.failure_case(16)
-@pytest.mark.slow
 @pytest.mark.parametrize("card", [card for card, _ in CARDS])
 @pytest.mark.parametrize("is_told_when_off", [True, False])
 def test_from_mig_off_every_layout_is_reached_from_wherever_it_stopped(card: str, is_told_when_off: bool) -> None:
     """Also with drivers that name no placement before MIG is on: there the first plan ends with the mode."""
     deck = Deck(card)
-    for ways in deck.ways.values():
+    for ways in scale.some(list(deck.ways.values()), 10):
         policy = deck.policy(ways[0])
         own = builders.mig(current=False, profiles=deck.profiles if is_told_when_off else ())
         state = builders.state(builders.gpu(own))

@@ -15,6 +15,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import StepResult
 from tests.node.gpus.gpu_node import H100
 from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD, SEVEN, TWO, LoopNode, mig, rollout, text_of, whole
+from tests.support import scale
 from tests.support.fake_api.server import ApiServer
 
 DCGM = "nvidia.com/gpu.deploy.dcgm"
@@ -282,9 +283,8 @@ def test_a_stop_while_tenants_are_waited_for_takes_the_taint_along(node: LoopNod
 
 
 @pytest.mark.failure_case(16)
-@pytest.mark.slow
 def test_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_path: Path) -> None:
-    for number in range(40):
+    for number in scale.some(range(40), 7):
         with ApiServer() as api:
             node = LoopNode(tmp_path / str(number), api)
             node.run(whole())

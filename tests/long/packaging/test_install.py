@@ -13,8 +13,6 @@ from tests.support.clone import copy_to
 
 DATA = ["compiler/gpushare/schemas", "compiler/gpushare/findings", "profiles", "templates", "charts"]
 
-pytestmark = pytest.mark.slow
-
 
 def run(*command: object, cwd: Path) -> str:
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "GITHUB_ACTIONS"}}

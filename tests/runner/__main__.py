@@ -103,6 +103,7 @@ def _finish(result: _Result, *, may_skip: tuple[str, ...] = ()) -> int:
     against = [f"a test of {name} was skipped, and none may be here" for name, outcome in result.outcomes.items()
                if outcome.skipped and name not in may_skip]
     minutes = (time.monotonic() - result.begun) / 60
+    report.write_seconds(result.outcomes.values(), lanes.LOGS / "seconds.json")
     print("\n".join(["", *report.slowest(result.outcomes.values()), "", *told, *result.notes, *against,
                      f"altogether {minutes:.1f} min", report.totals(result.outcomes.values())]))
     return int(bool(against) or not all(outcome.is_good for outcome in result.outcomes.values()))

@@ -1,6 +1,8 @@
 """What came of the suites, in lines for people, and one for programs."""
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 
 from tests.runner.running import SLOWEST, Outcome
 
@@ -20,6 +22,13 @@ def slowest(outcomes: Iterable[Outcome]) -> list[str]:
     """The longest tests of all suites, in seconds."""
     slow = sorted((one for outcome in outcomes for one in outcome.slowest), reverse=True)[:SLOWEST]
     return [f"the {len(slow)} slowest tests:", *(f"  {seconds:7.1f} s  {name}" for seconds, name in slow)]
+
+
+def write_seconds(outcomes: Iterable[Outcome], path: Path) -> None:
+    """How long each file's tests took; seconds.json, by which shards are balanced, is a copy of it."""
+    seconds = {name: round(of, 1) for outcome in outcomes for name, of in sorted(outcome.seconds_of_files.items())}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(seconds, indent=2) + "\n", encoding="utf-8")
 
 
 def totals(outcomes: Iterable[Outcome]) -> str:

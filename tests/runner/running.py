@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ class Outcome:
     passed: int = 0
     seconds: float = 0
     slowest: tuple[tuple[float, str], ...] = field(default=(), repr=False)
+    seconds_of_files: dict[str, float] = field(default_factory=dict, repr=False)
     fault: str = ""
     """Why there is no result: no test was collected, or pytest itself failed."""
 
@@ -66,7 +68,8 @@ def run(collected: Sequence[str], options: Sequence[str] = (), *, call: Callable
             start([*pytest, "--last-failed", "--last-failed-no-failures", "none", "-v"])
             unsteady = failed - _failed(Path(folder))
     return Outcome(seed=seed, failed=tuple(sorted(failed - unsteady)), unsteady=tuple(sorted(unsteady)), fault=fault,
-                   seconds=time.monotonic() - begun, passed=found.passed, skipped=found.skipped, slowest=found.slowest)
+                   seconds=time.monotonic() - begun, passed=found.passed, skipped=found.skipped, slowest=found.slowest,
+                   seconds_of_files=found.seconds_of_files)
 
 
 def _call(command: Sequence[str]) -> int:
@@ -90,6 +93,7 @@ class _Report:
     passed: int = 0
     skipped: tuple[str, ...] = ()
     slowest: tuple[tuple[float, str], ...] = ()
+    seconds_of_files: dict[str, float] = field(default_factory=dict)
 
 
 def _read(report: Path) -> _Report:
@@ -100,4 +104,7 @@ def _read(report: Path) -> _Report:
     skips = [str(skip.get("message")) for case in cases for skip in case.iter("skipped")]
     bad = sum(any(case.find(word) is not None for word in ("failure", "error", "skipped")) for case in cases)
     times = sorted(((float(case.get("time", 0)), f"{case.get('file')}::{case.get('name')}") for case in cases), reverse=True)
-    return _Report(passed=len(cases) - bad, skipped=tuple(skips), slowest=tuple(times[:SLOWEST]))
+    files: Counter[str] = Counter()
+    for seconds, name in times:
+        files[name.split("::")[0]] += seconds
+    return _Report(passed=len(cases) - bad, skipped=tuple(skips), slowest=tuple(times[:SLOWEST]), seconds_of_files=dict(files))

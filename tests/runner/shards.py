@@ -1,7 +1,11 @@
 """Divides a suite's files among machines, so that all of them together run every file once."""
 
+import functools
+import json
 import re
 from pathlib import Path
+
+from tests.support.paths import ROOT
 
 _ONE = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
@@ -21,15 +25,15 @@ def read(text: str) -> tuple[int, int]:
 def files(folders: tuple[str, ...], shard: tuple[int, int]) -> tuple[str, ...]:
     """The files with tests in the folders that are this shard's. `folders` may hold pytest's `--ignore` options.
 
-    The longest files first, each to the shard with the least so far: a line of a test file is the only weight that needs no
-    record of former runs.
+    The longest first, each to the shard with the least so far. How long a file takes is in seconds.json, a copy of what a run
+    wrote into build/tests/seconds.json; a file without a record counts by its lines.
     """
     number, count = shard
-    loads = [0] * count
+    loads = [0.0] * count
     chosen: list[list[Path]] = [[] for _ in range(count)]
-    for path in sorted(tests(folders), key=lambda path: (-_lines(path), path)):
+    for path in sorted(tests(folders), key=lambda path: (-_seconds(path), path)):
         least = loads.index(min(loads))
-        loads[least] += _lines(path)
+        loads[least] += _seconds(path)
         chosen[least].append(path)
     return tuple(str(path) for path in sorted(chosen[number - 1]))
 
@@ -39,6 +43,25 @@ def tests(folders: tuple[str, ...]) -> list[Path]:
     ignored = [Path(word.removeprefix("--ignore=")) for word in folders if word.startswith("--ignore=")]
     found = (path for word in folders if not word.startswith("-") for path in Path(word).rglob("test_*.py"))
     return [path for path in found if not any(path.is_relative_to(folder) for folder in ignored)]
+
+
+def _seconds(path: Path) -> float:
+    recorded = recorded_seconds()
+    return recorded.get(str(path)) or _lines(path) * _seconds_of_a_line()
+
+
+@functools.cache
+def recorded_seconds() -> dict[str, float]:
+    """How long each file's tests took when somebody measured it."""
+    found: dict[str, float] = json.loads(Path(__file__).with_name("seconds.json").read_text(encoding="utf-8"))
+    return found
+
+
+@functools.cache
+def _seconds_of_a_line() -> float:
+    """What a line of a test takes on average, in the files whose time is known."""
+    recorded = recorded_seconds()
+    return sum(recorded.values()) / sum(_lines(ROOT / name) for name in recorded)
 
 
 def _lines(path: Path) -> int:

@@ -46,7 +46,7 @@ _CLUSTER = Suite(
         "ip": "iproute2", "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins",
         "prometheus": "prometheus", "go": "",
     },
-    builds=("tests.e2e.cluster.programs", "tests.e2e.cluster.kube_state_metrics"),
+    builds=("tests.e2e.cluster.programs", "tests.e2e.image.building", "tests.e2e.cluster.kube_state_metrics"),
 )
 SUITES = (
     _CLUSTER,
@@ -60,7 +60,8 @@ SUITES = (
           builds=("tests.e2e.judges.checkov", "tests.e2e.judges.grafana")),
     Suite(name="image", title="the image, in containers", folders=("tests/e2e/image",), needs_root=True, needs_compiler=True,
           tools=_CONTAINERS | {"podman": "podman"}, builds=("tests.e2e.image.building",)),
-    replace(_CLUSTER, name="gitops", title="Argo CD and Flux on a real cluster", folders=("tests/e2e/gitops",), distribution=(),
+    replace(_CLUSTER, name="gitops", title="Argo CD and Flux on a real cluster", folders=("tests/e2e/gitops",),
+            distribution=("-n", "2", "--dist", "loadfile"),
             tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"}, lane=1,
             builds=(*_CLUSTER.builds, "tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program")),
     Suite(name="publishing", title="publishing a release", folders=("tests/e2e/publishing",),

@@ -80,6 +80,14 @@ def test_shards_together_have_every_file_once(suite: Suite, count: int) -> None:
     assert sorted(path for part in parts for path in part) == sorted(str(path) for path in shards.tests(suite.folders))
 
 
+def test_recorded_files_are_there_and_the_shards_of_the_cluster_are_even() -> None:
+    recorded = shards.recorded_seconds()
+    assert all((ROOT / name).is_file() for name in recorded)
+    parts = [shards.files(suites.CLUSTER.folders, (number, 3)) for number in (1, 2, 3)]
+    loads = [sum(shards._seconds(Path(name)) for name in part) for part in parts]
+    assert max(loads) < 1.2 * min(loads)
+
+
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/3"])
 def test_a_shard_that_is_none_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=f"SHARD={text} is not N/M"):

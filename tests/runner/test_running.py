@@ -1,5 +1,6 @@
 """The runner itself: what failed is tried once more, and what passes only then fails the run and is named with its seed."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def test_what_passes_is_run_once_and_counted() -> None:
     found = outcome(TESTS.replace("assert was_there", "assert not was_there"))
     assert (found.word, found.passed, found.is_good) == ("passed", 2, True)
     assert report.totals([found, found]) == "4 passed, 0 failed, 0 skipped"
+    report.write_seconds([found], Path("build/seconds.json"))
+    assert list(json.loads(Path("build/seconds.json").read_text())) == ["test_it.py"]
 
 
 def test_a_run_that_tested_nothing_is_a_failure() -> None:

@@ -1,6 +1,6 @@
 """The tables of values say what NVIDIA's templates read, and the real charts take every example's values.
 
-Needs `NVIDIA=FOLDER`; left out without it, and `make test` says so.
+Needs `NVIDIA=FOLDER`; left out without it, and `make test-all` says so.
 """
 
 from collections.abc import Iterator, Mapping

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.e2e.cluster import images
 from tests.e2e.cluster.control_plane import ControlPlane
-from tests.e2e.cluster.machine import PATIENCE, Cgroup, MachineError, Network, stop
+from tests.e2e.cluster.machine import NODE_ADDRESSES, PATIENCE, Cgroup, MachineError, Network, stop
 from tests.e2e.cluster.node import Driver, Node
 
 ROOT = Path("/var/tmp/gpushare-clusters")  # overlays need a real file system
@@ -72,7 +72,8 @@ class Cluster:
         everything = set(self.network.processes())
         for name in ("kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver"):
             stop([pid for pid in everything if _program_of(pid) == name], seconds=0)
-        cgroups = [Cgroup(f"{self.name}-{node.name}") for node in self.nodes]
+        # What a killed run left under this name may have had more nodes than this one.
+        cgroups = [Cgroup(f"{self.name}-node-{number + 1}") for number in range(len(NODE_ADDRESSES))]
         deadline = time.monotonic() + PATIENCE
         while left := set(self.network.processes()).union(*(cgroup.processes() for cgroup in cgroups)):
             if time.monotonic() > deadline:

@@ -4,14 +4,13 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster import images
 from tests.e2e.cluster.bundles import NAMESPACE, compiled, namespace
-from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.cluster import ROOT, Cluster
 from tests.e2e.cluster.fake_gpus import Fleet
 from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
@@ -48,15 +47,17 @@ class ClusterFixture:
     """A cluster of nodes with two GPUs each, and one release."""
 
     def __init__(self, name: str, nodes: int = 2) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix=f"{name}-", dir="/var/tmp")
-        self.folder = Path(self._scratch.name)
+        # No cluster's folder: a name has no dot. By the name it is found again after a killed run.
+        self.folder = ROOT / f"{name}.files"
         self.fleet = Fleet(self.folder / "fleet", A100)
         self.cluster = Cluster(name, nodes)
         self.release = Release(self.cluster)
         self.bundle: Path | None = None
 
     def up(self) -> None:
-        """Cluster, images and plugins."""
+        """Cluster, images and plugins, from nothing; what a crash left goes first."""
+        self.down()
+        self.folder.mkdir(parents=True)
         self.cluster.up(self.fleet.driver)
         archives = (images.runtime(self.folder), images.tenant(self.folder))
         for node in self.cluster.nodes:
@@ -69,7 +70,8 @@ class ClusterFixture:
     def down(self) -> None:
         """Leave nothing."""
         self.cluster.down()
-        self._scratch.cleanup()
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
     def clear(self) -> None:
         """No release, no tenant, no mark on a node, as hard as it takes: what must be left behind is for tests to say."""

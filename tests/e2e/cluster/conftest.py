@@ -1,9 +1,11 @@
 """The clusters of the tests: one for each worker, brought up once, taken down at the end, whatever happened."""
 
 import fcntl
+import functools
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,15 +18,39 @@ def claimed_name() -> Iterator[str]:
     """A cluster's name that no other process of this machine has now, whatever its cache is. After a crash it is given again,
     and what was left is found by it."""
     ROOT.mkdir(parents=True, exist_ok=True)
+    remove_leftovers()
     for number in itertools.count():
         name = f"gpushare-tests-{number}"
-        with (ROOT / f"{name}.claimed").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield name
-            return
+        with _claimed(ROOT / f"{name}.claimed") as is_ours:
+            if is_ours:
+                yield name
+                return
+
+
+@functools.cache
+def remove_leftovers() -> None:
+    """Take down the clusters of runs that were killed, which nobody claims: their programs would run on beside the tests."""
+    for claim in ROOT.glob("*.claimed"):
+        with _claimed(claim) as is_ours:
+            for name in (claim.stem, by_hand(claim.stem)) if is_ours else ():
+                ClusterFixture(name).down()
+
+
+def by_hand(name: str) -> str:
+    """The name of the cluster that a test brings up as a user, beside the claimed one."""
+    return f"{name}-hand"
+
+
+@contextmanager
+def _claimed(file: Path) -> Iterator[bool]:
+    """Whether the file is locked now; another process may have it."""
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,8 @@ class ControlPlane:
     def start_etcd(self) -> None:
         """Nothing of it needs to outlive a power cut."""
         self._start("etcd", program("etcd"), "--data-dir", self.folder / "etcd", "--listen-client-urls", _ETCD,
-                    "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380")
+                    "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380",
+                    "--unsafe-no-fsync")
 
     def start_api_server(self, authorization: Path | None = None) -> None:
         """Start it, also again, and wait until it is ready. `authorization`: an AuthorizationConfiguration."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster.cluster import ROOT, Cluster
+from tests.e2e.cluster.conftest import by_hand
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import NODE_ADDRESSES, PATIENCE, is_running
 from tests.support import paths
@@ -53,7 +54,7 @@ class Make:
 @pytest.fixture
 def make(cluster: Cluster, tmp_path: Path) -> Iterator[Make]:
     """A cluster's name that nobody else has, for `make`; whatever a test leaves of it goes."""
-    made = Make(tmp_path, f"{cluster.name}-hand")
+    made = Make(tmp_path, by_hand(cluster.name))
     yield made
     Cluster(made.name).down()
 
@@ -61,7 +62,9 @@ def make(cluster: Cluster, tmp_path: Path) -> Iterator[Make]:
 def left(name: str) -> list[str]:
     """What there is of a cluster, found without the tool's own means: processes, mounts, network, cgroups, folder."""
     found = [str(path) for path in (ROOT / name, Path("/run/netns", name)) if path.exists()]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{name}-node-*")]
+    # By file descriptors: somebody else's cgroups may lie deeper than a path can tell.
+    for above, cgroups, _, _ in os.fwalk("/sys/fs/cgroup"):
+        found += [f"{above}/{one}" for one in cgroups if one.startswith(f"{name}-node-")]
     found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{ROOT}/{name}/" in line]
     for process in Path("/proc").glob("[0-9]*"):
         try:

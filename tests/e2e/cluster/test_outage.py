@@ -80,7 +80,7 @@ def test_what_happened_meanwhile_is_reported_afterwards(pools: ClusterFixture) -
     # After so many attempts in vain a minute may pass before the next.
     pools.cluster.wait(lambda: told("offender") >= expected, "the offender's Events are there")
     assert told("neighbour") == set()
-    pools.cluster.wait(lambda: pools.phase("offender") == "Succeeded", "kubelet has told that it ended")
+    pools.cluster.wait(lambda: pools.phase("offender") in {"Succeeded", "Failed"}, "kubelet has told that it ended")
     assert pools.phase("neighbour") == "Running"
     pools.dismiss(*TENANTS)
 

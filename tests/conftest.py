@@ -9,6 +9,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help="run only the tests of this case of docs/failure-cases.md; may be repeated")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let xdist give out files in the order of the collection: where they differ, the suite puts the longest first."""
+    config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects the tests that prove none of the wanted cases."""
     wanted = set(config.getoption("failure_cases") or ())

@@ -12,6 +12,19 @@ import pytest
 from tests.e2e.cluster.cluster import ROOT, Cluster
 from tests.e2e.cluster.cluster_fixture import A100, NOTEBOOKS, T4, TRAINING, ClusterFixture, intent
 
+LONGEST = (
+    "test_crashes", "test_changes", "test_releases", "test_first_week", "test_examples", "test_tool", "test_outage",
+    "test_monitoring", "test_observe", "test_reboots", "test_tenants", "test_busy_node", "test_faults", "test_pacing",
+)
+"""Files that take minutes, the longest first: workers take whole files, and all are to end at about the same time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put these first. Who selects others as well gets those after the clusters' tests."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    here = Path(__file__).parent
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)) if item.path.parent == here else len(places) + 1)
+
 
 @contextmanager
 def claimed_name() -> Iterator[str]:

@@ -63,8 +63,8 @@ def left(name: str) -> list[str]:
     """What there is of a cluster, found without the tool's own means: processes, mounts, network, cgroups, folder."""
     found = [str(path) for path in (ROOT / name, Path("/run/netns", name)) if path.exists()]
     # By file descriptors: somebody else's cgroups may lie deeper than a path can tell.
-    for above, cgroups, _, _ in os.fwalk("/sys/fs/cgroup"):
-        found += [f"{above}/{one}" for one in cgroups if one.startswith(f"{name}-node-")]
+    for above, below, _, _ in os.fwalk("/sys/fs/cgroup"):
+        found += [f"{above}/{one}" for one in below if one.startswith(f"{name}-node-")]
     found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{ROOT}/{name}/" in line]
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,27 @@ def left(name: str) -> list[str]:
         if (f"{ROOT}/{name}/" in words or f"/{name}-node-" in cgroups) and is_running(int(process.name)):
             found.append(f"process {process.name}: {words}")
     return found
+
+
+@pytest.fixture
+def deep() -> Iterator[None]:
+    """Cgroups of somebody else, nested until a path to them is longer than any that the kernel takes."""
+    hierarchy = next(path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if path.is_dir())
+    with ExitStack() as stack:
+        above = os.open(hierarchy, os.O_RDONLY)
+        stack.callback(os.close, above)
+        for number in range(20):
+            name = f"somebody-elses-{os.getpid()}-{number}-".ljust(250, "x")
+            os.mkdir(name, dir_fd=above)
+            stack.callback(os.rmdir, name, dir_fd=above)
+            above = os.open(name, os.O_RDONLY, dir_fd=above)
+            stack.callback(os.close, above)
+        yield
+
+
+@pytest.mark.usefixtures("deep")
+def test_somebody_elses_cgroups_may_lie_as_deep_as_they_like() -> None:
+    assert left("nobody") == []
 
 
 def pids(name: str) -> dict[str, int]:

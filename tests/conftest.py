@@ -17,8 +17,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before any test is imported: decorators count examples."""
+    """Before any test is imported, since decorators count examples."""
     scale.is_long = config.getoption("--long")
+    # xdist gives out files in the order of the collection: where they differ, the suite puts the longest first.
+    config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

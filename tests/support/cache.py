@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-import tempfile
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,11 +18,16 @@ def folder(name: str, fill: Callable[[Path], object]) -> Path:
     made = root() / name
     if not made.is_dir():
         made.parent.mkdir(parents=True, exist_ok=True)
-        with (made.parent / f"{name}.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=made.parent) as scratch:
+        with (made.parent / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not made.is_dir():
-                content = Path(scratch) / "content"
+                # Under the lock's name: what a killed process left of it is found again, and goes.
+                content = made.parent / f"{name}.filling"
+                shutil.rmtree(content, ignore_errors=True)
                 content.mkdir()
-                fill(content)
-                content.rename(made)
+                try:
+                    fill(content)
+                    content.rename(made)
+                finally:
+                    shutil.rmtree(content, ignore_errors=True)
     return made

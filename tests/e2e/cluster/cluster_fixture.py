@@ -1,17 +1,15 @@
 """The whole loop at hand: a cluster with fake GPUs, the release of a bundle on it, and what tests ask of both."""
 
-import json
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster import images
 from tests.e2e.cluster.bundles import NAMESPACE, compiled, namespace
-from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.cluster import ROOT, Cluster
 from tests.e2e.cluster.fake_gpus import Fleet
 from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
@@ -48,15 +46,17 @@ class ClusterFixture:
     """A cluster of nodes with two GPUs each, and one release."""
 
     def __init__(self, name: str, nodes: int = 2) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix=f"{name}-", dir="/var/tmp")
-        self.folder = Path(self._scratch.name)
+        # No cluster's folder: a name has no dot. By the name it is found again after a killed run.
+        self.folder = ROOT / f"{name}.files"
         self.fleet = Fleet(self.folder / "fleet", A100)
         self.cluster = Cluster(name, nodes)
         self.release = Release(self.cluster)
         self.bundle: Path | None = None
 
     def up(self) -> None:
-        """Cluster, images and plugins."""
+        """Cluster, images and plugins, from nothing; what a crash left goes first."""
+        self.down()
+        self.folder.mkdir(parents=True)
         self.cluster.up(self.fleet.driver)
         archives = (images.runtime(self.folder), images.tenant(self.folder))
         for node in self.cluster.nodes:
@@ -69,36 +69,38 @@ class ClusterFixture:
     def down(self) -> None:
         """Leave nothing."""
         self.cluster.down()
-        self._scratch.cleanup()
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
     def clear(self) -> None:
         """No release, no tenant, no mark on a node, as hard as it takes: what must be left behind is for tests to say."""
         cluster = self.cluster
-        cluster.kubectl("delete", "pods", "--all", "--namespace", COURSE, "--grace-period=1")
+        cluster.empty(f"/api/v1/namespaces/{COURSE}/pods")
         for fake_nvml in self.fleet.fake_nvml.values():
             fake_nvml.heal()
-        if Release(cluster).is_there():
+        # Where Helm keeps what it knows of the release, in either major.
+        known = {"labelSelector": f"owner=helm,name={NAME}"}
+        if cluster.read(f"/api/v1/namespaces/{NAMESPACE}/secrets", **known)["items"]:
             Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
-        cluster.kubectl("delete", "jobs,leases,pods", "--all", "--namespace", NAMESPACE, "--grace-period=1")
+        parts = (("/apis/batch/v1", "jobs"), ("/apis/coordination.k8s.io/v1", "leases"), ("/api/v1", "pods"))
+        cluster.empty(*(f"{group}/namespaces/{NAMESPACE}/{plural}" for group, plural in parts))
         for node in cluster.nodes:
             self._clear_node(node)
         # What is compiled next is of no former generation.
         shutil.rmtree(self.folder / "bundle", ignore_errors=True)
 
     def _clear_node(self, node: Node) -> None:
-        gone = ("gpushare.dev/pool-", "gpushare.dev/profile-", "nvidia.com/device-plugin.config-", f"{POOL}-")
-        change = ("--type=strategic", "--patch")
-        self.cluster.kubectl("label", "node", node.name, *gone)
-        annotations = self.state(node.name)["metadata"].get("annotations", {})
-        if ours := [f"{key}-" for key in annotations if key.startswith("gpushare.dev/")]:
-            self.cluster.kubectl("annotate", "node", node.name, *ours)
-        self.cluster.kubectl("patch", "node", node.name, *change, '{"spec": {"taints": null}}')
+        path, metadata = f"/api/v1/nodes/{node.name}", self.state(node.name)["metadata"]
+        ours = ("gpushare.dev/", "nvidia.com/", POOL)
+        marks = {part: metadata.get(part, {}) for part in ("labels", "annotations")}
+        gone = {part: {key: None for key in found if key.startswith(ours)} for part, found in marks.items()}
+        self.cluster.write("PATCH", path, {"metadata": gone, "spec": {"taints": None}}, "application/merge-patch+json")
         if self.condition(node.name):
             body = {"status": {"conditions": [{"$patch": "delete", "type": CONDITION}]}}
-            self.cluster.kubectl("patch", "node", node.name, "--subresource=status", *change, json.dumps(body))
+            self.cluster.write("PATCH", f"{path}/status", body, "application/strategic-merge-patch+json")
         folder = node.path("/var/lib/gpushare")
-        for path in folder.iterdir() if folder.is_dir() else ():
-            path.unlink()
+        for file in folder.iterdir() if folder.is_dir() else ():
+            file.unlink()
 
     # --- nodes ---
 
@@ -264,7 +266,11 @@ class ClusterFixture:
 
     def dismiss(self, *names: str, where: str = COURSE) -> None:
         """Take the pods away, and wait until they are gone."""
-        self.cluster.kubectl("delete", "pod", *names, "--namespace", where, "--ignore-not-found", "--grace-period=1")
+        paths = [f"/api/v1/namespaces/{where}/pods/{name}" for name in names]
+        for path in paths:
+            self.cluster.write("DELETE", path, gracePeriodSeconds="1")
+        for path in paths:
+            self.cluster.wait(lambda path=path: self.cluster.read(path) is None, f"{path} is gone")
 
     # --- what must be left ---
 

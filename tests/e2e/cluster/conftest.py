@@ -1,14 +1,29 @@
 """The clusters of the tests: one for each worker, brought up once, taken down at the end, whatever happened."""
 
 import fcntl
+import functools
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.cluster.cluster import ROOT, Cluster
 from tests.e2e.cluster.cluster_fixture import A100, NOTEBOOKS, T4, TRAINING, ClusterFixture, intent
+
+LONGEST = (
+    "test_crashes", "test_changes", "test_releases", "test_first_week", "test_examples", "test_tool", "test_outage",
+    "test_monitoring", "test_observe", "test_reboots", "test_tenants", "test_busy_node", "test_faults", "test_pacing",
+)
+"""Files that take minutes, the longest first: workers take whole files, and all are to end at about the same time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put these first. Who selects others as well gets those after the clusters' tests."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    here = Path(__file__).parent
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)) if item.path.parent == here else len(places) + 1)
 
 
 @contextmanager
@@ -16,15 +31,39 @@ def claimed_name() -> Iterator[str]:
     """A cluster's name that no other process of this machine has now, whatever its cache is. After a crash it is given again,
     and what was left is found by it."""
     ROOT.mkdir(parents=True, exist_ok=True)
+    remove_leftovers()
     for number in itertools.count():
         name = f"gpushare-tests-{number}"
-        with (ROOT / f"{name}.claimed").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield name
-            return
+        with _claimed(ROOT / f"{name}.claimed") as is_ours:
+            if is_ours:
+                yield name
+                return
+
+
+@functools.cache
+def remove_leftovers() -> None:
+    """Take down the clusters of runs that were killed, which nobody claims: their programs would run on beside the tests."""
+    for claim in ROOT.glob("*.claimed"):
+        with _claimed(claim) as is_ours:
+            for name in (claim.stem, by_hand(claim.stem)) if is_ours else ():
+                ClusterFixture(name).down()
+
+
+def by_hand(name: str) -> str:
+    """The name of the cluster that a test brings up as a user, beside the claimed one."""
+    return f"{name}-hand"
+
+
+@contextmanager
+def _claimed(file: Path) -> Iterator[bool]:
+    """Whether the file is locked now; another process may have it."""
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.e2e.cluster.machine import (
     stop,
 )
 from tests.e2e.cluster.programs import program
+from tests.e2e.cluster.proxy import Answer
 from tests.support import helm
 
 _ETCD = "http://127.0.0.1:2379"
@@ -35,17 +35,6 @@ _AUDIT = {
         {"level": "None"},
     ],
 }
-
-_REQUEST = """
-import ssl, sys, urllib.error, urllib.request
-method, url, form, token = sys.argv[1:]
-headers = {"Authorization": "Bearer " + token, "Content-Type": form}
-request = urllib.request.Request(url, sys.stdin.buffer.read(), headers, method=method)
-try:
-    print(urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=10).read().decode())
-except urllib.error.HTTPError as error:
-    sys.exit(error.read().decode())
-"""
 
 
 class ControlPlane:
@@ -80,7 +69,8 @@ class ControlPlane:
     def start_etcd(self) -> None:
         """Nothing of it needs to outlive a power cut."""
         self._start("etcd", program("etcd"), "--data-dir", self.folder / "etcd", "--listen-client-urls", _ETCD,
-                    "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380")
+                    "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380",
+                    "--unsafe-no-fsync")
 
     def start_api_server(self, authorization: Path | None = None) -> None:
         """Start it, also again, and wait until it is ready. `authorization`: an AuthorizationConfiguration."""
@@ -143,11 +133,9 @@ class ControlPlane:
         """What the API server has at the path, as administrator; None where there is no such thing. MachineError."""
         return proxy.read(self.proxy, path, **query)
 
-    def request(self, method: str, path: str, body: str, form: str, token: str) -> "subprocess.CompletedProcess[str]":
-        """A bare request, for what kubectl cannot send: it reads before it patches. If refused, the answer is on stderr."""
-        arguments = (method, f"https://{API_SERVICE}{path}", form, token)
-        command = self.network.command(sys.executable, "-c", _REQUEST, *arguments)
-        return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, input=body)
+    def request(self, method: str, path: str, body: str, form: str, token: str) -> Answer:
+        """A bare request, for what kubectl cannot send: it reads before it patches."""
+        return proxy.send_as(token, self.network.connect(API_SERVICE, 443), method, path, body=body, form=form)
 
     def audited(self, name: str) -> list[dict[str, Any]]:
         """What the audit log has of the creation of a pod of that name."""
@@ -156,11 +144,17 @@ class ControlPlane:
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + PATIENCE
-        while self.kubectl("get", "--raw", "/readyz").returncode:
+        while not self._is_ready():
             if time.monotonic() > deadline or not is_running(self.pids["kube-apiserver"]):
                 log = (self.folder / "kube-apiserver.log").read_text()[-2000:]
                 raise MachineError(f"the API server does not become ready:\n{log}")
             time.sleep(0.1)
+
+    def _is_ready(self) -> bool:
+        try:
+            return not self.request("GET", "/readyz", "", "application/json", _ADMIN).complaint
+        except (OSError, MachineError):
+            return False
 
 
 def node_token(node: str) -> str:

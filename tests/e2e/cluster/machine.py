@@ -4,11 +4,14 @@ Owns how these are made and how nothing of them is left, also after a crash. Kno
 """
 
 import contextlib
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 NODE_ADDRESSES = tuple(f"198.51.100.{10 + number}" for number in range(4))
@@ -21,6 +24,9 @@ PATIENCE = 600.0
 """Seconds until a wait is given up. On a slow machine a cluster takes minutes; a wait is over as soon as it is true."""
 
 _NAMESPACES = Path("/run/netns")
+_CLONE_NEWNET = 0x40000000
+"""Of sched.h: a namespace of networks."""
+_CONNECTION_SECONDS = 30
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -63,6 +69,18 @@ class Network:
     def command(self, *command: str | Path) -> tuple[str | Path, ...]:
         """The command inside. Not by `ip netns exec`: it mounts /sys anew, and kubelet finds no cgroups in it."""
         return ("nsenter", f"--net={self.path}", *command)
+
+    def connect(self, address: str, port: int) -> socket.socket:
+        """A TCP connection from inside it. A socket belongs to the namespace in which it was made: that of a thread, here."""
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            return thread.submit(self._connect, address, port).result()
+
+    def _connect(self, address: str, port: int) -> socket.socket:
+        libc = ctypes.CDLL(None, use_errno=True)
+        with self.path.open("rb") as namespace:
+            if libc.setns(namespace.fileno(), _CLONE_NEWNET):
+                raise MachineError(f"{self.path} cannot be entered: {os.strerror(ctypes.get_errno())}")
+        return socket.create_connection((address, port), timeout=_CONNECTION_SECONDS)
 
     def processes(self) -> Iterator[int]:
         """Everything that runs in it, pods' own network namespaces apart."""

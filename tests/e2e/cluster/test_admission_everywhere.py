@@ -76,5 +76,4 @@ def grant(cluster: Cluster, rules: list[Object]) -> None:
 def labelled(cluster: Cluster, label: str = "gpushare.dev/admission") -> str:
     """What the API server says when an operator makes a namespace with the label."""
     body = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "exempted", "labels": {label: "exempt"}}})
-    done = cluster.control_plane.request("POST", "/api/v1/namespaces?dryRun=All", body, "application/json", OPERATOR)
-    return done.stderr if done.returncode else ""
+    return cluster.control_plane.request("POST", "/api/v1/namespaces?dryRun=All", body, "application/json", OPERATOR).complaint

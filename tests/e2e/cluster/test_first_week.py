@@ -93,9 +93,10 @@ def week(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Week]:
     cluster = cluster_fixture.cluster
     namespace(cluster, OPERATOR)
     image = yaml.safe_load((resources.chart() / "values.yaml").read_text())["image"]
+    named = f"{image['repository']}:{image['tag']}"
     for node in cluster.nodes:
         # The name that a bundle has without `platform.image`: the page's commands need no other one.
-        node.ctr("images", "tag", "--force", RUNTIME, f"{image['repository']}:{image['tag']}")
+        node.ctr("images", "tag", "--force", RUNTIME, named)
     data = {key: yaml.safe_dump(config) for key, config in HAND_MADE.items()}
     metadata = {"name": "slicing", "namespace": OPERATOR}
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
@@ -109,6 +110,9 @@ def week(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Week]:
         cluster_fixture.tenant(tenant, name, resource, "--mib", "100")
     yield Week(cluster_fixture, tmp_path)
     cluster_fixture.dismiss(*TENANTS)
+    for node in cluster.nodes:
+        # Other files install bundles whose pods must not start: with the image there they would write to the nodes.
+        node.ctr("images", "remove", named)
     cluster.kubectl("label", "node", "--all", *(f"{key}-" for key in (*DISCOVERED, CONFIG)))
     cluster.kubectl("delete", "configmaps", "--namespace", OPERATOR, "slicing", "gpushare-profiles", "--ignore-not-found")
     serve(cluster_fixture)

@@ -92,6 +92,14 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[An
     return {path: (before.get(path), after.get(path)) for path in {*before, *after} if before.get(path) != after.get(path)}
 
 
+def writers(nodes: ClusterFixture) -> dict[str, Any]:
+    """Who has written what of both nodes and when, newest last, for a failure: a label tells nothing of its writer."""
+    keys = ("manager", "operation", "subresource", "time", "fieldsV1")
+    fields = {name: nodes.state(name)["metadata"]["managedFields"] for name in BOTH}
+    return {name: sorted(([one.get(key) for key in keys] for one in found), key=lambda one: str(one[3]))
+            for name, found in fields.items()}
+
+
 def owned(nodes: ClusterFixture, name: str) -> list[str]:
     """What the runtime has ever written of the node, by the API server's own record."""
     fields = [one for one in nodes.state(name)["metadata"]["managedFields"] if one["manager"] in OUR_MANAGERS]
@@ -123,7 +131,7 @@ def test_observe_then_enforce_then_observe(nodes: ClusterFixture) -> None:
     nodes.cluster.wait(lambda: all(map(nodes.is_ready, BOTH)), "the runtime's pods are Ready")
 
     # Observed: nothing differs, and nothing is refused.
-    assert changes(before, world(nodes)) == {}
+    assert changes(before, world(nodes)) == {}, writers(nodes)
     for node in BOTH:
         assert set(owned(nodes, node)) == {f"/metadata/annotations/{WOULD}", "/status/conditions/GPUShareReady"}
     assert nodes.slots() == []

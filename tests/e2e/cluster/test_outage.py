@@ -59,6 +59,7 @@ def test_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: C
         pools.cluster.wait(lambda: [len(instances(gpu)) for gpu in (0, 1)] == [3, 3], "the layout is made")
         pools.let_grow(shared.name)
         pools.cluster.wait(lambda: not shared.processes("--grow-to"), "the offender is ended")
+        # An outage of two minutes: leases and tokens are asked for again meanwhile, and the runtime must end nobody for that.
         time.sleep(max(0.0, OUTAGE_SECONDS - (time.monotonic() - begun)))
         assert shared.processes("--mib") == [neighbour]
     finally:
@@ -77,7 +78,7 @@ def test_what_happened_meanwhile_is_reported_afterwards(pools: ClusterFixture) -
     # After so many attempts in vain a minute may pass before the next.
     pools.cluster.wait(lambda: told("offender") >= expected, "the offender's Events are there")
     assert told("neighbour") == set()
-    pools.cluster.wait(lambda: pools.phase("offender") == "Succeeded", "kubelet has told that it ended")
+    pools.cluster.wait(lambda: pools.phase("offender") in {"Succeeded", "Failed"}, "kubelet has told that it ended")
     assert pools.phase("neighbour") == "Running"
     pools.dismiss(*TENANTS)
 

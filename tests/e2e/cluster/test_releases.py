@@ -1,9 +1,5 @@
-"""The chart's life: examples installed twice by both majors of Helm; upgrade, rollback, uninstall on nodes; Argo CD's way."""
+"""The chart's life on nodes: upgrade, rollback and uninstallation by both majors of Helm; Argo CD's way."""
 
-import json
-import os
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,83 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.cluster.bundles import NAMESPACE, namespace, rendered
+from tests.e2e.cluster.bundles import NAMESPACE, rendered
 from tests.e2e.cluster.cluster_fixture import A100, SHARED, ClusterFixture, intent
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.release import IMAGE, Release
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, await_offers, sleeper, slicing
-from tests.support.paths import ROOT
-
-EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/intent.yaml"))
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothing(
-    cluster_fixture: ClusterFixture, example: Path
-) -> None:
-    cluster_fixture.clear()
-    bundle = cluster_fixture.compile((example / "intent.yaml").read_text())
-    for name in yaml.safe_load((bundle / "chart" / "values.yaml").read_text())["quotas"]:
-        namespace(cluster_fixture.cluster, name)
-    is_watched = (bundle / "chart" / "files" / "monitoring" / "podmonitor.yaml").is_file()
-    if is_watched:
-        define_kinds_of_the_prometheus_operator(cluster_fixture)
-    for major in (3, 4):
-        release = Release(cluster_fixture.cluster, major)
-        release.install(bundle)
-        before = versions(cluster_fixture)
-        release.install(bundle)
-        assert versions(cluster_fixture) == before
-        assert not is_watched or is_kept_whole(cluster_fixture, bundle)
-        release.uninstall("--no-hooks")
-
-
-OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
-
-
-def define_kinds_of_the_prometheus_operator(cluster_fixture: ClusterFixture) -> None:
-    """Its own definitions of the kinds that our chart has, from its module: the operator itself is not there."""
-    told = subprocess.run(["go", "mod", "download", "-json", OPERATOR], cwd=tempfile.gettempdir(), check=True,
-                          capture_output=True, text=True, env={**os.environ, "GOFLAGS": "-mod=mod"})
-    folder = Path(json.loads(told.stdout)["Dir"]) / "example/prometheus-operator-crd"
-    for plural in ("podmonitors", "prometheusrules"):
-        file = folder / f"monitoring.coreos.com_{plural}.yaml"
-        cluster_fixture.cluster.kubectl("apply", "--server-side", "--filename", str(file))
-        name = f"crd/{plural}.monitoring.coreos.com"
-        cluster_fixture.cluster.kubectl("wait", "--for=condition=Established", name, "--timeout=60s")
-
-
-def is_kept_whole(cluster_fixture: ClusterFixture, bundle: Path) -> bool:
-    """Whether the API server has every field of our PodMonitor and PrometheusRule: it drops those that a kind does not know."""
-    files = [bundle / "chart/files/monitoring" / name for name in ("podmonitor.yaml", "rules.yaml")]
-    objects = [yaml.safe_load(file.read_text()) for file in files]
-    assert {one["kind"] for one in objects} == {"PodMonitor", "PrometheusRule"}
-    return all(has(cluster_fixture.cluster.get(one["kind"].lower(), "gpushare", "--namespace", NAMESPACE)["spec"], one["spec"])
-               for one in objects)
-
-
-def has(whole: Any, part: Any) -> bool:
-    """Whether everything of the part is there; defaults may be added."""
-    match part:
-        case dict():
-            return all(key in whole and has(whole[key], value) for key, value in part.items())
-        case list():
-            return len(whole) == len(part) and all(map(has, whole, part))
-        case _:
-            return bool(whole == part)
-
-
-def versions(cluster_fixture: ClusterFixture) -> dict[str, str]:
-    """What the release's objects are, as far as their owners write them: their status is the controllers'."""
-    kinds = "daemonsets,configmaps,serviceaccounts,roles,rolebindings,resourcequotas"
-    wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
-    found = {}
-    for where in (("--all-namespaces", kinds), (wide,)):
-        for one in cluster_fixture.cluster.get(*where, "--selector", "app.kubernetes.io/name=gpushare")["items"]:
-            name = f"{one['kind']} {one['metadata'].get('namespace', '')}/{one['metadata']['name']}"
-            parts = [one["metadata"].get("generation"), one["metadata"]["labels"], *map(one.get, ("spec", "data", "rules"))]
-            found[name] = json.dumps(parts)
-    return found
+from tests.e2e.cluster.test_examples import versions
 
 
 @pytest.fixture
@@ -221,9 +146,9 @@ def test_argo_cd_syncs_twice_without_a_difference_and_prunes_a_pool(nodes: Clust
     try:
         await_offers(nodes, {SEVEN: 14}, ("node-1",))
         await_offers(nodes, {SHARED: 8}, ("node-2",))
-        before = versions(nodes)
+        before = versions(nodes.cluster)
         sync(nodes, bundle)
-        assert versions(nodes) == before
+        assert versions(nodes.cluster) == before
         sync(nodes, nodes.compile(intent(training=FAST)))
         nodes.cluster.wait(lambda: "gpushare.dev/pool" not in nodes.labels("node-2"), "node-2 is released")
         assert nodes.offer("node-1") == {SEVEN: 14}

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.cluster.cluster import ROOT, Cluster
+from tests.e2e.cluster.conftest import by_hand
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import NODE_ADDRESSES, PATIENCE, is_running
 from tests.support import paths
@@ -52,7 +54,7 @@ class Make:
 @pytest.fixture
 def make(cluster: Cluster, tmp_path: Path) -> Iterator[Make]:
     """A cluster's name that nobody else has, for `make`; whatever a test leaves of it goes."""
-    made = Make(tmp_path, f"{cluster.name}-hand")
+    made = Make(tmp_path, by_hand(cluster.name))
     yield made
     Cluster(made.name).down()
 
@@ -60,7 +62,9 @@ def make(cluster: Cluster, tmp_path: Path) -> Iterator[Make]:
 def left(name: str) -> list[str]:
     """What there is of a cluster, found without the tool's own means: processes, mounts, network, cgroups, folder."""
     found = [str(path) for path in (ROOT / name, Path("/run/netns", name)) if path.exists()]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{name}-node-*")]
+    # By file descriptors: somebody else's cgroups may lie deeper than a path can tell.
+    for above, below, _, _ in os.fwalk("/sys/fs/cgroup"):
+        found += [f"{above}/{one}" for one in below if one.startswith(f"{name}-node-")]
     found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{ROOT}/{name}/" in line]
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -71,6 +75,27 @@ def left(name: str) -> list[str]:
         if (f"{ROOT}/{name}/" in words or f"/{name}-node-" in cgroups) and is_running(int(process.name)):
             found.append(f"process {process.name}: {words}")
     return found
+
+
+@pytest.fixture
+def deep() -> Iterator[None]:
+    """Cgroups of somebody else, nested until a path to them is longer than any that the kernel takes."""
+    hierarchy = next(path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if path.is_dir())
+    with ExitStack() as stack:
+        above = os.open(hierarchy, os.O_RDONLY)
+        stack.callback(os.close, above)
+        for number in range(20):
+            name = f"somebody-elses-{os.getpid()}-{number}-".ljust(250, "x")
+            os.mkdir(name, dir_fd=above)
+            stack.callback(os.rmdir, name, dir_fd=above)
+            above = os.open(name, os.O_RDONLY, dir_fd=above)
+            stack.callback(os.close, above)
+        yield
+
+
+@pytest.mark.usefixtures("deep")
+def test_somebody_elses_cgroups_may_lie_as_deep_as_they_like() -> None:
+    assert left("nobody") == []
 
 
 def pids(name: str) -> dict[str, int]:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tests.support import helm
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
 from tests.support.fake_nvml.build import library, tenant
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, wait_for
 
 NODE = "node-1"
@@ -35,7 +37,8 @@ LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 STATE = "/dev/nvidia-fake-nvml"
 """In a tenant the state file lies where a driver's device would: that is how a process is known to use a GPU."""
 
-OFFENDER, NEIGHBOUR, SYSTEM = (f"{digit * 8}-aaaa-4aaa-8aaa-{digit * 12}" for digit in "123")
+OFFENDER, NEIGHBOUR, SYSTEM = (str(uuid.uuid4()) for _ in range(3))
+"""Pods, and so cgroups: no other run on this machine has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +87,8 @@ class Node:
     api: ApiServer
     stack: ExitStack
     program: str
+    port: int
+    """Of the runtime's metrics; its containers are in the machine's own network."""
 
     @property
     def state(self) -> Path:
@@ -132,7 +137,7 @@ class Node:
             *(f"--env={name}={value}" for name, value in environment.items()),
             *mounts(places), *mounts(fixed, "ro"), "--entrypoint=[]",
         ]
-        return self.stack.enter_context(running(image, *bundle.enforce["command"], "--port", "9499", options=options))
+        return self.stack.enter_context(running(image, *bundle.enforce["command"], "--port", str(self.port), options=options))
 
 
 @pytest.fixture
@@ -150,7 +155,7 @@ def node(tmp_path: Path, program: str, bundle: Bundle) -> Iterator[Node]:
     fake_nvml = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2)
     with ApiServer(token="token", certificate=(certificate, key)) as api, ExitStack() as stack:
         api.add_node(NODE, labels={"p": "x", "gpushare.dev/pool": "notebooks"})
-        yield Node(folder=tmp_path, fake_nvml=fake_nvml, api=api, stack=stack, program=program)
+        yield Node(folder=tmp_path, fake_nvml=fake_nvml, api=api, stack=stack, program=program, port=free_port())
 
 
 def resident_mib(container: Container) -> float:
@@ -202,7 +207,7 @@ def test_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, image
     assert all(one.is_running() for one in (offender, neighbour, runtime))
     told = [event["reason"] for event in node.api.events("team")]
     assert "GPUProcessKilled" not in told
-    with urllib.request.urlopen("http://127.0.0.1:9499/metrics", timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{node.port}/metrics", timeout=PATIENCE) as answer:
         kills = [line for line in answer.read().decode().splitlines() if line.startswith("gpushare_kills_total{")]
     assert kills == ['gpushare_kills_total{signal="SIGTERM",outcome="eperm",reason="over-cap"} 1']
     assert {line["pod"] for line in map(json.loads, runtime.logs().splitlines()) if line.get("event") == "kill"} == {"greedy"}

@@ -6,6 +6,7 @@ creates new ones: to continue the count of the previous pod's takes three writes
 """
 
 import hashlib
+import math
 import threading
 from collections import Counter
 
@@ -25,15 +26,21 @@ _COMPONENT = "gpushare-node"
 _MAX_MESSAGE = 1024
 _MAX_NAME = 230
 _MAX_PAUSE_SECONDS = 60.0
+_FORBIDDEN_SECONDS = 60.0
+"""How long a forbidden event is tried again: an API server that has just started forbids all until it has read its roles."""
+_FORBIDDEN_PAUSE_SECONDS = 5.0
+_FORBIDDEN = 403
 
 
 class _Waiting(Struct):
-    """An event in the queue. `times`: how often it occurred since it was last sent."""
+    """An event in the queue. `times`: how often it occurred since it was last sent. `forbidden_at`: when it first was."""
 
     event: Event
     times: int
     first: str
     last: str
+    forbidden_at: float = math.inf
+    due_at: float = -math.inf
 
 
 class EventRecorder:
@@ -83,7 +90,8 @@ class EventRecorder:
         deadline = self._clock.now() + seconds
         while True:
             self._tokens = MAX_AT_ONCE
-            self.deliver()
+            with self._sending:
+                self._deliver(is_last=True)
             with self._lock:
                 is_empty = not self._waiting
             if is_empty or self._clock.now() + self._pause >= deadline:
@@ -96,12 +104,14 @@ class EventRecorder:
     def deliver(self) -> None:
         """Send as many as the rate limit allows now, oldest first. If a failure is not permanent, the event stays queued."""
         with self._sending:
-            self._deliver()
+            self._deliver(is_last=False)
 
-    def _deliver(self) -> None:
+    def _deliver(self, *, is_last: bool) -> None:
+        """`is_last`: the program ends, so nothing that is forbidden is tried again."""
         while self._tokens > 0:
+            now = self._clock.now()
             with self._lock:
-                found = next(iter(self._waiting.items()), None)
+                found = next((item for item in self._waiting.items() if is_last or item[1].due_at <= now), None)
             if found is None:
                 return
             name, waiting = found
@@ -111,7 +121,10 @@ class EventRecorder:
                 if not _is_for_good(error):
                     self._pause = jitter(min(_MAX_PAUSE_SECONDS, max(1.0, self._pause) * 2))
                     return
-                self._done(name, waiting, "refused", None)
+                if error.status == _FORBIDDEN and not is_last and now - waiting.forbidden_at < _FORBIDDEN_SECONDS:
+                    self._put_off(name, now)
+                else:
+                    self._done(name, waiting, "refused", None)
             else:
                 self._done(name, waiting, "told", count)
             self._pause = 0.0
@@ -158,12 +171,20 @@ class EventRecorder:
         path = f"{_path(waiting.event)}/{name}"
         return self._connection.ask(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH))
 
+    def _put_off(self, name: str, now: float) -> None:
+        """Try it again later, and the others meanwhile."""
+        with self._lock:
+            waiting = self._waiting.get(name)  # meanwhile it may have been dropped
+            if waiting is not None:
+                since = min(waiting.forbidden_at, now)
+                self._waiting[name] = replace(waiting, forbidden_at=since, due_at=now + _FORBIDDEN_PAUSE_SECONDS)
+
     def _done(self, name: str, waiting: _Waiting, outcome: str, count: int | None) -> None:
         with self._lock:
             self._told[outcome] += 1
             now = self._waiting.pop(name, None)  # meanwhile it may have happened again, or been dropped
             if now is not None and now.times > waiting.times and count is not None:
-                self._waiting[name] = replace(now, times=now.times - waiting.times)
+                self._waiting[name] = replace(now, times=now.times - waiting.times, forbidden_at=math.inf, due_at=-math.inf)
             if count is not None:
                 self._counts.pop(name, None)
                 self._counts[name] = count

@@ -32,6 +32,8 @@ _COMPONENTS = frozenset({"node", "release"})
 _TAINTS = frozenset({*NOT_READY_TAINTS, *REPARTITIONING_TAINTS})
 _NO_RIGHT = frozenset({401, 403})
 """Helm has given up, and has deleted the Job's permissions. They do not come back."""
+_MAX_REFUSALS = 1
+"""In a row: an API server that has just started refuses everything until it has read its roles, within a poll."""
 
 
 class UninstallReport(Struct):
@@ -59,6 +61,7 @@ class Uninstall:
         self._request = request
         self._clock = clock
         self._say = say
+        self._refusals = 0
         self._asked: dict[str, bool] = {}
         """The nodes that were sent a request, and whether they have answered."""
         self._daemonsets: Mapping[str, str] = {}
@@ -127,10 +130,12 @@ class Uninstall:
         try:
             silent = self._round()
         except ClusterError as error:
-            if error.status in _NO_RIGHT or self._clock.now() >= deadline:
+            self._refusals = self._refusals + 1 if error.status in _NO_RIGHT else 0
+            if self._refusals > _MAX_REFUSALS or self._clock.now() >= deadline:
                 raise
             self._say(f"retrying: {error}")
             return None
+        self._refusals = 0
         if silent:
             self._say(f"waiting for {len(silent)} of {len(self._asked)} nodes: {', '.join(silent[:5])}")
         return silent

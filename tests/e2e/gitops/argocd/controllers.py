@@ -1,15 +1,16 @@
 """Argo CD's application controller and repo server as processes in a cluster's network, and what tests ask of them."""
 
+import json
 import os
 import stat
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.e2e.cluster import proxy
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.machine import PATIENCE, MachineError, start, stop
 from tests.e2e.gitops.argocd.program import custom_resources, program
@@ -24,6 +25,7 @@ PLUGIN = ROOT / "docs" / "pipelines" / "argocd-plugin.yaml"
 """What users give the server of a plugin."""
 
 _API = "/apis/argoproj.io/v1alpha1"
+_REFRESH = "argocd.argoproj.io/refresh"
 _REDIS = "127.0.0.1:6379"
 _REPO_SERVER = "127.0.0.1:8081"
 _STAND_INS = ("gpg", "gpg-wrapper.sh", "git-verify-wrapper.sh")
@@ -189,12 +191,28 @@ class ArgoCd:
         """When the controller has compared the Application last."""
         return str((self.application(name) or {}).get("status", {}).get("reconciledAt", ""))
 
-    def await_comparisons(self, name: str, count: int) -> None:
-        """Until it has been compared so many more times."""
+    def await_resyncs(self, name: str, count: int) -> None:
+        """Until the controller has compared it so many more times by itself, one every RESYNC seconds."""
         for _ in range(count):
             before = self.comparisons(name)
             self.cluster.wait(lambda at=before: self.comparisons(name) != at, f"{name} is compared again")
-            time.sleep(0.1)
+
+    def await_comparisons(self, name: str, count: int) -> None:
+        """Until it has been compared so many more times, each asked for: the request goes with what the comparison writes."""
+        for _ in range(count):
+            self.refresh(name)
+            self.cluster.wait(lambda: not self._is_asked(name), f"{name} is compared again")
+
+    def refresh(self, name: str) -> None:
+        """Ask the controller to compare it at once, as a webhook does. MachineError if there is none of that name."""
+        path = f"{_API}/namespaces/{NAMESPACE}/applications/{name}"
+        change = json.dumps({"metadata": {"annotations": {_REFRESH: "normal"}}})
+        answer = proxy.send(self.cluster.control_plane.proxy, "PATCH", path, change, "application/merge-patch+json")
+        if answer.refusal:
+            raise MachineError(f"PATCH {path}: {answer.refusal}")
+
+    def _is_asked(self, name: str) -> bool:
+        return _REFRESH in (self.application(name) or {}).get("metadata", {}).get("annotations", {})
 
     def hooks(self, name: str) -> dict[str, str]:
         """The hooks of its last sync: name and phase, such as `Succeeded`."""

@@ -50,7 +50,11 @@ class Synced(SyncedCluster):
         self.cluster.wait(lambda: self.cluster_fixture.traces() == [], "nothing is left")
 
     def await_commit(self, commit: str, health: str = "Healthy") -> None:
-        """Until our chart is synced to the commit and has this health."""
+        """Until our chart is synced to the commit and has this health. The root is told of the commit as by a webhook."""
+        self.argocd.refresh(ROOT)
+        self.cluster.wait(lambda: self.argocd.revision(ROOT) == commit, f"the root is compared with {commit}")
+        self.cluster.wait(lambda: self.argocd.application(OURS), "the root has made our Application")
+        self.argocd.refresh(OURS)
         self.argocd.await_state(OURS, "Synced", health, revision=commit)
 
     def failures(self, pool: str) -> list[Mapping[str, str]]:

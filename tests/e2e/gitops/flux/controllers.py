@@ -71,15 +71,20 @@ class Flux:
         return f"http://127.0.0.1:{_GIT_PORT}/{repository}"
 
     def reconcile(self, kind: str, name: str) -> None:
-        """Let the controller of an object look at it at once, as a webhook does, and wait until that is done."""
-        moment = str(time.monotonic_ns())
-        change = (f"reconcile.fluxcd.io/requestedAt={moment}", "--overwrite", "--namespace", NAMESPACE)
-        self.cluster.kubectl("annotate", kind, name, *change)
+        """Let the controller of an object look at it at once, and wait until that is done."""
+        moment = self.ask(kind, name)
 
         def is_done() -> bool:
             return bool((self.read(kind, name) or {}).get("status", {}).get("lastHandledReconcileAt") == moment)
 
         self.cluster.wait(is_done, f"{kind} {name} is reconciled")
+
+    def ask(self, kind: str, name: str) -> str:
+        """Ask the controller of an object to look at it at once, as a webhook does; what marks the request."""
+        moment = str(time.monotonic_ns())
+        change = (f"reconcile.fluxcd.io/requestedAt={moment}", "--overwrite", "--namespace", NAMESPACE)
+        self.cluster.kubectl("annotate", kind, name, *change)
+        return moment
 
     def read(self, kind: str, name: str) -> Object | None:
         """An object of Flux as the API server has it; None if there is none of that name."""

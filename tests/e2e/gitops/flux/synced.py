@@ -47,7 +47,8 @@ class Synced(SyncedCluster):
         self.cluster.kubectl("apply", "--filename", folder / "source.yaml", "--filename", folder / "sync.yaml")
 
     def await_commit(self, commit: str) -> None:
-        """Until our release is that of the commit, and is Ready."""
+        """Until our release is that of the commit, and is Ready. Flux is told of the commit as by a webhook."""
+        self.flux.ask("gitrepositories", SYNC)
 
         def is_there() -> bool:
             ready = self.flux.condition("helmreleases", OURS)

@@ -70,6 +70,35 @@ def test_without_the_right_to_write_events_they_are_counted_and_let_go(api: ApiS
 
 
 @pytest.mark.failure_case(29)
+def test_a_server_that_forbids_everything_until_it_has_read_its_roles_loses_no_event(
+    api: ApiServer, connection: Connection,
+) -> None:
+    clock = FakeClock()
+    events = make(connection, clock)
+    events.add(KILLED)
+    api.fail("/team-a/events", 403, times=3)
+    events.deliver()
+    events.add(DONE)
+    events.deliver()
+    assert [event["reason"] for event in api.events()] == [DONE.reason], "others are sent meanwhile"
+    for _ in range(15):
+        clock.sleep(1.0)
+        events.deliver()
+    assert {event["reason"] for event in api.events()} == {DONE.reason, KILLED.reason}
+    assert events.event_counts().refused == 0
+
+
+@pytest.mark.failure_case(70)
+def test_an_event_that_is_forbidden_for_a_minute_is_let_go(api: ApiServer, connection: Connection) -> None:
+    events = make(connection, FakeClock(limit_seconds=120))
+    api.fail("/events", 403)
+    events.add(KILLED)
+    events.run()
+    assert events.event_counts().refused == 1
+    assert len(api.requests) == 13, "every five seconds"
+
+
+@pytest.mark.failure_case(29)
 def test_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=600)
     events = make(connection, clock)

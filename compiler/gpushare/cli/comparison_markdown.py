@@ -13,7 +13,8 @@ def page(comparison: Comparison) -> str:
     """Return the whole page; names and values are formatted as code, so that nothing in them is read as markup."""
     if comparison.is_empty:
         return "**No changes.** Both bundles are equal.\n"
-    lines = [f"**{words.summary(comparison)}**", "", *(f"- {one}" for one in verdict(comparison)), "", *_pools(comparison), *_strategy(comparison)]
+    lines = [f"**{words.summary(comparison)}**", "", *(f"- {one}" for one in verdict(comparison)), ""]
+    lines += [*_pools(comparison), *_strategy(comparison)]
     lines += [*_moves(comparison), *_capacity(comparison), *_quotas(comparison)]
     lines += _listed("What the pools become", [line for pool in words.affected(comparison) for line in _fate(pool)])
     lines += _listed("Who is affected", [_effect(one) for one in comparison.effects])

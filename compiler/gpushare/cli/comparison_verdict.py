@@ -13,10 +13,10 @@ UNCHANGED = "Changes nothing for running pods."
 _ABOVE = {"kill": "ended", "evict": "evicted", "warn": "reported", "none": "left alone"}
 _RUNNING = {
     EffectKind.RELEASED: "Every node is released: running pods lose their GPUs, until the nodes are set up again.",
-    EffectKind.DRIVERLESS: "The driver is removed and nothing replaces it: nodes without a driver of their own lose their GPUs.",
+    EffectKind.DRIVERLESS: "The driver is removed, nothing replaces it: nodes without a driver of their own lose their GPUs.",
     EffectKind.REINSTALLED: "The installed release must be uninstalled first, which releases every node.",
     EffectKind.DRIVER: "The driver restarts node by node: running pods with a GPU must end first.",
-    EffectKind.HANDED_OVER: "The former GitOps tool must be detached first: deleting its objects otherwise releases every node.",
+    EffectKind.HANDED_OVER: "The former GitOps tool must be detached first: deleting its objects releases every node.",
     EffectKind.ADOPTED: "The adoption changes, for every node.",
     EffectKind.ENDED: "Running containers over their cap are ended from then on.",
 }
@@ -55,7 +55,7 @@ def _disturbed(comparison: Comparison) -> Iterator[str]:
         return
     most = "Running pods lose" if comparison.disturbed is None else f"At most {_pods(comparison.disturbed)}"
     modes = {one.on_busy for one in comparison.outages}
-    ways = (("evict", "they are evicted"), ("wait", "their nodes wait for them"), ("fail", "their nodes keep the former layout"))
+    ways = (("evict", "they are evicted"), ("wait", "their nodes wait for them"), ("fail", "their nodes keep their layout"))
     how = ", or ".join(words for mode, words in ways if mode in modes)
     number = " (how many is not known)" if comparison.disturbed is None else ""
     yield f"{most} their shares of GPUs{number}{': ' + how if how else ''}."

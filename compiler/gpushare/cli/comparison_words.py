@@ -41,15 +41,17 @@ _EFFECTS = {
     EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
 }
 _RELEASED = {
-    "argocd": "Argo CD deletes these Applications and releases every node, whose pods lose their GPUs. Keep the former name; or first, "
-              "for each, remove metadata.finalizers and run kubectl delete application --cascade=orphan, then apply argocd/root.yaml",
-    "flux": "Flux deletes these HelmReleases and releases every node, whose pods lose their GPUs. Keep the former name; or first "
-            "set spec.suspend: true on Kustomization and HelmReleases and delete them, then apply flux/source.yaml and flux/sync.yaml",
+    "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name; or "
+              "first, for each, remove metadata.finalizers and run kubectl delete application --cascade=orphan, "
+              "then apply argocd/root.yaml",
+    "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name; or first "
+            "set spec.suspend: true on Kustomization and HelmReleases and delete them, "
+            "then apply flux/source.yaml and flux/sync.yaml",
 }
 _HANDED_OVER = {
-    "argocd": "Argo CD's Applications stay and keep syncing. First, for each, remove metadata.finalizers and run "
+    "argocd": "Argo CD's Applications stay and go on to sync. First, for each, remove metadata.finalizers and run "
               "kubectl delete application --cascade=orphan; deleting them otherwise releases every node",
-    "flux": "Flux's Kustomization and HelmReleases stay and keep syncing. First set spec.suspend: true on each and delete them; "
+    "flux": "Flux's Kustomization and HelmReleases stay and keep syncing. First set spec.suspend: true on each, delete them; "
             "deleting them otherwise releases every node",
 }
 _ALSO = {

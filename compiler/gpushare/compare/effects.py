@@ -15,9 +15,10 @@ class EffectKind(StrEnum):
     runtime's pods restart, tenants keep running. REINSTALLED: the installed release must be uninstalled first. ROLLOUT: the
     pace of changes. UPSTREAM: NVIDIA's components restart. DRIVER: the driver restarts, so tenants leave its nodes. ROUTED:
     pods that name no pool, and are created from now on, go to other nodes. UNPLACED: those that name a removed pool go to none.
-    ADOPTED: the bundle begins to act on the cluster, or stops. RAISED: running containers may use more at once. RELEASED: a GitOps
-    tool deletes what installs gpushare, so every node is released. HANDED_OVER: another tool, or none, takes over. APPLIED: a
-    file that no tool syncs must be applied again. DRIVERLESS: the operator's driver is removed, and nothing replaces it.
+    ADOPTED: the bundle begins to act on the cluster, or stops. RAISED: running containers may use more at once.
+    RELEASED: a GitOps tool deletes what installs gpushare, so every node is released. HANDED_OVER: another tool,
+    or none, takes over. APPLIED: a file that no tool syncs must be applied again. DRIVERLESS: the operator's driver is
+    removed, and nothing replaces it.
     """
 
     KEEPS_CAP = "keeps-cap"

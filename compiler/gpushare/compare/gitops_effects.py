@@ -1,6 +1,6 @@
-"""What Argo CD and Flux do with a new bundle, and what only a person can: objects that are deleted, and files to apply again. Pure.
+"""What Argo CD and Flux do with a new bundle, and what a person must: objects that are deleted, files to apply again. Pure.
 
-Both tools delete the object that left the repository, and with it what the object installed: our chart's, so every node is released.
+Both tools delete an object that leaves the repository, and with it what it installed: so every node is released.
 """
 
 from collections.abc import Iterator, Mapping

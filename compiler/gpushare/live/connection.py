@@ -151,7 +151,7 @@ def _pool(endpoint: Endpoint) -> Any:
 def _bounded(answer: Any, most_bytes: int, end: float | None) -> bytes:
     """Return the body. TooLargeError, TimeoutError after `end` on the monotonic clock."""
     parts, size = [], 0
-    read = getattr(answer, "read1", answer.read)  # urllib3 has it from 2.2 on: what has arrived, without waiting for a whole chunk
+    read = getattr(answer, "read1", answer.read)  # from urllib3 2.2 on: what has arrived
     while part := read(_CHUNK):
         size += len(part)
         if end is not None and time.monotonic() > end:

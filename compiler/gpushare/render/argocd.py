@@ -28,7 +28,7 @@ _DEFAULTS = {"targetRevision": "HEAD", "project": "default", "namespace": "argoc
 
 _RBAC = "rbac.authorization.k8s.io"
 _COMPARED = {"argocd.argoproj.io/compare-options": "ServerSideDiff=true"}
-"""Argo CD asks the API server what an apply would change: defaults that the CRD or the operator fills in are then no difference."""
+"""Argo CD asks the API server what an apply would change: defaults that a CRD fills in are then no difference."""
 _WAVE = "argocd.argoproj.io/sync-wave"
 _RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}}
 """Where Argo CD does not wait for the health of Applications, the first sync of a chart may come before the namespace."""
@@ -149,7 +149,7 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
 
 
 def _compared(application: Object) -> Object:
-    """Return an Application that asks for a server-side diff. The API server would refuse it where a null needs client-side apply."""
+    """Return an Application that asks for a server-side diff, which the API server refuses where the chart renders a null."""
     application["metadata"]["annotations"] |= _COMPARED
     return application
 

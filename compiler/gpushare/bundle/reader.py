@@ -140,6 +140,8 @@ def _schema(path: str) -> str | Mapping[str, Any] | None:
             return _UPSTREAM
         case "namespace.yaml":
             return _NAMED
+        case _:
+            pass
     if path.startswith("chart/files/policies/"):
         return "node-policy.v1"
     return _OBJECT if path.startswith(("argocd/", "flux/")) else _ANY

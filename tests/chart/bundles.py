@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpushare.bundle.artifact import hexdigest
 from gpushare.core import emit, resources
 
 NAMESPACE = "gpu-system"
@@ -25,14 +26,19 @@ class Bundle:
     files: dict[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> Path:
-        """The static chart with these values and files, in a new folder."""
+        """The static chart with these values and files, in a new folder. Each pool has the digest of its policy."""
         shutil.copytree(resources.chart(), folder)
-        (folder / "values.yaml").write_text(emit.yaml_text(self.values))
+        pools = {name: one | {"policy": self.digest(name)} for name, one in self.values["pools"].items()}
+        (folder / "values.yaml").write_text(emit.yaml_text(self.values | {"pools": pools}))
         for path, text in self.files.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         return folder
+
+    def digest(self, pool: str) -> str:
+        """The digest of a pool's policy, as the values have it."""
+        return hexdigest(self.files[f"files/policies/{pool}.yaml"].encode())[:8]
 
 
 def pool(mode: str, **changes: Any) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def test_odd_label_values_reach_the_affinity_as_text(major: int, render) -> None
 def test_files_reach_their_config_maps_unchanged(major: int, render) -> None:
     found = by_identity(documents(render(MODES, major)))
     for name in MODES.values["pools"]:
-        policy = found["ConfigMap", "gpu-system", f"gpushare-{name}-policy-1a2b3c4d"]
+        policy = found["ConfigMap", "gpu-system", f"gpushare-{name}-policy-{MODES.digest(name)}"]
         assert policy["immutable"] is True
         assert policy["data"] == {"policy.yaml": MODES.files[f"files/policies/{name}.yaml"]}
 

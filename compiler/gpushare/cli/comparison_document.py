@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpushare.cli import comparison_words as words
+from gpushare.cli.comparison_verdict import verdict
 from gpushare.compare.changes import Amount, Comparison, GpuChange, Outage, PoolChange
 from gpushare.compare.files import SettingChange
 
@@ -13,6 +14,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Plan",
+        "verdict": verdict(comparison),
         "summary": words.summary(comparison),
         "changed": not comparison.is_empty,
         "configMapOnly": comparison.is_configmap_only,

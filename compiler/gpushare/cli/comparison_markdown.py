@@ -1,6 +1,7 @@
 """A comparison as Markdown, for a comment on a merge request: a summary, the disruption, and every setting in a fold."""
 
 from gpushare.cli import comparison_words as words
+from gpushare.cli.comparison_verdict import verdict
 from gpushare.cli.plan_view import known
 from gpushare.compare.changes import Comparison, PoolChange
 from gpushare.compare.effects import Effect
@@ -12,7 +13,8 @@ def page(comparison: Comparison) -> str:
     """Return the whole page; names and values are formatted as code, so that nothing in them is read as markup."""
     if comparison.is_empty:
         return "**No changes.** Both bundles are equal.\n"
-    lines = [f"**{words.summary(comparison)}**", "", *_pools(comparison), *_strategy(comparison)]
+    lines = [f"**{words.summary(comparison)}**", "", *(f"- {one}" for one in verdict(comparison)), ""]
+    lines += [*_pools(comparison), *_strategy(comparison)]
     lines += [*_moves(comparison), *_capacity(comparison), *_quotas(comparison)]
     lines += _listed("What the pools become", [line for pool in words.affected(comparison) for line in _fate(pool)])
     lines += _listed("Who is affected", [_effect(one) for one in comparison.effects])

@@ -6,6 +6,7 @@ from typing import Any
 from gpushare.catalog.cards import Geometry
 from gpushare.cli import comparison_words as words
 from gpushare.cli import html_page
+from gpushare.cli.comparison_verdict import verdict
 from gpushare.cli.html_table import Table, table
 from gpushare.cli.plan_view import known, ranges
 from gpushare.compare.changes import Change, Comparison, GpuChange, PoolChange
@@ -37,7 +38,8 @@ def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: 
     return html_page.render(
         "plan.html.j2", tables=tables, name=visible(str(sides[1].get("cluster", ""))), is_empty=comparison.is_empty,
         facts=[{"name": name, "value": value} for name, value in facts.items()],
-        besides=words.also(comparison).strip(), order=list(words.order(comparison)),
+        besides=" ".join([*map(visible, verdict(comparison)), words.also(comparison).strip()]).strip(),
+        order=list(words.order(comparison)),
         strategy=words.strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "", warning=words.STRATEGY,
         pools=cards, unfolded=len(cards) <= html_page.MAX_UNFOLDED, shown=tables,
         lists=[one for one in _lists(comparison) if one["lines"]],

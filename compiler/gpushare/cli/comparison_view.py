@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpushare.cli import comparison_words as words
 from gpushare.cli import folding
+from gpushare.cli.comparison_verdict import verdict
 from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Style, table, wrapped
 from gpushare.compare.changes import Change, Comparison, Move, QuotaChange
 from gpushare.compare.effects import Effect
@@ -39,7 +40,8 @@ def render(comparison: Comparison, style: Style) -> str:
     if names := folding.all_names((names for names in groups.values() if len(names) > _NAMED), style):
         shown += f"{names}\n"
     summary = wrapped(words.summary(comparison), style)
-    return (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
+    said = "".join(wrapped(visible(one), style, indent=2) for one in verdict(comparison))
+    return f"{said}\n" + (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
 
 
 def _section(title: str, lines: Sequence[str], style: Style) -> str:

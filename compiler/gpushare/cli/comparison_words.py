@@ -35,8 +35,30 @@ _EFFECTS = {
     EffectKind.ROUTED: "new pods that name no pool may be sent to other nodes, or be refused; running pods go on",
     EffectKind.ADOPTED: "this is the first change of hardware: every pool's nodes are changed, labelled and held to their caps",
     EffectKind.UNPLACED: "new pods that select the pool by its former name find no node; running pods go on",
+    EffectKind.RAISED: "running containers may use it at once",
+    EffectKind.DRIVERLESS: "the operator removes the driver, and nothing replaces it: "
+                           "a node without a driver of its own loses its GPUs",
+    EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
+}
+_RELEASED = {
+    "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name; or "
+              "first, for each, remove metadata.finalizers and run kubectl delete application --cascade=orphan, "
+              "then apply argocd/root.yaml",
+    "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name; or first "
+            "set spec.suspend: true on Kustomization and HelmReleases and delete them, "
+            "then apply flux/source.yaml and flux/sync.yaml",
+}
+_HANDED_OVER = {
+    "argocd": "Argo CD's Applications stay and go on to sync. First, for each, remove metadata.finalizers and run "
+              "kubectl delete application --cascade=orphan; deleting them otherwise releases every node",
+    "flux": "Flux's Kustomization and HelmReleases stay and keep syncing. First set spec.suspend: true on each, delete them; "
+            "deleting them otherwise releases every node",
 }
 _ALSO = {
+    EffectKind.RELEASED: "a GitOps tool releases every node",
+    EffectKind.DRIVERLESS: "the driver is removed",
+    EffectKind.HANDED_OVER: "the former GitOps tool has to be detached first",
+    EffectKind.APPLIED: "files have to be applied by hand",
     EffectKind.ADOPTED: "the adoption changes",
     EffectKind.ENDED: "containers may be ended",
     EffectKind.ENFORCED: "caps are held otherwise",
@@ -68,6 +90,12 @@ def effect(one: Effect, arrow: str) -> str:
         return "the runtime's pods of the pool restart and check the layout; running pods continue"
     if one.kind is EffectKind.ADOPTED and one.after == "observe":
         return f"{one.subject} {_before_and_after(one, arrow)}: {_OBSERVED}"
+    if one.kind is EffectKind.APPLIED:
+        return f"{one.subject}: {_EFFECTS[one.kind]}"
+    if one.kind is EffectKind.RELEASED:
+        return f"{_before_and_after(one, arrow)}: {_RELEASED[one.subject]}"
+    if one.kind is EffectKind.HANDED_OVER:
+        return f"{one.subject} {arrow} {one.after or 'no tool'}: {_HANDED_OVER[one.subject]}"
     what = _STRAYS if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
     return f"{_changed(one, arrow)}: {what}"
 
@@ -158,6 +186,8 @@ def _pods(number: int | None) -> str:
 
 def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
     """Yield what happens to the pool's nodes, GPUs and resources."""
+    if pool.change is Change.GONE and not pool.successor:
+        yield "a node that gpushare releases offers its whole GPUs again, as nvidia.com/gpu"
     if pool.successor:
         yield f"its nodes go to the new pool {pool.successor}"
     if pool.selector_changes:
@@ -189,12 +219,12 @@ def outage(one: Outage) -> str:
     nodes = "an unknown number of nodes" if one.nodes is None else counted(one.nodes, "node")
     pace, each = ("", "") if one.nodes == 1 else (f", {_pace(one)} at a time", " each")
     rounds = "" if one.rounds is None or one.rounds < 2 else f", so about {_time(one.rounds * one.seconds)} for all"
-    busy = {"wait": "waits", "evict": "evicts them and waits", "fail": "keeps its former layout"}[one.on_busy]
-    drain = "" if one.on_busy == "fail" else f" up to {_time(one.drain_seconds)}"
-    return (
-        f"out of service: {nodes}{pace}, about {_time(one.seconds)}{each} without tenants{rounds}; "
-        f"a node with tenants in the way {busy}{drain}"
-    )
+    busy = {
+        "wait": f"a node with tenants in the way waits for them, up to {_time(one.drain_seconds)}",
+        "evict": f"tenants in the way are evicted, and have {_time(one.drain_seconds)} to end",
+        "fail": "a node with tenants in the way keeps its former layout",
+    }[one.on_busy]
+    return f"out of service: {nodes}{pace}, about {_time(one.seconds)}{each} (measured on simulated GPUs){rounds}; {busy}"
 
 
 def _pace(one: Outage) -> str:

@@ -40,7 +40,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
       2  it could not be read, no cluster can be asked, or nothing was compared
       3  the cluster differs
     """
-    from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - `--help` does not need it
+    from gpushare.cli import inputs, streams, terminal  # noqa: PLC0415 - `--help` does not need it
     from gpushare.cli.cluster import read, tell_unseen  # noqa: PLC0415 - as above
     from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - as above
@@ -48,8 +48,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
 
     side = inputs.load_side(bundle)
-    report.report(side.findings, side.text.texts, report.chosen(None), as_product=False)
-    code = report.verdict(side.findings, strict=strict)
+    code = inputs.told(side, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code
     snapshot = read(cluster, Scope(release=cluster.release_namespace or _release(side, cluster), values=True))

@@ -18,7 +18,7 @@ _IN_CLUSTER = "https://kubernetes.default.svc"
 class Synced(Record):
     """One tool that syncs one cluster: from which folder of which revision, and by which Application of a shared Argo CD.
 
-    `application` is empty where the tool runs in the cluster that it syncs.
+    `application` and `server` are empty where the tool runs in the cluster that it syncs.
     """
 
     cluster: str
@@ -28,6 +28,7 @@ class Synced(Record):
     revision: str
     path: str
     application: str = ""
+    server: str = ""
 
 
 def synced(clusters: Sequence[Cluster]) -> list[Synced]:
@@ -39,6 +40,7 @@ def clashes(every: Sequence[Synced]) -> Iterator[tuple[str, str]]:
     """Yield a cluster and what it shares with one before it."""
     folders: dict[tuple[str, ...], str] = {}
     names: dict[str, str] = {}
+    servers: dict[str, str] = {}
     for one in every:
         owner = folders.setdefault((one.tool, one.repository, one.revision, _normal(one.path)), one.cluster)
         if owner != one.cluster:
@@ -47,6 +49,10 @@ def clashes(every: Sequence[Synced]) -> Iterator[tuple[str, str]]:
         owner = names.setdefault(one.application, one.cluster) if one.application else one.cluster
         if owner != one.cluster:
             yield one.cluster, f"its Applications in {one.tool} would have the names of those of the cluster {owner}"
+            continue
+        owner = servers.setdefault(one.server, one.cluster) if one.server else one.cluster
+        if owner != one.cluster:
+            yield one.cluster, f"{one.tool} would install it on the server {one.server}, which is that of the cluster {owner}"
 
 
 def misplaced(every: Sequence[Synced]) -> Iterator[str]:
@@ -78,6 +84,7 @@ def _of_cluster(cluster: Cluster) -> Iterator[Synced]:
             cluster=cluster.name, tool="Argo CD", output=cluster.output, repository=str(argocd.get("repoURL")),
             revision=str(argocd.get("targetRevision", "HEAD")), path=str(argocd.get("path")),
             application="" if server == _IN_CLUSTER else f"{namespace}/{name}",
+            server="" if server == _IN_CLUSTER else str(server).rstrip("/"),
         )
     if isinstance(flux, dict):
         yield Synced(cluster=cluster.name, tool="Flux", output=cluster.output, repository=str(flux.get("url")),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpushare.bundle import lock, reader
 from gpushare.cli import inputs, report
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core.record import Record, replace
@@ -40,17 +41,15 @@ def of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> Images
 
 def of_bundle(directory: Path) -> Images:
     """Return the images of a bundle. Raises CouldNotRunError for a folder that is none."""
-    texts = {}
-    for path in (*_NEEDED, "gpu-operator/values.yaml", "device-plugin/values.yaml"):
-        try:
-            texts[path] = (directory / path).read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except ValueError as problem:
-            raise CouldNotRunError(f"{directory / path} is not UTF-8", "compile the bundle again") from problem
-    if not set(_NEEDED) <= texts.keys():
+    files = inputs.read_files(directory, (*_NEEDED, "gpu-operator/values.yaml", "device-plugin/values.yaml", lock.FILE))
+    if not set(_NEEDED) <= files.keys():
         raise CouldNotRunError(f"{directory} is not a bundle", "name an intent file or what `gpushare compile` wrote")
-    return _of_files(texts, str(directory))
+    wrong = dict(reader.findings(files, str(directory)))
+    if wrong:
+        texts = {finding.file: text for finding, text in wrong.items()}
+        report.report(list(wrong), texts, report.chosen(None), as_product=False)
+        raise CouldNotRunError(f"{directory} cannot be read", "compile the bundle again")
+    return _of_files({path: data.decode() for path, data in files.items()}, str(directory))
 
 
 def _of_files(texts: Mapping[str, str], name: str) -> Images:

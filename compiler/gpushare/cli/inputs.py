@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from gpushare import pipeline
-from gpushare.bundle import lock, writer
+from gpushare.bundle import lock, reader, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Geometry
-from gpushare.cli import streams
-from gpushare.cli.exits import CouldNotRunError
+from gpushare.cli import report, streams
+from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.progress import Progress
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.printable import visible
@@ -22,13 +22,12 @@ from gpushare.plan.plan import Plan
 from gpushare.reading import source
 from gpushare.reading.source import Source
 
-POOLS = "nodes/pools.yaml"
-
 
 class LoadedIntent(Record):
     """What was read: findings with the text that they refer to, and the compilation if the lock could be read.
 
     `document` and `files` are the input of a comparison: the pools, as in `nodes/pools.yaml`, and the bundle's texts.
+    `texts` are the files of a bundle that findings refer to: with one of them the bundle cannot be read.
     """
 
     memory: Lock
@@ -38,6 +37,7 @@ class LoadedIntent(Record):
     compilation: Compilation | None = None
     document: Mapping[str, Any] | None = None
     files: Mapping[str, str] = NOTHING
+    texts: Mapping[str, Source] = NOTHING
 
     @property
     def plan(self) -> Plan:
@@ -131,11 +131,7 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
     if name not in ("", "-") and directory.is_dir():
         if overlays:
             raise CouldNotRunError(f"{name} is a bundle: an overlay is merged into an intent", "name the intent file")
-        memory = _remembered(directory)
-        if isinstance(memory, Finding):
-            return _broken(memory)
-        no_text = source.read(b"", name)  # a bundle has no text that findings could refer to
-        return LoadedIntent(memory=memory, text=no_text, document=_pools(directory), files=_texts(directory, memory))
+        return _bundle(directory)
     read = compiled(name, bundle_of(name), other.memory if other else lock.EMPTY, overlays)
     if read.compilation is None or read.compilation.plan is None:
         return read
@@ -146,28 +142,43 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
     )
 
 
-def _texts(directory: Path, memory: Lock) -> dict[str, str]:
-    """Return the bundle's files as they are now, edited or not, without those that no longer exist."""
-    texts = {}
-    for path in (*memory.files, lock.FILE):
+def told(side: LoadedIntent, *, strict: bool) -> ExitCode:
+    """Report the side's findings, each with its file, and return what they mean: a bundle that cannot be read is no intent."""
+    report.report(side.findings, side.texts or side.text.texts, report.chosen(None), as_product=False)
+    return ExitCode.COULD_NOT_RUN if side.texts else report.verdict(side.findings, strict=strict)
+
+
+def _bundle(directory: Path) -> LoadedIntent:
+    """Return a bundle as its files are now, edited or not, without those that no longer exist; or what is wrong with them."""
+    memory = _remembered(directory)
+    if isinstance(memory, Finding):
+        broken = _broken(memory)
+        return replace(broken, texts={memory.file: broken.text})
+    no_text = source.read(b"", str(directory))  # a bundle has no text that findings could refer to
+    files = read_files(directory, dict.fromkeys((reader.POOLS, *memory.files, lock.FILE)))
+    if reader.POOLS not in files:
+        hint = "name an intent file or what `gpushare compile` wrote"
+        raise CouldNotRunError(f"{directory} is not a bundle: it has no {reader.POOLS}", hint)
+    wrong = list(reader.findings(files, str(directory)))
+    if wrong:
+        texts = {finding.file: text for finding, text in wrong}
+        return LoadedIntent(memory=memory, text=no_text, findings=tuple(finding for finding, _ in wrong), texts=texts)
+    texts_of_files = {path: data.decode() for path, data in files.items()}
+    document = source.read(files[reader.POOLS], reader.POOLS, own=True).data
+    return LoadedIntent(memory=memory, text=no_text, document=document, files=texts_of_files)
+
+
+def read_files(directory: Path, paths: Iterable[str]) -> dict[str, bytes]:
+    """Return the contents of the bundle's files that exist. Raises CouldNotRunError for one that cannot be read."""
+    found = {}
+    for path in paths:
         try:
-            texts[path] = (directory / path).read_bytes().decode(errors="replace")
+            found[path] = (directory / path).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             raise CouldNotRunError(f"{directory / path} cannot be read: {error.strerror}", "make it readable") from error
-    return texts
-
-
-def _pools(directory: Path) -> Mapping[str, Any]:
-    path = directory / POOLS
-    if not path.is_file():
-        hint = "name an intent file or what `gpushare compile` wrote"
-        raise CouldNotRunError(f"{directory} is not a bundle: it has no {POOLS}", hint)
-    read = source.read(path.read_bytes(), str(path), own=True)
-    if not isinstance(read.data, dict) or read.data.get("kind") != "Pools":
-        raise CouldNotRunError(f"{path} is not what `gpushare compile` writes", "compile the bundle again")
-    return read.data
+    return found
 
 
 def geometries(*sides: LoadedIntent) -> Callable[[str], Geometry | None]:

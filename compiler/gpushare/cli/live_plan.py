@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from gpushare.cli import inputs, report, streams, terminal
+from gpushare.cli import inputs, streams, terminal
 from gpushare.cli.cluster import ClusterConnection, read, tell_unseen
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.status_document import unseen
@@ -28,8 +28,7 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
 ) -> ExitCode:
     """Write the plan; the exit codes are those of `plan`."""
     side = inputs.load_side(new, overlays=overlays)
-    report.report(side.findings, side.text.texts, report.chosen(None), as_product=False)
-    code = report.verdict(side.findings, strict=strict)
+    code = inputs.told(side, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code
     snapshot = read(cluster, Scope(release=cluster.release))

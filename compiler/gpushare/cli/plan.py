@@ -11,7 +11,6 @@ from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
     from gpushare.cli.comparison_page import Document
-    from gpushare.cli.inputs import LoadedIntent
     from gpushare.compare.changes import Comparison
     from gpushare.compare.nodes import GeometryOf
 
@@ -99,7 +98,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)
-    code = max(_told(side, strict=strict) for side in (before, after))
+    code = max(inputs.told(side, strict=strict) for side in (before, after))
     if code is not ExitCode.DONE or before.document is None or after.document is None:
         return code
     bundles = before.files, after.files
@@ -142,11 +141,3 @@ def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Doc
         streams.product(comparison_page.page(comparison, documents, geometry_of))
     else:
         streams.page(comparison_view.render(comparison, terminal.detect_style(sys.stdout)))
-
-
-def _told(side: "LoadedIntent", *, strict: bool) -> ExitCode:
-    """Report the side's findings; each names its file."""
-    from gpushare.cli import report  # noqa: PLC0415 - as above
-
-    report.report(side.findings, side.text.texts, report.chosen(None), as_product=False)
-    return report.verdict(side.findings, strict=strict)

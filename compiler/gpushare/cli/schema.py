@@ -22,7 +22,7 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 def command(name: str) -> ExitCode:
     """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
 
-    NAME is intent, card, lock, node-policy, tenancy, or one of the
+    NAME is intent, card, lock, pools, node-policy, tenancy, or one of the
     machine-readable outputs findings, offer, cards, plan, size, images,
     status, drift, live-plan, or fleet, fleet-result and fleet-plan of --fleet.
 

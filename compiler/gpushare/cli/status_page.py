@@ -70,7 +70,7 @@ def _shares(pool: PoolStatus) -> Table:
     """Return the numbers of each resource; the last column is empty where it is not known how many are in use."""
     headers = ("Resource", "Wanted", "Offered", "Used", "Free", "In use")
     rows = tuple((*map(visible, status_view.numbers(one)), _percentage(one)) for one in pool.shares)
-    return Table(title=f"ShareUsage of {visible(pool.name)}", headers=headers, rows=rows, numbers=(1, 2, 3, 4, 5), codes=(0,))
+    return Table(title=f"Shares of {visible(pool.name)}", headers=headers, rows=rows, numbers=(1, 2, 3, 4, 5), codes=(0,))
 
 
 def _percentage(one: ShareUsage) -> str:

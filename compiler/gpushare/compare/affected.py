@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from gpushare.compare.bundles import POLICIES, VALUES, policy, values
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
+from gpushare.compare.gitops_effects import of_gitops
 from gpushare.compare.policy_effects import of_policy
 from gpushare.compare.stack_effects import of_namespace, of_upstream
 from gpushare.compare.value_effects import of_values
@@ -33,6 +34,7 @@ def effects(
             found += _gone(pool, successors.get(pool), old, new, denies)
     if VALUES in paths and before and after:
         found += of_values(before, after, successors)
+    found += of_gitops(old, new, changed)
     found += of_namespace(old, new)
     found += of_upstream(old, new, changed)
     return tuple(found)

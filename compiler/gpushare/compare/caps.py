@@ -1,7 +1,8 @@
 """What one container may use before and after, and what happens above it: from the pools' entries, as plain values."""
 
 from gpushare.compare.changes import Amount, CapChange
-from gpushare.compare.snapshots import PoolSide
+from gpushare.compare.snapshots import Device, PoolSide
+from gpushare.core.record import replace
 
 
 def caps(old: PoolSide | None, new: PoolSide | None) -> tuple[CapChange, ...]:
@@ -9,13 +10,46 @@ def caps(old: PoolSide | None, new: PoolSide | None) -> tuple[CapChange, ...]:
     before, after = _caps(old), _caps(new)
     shares = sorted(before.keys() | after.keys(), key=lambda share: (share[1], share[0] or ""))
     return tuple(
-        CapChange(
-            resource=resource,
-            profile=profile,
-            cap_mib=Amount(before=before.get((profile, resource)), after=after.get((profile, resource))),
+        _mixed(
+            CapChange(
+                resource=resource,
+                profile=profile,
+                cap_mib=Amount(before=before.get((profile, resource)), after=after.get((profile, resource))),
+                is_offered_twice=(profile, resource) in before and (profile, resource) in after,
+            ),
+            _device(old, profile, resource), None if _ends_all(old, new) else _device(new, profile, resource),
         )
         for profile, resource in shares
     )
+
+
+def _mixed(cap: CapChange, old: Device | None, new: Device | None) -> CapChange:
+    """Return the change with what containers of both caps may use together, if that is more than the device has.
+
+    A container keeps a cap that is lowered, so as many as there were may run beside those that start on the added shares.
+    """
+    before, after = cap.cap_mib.before, cap.cap_mib.after
+    if old is None or new is None or new.memory_mib is None or before is None or after is None or after >= before:
+        return cap
+    kept = min(old.replicas, new.replicas)
+    both = Amount(before=kept, after=new.replicas - kept)
+    used = kept * before + (new.replicas - kept) * after
+    is_planned = new.replicas * after > new.memory_mib  # oversubscribed for good, which the intent asks for
+    if used <= new.memory_mib or is_planned or not both.after:
+        return cap
+    return replace(cap, mixed=both, mixed_mib=used, memory_mib=new.memory_mib)
+
+
+def _ends_all(old: PoolSide | None, new: PoolSide | None) -> bool:
+    """Whether no container of before is left: MPS's daemon restarts, or the card is another."""
+    if old is None or new is None:
+        return True
+    return old.card != new.card or (old.profile != new.profile and "mps" in {old.mode, new.mode})
+
+
+def _device(side: PoolSide | None, profile: str | None, resource: str) -> Device | None:
+    devices = (device for gpu in (side.gpus if side else ()) for device in gpu)
+    return next((one for one in devices if (one.profile, one.resource) == (profile, resource)), None)
 
 
 def actions(old: PoolSide | None, new: PoolSide | None) -> tuple[str | None, str | None]:

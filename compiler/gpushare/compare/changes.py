@@ -46,11 +46,19 @@ class ResourceChange(Record):
 
 
 class CapChange(Record):
-    """What one container may use of a share, in MiB; None for no cap, or where the side does not offer the share."""
+    """What one container may use of a share, in MiB; None for no cap, or where the side does not offer the share.
+
+    `mixed`: on one device, how many containers may run that started under the former cap, and how many under the new one, where
+    both together may use more than the device's `memory_mib`; `mixed_mib` is what they may use. None: never more.
+    """
 
     resource: str
     profile: str | None
     cap_mib: Amount
+    is_offered_twice: bool = False
+    mixed: Amount | None = None
+    mixed_mib: int = 0
+    memory_mib: int | None = None
 
 
 class GpuChange(Record):
@@ -159,18 +167,18 @@ class Comparison(Record):
 
     @property
     def disturbed(self) -> int | None:
-        """How many pods are disturbed at most, over all pools; None with another driver, for which tenants leave the nodes."""
-        return None if self.changes_driver else total(pool.disturbed for pool in self.pools)
+        """How many pods are disturbed at most, over all pools; None where all nodes' tenants may lose their GPUs."""
+        return None if self.disrupts_all else total(pool.disturbed for pool in self.pools)
 
     @property
     def touched(self) -> int | None:
-        """How many nodes' GPUs or labels change, over all pools; None with another driver, which disrupts nodes too."""
-        return None if self.changes_driver else total(pool.touched for pool in self.pools)
+        """How many nodes' GPUs or labels change, over all pools; None where all nodes may be disrupted."""
+        return None if self.disrupts_all else total(pool.touched for pool in self.pools)
 
     @property
-    def changes_driver(self) -> bool:
-        """Whether gpu-operator gets another driver, or other settings of it."""
-        return any(effect.kind is EffectKind.DRIVER for effect in self.effects)
+    def disrupts_all(self) -> bool:
+        """Whether gpu-operator gets another driver, other settings of it or none, or a GitOps tool releases the nodes."""
+        return any(effect.kind in _OF_ALL_NODES for effect in self.effects)
 
     @property
     def is_configmap_only(self) -> bool:
@@ -180,6 +188,9 @@ class Comparison(Record):
         kinds = {pool.change for pool in self.pools}
         moving = self.moves or any(pool.selector_changes for pool in self.pools)
         return not self.is_empty and kinds <= {Change.NONE, Change.POLICY} and not moving and not self.changes_mig_strategy
+
+
+_OF_ALL_NODES = frozenset({EffectKind.DRIVER, EffectKind.DRIVERLESS, EffectKind.RELEASED})
 
 
 def total(numbers: Iterable[int | None]) -> int | None:

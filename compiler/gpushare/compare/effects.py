@@ -15,7 +15,10 @@ class EffectKind(StrEnum):
     runtime's pods restart, tenants keep running. REINSTALLED: the installed release must be uninstalled first. ROLLOUT: the
     pace of changes. UPSTREAM: NVIDIA's components restart. DRIVER: the driver restarts, so tenants leave its nodes. ROUTED:
     pods that name no pool, and are created from now on, go to other nodes. UNPLACED: those that name a removed pool go to none.
-    ADOPTED: the bundle begins to act on the cluster, or stops.
+    ADOPTED: the bundle begins to act on the cluster, or stops. RAISED: running containers may use more at once.
+    RELEASED: a GitOps tool deletes what installs gpushare, so every node is released. HANDED_OVER: another tool,
+    or none, takes over. APPLIED: a file that no tool syncs must be applied again. DRIVERLESS: the operator's driver is
+    removed, and nothing replaces it.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -32,6 +35,11 @@ class EffectKind(StrEnum):
     ROUTED = "routed"
     UNPLACED = "unplaced"
     ADOPTED = "adopted"
+    RAISED = "raised"
+    RELEASED = "released"
+    HANDED_OVER = "handed-over"
+    APPLIED = "applied"
+    DRIVERLESS = "driverless"
 
 
 class Effect(Record):
@@ -49,4 +57,4 @@ class Effect(Record):
         return self.kind in _HARMLESS or (self.kind is EffectKind.RESTARTS and self.subject == "policy")
 
 
-_HARMLESS = frozenset({EffectKind.ROLLOUT, EffectKind.KEEPS_CAP, EffectKind.SPARED, EffectKind.ADMITTED})
+_HARMLESS = frozenset({EffectKind.ROLLOUT, EffectKind.KEEPS_CAP, EffectKind.RAISED, EffectKind.SPARED, EffectKind.ADMITTED})

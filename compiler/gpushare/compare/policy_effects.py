@@ -12,14 +12,19 @@ def of_policy(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], denies:
     """Yield the effects of another policy of the pool; `denies`: whether admission rejects what it does not allow."""
     before, after = _caps(old), _caps(new)
     for share in sorted(before.keys() & after.keys()):
-        for key, kind in (("capMiB", EffectKind.KEEPS_CAP), ("toleranceMiB", EffectKind.ENFORCED)):
-            if before[share][key] != after[share][key]:
-                yield Effect(
-                    kind=kind, pool=pool, subject=f"{share} {key}", before=before[share][key], after=after[share][key]
-                )
+        for key in ("capMiB", "toleranceMiB"):
+            both = {"before": before[share][key], "after": after[share][key]}
+            if both["before"] != both["after"]:
+                yield Effect(kind=_at_once(**both), pool=pool, subject=f"{share} {key}", **both)
     yield from _enforcement(pool, old.get("enforcement") or {}, new.get("enforcement") or {})
     yield from _differing(EffectKind.ROLLOUT, pool, "rollout", old, new)
     yield from _namespaces(pool, set(old.get("namespaces") or ()), set(new.get("namespaces") or ()), denies)
+
+
+def _at_once(before: int | None, after: int | None) -> EffectKind:
+    """Return whether running containers get the new size too: the node runtime grants at once what allows more, and no less."""
+    is_more = after is None or (before is not None and after > before)
+    return EffectKind.RAISED if is_more else EffectKind.KEEPS_CAP
 
 
 def _caps(spec: Mapping[str, Any]) -> dict[str, Any]:

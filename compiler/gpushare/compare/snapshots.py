@@ -18,6 +18,7 @@ class Device(Record):
     profile: str | None
     start: int
     replicas: int
+    memory_mib: int | None = None
 
 
 Gpu = tuple[Device, ...]
@@ -101,7 +102,8 @@ def _pool(entry: Mapping[str, Any]) -> PoolSide:
     gpus: list[list[Device]] = [[] for _ in range(entry["gpusPerNode"])]
     for device in entry["devices"]:
         gpus[device["gpu"]].append(
-            Device(resource=device["resource"], profile=device["profile"], start=device["start"], replicas=device["replicas"])
+            Device(resource=device["resource"], profile=device["profile"], start=device["start"], replicas=device["replicas"],
+                   memory_mib=device["memoryMiB"])
         )
     selector = entry["selector"]
     return PoolSide(

@@ -1,40 +1,56 @@
 """Who is affected by other values of NVIDIA's charts, by other images, and by another namespace of the stack. Pure."""
 
+import re
 from collections.abc import Iterator
 
 from gpushare.catalog.image_registry import reference
 from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files, parsed
+from gpushare.core.patterns import pattern
 
 _OPERATOR = "gpu-operator/values.yaml"
 _UPSTREAM = (_OPERATOR, "device-plugin/values.yaml")
 _OF_DRIVER = ("driver", "daemonsets")
 """The sections of the values that the driver's DaemonSet is rendered from."""
 _IMAGES = "images.txt"
+_CHART = pattern(r"^# The chart: .* --version (\S+)$", re.MULTILINE)
 
 
 def of_upstream(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Effect]:
     """Yield the effects of other values and images of NVIDIA's components. A chart added or removed is `REINSTALLED` alone."""
     if {path for path in _UPSTREAM if path in old} != {path for path in _UPSTREAM if path in new}:
         return
-    driver = _runs_driver(old) or _runs_driver(new)
+    runs = _runs_driver(old), _runs_driver(new)
+    if runs == (True, False):
+        yield Effect(kind=EffectKind.DRIVERLESS, pool=None, subject="driver.enabled", before=True, after=False)
+    versions = [_version(side) for side in (old, new)]
+    if all(runs) and None not in versions and versions[0] != versions[1]:  # each release has another driver by default
+        yield Effect(kind=EffectKind.DRIVER, pool=None, subject="version", before=versions[0], after=versions[1])
     for change in changed:
         if change.path in _UPSTREAM:
             for one in change.settings:
-                kind = EffectKind.DRIVER if driver and one.path[0] in _OF_DRIVER else EffectKind.UPSTREAM
+                kind = EffectKind.DRIVER if runs[1] and one.path[0] in _OF_DRIVER else EffectKind.UPSTREAM
+                if runs == (True, False) and one.path == ("driver", "enabled"):
+                    continue
                 yield Effect(kind=kind, pool=None, subject=".".join(one.path), before=one.before, after=one.after)
         elif change.path == _IMAGES:
             before, after = (set(_images(side)) for side in (old, new))
             if before != after:
                 both = {"before": sorted(before - after), "after": sorted(after - before)}
-                yield Effect(kind=EffectKind.DRIVER if driver else EffectKind.UPSTREAM, pool=None, subject="images", **both)
+                yield Effect(kind=EffectKind.UPSTREAM, pool=None, subject="images", **both)
 
 
 def _runs_driver(files: Files) -> bool:
     """Whether gpu-operator runs the driver, which is the default of its chart."""
     found = parsed(_OPERATOR, files[_OPERATOR]) if _OPERATOR in files else None
     return isinstance(found, dict) and (found.get("driver") or {}).get("enabled") is not False
+
+
+def _version(files: Files) -> str | None:
+    """Return the version of the operator's chart; None if the bundle does not say it."""
+    found = _CHART.search(files.get(_IMAGES, ""))
+    return found[1] if found else None
 
 
 def _images(files: Files) -> Iterator[str]:

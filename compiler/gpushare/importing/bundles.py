@@ -7,6 +7,7 @@ admission, default pools, and upstream values that differ from the generated one
 
 from typing import Any
 
+from gpushare.bundle import reader
 from gpushare.catalog import cards
 from gpushare.core.wording import shorten
 from gpushare.importing.draft import Draft
@@ -24,6 +25,11 @@ def is_pools(part: Part) -> bool:
 def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     """Add the pools of the bundle, and its cluster-wide settings."""
     for document in facts.bundle:
+        wrong = reader.violation(document.value, "pools.v1")
+        if wrong is not None:
+            hint = "import the bundle as gpushare wrote it"
+            message = f"the Pools document is not what gpushare writes: {wrong.message}"
+            notes.error("GS794", document.at(*wrong.path), message, hint, on_key=wrong.on_key)
         for name, pool in document.at("pools").items():
             if not draft.has_room(pool, notes):
                 break

@@ -59,7 +59,7 @@ class MigPartedConfig(Record):
 
 
 class ImportedNode(Record):
-    """One ImportedNode object."""
+    """One Node object."""
 
     name: str
     part: Part

@@ -178,7 +178,7 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
 def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
     path: Path, kind: _Kind, nodes: Sequence[ImportedNode], home: tuple[str, str] | None, draft: Draft, labels: Part
 ) -> None:
-    who = f"ImportedNode {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{counted(len(nodes), 'ImportedNode')}"
+    who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{counted(len(nodes), 'Node')}"
     draft.note((*path, "card"), labels, f"from {who}, {kind.card_origin}")
     why = "the node pool's label has exactly these nodes" if home else "no label of a cloud's node pool has exactly these nodes"
     draft.note((*path, "nodes"), labels, f"{why}; any label outside nvidia.com/ may select them")

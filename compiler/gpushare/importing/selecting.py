@@ -66,7 +66,7 @@ class Selector:
         now = "whole GPUs" if strategy is Strategy.NONE else f"{strategy.value} with {counted(replicas, 'replica')}"
         part = node.part.at("metadata", "labels", _SHARED_BY)
         self._notes.warn(
-            "GS870", part, f"ImportedNode {shorten(node.name)} has {now}, which is not what was given: {origin}", hint
+            "GS870", part, f"Node {shorten(node.name)} has {now}, which is not what was given: {origin}", hint
         )
 
     def _of_node(self, node: ImportedNode) -> Selected | None:

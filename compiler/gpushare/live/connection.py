@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -70,15 +71,18 @@ class Server:
 
         url = self._endpoint.settings.host + path + (f"?{urlencode(query, errors='replace')}" if query else "")
         connect = min(timeout_seconds or _MAX_CONNECT_SECONDS, _MAX_CONNECT_SECONDS)
-        timeout = urllib3.Timeout(connect=connect, read=timeout_seconds)
+        timeout = urllib3.Timeout(connect=connect, read=timeout_seconds, total=timeout_seconds)
+        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         try:
             # A redirect would send the credentials elsewhere.
             answer = self._pool.request("GET", url, headers=self._headers(), timeout=timeout, preload_content=False,
                                         retries=False, redirect=False)
             try:
-                data = _bounded(answer, most_bytes)
+                data = _bounded(answer, most_bytes, end)
             finally:
                 answer.release_conn()
+        except TimeoutError as problem:  # a server that sends a byte now and then never reaches the socket's own timeout
+            raise RequestError(f"no whole answer within {timeout_seconds:g} s; --request-timeout waits longer") from problem
         except urllib3.exceptions.HTTPError as problem:
             raise self._unreachable(problem) from problem
         except (OSError, ValueError) as problem:
@@ -144,10 +148,15 @@ def _pool(endpoint: Endpoint) -> Any:
         raise NoClusterError(message, "install it: pip install PySocks") from problem
 
 
-def _bounded(answer: Any, most_bytes: int) -> bytes:
+def _bounded(answer: Any, most_bytes: int, end: float | None) -> bytes:
+    """Return the body. TooLargeError, TimeoutError after `end` on the monotonic clock."""
     parts, size = [], 0
-    while part := answer.read(_CHUNK):
+    read = getattr(answer, "read1", answer.read)  # from urllib3 2.2 on: what has arrived
+    while part := read(_CHUNK):
         size += len(part)
+        if end is not None and time.monotonic() > end:
+            answer.close()
+            raise TimeoutError
         if size > most_bytes:
             answer.close()
             raise TooLargeError(f"the answer is larger than {most_bytes >> 20} MiB")

@@ -13,6 +13,8 @@ Json = dict[str, Any]
 _T = TypeVar("_T")
 
 LIMIT = 500
+MAX_PAGES = 10_000
+"""Of one list: five million objects. A server whose continue tokens never end would otherwise be read for ever."""
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5
 _PASSING = frozenset({429, 500, 502, 503, 504})
@@ -77,7 +79,7 @@ class Lists:
 
     def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[list[Json]]:
         limit, more, before = LIMIT, "", {""}
-        while True:
+        for _ in range(MAX_PAGES):
             asked = {**query, "limit": str(limit), **({"continue": more} if more else {})}
             try:
                 found = self._get(path, asked)
@@ -98,6 +100,7 @@ class Lists:
             if more in before:
                 raise RequestError("the server repeats a page of the list")
             before.add(more)
+        raise RequestError(f"the list does not end after {MAX_PAGES} pages")
 
     def _get(self, path: str, query: Mapping[str, str]) -> Json:
         for attempt in range(1, _ATTEMPTS):

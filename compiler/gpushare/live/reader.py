@@ -113,7 +113,7 @@ def _events(lists: Lists, scope: Scope) -> tuple[Event, ...]:
                 break
     if scope.about is not None:
         namespace, name = scope.about
-        kind = "Pod" if namespace else "LiveNode"
+        kind = "Pod" if namespace else "Node"
         query = {"fieldSelector": f"involvedObject.name={name},involvedObject.kind={kind}"}
         found += lists.read("events", _namespaced("events", namespace), views.event, _named, query)
         if namespace:  # of a pod that was refused only its controller knows

@@ -148,7 +148,7 @@ class _Wording:
 
     def _legal(self, field: Mapping[str, Any]) -> tuple[str, ...]:
         """Return hints on legal values: the schema's own examples, words or bounds."""
-        field = {**self.root["definitions"].get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
+        field = {**self.root.get("definitions", {}).get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
         if "enum" in field or "const" in field:
             return (f"write {listing([_shown(word) for word in field.get('enum', [field.get('const')])], 'or')}",)
         default = [field["default"]] if field.get("default") not in (None, "") else []
@@ -189,7 +189,7 @@ class _Wording:
         """Return a hint if the mapping of a neighbouring field has the key; else an empty string."""
         for name, part in known.items():
             reference = part.get("$ref", "").removeprefix("#/definitions/")
-            inside = self.root["definitions"][reference] if reference else part
+            inside = self.root.get("definitions", {})[reference] if reference else part
             if key in inside.get("properties", {}):
                 return f"{key} belongs in {name}"
         return ""

@@ -27,6 +27,8 @@ _DEFAULTS = {"targetRevision": "HEAD", "project": "default", "namespace": "argoc
 """Of the intent's fields, as its schema states them."""
 
 _RBAC = "rbac.authorization.k8s.io"
+_COMPARED = {"argocd.argoproj.io/compare-options": "ServerSideDiff=true"}
+"""Argo CD asks the API server what an apply would change: defaults that a CRD fills in are then no difference."""
 _WAVE = "argocd.argoproj.io/sync-wave"
 _RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}}
 """Where Argo CD does not wait for the health of Applications, the first sync of a chart may come before the namespace."""
@@ -106,13 +108,13 @@ def _namespace(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the Application of the namespace. It never deletes that: other objects may be in it."""
     source = _source(settings, ".") | {"directory": {"include": "namespace.yaml"}}
     application = _application(plan, settings, "namespace", wave=0, cascades=False)
-    return application | {"spec": _spec(plan, settings, {"source": source}, shared=True)}
+    return _compared(application) | {"spec": _spec(plan, settings, {"source": source}, shared=True)}
 
 
 def _rights(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the Application of what the hook of our chart needs and cannot bring: the chart is deleted before it."""
     source = _source(settings, "argocd/rights")
-    return _application(plan, settings, "rights", wave=0) | {"spec": _spec(plan, settings, {"source": source})}
+    return _compared(_application(plan, settings, "rights", wave=0)) | {"spec": _spec(plan, settings, {"source": source})}
 
 
 def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
@@ -120,7 +122,7 @@ def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
     source = _source(settings, "chart") | {"helm": helm}
     application = _application(plan, settings, "gpushare", wave=2)
     application["metadata"]["finalizers"] += _HOOK_FINALIZERS
-    return application | {"spec": _spec(plan, settings, {"source": source})}
+    return _compared(application) | {"spec": _spec(plan, settings, {"source": source})}
 
 
 def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
@@ -143,7 +145,13 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     spec = _spec(plan, settings, {"sources": sources}, server_side=not has_null)
     application = _application(plan, settings, chart.name, wave=1)
     application["metadata"]["annotations"] |= {"argocd.argoproj.io/sync-options": "Prune=false"}
-    return application | {"spec": spec}
+    return (application if has_null else _compared(application)) | {"spec": spec}
+
+
+def _compared(application: Object) -> Object:
+    """Return an Application that asks for a server-side diff, which the API server refuses where the chart renders a null."""
+    application["metadata"]["annotations"] |= _COMPARED
+    return application
 
 
 def _application(

@@ -35,6 +35,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
     platform, observes = plan.intent.platform, plan.intent.observes
     return {
         "cluster": plan.intent.name,
+        "namespace": plan.intent.namespace,
         "stack": platform.stack.value,
         "partitioner": platform.partitioner.value,
         **({"adoption": plan.intent.adoption.value} if observes else {}),

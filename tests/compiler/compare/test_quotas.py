@@ -9,7 +9,7 @@ from gpushare.compare.changes import Problem
 
 
 def document(quotas: dict[str, dict[str, int]], resource: str = "nvidia.com/gpu", nodes: int | None = 2) -> dict[str, Any]:
-    device = {"gpu": 0, "resource": resource, "profile": None, "start": 0, "replicas": 4, "capMiB": None}
+    device = {"gpu": 0, "resource": resource, "profile": None, "start": 0, "replicas": 4, "memoryMiB": None, "capMiB": None}
     entry = {
         "card": "t4",
         "mode": "time-slicing",

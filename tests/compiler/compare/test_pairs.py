@@ -1,0 +1,16 @@
+"""A few random pairs of changed intents: `plan` says "no changes" only of equal bundles. tests/long has more of them."""
+
+from random import Random
+
+import pytest
+
+from gpushare.cli.comparison_verdict import verdict
+from tests.compiler.compare.test_invariant import CHANGES, bare, changed, comparison, compiled
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_random_pair_is_the_same_only_if_its_bundles_are(seed: int) -> None:
+    rng = Random(seed)
+    old, new = (compiled(changed(*rng.choice(CHANGES))) for _ in range(2))
+    told = comparison(old, new)
+    assert told.is_empty == (bare(old) == bare(new)) == (not verdict(told))

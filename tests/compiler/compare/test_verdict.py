@@ -1,0 +1,119 @@
+"""The verdict: what people meet, worst first, and "nothing for running pods" only where it is so."""
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare.catalog import cards
+from gpushare.cli import comparison_document, comparison_words
+from gpushare.cli.comparison_verdict import UNCHANGED, verdict
+from gpushare.compare import compare
+from gpushare.compare.changes import Comparison
+from gpushare.compare.effects import EffectKind
+from gpushare.reading import schema
+from gpushare.render import pools
+from tests.compiler.render.compiled import compiled
+
+BASE = """
+apiVersion: gpushare.dev/v1
+kind: ClusterIntent
+metadata: {name: physics}
+spec:
+  platform: {image: {repository: r.example.org/gpushare/node-runtime}, driver: {version: 595.91.07}}
+  gitops: {argocd: {repoURL: https://g.example.org/r.git, path: c/b}}
+  pools:
+    nb:
+      card: t4
+      nodes: {matchLabels: {x/p: nb}, expected: 3}
+      gpusPerNode: 1
+      sharing: {mode: time-slicing, replicas: 4}
+      memory: {cap: 3584Mi}
+"""
+
+
+def change(path: str = "", value: Any = None) -> dict[str, Any]:
+    document: dict[str, Any] = copy.deepcopy(yaml.safe_load(BASE))
+    *above, last = path.split("/")
+    place = document
+    for key in above:
+        place = place.setdefault(key, {})
+    if path and value is None:
+        place.pop(last)
+    elif path:
+        place[last] = value
+    return document
+
+
+def told(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
+    before, after = (compiled(yaml.safe_dump(one).encode()) for one in (old, new))
+    documents = pools.pools_document(before[0]), pools.pools_document(after[0])
+    found = compare(*documents, lambda card: cards.load(card).mig, (before[1], after[1]))
+    assert schema.accepts(schema.load("plan.v1"), comparison_document.document(found))
+    return found
+
+
+MEMORY = "spec/pools/nb/memory"
+
+
+def test_a_lower_cap_is_for_new_pods_alone() -> None:
+    said = verdict(told(change(), change(MEMORY, {"cap": "1862Mi"})))
+    assert said == [
+        "New pods get 1862Mi instead of 3584Mi: programs that need more are ended after their next start (pool nb).", UNCHANGED,
+    ]
+
+
+@pytest.mark.parametrize("cap", ["3700Mi", "none"])
+def test_a_higher_cap_holds_for_running_pods_at_once(cap: str) -> None:
+    found = told(change(), change(MEMORY, {"cap": cap}))
+    assert [one.kind for one in found.effects if one.subject.endswith("capMiB")] == [EffectKind.RAISED]
+    assert UNCHANGED not in verdict(found)
+    assert "Running containers may use a raised cap at once." in verdict(found)
+
+
+def test_caps_of_before_and_of_now_together_are_named() -> None:
+    new = change("spec/pools/nb/sharing/replicas", 8)
+    new["spec"]["pools"]["nb"]["memory"] = {"cap": "1862Mi"}
+    (mixed,) = [one for one in verdict(told(change(), new)) if "On the way" in one]
+    assert "4 containers with 3584Mi and 4 with 1862Mi" in mixed
+    assert "21.27 GiB on 15 GiB" in mixed
+
+
+def test_waiting_and_evicting_share_no_words() -> None:
+    said = []
+    for way in ("wait", "evict"):
+        old, new = change(), change("spec/pools/nb/sharing/replicas", 2)
+        for one in (old, new):
+            one["spec"]["pools"]["nb"]["rollout"] = {"onBusy": way}
+        (outage,) = told(old, new).outages
+        said.append(comparison_words.outage(outage).rpartition("; ")[2])
+    assert "wait" in said[0]
+    assert "evict" not in said[0]
+    assert "evict" in said[1]
+    assert "wait" not in said[1]
+
+
+def test_a_renamed_cluster_is_a_release_of_every_node() -> None:
+    found = told(change(), change("metadata/name", "chem"))
+    assert verdict(found)[0].startswith("Every node is released")
+    assert (found.touched, found.disturbed) == (None, None)
+    assert "argocd/root.yaml" in {one.subject for one in found.effects if one.kind is EffectKind.APPLIED}
+
+
+def test_a_switch_of_tools_says_how_the_former_lets_go() -> None:
+    flux = {"flux": {"url": "https://g.example.org/r.git", "path": "c/b"}}
+    for old, new in ((change(), change("spec/gitops", flux)), (change("spec/gitops", flux), change("spec/gitops"))):
+        assert EffectKind.HANDED_OVER in {one.kind for one in told(old, new).effects}
+
+
+def test_another_image_is_no_other_driver() -> None:
+    kinds = {one.kind for one in told(change(), change("spec/platform/values", {"dcgm": {"enabled": True}})).effects}
+    assert EffectKind.UPSTREAM in kinds
+    assert EffectKind.DRIVER not in kinds
+
+
+def test_a_removed_driver_is_replaced_by_nothing() -> None:
+    found = told(change(), change("spec/platform/driver"))
+    assert EffectKind.DRIVERLESS in {one.kind for one in found.effects}
+    assert "nothing replaces it" in verdict(found)[0]

@@ -7,8 +7,6 @@ import pytest
 from tests.chart.bundles import bundle, pool
 from tests.support import helm
 
-pytestmark = pytest.mark.helm
-
 
 @pytest.mark.parametrize("major", helm.MAJORS)
 def test_another_namespace_than_the_bundles_is_refused(major: int, run_helm, tmp_path: Path) -> None:

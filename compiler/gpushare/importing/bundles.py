@@ -76,7 +76,7 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
 
 def _nodes(pool: Part) -> dict[str, Any]:
     selector = pool.at("selector")
-    found = {key: selector.at(key).value for key in ("matchLabels", "matchExpressions", "names") if selector.at(key).value}
+    found = {key: selector.at(key).whole for key in ("matchLabels", "matchExpressions", "names") if selector.at(key).value}
     if "names" not in found and pool.at("nodes").count is not None:
         found["expected"] = pool.at("nodes").count
     if pool.at("autoscaler").value:
@@ -134,7 +134,7 @@ def _optional(pool: Part, devices: list[Part]) -> dict[str, Any]:
     } | ({"tolerance": f"{max(tolerances)}Mi"} if tolerances else {}) | ({"notice": f"{notice}s"} if notice is not None else {})
     found["rollout"] = {"maxUnavailable": rollout.at("maxUnavailable").value, "onBusy": rollout.at("onBusy").value,
                         "drainTimeout": f"{rollout.at('drainTimeoutSeconds').count}s"}
-    found |= {key: pool.at(key).value for key in ("tolerations", "namespaces") if pool.at(key).value}
+    found |= {key: pool.at(key).whole for key in ("tolerations", "namespaces") if pool.at(key).value}
     return found
 
 

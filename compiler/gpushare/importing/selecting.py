@@ -66,7 +66,7 @@ class Selector:
         now = "whole GPUs" if strategy is Strategy.NONE else f"{strategy.value} with {counted(replicas, 'replica')}"
         part = node.part.at("metadata", "labels", _SHARED_BY)
         self._notes.warn(
-            "GS870", part, f"ImportedNode {shorten(node.name)} has {now}, which is not what was given: {origin}", hint
+            "GS870", part, f"Node {shorten(node.name)} has {now}, which is not what was given: {origin}", hint
         )
 
     def _of_node(self, node: ImportedNode) -> Selected | None:
@@ -88,6 +88,11 @@ class Selector:
     def _named(self, name: str, part: Part, origin: str) -> Selected | None:
         found = self._by_name.get(name)
         if not found:
+            if "\n" in name:
+                said = "the default is the text of a config, and it must be the name of one: the device plugin does not start"
+                hint = "write `default: NAME`, and the text below config.map (of the operator: devicePlugin.config.data) as NAME"
+                self._notes.error("GS857", part, said, hint)
+                return None
             known = [*map(shorten, self._names[:3]), *self._names[3:]]
             hint = f"there are {few(known)}" if known else "give the device plugin's ConfigMap, too"
             self._notes.error("GS857", part, f"there is no config {shorten(name)}: the device plugin does not start", hint)

@@ -32,7 +32,8 @@ _FILE = click.Path(exists=False, allow_dash=True)
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, files: tuple[str, ...], live: bool, namespaces: tuple[str, ...], values: bool, stack: str | None, observe: bool, name: str,
+    *, files: tuple[str, ...], live: bool, namespaces: tuple[str, ...], values: bool, stack: str | None, observe: bool,
+    name: str,
     output: Path | None, force: bool, style: str | None, strict: bool, cluster: ClusterConnection
 ) -> ExitCode:
     """Write an intent that means what FILES say of a cluster.

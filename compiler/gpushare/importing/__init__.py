@@ -10,7 +10,17 @@ from gpushare.core.diagnostics import Finding, in_order, is_error
 from gpushare.core.record import Record, replace
 from gpushare.core.units import is_dns_label
 from gpushare.core.wording import shorten
-from gpushare.importing import accounting, bundles, collecting, config_pools, node_objects, platform, pools, quota_fields, writing
+from gpushare.importing import (
+    accounting,
+    bundles,
+    collecting,
+    config_pools,
+    node_objects,
+    platform,
+    pools,
+    quota_fields,
+    writing,
+)
 from gpushare.importing.accounting import Accounted
 from gpushare.importing.collecting import Collector
 from gpushare.importing.documents import InputFile, Lines, Reader

@@ -1,7 +1,7 @@
 """What of the inputs is neither carried nor reported yet: one finding for each object, with the paths and values left over.
 
-Every object that is read is entered here with all of its fields; reading marks them (`parts`), so that a field nobody thought of
-is in the rest. Owns the short list of fields that mean nothing for sharing, each with its reason.
+Every object that is read is entered here with all of its fields; reading marks them (`parts`), so that a field nobody thought
+of is in the rest. Owns the short list of fields that mean nothing for sharing, each with its reason.
 """
 
 import json
@@ -19,21 +19,24 @@ _MOST_OF_A_VALUE = 120
 MEANINGLESS = (
     ("*", pattern(r"(?:apiVersion|kind)\Z"), "what the object is"),
     ("*", pattern(r"metadata/(?:name|namespace|uid|resourceVersion|generation|creationTimestamp|selfLink|deletionTimestamp"
-                  r"|managedFields/.*|ownerReferences/.*|finalizers/.*|annotations/.*)\Z"), "the API server's bookkeeping, and notes"),
+                  r"|managedFields/.*|ownerReferences/.*|finalizers/.*|annotations/.*)\Z"),
+     "the API server's bookkeeping, and notes"),
     ("!Node", pattern(r"(?:status|metadata/labels)/.*"), "what controllers report, and marks of the object itself"),
-    ("Node", pattern(r"status/(?:allocatable|conditions|addresses|daemonEndpoints|images|nodeInfo|config|features|runtimeHandlers"
-                     r"|volumes(?:InUse|Attached))(?:/.*)?\Z"), "what the kubelet reports of the node beside its capacity"),
+    ("Node", pattern(r"status/(?:allocatable|conditions|addresses|daemonEndpoints|images|nodeInfo|config|features"
+                     r"|runtimeHandlers|volumes(?:InUse|Attached))(?:/.*)?\Z"), "what the kubelet reports of the node beside its capacity"),
     ("Node", pattern(r"status/phase\Z"), "no longer used by Kubernetes"),
     ("Node", pattern(r"status/capacity/(?!nvidia\.com/).*"), "resources of others"),
-    ("Node", pattern(r"spec/(?:podCIDRs?|providerID|externalID|configSource)(?:/.*)?\Z"), "network and cloud identity of the node"),
+    ("Node", pattern(r"spec/(?:podCIDRs?|providerID|externalID|configSource)(?:/.*)?\Z"),
+     "network and cloud identity of the node"),
     ("Node", pattern(r"spec/unschedulable\Z"), "a cordon, which gpushare leaves as it is"),
     ("Node", pattern(r"spec/taints/.*"), "taints that pass: `node_objects.taints` reads the lasting ones"),
     ("Node", pattern(r"metadata/labels/(?!nvidia\.com/|cloud\.google\.com/gke-(?:gpu|max-shared|accelerator)).*"),
      "labels of others, of which one may select the pool"),
-    ("Node", pattern(r"metadata/labels/nvidia\.com/(?:gfd\.timestamp|cuda\..*|gpu\.(?:machine|family|mode|compute\..*|clique|present)"
-                     r"|vgpu\..*|mps\.capable|mig\.capable|gpu-driver-upgrade-.*|mig-[^/]*\.(?:engines\..*|multiprocessors|slices\..*"
-                     r"|memory))\Z"), "facts of hardware and driver that follow from the card, or that no layout depends on"),
-    ("Node", pattern(r"metadata/labels/nvidia\.com/gpu\.deploy\..*"), "which of the operator's pods run there: written by the operator"),
+    ("Node", pattern(r"metadata/labels/nvidia\.com/(?:gfd\.timestamp|cuda\..*"
+                     r"|gpu\.(?:machine|family|mode|compute\..*|clique|present)|vgpu\..*|mps\.capable|mig\.capable|gpu-driver-upgrade-.*"
+                     r"|mig-[^/]*\.(?:engines\..*|multiprocessors|slices\..*|memory))\Z"), "facts of hardware and driver that follow from the card, or that no layout depends on"),
+    ("Node", pattern(r"metadata/labels/nvidia\.com/gpu\.deploy\..*"),
+     "which of the operator's pods run there: written by the operator"),
     ("ResourceQuota", pattern(r"spec/hard/(?!.*(?:nvidia\.com|\.shared)).*"), "limits on other resources"),
     ("HelmRelease", pattern(r"spec/(?:interval|timeout|releaseName|maxHistory|dependsOn|driftDetection|storageNamespace"
                             r"|serviceAccountName|persistentClient|suspend|install|upgrade|uninstall|rollback|test"
@@ -69,7 +72,8 @@ def report(objects: Sequence[Accounted], notes: Notes) -> None:
         _placeholders(one, notes)
         left = list(rest(one))
         if left:
-            fields = "; ".join(f"{dotted(part.path[len(one.root.path):])}: {shown(part.whole)}" for part in left[:_MOST_LISTED])
+            fields = "; ".join(f"{dotted(part.path[len(one.root.path):])}: {shown(part.whole)}"
+                               for part in left[:_MOST_LISTED])
             more = f"; and {len(left) - _MOST_LISTED} more" if len(left) > _MOST_LISTED else ""
             notes.warn("GS871", left[0], f"{counted(len(left), 'field')} of {one.name} not imported: {fields}{more}",
                        "what an intent has no field for stays as it is with `platform.stack: existing`; else set it by hand",

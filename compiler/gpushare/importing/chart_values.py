@@ -25,6 +25,7 @@ _CONFIGS = ("devicePlugin.config.data", "config.map", "migManager.config.data")
 _OF_POOLS = ("mig.strategy", "devicePlugin.config", "migManager.config", "migManager.enabled", "migStrategy", "config")
 """What becomes of these is said by the pools' comments."""
 _DRIVER = ("repository", "image", "version")
+_OF_THE_DRIVER = ("driver.enabled", *(f"driver.{field}" for field in _DRIVER))
 _EXACT = re.compile(r"v?\d{1,9}\.\d{1,9}\.\d{1,9}(?:-[0-9A-Za-z.-]+)?\Z")
 
 
@@ -100,11 +101,12 @@ def carry(settings: Settings, values: list[Value], draft: Draft, notes: Notes) -
     for one in values:
         if isinstance(one.verdict, Unknown | Dropped):
             continue
-        taken = next((own for own in owned if f"{one.name}.".startswith(f"{own}.") or f"{own}.".startswith(f"{one.name}.")), None)
+        dotted_name = f"{one.name}."
+        taken = next((own for own in owned if dotted_name.startswith(f"{own}.") or f"{own}.".startswith(dotted_name)), None)
         if one.name in _TOLERATIONS:
             _tolerate(one.part, draft)
-        elif one.path[0] == "driver" and settings.stack == OPERATOR and one.path[1:] in (("enabled",), *((x,) for x in _DRIVER)):
-            continue
+        elif settings.stack == OPERATOR and one.name in _OF_THE_DRIVER:
+            continue  # see `_driver`
         elif taken and taken in _OF_POOLS:
             before.append(one.line)
         elif taken:

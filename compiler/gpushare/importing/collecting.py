@@ -16,8 +16,11 @@ from gpushare.importing.facts import Facts
 from gpushare.importing.gitops_values import Values
 from gpushare.importing.parts import Notes, Part
 
-_CONFIG = pattern(r"(?m)^(?:sharing|timeSlicing|mps|imex):|^flags:(?:\s*\{[^}]*|\s*\n\s+)(?:migStrategy|plugin|mpsRoot|gfd|"
-                  r"failOnInitError|gdsEnabled|mofedEnabled|nvidiaDriverRoot|deviceDiscoveryStrategy|gdrcopyEnabled)\b|^\s+timeSlicing:")
+_CONFIG = pattern(
+    r"(?m)^(?:sharing|timeSlicing|mps|imex):|^\s+timeSlicing:|^resources:\s*(?:\{\s*|\n\s+)(?:gpus|migs)\b"
+    r"|(?s:\A\s*version:\s*[\"']?v1\b.*^\s*sharing:)|^flags:(?:\s*\{[^}]*|\s*\n\s+)(?:migStrategy|plugin|mpsRoot|gfd"
+    r"|failOnInitError|gdsEnabled|mofedEnabled|nvidiaDriverRoot|deviceDiscoveryStrategy|gdrcopyEnabled)\b"
+)
 _MIG_CONFIG = pattern(r"(?m)^mig-configs:")
 _VERSION_LABELS = ("app.kubernetes.io/version", "helm.sh/chart")
 

@@ -14,7 +14,8 @@ from gpushare.importing.layouts import Layouts
 from gpushare.importing.parts import Notes
 from gpushare.importing.sharing_fields import SharingSource
 
-WORKLOAD, PLUGIN, STATE = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/mig.config.state"
+WORKLOAD, PLUGIN = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy.device-plugin"
+STATE = "nvidia.com/mig.config.state"
 _MACHINE = "node.kubernetes.io/instance-type"
 
 
@@ -23,8 +24,8 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
     labels = node.part.at("metadata", "labels")
     workload, name = node.labels.get(WORKLOAD, ""), shorten(node.name)
     if workload not in ("", "container"):
-        notes.warn("GS872", labels.at(WORKLOAD), f"node {name} has {WORKLOAD}: {shorten(workload)}, so its GPUs are for virtual "
-                   "machines: left out", "remove the label from the node if containers are to share its GPUs")
+        notes.warn("GS872", labels.at(WORKLOAD), f"node {name} has {WORKLOAD}: {shorten(workload)}, so its GPUs are for "
+                   "virtual machines: left out", "remove the label from the node if containers are to share its GPUs")
         return False
     if node.labels.get(PLUGIN, "") == "false":
         notes.warn("GS872", labels.at(PLUGIN), f"node {name} has {PLUGIN}: false, so no device plugin runs there: left out",
@@ -33,8 +34,8 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
     state, wanted = node.labels.get(STATE, ""), node.labels.get("nvidia.com/mig.config", "")
     if wanted and state == "failed":
         offers = listing(f"{number} {key}" for key, number in node_objects.capacity(node).items()) or "nothing that is given"
-        notes.error("GS862", labels.at(STATE), f"mig-manager could not apply {shorten(wanted)} on node {name} ({STATE}: failed); "
-                    f"it offers {offers}", "repair the node, or set the label nvidia.com/mig.config to what it has")
+        notes.error("GS862", labels.at(STATE), f"mig-manager could not apply {shorten(wanted)} on node {name} "
+                    f"({STATE}: failed); it offers {offers}", "repair the node, or set the label nvidia.com/mig.config to what it has")
         return False
     if wanted and state not in ("", "success"):
         notes.warn("GS872", labels.at(STATE), f"mig-manager is not done with {shorten(wanted)} on node {name} ({STATE}: "
@@ -57,7 +58,8 @@ def physical(node: ImportedNode, shares: SharingSource, notes: Notes) -> int | N
     if node_objects.partition_size(node.labels):
         return None
     known = machine(node, notes)
-    replicas, offered = shares.replicas.get(GPU, 1), node_objects.offered_gpus(node)
+    replicas = shares.replicas.get(GPU) or node_objects.strategy(node.labels)[1]
+    offered = node_objects.offered_gpus(node)
     if known or not offered:
         return known
     if offered % replicas:
@@ -94,8 +96,8 @@ def compare(node: ImportedNode, wanted: Mapping[str, int], notes: Notes) -> bool
     part = node.part.at("status", "capacity")
     left, right = (listing(f"{count} {name}" for name, count in sorted(one.items())) or "no GPU" for one in (has, wanted))
     if set(has) == set(wanted) == {GPU} and has[GPU] > wanted[GPU] and node_objects.counted_gpus(node) == wanted[GPU]:
-        notes.error("GS862", part, f"node {shorten(node.name)} offers {left}, and the label nvidia.com/gpu.count is {wanted[GPU]}: "
-                    "GFD counts the GPUs of one model, so the node has several, which a pool has not",
+        notes.error("GS862", part, f"node {shorten(node.name)} offers {left}, and the label nvidia.com/gpu.count is "
+                    f"{wanted[GPU]}: GFD counts the GPUs of one model, so the node has several, which a pool has not",
                     "give each node one card model, or leave this node out", on_key=True)
         return False
     notes.warn("GS872", part, f"node {shorten(node.name)} offers {left}, and by its labels and configs it has {right}",

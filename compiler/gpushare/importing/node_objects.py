@@ -21,9 +21,10 @@ _POOL_LABELS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", 
 _OURS = ("node.kubernetes.io/", "gpushare.dev/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 
 
-_FOREIGN = pattern(r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|google\.com|amazonaws\.com|aws|azure\.com|karpenter\.sh"
-                   r"|scaleway\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev|openshift\.io|eksctl\.io|kops\.k8s\.io|digitalocean\.com"
-                   r"|mellanox\.com|intel\.com|amd\.com)/")
+_FOREIGN = pattern(r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|google\.com|amazonaws\.com|aws|azure\.com"
+                   r"|karpenter\.sh|scaleway\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev|openshift\.io|eksctl\.io"
+                   r"|digitalocean\.com|mellanox\.com|intel\.com|amd\.com)/")
+"""Domains whose labels a program writes: they come and go with the program, so that no pool should select by them."""
 
 
 def read(part: Part) -> ImportedNode | None:
@@ -100,7 +101,7 @@ MAX_GPUS = 64
 
 
 def gpus(node: ImportedNode) -> int | None:
-    """Return the number of GPUs where a label, the machine or a resource says it; None for nodes whose label counts instances."""
+    """Return the number of GPUs where a label, the machine or a resource says it; None where the label counts instances."""
     count = node.gpus or _gpus(node)
     return count if count and count <= MAX_GPUS else None
 

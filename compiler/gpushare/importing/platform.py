@@ -39,7 +39,7 @@ def add(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
     else:
         _replacing(stack, facts, draft, notes)
     if wanted.observe or not wanted.stack:
-        draft.put(("adoption",), "observe", None, "the bundle changes nothing yet; remove this line, or write enforce, when it may")
+        draft.put(("adoption",), "observe", None, "the bundle changes nothing yet; remove this line when it may")
     _kubelets(facts, notes)
 
 
@@ -51,8 +51,8 @@ def _existing(facts: Facts, draft: Draft, notes: Notes) -> None:
         comment += chart_values.kept(one, values)
     draft.put(("platform", "stack"), EXISTING, facts.settings[0].part if facts.settings else None, "\n".join(comment))
     places = {one.namespace for one in facts.settings} | facts.plugin_namespaces
-    if places - {"", "kube-system"}:
-        draft.put(("platform", "namespaces"), sorted(places - {"", "kube-system"}), None, "where the plugin and its configs are")
+    if places := places - {"", "kube-system"}:
+        draft.put(("platform", "namespaces"), sorted(places), None, "where the plugin and its configs are")
     for one in facts.settings:
         if name := _runtime_class(one):
             draft.put(("platform", "runtimeClass"), name, one.part, f"from {one.origin}")
@@ -86,7 +86,7 @@ def _replacing(stack: str, facts: Facts, draft: Draft, notes: Notes) -> None:
     chart = upstream.chart(stack)
     where = own[0].part if own else Part(None, FromProgram(name="--stack"))
     if len(places) == 1:
-        draft.put(("namespace",), places[0], None, f"from the release of {chart.name}: in another one a second would be installed")
+        draft.put(("namespace",), places[0], None, f"from the release of {chart.name}, which the bundle's takes the place of")
     else:
         notes.warn("GS873", where, f"no object says in which namespace {chart.name} is installed: in another one than "
                    "spec.namespace, gpu-system, the bundle would install a second one",
@@ -113,5 +113,5 @@ def _kubelets(facts: Facts, notes: Notes) -> None:
         version = node.part.at("status", "nodeInfo", "kubeletVersion")
         found = re.match(r"v?(\d{1,4})\.(\d{1,4})", version.text)
         if found and (int(found[1]), int(found[2])) < _OLDEST_KUBELET:
-            notes.warn("GS873", version, f"the kubelet of node {shorten(node.name)} is {shorten(version.text)}: bundles are made "
-                       "for 1.30 and newer", "upgrade the node first")
+            notes.warn("GS873", version, f"the kubelet of node {shorten(node.name)} is {shorten(version.text)}: bundles are "
+                       "made for 1.30 and newer", "upgrade the node first")

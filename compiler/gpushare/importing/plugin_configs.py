@@ -45,7 +45,7 @@ def read(part: Part, name: str, group: str, origin: str, notes: Notes) -> Plugin
         return replace(config, works=False)
     if part.at("resources").value:
         said = json_text(part.at("resources").whole)
-        notes.warn("GS852", part.at("resources"), f"resources: the plugin ignores this table of names, and an intent has none: {said}",
+        notes.warn("GS852", part.at("resources"), f"the plugin ignores this table of names, and an intent has none: {said}",
                    "leave it out", on_key=True)
     config = replace(config, **_flags(part.at("flags"), notes))
     return _sharing(config, part.at("sharing"), notes)
@@ -66,8 +66,9 @@ def _flags(flags: Part, notes: Notes) -> dict[str, object]:
     found["packed"] = policy.value == "packed"
     for key in _STRATEGY:
         if flags.has(key):
-            notes.warn("GS851", flags.at(key), f"the plugin has no flag {key} and ignores it: {shorten(flags.at(key).whole)} has no "
-                       "effect", "move it below sharing.timeSlicing (or sharing.mps)", on_key=True)
+            said = json_text(flags.at(key).whole)
+            notes.warn("GS851", flags.at(key), f"the plugin has no flag {key} and ignores it: {said} has no effect",
+                       "move it below sharing.timeSlicing (or sharing.mps)", on_key=True)
     return found
 
 

@@ -43,7 +43,8 @@ class _Kind(Record):
 def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> None:
     """Add the pools of all nodes that have GPUs."""
     gpu_nodes = [node for node in facts.nodes if node_objects.has_gpus(node)]
-    everywhere = Counter(pair for node in facts.nodes for pair in (*node_objects.pool_labels(node), *node_objects.own_labels(node)))
+    everywhere = Counter(pair for node in facts.nodes
+                         for pair in (*node_objects.pool_labels(node), *node_objects.own_labels(node)))
     alike: dict[tuple[object, ...], list[ImportedNode]] = {}
     for node in gpu_nodes:
         alike.setdefault(_look(node), []).append(node)
@@ -142,9 +143,9 @@ def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, 
         return None, ""
     if own := own_cards.of_labels(labels):
         card_id, document, card = own
-        draft.put(("cards", card_id), document, part, f"from the labels of Node {shorten(node.name)}: the catalogue lacks this card")
-        notes.warn("GS860", part.at("nvidia.com/gpu.product"), f"assumed: {shorten(product)} is a card with {memory} MiB as GFD's "
-                   f"labels say; the catalogue lacks it, so it is in spec.cards as {card_id}",
+        draft.put(("cards", card_id), document, part, f"from the labels of Node {shorten(node.name)}: not in the catalogue")
+        notes.warn("GS860", part.at("nvidia.com/gpu.product"), f"assumed: {shorten(product)} is a card with {memory} MiB as "
+                   f"GFD's labels say; the catalogue lacks it, so it is in spec.cards as {card_id}",
                    "compare its name with `nvidia-smi -L`: labels have hyphens for spaces")
         return card, f"label nvidia.com/gpu.product: {shorten(product)}"
     name = labels.get(key) or labels.get("nvidia.com/gpu.product", "")
@@ -161,8 +162,8 @@ def _compare_cards(node: ImportedNode, card: Card, memory: int | None, notes: No
     """Report a cloud's label or a machine type that is of another card than GFD says."""
     allowed, key = card_names.of_labels(node.labels, memory)
     if allowed and card.id not in allowed:
-        notes.warn("GS872", node.part.at("metadata", "labels", key), f"{shorten(node.labels[key])} has {few(allowed)}, and GFD's "
-                   f"labels of node {shorten(node.name)} are of {card.id}: imported as {card.id}",
+        notes.warn("GS872", node.part.at("metadata", "labels", key), f"{shorten(node.labels[key])} has {few(allowed)}, and "
+                   f"GFD's labels of node {shorten(node.name)} are of {card.id}: imported as {card.id}",
                    "compare with nvidia-smi -L on the node")
 
 
@@ -195,8 +196,8 @@ def _compare_strategies(node: ImportedNode, facts: Facts, selected: Selected, la
                    f"migStrategy: {own}, and {chart.origin} has the MIG strategy {chart.mig_strategy}, which wins",
                    "write the same in both")
     if chart and label and label != chart.mig_strategy and chart.says_strategy:
-        notes.warn("GS872", node.part.at("metadata", "labels", "nvidia.com/mig.strategy"), f"node {shorten(node.name)} has the MIG "
-                   f"strategy {shorten(label)}, and {chart.origin} has {chart.mig_strategy}: imported as the node has it",
+        where = node.part.at("metadata", "labels", "nvidia.com/mig.strategy")
+        notes.warn("GS872", where, f"node {shorten(node.name)} has the MIG strategy {shorten(label)}, and {chart.origin} has {chart.mig_strategy}: imported as the node has it",
                    "wait until the operator has changed the node, or give the values that it has")
 
 

@@ -20,8 +20,8 @@ def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
             continue
         smaller, larger = sorted((known, quota), key=lambda one: one.count)
         least[quota.namespace, quota.resource] = smaller
-        notes.warn("GS863", larger.part, f"{larger.origin} allows {larger.count} {shorten(larger.resource)}, and {smaller.origin} "
-                   f"{smaller.count}: the smaller one holds", "keep one of them", on_key=True)
+        notes.warn("GS863", larger.part, f"{larger.origin} allows {larger.count} {shorten(larger.resource)}, and "
+                   f"{smaller.origin} {smaller.count}: the smaller one holds", "keep one of them", on_key=True)
     for (namespace, resource), quota in sorted(least.items()):
         offers = sorted(draft.resources.get(resource, ()), key=lambda offer: (offer[0], offer[1] or ""))
         if not offers:

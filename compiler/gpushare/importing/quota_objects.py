@@ -26,8 +26,9 @@ def read(part: Part, notes: Notes) -> Iterator[ImportedQuota]:
             continue
         resource = key.removeprefix(_PREFIX)
         if key.rpartition("/")[2] in _HAMI:
-            notes.warn("GS863", value, f"the quota {shorten(key)}: {shown(value.whole)} is HAMi's, which shares by its own scheduler: "
-                       "left out", "write a quota of the pool: {memory: 8Gi} limits memory, a number limits shares", on_key=True)
+            said = f"the quota {shorten(key)}: {shown(value.whole)} is HAMi's, which shares by its own scheduler: left out"
+            hint = "write a quota of the pool: {memory: 8Gi} limits memory, a number limits shares"
+            notes.warn("GS863", value, said, hint, on_key=True)
         elif not key.startswith(_PREFIX):
             hint = f"write requests.{key.removeprefix('limits.')}, if a quota is wanted"
             said = f"the quota {shorten(key)}: {shown(value.whole)} has no effect: only requests.* counts"
@@ -47,6 +48,6 @@ def _is_scoped(part: Part, notes: Notes) -> bool:
     if not hard or not scopes:
         return False
     said = "; ".join(f"{one.path[-1]}: {shown(one.whole)}" for one in (*hard, *scopes))
-    notes.warn("GS863", scopes[0], f"{described(part)} counts only pods of a scope, which an intent's quotas have not: left out: {said}",
+    notes.warn("GS863", scopes[0], f"{described(part)} counts only pods of a scope, which no quota of an intent does: {said}",
                "keep this ResourceQuota beside the bundle's", on_key=True)
     return True

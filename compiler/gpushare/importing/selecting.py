@@ -90,7 +90,7 @@ class Selector:
         if not found:
             if "\n" in name:
                 said = "the default is the text of a config, and it must be the name of one: the device plugin does not start"
-                hint = "write `default: NAME`, and the text below config.map (of the operator: devicePlugin.config.data) as NAME"
+                hint = "write `default: NAME`, and the text as NAME below config.map (the operator's: devicePlugin.config.data)"
                 self._notes.error("GS857", part, said, hint)
                 return None
             known = [*map(shorten, self._names[:3]), *self._names[3:]]

@@ -23,7 +23,8 @@ MEANINGLESS = (
      "the API server's bookkeeping, and notes"),
     ("!Node", pattern(r"(?:status|metadata/labels)/.*"), "what controllers report, and marks of the object itself"),
     ("Node", pattern(r"status/(?:allocatable|conditions|addresses|daemonEndpoints|images|nodeInfo|config|features"
-                     r"|runtimeHandlers|volumes(?:InUse|Attached))(?:/.*)?\Z"), "what the kubelet reports of the node beside its capacity"),
+                     r"|runtimeHandlers|volumes(?:InUse|Attached))(?:/.*)?\Z"),
+     "what the kubelet reports of the node beside its capacity"),
     ("Node", pattern(r"status/phase\Z"), "no longer used by Kubernetes"),
     ("Node", pattern(r"status/capacity/(?!nvidia\.com/).*"), "resources of others"),
     ("Node", pattern(r"spec/(?:podCIDRs?|providerID|externalID|configSource)(?:/.*)?\Z"),
@@ -34,7 +35,8 @@ MEANINGLESS = (
      "labels of others, of which one may select the pool"),
     ("Node", pattern(r"metadata/labels/nvidia\.com/(?:gfd\.timestamp|cuda\..*"
                      r"|gpu\.(?:machine|family|mode|compute\..*|clique|present)|vgpu\..*|mps\.capable|mig\.capable|gpu-driver-upgrade-.*"
-                     r"|mig-[^/]*\.(?:engines\..*|multiprocessors|slices\..*|memory))\Z"), "facts of hardware and driver that follow from the card, or that no layout depends on"),
+                     r"|mig-[^/]*\.(?:engines\..*|multiprocessors|slices\..*|memory))\Z"),
+     "facts of hardware and driver that follow from the card, or that no layout depends on"),
     ("Node", pattern(r"metadata/labels/nvidia\.com/gpu\.deploy\..*"),
      "which of the operator's pods run there: written by the operator"),
     ("ResourceQuota", pattern(r"spec/hard/(?!.*(?:nvidia\.com|\.shared)).*"), "limits on other resources"),
@@ -47,7 +49,8 @@ MEANINGLESS = (
                             r"|skipCrds|passCredentials))))(?:/.*)?\Z"), "how Argo CD delivers the release"),
     ("ApplicationSet", pattern(r"spec/(?!template/spec/source).*"), "for which clusters Argo CD makes Applications"),
     ("HelmChart", pattern(r"spec/(?:repo|bootstrap|helmVersion|createNamespace|jobImage|timeout|failurePolicy|backOffLimit"
-                          r"|authSecret|repoCA.*|dockerRegistrySecret)(?:/.*)?\Z"), "how the controller of k3s delivers the release"),
+                          r"|authSecret|repoCA.*|dockerRegistrySecret)(?:/.*)?\Z"),
+     "how the controller of k3s delivers the release"),
     ("Kustomization", pattern(r"(?!helmCharts/).*|helmCharts/\d+/(?:repo|releaseName|includeCRDs|valuesMerge)\Z"),
      "other parts of the kustomization, and how it delivers the release"),
     ("Fleet", pattern(r"(?!helm/).*|helm/(?:repo|releaseName|takeOwnership|force|atomic|timeoutSeconds)\Z"),

@@ -35,7 +35,8 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
     if wanted and state == "failed":
         offers = listing(f"{number} {key}" for key, number in node_objects.capacity(node).items()) or "nothing that is given"
         notes.error("GS862", labels.at(STATE), f"mig-manager could not apply {shorten(wanted)} on node {name} "
-                    f"({STATE}: failed); it offers {offers}", "repair the node, or set the label nvidia.com/mig.config to what it has")
+                    f"({STATE}: failed); it offers {offers}",
+                    "repair the node, or set the label nvidia.com/mig.config to what it has")
         return False
     if wanted and state not in ("", "success"):
         notes.warn("GS872", labels.at(STATE), f"mig-manager is not done with {shorten(wanted)} on node {name} ({STATE}: "

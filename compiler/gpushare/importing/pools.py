@@ -197,7 +197,8 @@ def _compare_strategies(node: ImportedNode, facts: Facts, selected: Selected, la
                    "write the same in both")
     if chart and label and label != chart.mig_strategy and chart.says_strategy:
         where = node.part.at("metadata", "labels", "nvidia.com/mig.strategy")
-        notes.warn("GS872", where, f"node {shorten(node.name)} has the MIG strategy {shorten(label)}, and {chart.origin} has {chart.mig_strategy}: imported as the node has it",
+        notes.warn("GS872", where, f"node {shorten(node.name)} has the MIG strategy {shorten(label)}, and "
+                   f"{chart.origin} has {chart.mig_strategy}: imported as the node has it",
                    "wait until the operator has changed the node, or give the values that it has")
 
 

@@ -32,7 +32,8 @@ mig-configs:
 """
 OPERATOR: dict[str, Any] = {
     "operator": {"defaultRuntime": "containerd", "runtimeClass": "nvidia-x"},
-    "daemonsets": {"tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}], "priorityClassName": "x"},
+    "daemonsets": {"tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+                   "priorityClassName": "x"},
     "driver": {"enabled": True, "version": "570.86.15", "repository": "r.example.org/n", "usePrecompiled": True,
                "rdma": {"enabled": True}, "kernelModuleType": "open"},
     "toolkit": {"enabled": True, "env": [{"name": "CONTAINERD_SOCKET", "value": "/run/k3s/c.sock"}], "installDir": "/x"},
@@ -52,7 +53,8 @@ MIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "migs",
            "data": {"config.yaml": MIG_CONFIG}}
 T4 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {
     "nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "15360",
-    "nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.from.a.later.release": "1"}},
+    "nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4",
+    "nvidia.com/gpu.from.a.later.release": "1"}},
     "spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}], "somethingNew": "x"},
     "status": {"capacity": {"nvidia.com/gpu.shared": "8"}}}
 A100 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "labels": {

@@ -82,6 +82,8 @@ class Collector:
             self._account(part, "ClusterPolicy", described(part))
         elif kind == "Namespace":
             self.facts.namespaces.add(part.at("metadata", "name").text)
+        elif bundles.is_chart(part):
+            self.facts.bundle_charts.append(part)
         elif kind is None:
             return self._bare(part, file)
         else:

@@ -110,6 +110,7 @@ class Facts:
         self.quotas: list[ImportedQuota] = []
         self.bundle: list[Part] = []
         self.policies: list[Part] = []
+        self.bundle_charts: list[Part] = []
         self.namespaces: set[str] = set()
         self.plugin_namespaces: set[str] = set()
         self.objects: list[Accounted] = []

@@ -88,7 +88,10 @@ def _application_set(part: Part, embedded: Embedded, notes: Notes) -> Iterator[V
 
 def _sources(spec: Part, embedded: Embedded, notes: Notes) -> Iterator[Values]:
     for source in (spec.at("source"), *spec.at("sources").entries()):
-        if which := CHARTS.get(_last(source.at("chart").text) or _last(source.at("path").text)):
+        which = CHARTS.get(_last(source.at("chart").text) or _last(source.at("path").text))
+        if which is None:
+            _ = source.whole  # of another chart, or none
+        else:
             helm = source.at("helm")
             for field in ("parameters", "fileParameters", "valueFiles"):
                 _warn(helm.at(field), notes)

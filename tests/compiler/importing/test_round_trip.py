@@ -31,3 +31,17 @@ def test_the_bundle_of_an_example_is_imported_as_the_same_pools(path: Path) -> N
     profiles = [{file.path: file.text for file in one.artifacts if "/files/profiles/" in file.path or "mig-parted" in file.path}
                 for one in (first, again)]
     assert profiles[0] == profiles[1]
+
+
+def test_what_only_the_bundles_charts_say_comes_back_too() -> None:
+    text = (ROOT / "examples/10-air-gapped-dgx/intent.yaml").read_bytes()
+    first = pipeline.compile_intent(text, "intent.yaml", lock.EMPTY)
+    files = [(file.path, file.text) for file in first.artifacts if file.path.endswith(".yaml")]
+    found = importing.build([InputFile(name=name, data=text.encode()) for name, text in files if name.startswith((*READ, "chart/"))])
+    assert first.plan is not None
+    driver = first.plan.intent.platform.driver
+    assert driver is not None
+    assert found.draft.spec["platform"]["driver"] == {
+        "repository": driver.repository, "image": driver.image, "version": driver.version}
+    assert found.draft.spec["platform"]["image"]["repository"].endswith("node-runtime")
+    assert "adoption" not in found.draft.spec

@@ -108,6 +108,7 @@ def _run(  # noqa: PLR0913 - as above
     style: str | None, strict: bool
 ) -> ExitCode:
     from gpushare import importing, pipeline  # noqa: PLC0415 - `--help` does not need them
+    from gpushare.bundle import lock  # noqa: PLC0415 - as above
     from gpushare.cli import report, streams  # noqa: PLC0415 - as above
     from gpushare.importing.documents import MAX_BYTES  # noqa: PLC0415 - as above
 
@@ -118,6 +119,9 @@ def _run(  # noqa: PLR0913 - as above
     found = importing.build(inputs, name, wanted)
     if found.text:
         found = found.checked(pipeline.check(found.text.encode(), "").findings)
+    if found.text and found.of_bundle:
+        made = pipeline.compile_intent(found.text.encode(), "", lock.EMPTY).artifacts
+        found = found.compared(inputs, {file.path: file.text for file in made})
     report.report(found.findings, found.lines, report.chosen(style), as_product=False)
     if found.text and output is not None:
         streams.create(output, found.text, overwrite=force)

@@ -19,6 +19,7 @@ from gpushare.importing import (
     platform,
     pools,
     quota_fields,
+    recompiled,
     writing,
 )
 from gpushare.importing.accounting import Accounted
@@ -40,6 +41,7 @@ class Imported(Record):
     draft: Draft
     findings: tuple[Finding, ...]
     lines: Mapping[str, Lines]
+    of_bundle: bool = False
 
     @property
     def text(self) -> str:
@@ -55,6 +57,11 @@ class Imported(Record):
                 part = self.draft.part_at(found.path) or Part(None, FromProgram(name=""))
                 notes.error("GS868", part, f"{found.code} of the intent: {found.message}", *found.hints)
         return replace(self, findings=tuple(in_order([*self.findings, *notes.findings])))
+
+
+    def compared(self, inputs: Iterable[InputFile], made: Mapping[str, str]) -> "Imported":
+        """Return the same with what the bundle that was imported has, and the one that `text` makes has not."""
+        return replace(self, findings=tuple(in_order([*self.findings, *recompiled.lost(inputs, made)])))
 
 
 def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()) -> Imported:  # noqa: B008 - frozen
@@ -81,7 +88,8 @@ def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()
     if not draft.pools and not any(map(is_error, notes.findings)):
         notes.error("GS867", ignored, "no pool could be made: nothing here says which nodes have which GPUs",
                     "give the Nodes: kubectl get nodes -o yaml > nodes.yaml")
-    return Imported(name=_name(facts, name), draft=draft, findings=tuple(in_order(notes.findings)), lines=reader.lines)
+    return Imported(name=_name(facts, name), draft=draft, findings=tuple(in_order(notes.findings)), lines=reader.lines,
+                    of_bundle=bool(facts.bundle))
 
 
 def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple[Facts, Part]:

@@ -42,7 +42,8 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
                 word = policy.at("spec", field)
                 draft.put(("platform", field), word.text, word, "from the bundle's policies")
         if policy.at("spec", "adoption").text:
-            draft.put(("adoption",), policy.at("spec", "adoption").text, policy.at("spec", "adoption"), "from the bundle's policies")
+            word = policy.at("spec", "adoption")
+            draft.put(("adoption",), word.text, word, "from the bundle's policies")
     for chart in facts.bundle_charts[:1]:
         _chart(chart, draft)
     for one in facts.settings:

@@ -32,7 +32,8 @@ def lost(inputs: Iterable[InputFile], made: Mapping[str, str]) -> list[Finding]:
             if left:
                 said = "; ".join(f"{dotted(part.path)}: {shown(part.value)}" for part in left[:_MOST_LISTED])
                 notes.warn("GS871", left[0], f"{counted(len(left), 'value')} of the bundle's {path} not imported: {said}",
-                           "no field of an intent has them, or the bundle was edited by hand: set them in the intent", on_key=True)
+                           "no field of an intent has them, or the bundle was edited by hand: set them in the intent",
+                           on_key=True)
     return notes.findings
 
 

@@ -163,7 +163,8 @@ def test_a_common_mistake_has_its_exact_cause(documents: list[str], words: str) 
 
 def test_a_card_that_the_catalogue_lacks_is_described_from_the_labels() -> None:
     found = imported(node('nvidia.com/gpu.product: NVIDIA-Test-Card-9, nvidia.com/gpu.count: "1", '
-                          'nvidia.com/gpu.memory: "20000", nvidia.com/gpu.compute.major: "8", nvidia.com/gpu.compute.minor: "6"'))
+                          'nvidia.com/gpu.memory: "20000", '
+                          'nvidia.com/gpu.compute.major: "8", nvidia.com/gpu.compute.minor: "6"'))
     assert not errors(found)
     assert found.draft.spec["cards"] == {"test-card-9": {
         "name": "NVIDIA Test Card 9", "product": "NVIDIA-Test-Card-9", "computeCapability": "8.6", "memoryMiB": 20000}}

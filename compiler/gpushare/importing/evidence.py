@@ -89,6 +89,22 @@ def shared(node: ImportedNode, gpus: int | None, card: Card, notes: Notes) -> tu
     return SharingSource(strategy=Strategy.TIME_SLICING, replicas={GPU: each}, rename=renamed), None
 
 
+def compare_instances(node: ImportedNode, found: Layouts, notes: Notes) -> None:
+    """Compare the layouts with the instances that GFD counts under MIG strategy mixed."""
+    counts = {name: count for name, (count, _, _) in node_objects.instances(node.labels).items() if count}
+    wanted: dict[str, int] = {}
+    for layout in found.gpus:
+        for profile, number in layout:
+            name = profile.replace("+", ".")
+            wanted[name] = wanted.get(name, 0) + number
+    if counts and counts != wanted:
+        left, right = (listing(f"{number} {name}" for name, number in sorted(one.items())) or "none"
+                       for one in (counts, wanted))
+        where = node.part.at("metadata", "labels", f"nvidia.com/mig-{min(counts)}.count")
+        notes.warn("GS872", where, f"the labels of node {shorten(node.name)} count these instances: {left}; its layout, {found.origin or 'without MIG'}, has {right}",
+                   "wait until mig-manager is done, or repair the node")
+
+
 def compare(node: ImportedNode, wanted: Mapping[str, int], notes: Notes) -> bool:
     """Compare what the pool will offer with the node's capacity. False if the node cannot be one of a pool."""
     has = {name: count for name, count in node_objects.capacity(node).items() if name.startswith((GPU, MIG)) and count}

@@ -8,7 +8,7 @@ import re
 
 from gpushare.catalog import upstream
 from gpushare.core.record import Record
-from gpushare.core.wording import shorten
+from gpushare.core.wording import few, shorten
 from gpushare.importing import chart_values
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, Settings
@@ -109,9 +109,12 @@ def _has_mig(draft: Draft) -> bool:
 
 
 def _kubelets(facts: Facts, notes: Notes) -> None:
+    old = []
     for node in facts.nodes:
         version = node.part.at("status", "nodeInfo", "kubeletVersion")
         found = re.match(r"v?(\d{1,4})\.(\d{1,4})", version.text)
         if found and (int(found[1]), int(found[2])) < _OLDEST_KUBELET:
-            notes.warn("GS873", version, f"the kubelet of node {shorten(node.name)} is {shorten(version.text)}: bundles are "
-                       "made for 1.30 and newer", "upgrade the node first")
+            old.append((version, f"{shorten(node.name)} ({shorten(version.text)})"))
+    if old:
+        notes.warn("GS873", old[0][0], f"kubelets are older than 1.30, the oldest that bundles are made for: "
+                   f"{few([words for _, words in old], 10)}", "upgrade these nodes first")

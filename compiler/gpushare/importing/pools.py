@@ -99,6 +99,7 @@ def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector
     found = layouts.of_node(node, card, configs, notes)
     if found is None:
         return None
+    evidence.compare_instances(node, found, notes)
     strategy, strategy_origin = _strategy(node, facts, selected, found, notes)
     gke = node_objects.partition_size(node.labels) or "cloud.google.com/gke-gpu-sharing-strategy" in node.labels
     if selected.by_labels or (gke and selected.config is None):

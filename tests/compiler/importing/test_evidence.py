@@ -72,6 +72,8 @@ def test_without_gfd_the_machine_type_says_how_many_gpus_there_are(
         (node(f"{T4}, nvidia.com/gpu.deploy.device-plugin: 'false'"), "GS872", ("false", "left out")),
         (node(f"{T4}, node.kubernetes.io/instance-type: g4dn.xlarge"), "GS872", ("g4dn.xlarge has 1 GPU", "count 4")),
         (node(f"{T4}, node.kubernetes.io/instance-type: g6.12xlarge"), "GS872", ("has l4", "of t4")),
+        (node(f"{A100}, nvidia.com/mig.config: all-1g.5gb, nvidia.com/mig-2g.10gb.count: '6'"), "GS872",
+         ("6 2g.10gb", "14 1g.5gb")),
         (node(T4, rest=capacity(gpu_shared=16)), "GS872", ("16 nvidia.com/gpu.shared", "4 nvidia.com/gpu")),
     ],
 )

@@ -101,7 +101,8 @@ def compare_instances(node: ImportedNode, found: Layouts, notes: Notes) -> None:
         left, right = (listing(f"{number} {name}" for name, number in sorted(one.items())) or "none"
                        for one in (counts, wanted))
         where = node.part.at("metadata", "labels", f"nvidia.com/mig-{min(counts)}.count")
-        notes.warn("GS872", where, f"the labels of node {shorten(node.name)} count these instances: {left}; its layout, {found.origin or 'without MIG'}, has {right}",
+        notes.warn("GS872", where, f"the labels of node {shorten(node.name)} count these instances: {left}; its layout, "
+                   f"{found.origin or 'without MIG'}, has {right}",
                    "wait until mig-manager is done, or repair the node")
 
 

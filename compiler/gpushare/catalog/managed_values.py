@@ -72,6 +72,11 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 """The same for command lines, which override the environment and every profile."""
 
 
+def always(stack: Stack) -> Mapping[str, str]:
+    """Return dotted path → what decides it, for the paths that are ours whatever the intent says."""
+    return _ALWAYS[stack]
+
+
 def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
     """Return dotted path → what decides it. Every path below an owned path is owned as well."""
     platform = intent.platform

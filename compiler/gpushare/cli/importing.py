@@ -11,7 +11,7 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core.printable import visible
 
 if TYPE_CHECKING:
-    from gpushare.importing import InputFile
+    from gpushare.importing import InputFile, Wanted
 
 _FILE = click.Path(exists=False, allow_dash=True)
 
@@ -22,6 +22,9 @@ _FILE = click.Path(exists=False, allow_dash=True)
 @click.option("--operator-namespace", "namespaces", multiple=True, metavar="NAMESPACE",
               help="With --live: where configs of the plugin are; repeatable. Default: the usual ones of NVIDIA's charts.")
 @click.option("--helm-values", "values", is_flag=True, help="With --live: also the values of NVIDIA's Helm releases (Secrets).")
+@click.option("--stack", type=click.Choice(["existing", "gpu-operator", "device-plugin"]), default=None,
+              help="What serves the GPUs: what is installed stays (existing, the default), or the bundle's chart replaces it.")
+@click.option("--observe", is_flag=True, help="Write adoption: observe, which the default without --stack has.")
 @click.option("--name", default="", help="The cluster's name, a DNS label. Default: imported.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Default: stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
@@ -29,8 +32,9 @@ _FILE = click.Path(exists=False, allow_dash=True)
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, files: tuple[str, ...], live: bool, namespaces: tuple[str, ...], values: bool, name: str, output: Path | None,
-    force: bool, style: str | None, strict: bool, cluster: ClusterConnection
+    *, files: tuple[str, ...], live: bool, namespaces: tuple[str, ...], values: bool, stack: str | None, observe: bool,
+    name: str,
+    output: Path | None, force: bool, style: str | None, strict: bool, cluster: ClusterConnection
 ) -> ExitCode:
     """Write an intent that means what FILES say of a cluster.
 
@@ -47,7 +51,10 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     The intent goes to stdout, with comments that say where each value is from
     and what is assumed. Findings go to stderr: what an intent cannot express,
-    and what NVIDIA's programs ignore or refuse. Nodes make the pools: without
+    every field of an input that it lacks, and what NVIDIA's programs ignore or
+    refuse. What is installed stays and gpushare only observes, unless --stack
+    says that the bundle's chart replaces it: then the release's values, version
+    and namespace are written into the intent. Nodes make the pools: without
     them only configs that are named after a card become pools. With errors
     the intent is written as well, and lacks what they concern.
 
@@ -56,6 +63,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       gpushare import nodes.yaml configmap.yaml values.yaml -o intent.yaml
       kubectl get nodes,configmaps,resourcequotas -A -o json | gpushare import -
       gpushare import --live --operator-namespace gpu-operator -o intent.yaml
+      gpushare import --stack gpu-operator nodes.yaml release.yaml -o intent.yaml
 
     Exit codes:
       0  done (with --strict: without warnings)
@@ -64,6 +72,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
          or no cluster can be asked
     """
     from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
+    from gpushare.importing import Wanted  # noqa: PLC0415 - as above
 
     if name and not units.is_dns_label(name):
         raise CouldNotRunError(f"invalid cluster name {name!r}", "a DNS label: a-z, 0-9 and -, at most 63 characters")
@@ -79,7 +88,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         if not units.is_dns_label(namespace):
             raise click.UsageError(f"{visible(namespace)!r} is not the name of a namespace")
     objects = _of_cluster(cluster, namespaces, values=values) if live else []
-    return _run(files, objects, name, output, force=force, style=style, strict=strict)
+    wanted = Wanted(stack=stack or "", observe=observe)
+    return _run(files, objects, name, wanted, output, force=force, style=style, strict=strict)
 
 
 def _of_cluster(cluster: ClusterConnection, namespaces: tuple[str, ...], *, values: bool) -> list["InputFile"]:
@@ -94,10 +104,11 @@ def _of_cluster(cluster: ClusterConnection, namespaces: tuple[str, ...], *, valu
 
 
 def _run(  # noqa: PLR0913 - as above
-    files: tuple[str, ...], objects: list["InputFile"], name: str, output: Path | None, *, force: bool, style: str | None,
-    strict: bool
+    files: tuple[str, ...], objects: list["InputFile"], name: str, wanted: "Wanted", output: Path | None, *, force: bool,
+    style: str | None, strict: bool
 ) -> ExitCode:
     from gpushare import importing, pipeline  # noqa: PLC0415 - `--help` does not need them
+    from gpushare.bundle import lock  # noqa: PLC0415 - as above
     from gpushare.cli import report, streams  # noqa: PLC0415 - as above
     from gpushare.importing.documents import MAX_BYTES  # noqa: PLC0415 - as above
 
@@ -105,9 +116,12 @@ def _run(  # noqa: PLR0913 - as above
     for file in dict.fromkeys(files):
         data, called = streams.read(file, MAX_BYTES)
         inputs.append(importing.InputFile(name=called, data=data))
-    found = importing.build(inputs, name)
+    found = importing.build(inputs, name, wanted)
     if found.text:
         found = found.checked(pipeline.check(found.text.encode(), "").findings)
+    if found.text and found.of_bundle:
+        made = pipeline.compile_intent(found.text.encode(), "", lock.EMPTY).artifacts
+        found = found.compared(inputs, {file.path: file.text for file in made})
     report.report(found.findings, found.lines, report.chosen(style), as_product=False)
     if found.text and output is not None:
         streams.create(output, found.text, overwrite=force)

@@ -1,7 +1,7 @@
 """From what a cluster has to an intent: `build` reads configs, values, Nodes and quotas, and says what it cannot express.
 
 One module for each kind of input makes facts of it (`facts`); from these a Draft is put together and written. Findings are
-GS850 to GS867, GS869 and GS870. The intent's own check is not run here: `Imported.judged` takes what it finds.
+GS850 to GS867 and GS869 to GS874. The intent's own check is not run here: `Imported.judged` takes what it finds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,15 +9,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpushare.core.diagnostics import Finding, in_order, is_error
 from gpushare.core.record import Record, replace
 from gpushare.core.units import is_dns_label
-from gpushare.importing import bundles, collecting, config_pools, pools, quota_fields, writing
+from gpushare.core.wording import shorten
+from gpushare.importing import (
+    accounting,
+    bundles,
+    collecting,
+    config_pools,
+    node_objects,
+    platform,
+    pools,
+    quota_fields,
+    recompiled,
+    writing,
+)
+from gpushare.importing.accounting import Accounted
 from gpushare.importing.collecting import Collector
 from gpushare.importing.documents import InputFile, Lines, Reader
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.parts import FromProgram, Notes, Part
+from gpushare.importing.platform import Wanted
 from gpushare.importing.selecting import Selector
 
-__all__ = ["Imported", "InputFile", "build"]
+__all__ = ["Imported", "InputFile", "Wanted", "build"]
 
 
 class Imported(Record):
@@ -27,6 +41,7 @@ class Imported(Record):
     draft: Draft
     findings: tuple[Finding, ...]
     lines: Mapping[str, Lines]
+    of_bundle: bool = False
 
     @property
     def text(self) -> str:
@@ -44,8 +59,15 @@ class Imported(Record):
         return replace(self, findings=tuple(in_order([*self.findings, *notes.findings])))
 
 
-def build(inputs: Sequence[InputFile], name: str = "") -> Imported:
+    def compared(self, inputs: Iterable[InputFile], made: Mapping[str, str]) -> "Imported":
+        """Return the same with what the bundle that was imported has, and the one that `text` makes has not."""
+        return replace(self, findings=tuple(in_order([*self.findings, *recompiled.lost(inputs, made)])))
+
+
+def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()) -> Imported:  # noqa: B008 - frozen
     """Return the intent of the inputs, whose order does not matter. `name` is the cluster's, if no input says it.
+
+    What runs stays, `stack: existing` and `adoption: observe`, unless `wanted` or a bundle says another stack.
 
     Never raises, for any bytes and any objects of JSON.
     """
@@ -57,25 +79,33 @@ def build(inputs: Sequence[InputFile], name: str = "") -> Imported:
         bundles.add(facts, draft, notes)
         facts.quotas = bundles.quotas(facts)
     else:
-        _cluster(facts, draft, notes)
+        _cluster(facts, draft, notes, wanted)
     quota_fields.add(facts.quotas, draft, notes)
     draft.spec["pools"] = draft.pools
+    facts.objects += [Accounted(root=node.part, kind="Node", name=f"Node {shorten(node.name)}")
+                      for node in facts.nodes if node_objects.has_gpus(node)]
+    accounting.report(facts.objects, notes)
     if not draft.pools and not any(map(is_error, notes.findings)):
         notes.error("GS867", ignored, "no pool could be made: nothing here says which nodes have which GPUs",
                     "give the Nodes: kubectl get nodes -o yaml > nodes.yaml")
-    return Imported(name=_name(facts, name), draft=draft, findings=tuple(in_order(notes.findings)), lines=reader.lines)
+    return Imported(name=_name(facts, name), draft=draft, findings=tuple(in_order(notes.findings)), lines=reader.lines,
+                    of_bundle=bool(facts.bundle))
 
 
 def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple[Facts, Part]:
     collector = Collector(reader, notes)
     first: Part | None = None
+    nothing_in: list[tuple[InputFile, Part]] = []
     for one in inputs:
         broken, part = len(notes.findings), None
         for part in reader.objects([one]):
             first = first or part
             collector.take(part, one.name)
-        if one.name not in collector.facts.files_read and len(notes.findings) == broken:
-            nothing = part or Part(None, FromProgram(name=one.name))
+        if len(notes.findings) == broken:
+            nothing_in.append((one, part or Part(None, FromProgram(name=one.name))))
+    collector.finish()
+    for one, nothing in nothing_in:
+        if one.name not in collector.facts.files_read:
             notes.warn("GS865", nothing, "nothing in this input is read: no Node, config, quota or Helm values are in it",
                        "give configs, values of NVIDIA's charts, Nodes or ResourceQuotas")
     facts = collector.facts
@@ -84,32 +114,14 @@ def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple
     return facts, first or Part(None, FromProgram(name=inputs[0].name if inputs else ""))
 
 
-def _cluster(facts: Facts, draft: Draft, notes: Notes) -> None:
+def _cluster(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
     selector = Selector(facts, notes)
     pools.add(facts, draft, notes, selector)
     if draft.pools or facts.nodes:
         pools.unused(facts, notes, selector)
     else:
         config_pools.add(facts, draft, notes)
-    _platform(facts, draft, notes)
-
-
-def _platform(facts: Facts, draft: Draft, notes: Notes) -> None:
-    stacks = sorted({one.stack for one in facts.settings})
-    if len(stacks) > 1:
-        notes.error("GS864", facts.settings[0].part, "values of both gpu-operator and nvidia-device-plugin were given",
-                    "give those of the chart that serves the GPUs", on_key=True)
-    if stacks:
-        draft.put(("platform", "stack"), stacks[0], facts.settings[0].part, f"from {facts.settings[0].origin}")
-    else:
-        draft.put(("platform", "stack"), "gpu-operator", None,
-                  "assumed, no values of a chart were given: or device-plugin, or existing (your plugin stays)")
-    managed = any("nvidia.com/mig.config" in node.labels for node in facts.nodes)
-    if managed and draft.spec["platform"]["stack"] == "gpu-operator" and any(
-        pool["sharing"]["mode"] == "mig" for pool in draft.pools.values()
-    ):
-        draft.put(("platform", "partitioner"), "mig-manager", None,
-                  "from the label nvidia.com/mig.config of the nodes; gpushare is the other partitioner")
+    platform.add(facts, draft, notes, wanted)
 
 
 def _name(facts: Facts, given: str) -> str:

@@ -14,12 +14,18 @@ from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota
 from gpushare.importing.parts import Notes, Part
 
+_DRIVER = ("repository", "image", "version")
 _MEMORY_RESERVE_PERCENT, _LEAST_RESERVE_MIB = 3, 256
 
 
 def is_pools(part: Part) -> bool:
     """Whether a document is a bundle's nodes/pools.yaml."""
     return part.at("kind").value == "Pools" and part.at("apiVersion").text.startswith("gpushare.dev/")
+
+
+def is_chart(part: Part) -> bool:
+    """Whether a document is a bundle's chart/values.yaml."""
+    return all(part.has(key) for key in ("cluster", "stack", "partitioner", "pools", "admission")) and not part.has("kind")
 
 
 def add(facts: Facts, draft: Draft, notes: Notes) -> None:
@@ -34,13 +40,42 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             if not draft.has_room(pool, notes):
                 break
             _pool(name, pool, facts, draft, notes)
+    if len(facts.namespaces) == 1:
+        draft.put(("namespace",), min(facts.namespaces), None, "from the bundle's namespace.yaml")
     for policy in facts.policies[:1]:
         for field in ("stack", "partitioner"):
             if policy.at("spec", field).text:
                 word = policy.at("spec", field)
                 draft.put(("platform", field), word.text, word, "from the bundle's policies")
-    if len(facts.namespaces) == 1:
-        draft.put(("namespace",), min(facts.namespaces), None, "from the bundle's namespace.yaml")
+        if policy.at("spec", "adoption").text:
+            word = policy.at("spec", "adoption")
+            draft.put(("adoption",), word.text, word, "from the bundle's policies")
+    for chart in facts.bundle_charts[:1]:
+        _chart(chart, draft)
+    for one in facts.settings:
+        if one.part.at("driver", "enabled").truth:
+            fields = {key: value.text for key, value in one.part.at("driver").items() if key in _DRIVER and value.text}
+            draft.put(("platform", "driver"), fields, one.part, f"from {one.origin}")
+
+
+def _chart(chart: Part, draft: Draft) -> None:
+    """Add what only the chart's values say: the image, the admission, and secrets."""
+    image, admission = chart.at("image"), chart.at("admission")
+    fields = {key: image.at(key).text for key in ("repository", "tag", "digest") if image.at(key).text}
+    if "digest" in fields:
+        fields.pop("tag", None)
+    if host := image.at("registry").text:
+        fields["repository"] = f"{host}/{fields.get('repository', '')}"
+    draft.put(("platform", "image"), fields, image, "from the bundle's chart/values.yaml")
+    if secrets := [entry.text or entry.at("name").text for entry in chart.at("imagePullSecrets").entries()]:
+        draft.put(("platform", "imagePullSecrets"), secrets, chart)
+    said = {key: admission.at(key).whole for key in ("enforce", "scope", "localhostProfiles") if admission.at(key).value}
+    if said:
+        draft.put(("admission",), said, admission)
+    own = {"kube-system", str(draft.spec.get("namespace", "gpu-system"))}
+    places = [one.text for one in admission.at("platformNamespaces").entries() if one.text not in own]
+    if places:
+        draft.put(("platform", "namespaces"), places, admission)
 
 
 def quotas(facts: Facts) -> list[ImportedQuota]:
@@ -82,7 +117,7 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
 
 def _nodes(pool: Part) -> dict[str, Any]:
     selector = pool.at("selector")
-    found = {key: selector.at(key).value for key in ("matchLabels", "matchExpressions", "names") if selector.at(key).value}
+    found = {key: selector.at(key).whole for key in ("matchLabels", "matchExpressions", "names") if selector.at(key).value}
     if "names" not in found and pool.at("nodes").count is not None:
         found["expected"] = pool.at("nodes").count
     if pool.at("autoscaler").value:
@@ -140,7 +175,7 @@ def _optional(pool: Part, devices: list[Part]) -> dict[str, Any]:
     } | ({"tolerance": f"{max(tolerances)}Mi"} if tolerances else {}) | ({"notice": f"{notice}s"} if notice is not None else {})
     found["rollout"] = {"maxUnavailable": rollout.at("maxUnavailable").value, "onBusy": rollout.at("onBusy").value,
                         "drainTimeout": f"{rollout.at('drainTimeoutSeconds').count}s"}
-    found |= {key: pool.at(key).value for key in ("tolerations", "namespaces") if pool.at(key).value}
+    found |= {key: pool.at(key).whole for key in ("tolerations", "namespaces") if pool.at(key).value}
     return found
 
 

@@ -1,14 +1,28 @@
-"""Objects to facts: which reader an object is for. Objects of other kinds are left alone."""
+"""Objects to facts: which reader an object is for. ConfigMaps come last: the values say which of them the programs read.
 
+A ConfigMap is known by reference, and by its shape where nothing refers to one; any other is left alone.
+"""
+
+from collections.abc import Callable
 from pathlib import PurePath
 
+from gpushare.core.patterns import pattern
+from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import bundles, gitops_values, helm_values, mig_parted, node_objects, plugin_configs, quota_objects
+from gpushare.importing.accounting import Accounted
 from gpushare.importing.documents import Reader, described
 from gpushare.importing.facts import Facts
+from gpushare.importing.gitops_values import Values
 from gpushare.importing.parts import Notes, Part
 
-_CONFIG_WORDS = ("version:", "sharing:", "flags:", "timeSlicing:")
+_CONFIG = pattern(
+    r"(?m)^(?:sharing|timeSlicing|mps|imex):|^\s+timeSlicing:|^resources:\s*(?:\{\s*|\n\s+)(?:gpus|migs)\b"
+    r"|(?s:\A\s*version:\s*[\"']?v1\b.*^\s*sharing:)|^flags:(?:\s*\{[^}]*|\s*\n\s+)(?:migStrategy|plugin|mpsRoot|gfd"
+    r"|failOnInitError|gdsEnabled|mofedEnabled|nvidiaDriverRoot|deviceDiscoveryStrategy|gdrcopyEnabled)\b"
+)
+_MIG_CONFIG = pattern(r"(?m)^mig-configs:")
+_VERSION_LABELS = ("app.kubernetes.io/version", "helm.sh/chart")
 
 
 class Collector:
@@ -17,12 +31,39 @@ class Collector:
     def __init__(self, reader: Reader, notes: Notes) -> None:
         self._reader = reader
         self._notes = notes
+        self._config_maps: list[tuple[Part, str]] = []
         self.facts = Facts()
 
     def take(self, part: Part, file: str) -> None:
-        """Read one object."""
-        if self._read(part, file):
+        """Read one object; a ConfigMap only in `finish`."""
+        if part.at("kind").value == "ConfigMap":
+            self._config_maps.append((part, file))
+        elif self._read(part, file):
             self.facts.files_read.add(file)
+
+    def finish(self) -> None:
+        """Read the ConfigMaps that values name; of a kind that no values name or hold, those that have its shape."""
+        inline = any(one.holds_configs for one in self.facts.settings)
+        for field, read, shape in (("config_group", self._configs, _is_config), ("mig_group", self._mig_data, _is_mig)):
+            names = {getattr(one, field) for one in self.facts.settings} - {""}
+            named = [one for one in self._config_maps if one[0].at("metadata", "name").text in names]
+            chosen = named or [one for one in self._config_maps if any(shape(value) for _, value in one[0].at("data").items())]
+            if inline and not named and field == "config_group":
+                chosen = []
+            for part, file in sorted(chosen, key=lambda one: described(one[0])):
+                self._config_map(part, file, read)
+        for part, file in self._config_maps:
+            if self._is_misindented(part):
+                self.facts.files_read.add(file)
+
+    def _config_map(self, part: Part, file: str, read: Callable[[Part, str, str], None]) -> None:
+        self.facts.files_read.add(file)
+        name, origin = part.at("metadata", "name").text, described(part)
+        if namespace := part.at("metadata", "namespace").text:
+            self.facts.plugin_namespaces.add(namespace)
+        if all(one.root is not part for one in self.facts.objects):
+            self.facts.objects.append(Accounted(root=part, kind="ConfigMap", name=origin))
+        read(part.at("data"), name, origin)
 
     def _read(self, part: Part, file: str) -> bool:
         kind = part.at("kind").value
@@ -32,22 +73,30 @@ class Collector:
             self.facts.policies.append(part)
         elif kind == "Node":
             self._node(part)
-        elif kind == "ConfigMap":
-            return self._config_map(part)
         elif kind == "ResourceQuota":
             self.facts.quotas += quota_objects.read(part, self._notes)
+            if any("nvidia.com/" in key for key, _ in part.at("spec", "hard").items()):
+                self._account(part, "ResourceQuota", described(part))
         elif kind == "ClusterPolicy" and part.at("apiVersion").text.startswith("nvidia.com/"):
-            self._values(part.at("spec"), helm_values.OPERATOR, described(part))
+            self._values(Values(stack=helm_values.OPERATOR, part=part.at("spec"), version=_version(part)), described(part))
+            self._account(part, "ClusterPolicy", described(part))
         elif kind == "Namespace":
             self.facts.namespaces.add(part.at("metadata", "name").text)
+        elif bundles.is_chart(part):
+            self.facts.bundle_charts.append(part)
         elif kind is None:
             return self._bare(part, file)
         else:
             found = gitops_values.read(part, self._reader.embedded, self._notes)
             for values in found:
-                self._values(values.part, values.stack, described(part))
-            return bool(found)
+                self._values(values, described(part))
+            if found:
+                self._account(part, str(kind), described(part))
+            return bool(found) or gitops_values.refused(part, self._notes)
         return True
+
+    def _account(self, part: Part, kind: str, name: str) -> None:
+        self.facts.objects.append(Accounted(root=part, kind=kind, name=name))
 
     def _node(self, part: Part) -> None:
         node = node_objects.read(part)
@@ -59,51 +108,56 @@ class Collector:
     def _bare(self, part: Part, file: str) -> bool:
         stem = PurePath(file).stem
         if mig_parted.is_config(part):
-            self.facts.mig_configs += mig_parted.read(part, "", f"file {shorten(stem)}", self._notes)
+            origin = f"file {shorten(stem)}"
+            self._account(part, "", origin)
+            self.facts.mig_configs += mig_parted.read(part, "", origin, self._notes)
         elif plugin_configs.is_config(part):
             origin = f"config {shorten(stem)}"
+            self._account(part, "", origin)
             self.facts.configs.append(plugin_configs.read(part, stem, "", origin, self._notes))
         elif which := helm_values.stack(part):
-            self._values(part, which, f"the values of {which}")
+            self._values(Values(stack=which, part=part), f"the values of {which}")
+        elif found := gitops_values.read_bare(part):
+            for values in found:
+                self._values(values, f"the values of {values.stack}")
+            if part.has("helm"):
+                self._account(part, "Fleet", f"file {shorten(stem)}")
         else:
-            return False
+            return gitops_values.refused(part, self._notes)
         return True
 
-    def _values(self, part: Part, which: str, origin: str) -> None:
-        settings, data, mig_data = helm_values.read(part, which, origin, self._notes)
+    def _values(self, values: Values, origin: str) -> None:
+        settings, data, mig_data = helm_values.read(values.part, values.stack, origin, self._notes)
+        settings = replace(settings, version=values.version, namespace=values.namespace,
+                           holds_configs=isinstance(data.value, dict) and bool(data.value))
         self.facts.settings.append(settings)
         self._configs(data, settings.config_group, origin)
         self._mig_data(mig_data, settings.mig_group, origin)
 
-    def _config_map(self, part: Part) -> bool:
-        name, data = part.at("metadata", "name").text, part.at("data")
+    def _is_misindented(self, part: Part) -> bool:
+        data = part.at("data")
+        if not isinstance(data.at("sharing").value, dict) and not (data.has("flags") and data.has("version")):
+            return False
         texts = {key: value for key, value in data.items() if not key.startswith("..")}
-        if any("mig-configs" in value.text or value.has("mig-configs") for value in texts.values()):
-            self._mig_data(data, name, described(part))
-            return True
-        if any(_like_config(value) for value in texts.values()):
-            self._configs(data, name, described(part))
-            return True
-        if data.has("sharing") or data.has("flags"):
-            key = next((key for key, value in texts.items() if value.value in (None, "")), "NAME")
-            self._notes.error("GS850", data.at("sharing") if data.has("sharing") else data.at("flags"),
-                              "the lines of the config are beside its name, not below it: the API server refuses the ConfigMap",
-                              f"indent them by two more spaces, below `{shorten(key)}: |-`", on_key=True)
-            return True
-        return False
+        key = next((key for key, value in texts.items() if value.value in (None, "")), "NAME")
+        self._notes.error("GS850", data.at("sharing") if data.has("sharing") else data.at("flags"),
+                          "the lines of the config are beside its name, not below it: the API server refuses the ConfigMap",
+                          f"indent them by two more spaces, below `{shorten(key)}: |-`", on_key=True)
+        return True
 
     def _configs(self, data: Part, group: str, origin: str) -> None:
         for name, value in data.items():
             document = self._inside(value)
             if document is not None:
                 words = f"{origin}, config {shorten(name)}"
-                config = plugin_configs.read(document, name, group, words, self._notes)
-                self.facts.configs.append(config)
+                self._account(document, "", words)
+                self.facts.configs.append(plugin_configs.read(document, name, group, words, self._notes))
 
     def _mig_data(self, data: Part, group: str, origin: str) -> None:
         for _, value in data.items():
             document = self._inside(value)
             if document is not None and mig_parted.is_config(document):
+                self._account(document, "", f"{origin}, MIG configs")
                 self.facts.mig_configs += mig_parted.read(document, group, origin, self._notes)
 
     def _inside(self, value: Part) -> Part | None:
@@ -112,11 +166,24 @@ class Collector:
             return self._reader.embedded(value)
         self._notes.error("GS850", value, f"{shorten(value.path[-1])} is not text: the API server refuses the ConfigMap",
                           f"write `{shorten(value.path[-1])}: |-`, and the config below it", on_key=True)
-        return value if isinstance(value.value, dict) else None
+        return value.fresh() if isinstance(value.whole, dict) else None
 
 
-def _like_config(value: Part) -> bool:
-    return any(word in value.text for word in _CONFIG_WORDS) or plugin_configs.is_config(value)
+def _is_mig(value: Part) -> bool:
+    return value.has("mig-configs") or bool(_MIG_CONFIG.search(value.fresh().text))
+
+
+def _is_config(value: Part) -> bool:
+    return plugin_configs.is_config(value) or (bool(_CONFIG.search(value.fresh().text)) and not _is_mig(value))
+
+
+def _version(policy: Part) -> Part | None:
+    """Return the chart's version, which Helm's labels of the ClusterPolicy say."""
+    for label in _VERSION_LABELS:
+        part = policy.at("metadata", "labels", label)
+        if part.text.removeprefix("gpu-operator-"):
+            return part
+    return None
 
 
 def duplicates(facts: Facts, notes: Notes) -> None:

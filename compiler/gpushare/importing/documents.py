@@ -12,7 +12,7 @@ from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 from gpushare.core.wording import shorten
 from gpushare.importing.embedded import FromText
-from gpushare.importing.parts import FromFile, FromProgram, Notes, Part, shifted
+from gpushare.importing.parts import PLACEHOLDER_HINT, FromFile, FromProgram, Notes, Part, is_placeholder, shifted
 from gpushare.reading import source
 from gpushare.reading.source import Source
 
@@ -84,7 +84,8 @@ class Reader:
         """Whether nothing but doubtful words is wrong with the text: readers of YAML 1.1 know what they mean."""
         wrong = [found for found in part.source.findings if found.code != _AMBIGUOUS and (alone or found.code != _EMPTY)]
         for found in wrong:
-            self._notes.take(replace(found, span=found.span and shifted(found.span, part.before)))
+            hints = (*found.hints, PLACEHOLDER_HINT) if is_placeholder(part.source.text) else found.hints
+            self._notes.take(replace(found, hints=hints, span=found.span and shifted(found.span, part.before)))
         return not wrong
 
     def _limit(self, name: str, message: str) -> None:
@@ -109,7 +110,8 @@ class Reader:
         for found in wrong:
             file, whole = part.place()
             at = (found.span and origin.outside(found.span)) or whole
-            self._notes.take(replace(found, file=file, span=at, path=origin.pointer(())))
+            hints = (*found.hints, PLACEHOLDER_HINT) if is_placeholder(text) else found.hints
+            self._notes.take(replace(found, hints=hints, file=file, span=at, path=origin.pointer(())))
         return None if wrong else Part(read.data, origin)
 
 
@@ -133,13 +135,22 @@ def _documents(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _entries(part: Part) -> Iterator[Part]:
-    if part.at("kind").text.endswith("List") and isinstance(part.at("items").value, list):
+    kind = part.at("kind").text
+    if kind.endswith("List") and isinstance(part.at("items").value, list):
         for entry in part.at("items").entries():
-            yield from _entries(entry) if entry.at("kind").text != "List" else ()
+            if entry.at("kind").text != "List":
+                yield from _entries(_named(entry, kind.removesuffix("List"), part.at("apiVersion").text).fresh())
     elif isinstance(part.value, list):
-        yield from (entry for entry in part.entries() if isinstance(entry.value, dict))
+        yield from (entry.fresh() for entry in part.entries() if isinstance(entry.value, dict))
     else:
         yield part
+
+
+def _named(entry: Part, kind: str, version: str) -> Part:
+    """Return an entry of a list with its kind: the API server writes it only at the list, as `NodeList`."""
+    if not kind or entry.has("kind") or not isinstance(entry.value, dict):
+        return entry
+    return Part({"apiVersion": version, "kind": kind, **entry.value}, entry.origin, entry.path)
 
 
 def described(part: Part) -> str:

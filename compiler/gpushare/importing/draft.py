@@ -46,7 +46,7 @@ class Draft:
         if part is not None:
             self.parts[path] = part
         if comment:
-            self.comments[path] = comment
+            self.comments[path] = f"{self.comments[path]}\n{comment}" if path in self.comments else comment
 
     def add(self, wanted: str, document: dict[str, Any], part: Part) -> Path:
         """Add a pool under the name or one like it, and return its path in the spec."""

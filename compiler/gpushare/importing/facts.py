@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from gpushare.core.record import NOTHING, Record
-from gpushare.importing.parts import Part
+from gpushare.importing.accounting import Accounted
+from gpushare.importing.parts import Labels, Part
 
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
@@ -59,27 +60,33 @@ class MigPartedConfig(Record):
 
 
 class ImportedNode(Record):
-    """One Node object."""
+    """One Node object. `gpus`: how many GPUs it has, where that follows from more than its labels."""
 
     name: str
     part: Part
-    labels: Mapping[str, str]
+    labels: Labels
+    gpus: int | None = None
 
 
 class Settings(Record):
     """Values of an upstream chart, or a ClusterPolicy. Parts whose value is None were not given.
 
-    `config_group` is the ConfigMap that the chart names, "" for none; `mig_group` mig-manager's.
+    `config_group` is the ConfigMap that the chart names, "" for none; `mig_group` mig-manager's. `version` is the chart's and
+    `namespace` the release's, where the object around the values says them.
     """
 
     stack: str
     origin: str
     part: Part
     mig_strategy: str | None = None
+    says_strategy: bool = False
     default: Part | None = None
     config_group: str = ""
     mig_group: str = ""
     fallbacks: tuple[str, ...] = ()
+    version: Part | None = None
+    namespace: str = ""
+    holds_configs: bool = False
 
 
 class ImportedQuota(Record):
@@ -103,7 +110,10 @@ class Facts:
         self.quotas: list[ImportedQuota] = []
         self.bundle: list[Part] = []
         self.policies: list[Part] = []
+        self.bundle_charts: list[Part] = []
         self.namespaces: set[str] = set()
+        self.plugin_namespaces: set[str] = set()
+        self.objects: list[Accounted] = []
         self.files_read: set[str] = set()
 
     def sort(self) -> None:

@@ -26,7 +26,10 @@ def stack(part: Part) -> str:
 
 
 def read(part: Part, which: str, origin: str, notes: Notes) -> tuple[Settings, Part, Part]:
-    """Return the settings, and the parts with configs of the plugin and of mig-parted, by name."""
+    """Return the settings, and the parts with configs of the plugin and of mig-parted, by name.
+
+    What of the values decides nothing here is the business of `chart_values`, which shows all of them.
+    """
     config = part.at("devicePlugin", "config") if which == OPERATOR else part.at("config")
     strategy = part.at("mig", "strategy") if which == OPERATOR else part.at("migStrategy")
     data = config.at("data") if which == OPERATOR else config.at("map")
@@ -35,7 +38,7 @@ def read(part: Part, which: str, origin: str, notes: Notes) -> tuple[Settings, P
         word = "single"
     fallbacks = tuple(entry.text for entry in config.at("fallbackStrategies").entries()) or ("named", "single")
     settings = Settings(
-        stack=which, origin=origin, part=part, mig_strategy=word or None,
+        stack=which, origin=origin, part=part, mig_strategy=word or None, says_strategy=bool(strategy.value),
         default=config.at("default") if config.at("default").text else None,
         config_group=config.at("name").text, mig_group=part.at("migManager", "config", "name").text,
         fallbacks=fallbacks if which == PLUGIN else (),

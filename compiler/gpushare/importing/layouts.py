@@ -38,9 +38,11 @@ def of_node(node: ImportedNode, card: Card, configs: Sequence[MigPartedConfig], 
     name = labels.get(LABEL, "")
     single = card_names.instance_of(labels.get("nvidia.com/gpu.product", ""))
     if single == "INVALID":
-        notes.error("GS862", part.at("nvidia.com/gpu.product"),
-                    "GFD calls the MIG layout of this node invalid: its GPUs do not have one layout with one profile",
-                    "repair the node, or describe its pool by hand")
+        cause, hint = "its GPUs do not have one layout with one profile", "repair the node, or describe its pool by hand"
+        if name and labels.get("nvidia.com/mig.strategy", "single") == "single":
+            cause = f"MIG strategy single needs one profile on all GPUs, and the MIG config is {shorten(name)}"
+            hint = "set mig.strategy: mixed of the operator, or the label nvidia.com/mig.config to a layout of one profile"
+        notes.error("GS862", part.at("nvidia.com/gpu.product"), f"GFD calls the MIG layout of this node invalid: {cause}", hint)
         return None
     known = [config for config in configs if config.name == name]
     if (name and name != "all-disabled") or known:

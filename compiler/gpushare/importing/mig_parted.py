@@ -6,6 +6,7 @@ does not check, such as a profile that no card has, the intent's own check finds
 
 from gpushare.core.record import replace
 from gpushare.core.wording import listing, nearest, shorten
+from gpushare.importing.accounting import shown
 from gpushare.importing.facts import MigEntry, MigPartedConfig
 from gpushare.importing.parts import Notes, Part
 
@@ -31,6 +32,9 @@ def read(part: Part, group: str, origin: str, notes: Notes) -> list[MigPartedCon
 def _config(name: str, rows: Part, group: str, origin: str, notes: Notes) -> MigPartedConfig:
     config = MigPartedConfig(name=name, group=group, origin=f"{origin}, MIG config {shorten(name)}", part=rows)
     entries = [_entry(row, notes) for row in rows.entries()]
+    for row, entry in zip(rows.entries(), entries, strict=True):
+        if entry is None:
+            _ = row.whole  # its finding is about the whole entry
     if not entries:
         notes.error("GS850", rows, f"config {shorten(name)} has no list of entries: {_REFUSED}",
                     "write `- devices: all` and `mig-enabled: false` below it", on_key=True)
@@ -48,7 +52,9 @@ def _entry(row: Part, notes: Notes) -> MigEntry | None:
     devices, enabled = row.at("devices"), row.at("mig-enabled")
     gpus = _gpus(devices)
     if gpus is None and devices.value != "all":
-        notes.error("GS850", devices, f"devices is neither `all` nor a list of numbers: {_REFUSED}", "write devices: all")
+        hint = f"write devices: [{devices.count}]" if devices.count is not None else "write devices: all, or devices: [0, 1]"
+        said = f"devices: {shown(devices.whole)} is neither `all` nor a list of numbers"
+        notes.error("GS850", devices, f"{said}: {_REFUSED}", hint)
         return None
     if enabled.truth is None:
         notes.error("GS850", enabled, f"mig-enabled is neither true nor false: {_REFUSED}", "write mig-enabled: true")

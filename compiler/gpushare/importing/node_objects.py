@@ -21,6 +21,12 @@ _POOL_LABELS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", 
 _OURS = ("node.kubernetes.io/", "gpushare.dev/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 
 
+_FOREIGN = pattern(r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|google\.com|amazonaws\.com|aws|azure\.com"
+                   r"|karpenter\.sh|scaleway\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev|openshift\.io|eksctl\.io"
+                   r"|digitalocean\.com|mellanox\.com|intel\.com|amd\.com)/")
+"""Domains whose labels a program writes: they come and go with the program, so that no pool should select by them."""
+
+
 def read(part: Part) -> ImportedNode | None:
     """Return the node; None if it has no name."""
     name = part.at("metadata", "name").text
@@ -80,10 +86,10 @@ def partition_size(labels: Mapping[str, str]) -> str:
 def instances(labels: Mapping[str, str]) -> dict[str, tuple[int, int, bool]]:
     """Return, by profile in resource form, how many instances a node has under `mixed`, their replicas, whether renamed."""
     found: dict[str, dict[str, str]] = {}
-    for key, value in labels.items():
+    for key in labels:
         match = _MIG_COUNT.match(key)
         if match:
-            found.setdefault(match[1], {})[match[2]] = value
+            found.setdefault(match[1], {})[match[2]] = labels[key]
     return {
         profile: (number(said, "count") or 0, number(said, "replicas") or 1, not said.get("product", "").endswith("-SHARED"))
         for profile, said in sorted(found.items())
@@ -95,26 +101,42 @@ MAX_GPUS = 64
 
 
 def gpus(node: ImportedNode) -> int | None:
-    """Return the number of GPUs where a label or resource says it outright; None for nodes whose label counts instances."""
-    count = _gpus(node)
+    """Return the number of GPUs where a label, the machine or a resource says it; None where the label counts instances."""
+    count = node.gpus or _gpus(node)
     return count if count and count <= MAX_GPUS else None
+
+
+def counted_gpus(node: ImportedNode) -> int | None:
+    """Return the number of GPUs that a label says."""
+    labels = node.labels
+    if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
+        return number(labels, "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count")
+    return number(labels, "nvidia.com/gpu.count", "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count") or None
+
+
+def offered_gpus(node: ImportedNode) -> int:
+    """Return how many whole GPUs or shares of them the node offers, under whatever name."""
+    offered = capacity(node)
+    return offered.get(GPU, 0) + offered.get(GPU + SHARED, 0)
 
 
 def _gpus(node: ImportedNode) -> int | None:
     labels = node.labels
-    if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
-        return number(labels, "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count")
-    known = number(labels, "nvidia.com/gpu.count", "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count")
-    if known or partition_size(labels):
-        return known or None
-    offered, (_, replicas, _) = capacity(node), strategy(labels)
-    plain, shared = offered.get(GPU, 0), offered.get(GPU + SHARED, 0)
-    return plain // replicas if plain and plain % replicas == 0 and not shared else None
+    known = counted_gpus(node)
+    if known or partition_size(labels) or card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
+        return known
+    (_, replicas, _), offered = strategy(labels), offered_gpus(node)
+    return offered // replicas if offered and offered % replicas == 0 else None
 
 
 def pool_labels(node: ImportedNode) -> list[tuple[str, str]]:
     """Return the labels that clouds set on all nodes of a node pool."""
     return [(key, node.labels[key]) for key in _POOL_LABELS if node.labels.get(key)]
+
+
+def own_labels(node: ImportedNode) -> list[tuple[str, str]]:
+    """Return the labels that neither Kubernetes, a cloud nor NVIDIA's programs write."""
+    return [pair for pair in node.labels.unmarked.items() if "/" in pair[0] and pair[1] and not _FOREIGN.search(pair[0])]
 
 
 def taints(node: ImportedNode) -> list[tuple[tuple[str, str], ...]]:

@@ -1,12 +1,14 @@
 """A value of an input together with where it is: Part; and Notes, which collects the findings on parts.
 
-Owns the way from a value back to its file, line and column, whatever contains it. Knows no kind of object.
+Owns the way from a value back to its file, line and column, whatever contains it, and the record of what was read: reading a
+scalar through a Part marks it, and `unread` yields the rest. Knows no kind of object.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from gpushare.core.diagnostics import Finding, Path, Severity, Span
+from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 from gpushare.core.units import parse_amount
 from gpushare.reading.source import Source
@@ -14,9 +16,17 @@ from gpushare.reading.source import Source
 MAX_OF_A_CODE = 50
 """How many findings of one code are shown; one more reports that further ones are not."""
 
+PLACEHOLDER_HINT = "give the file as it is applied: after Flux, Helm or envsubst has put the value in its place"
+_PLACEHOLDER = pattern(r"\$\{[^}]*\}|\{\{.*?\}\}|\$\([A-Za-z_]\w*\)|<[A-Z][A-Z0-9_-]+>")
+
 Place = tuple[str, Span | None]
 _BILLION = 10**9
 _TRUE, _FALSE = frozenset({"y", "yes", "on", "true"}), frozenset({"n", "no", "off", "false"})
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text has a place that a tool fills in later: `${X}`, `{{ x }}`, `$(X)`, `<X>`."""
+    return _PLACEHOLDER.search(text) is not None
 
 
 class Origin(Protocol):
@@ -65,21 +75,63 @@ def shifted(span: Span, lines: int) -> Span:
 
 
 class Part:
-    """One value: `value` is None for null and for what is missing. Missing parts have the position of what is nearest."""
+    """One value: `value` is None for null and for what is missing. Missing parts have the position of what is nearest.
 
-    __slots__ = ("origin", "path", "value")
+    All parts of one object share `seen`, the paths of what was read.
+    """
 
-    def __init__(self, value: Any, origin: Origin, path: Path = ()) -> None:
-        self.value = value
+    __slots__ = ("_value", "origin", "path", "seen")
+
+    def __init__(self, value: Any, origin: Origin, path: Path = (), seen: set[Path] | None = None) -> None:
+        self._value = value
         self.origin = origin
         self.path = path
+        self.seen = set() if seen is None else seen
+
+    @property
+    def value(self) -> Any:
+        """The value. A scalar counts as read from here on; what a mapping or a list contains does not."""
+        if not isinstance(self._value, dict | list):
+            self.seen.add(self.path)
+        return self._value
+
+    @property
+    def whole(self) -> Any:
+        """The value with everything that it contains, which counts as read."""
+        self.seen.add(self.path)
+        return self._value
+
+    def fresh(self) -> "Part":
+        """Return the part as the root of an object of its own, of which nothing was read."""
+        return Part(self._value, self.origin, self.path)
+
+    def read_like(self, other: "Part") -> None:
+        """Count what was read of another object as read of this one, which is like it."""
+        depth = len(other.path)
+        self.seen.update((*self.path, *path[depth:]) for path in other.seen)
+
+    def unread(self) -> Iterator["Part"]:
+        """Yield every value that was not read: scalars that are not null."""
+        if self.path in self.seen:
+            return
+        match self._value:
+            case dict():
+                for key in self._value:
+                    yield from Part(self._value[key], self.origin, (*self.path, key), self.seen).unread()
+            case list():
+                for entry in self.entries():
+                    yield from entry.unread()
+            case None:
+                return
+            case _:
+                yield self
 
     def at(self, *steps: str) -> "Part":
         """Return the part at these keys; its value is None if there is none."""
-        value = self.value
+        value = self._value
         for step in steps:
             value = value.get(step) if isinstance(value, dict) else None
-        return Part(value, self.origin, (*self.path, *steps))
+        return Part(value, self.origin, (*self.path, *steps), self.seen)
 
     def has(self, key: str) -> bool:
         """Whether the value is a mapping with the key, even if that has no value."""
@@ -87,15 +139,15 @@ class Part:
 
     def items(self) -> Iterator[tuple[str, "Part"]]:
         """Yield the keys and values of a mapping, sorted by key; nothing for another value."""
-        if isinstance(self.value, dict):
-            for key in sorted(key for key in self.value if isinstance(key, str)):
+        if isinstance(self._value, dict):
+            for key in sorted(key for key in self._value if isinstance(key, str)):
                 yield key, self.at(key)
 
     def entries(self) -> Iterator["Part"]:
         """Yield the entries of a list; nothing for another value."""
         if isinstance(self.value, list):
             for number, value in enumerate(self.value):
-                yield Part(value, self.origin, (*self.path, number))
+                yield Part(value, self.origin, (*self.path, number), self.seen)
 
     @property
     def text(self) -> str:
@@ -132,10 +184,34 @@ class Part:
         """Return the file and the span."""
         return self.origin.place(self.path, on_key=on_key)
 
-    def labels(self) -> dict[str, str]:
+    def labels(self) -> "Labels":
         """Return the entries of a mapping that are text; a JSON dump of an API server has no others among labels."""
-        pairs = self.value.items() if isinstance(self.value, dict) else ()
-        return {key: value for key, value in pairs if isinstance(value, str)}
+        return Labels(self)
+
+
+class Labels(Mapping[str, str]):
+    """The labels of an object. One that is looked up counts as read; `unmarked` has them all, and reads none."""
+
+    __slots__ = ("_part", "unmarked")
+
+    def __init__(self, part: Part) -> None:
+        pairs = part.value.items() if isinstance(part.value, dict) else ()
+        self._part = part
+        self.unmarked = {key: value for key, value in pairs if isinstance(key, str) and isinstance(value, str)}
+
+    def __getitem__(self, key: str) -> str:
+        value = self.unmarked[key]
+        self._part.seen.add((*self._part.path, key))
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.unmarked
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.unmarked)
+
+    def __len__(self) -> int:
+        return len(self.unmarked)
 
 
 class Notes:

@@ -6,8 +6,9 @@ fields, custom names and lists of devices, takes MPS where both strategies are g
 
 from gpushare.core.record import replace
 from gpushare.core.wording import listing, nearest, shorten
+from gpushare.importing.accounting import shown as json_text
 from gpushare.importing.facts import GPU, MIG, PluginConfig, Strategy
-from gpushare.importing.parts import Notes, Part
+from gpushare.importing.parts import PLACEHOLDER_HINT, Notes, Part, is_placeholder
 
 _TOP = ("version", "flags", "resources", "sharing", "imex")
 _SHARING = ("timeSlicing", "mps")
@@ -43,7 +44,8 @@ def read(part: Part, name: str, group: str, origin: str, notes: Notes) -> Plugin
         notes.error("GS850", version, f"the version is {shorten(version.value)}: {_STARTS_NOT}", "write version: v1")
         return replace(config, works=False)
     if part.at("resources").value:
-        notes.warn("GS852", part.at("resources"), "resources: the plugin ignores this table of names, and an intent has none",
+        said = json_text(part.at("resources").whole)
+        notes.warn("GS852", part.at("resources"), f"the plugin ignores this table of names, and an intent has none: {said}",
                    "leave it out", on_key=True)
     config = replace(config, **_flags(part.at("flags"), notes))
     return _sharing(config, part.at("sharing"), notes)
@@ -62,11 +64,11 @@ def _flags(flags: Part, notes: Notes) -> dict[str, object]:
             found["works"] = False
     policy = flags.at("plugin", "sharedDevicesAllocationPolicy")
     found["packed"] = policy.value == "packed"
-    left = [key for key, _ in flags.items() if key not in ("migStrategy", "mpsRoot", "plugin")]
-    left += [f"plugin.{key}" for key, _ in flags.at("plugin").items() if key != "sharedDevicesAllocationPolicy"]
-    if left:
-        said = f"{listing(map(shorten, left[:5]))}: an intent has no such {'flags' if len(left) > 1 else 'flag'}, left out"
-        notes.warn("GS861", flags, said, "set it in spec.platform.values if the cluster needs it", on_key=True)
+    for key in _STRATEGY:
+        if flags.has(key):
+            said = json_text(flags.at(key).whole)
+            notes.warn("GS851", flags.at(key), f"the plugin has no flag {key} and ignores it: {said} has no effect",
+                       "move it below sharing.timeSlicing (or sharing.mps)", on_key=True)
     return found
 
 
@@ -76,9 +78,10 @@ def _unknown(part: Part, known: tuple[str, ...], notes: Notes, elsewhere: dict[s
             continue
         home = (elsewhere or {}).get(key)
         close = nearest(key[:40], known, 1)
+        said = shorten(json_text(value.whole))
         hint = (f"move it below {home[0]}: indent it by two more spaces" if home
                 else f"did you mean {close[0]}?" if close else f"the fields here are {listing(known)}")
-        notes.warn("GS851", value, f"the plugin has no field {shorten(key)} here and ignores it", hint, on_key=True)
+        notes.warn("GS851", value, f"the plugin has no field {shorten(key)} here and ignores it: {said}", hint, on_key=True)
 
 
 def _sharing(config: PluginConfig, sharing: Part, notes: Notes) -> PluginConfig:
@@ -141,12 +144,14 @@ def _resource(row: Part, replicas: dict[str, Part], notes: Notes) -> None:
     _unknown(row, _RESOURCE, notes)
     for field, why in _IGNORED.items():
         if row.at(field).value not in (None, "", "all"):
-            notes.warn("GS852", row.at(field), f"{field}: {why}", "leave it out", on_key=True)
+            notes.warn("GS852", row.at(field), f"{field}: {json_text(row.at(field).whole)}: {why}", "leave it out", on_key=True)
     number = count.value if isinstance(count.value, str) else count.count
     if not isinstance(number, int) or number < 1:
         given = "there are no replicas" if count.value is None else f"{shorten(count.value)} is not a whole number from 2 on"
         where = count if row.has("replicas") else row
-        notes.error("GS850", where, f"{given}: {_STARTS_NOT}", "write replicas: 4, without quotes")
+        hint = PLACEHOLDER_HINT if is_placeholder(count.text) else "write replicas: 4, without quotes"
+        given = f"{shorten(count.text)} is a placeholder, not a number" if is_placeholder(count.text) else given
+        notes.error("GS850", where, f"{given}: {_STARTS_NOT}", hint)
         count = Part(None, count.origin, count.path)
     elif number < MIN_REPLICAS:
         notes.warn("GS854", count, f"replicas: 1: {_STARTS_NOT}; imported as not shared",

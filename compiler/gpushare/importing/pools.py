@@ -12,9 +12,9 @@ from gpushare.catalog import cards
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
-from gpushare.core.record import Record
-from gpushare.core.wording import counted, few, nearest, shorten
-from gpushare.importing import card_names, layouts, node_objects, sharing_fields
+from gpushare.core.record import Record, replace
+from gpushare.core.wording import counted, few, mib, nearest, shorten
+from gpushare.importing import card_names, evidence, layouts, node_objects, own_cards, sharing_fields
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, ImportedNode
 from gpushare.importing.layouts import Layouts
@@ -25,7 +25,7 @@ from gpushare.importing.sharing_fields import SharingSource
 _SHOWN = ("nvidia.com/", "cloud.google.com/", "k8s.amazonaws.com/", "karpenter.k8s.aws/", "kubernetes.azure.com/",
           "node.kubernetes.io/instance-type", "eks.amazonaws.com/", "karpenter.sh/", "agentpool", "k8s.scaleway.com/")
 _MAX_TAINTS = 100
-_CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/mig.config.state", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
+_CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
 
 
 class _Kind(Record):
@@ -43,13 +43,19 @@ class _Kind(Record):
 def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> None:
     """Add the pools of all nodes that have GPUs."""
     gpu_nodes = [node for node in facts.nodes if node_objects.has_gpus(node)]
-    everywhere = Counter(pair for node in facts.nodes for pair in node_objects.pool_labels(node))
+    everywhere = Counter(pair for node in facts.nodes
+                         for pair in (*node_objects.pool_labels(node), *node_objects.own_labels(node)))
     alike: dict[tuple[object, ...], list[ImportedNode]] = {}
     for node in gpu_nodes:
         alike.setdefault(_look(node), []).append(node)
     kinds: dict[tuple[str, ...], tuple[_Kind, list[ImportedNode]]] = {}
     for group in alike.values():
-        kind = _kind(group[0], facts, notes, selector)
+        kind = _kind(group[0], facts, draft, notes, selector)
+        for other in group:
+            if kind is None:
+                _ = other.part.whole  # the finding that says why is about the whole node
+            else:
+                other.part.read_like(group[0].part)
         if kind is not None:
             home = next((f"{key}={value}" for key, value in node_objects.pool_labels(group[0])), "")
             key = (kind.card.id, str(len(kind.layouts.gpus)), canonical_json(kind.sharing), home)
@@ -73,31 +79,40 @@ def _has_too_many_taints(nodes: Sequence[ImportedNode], notes: Notes) -> bool:
 
 def _look(node: ImportedNode) -> tuple[object, ...]:
     """Return what decides about a node: nodes that look alike are judged once."""
-    shown = (pair for pair in node.labels.items() if pair[0].startswith(_SHOWN) and not pair[0].startswith(_CHANGING))
-    return tuple(sorted(shown)), node_objects.gpus(node), node.labels.get("accelerator")
+    shown = (pair for pair in node.labels.unmarked.items() if pair[0].startswith(_SHOWN) and not pair[0].startswith(_CHANGING))
+    served = node.labels.unmarked.get(evidence.PLUGIN) != "false"
+    offers = tuple(sorted(node_objects.capacity(node).items()))
+    return tuple(sorted(shown)), offers, served, node.labels.get("accelerator")
 
 
-def _kind(node: ImportedNode, facts: Facts, notes: Notes, selector: Selector) -> _Kind | None:
-    card, card_origin = _card(node, notes)
+def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> _Kind | None:
+    if not evidence.is_served(node, notes):
+        return None
+    card, card_origin = _card(node, draft, notes)
     selected = selector.of_node(node)
     if card is None or selected is None:
         return None
+    shares = sharing_fields.of_config(selected.config) if selected.config else SharingSource(replicas={})
+    node = replace(node, gpus=evidence.physical(node, shares, notes))
     mig_groups = {one.mig_group for one in facts.settings if one.mig_group}
     configs = [one for one in facts.mig_configs if one.group.rpartition("/")[2] in mig_groups] or facts.mig_configs
     found = layouts.of_node(node, card, configs, notes)
     if found is None:
         return None
+    evidence.compare_instances(node, found, notes)
     strategy, strategy_origin = _strategy(node, facts, selected, found, notes)
     gke = node_objects.partition_size(node.labels) or "cloud.google.com/gke-gpu-sharing-strategy" in node.labels
-    by_labels = selected.by_labels or (gke and selected.config is None)
-    shares = (sharing_fields.of_labels(node, strategy) if by_labels
-              else sharing_fields.of_config(selected.config) if selected.config else SharingSource(replicas={}))
+    if selected.by_labels or (gke and selected.config is None):
+        shares = sharing_fields.of_labels(node, strategy)
+    if not shares.replicas and not found.any and (more := evidence.shared(node, node.gpus, card, notes)):
+        shares, found = more[0], more[1] or found
+        strategy, strategy_origin = ("single", "capacity of the node") if found.any else (strategy, strategy_origin)
     part = selected.config.part if selected.config else node.part.at("metadata", "labels")
     sharing = sharing_fields.document(shares, found, strategy, part, notes)
     if selected.config:
         offers = sharing_fields.offered(found, strategy if found.any else "none")
         selector.offered.setdefault(id(selected.config), set()).update(offers)
-    if sharing is None:
+    if sharing is None or not evidence.compare(node, sharing_fields.totals(sharing, found), notes):
         return None
     origin = ", ".join(
         filter(None, [sharing_fields.name_of(selected.config), selected.origin or "no config of the device plugin"])
@@ -106,7 +121,7 @@ def _kind(node: ImportedNode, facts: Facts, notes: Notes, selector: Selector) ->
                  strategy_origin=strategy_origin)
 
 
-def _card(node: ImportedNode, notes: Notes) -> tuple[Card | None, str]:
+def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, str]:
     labels, part = node.labels, node.part.at("metadata", "labels")
     memory, product = node_objects.memory_mib(labels), labels.get("nvidia.com/gpu.product", "")
     if product:
@@ -121,18 +136,36 @@ def _card(node: ImportedNode, notes: Notes) -> tuple[Card | None, str]:
                         f"labels of {shorten(node.name)} are of two cards: {card.name} has {card.memory_mib} MiB, not {memory}",
                         "a node with two card models cannot be in an intent; GFD shows the labels of one of them")
             return None, ""
+        _compare_cards(node, card, memory, notes)
         return card, f"label {key}: {shorten(labels[key])}"
     if len(found) > 1:
         notes.error("GS859", part.at(key), f"{shorten(labels[key])} may be {few(found)}",
                     "let GFD label the node with nvidia.com/gpu.product, or give the label nvidia.com/gpu.memory")
         return None, ""
+    if own := own_cards.of_labels(labels):
+        card_id, document, card = own
+        draft.put(("cards", card_id), document, part, f"from the labels of Node {shorten(node.name)}: not in the catalogue")
+        notes.warn("GS860", part.at("nvidia.com/gpu.product"), f"assumed: {shorten(product)} is a card with {memory} MiB as "
+                   f"GFD's labels say; the catalogue lacks it, so it is in spec.cards as {card_id}",
+                   "compare its name with `nvidia-smi -L`: labels have hyphens for spaces")
+        return card, f"label nvidia.com/gpu.product: {shorten(product)}"
     name = labels.get(key) or labels.get("nvidia.com/gpu.product", "")
     close = nearest(name.lower()[:60], cards.ids(), 2) if notes.has_room("GS859") else ()
-    hints = ["the catalogue has " + few(close)] if close else []
+    hints = ["the catalogue has " + few([f"{one} ({mib(cards.load(one).memory_mib)})" for one in close])
+             + ", which are other cards"] if close else []
     notes.error("GS859", part.at(key) if key else part, f"the card of node {shorten(node.name)} is unknown"
                 + (f": {shorten(name)}" if name else ": no label names it"), *hints,
                 "give Nodes with the labels of GPU feature discovery, or describe the card in spec.cards of the intent")
     return None, ""
+
+
+def _compare_cards(node: ImportedNode, card: Card, memory: int | None, notes: Notes) -> None:
+    """Report a cloud's label or a machine type that is of another card than GFD says."""
+    allowed, key = card_names.of_labels(node.labels, memory)
+    if allowed and card.id not in allowed:
+        notes.warn("GS872", node.part.at("metadata", "labels", key), f"{shorten(node.labels[key])} has {few(allowed)}, and "
+                   f"GFD's labels of node {shorten(node.name)} are of {card.id}: imported as {card.id}",
+                   "compare with nvidia-smi -L on the node")
 
 
 def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layouts, notes: Notes) -> tuple[str, str]:
@@ -140,6 +173,7 @@ def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layou
     if node_objects.partition_size(node.labels):
         return "single", "GKE names every partition nvidia.com/gpu"
     label = node.labels.get("nvidia.com/mig.strategy", "")
+    _compare_strategies(node, facts, selected, label, notes)
     if label in ("none", "single", "mixed"):
         return label, "label nvidia.com/mig.strategy"
     for one in facts.settings:
@@ -154,10 +188,26 @@ def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layou
     return "none", ""
 
 
+def _compare_strategies(node: ImportedNode, facts: Facts, selected: Selected, label: str, notes: Notes) -> None:
+    """Report a MIG strategy of a config or of the values that another one wins over."""
+    chart = next((one for one in facts.settings if one.mig_strategy), None)
+    own = selected.config.mig_strategy if selected.config else None
+    if selected.config and chart and own and own != chart.mig_strategy:
+        notes.warn("GS872", selected.config.part.at("flags", "migStrategy"), f"config {shorten(selected.config.name)} has "
+                   f"migStrategy: {own}, and {chart.origin} has the MIG strategy {chart.mig_strategy}, which wins",
+                   "write the same in both")
+    if chart and label and label != chart.mig_strategy and chart.says_strategy:
+        where = node.part.at("metadata", "labels", "nvidia.com/mig.strategy")
+        notes.warn("GS872", where, f"node {shorten(node.name)} has the MIG strategy {shorten(label)}, and "
+                   f"{chart.origin} has {chart.mig_strategy}: imported as the node has it",
+                   "wait until the operator has changed the node, or give the values that it has")
+
+
 def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]], draft: Draft) -> None:
     sharing, names = kind.sharing, [node.name for node in nodes]
     homes = Counter(pair for node in nodes for pair in node_objects.pool_labels(node))
     home = next((pair for pair in node_objects.pool_labels(nodes[0]) if homes[pair] == len(nodes) == everywhere[pair]), None)
+    home = home or _label(nodes, everywhere)
     selection: dict[str, Any] = {"names": names}
     if home:
         selection = {"matchLabels": dict([home]), "expected": len(nodes)}
@@ -175,13 +225,21 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
         draft.offer(resource, path, profile)
 
 
+def _label(nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]]) -> tuple[str, str] | None:
+    """Return a label of the users' own that has exactly these nodes, of all that were given."""
+    common = set.intersection(*(set(node_objects.own_labels(node)) for node in nodes))
+    fitting = sorted(pair for pair in common if everywhere[pair] == len(nodes))
+    return next(iter(sorted(fitting, key=lambda pair: ("gpu" not in pair[0].lower(), pair))), None)
+
+
 def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
     path: Path, kind: _Kind, nodes: Sequence[ImportedNode], home: tuple[str, str] | None, draft: Draft, labels: Part
 ) -> None:
     who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{counted(len(nodes), 'Node')}"
     draft.note((*path, "card"), labels, f"from {who}, {kind.card_origin}")
-    why = "the node pool's label has exactly these nodes" if home else "no label of a cloud's node pool has exactly these nodes"
-    draft.note((*path, "nodes"), labels, f"{why}; any label outside nvidia.com/ may select them")
+    why = (f"of the Nodes that were given, exactly these have the label {shorten(home[0])}" if home
+           else "no label outside nvidia.com/ has exactly these Nodes; give them one, and select by it")
+    draft.note((*path, "nodes"), labels, why)
     origin = "; ".join(filter(None, [kind.origin, kind.layouts.origin, kind.strategy_origin if kind.layouts.any else ""]))
     draft.note((*path, "sharing"), kind.layouts.part or labels, f"from {origin}")
     cap = sharing_fields.cap_comment(kind.sharing)

@@ -15,16 +15,20 @@ def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
     """Add the quotas; several on one resource of a namespace count as the smallest, as in Kubernetes."""
     least: dict[tuple[str, str], ImportedQuota] = {}
     for quota in quotas:
-        known = least.get((quota.namespace, quota.resource))
-        if known is None or quota.count < known.count:
-            least[quota.namespace, quota.resource] = quota
+        known = least.setdefault((quota.namespace, quota.resource), quota)
+        if known is quota:
+            continue
+        smaller, larger = sorted((known, quota), key=lambda one: one.count)
+        least[quota.namespace, quota.resource] = smaller
+        notes.warn("GS863", larger.part, f"{larger.origin} allows {larger.count} {shorten(larger.resource)}, and "
+                   f"{smaller.origin} {smaller.count}: the smaller one holds", "keep one of them", on_key=True)
     for (namespace, resource), quota in sorted(least.items()):
         offers = sorted(draft.resources.get(resource, ()), key=lambda offer: (offer[0], offer[1] or ""))
         if not offers:
             notes.warn(
                 "GS863",
                 quota.part,
-                f"no pool offers {shorten(resource)}: the quota of {shorten(namespace)} is left out",
+                f"no pool offers {shorten(resource)}: the quota of {shorten(namespace)}, {quota.count}, is left out",
                 "give the Nodes and configs that offer it",
                 on_key=True,
             )

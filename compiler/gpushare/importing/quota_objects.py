@@ -6,26 +6,48 @@ Fact: Kubernetes has quotas of extended resources only as `requests.<resource>`;
 from collections.abc import Iterator
 
 from gpushare.core.wording import shorten
+from gpushare.importing.accounting import shown
 from gpushare.importing.documents import described
 from gpushare.importing.facts import ImportedQuota
 from gpushare.importing.parts import Notes, Part
 
 _PREFIX = "requests."
+_HAMI = ("gpumem", "gpucores", "gpumem-percentage", "vgpu")
+_SCOPES = ("scopes", "scopeSelector")
 
 
 def read(part: Part, notes: Notes) -> Iterator[ImportedQuota]:
     """Yield the lines on NVIDIA's resources."""
     namespace = part.at("metadata", "namespace").text
+    if _is_scoped(part, notes):
+        return
     for key, value in part.at("spec", "hard").items():
         if "nvidia.com/" not in key:
             continue
         resource = key.removeprefix(_PREFIX)
-        if not key.startswith(_PREFIX):
+        if key.rpartition("/")[2] in _HAMI:
+            said = f"the quota {shorten(key)}: {shown(value.whole)} is HAMi's, which shares by its own scheduler: left out"
+            hint = "write a quota of the pool: {memory: 8Gi} limits memory, a number limits shares"
+            notes.warn("GS863", value, said, hint, on_key=True)
+        elif not key.startswith(_PREFIX):
             hint = f"write requests.{key.removeprefix('limits.')}, if a quota is wanted"
-            notes.warn("GS863", value, f"the quota {shorten(key)} has no effect: only requests.* counts", hint, on_key=True)
+            said = f"the quota {shorten(key)}: {shown(value.whole)} has no effect: only requests.* counts"
+            notes.warn("GS863", value, said, hint, on_key=True)
         elif (count := value.devices) is None or count < 0:
             notes.error("GS850", value, f"{shorten(value.value)} is not a number of devices", "write a whole number in quotes")
         elif not namespace:
             notes.warn("GS863", value, "the ResourceQuota has no namespace: left out", "write metadata.namespace", on_key=True)
         else:
             yield ImportedQuota(namespace=namespace, resource=resource, count=count, origin=described(part), part=value)
+
+
+def _is_scoped(part: Part, notes: Notes) -> bool:
+    """Report a ResourceQuota that counts some pods only: an intent's counts all, so that the limits would be others."""
+    hard = [value for key, value in part.at("spec", "hard").items() if "nvidia.com/" in key]
+    scopes = [part.at("spec", field) for field in _SCOPES if part.at("spec", field).value]
+    if not hard or not scopes:
+        return False
+    said = "; ".join(f"{one.path[-1]}: {shown(one.whole)}" for one in (*hard, *scopes))
+    notes.warn("GS863", scopes[0], f"{described(part)} counts only pods of a scope, which no quota of an intent does: {said}",
+               "keep this ResourceQuota beside the bundle's", on_key=True)
+    return True

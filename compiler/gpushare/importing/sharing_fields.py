@@ -114,6 +114,20 @@ def resources(sharing: dict[str, Any], layouts: Layouts) -> dict[str, str | None
     }
 
 
+def totals(sharing: dict[str, Any], layouts: Layouts) -> dict[str, int]:
+    """Return how many of each resource a node of a pool with this `sharing` offers."""
+    found: dict[str, int] = {}
+    replicas, rename = sharing.get("replicas", 1), sharing.get("rename", True)
+    mixed = sharing["mode"] == "mig" and sharing.get("strategy") != "single"
+    for layout in layouts.gpus:
+        for profile, number in layout or (("", 1),):
+            each = replicas.get(profile, 1) if isinstance(replicas, dict) else replicas if profile or not layout else 1
+            name = MIG + profile.replace("+", ".") if mixed and profile else GPU
+            name += SHARED if each > 1 and rename else ""
+            found[name] = found.get(name, 0) + number * each
+    return found
+
+
 def cap_comment(sharing: dict[str, Any]) -> str:
     """Return what a comment says of the memory cap; empty for pools that do not share."""
     if sharing["mode"] == "mps":

@@ -12,7 +12,7 @@ from gpushare.core.diagnostics import Path
 from gpushare.core.wording import counted
 from gpushare.reading import source
 
-_KEYS = ("kubernetes", "namespace", "platform", "pools", "quotas")
+_KEYS = ("kubernetes", "namespace", "adoption", "admission", "platform", "cards", "pools", "quotas")
 _HEADER = """Written by `gpushare import` from what a cluster has.
 The comments say where each value is from, and what is assumed."""
 
@@ -41,7 +41,7 @@ def _commented(written: str, comments: Mapping[Path, str]) -> str:
     for path, origin in sorted(comments.items(), key=lambda entry: tuple(map(str, entry[0]))):
         start = read.key_offset(path)
         if start is not None:
-            above.setdefault(read.line_of(start), []).append(_harmless(origin))
+            above.setdefault(read.line_of(start), []).extend(map(_harmless, origin.split("\n")))
     lines = []
     for number, line in enumerate(written.split("\n"), 1):
         indent = " " * (len(line) - len(line.lstrip(" ")))

@@ -55,14 +55,14 @@ def _policies(lists: Lists) -> Iterator[Json]:
 
 def _node(item: Json) -> Json:
     metadata, status = _map(item, "metadata"), _map(item, "status")
-    kept = {key: _map(status, key) for key in ("capacity", "allocatable")}
-    return _object("v1", "Node", metadata) | {"status": kept}
+    kept = {"capacity": _map(status, "capacity"), "nodeInfo": _map(status, "nodeInfo")}
+    return _object("v1", "Node", metadata) | {"spec": {"taints": _map(item, "spec").get("taints")}, "status": kept}
 
 
 def _quota(item: Json) -> Json:
-    hard = _map(_map(item, "spec"), "hard")
-    gpus = {key: number for key, number in hard.items() if "nvidia.com/" in key}
-    return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": {"hard": gpus}} if gpus else {}
+    spec = _map(item, "spec")
+    gpus = {key: number for key, number in _map(spec, "hard").items() if "nvidia.com/" in key}
+    return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": spec | {"hard": gpus}} if gpus else {}
 
 
 def _config_map(item: Json) -> Json:

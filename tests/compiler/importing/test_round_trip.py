@@ -31,3 +31,29 @@ def test_the_bundle_of_an_example_is_imported_as_the_same_pools(path: Path) -> N
     profiles = [{file.path: file.text for file in one.artifacts if "/files/profiles/" in file.path or "mig-parted" in file.path}
                 for one in (first, again)]
     assert profiles[0] == profiles[1]
+
+
+def test_what_only_the_bundles_charts_say_comes_back_too() -> None:
+    text = (ROOT / "examples/10-air-gapped-dgx/intent.yaml").read_bytes()
+    first = pipeline.compile_intent(text, "intent.yaml", lock.EMPTY)
+    files = [file for file in first.artifacts if file.path.endswith(".yaml") and file.path.startswith((*READ, "chart/"))]
+    found = importing.build([InputFile(name=file.path, data=file.text.encode()) for file in files])
+    assert first.plan is not None
+    driver = first.plan.intent.platform.driver
+    assert driver is not None
+    assert found.draft.spec["platform"]["driver"] == {
+        "repository": driver.repository, "image": driver.image, "version": driver.version}
+    assert found.draft.spec["platform"]["image"]["repository"].endswith("node-runtime")
+    assert "adoption" not in found.draft.spec
+
+
+def test_a_value_that_was_edited_in_a_bundle_is_reported_by_its_file_and_path() -> None:
+    first = pipeline.compile_intent((ROOT / "examples/02-t4-notebooks/intent.yaml").read_bytes(), "intent.yaml", lock.EMPTY)
+    files = {file.path: file.text for file in first.artifacts}
+    inputs = [InputFile(name=name, data=files[name].replace("kubeletRoot: /var", "kubeletRoot: /data").encode())
+              for name in files if name.startswith(READ) or name == "chart/values.yaml"]
+    found = importing.build([one for one in inputs if one.name.endswith(".yaml")])
+    made = pipeline.compile_intent(found.text.encode(), "", lock.EMPTY).artifacts
+    again = found.compared(inputs, {file.path: file.text for file in made})
+    said = [one.message for one in again.findings if one.code == "GS871" and "chart/values.yaml" in one.message]
+    assert any('kubeletRoot: "/data/lib/kubelet"' in message for message in said)

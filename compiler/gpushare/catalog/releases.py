@@ -16,9 +16,9 @@ Change = Sequence[Any]
 Tree = dict[str, Any]
 
 
-def schema_at(name: str, newest: Tree, release: str) -> Tree:
+def schema_at(name: str, newest: Mapping[str, Any], release: str) -> Tree:
     """Return the schema of a release that `charted` names. Raises KeyError for another."""
-    found = deepcopy(newest)
+    found: Tree = deepcopy(dict(newest))
     for older, changed in _table(name).items():
         for change in changed:
             _apply(found, change)

@@ -82,7 +82,9 @@ def _card(card_id: str) -> "Card":
     from gpushare.catalog import cards as catalog  # noqa: PLC0415 - as above
 
     if card_id not in catalog.ids():
-        hint = options.did_you_mean(card_id, catalog.ids()) or "`gpushare cards` lists all"
+        from gpushare.catalog import card_search  # noqa: PLC0415 - needed only when something is wrong
+
+        hint = "; ".join((*card_search.hints(card_id, catalog.Catalog()), "`gpushare cards` lists all"))
         raise CouldNotRunError(f"the catalogue has no card {card_id!r}", hint)
     return catalog.load(card_id)
 

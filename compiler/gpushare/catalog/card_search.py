@@ -13,6 +13,7 @@ from gpushare.core.wording import listing, nearest
 _SIZE = re.compile(r"(?<![0-9a-z])([0-9]+) ?g(?:i?b)?(?![0-9a-z])")
 _VENDOR = re.compile(r"nvidia|tesla|geforce|quadro|generation|graphics|[ _-]gpu\b")
 _PART = re.compile(r"[a-z]*[0-9]+[a-z]*|[a-z]+")
+_BETWEEN = re.compile(r" *[,+/&|] *| +and +")
 _LONGEST = 96
 _MOST = 4
 
@@ -27,6 +28,9 @@ DESCRIBE = (
 def hints(word: str, catalog: Catalog) -> tuple[str, ...]:
     """Return hints on which cards of the catalogue the word may mean, and on cards of another size that it does not mean."""
     known = tuple(card for card_id in catalog.ids() if (card := catalog.get(card_id)))
+    several = _BETWEEN.split(word.lower()[:_LONGEST])
+    if len(several) > 1 and all(catalog.get(part) or _of_name(part, known) for part in several):
+        return ("a node has one card model: make a pool for each model, of different nodes",)
     named = _of_name(word, known)
     if named is not None:
         return (f"that is the product name: write {named.id}",)

@@ -114,12 +114,15 @@ def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tu
 
 
 def _bytes(text: str, option: str) -> int:
-    from gpushare.core.units import meant_sizes, parse_quantity  # noqa: PLC0415 - as above
+    from gpushare.core.units import MIB, meant_sizes, parse_quantity  # noqa: PLC0415 - as above
 
     size = parse_quantity(int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text)
     if size is None:
         hint = f"write {' or '.join(meant_sizes(text) or ('it as in an intent, such as 4Gi or 3500Mi',))}"
         raise CouldNotRunError(f"{option}: invalid quantity of memory {text!r}", hint)
+    if size < MIB:
+        bare = f"a bare number counts bytes; for GiB write {text}Gi" if text.isdecimal() else "write it in Mi or Gi"
+        raise CouldNotRunError(f"{option}: {size} bytes are less than 1Mi", bare)
     return size
 
 

@@ -57,6 +57,8 @@ def test_too_few_nodes_and_too_small_a_card_are_exit_1() -> None:
         (("--card", "t4", *(word for gib in "12345" for word in ("--need", f"1x{gib}Gi"))), "sizes at most"),
         (("--card", "t4", "--users", "4", "--memory", "0"), "invalid quantity"),
         (("--card", "t4", "--users", "4", "--memory", "4GiB"), "4Gi"),
+        (("--card", "t4", "--users", "4", "--memory", "4"), "a bare number counts bytes; for GiB write 4Gi"),
+        (("--card", "t4", "--need", "4x16"), "for GiB write 16Gi"),
         (("--card", "t4", "--users", "0", "--memory", "4Gi"), "--users"),
         (("--card", "t4", "--users", "9" * 30, "--memory", "4Gi"), "--users"),
     ],

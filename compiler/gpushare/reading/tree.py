@@ -4,7 +4,7 @@ Owns the building of the tree from a reader's events and every finding on keys, 
 files and knows no YAML library: `source` feeds it. Offsets count characters from the start of the text.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import takewhile
 from typing import Any
 
@@ -171,7 +171,7 @@ class Builder:
                 children[frame.key] = (frame.key_start, frame.key_end, node)
                 parent.value[frame.key] = node.value
 
-    def _take_key(self, frame: _Frame, taken: Mapping[str, tuple[int, int, TreeNode]], node: TreeNode, *, plain: bool) -> None:
+    def _take_key(self, frame: _Frame, taken: dict[str, tuple[int, int, TreeNode]], node: TreeNode, *, plain: bool) -> None:
         frame.keyed, frame.dropped = True, True
         frame.key_start, frame.key_end = node.start, node.end
         key = node.value
@@ -189,7 +189,7 @@ class Builder:
         else:
             frame.key, frame.dropped = key, False
 
-    def _say_twice(self, frame: _Frame, taken: Mapping[str, tuple[int, int, TreeNode]], key: str, node: TreeNode) -> None:
+    def _say_twice(self, frame: _Frame, taken: dict[str, tuple[int, int, TreeNode]], key: str, node: TreeNode) -> None:
         """Report a repeated key; after a key without a value only once, as its fields are just not indented below it."""
         line = self._line_of(taken[key][0]) if self.has_room else 0
         said = f"{shorten(key)} is given twice in this mapping: it is already in line {line}"

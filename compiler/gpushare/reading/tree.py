@@ -191,13 +191,15 @@ class Builder:
 
     def _say_twice(self, frame: _Frame, taken: dict[str, tuple[int, int, TreeNode]], key: str, node: TreeNode) -> None:
         """Report a repeated key; after a key without a value only once, as its fields are just not indented below it."""
+        if frame.unfilled is not None:
+            return
         line = self._line_of(taken[key][0]) if self.has_room else 0
         said = f"{shorten(key)} is given twice in this mapping: it is already in line {line}"
         since = takewhile(lambda name: name != key, reversed(taken)) if self.has_room else ()
         empty = next((name for name in since if taken[name][2].value is None), None)
         if empty is None:
             self._say("GS004", said, node, ("keep one of the two",))
-        elif empty != frame.unfilled:
+        else:
             frame.unfilled = empty
             where = f"{shorten(empty)} in line {self._line_of(taken[empty][0])} has nothing below it"
             hint = f"{where}: indent it as far as its neighbours, and what belongs to it further; or keep one of the two"

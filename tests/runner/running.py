@@ -105,6 +105,6 @@ def _read(report: Path) -> _Report:
     bad = sum(any(case.find(word) is not None for word in ("failure", "error", "skipped")) for case in cases)
     times = sorted(((float(case.get("time", 0)), f"{case.get('file')}::{case.get('name')}") for case in cases), reverse=True)
     files: defaultdict[str, float] = defaultdict(float)
-    for seconds, name in times:
-        files[name.split("::")[0]] += seconds
+    for spent, name in times:
+        files[name.split("::")[0]] += spent
     return _Report(passed=len(cases) - bad, skipped=tuple(skips), slowest=tuple(times[:SLOWEST]), seconds_of_files=dict(files))

@@ -22,7 +22,8 @@ def policies(adoption: str | None) -> dict[str, str]:
 
 def made(name: str, value: str | None, adoption: str | None) -> Bundle:
     """A chart whose value `adoption` and whose policies say these."""
-    return bundle(name, POOLS, policies=policies(adoption), **({} if value is None else {"adoption": value}))
+    changes: dict[str, Any] = {} if value is None else {"adoption": value}
+    return bundle(name, POOLS, policies=policies(adoption), **changes)
 
 
 @pytest.mark.parametrize("major", helm.MAJORS)

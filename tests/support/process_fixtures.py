@@ -114,7 +114,7 @@ def tell(process: "subprocess.Popen[str]", line: str) -> None:
 
 
 def children(pid: int) -> tuple[int, ...]:
-    return tuple(int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return tuple(int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split())
 
 
 @contextmanager

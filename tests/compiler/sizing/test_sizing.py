@@ -26,9 +26,9 @@ def demanded(card: str, *needs: tuple[int | None, int], gpus: int = 1, nodes: in
     return Demand(card=cards.load(card), needs=asked, gpus_per_node=gpus, nodes=nodes, in_hardware=hard)
 
 
-def compiled(option: Option) -> tuple[dict[str, int], dict[tuple[str | None, int], int | None]]:
+def compiled(demand: Demand, option: Option) -> tuple[dict[str, int], dict[tuple[str | None, int], int | None]]:
     """What a compile of the option's intent gives: shares of each resource per node, and the cap of each kind of device."""
-    found = pipeline.check(emit.yaml_text(intent(option)).encode(), "intent.yaml")
+    found = pipeline.check(emit.yaml_text(intent(demand, option)).encode(), "intent.yaml")
     assert {finding.code for finding in found.findings} <= UNAVOIDABLE
     assert found.plan is not None
     pool = found.plan.pools[0]
@@ -44,7 +44,7 @@ def test_a_compile_of_an_options_intent_gives_its_shares_and_caps(card: str) -> 
             continue
         found = size(demanded(card, *needs, gpus=gpus, nodes=nodes))
         for option in [one for variant in Variant for one in found.options if one.variant is variant][:2]:
-            resources, caps = compiled(option)
+            resources, caps = compiled(found.demand, option)
             offered: dict[str, int] = {}
             for grant in option.grants:
                 offered[grant.kind.resource] = offered.get(grant.kind.resource, 0) + grant.kind.per_node

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpushare.cli import options, streams, terminal
-from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli.exits import ExitCode
 
 
 def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -37,14 +37,9 @@ def command(card: str | None, style: str) -> ExitCode:
       2  there is no such card
     """
     from gpushare.catalog import cards  # noqa: PLC0415 - `--help` needs no catalogue
+    from gpushare.cli import card_choice  # noqa: PLC0415 - as above
 
-    ids = cards.ids()
-    if card is not None and card not in ids:
-        from gpushare.catalog import card_search  # noqa: PLC0415 - needed only when something is wrong
-
-        hint = "; ".join((*card_search.hints(card, cards.Catalog()), "`gpushare cards` lists all"))
-        raise CouldNotRunError(f"the catalogue has no card {card!r}", hint)
-    known = {name: cards.load(name) for name in (ids if card is None else (card,))}
+    known = {name: card_choice.chosen(name) for name in (cards.ids() if card is None else (card,))}
     if style == "json":
         from gpushare.cli import card_facts  # noqa: PLC0415 - as above
         from gpushare.core import emit  # noqa: PLC0415 - as above

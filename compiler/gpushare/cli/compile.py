@@ -16,7 +16,7 @@ from gpushare.cli.exits import ExitCode
 @click.option("--hook", "hooks", type=click.Choice(("test", "uninstall")), multiple=True,
               help="With --manifests: what Argo CD runs after a sync or a deletion; repeatable.")
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compile every cluster that FILE lists, instead of INTENT.")
-@click.option("--jobs", type=click.IntRange(1, 64), metavar="N", help="Clusters at a time. Default: one per processor.")
+@click.option("--jobs", type=options.number(64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.findings_format()
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line

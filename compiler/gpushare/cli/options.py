@@ -25,6 +25,18 @@ class Command(click.Command):
         formatter.write("\n" + indent(cleandoc(self.help or ""), "  ") + "\n")
 
 
+def number(most: int) -> Callable[[object], int]:
+    """Return the type of an option that counts from 1 to `most`; click's own writes `[1<=x<=1000000]` into the help."""
+
+    def counted(value: object) -> int:
+        text = str(value)
+        if not (text.isascii() and text.isdecimal() and len(text) < 20 and 1 <= int(text) <= most):
+            raise click.BadParameter(f"{text[:40]!r} is not a number from 1 to {most}")
+        return int(text)
+
+    return counted
+
+
 INTENT = click.Path(exists=False, allow_dash=True)
 
 

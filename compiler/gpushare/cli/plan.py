@@ -25,7 +25,7 @@ if TYPE_CHECKING:
               help="Merge FILE into NEW (JSON merge patch); repeatable.")
 @options.only_pools()
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compare every cluster that FILE lists with its bundle.")
-@click.option("--jobs", type=click.IntRange(1, 64), metavar="N", help="Clusters at a time. Default: one per processor.")
+@click.option("--jobs", type=options.number(64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line

@@ -23,8 +23,9 @@ def command(name: str) -> ExitCode:
     """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
 
     NAME is intent, card, lock, pools, node-policy, tenancy, or one of the
-    machine-readable outputs findings, offer, cards, plan, size, images,
-    status, drift, live-plan, or fleet, fleet-result and fleet-plan of --fleet.
+    machine-readable outputs findings, offer, cards, plan, size,
+    size-comparison, images, status, drift, live-plan, or fleet, fleet-result
+    and fleet-plan of --fleet.
 
     For example:
       gpushare schema > intent.v1.json

@@ -1,7 +1,7 @@
 """`gpushare size`: how users, their memory and a card fit together: which mode, how many nodes, and the intent for it."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,8 +9,11 @@ from gpushare.cli import cards, options, streams, terminal
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from gpushare.catalog.cards import Card
-    from gpushare.sizing.demand import Need, Sizing
+    from gpushare.sizing.comparison import Comparison
+    from gpushare.sizing.demand import Need
 
 MODES = ("exclusive", "mig", "mig-replicas", "time-slicing", "mps")
 MAX_NUMBER = 1_000_000
@@ -18,75 +21,96 @@ MAX_NUMBER = 1_000_000
 
 
 @click.command(cls=options.Command, short_help="Compute which mode and how many nodes fit.")
-@click.option("--card", "card_id", metavar="ID", required=True, shell_complete=cards.complete, help="See `gpushare cards`.")
+@click.option("--card", "card_ids", metavar="ID", required=True, multiple=True, shell_complete=cards.complete,
+              help="See `gpushare cards`; repeat it to compare cards.")
+@click.option("--own-cards", "own", type=options.INTENT, metavar="INTENT",
+              help="An intent that describes cards of your own in spec.cards.")
 @click.option("--memory", metavar="SIZE", help="What one user needs, such as 4Gi.")
-@click.option(
-    "--users", type=click.IntRange(1, MAX_NUMBER), metavar="N", help="How many users at once. Default: as many as fit."
-)
-@click.option("--need", "needs", multiple=True, metavar="NxSIZE", help="Users of several sizes: --need 40x4Gi --need 3x20Gi.")
-@click.option("--nodes", type=click.IntRange(1, MAX_NUMBER), metavar="N", help="Default: as many as are needed.")
-@click.option("--gpus-per-node", "gpus", type=click.IntRange(1, 16), default=1, metavar="N", help="Default: 1.")
+@click.option("--users", type=options.number(MAX_NUMBER), metavar="N",
+              help="How many users at once, with --memory. Default: as many as fit on --nodes.")
+@click.option("--need", "needs", multiple=True, metavar="NxSIZE",
+              help="In place of --memory and --users: users of several sizes, as in --need 40x4Gi --need 3x20Gi.")
+@click.option("--nodes", type=options.number(MAX_NUMBER), metavar="N",
+              help="How many nodes there are. Default: as many as are needed.")
+@click.option("--gpus-per-node", "gpus", type=options.number(16), default=1, metavar="N", help="At most 16. Default: 1.")
 @click.option("--isolation", type=click.Choice(["memory", "none"]), default="none",
-              help="memory: only modes that isolate memory in hardware. Default: none.")
-@click.option("--mode", type=click.Choice(MODES), help="Choose the best of this mode.")
-@click.option("--intent", "only_intent", is_flag=True, help="Print the intent of the chosen option, nothing else.")
+              help="memory: leave out modes whose users share the memory of a device. Default: none.")
+@click.option("--mode", type=click.Choice(MODES), help="Choose the best option of this mode. Default: of all modes.")
+@click.option("--intent", "only_intent", is_flag=True, help="Print the best option's intent, nothing else.")
 @options.product_format()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
-    card_id: str, memory: str | None, users: int | None, needs: tuple[str, ...], nodes: int | None, gpus: int,
-    isolation: str, mode: str | None, only_intent: bool, style: str,
+    card_ids: tuple[str, ...], own: str | None, memory: str | None, users: int | None, needs: tuple[str, ...],
+    nodes: int | None, gpus: int, isolation: str, mode: str | None, only_intent: bool, style: str,
 ) -> ExitCode:
-    """Compare every way to share a card for users who need memory at once.
+    """Compare the ways to share a card, for users who need memory at the same time.
 
-    The table has what each way gives, what it isolates, how many nodes it needs
-    and what of their memory no user asked for. `*` marks the best: the
-    strongest isolation that suffices, else the fewest nodes. A compile of its
-    intent gives the same shares and caps. `?` marks what no source confirms.
+    Give --memory with --users, --nodes or both; or --need, once for each size.
+
+    The table has for each way the shares of a node, the cap of a share, what
+    isolates memory and faults, how much memory is left over, and how many nodes
+    all users need. `*` marks the best: the strongest isolation that fits on
+    --nodes, else the fewest nodes. A compile of its intent gives the same shares
+    and caps. `?` marks what no source confirms.
+
+    Of several cards, the table has the best way of each.
 
     For example:
       gpushare size --card t4 --memory 4Gi --users 40
+      gpushare size --card t4 --card l4 --card a10 --memory 4Gi --users 40
       gpushare size --card t4 --memory 4Gi --users 40 --nodes 5
       gpushare size --card h100-sxm5-80gb --gpus-per-node 8 --memory 9Gi --nodes 2
       gpushare size --card a100-sxm4-80gb --need 40x8Gi --need 3x35Gi
+      gpushare size --card my-card --own-cards intent.yaml --memory 4Gi --users 9
       gpushare size --card t4 --memory 4Gi --users 40 --intent > intent.yaml
 
     Exit codes:
-      0  done
-      1  the users do not fit: not on so many nodes, or not on this card
+      0  all users fit
+      1  the users do not fit: not on --nodes, or not on the card
       2  an option is wrong
     """
-    from gpushare.sizing.demand import Demand, Variant  # noqa: PLC0415 - `--help` needs no catalogue
+    from gpushare.sizing.comparison import compare  # noqa: PLC0415 - `--help` needs no catalogue
+    from gpushare.sizing.demand import Demand, Variant  # noqa: PLC0415 - as above
     from gpushare.sizing.sizing import size  # noqa: PLC0415 - as above
 
-    demand = Demand(
-        card=_card(card_id), needs=_needs(memory, users, needs), gpus_per_node=gpus, nodes=nodes,
-        in_hardware=isolation == "memory",
-    )
-    if demand.nodes is None and demand.needs[0].users is None:
+    wanted = _needs(memory, users, needs)
+    if nodes is None and wanted[0].users is None:
         raise CouldNotRunError("neither users nor nodes are given", "add --users N, --nodes N or both")
-    found = size(demand, Variant(mode) if mode else None)
+    demands = [
+        Demand(card=card, described=document, needs=wanted, gpus_per_node=gpus, nodes=nodes, in_hardware=isolation == "memory")
+        for card, document in _cards(card_ids, own)
+    ]
+    compared = compare(tuple(size(demand, Variant(mode) if mode else None) for demand in demands))
+    best = compared.best.best if compared.best else None
     if only_intent:
-        _print_intent(found)
+        _print_intent(compared)
     elif style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.sizing.document import document  # noqa: PLC0415 - as above
+        from gpushare.sizing import document  # noqa: PLC0415 - as above
 
-        streams.product(emit.json_text(document(found)))
+        several = len(compared.sizings) > 1
+        made = document.comparison_document(compared) if several else document.document(compared.sizings[0])
+        streams.product(emit.json_text(made))
     else:
         from gpushare.cli import size_view  # noqa: PLC0415 - as above
 
-        streams.write(size_view.render(found, terminal.detect_style(sys.stdout)))
-    return ExitCode.FINDINGS if found.best is None or found.best.suffices is False else ExitCode.DONE
+        view = terminal.detect_style(sys.stdout)
+        several = len(compared.sizings) > 1
+        streams.write(size_view.render_cards(compared, view) if several else size_view.render(compared.sizings[0], view))
+    return ExitCode.FINDINGS if best is None or best.suffices is False else ExitCode.DONE
 
 
-def _card(card_id: str) -> "Card":
+def _cards(card_ids: tuple[str, ...], own: str | None) -> "Iterator[tuple[Card, Mapping[str, Any] | None]]":
+    """Yield each card that is named, once, and its entry of `spec.cards` if it is one of the user's own."""
     from gpushare.catalog import cards as catalog  # noqa: PLC0415 - as above
+    from gpushare.cli import card_choice  # noqa: PLC0415 - as above
 
-    if card_id not in catalog.ids():
-        from gpushare.catalog import card_search  # noqa: PLC0415 - needed only when something is wrong
-
-        hint = "; ".join((*card_search.hints(card_id, catalog.Catalog()), "`gpushare cards` lists all"))
-        raise CouldNotRunError(f"the catalogue has no card {card_id!r}", hint)
-    return catalog.load(card_id)
+    described = card_choice.described(own) if own is not None else {}
+    known = catalog.Catalog(own={card_id: catalog.build(card_id, document) for card_id, document in described.items()})
+    for card_id in dict.fromkeys(card_ids):
+        if "," in card_id and known.get(card_id) is None:
+            raise CouldNotRunError(f"{card_id!r} is no card", "write --card once for each card")
+        found = card_choice.chosen(card_id, known, "--own-cards INTENT reads cards of your own" if own is None else "")
+        yield found, described.get(card_id)
 
 
 def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tuple[Need, ...]":
@@ -126,12 +150,13 @@ def _bytes(text: str, option: str) -> int:
     return size
 
 
-def _print_intent(found: "Sizing") -> None:
+def _print_intent(compared: "Comparison") -> None:
     """Write the intent to stdout; to stderr that it does not suffice, or that there is none."""
     from gpushare.core import emit  # noqa: PLC0415 - as above
     from gpushare.sizing.document import intent  # noqa: PLC0415 - as above
 
+    found = compared.best or compared.sizings[0]
     if found.best is not None:
-        streams.product(emit.yaml_text(intent(found.best)))
+        streams.product(emit.yaml_text(intent(found.demand, found.best)))
     if found.best is None or found.best.suffices is False:
         streams.warn(f"gpushare: {found.reason}\n")

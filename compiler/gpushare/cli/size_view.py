@@ -1,4 +1,7 @@
-"""A sizing for people: a table of the options, the best one in detail, what cannot serve, and the best one's intent."""
+"""A sizing for people: a table of the options, the best one in detail, what cannot serve, and the best one's intent.
+
+Of several cards, a table of each one's best option, and the best card's in detail.
+"""
 
 from gpushare.cli.terminal import BOLD, DIM, Style, table, wrapped
 from gpushare.core import emit
@@ -6,6 +9,7 @@ from gpushare.core.printable import visible
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import counted, layout_text, listing, mib
 from gpushare.intent.types import Mig
+from gpushare.sizing.comparison import Comparison
 from gpushare.sizing.demand import Option, Sizing, Variant
 from gpushare.sizing.document import intent
 
@@ -29,7 +33,31 @@ def render(found: Sizing, style: Style) -> str:
     shown += "".join(wrapped(f"   {one.variant.value}: {one.reason}", style, indent=3) for one in found.unfit)
     if found.best is None:
         return shown + "\n" + wrapped(f"nothing fits: {found.reason}", style)
-    return shown + "\n" + _best(found.best, found.reason, style) + "\n" + emit.yaml_text(intent(found.best))
+    return shown + "\n" + _best(found.best, found.reason, style) + "\n" + emit.yaml_text(intent(found.demand, found.best))
+
+
+def render_cards(compared: Comparison, style: Style) -> str:
+    """Return each card's best option, the best card first, and everything about that one."""
+    serving = [(one, one.best) for one in compared.sizings if one.best is not None]
+    shown = style.paint(counted(len(compared.sizings), "card"), BOLD) + f"  {_question(compared.sizings[0])}\n\n"
+    if serving:
+        headers = ("", "CARD", "MODE", "PER NODE", "CAP", "MEMORY", "FAULTS", "WASTED", "NODES", "FITS")
+        rows = [
+            ("*" if one is compared.best else "", one.demand.card.id, *_row(option, one)[1:]) for one, option in serving
+        ]
+        head, *lines = table(
+            headers, rows, style, numbers=_NUMBERS, uncut=("CARD",), dropped=("FAULTS", "WASTED", "MEMORY")
+        ).splitlines()
+        layouts = (_layout(option, style) for _, option in serving)
+        shown += head + "\n" + "".join(f"{line}\n{layout}" for line, layout in zip(lines, layouts, strict=True))
+    for one in compared.sizings:
+        if one.best is None:
+            shown += wrapped(f"   {one.demand.card.id}: {one.reason}", style, indent=3)
+    best = compared.best
+    if best is None or best.best is None:
+        return shown + "\n" + wrapped("nothing fits on any of these cards", style)
+    shown += "\n" + wrapped("Prices are not compared: the fewest nodes come first, then the least memory left over.", style)
+    return shown + "\n" + _best(best.best, best.reason, style) + "\n" + emit.yaml_text(intent(best.demand, best.best))
 
 
 def _question(found: Sizing) -> str:

@@ -1,6 +1,8 @@
 """What must fit, and what an answer is: Demand, Option, Unfit, Sizing. Plain values; computes nothing of a card."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from gpushare.catalog.cards import Card
 from gpushare.core.record import Record
@@ -53,10 +55,12 @@ class Demand(Record):
     """What must fit on nodes with `gpus_per_node` GPUs of one card. `nodes` None: as many as are needed.
 
     `needs` have different sizes, the largest first; only a single one may have unknown users, and then `nodes` is known.
-    `in_hardware`: only modes that isolate memory in hardware are wanted.
+    `in_hardware`: only modes that isolate memory in hardware are wanted. `described` is the card's entry of `spec.cards`, if
+    the catalogue lacks it.
     """
 
     card: Card
+    described: Mapping[str, Any] | None = None
     needs: tuple[Need, ...]
     gpus_per_node: int = 1
     nodes: int | None = None

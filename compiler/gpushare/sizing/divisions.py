@@ -21,6 +21,9 @@ IN_HARDWARE = frozenset({Variant.EXCLUSIVE, Variant.MIG})
 
 Division = tuple[Variant, Sharing]
 
+_Chosen = tuple[Layout, tuple[int, ...]]
+"""A layout, and the replicas of each of its profiles."""
+
 
 def divisions(demand: Demand) -> Iterator[Division | Unfit]:
     """Yield what can serve the demand, and for each variant that cannot why."""
@@ -81,13 +84,22 @@ def _replicas(memory_mib: int, need: Need) -> int:
 def _partitioned(demand: Demand) -> list[Sharing] | str:
     if demand.card.mig is None:
         return _no_mig(demand.card)
-    layouts = _layouts(demand.card.mig, demand)
-    found: list[Sharing] = [
-        Mig(wanted=layout)
-        for layout in layouts
-        if fit.nodes_for(_shares(demand, layout, {}), demand.needs) is not None
-    ]
-    return found or _no_instance(demand.card.mig, demand.needs[0])
+    found = [(layout, (1,) * len(layout)) for layout in _layouts(demand.card.mig, demand)]
+    serving = [entry for entry in found if fit.nodes_for(_shares(demand, *entry), demand.needs) is not None]
+    layouts: list[Sharing] = [Mig(wanted=layout) for layout, _ in _plain(demand, serving)]
+    return layouts or _no_instance(demand.card.mig, demand.needs[0])
+
+
+def _plain(demand: Demand, found: list[_Chosen]) -> list[_Chosen]:
+    """Leave out, for users of one size, the layouts of several profiles that hold no more of them than a layout of one profile.
+
+    Equal users then ask for one resource, and none of them gets a larger instance than others by chance.
+    """
+    if len(demand.needs) > 1:
+        return found
+    held = [fit.per_node(_shares(demand, *entry), demand.needs[0].memory_bytes) for entry in found]
+    most = max((users for users, (layout, _) in zip(held, found, strict=True) if len(layout) == 1), default=0)
+    return [entry for users, entry in zip(held, found, strict=True) if len(entry[0]) == 1 or users > most]
 
 
 def _no_mig(card: Card) -> str:
@@ -108,7 +120,7 @@ def _replicated(demand: Demand) -> list[Sharing] | str:
     if demand.card.mig is None:
         return _no_mig(demand.card)
     known = profiles_by_name(demand.card)
-    found: list[Sharing] = []
+    found: list[_Chosen] = []
     for layout in _layouts(demand.card.mig, demand):
         choices = [_choices(known[name], demand) for name, _ in layout]
         rated = [
@@ -117,13 +129,14 @@ def _replicated(demand: Demand) -> list[Sharing] | str:
             if max(chosen) > 1 and (rate := _rate(demand, layout, chosen)) is not None
         ]
         if rated:
-            found.append(_with_replicas(layout, min(rated)[2]))
-    return found or "no instance has room for two users"
+            found.append((layout, min(rated)[2]))
+    sharings: list[Sharing] = [_with_replicas(*entry) for entry in _plain(demand, found)]
+    return sharings or "no instance has room for two users"
 
 
 def _rate(demand: Demand, layout: Layout, replicas: tuple[int, ...]) -> int | None:
     """Return a number that is smaller if fewer nodes are needed, or more users fit; None if the users do not fit at all."""
-    shares = _shares(demand, layout, dict(zip((name for name, _ in layout), replicas, strict=True)))
+    shares = _shares(demand, layout, replicas)
     if demand.needs[0].users is None:
         return -fit.per_node(shares, demand.needs[0].memory_bytes) or None
     return fit.nodes_for(shares, demand.needs)
@@ -142,21 +155,31 @@ def _choices(profile: MigProfile, demand: Demand) -> list[int]:
 
 
 def _layouts(geometry: Geometry, demand: Demand) -> tuple[Layout, ...]:
-    """Return the distinct maximal layouts of plain profiles, without the profiles that are too small for every user."""
+    """Return the distinct maximal layouts of plain profiles, without the profiles that are too small for every user.
+
+    For users of one size, those of one profile have as many of its instances as fit.
+    """
     least = demand.needs[-1].memory_bytes
     large = {profile.name for profile in geometry.profiles if (_usable(profile) or 0) >= least}
-    kept = (tuple(entry for entry in layout if entry[0] in large) for layout in mig.maximal_layouts(geometry, attributes=False))
-    return tuple(dict.fromkeys(layout for layout in kept if layout))
+    maximal = mig.maximal_layouts(geometry, attributes=False)
+    kept = [tuple(entry for entry in layout if entry[0] in large) for layout in maximal]
+    most: dict[str, int] = {}
+    for name, count in (entry for layout in kept for entry in layout):
+        most[name] = max(most.get(name, 0), count)
+    if len(demand.needs) > 1:
+        return tuple(dict.fromkeys(layout for layout in kept if layout))
+    mixed = dict.fromkeys(layout for layout in kept if len(layout) > 1)
+    return (*(((name, count),) for name, count in most.items()), *mixed)
 
 
-def _shares(demand: Demand, layout: Layout, replicas: dict[str, int]) -> fit.Shares:
+def _shares(demand: Demand, layout: Layout, replicas: tuple[int, ...]) -> fit.Shares:
     known = profiles_by_name(demand.card)
 
-    def share(name: str, count: int) -> tuple[int, int]:
-        usable, times = _usable(known[name]) or 0, replicas.get(name, 1)
+    def share(name: str, count: int, times: int) -> tuple[int, int]:
+        usable = _usable(known[name]) or 0
         return usable if times == 1 else usable // (times * MIB) * MIB, count * times * demand.gpus_per_node
 
-    return tuple(share(name, count) for name, count in layout)
+    return tuple(share(*entry, times) for entry, times in zip(layout, replicas, strict=True))
 
 
 def _usable(profile: MigProfile) -> int | None:

@@ -1,15 +1,16 @@
-"""An option as an intent, and a sizing as the `Size` document (schemas/size.v1.json). Pure."""
+"""An option as an intent, a sizing as the `Size` document (schemas/size.v1.json), and several as a `SizeComparison`. Pure."""
 
 from typing import Any
 
 from gpushare.intent.types import Exclusive, Mig, Mode, Mps, Sharing
 from gpushare.sharing.shares import replicas_of
-from gpushare.sizing.demand import Grant, Option, Sizing, layout_of
+from gpushare.sizing.comparison import Comparison
+from gpushare.sizing.demand import Demand, Grant, Option, Sizing, layout_of
 
 
-def intent(option: Option) -> dict[str, Any]:
+def intent(demand: Demand, option: Option) -> dict[str, Any]:
     """Return the intent of an option: one pool; its label and the cluster's name are examples for the user to replace."""
-    pool = option.pool
+    pool, own = option.pool, demand.described
     described = {
         "card": pool.card,
         "nodes": {"matchLabels": dict(pool.nodes.match_labels), "expected": pool.nodes.expected},
@@ -20,7 +21,7 @@ def intent(option: Option) -> dict[str, Any]:
         "apiVersion": "gpushare.dev/v1",
         "kind": "ClusterIntent",
         "metadata": {"name": "my-cluster"},
-        "spec": {"pools": {pool.name: described}},
+        "spec": {**({"cards": {pool.card: own}} if own else {}), "pools": {pool.name: described}},
     }
 
 
@@ -51,7 +52,17 @@ def document(sizing: Sizing) -> dict[str, Any]:
         "options": [_option(one, is_best=one is sizing.best) for one in sizing.options],
         "unfit": [{"mode": one.variant.value, "reason": one.reason} for one in sizing.unfit],
         "reason": sizing.reason,
-        "intent": None if sizing.best is None else intent(sizing.best),
+        "intent": None if sizing.best is None else intent(demand, sizing.best),
+    }
+
+
+def comparison_document(compared: Comparison) -> dict[str, Any]:
+    """Return the `SizeComparison` document: a `Size` document for each card, the best card first."""
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "SizeComparison",
+        "best": None if compared.best is None else compared.best.demand.card.id,
+        "cards": [document(one) for one in compared.sizings],
     }
 
 

@@ -135,18 +135,32 @@ def _notes(demand: Demand, pool: Pool) -> Iterator[str]:
         yield f"an intent has at most {MAX_REPLICAS} replicas"
 
 
-def _preference(demand: Demand, one: Option) -> tuple[int, ...]:
-    """Return the sort key of options, the best first: what suffices, at the least cost, and then as isolated as possible."""
+def rank(demand: Demand, one: Option) -> tuple[int, ...]:
+    """Return what makes an option better, as a sort key: that it suffices, then the least cost, then the most isolation."""
     isolation = (list(MemoryIsolation).index(one.memory_isolation), list(FaultIsolation).index(one.fault_isolation))
     cost = one.nodes_needed if demand.needs[0].users is not None else -(one.users or 0)
     decided = (*isolation, cost) if one.suffices else (cost, *isolation)
-    rest = (one.wasted_mib or 0, -_compute(one), len(one.grants), list(Variant).index(one.variant))
-    return (one.suffices is False, *decided, *rest)
+    return (one.suffices is False, *decided, one.wasted_mib or 0)
+
+
+def _preference(demand: Demand, one: Option) -> tuple[int, ...]:
+    """Return the sort key of a card's options: their rank, and between equals what is simpler for users of one size."""
+    kinds, compute = len(one.grants), -_compute(one)
+    parts = (kinds, compute) if len(demand.needs) == 1 else (compute, kinds)
+    return (*rank(demand, one), *parts, _is_one_instance(one), list(Variant).index(one.variant))
 
 
 def _compute(one: Option) -> int:
     """Return the compute slices of a node's instances: of layouts with as many shares, the one that uses more of the GPU."""
+    if _is_one_instance(one):
+        return 0
     return sum(grant.kind.profile.compute_slices * grant.kind.devices for grant in one.grants if grant.kind.profile)
+
+
+def _is_one_instance(one: Option) -> bool:
+    """Whether MIG leaves a GPU in one piece: its users then share it as they do with time-slicing, or one has it alone."""
+    instances = [grant.kind.devices for grant in one.grants if grant.kind.profile]
+    return sum(instances) == one.pool.gpus_per_node
 
 
 def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], variant: Variant | None) -> str:

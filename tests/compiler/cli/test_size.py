@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,8 +60,13 @@ def test_too_few_nodes_and_too_small_a_card_are_exit_1() -> None:
         (("--card", "t4", "--users", "4", "--memory", "4GiB"), "4Gi"),
         (("--card", "t4", "--users", "4", "--memory", "4"), "a bare number counts bytes; for GiB write 4Gi"),
         (("--card", "t4", "--need", "4x16"), "for GiB write 16Gi"),
-        (("--card", "t4", "--users", "0", "--memory", "4Gi"), "--users"),
-        (("--card", "t4", "--users", "9" * 30, "--memory", "4Gi"), "--users"),
+        (("--card", "t4", "--users", "0", "--memory", "4Gi"), "'--users': '0' is not a number from 1 to 1000000"),
+        (("--card", "t4", "--users", "9" * 30, "--memory", "4Gi"), "is not a number from 1 to 1000000"),
+        (("--card", "t4", "--users", "²", "--memory", "4Gi"), "is not a number from 1 to 1000000"),
+        (("--card", "t4", *ASKED, "--gpus-per-node", "17"), "'17' is not a number from 1 to 16"),
+        (("--card", "t4,l4", *ASKED), "write --card once for each card"),
+        (("--card", "t4", "--card", "my-card", *ASKED), "--own-cards INTENT reads cards of your own"),
+        (("--card", "t4", "--own-cards", "absent.yaml", *ASKED), "cannot read absent.yaml"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(arguments: tuple[str, ...], said: str) -> None:
@@ -73,3 +79,79 @@ def test_a_wrong_call_says_what_is_wrong(arguments: tuple[str, ...], said: str) 
 def test_equal_sizes_are_one_need() -> None:
     document = json.loads(gpushare("size", "--card", "t4", "--need", "4x4Gi", "--need", "3x4096Mi", "--format", "json").stdout)
     assert document["needs"] == [{"memoryBytes": 4 << 30, "users": 7}]
+
+
+def test_the_help_states_each_default_and_no_range_of_clicks() -> None:
+    shown = gpushare("size", "--help").stdout
+    assert "<=x<=" not in shown
+    options = " ".join(shown[shown.index("Options:"):].split())
+    for default in ("as many as fit on --nodes", "as many as are needed", "1.", "none.", "of all modes", "text."):
+        assert f"Default: {default}" in options
+
+
+def compared(*cards_named: str, asked: tuple[str, ...] = ASKED) -> dict[str, Any]:
+    """The document of a comparison, which has the form that its schema says, and so has each card's."""
+    named = [word for card in cards_named for word in ("--card", card)]
+    document: dict[str, Any] = json.loads(gpushare("size", *named, *asked, "--format", "json").stdout)
+    assert schema.accepts(schema.load("size-comparison.v1"), document)
+    assert all(schema.accepts(schema.load("size.v1"), one) for one in document["cards"])
+    return document
+
+
+def test_several_cards_are_ordered_by_nodes_and_then_by_memory_left_over() -> None:
+    document = compared("t4", "p4", "l4", "a100-sxm4-40gb", "l4", asked=("--memory", "9Gi", "--users", "40"))
+    assert [one["card"] for one in document["cards"]] == ["a100-sxm4-40gb", "l4", "t4", "p4"]
+    assert document["best"] == "a100-sxm4-40gb"
+    left = compared("a40", "l40s", "a10", "l4", asked=("--memory", "20Gi", "--users", "2"))
+    wasted = [next(way["wastedMiB"] for way in one["options"] if way["best"]) for one in left["cards"]]
+    nodes = [next(way["nodesNeeded"] for way in one["options"] if way["best"]) for one in left["cards"]]
+    assert list(zip(nodes, wasted, strict=True)) == sorted(zip(nodes, wasted, strict=True))
+
+
+def test_a_comparison_shows_each_cards_best_way_and_the_intent_of_the_best_card() -> None:
+    named = ("--card", "t4", "--card", "p4", "--card", "l4", "--memory", "9Gi", "--users", "40")
+    done = gpushare("size", *named)
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("*  ", "   "))]
+    assert [row[:3] for row in rows[1:3]] == [["*", "l4", "time-slicing"], ["t4", "exclusive", "1"]]
+    assert "   p4: exclusive: a GPU has" in done.stdout
+    assert "Prices are not compared" in done.stdout
+    intent = gpushare("size", *named, "--intent").stdout
+    assert "card: l4" in intent
+    assert done.stdout.endswith(intent)
+
+
+def test_users_that_fit_on_none_of_the_cards_are_exit_1() -> None:
+    done = gpushare("size", "--card", "t4", "--card", "l4", "--memory", "400Gi", "--users", "1")
+    assert (done.returncode, "nothing fits on any of these cards" in done.stdout) == (1, True)
+    document = compared("t4", "l4", asked=("--memory", "400Gi", "--users", "1"))
+    assert document["best"] is None
+
+
+def test_a_card_of_ones_own_is_sized_and_its_intent_describes_it(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text('spec:\n  cards:\n    lab: {name: NVIDIA Lab, computeCapability: "8.6", memoryMiB: 12288}\n')
+    done = gpushare("size", "--card", "lab", "--own-cards", own, "--memory", "3Gi", "--users", "9", "--intent")
+    assert done.returncode == 0
+    intent = tmp_path / "intent.yaml"
+    intent.write_text(done.stdout)
+    assert gpushare("check", intent).returncode == 0
+    assert "lab" in gpushare("size", "--card", "t4", "--card", "lab", "--own-cards", own, *ASKED).stdout
+    assert gpushare("size", "--card", "lab", "--own-cards", intent, *ASKED).returncode == 0, "an intent that size printed"
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("\n    lab: {name: X, computeCapability: 8.6, memoryMiB: 12288}", "own.yaml:3:39: computeCapability must be a"),
+        ('\n    t4: {name: X, computeCapability: "8.6", memoryMiB: 12288}', "own.yaml:3:5: the catalogue has a card t4"),
+        (" {lab: [}", "own.yaml:2:"),
+        (" 7", "has no cards of its own"),
+        ("", "has no cards of its own"),
+    ],
+)
+def test_cards_of_ones_own_that_are_wrong_are_said_with_their_place(tmp_path: Path, section: str, said: str) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(f"spec:\n  cards:{section}\n")
+    done = gpushare("size", "--card", "lab", "--own-cards", own, *ASKED)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr

@@ -7,9 +7,11 @@ import pytest
 from gpushare import pipeline
 from gpushare.catalog import cards
 from gpushare.core import emit
+from gpushare.core.record import replace
 from gpushare.core.units import MIB
+from gpushare.intent.types import Layout, Mig
 from gpushare.sizing import fit
-from gpushare.sizing.demand import Demand, Need, Option, Variant
+from gpushare.sizing.demand import Demand, Need, Option, Variant, layout_of
 from gpushare.sizing.document import intent
 from gpushare.sizing.sizing import size
 
@@ -24,9 +26,9 @@ def demanded(card: str, *needs: tuple[int | None, int], gpus: int = 1, nodes: in
     return Demand(card=cards.load(card), needs=asked, gpus_per_node=gpus, nodes=nodes, in_hardware=hard)
 
 
-def compiled(option: Option) -> tuple[dict[str, int], dict[tuple[str | None, int], int | None]]:
+def compiled(demand: Demand, option: Option) -> tuple[dict[str, int], dict[tuple[str | None, int], int | None]]:
     """What a compile of the option's intent gives: shares of each resource per node, and the cap of each kind of device."""
-    found = pipeline.check(emit.yaml_text(intent(option)).encode(), "intent.yaml")
+    found = pipeline.check(emit.yaml_text(intent(demand, option)).encode(), "intent.yaml")
     assert {finding.code for finding in found.findings} <= UNAVOIDABLE
     assert found.plan is not None
     pool = found.plan.pools[0]
@@ -42,7 +44,7 @@ def test_a_compile_of_an_options_intent_gives_its_shares_and_caps(card: str) -> 
             continue
         found = size(demanded(card, *needs, gpus=gpus, nodes=nodes))
         for option in [one for variant in Variant for one in found.options if one.variant is variant][:2]:
-            resources, caps = compiled(option)
+            resources, caps = compiled(found.demand, option)
             offered: dict[str, int] = {}
             for grant in option.grants:
                 offered[grant.kind.resource] = offered.get(grant.kind.resource, 0) + grant.kind.per_node
@@ -98,6 +100,58 @@ def test_a_tie_of_nodes_goes_to_memory_that_nobody_shares() -> None:
     best = size(demanded("a100-sxm4-80gb", (3, 35), (40, 8), gpus=8)).best
     assert best is not None
     assert best.variant is Variant.MIG
+
+
+@pytest.mark.parametrize("card", [card for card in cards.ids() if cards.load(card).mig])
+def test_users_of_one_size_get_instances_of_one_profile_unless_several_hold_more(card: str) -> None:
+    for size_gib in (3, 9, 17):
+        options = size(demanded(card, (50, size_gib), gpus=2)).options
+        for variant in (Variant.MIG, Variant.MIG_REPLICAS):
+            layouts = [(layout(one), one.users or 0) for one in options if one.variant is variant]
+            assert len(layouts) == len({layout for layout, _ in layouts})
+            alone = [name for ((name, _), *others), _ in layouts if not others]
+            assert len(alone) == len(set(alone)), "of one profile as many as fit, never fewer"
+            assert len(alone) == len(layouts), "no known card holds more in instances of several sizes"
+
+
+def layout(option: Option) -> Layout:
+    """The layout of an option of MIG; empty for others."""
+    return layout_of(option.pool.sharing) if isinstance(option.pool.sharing, Mig) else ()
+
+
+def shares(option: Option) -> int:
+    return sum(grant.kind.per_node for grant in option.grants)
+
+
+def test_several_profiles_are_proposed_where_they_hold_more_users_than_one() -> None:
+    a100 = cards.load("a100-sxm4-40gb")
+    assert a100.mig is not None
+    halves = tuple(
+        replace(profile, placements=profile.placements[-1:], max_count=1)
+        for profile in a100.mig.profiles if profile.name in {"4g.20gb", "3g.20gb"}
+    )
+    uneven = replace(a100, mig=replace(a100.mig, profiles=halves))
+    found = size(Demand(card=uneven, needs=(Need(memory_bytes=15 * GIB, users=4),), in_hardware=True))
+    assert found.best is not None
+    assert (layout(found.best), found.best.nodes_needed) == ((("4g.20gb", 1), ("3g.20gb", 1)), 2)
+
+
+@pytest.mark.parametrize(
+    ("size_gib", "chosen", "beside"),
+    [(50, Variant.EXCLUSIVE, Variant.MIG), (14, Variant.TIME_SLICING, Variant.MIG_REPLICAS)],
+)
+def test_one_instance_for_a_whole_gpu_is_no_better_than_the_gpu_itself(size_gib: int, chosen: Variant, beside: Variant) -> None:
+    found = size(demanded("a100-sxm4-80gb", (5, size_gib)))
+    assert found.best is not None
+    assert found.best.variant is chosen
+    one = next(one for one in found.options if one.variant is beside and layout(one) == (("7g.80gb", 1),))
+    assert (one.nodes_needed, one.wasted_mib) == (found.best.nodes_needed, found.best.wasted_mib)
+
+
+def test_two_instances_are_better_than_one_device_for_as_many_users() -> None:
+    best = size(demanded("h100-sxm5-80gb", (None, 9), gpus=8, nodes=2)).best
+    assert best is not None
+    assert (best.variant, layout(best), shares(best)) == (Variant.MIG_REPLICAS, (("3g.40gb", 2),), 64)
 
 
 def test_without_users_the_most_of_them_are_counted() -> None:

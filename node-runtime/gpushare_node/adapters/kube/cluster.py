@@ -199,6 +199,10 @@ class Cluster(EventSink, Protocol):
         """
         ...
 
+    def has_pool(self) -> bool:
+        """Whether the pool's DaemonSet exists, and is not being deleted."""
+        ...
+
     def apply_labels(self, labels: Mapping[str, str]) -> None:
         """Own exactly these labels: server-side apply, forced, as field manager `gpushare`.
 

@@ -4,14 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare.core.record import Record
-from gpushare.live import observing, pools
+from gpushare.live import belief, observing, pools
 from gpushare.live.observing import OBSERVING, Observed
 from gpushare.live.pools import LivePool, LivePools
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, RuntimeMetrics, Snapshot, Unseen
 from gpushare.nodes import taints
-
-_NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
-
 
 class ShareUsage(Record):
     """One resource: how many are wanted, offered and in use, and free for new pods; None: not known.
@@ -27,7 +24,7 @@ class ShareUsage(Record):
 
 
 class NodeStatus(Record):
-    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady, or says that there is none."""
+    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady as it can be believed."""
 
     name: str
     pool: str
@@ -90,7 +87,7 @@ def assess(snapshot: Snapshot) -> Status:
     others = snapshot.has_seen(OTHER_PODS)
     metrics = {one.node: one for one in snapshot.metrics}
     nodes = [
-        _node(node, live, used, metrics.get(node.name), has_others=others) for node in snapshot.nodes if _concerns(node, live)
+        _node(node, live, snapshot, used, metrics.get(node.name), has_others=others) for node in snapshot.nodes if _concerns(node, live)
     ]
     by_pool: dict[str, list[NodeStatus]] = {}
     for node in sorted(nodes, key=lambda node: node.name):
@@ -142,6 +139,7 @@ def _used(pods: Iterable[Pod]) -> Mapping[str, Counter[str]]:
 def _node(
     node: LiveNode,
     live: LivePools,
+    snapshot: Snapshot,
     used: Mapping[str, Counter[str]] | None,
     metrics: RuntimeMetrics | None,
     *,
@@ -169,7 +167,7 @@ def _node(
         pool=pool,
         is_up=node.is_up,
         is_cordoned=node.is_cordoned,
-        condition=node.condition or _NOT_SEEN,
+        condition=belief.condition(node, live.pools[pool] if pool else None, snapshot),
         taints=node.taints,
         shares=tuple(one for one in shares if one.wanted or one.offered or one.used),
         metrics=metrics,

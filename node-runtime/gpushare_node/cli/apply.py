@@ -21,7 +21,10 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult, is_failed
 
 _LAST_WORDS_SECONDS = 3.0
-_NO_DRIVER = (ConditionReason.ACCESS_LOST, ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATCH, ConditionReason.DRIVER_HUNG)
+_NO_DRIVER = (
+    ConditionReason.ACCESS_LOST, ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATCH,
+    ConditionReason.DRIVER_HUNG,
+)
 
 
 def apply(run: Run) -> int:

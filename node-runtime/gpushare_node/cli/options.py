@@ -115,7 +115,7 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_release_after(parser: argparse.ArgumentParser) -> None:
-    text = "a node that its pool no longer selects, and that nobody moved, is released after this time (5m)"
+    text = "a node that its pool no longer selects, without an order to move it, is released after this time (5m)"
     parser.add_argument("--release-after", type=duration, default=RELEASE_AFTER_SECONDS, metavar="TIME", help=text)
 
 

@@ -60,7 +60,7 @@ class NodeMonitor(Struct, frozen=False):
     """`labels` are those that the pool requires on the node; `plan` returns what must change for the node to match the policy.
 
     `remark` is added to the message of a node that is ready; `refusal` is the message of a node that enforces a former policy
-    because its own cannot be read. An unselected node is released after `release_after_seconds`, if nobody moves it before.
+    because its own cannot be read. An unselected node is released after `release_after_seconds`, without an order.
     """
 
     enforcer: Enforcer
@@ -236,7 +236,8 @@ class NodeMonitor(Struct, frozen=False):
         folder.keep_profile(other.key, other.devices)
         self.labels = {**self.labels, PLUGIN_LABEL: other.key}
         self.cluster.apply_labels(self.labels)
-        self._tell(EventReason.PLUGIN_RESTARTED, f"The device plugin enumerates again, because the offer is not as planned: {other.key}.")
+        text = f"The device plugin enumerates again as {other.key}, because the offer is not as planned."
+        self._tell(EventReason.PLUGIN_RESTARTED, text)
 
     def _start_over(self) -> None:
         def delete() -> None:
@@ -276,7 +277,8 @@ def _find(
     if changed:
         return ConditionReason.DRIFTED, f"GPU {', '.join(map(str, changed))} no longer matches the policy."
     if wrong_modes:
-        modes = "; ".join(f"GPU {one.index} has the compute mode {one.compute_mode.name}" for one in wrong_modes if one.compute_mode)
+        known = ((one.index, one.compute_mode) for one in wrong_modes)
+        modes = "; ".join(f"GPU {index} has the compute mode {mode.name}" for index, mode in known if mode is not None)
         return ConditionReason.DRIFTED, f"{modes}, which keeps tenants out."
     return _find_fabric(surveys)
 

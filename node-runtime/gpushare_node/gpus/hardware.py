@@ -16,8 +16,8 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.journal import JournalWriter
-from gpushare_node.gpus.step_messages import layout_text, names_of, postponed_result, step_result
 from gpushare_node.gpus.programs import listing
+from gpushare_node.gpus.step_messages import layout_text, names_of, postponed_result, step_result
 from gpushare_node.gpus.steps import Steps
 from gpushare_node.gpus.transaction import GpuOutcome, GpuTransaction
 from gpushare_node.gpus.view import GpuView, build_view, registrable

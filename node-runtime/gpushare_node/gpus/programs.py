@@ -13,7 +13,9 @@ from gpushare_node.core.structs import replace
 from gpushare_node.reporting.wording import few
 
 _MAX_NAMED = 5
-_UNIT = re.compile(r"/(?:system|user|machine)\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.(?:service|scope))(?:/|$)")
+_UNIT = re.compile(
+    r"/(?:system|user|machine)\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.(?:service|scope))(?:/|$)"
+)
 """The cgroup path of a systemd unit of the host, as a service, a login or a container; it may begin in our cgroup namespace."""
 
 

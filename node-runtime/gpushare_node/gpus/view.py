@@ -76,7 +76,7 @@ def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
 
 
 def has_wrong_mode(survey: GpuInfo, policy: Policy) -> bool:
-    """Whether a whole GPU's compute mode keeps tenants out: only MPS needs the exclusive one, and nothing the prohibited one."""
+    """Whether a whole GPU's compute mode keeps tenants out: only MPS needs the exclusive one, and nothing the other."""
     if survey.compute_mode is None or (survey.mig is not None and survey.mig.current):
         return False
     allowed = {ComputeMode.DEFAULT, ComputeMode.EXCLUSIVE_PROCESS} if policy.mode is Mode.MPS else {ComputeMode.DEFAULT}

@@ -11,9 +11,9 @@ from gpushare_node.gpus.advertised import advertised, find_stale
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView
+from gpushare_node.membership.selection import Standing
 from gpushare_node.partition.operations import DestroyInstance, DisableMig
 from gpushare_node.reconcile import client_pause
-from gpushare_node.membership.selection import Standing
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker
 from gpushare_node.reporting.outcome import Blocked, Unmet
@@ -155,7 +155,7 @@ class Drain(Struct, frozen=False):
         self.blocker = self.context.blocker = find_blocker(self.view, holders, self.request.affected, self.hardware.names)
         if self._is_unselected and not self._is_harmless(self.view):
             seconds, pool = self.context.deps.release_after_seconds, self.request.policy.pool
-            text = f"no selector of pool {pool} matches the node's labels; it is released when that has lasted for {seconds:.0f} s"
+            text = f"no selector of pool {pool} matches the node's labels; after {seconds:.0f} s of that the node is released"
             raise Blocked(ConditionReason.UNSELECTED, text, is_unchanged=True)
         if self.blocker is None:
             return None

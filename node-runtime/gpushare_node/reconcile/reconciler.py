@@ -20,12 +20,12 @@ from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Partitioner
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.advertised import expected, find_mismatch
+from gpushare_node.membership.node_labels import find_owner
+from gpushare_node.membership.selection import Standing
 from gpushare_node.reconcile.client_pause import mig_managers, resume
 from gpushare_node.reconcile.convergence import converge
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.eviction import DrainEvictions
-from gpushare_node.membership.node_labels import find_owner
-from gpushare_node.membership.selection import Standing
 from gpushare_node.reconcile.release import Release
 from gpushare_node.reconcile.retry import Retry
 from gpushare_node.reconcile.rollout_slot import RolloutSlot

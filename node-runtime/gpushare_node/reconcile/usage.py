@@ -105,7 +105,7 @@ class Blocker(Struct):
 
 def find_blocker(
     view: GpuView, holders: Sequence[Holder], affected: Collection[str],
-    name: Callable[[Collection[int]], Mapping[int, str]] = lambda pids: {pid: f"process {pid}" for pid in pids},
+    name: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {},
 ) -> Blocker | None:
     """Return what blocks the plan, or the removal of the `affected` resources; None if nothing does. `name` names processes.
 

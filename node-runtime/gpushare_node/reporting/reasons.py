@@ -68,8 +68,8 @@ class ConditionReason(Enum):
     ACCESS_LOST = _not(
         "AccessLost",
         "The runtime's container has lost access to the GPUs; on the host the driver works.",
-        "No action required: the container ends, and its successor has access again. `systemctl daemon-reload` causes this where "
-        "the container runtime injects devices without CDI; other pods with GPUs are affected alike, and must be restarted.",
+        "No action required: the container ends, and its successor has access again. `systemctl daemon-reload` causes this "
+        "where the container runtime injects devices without CDI; other pods with GPUs are affected alike: restart them.",
     )
     NO_PERMISSION = _failed(
         "NoPermission",
@@ -109,16 +109,16 @@ class ConditionReason(Enum):
     GPU_UNREADABLE = _not(
         "GpuUnreadable",
         "A GPU returns errors; the other GPUs have the layout.",
-        "Check the message and the kernel log. A reboot may help, or a GPU reset: first take the runtime off the node with "
-        "`kubectl label node NODE gpushare.dev/runtime=away`, and remove that label afterwards.",
+        "Check the message and the kernel log. A reboot may help, or a GPU reset: first take the runtime off the node with"
+        " `kubectl label node NODE gpushare.dev/runtime=away`, and remove that label afterwards.",
     )
     PENDING_FOREIGN_CHANGE = _failed(
         "PendingForeignChange",
         "Another program requested a MIG mode change, which is pending until the next GPU reset.",
-        "To cancel it, request the current mode again (`nvidia-smi -i GPU -mig 0` where MIG is off now, `-mig 1` where it is on), "
-        "then delete the runtime's pod. To complete it, first take the runtime off the node, because it has the GPU open "
-        "(`kubectl label node NODE gpushare.dev/runtime=away`), reset the GPU (`nvidia-smi -i GPU --gpu-reset`), and remove the "
-        "label.",
+        "To cancel it, request the current mode again (`nvidia-smi -i GPU -mig 0` where MIG is off now, `-mig 1` where it is "
+        "on), then delete the runtime's pod. To complete it, first take the runtime off the node, because it has the GPU open "
+        "(`kubectl label node NODE gpushare.dev/runtime=away`), reset the GPU (`nvidia-smi -i GPU --gpu-reset`), and remove "
+        "that label.",
     )
 
     # During the change.
@@ -157,13 +157,13 @@ class ConditionReason(Enum):
         "WaitingForPlugin",
         "The layout is in place; the device plugin does not offer it yet.",
         "Check the device plugin's pod on the node, and that it reads the label nvidia.com/device-plugin.config. The ConfigMap "
-        "gpushare-profiles must be in the plugin's own namespace: `platform.stackNamespace` of the intent says which that is.",
+        "gpushare-profiles must be in the plugin's own namespace: install both into the intent's namespace, or copy it.",
     )
     WRONG_RESOURCES = _not(
         "WrongResources",
         "The node offers other GPU resources than the plan says.",
-        "If the node offers more, a second plugin, or one that ignores its config, may be running. If it offers less, check the "
-        "device plugin's pod and its log on the node; a GPU that it takes for unhealthy is in the log with its XID.",
+        "If the node offers more, a second plugin, or one that ignores its config, may be running. If it offers less, check "
+        "the device plugin's pod and its log on the node; a GPU that it takes for unhealthy is in the log with its XID.",
     )
     RESET_REQUIRED = _failed(
         "ResetRequired",

@@ -88,7 +88,7 @@ def _read_compute_mode(library: Library, handle: Handle) -> ComputeMode | None:
 
 
 def _read_fabric(library: Library, handle: Handle) -> bool | None:
-    """Return whether NVLink through NVSwitches is set up (nvml.h, `nvmlGpuFabricInfoV_t`: 1 not started, 2 in progress, 3 done).
+    """Return whether NVLink through NVSwitches is set up (nvml.h, `nvmlGpuFabricInfoV_t`: 1 not started, 2 begun, 3 done).
 
     The driver answers from Hopper on; for others, and where no NVSwitch is, the state is 0 or the call is not supported.
     """

@@ -11,7 +11,7 @@ from gpushare.live.pools import LivePool
 from gpushare.live.snapshot import RUNTIME_PODS, Condition, LiveNode, Snapshot
 
 NOT_RUNNING = "RuntimeNotRunning"
-"""The reason of a condition that nobody keeps up to date. It is ours: the runtime cannot write it."""
+"""The reason of a condition that no runtime keeps up to date. It is ours: the runtime cannot write it."""
 
 AWAY_LABEL, AWAY = "gpushare.dev/runtime", "away"
 """The label by which an administrator takes the runtime off a node: docs/troubleshooting.md."""
@@ -31,18 +31,20 @@ def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot) -> Cond
         return Condition(status="False", reason=NOT_RUNNING, message=text, since=said.since)
     if said.is_true and pool is not None and pool.side is not None and dict(node.allocatable) != dict(pool.resources):
         wanted, offered = _numbers(pool.resources), _numbers(node.allocatable)
-        return Condition(status="False", reason=_WRONG_RESOURCES, message=f"the node offers {offered} instead of {wanted}", since="")
+        text = f"the node offers {offered} instead of {wanted}"
+        return Condition(status="False", reason=_WRONG_RESOURCES, message=text, since="")
     return said
 
 
 def _trouble(node: LiveNode, said: Condition, snapshot: Snapshot) -> str:
-    """Return why nobody keeps the condition up to date; empty if somebody does, or if the runtime's pods were not read."""
+    """Return why no runtime keeps the condition up to date; empty if one does, or if the runtime's pods were not read."""
     if not snapshot.has_seen(RUNTIME_PODS) or is_observed(node):
         return ""
     own = [pod for pod in snapshot.runtime if pod.node == node.name]
     if not own:
         is_away = node.labels.get(AWAY_LABEL) == AWAY
-        return f"the label {AWAY_LABEL}={AWAY} keeps the runtime off the node" if is_away else "no pod of the runtime is on the node"
+        away = f"the label {AWAY_LABEL}={AWAY} keeps the runtime off the node"
+        return away if is_away else "no pod of the runtime is on the node"
     stuck = next(((pod, pod.problems[0]) for pod in own if pod.problems), None)
     if stuck is not None:
         return f"pod {stuck[0].full_name} does not run: {stuck[1]}"

@@ -89,7 +89,8 @@ def _told(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
 
 def _of_reason(reason: str, message: str) -> Cause:
     if reason == belief.NOT_RUNNING:
-        remedy = f"Read the pod's log and `kubectl describe pod`; a node without a pod has the label {belief.AWAY_LABEL}, or is not selected."
+        remedy = "Read the pod's log and `kubectl describe pod`. A node without a pod has the label "
+        remedy += f"{belief.AWAY_LABEL}, or is not selected."
         return Cause(what=f"{reason}: {message}.", remedy=remedy)
     known = reasons().get(reason)
     told = f": {message}" if message else "."

@@ -10,6 +10,7 @@ from gpushare.live.pools import LivePool, LivePools
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, RuntimeMetrics, Snapshot, Unseen
 from gpushare.nodes import taints
 
+
 class ShareUsage(Record):
     """One resource: how many are wanted, offered and in use, and free for new pods; None: not known.
 
@@ -86,8 +87,10 @@ def assess(snapshot: Snapshot) -> Status:
     used = _used(snapshot.pods) if snapshot.has_seen("pods") else None
     others = snapshot.has_seen(OTHER_PODS)
     metrics = {one.node: one for one in snapshot.metrics}
+    concerned = (node for node in snapshot.nodes if _concerns(node, live))
     nodes = [
-        _node(node, live, snapshot, used, metrics.get(node.name), has_others=others) for node in snapshot.nodes if _concerns(node, live)
+        _node(node, live, _believed(node, live, snapshot), used, metrics.get(node.name), has_others=others)
+        for node in concerned
     ]
     by_pool: dict[str, list[NodeStatus]] = {}
     for node in sorted(nodes, key=lambda node: node.name):
@@ -136,10 +139,14 @@ def _used(pods: Iterable[Pod]) -> Mapping[str, Counter[str]]:
     return used
 
 
-def _node(
+def _believed(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Condition:
+    return belief.condition(node, live.pools.get(live.of_node.get(node.name, "")), snapshot)
+
+
+def _node(  # noqa: PLR0913 - the parts of one row
     node: LiveNode,
     live: LivePools,
-    snapshot: Snapshot,
+    condition: Condition,
     used: Mapping[str, Counter[str]] | None,
     metrics: RuntimeMetrics | None,
     *,
@@ -167,7 +174,7 @@ def _node(
         pool=pool,
         is_up=node.is_up,
         is_cordoned=node.is_cordoned,
-        condition=belief.condition(node, live.pools[pool] if pool else None, snapshot),
+        condition=condition,
         taints=node.taints,
         shares=tuple(one for one in shares if one.wanted or one.offered or one.used),
         metrics=metrics,

@@ -93,7 +93,8 @@ class LiveCluster:
         created = {"creationTimestamp": "2026-11-23T06:59:00Z"}
         self.api.edit("pods", pod, lambda one: one["metadata"].update(created), namespace=RELEASE)
         if status:
-            self.api.edit("pods", pod, lambda one: one["status"].update(containerStatuses=[{"name": "enforce", **status}]), namespace=RELEASE)
+            statuses = [{"name": "enforce", **status}]
+            self.api.edit("pods", pod, lambda one: one["status"].update(containerStatuses=statuses), namespace=RELEASE)
 
     def say(self, name: str, reason: str, message: str = "") -> None:
         """Set GPUShareReady as the runtime does."""

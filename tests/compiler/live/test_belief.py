@@ -37,7 +37,9 @@ UNSCHEDULABLE = {"phase": "Pending", "conditions": [
     (waiting("CrashLoopBackOff"), "CrashLoopBackOff"), (waiting("ImagePullBackOff"), "ImagePullBackOff"),
     (UNSCHEDULABLE, "Unschedulable"),
 ])
-def test_a_runtime_that_does_not_run_makes_the_node_unready(live: LiveCluster, ask: Ask, status: dict[str, Any], word: str) -> None:
+def test_a_runtime_that_does_not_run_makes_the_node_unready(
+    live: LiveCluster, ask: Ask, status: dict[str, Any], word: str
+) -> None:
     edit(live, **status)
     told = said(ask, "explain", "t4-1")
     assert ("RuntimeNotRunning" in told, word in told, is_ready(ask)) == (True, True, False)
@@ -90,7 +92,7 @@ def test_what_the_runtime_told_of_a_nodes_gpus_is_shown(live: LiveCluster, ask: 
 
 @pytest.mark.parametrize(("message", "start"), [
     (f"request for '{SHARED}: 2' too large: maximum request size for shared resources is 1", "Request one share"),
-    (f"Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {SHARED}", "The device plugin offers"),
+    (f"no healthy devices present; cannot allocate unhealthy devices {SHARED}", "The device plugin offers"),
     ("previously allocated devices are no longer healthy; cannot allocate unhealthy devices x", "The device plugin offers"),
     ("detection error: nvml error: GPU is lost", "A GPU has fallen off the bus"),
     ("requested number of devices unavailable for x. Requested: 1, Available: 0", "Kubelet counts devices"),

@@ -14,7 +14,8 @@ from gpushare_node.reporting.wording import few
 
 _MAX_NAMED = 5
 _UNIT = re.compile(
-    r"/(?:system|user|machine)\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.(?:service|scope))(?:/|$)"
+    r"/(?:(?:system|machine)\.slice/(?:[^/]+\.slice/)*|user\.slice/user-[0-9]+\.slice/(?=session-))"
+    r"(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.(?:service|scope))(?:/|$)"
 )
 """The cgroup path of a systemd unit of the host, as a service, a login or a container; it may begin in our cgroup namespace."""
 

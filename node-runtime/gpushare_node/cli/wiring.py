@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpushare_node.adapters.host.boot import boot_id
 from gpushare_node.adapters.host.devices import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME, TenancyFile
@@ -31,6 +32,7 @@ from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
+from gpushare_node.membership.selection import Selection
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.enforcer import Enforcer
@@ -102,6 +104,14 @@ class NoPods:
     def pods(self) -> tuple[PodView, ...]:
         """Return no pods."""
         return ()
+
+
+def selection(run: Run, api: Api, pods: Callable[[], Iterable[PodView]], pool: str) -> Selection:
+    """Return whether the pool keeps this node."""
+    return Selection(
+        cluster=api.server, pods=pods, folder=folder(run), clock=run.clock, boot_id=boot_id(), pool=pool,
+        release_after_seconds=run.arguments.release_after,
+    )
 
 
 class OwnMarks(Struct, frozen=False):

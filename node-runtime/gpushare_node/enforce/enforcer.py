@@ -12,6 +12,7 @@ from gpushare_node.adapters.host.kubelet import Checkpoint, read_checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import EventSink
 from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.library import ACCESS_LOST
 from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
@@ -107,6 +108,7 @@ class Enforcer(Struct, frozen=False):
         )
         self._evaluator = Evaluator(config.settings)
         self._has_strays = False
+        self._had_access = False
         self._spans_node = adapters.processes.sees_host()
 
     def cycle(self) -> None:
@@ -180,7 +182,7 @@ class Enforcer(Struct, frozen=False):
             return ConditionReason.DRIVER_HUNG, f"The driver has not answered about {names} for {max(hung.values()):.0f} s."
         troubles = self.adapters.driver.troubles()
         if self.inventory.surveys is None or troubles:
-            return _describe(troubles)
+            return _describe(troubles, self._had_access, len(self.inventory.gpus))
         unreliable = sorted(self.adapters.driver.unreliable())
         if unreliable:
             return (
@@ -206,6 +208,7 @@ class Enforcer(Struct, frozen=False):
         began = self.adapters.clock.now()
         found = self.adapters.driver.read_devices(self.inventory.gpus)
         self.list_seconds = self.adapters.clock.now() - began
+        self._had_access |= any(device.rows is not None for device in found.values())
         unreliable, mps = self.adapters.driver.unreliable(), self.limit_tiers.mps_state
         devices = (
             replace(device, rows=None) if uuid in unreliable and device.rows is not None else device
@@ -228,14 +231,16 @@ class Enforcer(Struct, frozen=False):
 
 
 
-def _describe(troubles: Mapping[str, DriverError]) -> tuple[ConditionReason, str]:
-    """Return the reason for GPUs that could not be read."""
+def _describe(troubles: Mapping[str, DriverError], had_access: bool, gpus: int) -> tuple[ConditionReason, str]:
+    """Return the reason for GPUs that could not be read. `had_access`: one of the `gpus` was read in this container before."""
     if not troubles:
         return ConditionReason.WAITING_FOR_DRIVER, "The driver has not answered yet."
     codes = {problem.code for problem in troubles.values()}
     text = "; ".join(f"{uuid}: {problem}" for uuid, problem in sorted(troubles.items()))
     if Code.LIB_RM_VERSION_MISMATCH in codes:
         return ConditionReason.DRIVER_MISMATCH, text
+    if had_access and codes <= ACCESS_LOST and len(troubles) == gpus:
+        return ConditionReason.ACCESS_LOST, text
     if Code.NO_PERMISSION in codes:
         return ConditionReason.NO_PERMISSION, text
     if codes & {Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIBRARY_NOT_FOUND}:

@@ -55,6 +55,7 @@ class LimitTiers(Struct, frozen=False):
     metrics: EnforcementMetrics
     policy: Policy
     _mps_state: Mps = Mps.OFF
+    _has_reached_mps: bool = False
     _mps_asked_at: float | None = None
     _has_limits: bool | None = None
     _refused: dict[str, float] = field(default_factory=dict)
@@ -66,6 +67,11 @@ class LimitTiers(Struct, frozen=False):
         if self._mps_state is Mps.OFF and self.policy.mode is Mode.MPS:
             return Mps.UNREACHABLE
         return self._mps_state
+
+    @property
+    def has_lost_mps(self) -> bool:
+        """Whether the MPS daemon that served this node's shares no longer answers."""
+        return self._has_reached_mps and self.mps_state is not Mps.REACHABLE
 
     def tiers(self) -> frozenset[Tier]:
         """Return the tiers that enforce caps now."""
@@ -162,7 +168,8 @@ class LimitTiers(Struct, frozen=False):
 
     def _look_at_mps(self, mps: MpsControl, devices: tuple[Device, ...]) -> None:
         """Read the state, and whether the daemon's limit matches a client's share. On the work queue's thread."""
-        self._mps_state = mps.state()
+        former, self._mps_state = self._mps_state, mps.state()
+        self._has_reached_mps |= Mps.REACHABLE in (former, self._mps_state)
         replicas = {share.replicas for share in self.policy.shares if share.profile is None}
         if self.policy.mode is not Mode.MPS or len(replicas) != 1 or self._mps_state is not Mps.REACHABLE:
             return

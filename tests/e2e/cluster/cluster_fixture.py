@@ -140,7 +140,9 @@ class ClusterFixture:
         """Put nodes into pools: `node_1="notebooks"`; None takes the label away."""
         for name, pool in pools.items():
             label = f"{POOL}-" if pool is None else f"{POOL}={pool}"
-            self.cluster.kubectl("label", "node", name.replace("_", "-"), label, "--overwrite")
+            # As gpu-operator labels every node with GPUs.
+            client = "nvidia.com/gpu.deploy.client=true"
+            self.cluster.kubectl("label", "node", name.replace("_", "-"), label, client, "--overwrite")
 
     def state(self, name: str) -> Object:
         """The node as the API server has it."""

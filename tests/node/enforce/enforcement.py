@@ -207,7 +207,13 @@ class EnforcementFixture:
         self.entries.append({
             "PodUID": pod_uid(number), "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"-1": ids},
         })
-        self.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": self.entries, "RegisteredDevices": {}}}))
+        self.register(10)
+
+    def register(self, replicas: int, *gpus: int) -> None:
+        """The device plugin's offer, as kubelet writes it down: so many replicas of these GPUs, or of both."""
+        ids = [f"{self.fake_nvml.uuid(gpu)}::{number}" for gpu in gpus or (0, 1) for number in range(replicas)]
+        data = {"PodDeviceEntries": self.entries, "RegisteredDevices": {SHARED: ids}}
+        self.checkpoint.write_text(json.dumps({"Data": data}))
 
     def begin(self, number: int | None, used_mib: int | None, code: str = OBEDIENT, *, gpu: int = 0, **where: Any) -> int:
         """A real process of this pod's container (None: of none) begins to use a GPU; its pid."""

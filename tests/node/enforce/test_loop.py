@@ -63,7 +63,7 @@ def test_a_driver_that_is_away_is_waited_for(enforcement_loop: EnforcementLoop, 
     enforcement_loop.run(1)
     _replace_driver(two_gpus, 9)
     enforcement_loop.run(70)
-    assert (enforcement_loop.loop._mismatch_at, enforcement_loop.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
+    assert (enforcement_loop.loop._useless_at, enforcement_loop.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
 
 
 @pytest.mark.failure_case(97)
@@ -71,13 +71,13 @@ def test_a_mismatch_that_ends_in_time_ends_nothing(enforcement_loop: Enforcement
     enforcement_loop.run(1)
     _replace_driver(two_gpus, 18)
     enforcement_loop.run(20)
-    assert enforcement_loop.loop._mismatch_at is not None
+    assert enforcement_loop.loop._useless_at is not None
     two_gpus.reload()
     two_gpus.heal()
 
     def is_over() -> bool:
         enforcement_loop.run(1)
-        return enforcement_loop.loop._mismatch_at is None
+        return enforcement_loop.loop._useless_at is None
 
     enforcement_loop.enforcement.clock.time += 60
     wait_for(is_over)

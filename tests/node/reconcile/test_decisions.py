@@ -10,9 +10,9 @@ from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LA
 from gpushare_node.core.policy import Mode, Partitioner, read
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.advertised import expected, find_mismatch, find_stale
-from gpushare_node.reconcile import node_labels
+from gpushare_node.membership import node_labels
+from gpushare_node.membership.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.client_pause import to_pause, to_resume
-from gpushare_node.reconcile.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, mig, whole

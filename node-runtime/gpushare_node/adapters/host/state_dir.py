@@ -22,11 +22,13 @@ from gpushare_node.adapters.host.state_files import (
     Notice,
     Published,
     RepairMark,
+    UnselectedMark,
     read_caps,
     read_first_caps,
     read_journal,
     read_published,
     read_repair_mark,
+    read_unselected_mark,
 )
 from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import content_of
@@ -43,11 +45,12 @@ __all__ = [
     "StateDir",
     "StateDirError",
     "StateDirLockedError",
+    "UnselectedMark",
 ]
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT = (
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED = (
     "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "repair.json",
-    "turn.json",
+    "turn.json", "unselected.json",
 )
 
 _VERSION = 1
@@ -156,6 +159,17 @@ class StateDir:
         """Record the repair that is requested next. Write this before the request, or it would be repeated without end."""
         self._write(_REPAIR, mark)
 
+    def unselected(self) -> UnselectedMark | None:
+        """Return since when no selector of the pool matches the node; None if one does."""
+        return self._read(_UNSELECTED, read_unselected_mark)
+
+    def mark_unselected(self, mark: UnselectedMark | None) -> None:
+        """Store this; None: the node is selected again."""
+        if mark is None:
+            self._writing(_UNSELECTED, lambda: self._files.delete(_UNSELECTED))
+        else:
+            self._write(_UNSELECTED, mark)
+
     def slot(self) -> str | None:
         """Return the name of the Lease that holds the node's rollout slot, or was about to."""
         return self._read(_SLOT, Field.text)
@@ -172,7 +186,7 @@ class StateDir:
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _LOCK):
             self._writing(name, partial(self._files.delete, name))
         try:
             self.path.rmdir()

@@ -93,6 +93,17 @@ class RepairMark(Struct):
     at_seconds: int
 
 
+class UnselectedMark(Struct):
+    """Since when no selector of the pool matches the node: in which boot, at which second of its clock.
+
+    `is_ordered`: a person has ended the wait.
+    """
+
+    boot_id: str
+    at_seconds: int
+    is_ordered: bool = False
+
+
 def read_journal(value: Field) -> Journal:
     """Return the journal in the value; PolicyError if it is not one."""
     fields = value.fields(
@@ -182,4 +193,14 @@ def read_repair_mark(value: Field) -> RepairMark:
         finding=fields["finding"].text(),
         boot_id=fields["boot_id"].text(),
         at_seconds=fields["at_seconds"].integer(at_least=0),
+    )
+
+
+def read_unselected_mark(value: Field) -> UnselectedMark:
+    """Return the mark in the value; PolicyError if it is not one."""
+    fields = value.fields("boot_id", "at_seconds", "is_ordered")
+    return UnselectedMark(
+        boot_id=fields["boot_id"].text(),
+        at_seconds=fields["at_seconds"].integer(at_least=0),
+        is_ordered=fields["is_ordered"].boolean(),
     )

@@ -23,6 +23,8 @@ The node answers with `RELEASED_ANNOTATION`.
 """
 RELEASED_ANNOTATION = "gpushare.dev/released"
 FIRST_CAPS_ANNOTATION = "gpushare.dev/first-caps"
+RUNTIME_LABEL = "gpushare.dev/runtime"
+"""Set to `away` by an administrator, who needs the runtime off the node for a while: it has the GPUs open."""
 RETRY_ANNOTATION = "gpushare.dev/retry"
 """Set by an administrator, to any value: a run that waits for its next attempt starts immediately. The node removes it."""
 WOULD_ANNOTATION = "gpushare.dev/would"
@@ -197,6 +199,10 @@ class Cluster(EventSink, Protocol):
 
         A DaemonSet that no longer exists selects nothing.
         """
+        ...
+
+    def has_pool(self) -> bool:
+        """Whether the pool's DaemonSet exists, and is not being deleted."""
         ...
 
     def apply_labels(self, labels: Mapping[str, str]) -> None:

@@ -101,6 +101,7 @@ class GpuInfo(Struct):
 
     `pci_device_id` has the policy's form (`0x20B010DE`), `pci_bus_id` the form of `nvidia-smi -i`. `pids` are the processes on
     the GPU by GPU instance, None for those on no known one; they come from every process list that the driver has.
+    `is_fabric_ready`: whether the fabric manager has set up its NVLink; None on a GPU without NVSwitch, or if unknown.
     """
 
     index: int
@@ -110,6 +111,7 @@ class GpuInfo(Struct):
     pci_bus_id: str | None = None
     memory_mib: int | None = None
     compute_mode: ComputeMode | None = None
+    is_fabric_ready: bool | None = None
     mig: MigInfo | None = None
     pids: tuple[tuple[int | None, int], ...] = ()
     fault: Fault | None = None

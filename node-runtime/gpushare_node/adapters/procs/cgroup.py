@@ -25,7 +25,10 @@ _POD = re.compile(rf"(?:{_SLICE}-(?:burstable-|besteffort-)?)?pod(?P<uid>{_UID})
 _CONTAINER = re.compile(rf"(?:(?P<maker>[A-Za-z0-9_.-]+)-)?(?P<id>{_ID})(?:\.scope)?")
 
 # Cgroups below which users of the host can create their own, and so could name one `kubepods` too.
-_RUNTIME = r"(?:.*containerd|crio|docker|cri-docker|kubelet|k3s|k3s-agent|rke2-server|rke2-agent)\.service"
+_RUNTIME = (
+    r"(?:.*containerd|crio|docker|cri-docker|kubelet|k3s|k3s-agent|rke2-server|rke2-agent|k0sworker|k0scontroller|.*kubelite)"
+    r"\.service"
+)
 _FOREIGN = re.compile(rf"(?!{_RUNTIME}$).*\.service|user(?:-.*)?\.slice|machine\.slice|libpod-.*")
 
 _DELETED = " (deleted)"

@@ -12,6 +12,7 @@ _STAT_BYTES = 1024
 """A stat line is shorter: 52 numbers and a name of at most 64 bytes; the fields used here begin within the first 500 bytes."""
 
 _CHUNK_BYTES = 1 << 16
+_STATES = {b"D": "waits for a device", b"T": "stopped", b"t": "traced", b"Z": "zombie", b"X": "zombie"}
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of the kernel's task flags."""
 
@@ -30,10 +31,14 @@ class Stat(NamedTuple):
 
 
 class ProcessStatus(Struct):
-    """The fields of /proc/PID/status. `namespace_pids` is ordered from the outermost namespace to the innermost."""
+    """The fields of /proc/PID/status. `namespace_pids` is ordered from the outermost namespace to the innermost.
+
+    `state` is a word for people, empty for a process that runs or sleeps.
+    """
 
     uid: int | None
     namespace_pids: tuple[int, ...]
+    state: str = ""
 
 
 def _is_device(entry: "os.DirEntry[str]", major: int) -> bool | None:
@@ -86,9 +91,11 @@ class ProcFiles:
             return None
         uids = re.search(rb"^Uid:\t\d+\t(\d+)", raw, re.MULTILINE)
         pids = re.search(rb"^NSpid:((?:\t\d+)+)$", raw, re.MULTILINE)
+        state = re.search(rb"^State:\t(\w)", raw, re.MULTILINE)
         return ProcessStatus(
             uid=int(uids[1]) if uids else None,
             namespace_pids=tuple(int(one) for one in pids[1].split()) if pids else (),
+            state=_STATES.get(state[1], "") if state else "",
         )
 
     def namespace(self, pid: int | str) -> str | None:

@@ -110,7 +110,7 @@ class LinuxProcesses(Processes):
         comm, status = self._files.comm(pid), self._files.status(pid)
         if comm is None or status is None:
             return None
-        return ProcessDetails(comm=_printable(comm), uid=status.uid, namespace_pids=status.namespace_pids)
+        return ProcessDetails(comm=_printable(comm), uid=status.uid, namespace_pids=status.namespace_pids, state=status.state)
 
     def namespace(self, pid: int) -> str | None:
         """Return its pid namespace; None if that is not readable."""

@@ -64,12 +64,14 @@ class SignalResult(StrEnum):
 class ProcessDetails(Struct):
     """The details of a process for messages.
 
-    `comm` has at most 64 characters, and none that controls a terminal or breaks a line.
+    `comm` has at most 64 characters, and none that controls a terminal or breaks a line. `state` is one word of proc(5), as
+    `zombie`; empty for a process that runs or sleeps.
     """
 
     comm: str
     uid: int | None
     namespace_pids: tuple[int, ...]
+    state: str = ""
 
 
 class Processes(Protocol):

@@ -190,3 +190,12 @@ def test_junk_raises_nothing_and_a_container_is_below_kubelets_cgroups(lines: li
 def test_any_text_at_all_raises_nothing(text: str) -> None:
     assert locate(text).candidates == ()
     assert locate(f"0::{text}").candidates == ()
+
+
+@pytest.mark.parametrize("service", ["containerd.service", "k0sworker.service", "snap.microk8s.daemon-kubelite.service"])
+def test_a_container_of_a_runtime_with_another_cgroup_driver_than_kubelets_is_attributed(service: str) -> None:
+    """Kubelet's driver is systemd and the container runtime's cgroupfs: runc makes one name of the slice, below its service."""
+    uid, container = "0a1b2c3d-0000-4000-8000-000000000001", "c" * 64
+    path = f"/system.slice/{service}/kubepods-besteffort-pod{uid.replace('-', '_')}.slice:cri-containerd:{container}"
+    found = locate(f"0::{path}\n").candidates
+    assert [(one.pod_uid, one.container) for one in found] == [(uid, container)]

@@ -1,5 +1,6 @@
 """The contents of the state directory's files, and how each is parsed. Values only; opens no file."""
 
+import re
 from collections.abc import Mapping
 
 from gpushare_node.core.strict_document import Field
@@ -76,6 +77,26 @@ class KeptContainer(Struct):
     pod_uid: str
     name: str
     caps: tuple[CapRecord, ...]
+
+
+_ACTION = re.compile("kill|evict|warn|none")
+
+
+class DebtRecord(Struct):
+    """What a container owes on a device since it offended, in milliseconds over its cap; without `place`, what a namespace owes.
+
+    `place` is the container's in the namespace: its pod's uid and its name. `limit_bytes` and `action` are its cap's.
+    """
+
+    namespace: str
+    device: str
+    milliseconds: int
+    place: str = ""
+    pod_uid: str = ""
+    container: str = ""
+    offences: int = 0
+    limit_bytes: int = 0
+    action: str = "kill"
 
 
 class Published(Struct):
@@ -157,6 +178,20 @@ def _notice(value: Field) -> Notice:
     return Notice(
         since=_count(fields["since"]), seconds=fields["seconds"].optional(_count), until=fields["until"].optional(_count),
         is_over=fields["is_over"].boolean(),
+    )
+
+
+def read_debts(value: Field) -> tuple[DebtRecord, ...]:
+    """Return the stored debts in the value; PolicyError if it does not contain them."""
+    return tuple(_debt(one) for one in value.items())
+
+
+def _debt(value: Field) -> DebtRecord:
+    texts, numbers = ("namespace", "device", "place", "pod_uid", "container"), ("milliseconds", "offences", "limit_bytes")
+    fields = value.fields(*texts, *numbers, "action")
+    return DebtRecord(
+        **{name: fields[name].text() for name in texts}, **{name: _count(fields[name]) for name in numbers},
+        action=fields["action"].text(_ACTION),
     )
 
 

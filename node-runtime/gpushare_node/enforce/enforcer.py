@@ -13,7 +13,7 @@ from gpushare_node.adapters.host.kubelet import Checkpoint, read_checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import EventSink
 from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
 from gpushare_node.core.clock import Clock, wall_seconds
@@ -45,7 +45,7 @@ class Adapters(Struct):
     `marks` None: this enforcer does not follow the Node object.
     """
 
-    driver: SupervisedDriver
+    driver: BoundedDriver
     processes: Processes
     pods: Pods
     cluster: EventSink

@@ -12,7 +12,7 @@ from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, Check
 from gpushare_node.adapters.host.state_dir import KeptContainer, StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, Versions
-from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import UNKNOWN, Tenancy
@@ -92,7 +92,7 @@ class Inventory(Struct, frozen=False):
     `noticed` are exemptions that this cycle has found.
     """
 
-    driver: SupervisedDriver
+    driver: BoundedDriver
     pods: Pods
     read_checkpoint: Callable[[], Checkpoint]
     folder: StateDir
@@ -199,8 +199,7 @@ class Inventory(Struct, frozen=False):
         if self._surveyed_at is not None and now - self._surveyed_at < SURVEY_SECONDS:
             return False
         try:
-            found = self.driver.ask_patiently(
-                "survey", lambda driver: (driver.versions(), driver.survey()), wait_seconds=_SURVEY_WAIT_SECONDS)
+            found = self.driver.survey(wait_seconds=_SURVEY_WAIT_SECONDS)
         except DriverError:
             return False
         if found is None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import partial
 
 from gpushare_node.adapters.nvml.driver import Driver, DriverError
-from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.core.policy import Mechanism, Mode, Policy
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.actions import MpsControl
@@ -49,7 +49,7 @@ class CgroupLimit(Struct):
 class LimitTiers(Struct, frozen=False):
     """The tiers below the watcher. Called once a cycle, from one thread; MPS is queried on the thread of its work queue."""
 
-    driver: SupervisedDriver
+    driver: BoundedDriver
     mps: MpsControl | None
     queue: WorkQueue
     metrics: EnforcementMetrics

@@ -61,7 +61,7 @@ HOST, KERNEL, SERVER = "host", "kernel", "server"
 PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
 USES = (0, 300, 500, 900, 1500, 2500, 4500)
 _ENDING = frozenset({CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT})
-SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000, strikes=3)
+SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000)
 
 
 @dataclass(kw_only=True)
@@ -75,7 +75,7 @@ class FuzzProcess:
 
 
 class Driver:
-    """What `SupervisedDriver` is to the enforcer; lists are the fuzz's."""
+    """What `BoundedDriver` is to the enforcer; lists are the fuzz's."""
 
     def __init__(self, read_devices: Callable[[], Mapping[str, Device]]) -> None:
         self._read_devices = read_devices

@@ -28,9 +28,9 @@ _LASTING = frozenset({
 """Anomalies that the condition reports if they last."""
 
 _BLIND = {
-    AnomalyKind.UNRESOLVED: "No process on {devices} can be recognised.",
     AnomalyKind.MEMORY_UNKNOWN: "The driver does not say how much memory processes on {devices} use.",
     AnomalyKind.DOUBTFUL: "Memory on {devices} is listed for a process that does not hold it; {holders}.",
+    AnomalyKind.UNRESOLVED: "No process on {devices} can be recognised.",
 }
 """Why caps are not enforced on a device, in the order in which they are reported."""
 

@@ -100,7 +100,7 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
     assert journal.is_changing
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.DRIVER_HUNG
     node.fake_nvml.heal()
-    wait_for(lambda: not node.bounded._worker.is_busy)
+    wait_for(lambda: not node.bounded._calls.late())
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.READY
     assert (node.taints(), node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN), set(SEVEN))
 
@@ -113,7 +113,7 @@ from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.adapters.nvml.session import Session
 bounded = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=60)
 driver = bounded.open()
-bounded._look_seconds = 0.2
+bounded._deadline_seconds = 0.2
 try:
     driver.survey()
 except DriverError as error:

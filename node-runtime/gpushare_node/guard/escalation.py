@@ -259,13 +259,16 @@ def _all(offender: Offender) -> tuple[Process, ...]:
 
 
 def _holding(offender: Offender) -> tuple[Process, ...]:
-    """Return the processes that use most, as few as bring the container within its cap, and those that use as much."""
-    rest, least = offender.sample.used_bytes, 0
+    """Return the processes that use most, as few as bring the container within its cap; of equal ones, the youngest first.
+
+    Processes that hold the same memory are returned together: it is freed when the last of them ends.
+    """
+    members, rest = offender.sample.processes, offender.sample.used_bytes
+    is_shared = sum(used for _, used in members) > rest
     chosen: list[Process] = []
-    for process, used in sorted(
-        offender.sample.processes, key=lambda member: (member[1], member[0].start_time, member[0].pid), reverse=True
-    ):
-        if rest <= offender.cap.limit_bytes and used < least:
+    least = 0
+    for process, used in sorted(members, key=lambda one: (one[1], one[0].start_time, one[0].pid), reverse=True):
+        if rest <= offender.cap.limit_bytes and not (is_shared and used == least):
             break
         chosen.append(process)
         rest, least = rest - used, used

@@ -26,6 +26,9 @@ _STEP_NEXT = {
 _WITHIN, _OVER, _UNKNOWN, _OK = Level.WITHIN, Level.OVER, Level.UNKNOWN, CapState.OK
 """Looked up once: they are used for every container, and the lookup of an enum member is slow."""
 
+_MAX_EVICTIONS = 3
+"""So many pods of a namespace are evicted from a device within a minute; the containers of others are ended instead."""
+
 _ACCUSED_NAMESPACES = 2
 """If rows that contradict their device accuse this many namespaces at once, the guard selects no target for now."""
 
@@ -186,7 +189,7 @@ def _act(offender: Offender, state: CycleState) -> None:
     target = state.targets.get(unit)
     if target is not None and target.is_for(violation):
         return
-    if offender.is_unevictable and action is CapAction.EVICT:
+    if action is CapAction.EVICT and (offender.is_unevictable or _are_evictions_in_vain(offender, state)):
         action = CapAction.KILL
     elif action is CapAction.KILL and _needs_eviction(offender, violation):
         action = state.settings.mps_fallback
@@ -198,6 +201,14 @@ def _act(offender: Offender, state: CycleState) -> None:
         select_targets(offender, state)
     elif action is CapAction.EVICT:
         _evict(offender, state)
+
+
+def _are_evictions_in_vain(offender: Offender, state: CycleState) -> bool:
+    """Whether pods of the namespace come back as fast as they are evicted: kubelet delays a container's restarts more and more.
+
+    Not under the platform's MPS, where a container is not simply killed.
+    """
+    return len(state.choices.get(offender.budget_key, ())) >= _MAX_EVICTIONS and not offender.is_mps()
 
 
 def _needs_eviction(offender: Offender, violation: Violation) -> bool:

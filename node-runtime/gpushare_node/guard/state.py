@@ -144,7 +144,11 @@ class CycleState:
                 del self.namespaces[key]
 
     def forgive_all(self) -> None:
-        """Start the grace of every violation again."""
+        """Start the grace of every violation again: debts that false rows made are nobody's."""
+        most = self.settings.confirm_seconds
+        self.namespaces = {
+            key: debt._replace(seconds=min(debt.seconds, most)) for key, debt in self.namespaces.items()
+        }
         self.violations = {
             unit: violation.forgive(self.now, self.settings) for unit, violation in self.violations.items()
         }

@@ -156,7 +156,7 @@ class CycleState:
     def is_taken(self, device: str) -> bool:
         """Whether a target on the device blocks others.
 
-        One that waits within its cap or that is stuck does not, nor one that has not been surely over its cap for longer than
+        One that waits within its cap or that is stuck does not, nor a whole container, nor one that has not been surely over its cap for longer than
         a SIGTERM is given: no step can follow before it is seen again, and that may be never.
         """
         return any(target.unit.device == device and self._is_pending(target) for target in self.targets.values())
@@ -165,8 +165,11 @@ class CycleState:
         if target.step in {Step.KILL_SENT, Step.STUCK}:
             return target.step is Step.KILL_SENT
         violation = self.violations.get(target.unit)
-        if violation is None or target.scope is KillScope.CONTAINER:
+        if violation is None:
             return True
+        if target.scope is KillScope.CONTAINER:
+            # Its end is certain, and needs no further look at the device. Clients of MPS are terminated first.
+            return target.is_mps
         return not violation.is_within and self.now - violation.known_at <= self.settings.exit_seconds
 
     def is_spent(self, budget_key: BudgetKey) -> bool:

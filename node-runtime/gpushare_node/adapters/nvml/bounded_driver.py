@@ -185,8 +185,12 @@ class BoundedDriver:
         return versions, tuple(self._survey_of(index) for index in range(count))
 
     def hung_seconds(self) -> Mapping[str, float]:
-        """Return how long overdue calls have been running: by UUID or `GPU <index>`, and `NODE`."""
-        return {name: seconds for name, seconds in self._calls.late().items() if seconds > self._deadline_seconds}
+        """Return how long overdue calls have been running: by UUID, `GPU <index>` if it never told that, and `NODE`."""
+        late = {name: seconds for name, seconds in self._calls.late().items() if seconds > self._deadline_seconds}
+        for index, known in self._surveyed.items():
+            if f"GPU {index}" in late:
+                late[known.uuid] = max(late.pop(f"GPU {index}"), late.get(known.uuid, 0.0))
+        return late
 
     def troubles(self) -> Mapping[str, DriverError]:
         """Return why GPUs of the last reading have no rows."""

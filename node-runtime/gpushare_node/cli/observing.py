@@ -8,8 +8,8 @@ from functools import partial
 from gpushare_node.adapters.host.kubelet import Checkpoint, CheckpointError, read_checkpoint
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.observed_node import ObservedNode
-from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo
 from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
+from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Run

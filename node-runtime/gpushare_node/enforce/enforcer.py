@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from gpushare_node.adapters.host.kubelet import Checkpoint, read_checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import EventSink
-from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
+from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
 from gpushare_node.core.clock import Clock, wall_seconds

@@ -11,8 +11,8 @@ from typing import Protocol
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
 from gpushare_node.adapters.host.state_dir import KeptContainer, StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, Versions
 from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
+from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, Versions
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import UNKNOWN, Tenancy

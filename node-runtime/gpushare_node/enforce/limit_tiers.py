@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 
-from gpushare_node.adapters.nvml.driver import Driver, DriverError
 from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
+from gpushare_node.adapters.nvml.driver import Driver, DriverError
 from gpushare_node.core.policy import Mechanism, Mode, Policy
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.actions import MpsControl

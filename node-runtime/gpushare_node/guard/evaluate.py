@@ -38,7 +38,8 @@ def evaluate(
 ) -> tuple[tuple[Verdict, ...], GuardState]:
     """Return the verdicts of one cycle, and the state for the next one. `now` is monotonic seconds; wall time is never used.
 
-    Steps against offenders come first, in the order in which the caller must carry them out; statuses and anomalies follow.    """
+    Steps against offenders come first, in the order in which the caller must carry them out; statuses and anomalies follow.
+    """
     state = CycleState(history, now, settings)
     looks = [(device, view_device(device, inputs)) for device in inputs.devices]
     views = {view.device: view for _, seen in looks if not isinstance(seen, RejectReason) for view in seen}

@@ -4,7 +4,8 @@ One cycle passes a GuardState to the next. A CycleState is open for one cycle: t
 next GuardState. Debts with an offence outlive a restart of the program (`enforce.standing`); everything else starts again.
 """
 
-from collections.abc import Iterable, Mapping, Set as AbstractSet
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from enum import Enum
 
 from gpushare_node.core.structs import Struct, field

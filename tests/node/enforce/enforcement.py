@@ -15,8 +15,8 @@ from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube import cluster
 from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
+from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.core.policy import Policy, read
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig

@@ -12,7 +12,7 @@ from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import MAPPED, EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, ProcessPool, said, systemd_path, tell
+from tests.support.process_fixtures import CHANGING, DEAF, GRACEFUL, NAMED, ProcessPool, said, systemd_path, tell
 from tests.support.waiting import wait_for
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from gpushare_node.adapters.host import programs
 from gpushare_node.adapters.host.programs import Program
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.reasons import ConditionReason

@@ -14,6 +14,7 @@ from gpushare_node.guard.verdicts import Kill, Terminate
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, stranger, tenant
 from tests.node.guard.guard_model import GuardModel
 
+
 def siege(rows: int, seed: int, *, each: int = 60, noise: float = 0.04) -> GuardModel:
     """A node that has shown so many rows; the model has held every signal against its curve."""
     model = GuardModel(rng=Random(seed), each=each, noise=noise)

@@ -339,7 +339,7 @@ def _try(job: Callable[[], T]) -> "_Answer[T]":
     """Return the result, or the exception as a value: it is raised where it is waited for."""
     try:
         return job()
-    except BaseException as problem:  # noqa: BLE001 - as above
+    except BaseException as problem:
         return problem
 
 

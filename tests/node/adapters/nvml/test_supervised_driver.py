@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
+from gpushare_node.adapters.nvml.bounded_driver import NODE, BoundedDriver
 from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, Xid
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.adapters.nvml.bounded_driver import NODE, BoundedDriver
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.guard.process_list import ProcessEntry
 from tests.support.fake_nvml import FakeNvml
-from tests.support.waiting import PATIENCE, wait_for
+from tests.support.waiting import wait_for
 
 PID = 4_300_001
 LIST = "nvmlDeviceGetComputeRunningProcesses_v3"

@@ -76,7 +76,7 @@ class CapTerms(Struct):
     today: float
 
 
-def terms(  # noqa: PLR0913 - everything that grants depend on
+def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
     policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, dates: WallClock,
     foreign: Mapping[str, frozenset[str]] = MappingProxyType({}),
 ) -> CapTerms:

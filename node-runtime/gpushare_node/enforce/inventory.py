@@ -160,7 +160,8 @@ class Inventory(Struct, frozen=False):
         pods = sorted(name for name, since in self._unallocated.items() if now - since >= _BLIND_SECONDS)
         if pods:
             return f"Kubelet's checkpoint does not list what it allocated to {', '.join(pods)}; no cap applies there."
-        is_lost = self._unread_since is not None and now - self._unread_since >= _BLIND_SECONDS and self._allocations is not None
+        is_unread = self._unread_since is not None and now - self._unread_since >= _BLIND_SECONDS
+        is_lost = is_unread and self._allocations is not None
         return f"{self._complaint}; later containers have no cap." if is_lost else ""
 
     def note_present(self, processes: Iterable[Process], now: float) -> None:

@@ -22,8 +22,8 @@ from gpushare_node.enforce.http import Answer, Pages
 from gpushare_node.reporting.reasons import ConditionReason
 
 EXIT_HUNG = 70
-"""The driver has not answered about the node, or about any GPU, for a minute, or its version differs from that of the container's library, or a policy that could
-not be read can be read now: kubelet restarts the container."""
+"""The driver has not answered about the node, or about any GPU, for a minute, or its version differs from that of the
+container's library, or a policy that could not be read can be read now: kubelet restarts the container."""
 
 HUNG_SECONDS = 60.0
 MISMATCH_SECONDS = 60.0

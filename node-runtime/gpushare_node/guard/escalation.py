@@ -189,7 +189,7 @@ def _present(target: Target, view: DeviceView | None) -> tuple[Process, ...]:
     return () if sample is None else tuple(process for process, _ in sample.processes)
 
 
-def _escalate(  # noqa: PLR0913 - everything that the step depends on
+def _escalate(  # noqa: PLR0913, PLR0917 - everything that the step depends on
     target: Target, verified: tuple[Process, ...], view: DeviceView | None, offender: Offender | None, inputs: GuardInput,
     state: CycleState,
 ) -> None:

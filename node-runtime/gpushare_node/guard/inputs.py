@@ -81,10 +81,9 @@ class Settings(Struct):
     `interval_seconds` is the average time between two samples. A container that owes `samples` of these is warned; with the
     cap's grace on top it is sent SIGTERM, and SIGKILL `exit_seconds` later, with `client_seconds` for MPS in between. SIGTERM
     lapses if the container was within its cap for `within_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the
-    process is stuck. At most `kills_per_minute` targets of one namespace are chosen on a device. A violation whose device or pod
-    is gone is dropped after `stale_seconds`. A container that is still over its cap `overdue_seconds` after its action was due
-    is reported. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be
-    terminated through MPS.
+    process is stuck. At most `kills_per_minute` targets of one namespace are chosen on a device. A violation whose device or
+    pod is gone is dropped after `stale_seconds`. A container that is still over its cap `overdue_seconds` after its action was
+    due is reported. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be terminated through MPS.
     """
 
     interval_seconds: float = 1

@@ -157,8 +157,8 @@ class CycleState:
     def is_taken(self, device: str) -> bool:
         """Whether a target on the device blocks others.
 
-        One that waits within its cap or that is stuck does not, nor a whole container, nor one that has not been surely over its cap for longer than
-        a SIGTERM is given: no step can follow before it is seen again, and that may be never.
+        One that waits within its cap or that is stuck does not, nor a whole container, nor one that has not been surely over
+        its cap for longer than a SIGTERM is given: no step can follow before it is seen again, and that may be never.
         """
         return any(target.unit.device == device and self._is_pending(target) for target in self.targets.values())
 

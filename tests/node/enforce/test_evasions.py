@@ -38,6 +38,12 @@ def hold(node: EnforcementFixture, number: int, path: str | None = None, code: s
     return pid
 
 
+def neighbour(node: EnforcementFixture) -> None:
+    """Somebody within its cap, on the other GPU: on the same one it might hold the memory itself."""
+    node.admit(2, "neighbour", 1)
+    node.begin(2, 1000, gpu=1)
+
+
 def blindness(node: EnforcementFixture) -> str:
     """Why the node is EnforcementBlind; empty if it is not."""
     reason = node.enforcer.reason()
@@ -56,7 +62,7 @@ def lose_checkpoint(node: EnforcementFixture) -> None:
 def test_memory_that_a_child_holds_after_its_parent_has_ended_is_its_containers(enforcement: EnforcementFixture) -> None:
     """A data loader's worker: the driver goes on naming the parent."""
     enforcement.admit(1, "parent")
-    enforcement.admit_and_begin(2, "neighbour", 1000)
+    neighbour(enforcement)
     child = hold(enforcement, 1)
     enforcement.fake_nvml.put(0, DEAD, 9000)
     enforcement.run(10)
@@ -112,7 +118,7 @@ def test_a_pid_that_passes_to_a_neighbour_without_a_gpu_accuses_the_holder_and_n
 
 def test_an_orphan_in_a_cgroup_named_like_a_neighbours_is_still_its_containers(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "hog")
-    enforcement.admit_and_begin(2, "neighbour", 1000)
+    neighbour(enforcement)
     orphan = hold(enforcement, 1, systemd_path(pod_uid(1), container_id(1)) + systemd_path(pod_uid(2), container_id(2)))
     enforcement.fake_nvml.put(0, DEAD, 9000)
     enforcement.run(10)

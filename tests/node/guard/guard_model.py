@@ -1,8 +1,8 @@
 """A crowded node as its memory curve: who uses how much of which device at every moment, whoever acts and however.
 
-Two things are promised of it. Nobody is signalled while it is within its cap, but a whole container that was sent SIGTERM while it
-was over. And every container, or namespace, that is over its cap for half of the time or more loses a container to SIGKILL, or
-all that held its memory, within the bound. The model knows nothing of debts: it has only the curve, and what the guard tells.
+Two things are promised of it. Nobody is signalled while it is within its cap, but a whole container that was sent SIGTERM while
+it was over. And every container, or namespace, that is over its cap for half of the time or more loses a container to SIGKILL,
+or all that held its memory, within the bound. The model knows nothing of debts: it has only the curve, and what the guard tells.
 """
 
 from collections.abc import Iterator
@@ -250,7 +250,8 @@ class GuardModel:
             self.asked[container] = self.now
         for pid, one in tuple(self.members.items()):
             is_meant = (one.holder or one.process) in order.processes
-            is_asked = isinstance(order, Terminate) and order.scope is KillScope.CONTAINER and one.process.container == container
+            is_whole = order.scope is KillScope.CONTAINER and one.process.container == container
+            is_asked = isinstance(order, Terminate) and is_whole
             if (is_meant and (isinstance(order, Kill) or one.heeds)) or (is_asked and one.heeds):
                 del self.members[pid]
         actor = self.actors[container.pod_uid.partition("/")[0]]

@@ -1,4 +1,4 @@
-"""Whose turn it is: budgets of namespaces, the oldest offence first, containers that are started again, and readings that cannot be true."""
+"""Whose turn it is: budgets of namespaces, the oldest offence first, containers started again, readings that are false."""
 
 from random import Random
 from typing import Any
@@ -112,7 +112,7 @@ def test_a_container_that_is_started_again_in_its_pod_is_ended_as_a_whole_the_se
 
 @pytest.mark.failure_case(87)
 def test_a_namespace_that_was_served_waits_for_the_others_as_long_as_a_target_may_block() -> None:
-    """SIGKILL does not end the first target: after more than a minute it is another namespace's turn, whose offence is younger."""
+    """SIGKILL does not end the first target; after over a minute it is the turn of a namespace whose offence is younger."""
     node = Node(cap=replace(SMALL, grace_seconds=0))
     join(node, 500, "small", "team")
     large = join(node, 501, "large", "team", used=3 * GIB)

@@ -83,7 +83,7 @@ _ACTION = re.compile("kill|evict|warn|none")
 
 
 class DebtRecord(Struct):
-    """What a container owes on a device since it offended, in milliseconds over its cap; without `place`, what a namespace owes.
+    """What a container that has offended owes on a device, in milliseconds; without `place`, what its namespace owes.
 
     `place` is the container's in the namespace: its pod's uid and its name. `limit_bytes` and `action` are its cap's.
     """

@@ -21,7 +21,7 @@ def kill_group(proc: Path, container: ContainerId) -> bool:
     except OSError:
         return False
     roots = [str(proc / "1/root" / line.split()[1].lstrip("/")) for line in mounts if line.split()[2] == "cgroup2"]
-    return any([_kill(folder) for root in roots for folder in _find(root, "", container, _DEPTH)])
+    return any(_kill(folder) for root in roots for folder in _find(root, "", container, _DEPTH))
 
 
 def _find(root: str, path: str, container: ContainerId, depth: int) -> Iterator[str]:

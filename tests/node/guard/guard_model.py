@@ -2,7 +2,7 @@
 
 Two things are promised of it. Nobody is signalled while it is within its cap, but a whole container that was sent SIGTERM while
 it was over. And every container, or namespace, that is over its cap for half of the time or more loses a container to SIGKILL,
-or all that held its memory, within the bound. The model knows nothing of debts: it has only the curve, and what the guard tells.
+or all that held its memory, within the bound. The model knows no debts: it has only the curve, and what the guard tells.
 """
 
 from collections.abc import Iterator

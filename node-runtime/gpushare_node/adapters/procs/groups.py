@@ -1,10 +1,12 @@
 """Kills everything in a container's cgroup with one write to `cgroup.kill` (cgroup v2, Linux 5.14).
 
-The host's cgroups are reached through the root folder of its first process, as far as our rights allow.
+The host's cgroups are reached through the root folder of its first process, as far as our rights allow, or where they are
+mounted for us. Our own container's mount shows no other container.
 """
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from gpushare_node.adapters.procs.cgroup import locate
@@ -16,12 +18,16 @@ _DEPTH = 12
 
 def kill_group(proc: Path, container: ContainerId) -> bool:
     """Kill every process in the cgroup of this container or pod, and below. Return whether the kernel accepted it."""
-    try:
-        mounts = (proc / "1/mounts").read_text().splitlines()
-    except OSError:
-        return False
-    roots = [str(proc / "1/root" / line.split()[1].lstrip("/")) for line in mounts if line.split()[2] == "cgroup2"]
+    roots = (*_mounts(proc / "1/mounts", proc / "1/root"), *_mounts(proc / "self/mounts", Path("/")))
     return any(_kill(folder) for root in roots for folder in _find(root, "", container, _DEPTH))
+
+
+def _mounts(table: Path, root: Path) -> Iterator[str]:
+    """Yield where cgroup v2 is mounted, by this table, seen from this root folder."""
+    with suppress(OSError):
+        for fields in map(str.split, table.read_text().splitlines()):
+            if fields[2] == "cgroup2":
+                yield str(root / fields[1].lstrip("/"))
 
 
 def _find(root: str, path: str, container: ContainerId, depth: int) -> Iterator[str]:

@@ -220,6 +220,7 @@ class Inventory(Struct, frozen=False):
         if not at_once and self._allocated_at is not None and now - self._allocated_at < _ALLOCATIONS_SECONDS:
             return False
         self._allocated_at = now
+        checkpoint, problem = Checkpoint(allocations=(), registered={}), ""
         try:
             checkpoint = self.read_checkpoint()
             problem = "" if checkpoint.is_there else f"{NO_CHECKPOINT}: allocations since the last one are unknown"

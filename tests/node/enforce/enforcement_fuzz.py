@@ -86,8 +86,8 @@ class Driver:
         surveys = tuple(GpuInfo(index=index, uuid=uuid, name="NVIDIA A100-SXM4-40GB") for index, uuid in enumerate(GPUS))
         return Versions(driver="580.95.05", nvml="13.580.95.05", cuda=None), surveys
 
-    def ask_patiently(self, name: str, question: object, *, wait_seconds: float) -> Any:
-        return self.ask(name, question)
+    def survey(self, *, wait_seconds: float) -> Any:
+        return self.ask("survey", wait_seconds)
 
     def read_devices(self, _uuids: Iterable[str]) -> Mapping[str, Device]:
         return self._read_devices()

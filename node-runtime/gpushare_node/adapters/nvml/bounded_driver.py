@@ -8,7 +8,7 @@ the session's lifetime while a driver is being replaced, and the XIDs received. 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, GpuInfo, Versions, Xid
 from gpushare_node.adapters.nvml.library import ABSENT, SESSION_OVER
@@ -42,7 +42,7 @@ _MAX_XIDS = 64
 """The limit for one cycle: a GPU that falls off its bus must not keep the listener busy forever."""
 
 T = TypeVar("T")
-_Answer = T | BaseException
+_Answer: TypeAlias = T | BaseException
 
 
 class _Calls:
@@ -144,7 +144,7 @@ class BoundedDriver:
             self._troubles = dict.fromkeys(wanted, self._problem)
         else:
             found = self._calls.each({uuid: partial(driver.read_device, uuid) for uuid in wanted}, self._deadline_seconds)
-            self._note({uuid: found.get(uuid) or DriverError("read_device", Code.TIMEOUT) for uuid in wanted})
+            self._note({uuid: found.get(uuid, DriverError("read_device", Code.TIMEOUT)) for uuid in wanted})
             self._listen(driver)
         return {uuid: self._show(uuid) for uuid in wanted}
 

@@ -56,7 +56,7 @@ class PodIndex(Struct):
     def resolve(self, container: ContainerId) -> ContainerId:
         """Return whose memory a process in this container uses: the container's or, if the API does not list it, its pod's."""
         pod = self.find(container)
-        is_listed = pod is None or container.container in pod.containers
+        is_listed = pod is None or container.container in pod.containers or container.container in pod.started
         return container if is_listed else self.units.get(container.pod_uid, container)
 
 

@@ -337,7 +337,6 @@ class EnforcementFuzz:
         being = self.beings[pid]
         assert being.home in (*TENANTS, DEFIANT), f"{name} to {being}"
         own = self.last_shown[pod_uid(being.home)]
-        assert container_id(being.home) in own.containers, f"{name} to an unknown container's"
         caps = {gpu: CAP_MIB if gpu in self.given[being.home] else 0 for gpu in self.fenced(being.home) - self.lying}
         is_over = any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items())
         if name == "SIGTERM" and is_over:
@@ -345,6 +344,7 @@ class EnforcementFuzz:
         # Whoever is in a container that was sent SIGTERM as a whole, while it was over, is killed with it until it is empty.
         was_asked = name != "SIGTERM" and self.clock.time - self.asked.get(being.home, -_ENDED_SECONDS) < _ENDED_SECONDS
         assert is_over or was_asked, f"{name} to {being}: not over"
+        assert was_asked or container_id(being.home) in own.containers, f"{name} to an unknown container's"
         if self.mode == "mps" and name == "SIGKILL":
             confirmed = {(one.pid, one.start_time) for one in self.confirmed}
             is_left = self.told.is_in_vain(pod_uid(being.home))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from gpushare_node.core.strict_document import Field
 from gpushare_node.core.structs import Struct, field
@@ -189,10 +190,8 @@ def read_debts(value: Field) -> tuple[DebtRecord, ...]:
 def _debt(value: Field) -> DebtRecord:
     texts, numbers = ("namespace", "device", "place", "pod_uid", "container"), ("milliseconds", "offences", "limit_bytes")
     fields = value.fields(*texts, *numbers, "action")
-    return DebtRecord(
-        **{name: fields[name].text() for name in texts}, **{name: _count(fields[name]) for name in numbers},
-        action=fields["action"].text(_ACTION),
-    )
+    found: dict[str, Any] = {name: fields[name].text() for name in texts} | {name: _count(fields[name]) for name in numbers}
+    return DebtRecord(**found, action=fields["action"].text(_ACTION))
 
 
 def read_first_caps(value: Field) -> Mapping[str, int]:

@@ -217,7 +217,9 @@ def _kill(target: Target, verified: tuple[Process, ...], offender: Offender | No
     """Take the last step. A dry run ends here: no process was killed, so none will exit."""
     facts = _facts(target, offender, state, Next.NOTHING, None)
     processes = verified or target.processes
-    state.verdicts.append(Kill(facts=facts, processes=processes, scope=target.scope))
+    # Under the platform's MPS only those whose end its server has confirmed: others may be its clients by now.
+    scope = KillScope.PROCESSES if target.is_mps else target.scope
+    state.verdicts.append(Kill(facts=facts, processes=processes, scope=scope))
     if state.settings.dry_run:
         del state.targets[target.unit]
         violation = state.violations.get(target.unit)

@@ -339,7 +339,7 @@ class EnforcementFuzz:
         own = self.last_shown[pod_uid(being.home)]
         caps = {gpu: CAP_MIB if gpu in self.given[being.home] else 0 for gpu in self.fenced(being.home) - self.lying}
         is_over = any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items())
-        if name == "SIGTERM" and is_over:
+        if name != "terminate_client" and is_over:
             self.asked[being.home] = self.clock.time
         # Whoever is in a container that was sent SIGTERM as a whole, while it was over, is killed with it until it is empty.
         was_asked = name != "SIGTERM" and self.clock.time - self.asked.get(being.home, -_ENDED_SECONDS) < _ENDED_SECONDS

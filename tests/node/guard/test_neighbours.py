@@ -151,7 +151,7 @@ def test_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
 
 
 @pytest.mark.failure_case(62)
-def test_an_mps_container_that_offends_again_is_terminated_at_its_server_before_it_is_killed_as_a_whole() -> None:
+def test_the_clients_of_an_mps_container_that_offends_again_are_terminated_at_its_server_before_they_are_killed() -> None:
     node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0))
     node.run(tenant(500), 9 * GIB)
     node.until(Terminate)
@@ -162,7 +162,7 @@ def test_an_mps_container_that_offends_again_is_terminated_at_its_server_before_
     node.terminated = frozenset({tenant(501)})
     kill = node.until(Kill)
     assert isinstance(kill, Kill)
-    assert (kill.scope, kill.processes) == (KillScope.CONTAINER, (tenant(501),))
+    assert (kill.scope, kill.processes) == (KillScope.PROCESSES, (tenant(501),))
 
 
 @pytest.mark.failure_case(62)

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from gpushare_node.adapters.nvml.bounded_driver import NODE
 from gpushare_node.core.clock import Clock, Stopped
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
@@ -21,9 +22,9 @@ from gpushare_node.enforce.http import Answer, Pages
 from gpushare_node.reporting.reasons import ConditionReason
 
 EXIT_HUNG = 70
-"""The driver has not answered for a minute, or its version differs from that of the container's library, or the container has
-lost its devices, or a policy that could
-not be read can be read now: kubelet restarts the container."""
+"""The driver has not answered about the node, or about any GPU, for a minute, or its version differs from that of the
+container's library, or the container has lost its devices, or a policy that could not be read can be read now: kubelet restarts
+the container."""
 
 HUNG_SECONDS = 60.0
 USELESS_SECONDS = 60.0
@@ -111,7 +112,7 @@ class Loop(Struct, frozen=False):
             self._good_at = self.clock.now()
         except Exception:
             _LOG.exception("a cycle failed")
-        self._hung_seconds = max(self.enforcer.adapters.driver.hung_seconds().values(), default=0.0)
+        self._hung_seconds = self._silent_seconds()
         self._useless_at = (self._useless_at or began) if self._is_useless() else None
         self._has_read = self._has_read or any(device.rows is not None for device in self.enforcer.metrics.snapshot.devices)
         self._list_seconds.append(self.enforcer.list_seconds)
@@ -120,6 +121,12 @@ class Loop(Struct, frozen=False):
         metrics.pods_age.set(self.enforcer.adapters.pods.age_seconds)
         metrics.unresolved.set(len(self.enforcer.inventory.unresolved))
         metrics.tier.replace(((tier.value,), 1) for tier in self.enforcer.limit_tiers.tiers())
+
+    def _silent_seconds(self) -> float:
+        """Return for how long the driver has not answered about anything: while some GPU answers, its caps are enforced."""
+        hung = self.enforcer.adapters.driver.hung_seconds()
+        sees_some = any(device.rows is not None for device in self.enforcer.metrics.snapshot.devices)
+        return hung.get(NODE, 0.0) if sees_some else max(hung.values(), default=0.0)
 
     def _is_useless(self) -> bool:
         """Whether this container cannot use the driver again: it has the former library, or has lost its devices."""

@@ -210,8 +210,17 @@ class ConditionReason(Enum):
     )
     ENFORCEMENT_BLIND = _not(
         "EnforcementBlind",
-        "GPU shares are in use, but the driver lists no process on them.",
-        "The runtime's pod needs hostPID, and a container runtime that gives it all GPUs.",
+        "GPU memory is in use, or may be, and it is not known whose: the driver lists no process or no amount, memory belongs "
+        "to a process that has ended, or kubelet's checkpoint of its allocations is missing. No cap is enforced there.",
+        "Check the message. Without processes: the runtime's pod needs hostPID, and a container runtime that gives it all GPUs."
+        " Without a checkpoint: mount kubelet's own device-plugins folder, and start the pods that the message names again. "
+        "With several candidates: end the one that should not hold the memory, or the processes in it that have a GPU open.",
+    )
+    CAP_EXCEEDED = _not(
+        "CapExceeded",
+        "A container has been over its cap for longer than the steps against it take, and has not been ended.",
+        "Delete the pod that the message names. If the container stays, its processes wait in the kernel (D state) or a "
+        "security module blocks signals: check the Events of the pod, then reset the GPU or reboot the node.",
     )
     PROCESS_LIST_UNRELIABLE = _not(
         "ProcessListUnreliable",

@@ -61,7 +61,8 @@ HOST, KERNEL, SERVER = "host", "kernel", "server"
 PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
 USES = (0, 300, 500, 900, 1500, 2500, 4500)
 _ENDING = frozenset({CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT})
-SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000, strikes=3)
+_ENDED_SECONDS = 60
+SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000)
 
 
 @dataclass(kw_only=True)
@@ -75,7 +76,7 @@ class FuzzProcess:
 
 
 class Driver:
-    """What `SupervisedDriver` is to the enforcer; lists are the fuzz's."""
+    """What `BoundedDriver` is to the enforcer; lists are the fuzz's."""
 
     def __init__(self, read_devices: Callable[[], Mapping[str, Device]]) -> None:
         self._read_devices = read_devices
@@ -86,8 +87,8 @@ class Driver:
         surveys = tuple(GpuInfo(index=index, uuid=uuid, name="NVIDIA A100-SXM4-40GB") for index, uuid in enumerate(GPUS))
         return Versions(driver="580.95.05", nvml="13.580.95.05", cuda=None), surveys
 
-    def ask_patiently(self, name: str, question: object, *, wait_seconds: float) -> Any:
-        return self.ask(name, question)
+    def survey(self, *, wait_seconds: float) -> Any:
+        return self.ask("survey", wait_seconds)
 
     def read_devices(self, _uuids: Iterable[str]) -> Mapping[str, Device]:
         return self._read_devices()
@@ -131,6 +132,7 @@ class EnforcementFuzz:
     rows: int = 0
     starts: int = 0
     sent: dict[str, int] = field(default_factory=dict)
+    asked: dict[Any, float] = field(default_factory=dict)
     raw: int = 0
     beings: dict[int, FuzzProcess] = field(default_factory=dict)
     shown: dict[str, tuple[ProcessEntry, ...]] = field(default_factory=dict)
@@ -335,9 +337,14 @@ class EnforcementFuzz:
         being = self.beings[pid]
         assert being.home in (*TENANTS, DEFIANT), f"{name} to {being}"
         own = self.last_shown[pod_uid(being.home)]
-        assert container_id(being.home) in own.containers, f"{name} to an unknown container's"
         caps = {gpu: CAP_MIB if gpu in self.given[being.home] else 0 for gpu in self.fenced(being.home) - self.lying}
-        assert any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items()), f"{name} to {being}: not over"
+        is_over = any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items())
+        if name != "terminate_client" and is_over:
+            self.asked[being.home] = self.clock.time
+        # Whoever is in a container that was sent SIGTERM as a whole, while it was over, is killed with it until it is empty.
+        was_asked = name != "SIGTERM" and self.clock.time - self.asked.get(being.home, -_ENDED_SECONDS) < _ENDED_SECONDS
+        assert is_over or was_asked, f"{name} to {being}: not over"
+        assert was_asked or container_id(being.home) in own.containers, f"{name} to an unknown container's"
         if self.mode == "mps" and name == "SIGKILL":
             confirmed = {(one.pid, one.start_time) for one in self.confirmed}
             is_left = self.told.is_in_vain(pod_uid(being.home))

@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpushare_node.adapters.host.files import Files
 from gpushare_node.adapters.host.state_files import (
     CapRecord,
+    DebtRecord,
     FormerGpu,
     InstanceSpec,
     Journal,
@@ -24,6 +25,7 @@ from gpushare_node.adapters.host.state_files import (
     RepairMark,
     UnselectedMark,
     read_caps,
+    read_debts,
     read_first_caps,
     read_journal,
     read_published,
@@ -35,6 +37,7 @@ from gpushare_node.core.structs import content_of
 
 __all__ = [
     "CapRecord",
+    "DebtRecord",
     "FormerGpu",
     "InstanceSpec",
     "Journal",
@@ -48,9 +51,9 @@ __all__ = [
     "UnselectedMark",
 ]
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED = (
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _DEBTS = (
     "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "repair.json",
-    "turn.json", "unselected.json",
+    "turn.json", "unselected.json", "debts.json",
 )
 
 _VERSION = 1
@@ -116,8 +119,9 @@ class StateDir:
         return self._read(_CAPS, read_caps) or {}
 
     def keep_caps(self, caps: Mapping[str, KeptContainer]) -> None:
-        """Store these, and no others."""
-        self._write(_CAPS, dict(caps))
+        """Store these, and no others, with the fields that another release has stored with them."""
+        former = self._read(_CAPS, lambda content: content.value) or {}
+        self._write(_CAPS, {name: _with_fields_of(former.get(name), content_of(kept)) for name, kept in caps.items()})
 
     def first_caps(self) -> Mapping[str, int]:
         """Return since when each resource has had a cap here, in seconds since 1970; empty if unknown."""
@@ -126,6 +130,14 @@ class StateDir:
     def keep_first_caps(self, first: Mapping[str, int]) -> None:
         """Store these, and no others."""
         self._write(_FIRST_CAPS, dict(first))
+
+    def debts(self) -> tuple[DebtRecord, ...]:
+        """Return the debts that stood after offences; empty if unknown."""
+        return self._read(_DEBTS, read_debts) or ()
+
+    def keep_debts(self, debts: Collection[DebtRecord]) -> None:
+        """Store these, and no others."""
+        self._write(_DEBTS, list(debts))
 
     def begin_caps(self, resources: Collection[str], now: float) -> None:
         """Record that these have a cap from now on, or since 0 if caps exist without any recorded time. Recorded times stay."""
@@ -186,7 +198,7 @@ class StateDir:
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _DEBTS, _LOCK):
             self._writing(name, partial(self._files.delete, name))
         try:
             self.path.rmdir()
@@ -226,7 +238,19 @@ class StateDir:
         return StateDirError(f"{self.path / name} cannot be written: {error.strerror}; no GPU is changed without it")
 
 
+def _with_fields_of(former: object, new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the new content with those fields of the former that it does not have; caps are matched by their devices."""
+    if not isinstance(former, dict):
+        return dict(new)
+    caps = {cap.get("device"): cap for cap in former.get("caps") or () if isinstance(cap, dict)}
+    found = {**former, **new}
+    if "caps" in new:
+        found["caps"] = [_with_fields_of(caps.get(cap.device), content_of(cap)) for cap in new["caps"]]
+    return found
+
+
 def _content(text: bytes) -> Field:
-    whole = Field(value=json.loads(text)).fields("version", "content")
+    # Fields of a newer release are no reason to lose the rest of a file: a node may go back to an older one.
+    whole = Field(value=json.loads(text), ignored=[]).fields("version", "content")
     whole["version"].integer(at_least=_VERSION, at_most=_VERSION)
     return whole["content"]

@@ -91,7 +91,8 @@ class PodView(Struct):
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
     `controller` its kind and name, both empty without one. `started`: when the running containers were started, in seconds
     since 1970. `has_claims`: it may have devices through claims (DRA), about which nothing is known here. `resources` are the
-    names of NVIDIA's devices that it requests. `is_gone`: the API server no longer lists it, but its processes may still run.
+    names of GPU resources that it requests, of whatever plugin. `is_gone`: the API server no longer lists it, but its
+    processes may still run.
     """
 
     uids: tuple[str, ...]

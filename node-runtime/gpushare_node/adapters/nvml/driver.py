@@ -135,7 +135,7 @@ class Xid(Struct):
 class Driver(Protocol):
     """One open session with the driver. Every method raises DriverError, and every method may hang with the driver.
 
-    `nvml.supervised_driver` and `nvml.timeouts` make the calls on separate threads, with a deadline.
+    `nvml.bounded_driver` makes the calls on separate threads, with a deadline.
     """
 
     def versions(self) -> Versions:
@@ -144,6 +144,14 @@ class Driver(Protocol):
 
     def survey(self) -> tuple[GpuInfo, ...]:
         """Return every GPU. One that does not answer has a fault and does not affect the others."""
+        ...
+
+    def count(self) -> int:
+        """Return how many GPUs the driver lists."""
+        ...
+
+    def survey_gpu(self, index: int) -> GpuInfo:
+        """Return one GPU. One that fails has a fault; DriverError only if the whole session is over."""
         ...
 
     def read_device(self, uuid: str) -> Device:

@@ -147,9 +147,10 @@ def _step(parts: list[str], way: int) -> tuple[_Level | None, int]:
     if container is None:
         named = _CONTAINER.fullmatch(parts[here]) if here < len(parts) else None
         # CRI-O's monitor has a cgroup beside the container that it monitors, with the container's id in its name.
-        if named is None or (named["maker"] or "").endswith("conmon"):
+        if named is not None and (named["maker"] or "").endswith("conmon"):
             return None, here
-        here += 1
-        container = named["id"]
+        # Without a container's name it is the pod's: only the host creates cgroups there, for a sandbox (gVisor, Kata).
+        here += named is not None
+        container = "" if named is None else named["id"]
     found = ContainerId(pod_uid=pod["uid"].replace("_", "-"), container=container)
     return _Level(container=found, path="/" + "/".join(parts[:here])), here

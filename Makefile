@@ -4,7 +4,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-# What is installed: the program alone, what `make test` needs, and what the other suites need.
+# What is installed: the program alone, what `make test` needs, and what the other suites need. Each by one call of pip, which
+# builds the program anew each time.
+EMPTY   = $(VENV)/.empty
 PROGRAM = $(VENV)/.program
 READY   = $(VENV)/.ready
 SUITES  = $(VENV)/.suites
@@ -29,22 +31,25 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-$(PROGRAM): pyproject.toml node-runtime/pyproject.toml
+$(EMPTY):
 	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) has no venv: install Debian's package python3-venv" >&2; exit 1; }
-	@echo "installing gpushare into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(PROGRAM): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
+	@echo "installing gpushare into $(VENV)"
 	@$(BIN)/pip install --quiet --editable .
 	@touch $@
 
-$(READY): $(PROGRAM)
-	@echo "installing what the tests need into $(VENV): a minute"
+$(READY): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
+	@echo "installing gpushare and what its tests need into $(VENV): 420 MB"
 	@$(BIN)/pip install --quiet --editable '.[test]' --editable node-runtime
-	@touch $@
+	@touch $@ $(PROGRAM)
 
-$(SUITES): $(READY)
-	@echo "installing what the other suites need into $(VENV)"
-	@$(BIN)/pip install --quiet --editable '.[suites]'
-	@touch $@
+$(SUITES): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
+	@echo "installing gpushare and what all its suites need into $(VENV): 560 MB"
+	@$(BIN)/pip install --quiet --editable '.[suites]' --editable node-runtime
+	@touch $@ $(READY) $(PROGRAM)
 
 demo: $(PROGRAM)  ## a mixed cluster from its intent to rendered objects, a change and a refusal; half a minute
 	@PATH="$(abspath $(BIN)):$$PATH" sh examples/demo.sh

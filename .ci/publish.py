@@ -22,6 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 ARCHITECTURES = ("amd64", "arm64")
+FILTERED = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""How our own archives are unpacked: Python 3.11.2, which Debian 12 has, has no filters yet."""
 TOOLS = ("cosign", "helm", "skopeo")
 
 _INDEX = "application/vnd.oci.image.index.v1+json"
@@ -103,7 +105,7 @@ def layout(version: str, folder: Path) -> dict[str, str]:
     manifests = []
     for one in ARCHITECTURES:
         with tarfile.open(DIST / f"gpushare-node-{version}-{one}.oci.tar") as archive:
-            archive.extractall(folder, filter="data")
+            archive.extractall(folder, **FILTERED)
         [manifest] = json.loads((folder / "index.json").read_text())["manifests"]
         manifests.append({key: manifest[key] for key in ("mediaType", "digest", "size")}
                          | {"platform": {"architecture": one, "os": "linux"}})

@@ -26,6 +26,8 @@ DIST = ROOT / "dist"
 CHART = "charts/gpushare"
 MODULES = ("compiler/gpushare/__init__.py", "node-runtime/gpushare_node/__init__.py")
 ARCHITECTURES = ("amd64", "arm64")
+FILTERED = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""How our own archives are unpacked: Python 3.11.2, which Debian 12 has, has no filters yet."""
 NOTES = "release-notes.md"
 PROVENANCE = "provenance.json"
 """The predicate of SLSA's provenance v1, without the artifacts that it is about: which commit was built, and how."""
@@ -178,7 +180,7 @@ def export(target: Path) -> None:
     """Write the files of HEAD, with modes that do not depend on the user's settings."""
     packed = subprocess.run(["git", "-C", ROOT, "-c", "tar.umask=0022", "archive", "HEAD"], stdout=subprocess.PIPE, check=True)
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(target, filter="data")
+        archive.extractall(target, **FILTERED)
 
 
 def build_python(project: Path, made: Path, seconds: int) -> None:
@@ -206,7 +208,7 @@ def repack(archive: Path, seconds: int) -> None:
     """Write the archive again without the build time and the builder's name, which Helm and setuptools include."""
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(archive) as packed:
-            packed.extractall(scratch, filter="data")
+            packed.extractall(scratch, **FILTERED)
         pack(Path(scratch), archive, seconds)
 
 
@@ -214,8 +216,9 @@ def pack(folder: Path, archive: Path, seconds: int) -> None:
     """Write the folder as a tar file that depends only on names, content and execution bits. `.tar` is not compressed."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-        return member.replace(mtime=seconds, mode=mode, uid=0, gid=0, uname="", gname="", deep=False)
+        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        member.mtime, member.uid, member.gid, member.uname, member.gname = seconds, 0, 0, "", ""
+        return member
 
     with archive.open("wb") as file:
         stream = file if archive.suffix == ".tar" else gzip.GzipFile("", "wb", fileobj=file, mtime=seconds)

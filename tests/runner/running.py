@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,7 +104,7 @@ def _read(report: Path) -> _Report:
     skips = [str(skip.get("message")) for case in cases for skip in case.iter("skipped")]
     bad = sum(any(case.find(word) is not None for word in ("failure", "error", "skipped")) for case in cases)
     times = sorted(((float(case.get("time", 0)), f"{case.get('file')}::{case.get('name')}") for case in cases), reverse=True)
-    files: Counter[str] = Counter()
-    for seconds, name in times:
-        files[name.split("::")[0]] += seconds
+    files: defaultdict[str, float] = defaultdict(float)
+    for spent, name in times:
+        files[name.split("::")[0]] += spent
     return _Report(passed=len(cases) - bad, skipped=tuple(skips), slowest=tuple(times[:SLOWEST]), seconds_of_files=dict(files))

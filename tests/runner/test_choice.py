@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner import choice, needs, shards, suites, unit
+from tests.runner import builds, choice, needs, shards, suites, unit
 from tests.runner.suites import SUITES, Suite
 from tests.support import c_compiler
 from tests.support.paths import ROOT
@@ -67,6 +67,12 @@ def test_a_shard_without_a_file_is_an_error() -> None:
     chosen, _ = choice.choose("pages")
     with pytest.raises(choice.ChoiceError, match="SHARD=99/99 has no file of pages"):
         choice.divide(chosen, "99/99")
+
+
+@pytest.mark.parametrize("module", builds.modules(SUITES))
+def test_what_is_built_for_suites_is_a_program(module: str) -> None:
+    path = ROOT / module.replace(".", "/")
+    assert (path / "__main__.py").is_file() or "__main__" in path.with_suffix(".py").read_text()
 
 
 def test_every_folder_of_a_suite_is_there() -> None:

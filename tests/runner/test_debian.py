@@ -25,7 +25,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(debian, "_POLICY", tmp_path / "policy-rc.d")
-    monkeypatch.setattr(debian.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     return programs
 
 

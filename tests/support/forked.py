@@ -100,7 +100,7 @@ def _become(main: Any, request: dict[str, Any], descriptors: list[int]) -> None:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1 if end.code else 0
     except BaseException:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
         code = 1
     finally:

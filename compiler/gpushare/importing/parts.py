@@ -126,11 +126,17 @@ class Part:
             case _:
                 yield self
 
-    def at(self, *steps: str) -> "Part":
-        """Return the part at these keys; its value is None if there is none."""
+    def at(self, *steps: str | int) -> "Part":
+        """Return the part at these keys, and places in lists; its value is None if there is none."""
         value = self._value
         for step in steps:
-            value = value.get(step) if isinstance(value, dict) else None
+            match value:
+                case dict():
+                    value = value.get(step)
+                case list() if isinstance(step, int) and step < len(value):
+                    value = value[step]
+                case _:
+                    value = None
         return Part(value, self.origin, (*self.path, *steps), self.seen)
 
     def has(self, key: str) -> bool:

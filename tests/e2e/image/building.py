@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import cache
+from tests.support import cache, tar
 from tests.support.paths import ROOT
 
 CONTEXT = ROOT / "node-runtime"
@@ -75,8 +75,7 @@ class Built:
     def unpack(self, target: Path) -> Path:
         """The root file system."""
         for layer in self.manifest["layers"]:
-            with tarfile.open(self.blob(layer["digest"])) as archive:
-                archive.extractall(target, filter="fully_trusted")
+            tar.unpack(self.blob(layer["digest"]), target, how="fully_trusted")
         return target
 
     def bill(self) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 import os
 import re
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.support import tar
 
 ARCHIVES = {"gpu-operator": "chart-gpu-operator-*.tar.*", "nvidia-device-plugin": "chart-nvidia-device-plugin-*.tar.*"}
 
@@ -26,8 +27,7 @@ def unpack(name: str, into: Path) -> Path:
     archive = next(iter(sorted(given.glob(ARCHIVES[name]))), None)
     if archive is None:
         raise FileNotFoundError(f"{given} has no {ARCHIVES[name]}")
-    with tarfile.open(archive) as opened:
-        opened.extractall(into, filter="data")
+    tar.unpack(archive, into)
     return next(into.glob("*/Chart.yaml")).parent
 
 

@@ -10,6 +10,7 @@ import pytest
 from gpushare_node.adapters.host import boot, devices
 from gpushare_node.adapters.host.programs import Program, find
 from tests.support import c_compiler
+from tests.support.process_fixtures import needs_root
 
 SOURCE = """
 #include <stdio.h>
@@ -84,6 +85,7 @@ def test_a_program_that_hangs_is_ended(root: Path) -> None:
     assert program.run((), 0.5) == "nvidia-smi did not end within 0.5 seconds"
 
 
+@needs_root
 def test_a_program_that_cannot_be_executed_is_said(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvidia-smi").write_text("no program")

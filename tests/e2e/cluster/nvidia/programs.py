@@ -2,11 +2,10 @@
 
 import functools
 import hashlib
-import tarfile
 from pathlib import Path
 
 from tests.e2e.nvidia import charts
-from tests.support import cache
+from tests.support import cache, tar
 
 ARCHIVE = "nvidia-binaries.tar.xz"
 
@@ -22,5 +21,4 @@ def programs() -> Path:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+    tar.unpack(archive, folder)

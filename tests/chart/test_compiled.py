@@ -16,7 +16,7 @@ from tests.bench import intents
 from tests.chart.bundles import ODD
 from tests.chart.reading import YAMLLINT, as_plain, by_identity, documents, documents_1_2, is_hook
 from tests.compiler.golden.update import examples
-from tests.support import go_yaml, helm
+from tests.support import go_yaml, helm, scale
 
 
 def intent(pools: str, more: str = "") -> bytes:
@@ -93,12 +93,12 @@ def agree(compilation: Compilation, previous: Lock, folder: Path, run_helm: Call
     return plain
 
 
-@pytest.mark.parametrize("name", INTENTS)
+@pytest.mark.parametrize("name", scale.some(list(INTENTS), 3))
 def test_helm_renders_what_the_plain_form_says(name: str, compiled, tmp_path, run_helm) -> None:
     agree(compiled[name], lock.EMPTY, tmp_path, run_helm)
 
 
-@pytest.mark.parametrize("name", INTENTS)
+@pytest.mark.parametrize("name", scale.some(list(INTENTS), 12))
 def test_the_hooks_of_a_plugin_do_what_those_of_the_chart_do(name: str, compiled, tmp_path, run_helm) -> None:
     compilation = compiled[name]
     agree(compilation, lock.EMPTY, tmp_path, run_helm)

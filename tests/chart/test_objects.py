@@ -14,8 +14,9 @@ from gpushare_node.adapters.host import kubelet
 from gpushare_node.adapters.kube import uninstall
 from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, admission, bundle, pool
 from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, is_hook, pod_of
-from tests.support import helm
+from tests.support import helm, scale
 
+SMALL = [each for each in BUNDLES if each is not FIFTY]
 VERSIONS = sorted(
     {kubernetes_validate.utils.major_minor(version) for version in kubernetes_validate.utils.all_versions()}
     - {f"1.{minor}" for minor in range(30)}
@@ -34,7 +35,7 @@ def pods(objects):
     return lambda bundle: {key[2]: pod_of(item) for key, item in objects(bundle).items() if key[0] == "DaemonSet"}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", scale.some(VERSIONS[::-1], len(VERSIONS) - 1))
 def test_kubernetes_knows_every_field(version: str, objects) -> None:
     for item in [*objects(MODES).values(), *objects(MIG_MANAGER).values()]:
         if item["kind"].startswith("MutatingAdmissionPolicy") and tuple(map(int, version.split("."))) < (1, 36):
@@ -47,7 +48,7 @@ def test_kubernetes_versions_reach_from_the_lowest_to_the_newest() -> None:
     assert len(VERSIONS) >= 8
 
 
-@pytest.mark.parametrize("bundle", [each for each in BUNDLES if each is not FIFTY], ids=lambda bundle: bundle.name)
+@pytest.mark.parametrize("bundle", scale.some(SMALL, 4), ids=lambda bundle: bundle.name)
 @pytest.mark.parametrize("major", helm.MAJORS)
 def test_rendered_yaml_is_clean_under_yamllint(bundle: Bundle, major: int, render) -> None:
     # Helm prints a separator before each document and an empty line after some.

@@ -22,6 +22,7 @@ from gpushare.pipeline import Compilation
 from gpushare.reading import schema
 from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
 from tests.contract import installable
+from tests.support import scale
 
 NEWEST = max(kubernetes_validate.utils.all_versions(), key=lambda version: [int(part) for part in version.split(".")])
 VALUES = jsonschema.Draft7Validator(json.loads((resources.chart() / "values.schema.json").read_text()))
@@ -171,7 +172,7 @@ def test_what_only_the_cluster_refused_is_refused_by_check(place: str, value: An
     assert not is_accepted(compiled([(place, value)]))
 @pytest.mark.parametrize("major", [3, 4])
 def test_helm_takes_all_extremes_that_a_check_accepts(major: int, run_helm: Any, tmp_path: Any) -> None:  # noqa: F811
-    alone = [(place, value) for place, value in CHOICES if is_accepted(compiled([(place, value)]))]
+    alone = [(place, value) for place, value in scale.some(CHOICES, 4) if is_accepted(compiled([(place, value)]))]
     left = dict.fromkeys(place for place, _ in alone)
     number = 0
     while alone:
@@ -186,4 +187,4 @@ def test_helm_takes_all_extremes_that_a_check_accepts(major: int, run_helm: Any,
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(artifact.text)
         run_helm(major, "template", "gpushare", tmp_path / str(number) / "chart", "--namespace", "gpu-system")
-    assert number > 5
+    assert number > (5 if scale.is_long else 1)

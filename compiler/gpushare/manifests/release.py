@@ -205,8 +205,7 @@ class ChartObjects:
             "volumeMounts": [policy, *_mounts(mps=mps)],
         }
         tolerations = [{"key": key, "operator": "Exists"} for key in _TAINTS]
-        client = {"nodeSelector": {"nvidia.com/gpu.deploy.client": "true"}} if self.values["stack"] == "gpu-operator" else {}
-        return self._pod_base() | client | {
+        return self._pod_base() | {
             "affinity": self._affinity(pool["terms"]),
             "tolerations": [*tolerations, *pool.get("tolerations", ())],
             "initContainers": [partition],

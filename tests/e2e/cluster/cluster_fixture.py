@@ -140,9 +140,7 @@ class ClusterFixture:
         """Put nodes into pools: `node_1="notebooks"`; None takes the label away."""
         for name, pool in pools.items():
             label = f"{POOL}-" if pool is None else f"{POOL}={pool}"
-            # As gpu-operator labels every node with GPUs.
-            client = "nvidia.com/gpu.deploy.client=true"
-            self.cluster.kubectl("label", "node", name.replace("_", "-"), label, client, "--overwrite")
+            self.cluster.kubectl("label", "node", name.replace("_", "-"), label, "--overwrite")
 
     def state(self, name: str) -> Object:
         """The node as the API server has it."""

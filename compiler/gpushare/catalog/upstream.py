@@ -1,7 +1,8 @@
 """Facts about NVIDIA's charts, read from `profiles/upstream`: releases, images, default tolerations, and the values they read.
 
 `chart` is cheap, and every compile calls it; the schema of the values is read only when a caller looks up a path. The rules
-decide what an intent may do with a path. Knows the newest release of each chart; older releases are known by name only.
+decide what an intent may do with a path. An UpstreamChart is of one release (`at`): paths,
+defaults and schemas are that release's; images and tolerations are the newest's.
 """
 
 import json
@@ -9,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gpushare.catalog import facts
+from gpushare.catalog import facts, releases
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Path
-from gpushare.core.record import Record
+from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.wording import nearest
 from gpushare.reading import schema
 
@@ -77,7 +78,9 @@ class UpstreamChart(Record):
 
     `tolerations` are the default lists, by path, that a value of ours would replace. Another chart reads what is below
     `subcharts`.
-    `reserved_volumes` are names that the ConfigMap of device-plugin configs must not have.
+    `reserved_volumes` are names that the ConfigMap of device-plugin configs must not have. `uncharted`: releases
+    that are known and whose charts were not read, with what is known of them. `described`: the release whose values these are;
+    empty: the newest's.
     """
 
     name: str
@@ -87,11 +90,28 @@ class UpstreamChart(Record):
     tolerations: Mapping[str, tuple[Mapping[str, str], ...]]
     subcharts: tuple[str, ...]
     reserved_volumes: tuple[str, ...]
+    uncharted: Mapping[str, str] = NOTHING
+    described: str = ""
+
+    def at(self, release: str | None) -> "UpstreamChart":
+        """Return the chart whose values are those of a release: of the last chart that was read and is not newer.
+
+        `described` of what is returned is that chart's release: the oldest for a release before all of them.
+        """
+        if release is None:
+            return self
+        wanted = version_order(release)
+        older = (one for one in (self.version, *releases.charted(self.name)) if version_order(one) <= wanted)
+        return replace(self, described=next(older, (self.version, *releases.charted(self.name))[-1]))
+
+    def is_before_all(self, release: str) -> bool:
+        """Whether a release is older than every chart that was read."""
+        return version_order(release) < version_order((self.version, *releases.charted(self.name))[-1])
 
     @property
     def version(self) -> str:
-        """The newest known release, which the table of values describes."""
-        return self.releases[-1][0]
+        """The default release: the newest whose chart was read, so that its values and images are known."""
+        return next(version for version, _ in reversed(self.releases) if version not in self.uncharted)
 
     @property
     def known_versions(self) -> tuple[str, ...]:
@@ -116,7 +136,7 @@ class UpstreamChart(Record):
 
     def path(self, dotted: str) -> ValueFact | None:
         """Return the value of that path; None for sections, for paths below a map, and for paths the chart does not know."""
-        return paths(self.name).get(dotted)
+        return paths(self.name, self.described).get(dotted)
 
 
 def version_order(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]:
@@ -178,14 +198,15 @@ def chart(stack: str) -> UpstreamChart:
         tolerations={path: tuple(default) for path, default in facts["tolerations"].items()},
         subcharts=tuple(facts["subcharts"]),
         reserved_volumes=tuple(facts["reservedVolumes"]),
+        uncharted=facts.get("uncharted", {}),
     )
 
 
 @cache
-def paths(name: str) -> Mapping[str, ValueFact]:
-    """Return every value of a chart (by the chart's name), by dotted path."""
+def paths(name: str, release: str = "") -> Mapping[str, ValueFact]:
+    """Return every value of a chart (by the chart's name), by dotted path; of the newest chart or of a release with one."""
     own = chart(next(stack for stack, file in FILES.items() if file == name))
-    known = list(_flatten(_schema(name), ()))
+    known = list(_flatten(_schema(name, release), ()))
     for image in own.images:
         if image.section.partition(".")[0] in own.subcharts:
             known += [ValueFact(path=path, schema={"type": "string"}) for path in image.values]
@@ -194,7 +215,7 @@ def paths(name: str) -> Mapping[str, ValueFact]:
 
 def violations(upstream: UpstreamChart, fact: ValueFact, value: object, base: Path) -> list[Finding]:
     """Return what the chart or the API server rejects in a value; `base` is the value's path. Helm removes null values."""
-    wanted = {**fact.schema, "definitions": _schema(upstream.name)["definitions"]}
+    wanted = {**fact.schema, "definitions": _schema(upstream.name, upstream.described)["definitions"]}
     needed = _read(f"{upstream.name}.notes.yaml")["needed"]
     return [] if value is None and fact.path not in needed else schema.violations(_without_nulls(value), wanted, base)
 
@@ -213,10 +234,10 @@ def switches(upstream: UpstreamChart, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @cache
-def _sections(name: str) -> Mapping[str, bool]:
+def _sections(name: str, release: str) -> Mapping[str, bool]:
     """Return every path that has others below it → whether it may be null."""
-    every = (path[:at] for path in (*paths(name), *dropped(name)) for at, char in enumerate(path) if char == ".")
-    return {path: "null" in _node(_schema(name), path.split(".")).get("type", ()) for path in every}
+    every = (path[:at] for path in (*paths(name, release), *dropped(name)) for at, char in enumerate(path) if char == ".")
+    return {path: "null" in _node(_schema(name, release), path.split(".")).get("type", ()) for path in every}
 
 
 def _node(tree: schema.Schema, keys: Sequence[str]) -> schema.Schema:
@@ -227,7 +248,8 @@ def _node(tree: schema.Schema, keys: Sequence[str]) -> schema.Schema:
 
 def check_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMap | Dropped | Unknown:
     """Return how a chart reads a value at `path` (keys from the root down, at least one)."""
-    known, gone = paths(upstream.name), dropped(upstream.name)
+    known = paths(upstream.name, upstream.described)
+    gone = {gone: row for gone, row in dropped(upstream.name).items() if gone not in known}
     for length in range(1, len(path) + 1):
         above = ".".join(path[:length])
         if above in gone:
@@ -239,8 +261,8 @@ def check_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMa
         above = ".".join(path[:length])
         if above in known:
             return OpenMap(above=above) if known[above].is_open else Unknown(path=above, known={above: known[above]})
-    if dotted in _sections(upstream.name):
-        return Known(fact=None, nullable=_sections(upstream.name)[dotted])
+    if dotted in (sections := _sections(upstream.name, upstream.described)):
+        return Known(fact=None, nullable=sections[dotted])
     if path[0] in upstream.subcharts:
         return OpenMap(above=path[0])
     return Unknown(path=dotted, known=known)
@@ -253,9 +275,9 @@ def _read(file: str) -> Mapping[str, Any]:
 
 
 @cache
-def _schema(name: str) -> schema.Schema:
+def _schema(name: str, release: str = "") -> schema.Schema:
     loaded: schema.Schema = json.loads((resources.upstream() / f"{name}.values.json").read_text(encoding="utf-8"))
-    return loaded
+    return releases.schema_at(name, loaded, release) if release in releases.charted(name) else loaded
 
 
 def _images(sections: Mapping[str, str], *, installed: bool) -> Iterator[Image]:

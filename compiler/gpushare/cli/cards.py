@@ -40,7 +40,9 @@ def command(card: str | None, style: str) -> ExitCode:
 
     ids = cards.ids()
     if card is not None and card not in ids:
-        hint = options.did_you_mean(card, ids) or "`gpushare cards` lists all"
+        from gpushare.catalog import card_search  # noqa: PLC0415 - needed only when something is wrong
+
+        hint = "; ".join((*card_search.hints(card, cards.Catalog()), "`gpushare cards` lists all"))
         raise CouldNotRunError(f"the catalogue has no card {card!r}", hint)
     known = {name: cards.load(name) for name in (ids if card is None else (card,))}
     if style == "json":

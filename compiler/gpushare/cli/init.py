@@ -73,16 +73,19 @@ def _write(output: Path, text: str, *, overwrite: bool) -> None:
 def _card(card_id: str, mode: str) -> "Card":
     """Return the card, if it supports the mode."""
     from gpushare.catalog import cards  # noqa: PLC0415 - as above
+    from gpushare.sharing import caps  # noqa: PLC0415 - as above
 
     if card_id not in cards.ids():
-        hint = options.did_you_mean(card_id, cards.ids()) or "`gpushare cards` lists all"
+        from gpushare.catalog import card_search  # noqa: PLC0415 - needed only when something is wrong
+
+        hint = "; ".join((*card_search.hints(card_id, cards.Catalog()), "`gpushare cards` lists all"))
         raise CouldNotRunError(f"the catalogue has no card {card_id!r}", hint)
     card = cards.load(card_id)
     if mode == "mig" and card.mig is None:
         hint = "take --mode time-slicing or mps, or another card"
         raise CouldNotRunError(f"{card.name} has no MIG that the catalogue knows", hint)
-    if mode == "mps" and not card.mps_supported:
-        raise CouldNotRunError(f"{card.name} has no MPS", "take --mode time-slicing")
+    if mode == "mps" and not caps.has_mps_shares(card):
+        raise CouldNotRunError(f"{card.name} has no MPS with shares", "take --mode time-slicing")
     return card
 
 

@@ -82,7 +82,9 @@ def _card(card_id: str) -> "Card":
     from gpushare.catalog import cards as catalog  # noqa: PLC0415 - as above
 
     if card_id not in catalog.ids():
-        hint = options.did_you_mean(card_id, catalog.ids()) or "`gpushare cards` lists all"
+        from gpushare.catalog import card_search  # noqa: PLC0415 - needed only when something is wrong
+
+        hint = "; ".join((*card_search.hints(card_id, catalog.Catalog()), "`gpushare cards` lists all"))
         raise CouldNotRunError(f"the catalogue has no card {card_id!r}", hint)
     return catalog.load(card_id)
 
@@ -112,12 +114,15 @@ def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tu
 
 
 def _bytes(text: str, option: str) -> int:
-    from gpushare.core.units import meant_sizes, parse_quantity  # noqa: PLC0415 - as above
+    from gpushare.core.units import MIB, meant_sizes, parse_quantity  # noqa: PLC0415 - as above
 
     size = parse_quantity(int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text)
     if size is None:
         hint = f"write {' or '.join(meant_sizes(text) or ('it as in an intent, such as 4Gi or 3500Mi',))}"
         raise CouldNotRunError(f"{option}: invalid quantity of memory {text!r}", hint)
+    if size < MIB:
+        bare = f"a bare number counts bytes; for GiB write {text}Gi" if text.isdecimal() else "write it in Mi or Gi"
+        raise CouldNotRunError(f"{option}: {size} bytes are less than 1Mi", bare)
     return size
 
 

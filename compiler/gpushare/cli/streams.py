@@ -41,6 +41,8 @@ def _advice(name: str, problem: OSError, absent: str) -> str:
         folder = Path(name).parent
         starter = absent or f"`gpushare init -o {quote(name)}` writes a starter intent"
         return starter if folder.is_dir() else f"there is no folder {folder}"
+    if isinstance(problem, IsADirectoryError) and (Path(name) / "gpushare.lock.yaml").exists():
+        return f"that is a bundle: name the intent that it was compiled from, or compare: `gpushare plan {quote(name)} INTENT`"
     if isinstance(problem, IsADirectoryError):
         inside = [str(path) for path in sorted(Path(name).glob("*.yaml"))]
         return f"name the intent file: {inside[0]}" if inside else "name the intent file, not its folder"

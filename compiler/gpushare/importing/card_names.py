@@ -31,6 +31,9 @@ _MACHINES = (
     (r"Standard_ND96amsr_A100_v4", "a100-sxm4-80gb"), (r"Standard_ND96isr_H100_v5", "h100-sxm5-80gb"),
     (r"Standard_NC\d+adi?s_H100_v5", "h100-nvl-94gb"), (r"g2-", "l4"), (r"a2-highgpu-|a2-megagpu-", "a100-sxm4-40gb"),
     (r"a2-ultragpu-", "a100-sxm4-80gb"), (r"a3-(?:high|mega|edge)gpu-", "h100-sxm5-80gb"), (r"a3-ultragpu-", "h200-sxm5-141gb"),
+    (r"p6-b200\.", "b200-180gb"), (r"p6e-gb200\.", "gb200-186gb"), (r"g7e\.", "rtx-pro-6000-server"),
+    (r"a4-highgpu-", "b200-180gb"), (r"a4x-highgpu-", "gb200-186gb"), (r"g4-standard-", "rtx-pro-6000-server"),
+    (r"Standard_ND96isr_H200_v5", "h200-sxm5-141gb"),
 )
 _MACHINE = pattern("|".join(f"(?P<m{number}>{text})" for number, (text, _) in enumerate(_MACHINES)))
 

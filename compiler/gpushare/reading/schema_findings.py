@@ -12,6 +12,7 @@ from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 from gpushare.core.units import meant_sizes
 from gpushare.core.wording import listing, nearest, shorten
+from gpushare.reading import intended
 from gpushare.reading.scalars import resolve
 
 MAX_RAW = 400
@@ -119,17 +120,23 @@ class _Wording:
                 yield from _alternatives(violation, self._subject(violation.path))
             case "not":
                 message = f"{violation.path[-1]} does not belong to {self._chosen(violation.path[:-1])}"
-                yield Finding(code="GS108", message=message, hints=("leave it out",), path=violation.path, on_key=True), ()
+                hint = self._meant_by(violation.path[:-1], str(violation.path[-1]), violation.value) or "leave it out"
+                yield Finding(code="GS108", message=message, hints=(hint,), path=violation.path, on_key=True), ()
             case _:
                 code, message, hints = self._value(violation)
                 path = violation.path
                 if violation.keyword == "uniqueItems":
                     path = (*path, _repeated(violation.value))
-                hints = hints or self._hints(violation.schema, message)
+                meant = intended.of_value((*self.base, *path), violation.value, self.document)
+                if not hints or violation.keyword != "type":
+                    hints = (meant,) if meant else hints or self._hints(violation.schema, message)
                 yield Finding(code=code, message=f"{self._subject(violation.path)} {message}", hints=hints, path=path), ()
 
     def _subject(self, path: Path) -> str:
         return _subject((*self.base, *path))
+
+    def _meant_by(self, path: Path, key: str, value: object) -> str:
+        return intended.of_field((*self.base, *path), key, value)
 
     def _add(self, around: Mapping[str, Any], name: str) -> tuple[str, ...]:
         """Return hints on how to write a missing field."""
@@ -179,7 +186,11 @@ class _Wording:
                 given = "" if near else _nearest(key, [name for name in known if name in violation.value])
                 if near:
                     self.meant.append((*violation.path, near))
-                hint = f"did you mean {near}?" if near else self._elsewhere(key, known) or f"known here: {', '.join(known)}"
+                meant = "" if near or given else self._meant_by(violation.path, key, violation.value[key])
+                if meant:
+                    self.meant.extend((*violation.path, name) for name in known if name in meant)
+                hint = meant or self._elsewhere(key, known) or f"known here: {', '.join(known)}"
+                hint = f"did you mean {near}?" if near else hint
                 if given:
                     hint = f"the field is called {given}, and is given already: leave this one out"
                 message = f"unknown field {shorten(key)} in {self._subject(violation.path)}"

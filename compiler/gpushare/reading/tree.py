@@ -4,7 +4,8 @@ Owns the building of the tree from a reader's events and every finding on keys, 
 files and knows no YAML library: `source` feeds it. Offsets count characters from the start of the text.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from gpushare.core.diagnostics import Path
@@ -47,9 +48,12 @@ class RawFinding(Record):
 
 
 class _Frame:
-    """An open collection. In a mapping, `keyed`: `key` waits for its value; `dropped`: the value is discarded."""
+    """An open collection. In a mapping, `keyed`: `key` waits for its value; `dropped`: the value is discarded.
 
-    __slots__ = ("anchor", "dropped", "key", "key_end", "key_start", "keyed", "node")
+    `unfilled`: the key without a value whose fields repeat those above it, once that is reported.
+    """
+
+    __slots__ = ("anchor", "dropped", "key", "key_end", "key_start", "keyed", "node", "unfilled")
 
     def __init__(self, node: TreeNode, anchor: str | None) -> None:
         self.node = node
@@ -58,6 +62,7 @@ class _Frame:
         self.dropped = False
         self.key = ""
         self.key_start = self.key_end = 0
+        self.unfilled: str | None = None
 
 
 class Builder:
@@ -166,7 +171,7 @@ class Builder:
                 children[frame.key] = (frame.key_start, frame.key_end, node)
                 parent.value[frame.key] = node.value
 
-    def _take_key(self, frame: _Frame, taken: Mapping[str, tuple[int, int, TreeNode]], node: TreeNode, *, plain: bool) -> None:
+    def _take_key(self, frame: _Frame, taken: dict[str, tuple[int, int, TreeNode]], node: TreeNode, *, plain: bool) -> None:
         frame.keyed, frame.dropped = True, True
         frame.key_start, frame.key_end = node.start, node.end
         key = node.value
@@ -180,11 +185,25 @@ class Builder:
             quoted = (f'write "{written}" in quotes',) if written else ()
             self._say("GS010", f"a key must be text, not {written or 'nothing'}", node, quoted)
         elif key in taken:
-            line = self._line_of(taken[key][0]) if self.has_room else 0
-            said = f"{shorten(key)} is given twice in this mapping: it is already in line {line}"
-            self._say("GS004", said, node, ("keep one of the two",))
+            self._say_twice(frame, taken, key, node)
         else:
             frame.key, frame.dropped = key, False
+
+    def _say_twice(self, frame: _Frame, taken: dict[str, tuple[int, int, TreeNode]], key: str, node: TreeNode) -> None:
+        """Report a repeated key; after a key without a value only once, as its fields are just not indented below it."""
+        if frame.unfilled is not None:
+            return
+        line = self._line_of(taken[key][0]) if self.has_room else 0
+        said = f"{shorten(key)} is given twice in this mapping: it is already in line {line}"
+        since = takewhile(lambda name: name != key, reversed(taken)) if self.has_room else ()
+        empty = next((name for name in since if taken[name][2].value is None), None)
+        if empty is None:
+            self._say("GS004", said, node, ("keep one of the two",))
+        else:
+            frame.unfilled = empty
+            where = f"{shorten(empty)} in line {self._line_of(taken[empty][0])} has nothing below it"
+            hint = f"{where}: indent it as far as its neighbours, and what belongs to it further; or keep one of the two"
+            self._say("GS004", said, node, (hint,))
 
     def _refuse_collection_as_key(self, node: TreeNode) -> None:
         if self._wants_key():

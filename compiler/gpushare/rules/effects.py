@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import counted
@@ -24,6 +23,7 @@ from gpushare.intent.types import (
     Stack,
 )
 from gpushare.rules.card_names import a_card
+from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass
@@ -158,17 +158,17 @@ def check_driver_limits(context: RuleContext) -> Iterator[Finding]:
 
 
 def operator_driver(context: RuleContext) -> str:
-    """Return the version of the driver that the operator installs; empty if it installs none or the version is unknown.
-
-    Of a release before the newest known one it is not newer than that one's.
-    """
+    """Return the version of the driver that the operator installs; empty if it installs none or the version is unknown."""
     platform = context.intent.platform
     if platform.driver is None or platform.stack is not Stack.GPU_OPERATOR:
         return ""
-    chart = upstream.chart(platform.stack.value)
-    newest = next((image.tag for image in chart.images if image.section == "driver"), None) or ""
-    is_known = platform.version in (None, *chart.known_versions)
-    return platform.driver.version or (newest if is_known else "")
+    if platform.driver.version:
+        return platform.driver.version
+    chart = judging_chart(platform)
+    release = platform.version
+    is_known = release is None or (release in chart.known_versions and not chart.is_before_all(release))
+    fact = chart.path("driver.version") if is_known else None
+    return str(fact.default) if fact else ""
 
 
 def check_beyond(context: RuleContext) -> Iterator[Finding]:

@@ -22,6 +22,9 @@ _BELOW_NFD = (".feature.node.kubernetes.io", ".profile.node.kubernetes.io")
 TERM_BYTES = 66
 """A requirement on a node's name as JSON, without the name."""
 
+MAX_NAMED = 8
+"""How many pools one finding names, and how many ways to separate them."""
+
 MAX_DAEMONSET_BYTES = MIB
 """The API server takes objects of up to 1.5 MiB; the pod template needs a part of that."""
 
@@ -73,7 +76,7 @@ def check_clashes(context: RuleContext) -> Iterator[Finding]:
 
 
 def _clash(later: Pool, earlier: list[Pool]) -> Finding:
-    first, names = earlier[0], few([pool.name for pool in earlier])
+    first, names = earlier[0], few([pool.name for pool in earlier], MAX_NAMED)
     whose = f"pool {names}" if len(earlier) == 1 else f"pools {names}"
     priority = f"give one of them a higher priority, such as priority: {later.priority + 1}"
     others = set(first.nodes.names)
@@ -83,27 +86,48 @@ def _clash(later: Pool, earlier: list[Pool]) -> Finding:
         return Finding(
             code="GS203",
             message=f"node {name} is in {whose} as well",
-            hints=(f"name it in one pool only, or {priority}",),
+            hints=(f"name it in one pool only, or {priority}", *_on_one_node(first, later)),
             path=pool_path(later, "nodes", "names", number),
         )
+    same = _on_one_node(first, later) if region(first.nodes) == region(later.nodes) else ()
     return Finding(
         code="GS203",
         message=f"one node can be in pool {later.name} and in {whose}: their selectors do not exclude each other",
-        hints=(f"{_separation(first, later)}, or {priority}",),
+        hints=(f"{_separations(earlier, later)}, or {priority}", *same),
         path=pool_path(later, "nodes"),
         causes=tuple(pool_path(pool, "nodes", field) for pool in (*earlier, later) for field in ("matchLabels", "names")),
     )
 
 
-def _separation(earlier: Pool, later: Pool) -> str:
-    """Return how to separate the two by a label that only one of them selects."""
+def _on_one_node(earlier: Pool, later: Pool) -> tuple[str, ...]:
+    """Return why two pools cannot divide a node between them."""
+    if earlier.card != later.card:
+        return ("a node has one card model: two models in one node cannot be described",)
+    return ("the device plugin shares all GPUs of a node alike: GPUs of one node cannot be in two pools",)
+
+
+def _separations(earlier: list[Pool], later: Pool) -> str:
+    """Return how to separate a pool from all others that clash with it: one expression for each label and pool."""
+    excluded: dict[tuple[str, str], set[str]] = {}
+    for pool in earlier:
+        way = _separation(pool, later)
+        if way is None:
+            return "select them by different values of one label"
+        excluded.setdefault(way[:2], set()).update(way[2])
+    (key, name), values = next(iter(excluded.items()))
+    others = f", and so for {listing(dict.fromkeys(name for _, name in list(excluded)[1:]))}" if len(excluded) > 1 else ""
+    listed = ", ".join(sorted(values))
+    return f"add matchExpressions [{{key: {key}, operator: NotIn, values: [{listed}]}}] to pool {name}{others}"
+
+
+def _separation(earlier: Pool, later: Pool) -> tuple[str, str, frozenset[str]] | None:
+    """Return a label that only one of the two selects, the other's name, and the values that it must exclude; None if none."""
     for one, other in ((earlier, later), (later, earlier)):
         theirs, ours = region(one.nodes) or {}, region(other.nodes) or {}
         for key, values in theirs.items():
             if values.pinned and key not in ours:
-                listed = ", ".join(sorted(values.listed))
-                return f"add matchExpressions [{{key: {key}, operator: NotIn, values: [{listed}]}}] to pool {other.name}"
-    return "select them by different values of one label"
+                return key, other.name, values.listed
+    return None
 
 
 def check_label_families(context: RuleContext) -> Iterator[Finding]:

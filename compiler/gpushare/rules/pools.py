@@ -1,12 +1,12 @@
 """Rules on a pool's name and card: GS201, GS205, GS208, GS209 and GS210."""
 
-import re
 from collections.abc import Iterator
 
+from gpushare.catalog import card_search
 from gpushare.catalog.cards import Card, NvLink
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
-from gpushare.core.wording import few, listing, nearest
+from gpushare.core.wording import few
 from gpushare.intent.types import CapWord, Mps, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
@@ -24,24 +24,15 @@ def check_card(context: RuleContext) -> Iterator[Finding]:
     """GS201: a card that neither the catalogue nor the intent knows."""
     for pool in context.intent.pools:
         if context.card(pool) is None:
-            near = _nearest_cards(pool.card, context.catalog.ids())
             yield Finding(
                 code="GS201",
                 message=f"unknown card {pool.card}",
                 hints=(
-                    *((f"nearest: {listing(near, 'or')}",) if near else ()),
-                    "`gpushare cards` lists all cards; describe another one under spec.cards",
+                    *card_search.hints(pool.card, context.catalog),
+                    f"`gpushare cards` lists all cards; {card_search.DESCRIBE}",
                 ),
                 path=pool_path(pool, "card"),
             )
-
-
-def _nearest_cards(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return up to four cards that the user may mean: those with every part of the word, else those that look like it."""
-    plain = re.sub(r"nvidia|tesla|geforce|quadro", "", word.lower()).strip(" -_")
-    parts = re.findall(r"[a-z]*[0-9]+[a-z]*|[a-z]+", plain)
-    holding = tuple(card for card in known if parts and all(part in card for part in parts))
-    return holding[:4] or nearest(plain, known)
 
 
 def check_name(context: RuleContext) -> Iterator[Finding]:

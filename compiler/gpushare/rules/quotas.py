@@ -105,15 +105,20 @@ def _names(asked: Asked) -> list[str]:
     return [kind.profile.name if kind.profile else kind.resource for kind in asked.kinds]
 
 
+_SHARES = frozenset({"shares", "replicas", "count"})
+"""What other programs call a number that an intent writes without a name."""
+
+
 def check_offered(context: RuleContext) -> Iterator[Finding]:
     """GS603: a profile or resource that the pool does not offer."""
     for asked in asked_of(context):
-        for name, _ in asked.quota.per_resource:
+        for name, count in asked.quota.per_resource:
             if shares.find(asked.kinds, name) is None:
+                alone = f"write the number of shares alone: {count}" if name in _SHARES else ""
                 yield Finding(
                     code="GS603",
                     message=f"pool {asked.pool.name} does not offer {name}",
-                    hints=(f"it offers {listing(_names(asked))}",),
+                    hints=(alone or f"it offers {listing(_names(asked))}",),
                     path=(*quota_path(asked.quota), name),
                     on_key=True,
                 )

@@ -7,6 +7,7 @@ from gpushare.core.diagnostics import Finding
 from gpushare.intent.types import Mps, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.sharing import caps
 
 
 def _mps_pools(context: RuleContext) -> Iterator[tuple[Pool, Mps, Card]]:
@@ -35,15 +36,16 @@ def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
 
 
 def check_mps_support(context: RuleContext) -> Iterator[Finding]:
-    """GS302: a card on which the device plugin's MPS does not run."""
+    """GS302: a card on which the device plugin's MPS does not run, or whose MPS holds no client to its share."""
     for pool, _, card in _mps_pools(context):
         if not card.mps_supported:
-            yield Finding(
-                code="GS302",
-                message=f"the device plugin does not run MPS on {a_card(card)}",
-                hints=(f"write mode: time-slicing to share each {product(card)}",),
-                path=pool_path(pool, "sharing", "mode"),
-            )
+            message = f"the device plugin does not run MPS on {a_card(card)}"
+        elif card.compute_capability < caps.CLIENT_LIMITS_FROM:
+            message = f"MPS needs Volta or newer to give clients of {a_card(card)} shares of their own"
+        else:
+            continue
+        hint = f"write mode: time-slicing to share each {product(card)}"
+        yield Finding(code="GS302", message=message, hints=(hint,), path=pool_path(pool, "sharing", "mode"))
 
 
 RULES = (Rule(code="GS301", check=check_mps_replicas), Rule(code="GS302", check=check_mps_support))

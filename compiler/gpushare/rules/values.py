@@ -11,6 +11,7 @@ from gpushare.core.record import replace
 from gpushare.core.wording import listing
 from gpushare.intent.types import Partitioner, Platform, Stack
 from gpushare.rules import contradictions
+from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext
 
 HERE = ("spec", "platform", "values")
@@ -34,7 +35,7 @@ def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart, Steps, Any, 
     platform = context.intent.platform
     if platform.stack is Stack.EXISTING:
         return
-    chart = upstream.chart(platform.stack.value)
+    chart = judging_chart(platform)
     yield from ((chart, *found) for found in _walk(chart, platform.values))
 
 
@@ -44,7 +45,7 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
         if isinstance(verdict, Unknown):
             lists_all = f"`helm show values {chart.name}` lists all"
             hint = f"nearest: {listing(verdict.nearest, 'or')}" if verdict.nearest else lists_all
-            message = f"{chart.name} {chart.version} has no value {'.'.join(path)}"
+            message = f"{chart.name} {chart.described or chart.version} has no value {'.'.join(path)}"
             if "." in path[-1]:
                 message = f"{path[-1]!r} is one key, and {chart.name} has none with dots"
                 hint = f"write one mapping in the other: {_nested(path[-1])}"
@@ -62,7 +63,7 @@ def check_dropped(context: RuleContext) -> Iterator[Finding]:
     for chart, path, _, verdict in _checked(context):
         if isinstance(verdict, Dropped):
             hint = f"write {verdict.replacement}" if verdict.replacement else "leave it out: nothing replaces it"
-            message = f"{verdict.path} does nothing in {chart.name} {chart.version}: {verdict.reason}"
+            message = f"{verdict.path} does nothing in {chart.name} {chart.described or chart.version}: {verdict.reason}"
             yield Finding(code="GS709", message=message, hints=(hint,), path=(*HERE, *path), on_key=True)
 
 
@@ -84,7 +85,7 @@ def check_type(context: RuleContext) -> Iterator[Finding]:
         yield from found
         fine = fine and not found
     if fine and context.intent.platform.stack is not Stack.EXISTING:
-        yield from _mappings(upstream.chart(context.intent.platform.stack.value), context.intent.platform.values)
+        yield from _mappings(judging_chart(context.intent.platform), context.intent.platform.values)
 
 
 def _mappings(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[Finding]:

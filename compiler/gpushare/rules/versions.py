@@ -3,11 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from gpushare.catalog import upstream
+from gpushare.catalog import drivers, upstream
+from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.record import replace
 from gpushare.core.wording import listing
 from gpushare.intent.types import Exclusive, Mig, Mps, Pool, SharePlacement, Stack
 from gpushare.rules.card_names import a_card
+from gpushare.rules.charts import VERSIONS, judging_chart
+from gpushare.rules.effects import operator_driver
 from gpushare.rules.layouts import mig_pools
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 
@@ -21,9 +25,6 @@ NEWEST_KUBERNETES = (1, 37)
 CONFIGURED_PLUGIN, MPS_PLUGIN, EXACT_PLUGIN = (0, 12, 2), (0, 15, 0), (0, 20, 0)
 """The device plugin releases that first choose a config by a node's label and do without one elsewhere, that know MPS, and that
 tell `1g.10gb` from `1g.10gb+me` and know an allocation policy."""
-
-_NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
-_VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
 
 
 def check_old_kubernetes(context: RuleContext) -> Iterator[Finding]:
@@ -71,7 +72,7 @@ def check_kubernetes_form(context: RuleContext) -> Iterator[Finding]:
 def check_version_form(context: RuleContext) -> Iterator[Finding]:
     """GS704: a text that is not a version of the stack's chart."""
     platform = context.intent.platform
-    form = _VERSIONS.get(platform.stack)
+    form = VERSIONS.get(platform.stack)
     if platform.version is not None and form and not re.match(form, platform.version):
         chart = upstream.chart(platform.stack.value)
         yield Finding(
@@ -83,22 +84,28 @@ def check_version_form(context: RuleContext) -> Iterator[Finding]:
 
 
 def check_version_known(context: RuleContext) -> Iterator[Finding]:
-    """GS705: a chart of another version than the one whose values were checked."""
+    """GS705: a release whose chart was not read, so that its values are judged by another's."""
     platform = context.intent.platform
-    form = _VERSIONS.get(platform.stack)
+    form = VERSIONS.get(platform.stack)
     if platform.version is None or not form or not re.match(form, platform.version):
         return
-    chart = upstream.chart(platform.stack.value)
-    if platform.version != chart.version:
-        known = platform.version in chart.known_versions
-        why = f"and {platform.version} may know others" if known else f"since {platform.version} is not known here"
-        yield Finding(
-            code="GS705",
-            severity=Severity.WARNING,
-            message=f"values are checked against {chart.name} {chart.version}, {why}",
-            hints=(f"known are {listing(chart.known_versions)}",),
-            path=(*HERE, "version"),
-        )
+    chart = judging_chart(platform)
+    if platform.version in chart.uncharted:
+        why = chart.uncharted[platform.version]
+    elif platform.version not in chart.known_versions:
+        newer = upstream.version_order(platform.version) > upstream.version_order(chart.known_versions[-1])
+        why = f"since {platform.version} is {'newer than this gpushare knows' if newer else 'not known here'}"
+    elif chart.is_before_all(platform.version):
+        why = f"the oldest whose chart was read; {platform.version} may know others"
+    else:
+        return
+    yield Finding(
+        code="GS705",
+        severity=Severity.WARNING,
+        message=f"values are checked against {chart.name} {chart.described}, {why}",
+        hints=(f"known are {listing(chart.known_versions)}",),
+        path=(*HERE, "version"),
+    )
 
 
 def check_plugin(context: RuleContext) -> Iterator[Finding]:
@@ -147,32 +154,82 @@ def _plugin_version(context: RuleContext) -> tuple[str, Path]:
     if isinstance(own, str) and own:
         return own, (*HERE, "values", section, key)
     release = platform.version or chart.version
-    return chart.plugin_version(release) if re.match(_VERSIONS[platform.stack], release) else "", here
+    return chart.plugin_version(release) if re.match(VERSIONS[platform.stack], release) else "", here
 
 
-def check_driver_age(context: RuleContext) -> Iterator[Finding]:
-    """GS718: a driver that is too old to partition a pool's card."""
+def check_driver(context: RuleContext) -> Iterator[Finding]:
+    """GS718: a driver that does not serve a pool's card, that cannot partition it, or kernel modules that do not serve it."""
     driver = context.intent.platform.driver
-    if driver is None or not (version := _numbers(driver.version)):
+    if driver is None:
         return
-    for pool, _, card, geometry in mig_pools(context):
-        if _is_older(version, geometry.min_driver):
+    yield from _check_modules(context)
+    text, path = operator_driver(context), (*HERE, "driver", *(("version",) if driver.version else ()))
+    version = _numbers(text)
+    unserved = {pool.name for pool, card in context.pools_with_card() if _is_outside(version, drivers.branches(card))}
+    if not version:
+        return
+    for pool, card in context.pools_with_card():
+        if pool.name in unserved:
+            yield _unserved(text, pool, card, path)
+    yield from (replace(one, path=path) for one in _check_mig(context, text, version) if one.path[-1] not in unserved)
+
+
+def _is_outside(version: tuple[int, ...], bounds: drivers.DriverRange) -> bool:
+    return bool(version) and not (bounds.first or 0) <= version[0] <= (bounds.last or version[0])
+
+
+def _unserved(text: str, pool: Pool, card: Card, path: Path) -> Finding:
+    bounds = drivers.branches(card)
+    if bounds.last is not None:
+        why = f"R{bounds.last} is the last branch for it"
+        hint = f'{why}: write driver: {{version: "{drivers.WRITTEN_BEFORE_TURING}"}}, or another driver of R{bounds.last}'
+    else:
+        hint = f"write a driver of R{bounds.first} or newer: that branch is the first for it"
+    message = f"driver {text} does not serve {a_card(card)} of pool {pool.name}"
+    if path[-1] != "version":
+        whose = f"driver {text}, which this release of gpu-operator installs,"
+        message = f"{whose} does not serve {a_card(card)} of pool {pool.name}"
+    return Finding(code="GS718", message=message, hints=(hint,), path=path)
+
+
+def _check_modules(context: RuleContext) -> Iterator[Finding]:
+    """Yield the pools whose cards have no open kernel modules, if the values ask for these."""
+    values = context.intent.platform.values.get("driver")
+    values = values if isinstance(values, Mapping) else {}
+    key = next((key for key, asked in _OPEN_MODULES.items() if values.get(key) == asked), None)
+    if key is None:
+        return
+    for pool, card in context.pools_with_card():
+        if not drivers.has_open_modules(card):
+            other = "kernelModuleType: auto or proprietary" if key == "kernelModuleType" else f"{key}: false"
             yield Finding(
                 code="GS718",
-                message=f"driver {driver.version} cannot partition {a_card(card)} of pool {pool.name}",
-                hints=(f"MIG on this card needs driver {geometry.min_driver} or newer",),
-                path=(*HERE, "driver", "version"),
+                message=f"the open kernel modules do not serve {a_card(card)} of pool {pool.name}: they need Turing or newer",
+                hints=(f"write {other}",),
+                path=(*HERE, "values", "driver", key),
             )
+
+
+_OPEN_MODULES: Mapping[str, object] = {"kernelModuleType": "open", "useOpenKernelModules": True}
+
+
+def _check_mig(context: RuleContext, text: str, version: tuple[int, ...]) -> Iterator[Finding]:
+    """Yield findings whose path is that of their pool; the caller knows where the driver is written."""
+    for pool, _, card, geometry in mig_pools(context):
+        if _is_older(version, geometry.min_driver):
+            message = f"driver {text} cannot partition {a_card(card)} of pool {pool.name}"
+            hint = f"MIG on this card needs driver {geometry.min_driver} or newer"
+            yield Finding(code="GS718", message=message, hints=(hint,), path=pool_path(pool))
             continue
         present = [{name for name, _ in layout} for layout in set(context.layouts(pool) or ())]
-        where = f"on {a_card(card)} of pool {pool.name}"
         for needed in geometry.layout_drivers:
             if _is_older(version, needed.min_driver) and any(names.issuperset(needed.profiles) for names in present):
+                where = f"on {a_card(card)} of pool {pool.name}"
                 yield Finding(
                     code="GS718",
-                    message=f"driver {driver.version} cannot make {listing(needed.profiles)} {where}",
+                    message=f"driver {text} cannot make {listing(needed.profiles)} {where}",
                     hints=(f"that needs driver R{needed.min_driver} or newer",),
-                    path=(*HERE, "driver", "version"),
+                    path=pool_path(pool),
                 )
 
 
@@ -193,6 +250,6 @@ RULES: tuple[Rule, ...] = (
     Rule(code="GS704", check=check_version_form),
     Rule(code="GS705", check=check_version_known),
     Rule(code="GS707", check=check_plugin),
-    Rule(code="GS718", check=check_driver_age),
+    Rule(code="GS718", check=check_driver),
     Rule(code="GS719", check=check_kubernetes_form),
 )

@@ -17,6 +17,11 @@ CLIENT_LIMITS_FROM = (7, 0)
 """Compute capability from which an MPS client can have a memory limit (Volta)."""
 
 
+def has_mps_shares(card: Card) -> bool:
+    """Whether the device plugin runs MPS on the card, and MPS holds each client to its share there."""
+    return card.mps_supported and card.compute_capability >= CLIENT_LIMITS_FROM
+
+
 def reserve_bytes(memory_mib: int, reserve: Share | None) -> int:
     """Return how much of a device with `memory_mib` is reserved, in whole bytes, rounded up. `reserve` None: the default."""
     whole = memory_mib * MIB

@@ -61,6 +61,8 @@ def _mps(demand: Demand) -> list[Sharing] | str:
     card = demand.card
     if not card.mps_supported:
         return "the device plugin does not run MPS on this card"
+    if not caps.has_mps_shares(card):
+        return "MPS needs Volta or newer to give clients shares of their own"
     if card.memory_mib is None:
         return "the memory of the card is not known"
     replicas = min(_replicas(card.memory_mib, demand.needs[0]), card.mps_max_replicas)

@@ -131,8 +131,6 @@ def _notes(demand: Demand, pool: Pool) -> Iterator[str]:
     replicas = shares.replicas_of(sharing, None)
     if pool.mode is Mode.MPS and replicas == card.mps_max_replicas:
         yield f"the device plugin admits {replicas} MPS clients on this card"
-    if pool.mode is Mode.MPS and card.compute_capability < caps.CLIENT_LIMITS_FROM:
-        yield "MPS holds no client to its memory on this card"
     if pool.mode is Mode.TIME_SLICING and replicas == MAX_REPLICAS:
         yield f"an intent has at most {MAX_REPLICAS} replicas"
 

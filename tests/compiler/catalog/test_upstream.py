@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.catalog import upstream
+from gpushare.catalog import releases, upstream
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown
 from gpushare.core import resources
 from gpushare.reading import schema
@@ -31,7 +31,40 @@ def test_releases_tell_their_device_plugin() -> None:
     assert operator.plugin_version("v26.3.3") == "v0.19.3"
     assert [operator.plugin_version(release) for release in ("v1.0.0", "v24.3.9", "v26.3.4", "v26.7.0-rc.1", "v99.1.0")] == [
         "v0.12.3", "v0.15.0", "v0.19.3", "v0.19.3", "v0.20.0"]
-    assert operator.known_versions[-1] == operator.version
+
+
+def test_a_release_whose_chart_was_not_read_is_known_and_is_not_the_default() -> None:
+    operator = upstream.chart("gpu-operator")
+    assert set(operator.uncharted) == {"v26.7.1", "v26.7.2"} <= set(operator.known_versions)
+    assert operator.version == "v26.7.0"
+
+
+@pytest.mark.parametrize(("release", "described"), [
+    ("v26.7.2", "v26.7.0"), ("v24.3.0", "v24.3.0"), ("v24.3.9", "v24.3.0"), ("v26.7.0-rc.1", "v26.3.3"), ("v99.1.0", "v26.7.0"),
+    ("v1.0.0", "v23.9.2"), (None, ""),
+])
+def test_a_release_is_described_by_the_last_chart_that_was_read_before_it(release: str | None, described: str) -> None:
+    assert upstream.chart("gpu-operator").at(release).described == described
+
+
+@pytest.mark.parametrize(("release", "driver"), [
+    ("v23.9.2", "550.54.14"), ("v24.3.0", "550.54.15"), ("v24.9.2", "550.144.03"), ("v25.3.4", "580.82.07"),
+    ("v26.3.3", "580.126.20"),
+])
+def test_a_release_has_its_own_defaults_and_paths(release: str, driver: str) -> None:
+    chart = upstream.chart("gpu-operator").at(release)
+    fact = chart.path("driver.version")
+    assert (fact and fact.default) == driver
+    is_new = release not in ("v23.9.2", "v24.3.0", "v24.9.2")
+    assert isinstance(upstream.check_path(chart, ("driver", "kernelModuleType")), Known) is is_new
+    assert isinstance(upstream.check_path(chart, ("cdi", "default")), Known) or is_new
+
+
+def test_the_changes_between_two_schemas_lead_from_one_to_the_other() -> None:
+    before = {"a": {"b": 1, "gone": {}}, "same": [1], "flag": True}
+    after = {"a": {"b": None, "new": {"c": 2}}, "same": [1], "flag": 1}
+    assert list(releases.changes(before, after)) == [
+        [["a", "b"], None], [["a", "gone"]], [["a", "new"], {"c": 2}], [["flag"], 1]]
 
 
 def test_releases_stand_in_their_order_and_so_do_their_plugins() -> None:

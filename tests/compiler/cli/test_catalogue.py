@@ -19,6 +19,7 @@ from gpushare.cli.commands import commands
 from gpushare.core import finding_texts
 from gpushare.core.diagnostics import is_error
 from gpushare.reading import schema
+from gpushare.sharing import caps
 from tests.compiler.cli.process import gpushare
 
 
@@ -89,7 +90,7 @@ def test_a_card_says_which_layouts_want_a_newer_driver() -> None:
 
 
 @pytest.mark.parametrize(("command", "name", "nearest"), [
-    ("cards", "a100", "did you mean a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb, a100-sxm4-80gb?"),
+    ("cards", "a100", "nearest: a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb or a100-sxm4-80gb"),
     ("explain", "GS4O2", "did you mean"),
     ("schema", "intents", "did you mean intent?"),
 ])
@@ -127,7 +128,7 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
     made = 0
     for name in cards.ids():
         card = cards.load(name)
-        if (mode == "mig" and card.mig is None) or (mode == "mps" and not card.mps_supported):
+        if (mode == "mig" and card.mig is None) or (mode == "mps" and not caps.has_mps_shares(card)):
             continue
         text = run("init", "--mode", mode, "--card", name, "--name", "lab-1").stdout
         findings = pipeline.check(text.encode(), "intent.yaml").findings
@@ -149,8 +150,9 @@ def test_of_the_default_starter_intent_nothing_but_the_image_is_missing(mode: st
     ("arguments", "said"),
     [
         (["--name", "No Name"], "invalid cluster name"),
-        (["--card", "a100"], "did you mean a100-pcie-40gb"),
+        (["--card", "a100"], "nearest: a100-pcie-40gb"),
         (["--card", "t4", "--mode", "mig"], "Tesla T4 has no MIG"),
+        (["--card", "gtx-1080-ti", "--mode", "mps"], "GTX 1080 Ti has no MPS with shares"),
         (["-o", "nowhere/intent.yaml"], "cannot write nowhere/intent.yaml"),
     ],
 )

@@ -45,7 +45,7 @@ def test_too_few_nodes_and_too_small_a_card_are_exit_1() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--card", "a100", *ASKED), "did you mean"),
+        (("--card", "a100", *ASKED), "nearest: a100-pcie-40gb"),
         (("--card", "t4", "--memory", "4Gi"), "neither users nor nodes"),
         (("--card", "t4", "--users", "4"), "what one user needs is not given"),
         (("--card", "t4", "--need", "4x4Gi", "--users", "4"), "--need is not for use with"),
@@ -57,6 +57,8 @@ def test_too_few_nodes_and_too_small_a_card_are_exit_1() -> None:
         (("--card", "t4", *(word for gib in "12345" for word in ("--need", f"1x{gib}Gi"))), "sizes at most"),
         (("--card", "t4", "--users", "4", "--memory", "0"), "invalid quantity"),
         (("--card", "t4", "--users", "4", "--memory", "4GiB"), "4Gi"),
+        (("--card", "t4", "--users", "4", "--memory", "4"), "a bare number counts bytes; for GiB write 4Gi"),
+        (("--card", "t4", "--need", "4x16"), "for GiB write 16Gi"),
         (("--card", "t4", "--users", "0", "--memory", "4Gi"), "--users"),
         (("--card", "t4", "--users", "9" * 30, "--memory", "4Gi"), "--users"),
     ],

@@ -35,7 +35,7 @@ def test_no_finding_of_the_corpus_is_without_a_hint_and_each_is_one_line() -> No
     ("text", "hint"),
     [
         (intent(pool(card="a100")), "a100-pcie-40gb"),
-        (intent(pool(card="A100-SXM4-40GB")), "nearest: a100-sxm4-40gb"),
+        (intent(pool(card="A100-SXM4-40GB")), "write a100-sxm4-40gb"),
         (intent(pool(card="tesla-t4")), "t4"),
         (intent(mig("layout: {1g.5gb: 8}")), "legal and nearest: {1g.5gb: 7}"),
         (intent(mig("layout: {1g.5gb.me: 1}")), "write 1g.5gb+me"),

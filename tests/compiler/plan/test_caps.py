@@ -59,7 +59,7 @@ def test_unknown_memory_has_no_usable_part(memory_mib: int | None) -> None:
 
 
 def test_even_of_an_unknown_memory_is_no_cap() -> None:
-    assert caps.cap_mib(pool(SLICED, "p40"), cards.load("p40"), None, 4) is None
+    assert caps.cap_mib(pool(SLICED, "l2"), cards.load("l2"), None, 4) is None
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,9 @@ def scalars(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
 
 @given(DOCUMENTS, st.lists(DOCUMENTS, min_size=1, max_size=3), st.sampled_from(["\n", "\r\n", "\r", ""]))
 def test_the_merge_is_that_of_the_standard(base: dict[str, Any], patches: list[dict[str, Any]], end: str) -> None:
-    texts = [emit.yaml_text(one).rstrip("\n") + end for one in (base, *patches)]
-    if end:
-        texts = [text.replace("\n", end) if "|" not in text else text for text in texts]
+    texts = [emit.yaml_text(one) for one in (base, *patches)]
+    # What follows a block scalar belongs to its text.
+    texts = [text if "|" in text else text.rstrip("\n").replace("\n", end or "\n") + end for text in texts]
     wanted = base
     for patch in patches:
         wanted = merge_patch(wanted, patch)

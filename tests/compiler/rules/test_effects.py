@@ -127,7 +127,7 @@ def test_the_mps_daemon_sets_a_limit_where_the_intent_has_none(card: str, each: 
     [
         ('{driver: {version: "595.91.07"}}', "595.91.07"),
         ("{driver: {}}", "595.91.07"),
-        ("{driver: {}, version: v25.10.1}", "595.91.07"),
+        ("{driver: {}, version: v25.10.1}", "580.105.08"),
         ('{driver: {version: "614.99"}}', "614.99"),
         ('{driver: {version: "615.0"}}', None),
         ("{driver: {}, version: v99.1.0}", None),

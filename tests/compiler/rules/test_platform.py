@@ -34,13 +34,13 @@ def test_kubernetes_versions(version: str, expected: list[str]) -> None:
     ("stack", "version", "expected"),
     [
         ("gpu-operator", "v26.7.0", []),
-        ("gpu-operator", "v26.3.3", ["GS705"]),
+        ("gpu-operator", "v26.3.3", []),
         ("gpu-operator", "v99.0.0-rc.1", ["GS705"]),
         ("gpu-operator", "26.7.0", ["GS704"]),
         ("gpu-operator", "newest", ["GS704"]),
         ("device-plugin", "0.20.0", []),
         ("device-plugin", "v0.20.0", ["GS704"]),
-        ("device-plugin", "0.19.3", ["GS705"]),
+        ("device-plugin", "0.19.3", []),
         ("existing", "v26.7.0", ["GS706"]),
     ],
 )

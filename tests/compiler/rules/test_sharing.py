@@ -10,7 +10,7 @@ from tests.compiler.plan.builders import check, findings, pool
 
 @pytest.mark.parametrize(
     ("card", "replicas", "is_too_many"),
-    [("t4", 48, False), ("t4", 49, True), ("v100-sxm2-16gb", 16, False), ("v100-sxm2-16gb", 17, True), ("p40", 17, True)],
+    [("t4", 48, False), ("t4", 49, True), ("v100-sxm2-16gb", 16, False), ("v100-sxm2-16gb", 17, True)],
 )
 def test_mps_has_48_replicas_and_16_below_compute_capability_7_5(card: str, replicas: int, is_too_many: bool) -> None:
     expected = [("GS301", "/sharing/replicas", "value")] if is_too_many else []

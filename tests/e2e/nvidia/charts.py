@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpushare.catalog.upstream import version_order
 from tests.support import tar
 
 ARCHIVES = {"gpu-operator": "chart-gpu-operator-*.tar.*", "nvidia-device-plugin": "chart-nvidia-device-plugin-*.tar.*"}
@@ -19,14 +20,25 @@ def folder() -> Path | None:
     return Path(told) if told else None
 
 
-def unpack(name: str, into: Path) -> Path:
-    """The chart as a folder. Raises FileNotFoundError where the archive is missing."""
+def archives(name: str) -> list[tuple[str, Path]]:
+    """(version, archive) of every release in the folder, the newest first. Raises FileNotFoundError where there is none."""
     given = folder()
     if given is None:
         raise FileNotFoundError("set NVIDIA to the folder with NVIDIA's charts")
-    archive = next(iter(sorted(given.glob(ARCHIVES[name]))), None)
-    if archive is None:
+    prefix = f"chart-{name}-"
+    found = [(path.name.removeprefix(prefix).partition(".tar.")[0], path) for path in given.glob(ARCHIVES[name])]
+    if not found:
         raise FileNotFoundError(f"{given} has no {ARCHIVES[name]}")
+    return sorted(found, key=lambda one: version_order(one[0]), reverse=True)
+
+
+def unpack(name: str, into: Path) -> Path:
+    """The newest chart as a folder. Raises FileNotFoundError where the archive is missing."""
+    return unpacked(archives(name)[0][1], into)
+
+
+def unpacked(archive: Path, into: Path) -> Path:
+    """A chart as a folder."""
     tar.unpack(archive, into)
     return next(into.glob("*/Chart.yaml")).parent
 

@@ -1,4 +1,4 @@
-"""`make upstream NVIDIA=FOLDER`: write profiles/upstream/*.values.json anew, what NVIDIA's charts make of each of their values.
+"""`make upstream NVIDIA=FOLDER`: write *.values.json and *.releases.json of profiles/upstream anew.
 
 A JSON Schema for the values of each chart. Its values file gives the paths and defaults, its templates the paths that no
 default shows, and the place that a value gets in a rendered object what may stand there: by the ClusterPolicy's schema, by
@@ -17,7 +17,7 @@ from typing import Any
 import kubernetes_validate
 import yaml
 
-from gpushare.catalog import upstream
+from gpushare.catalog import releases, upstream
 from gpushare.core import emit, resources
 from tests.e2e.nvidia import charts, rules
 from tests.e2e.nvidia.destinations import Destination, destinations
@@ -28,6 +28,8 @@ _KUBERNETES = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schem
 _CUSTOM = {"ClusterPolicy": "clusterpolicies", "NVIDIADriver": "nvidiadrivers"}
 _FIRST = ("ClusterPolicy", "DaemonSet", "Deployment", "Job")
 """Of several places the one in the first of these tells what a value must be."""
+_REFUSED = ("namespace",)
+"""A template reads it to refuse it."""
 _MAPPINGS = ("operator.labels",)
 """No default tells that these are mappings, and templates print them among others' entries."""
 _KEPT = ("type", "enum", "pattern", "minimum", "maximum", "required", "minItems", "items", "properties", "additionalProperties")
@@ -37,19 +39,22 @@ _TYPES: Mapping[type, str] = {bool: "boolean", int: "integer", str: "string", li
 class Charted:
     """One chart, and the schema of its values."""
 
-    def __init__(self, stack: str, folder: Path) -> None:
+    def __init__(self, stack: str, folder: Path, version: str | None = None) -> None:
         self._chart = upstream.chart(stack)
+        self._version = version or self._chart.version
+        self._is_newest = self._version == self._chart.version
         self._name, self._folder = self._chart.name, folder
         self._read, self._whole = charts.read_paths(folder)
         self._defaults: dict[str, Any] = yaml.safe_load((folder / "values.yaml").read_text(encoding="utf-8"))
         self._definitions: dict[str, Schema] = {}
         self._sources: dict[str, Schema] = {}
-        version = max((path.name for path in _KUBERNETES.glob("v*-local")), key=_order)
-        self._kubernetes = json.loads((_KUBERNETES / version / "_definitions.json").read_text(encoding="utf-8"))["$defs"]
+        kubernetes = max((path.name for path in _KUBERNETES.glob("v*-local")), key=_order)
+        self._kubernetes = json.loads((_KUBERNETES / kubernetes / "_definitions.json").read_text(encoding="utf-8"))["$defs"]
 
     def document(self) -> Schema:
         """The schema, in the order of the paths."""
-        dropped = upstream.dropped(self._name)
+        gone = upstream.dropped(self._name)
+        dropped = {path for path in gone if self._is_newest or path in _REFUSED or path not in self._read}
         leaves = {path: default for path, default in self._leaves(self._defaults, ()) if path not in dropped}
         leaves |= dict.fromkeys(path for path in self._undeclared(leaves) if path not in dropped)
         own = {path: one for path, one in leaves.items() if path.partition(".")[0] not in self._chart.subcharts}
@@ -59,7 +64,7 @@ class Charted:
         for path in sorted(leaves):
             for below, schema in self._schemas(path, leaves[path], places.get(path, [])):
                 _put(nested, below.split("."), schema, frozenset(self._nullable(below)))
-        head = {"$comment": f"Written by `make upstream`: the values of {self._name} {self._chart.version}."}
+        head = {"$comment": f"Written by `make upstream`: the values of {self._name} {self._version}."}
         return head | {"definitions": dict(sorted(self._definitions.items()))} | nested
 
     def _leaves(self, tree: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -119,6 +124,8 @@ class Charted:
         exact = self._best(places)
         found = self._at(exact) if exact else None
         if exact and found is None:
+            if not self._is_newest:  # an older release: Helm prints it, and the resource has no such place
+                return
             raise SystemExit(f"{path}: {exact.kind} has no {'.'.join(map(str, exact.path))}: list it under dropped")
         if exact and exact.kind in _CUSTOM and found and found.get("properties"):
             for key, below in sorted(found["properties"].items()):
@@ -175,7 +182,7 @@ class Charted:
 
     def _resource(self, kind: str) -> Schema:
         if kind in _CUSTOM:
-            return _custom(self._folder / f"crds/nvidia.com_{_CUSTOM[kind]}.yaml")
+            return _custom(next((self._folder / "crds").glob(f"nvidia.com_{_CUSTOM[kind]}*.yaml")))
         names = [name for name in self._kubernetes if name.endswith(f".{kind}")]
         return self._kubernetes[max(names, key=lambda name: (".v1." in name, name))]  # type: ignore[no-any-return]
 
@@ -274,14 +281,29 @@ def generated(stack: str, folder: Path) -> str:
     return emit.json_text(Charted(stack, folder).document())
 
 
+def table(newest: Schema, older: Mapping[str, Schema]) -> str:
+    """The text of the releases' file; `older`: release → its schema, the newest first."""
+    rows, before = {}, newest
+    for release, after in older.items():
+        rows[release], before = list(releases.changes(before, after)), after
+    return releases.text(rows)
+
+
 def main() -> int:
-    """Write the files of both charts."""
+    """Write the files of both charts: the newest's values, and of every older release there is an archive of, what differs."""
     for stack, name in upstream.FILES.items():
-        with tempfile.TemporaryDirectory() as into:
-            text = generated(stack, charts.unpack(name, Path(into)))
-        path = resources.upstream() / f"{name}.values.json"
-        path.write_text(text, encoding="utf-8")
-        print(f"{path.name}: {len(text)} characters")
+        found: dict[str, Schema] = {}
+        for version, archive in charts.archives(name):
+            with tempfile.TemporaryDirectory() as into:
+                found[version] = Charted(stack, charts.unpacked(archive, Path(into)), version).document()
+        newest, *_ = found
+        if newest != upstream.chart(stack).version:
+            raise SystemExit(f"the newest archive of {name} is {newest}, the newest release with a chart is not")
+        text = emit.json_text(found.pop(newest))
+        (resources.upstream() / f"{name}.values.json").write_text(text, encoding="utf-8")
+        if found:
+            (resources.upstream() / f"{name}.releases.json").write_text(table(json.loads(text), found), encoding="utf-8")
+        print(f"{name}: {newest}, {len(found)} before it")
     return 0
 
 

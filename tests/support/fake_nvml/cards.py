@@ -5,7 +5,7 @@ from typing import Any
 from gpushare.catalog import cards
 from tests.support.fake_nvml import layout
 
-_ARCHITECTURES = {"pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
+_ARCHITECTURES = {"maxwell": 3, "pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 """NVML's numbers (nvml.h, NVML_DEVICE_ARCH_*)."""
 
 _CUDA = ((615, 13040), (580, 13000), (570, 12080), (550, 12040), (535, 12020), (525, 12000), (470, 11040), (0, 11000))

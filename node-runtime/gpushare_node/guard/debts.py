@@ -7,7 +7,7 @@ The contract of the steps that `guard.escalation` takes with them:
   pod, no unknown sample, no restart of this program.
 - With its patience (the required samples and the cap's grace) spent, the processes that hold a container's memory are ended.
   If it is over again while its debt, or its namespace's, remains, the whole container is.
-- A container that is over while its namespace owes has less patience, or none. Within its cap no container is ended for another.
+- A container that is over while its namespace owes has less patience, or none. None within its cap is ended for another.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 # What is installed: the program alone, what `make test` needs, and what the other suites need. Each by one call of pip, which
-# builds the program anew each time.
+# builds the program again each time.
 EMPTY   = $(VENV)/.empty
 PROGRAM = $(VENV)/.program
 READY   = $(VENV)/.ready

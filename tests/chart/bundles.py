@@ -1,7 +1,9 @@
 """Charts as compile leaves them, from values and files made by hand: each shows the chart something else."""
 
+import re
 import shutil
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -26,30 +28,29 @@ class Bundle:
     files: dict[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> Path:
-        """The static chart with these values and files, in a new folder. Each pool has the digest of its policy."""
+        """The static chart with these values and files, in a new folder."""
         shutil.copytree(resources.chart(), folder)
-        pools = {name: one | {"policy": self.digest(name)} for name, one in self.values["pools"].items()}
-        (folder / "values.yaml").write_text(emit.yaml_text(self.values | {"pools": pools}))
+        (folder / "values.yaml").write_text(emit.yaml_text(self.values))
         for path, text in self.files.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         return folder
 
-    def digest(self, pool: str) -> str:
-        """The digest of a pool's policy, as the values have it."""
-        return hexdigest(self.files[f"files/policies/{pool}.yaml"].encode())[:8]
+
+def digest(text: str) -> str:
+    """What the values of a pool say of its policy."""
+    return hexdigest(text.encode())[:8]
 
 
 def pool(mode: str, **changes: Any) -> dict[str, Any]:
-    """The values of a pool whose card has MIG."""
+    """The values of a pool whose card has MIG; `bundle` adds the digest of its policy."""
     resource = {"mig": "nvidia.com/mig-1g.5gb", "exclusive": "nvidia.com/gpu"}.get(mode, "nvidia.com/gpu.shared")
     term = {"matchExpressions": [{"key": "example.org/gpu", "operator": "In", "values": [mode]}]}
     return {
         "card": "a100-sxm4-40gb", "mode": mode, "migCapable": True, "mig": mode == "mig", "mps": mode == "mps", "evict": False,
         "tolerations": [], "terms": [term], "resources": [resource],
         "sharedResources": [resource] if mode in {"time-slicing", "mps"} else [], "namespaces": [], "default": False,
-        "policy": "1a2b3c4d",
     } | changes
 
 
@@ -59,20 +60,24 @@ def admission(**changes: Any) -> dict[str, Any]:
             "localhostProfiles": [], "mutate": False} | changes
 
 
-def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), **changes: Any) -> Bundle:
-    """Default values with these pools, a policy for each, and a device-plugin config for each profile key."""
+def bundle(
+    name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), policies: dict[str, str] | None = None, **changes: Any,
+) -> Bundle:
+    """Default values with these pools, a policy for each unless `policies` has its text, and a config for each profile key."""
+    texts = {pool: policy(pool) for pool in pools} | (policies or {})
+    digested = {pool: fields | {"policy": digest(texts[pool])} for pool, fields in pools.items()}
     values: dict[str, Any] = {
-        "cluster": "physics-batch", "stack": "gpu-operator", "partitioner": "gpushare",
+        "cluster": "physics-batch", "namespace": "", "stack": "gpu-operator", "partitioner": "gpushare",
         "image": {"registry": "", "repository": "ghcr.io/gpushare/node-runtime", "tag": "0.1.0", "digest": "",
                   "pullPolicy": "IfNotPresent"},
         "imagePullSecrets": [], "runtimeClassName": "nvidia", "kubeletRoot": "/var/lib/kubelet",
         "releaseAfter": "5m",
         "migParted": {"enabled": False},
-        "admission": admission(), "pools": pools, "quotas": {},
+        "admission": admission(), "pools": digested, "quotas": {},
         "uninstall": {"release": True, "timeout": "3m", "goOn": False},
         "networkPolicy": {"enabled": True, "from": []}, "global": {},
     } | changes
-    files = {f"files/policies/{pool}.yaml": policy(pool) for pool in pools}
+    files = {f"files/policies/{pool}.yaml": text for pool, text in texts.items()}
     files |= {f"files/profiles/{key}.yaml": emit.yaml_text({"version": "v1", "sharing": {}}) for key in profiles}
     if values["migParted"]["enabled"]:
         configs = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
@@ -84,6 +89,12 @@ def policy(name: str) -> str:
     """Something like a policy, with text that a template engine or a careless reader would change."""
     spec = {"inert": '{{ fail "evaluated" }}', "odd": list(ODD), "resources": {"nvidia.com/gpu.shared": 8}, "lines": "a\nb\n"}
     return emit.yaml_text({"apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": name}, "spec": spec})
+
+
+def policy_with_digest(name: str, form: str) -> str:
+    """A policy whose digest matches: some of eight digits are numbers to a reader of YAML, if they stand without quotes."""
+    texts = (f"{policy(name)}# {number}\n" for number in range(100_000))
+    return next(text for text in texts if re.fullmatch(form, digest(text)))
 
 
 def _odd_expressions() -> list[dict[str, Any]]:
@@ -118,12 +129,12 @@ MODES = bundle(
 ONE = bundle("one", {"only": pool("time-slicing")}, profiles=("time-slicing-0badcafe",))
 FIFTY = bundle("fifty", {f"pool-{number}": pool("mig") for number in range(50)}, profiles=("mig-0badcafe",))
 FORMER = bundle("former", {"only": pool("mig")}, profiles=tuple(f"mig-{number:08x}" for number in range(20)))
+_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48, "2001-01-01")
 ODD_NAMES = bundle("odd-names", {
-    name: pool("time-slicing", policy=digest, terms=[{"matchExpressions": _odd_expressions()}])
-    for name, digest in {
-        "1e3": "1e345678", "on": "00000000", "null": "12345678", "no": "0e000000", "0x1f": "0000001f", "007": "00000007",
-        "y": "ffffffff", "true": "7e77e777", "a" * 48: "12e45678", "2001-01-01": "20010101",
-    }.items()
+    name: pool("time-slicing", terms=[{"matchExpressions": _odd_expressions()}]) for name in _NAMES
+}, policies={
+    name: policy_with_digest(name, form)
+    for name, form in zip(_NAMES, cycle((r"\d+e\d+", r"[1-9]\d+", r"0\d+", r"0\d*e\d+")), strict=False)
 }, cluster="1e3")
 MIRRORED = bundle(
     "mirrored", {"only": pool("mps", migCapable=False)}, imagePullSecrets=[{"name": "mirror"}, {"name": "1e3"}],

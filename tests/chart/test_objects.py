@@ -380,8 +380,9 @@ def test_the_namespace_is_allowed_the_priority_of_our_pods(objects, pods) -> Non
 
 
 def test_a_changed_policy_rolls_the_pods_of_its_pool_alone(objects) -> None:
-    pools = MODES.values["pools"]
-    before, after = objects(MODES), objects(bundle("changed", pools | {"hpc": pools["hpc"] | {"policy": "ffffffff"}}))
+    text = MODES.files["files/policies/hpc.yaml"]
+    changed = bundle("changed", MODES.values["pools"], policies={"hpc": f"{text}# changed\n"})
+    before, after = objects(MODES), objects(changed)
     sets = [key for key in before if key[0] == "DaemonSet"]
     rolled = {key[2] for key in sets if before[key]["spec"]["template"] != after[key]["spec"]["template"]}
     assert rolled == {"gpushare-hpc"}

@@ -61,7 +61,7 @@ def test_odd_label_values_reach_the_affinity_as_text(major: int, render) -> None
 def test_files_reach_their_config_maps_unchanged(major: int, render) -> None:
     found = by_identity(documents(render(MODES, major)))
     for name in MODES.values["pools"]:
-        policy = found["ConfigMap", "gpu-system", f"gpushare-{name}-policy-{MODES.digest(name)}"]
+        policy = found["ConfigMap", "gpu-system", f"gpushare-{name}-policy-{MODES.values['pools'][name]['policy']}"]
         assert policy["immutable"] is True
         assert policy["data"] == {"policy.yaml": MODES.files[f"files/policies/{name}.yaml"]}
 
@@ -72,8 +72,7 @@ def test_files_reach_their_config_maps_unchanged(major: int, render) -> None:
 ])
 @every_major
 def test_a_file_of_any_shape_reaches_its_config_map_unchanged(text: str, major: int, run_helm, tmp_path) -> None:
-    shaped = bundle("shaped", {"only": pool("exclusive")})
-    shaped.files["files/policies/only.yaml"] = text
+    shaped = bundle("shaped", {"only": pool("exclusive")}, policies={"only": text})
     only = ("--show-only", "templates/config/policies.yaml")
     out = run_helm(major, "template", "gpushare", shaped.write(tmp_path / "chart"), *only)
     assert documents(out.stdout)[0]["data"] == {"policy.yaml": text}

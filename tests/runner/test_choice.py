@@ -75,8 +75,8 @@ def test_what_is_built_for_suites_is_a_program(module: str) -> None:
     assert (path / "__main__.py").is_file() or "__main__" in path.with_suffix(".py").read_text()
 
 
-def test_every_folder_of_a_suite_is_there() -> None:
-    assert all((ROOT / folder).is_dir() for folder in FOLDERS)
+def test_every_file_and_folder_of_a_suite_is_there() -> None:
+    assert [name for name in sorted(FOLDERS) if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)

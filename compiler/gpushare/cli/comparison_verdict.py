@@ -66,15 +66,22 @@ def _pods(number: int) -> str:
 
 
 def _mixed(comparison: Comparison) -> Iterator[str]:
-    """Yield where containers of before and new ones together may use more than the device has."""
+    """Yield where containers of before and new ones together may use more than the device has, once for all alike pools."""
+    same: dict[tuple[str, str], list[str]] = {}
     for pool in comparison.pools:
-        for cap in pool.caps:
-            if cap.mixed is not None and cap.memory_mib is not None:
-                yield (
-                    f"On the way, {counted(cap.mixed.before or 0, 'container')} with {cap.cap_mib.before}Mi and "
-                    f"{cap.mixed.after} with {cap.cap_mib.after}Mi may share one device of {pool.name}: "
-                    f"{_gib(cap.mixed_mib)} on {_gib(cap.memory_mib)}, where an allocation may fail."
-                )
+        for text in dict.fromkeys(_mixture(cap) for cap in pool.caps):
+            if text is not None:
+                same.setdefault(text, []).append(pool.name)
+    yield from (f"On the way, {who} may share one device of {few(pools)}: {what}." for (who, what), pools in same.items())
+
+
+def _mixture(cap: CapChange) -> tuple[str, str] | None:
+    """Return which containers meet, and with what result; None if the device has enough for them."""
+    if cap.mixed is None or cap.memory_mib is None:
+        return None
+    before, after = f"{cap.cap_mib.before}Mi", f"{cap.cap_mib.after}Mi"
+    who = f"{counted(cap.mixed.before or 0, 'container')} with {before} and {cap.mixed.after} with {after}"
+    return who, f"{_gib(cap.mixed_mib)} on {_gib(cap.memory_mib)}, where an allocation may fail"
 
 
 def _gib(mib: int) -> str:

@@ -1,7 +1,7 @@
 """What of the inputs is neither carried nor reported yet: one finding for each object, with the paths and values left over.
 
-Every object that is read is entered here with all of its fields; reading marks them (`parts`), so that a field nobody thought
-of is in the rest. Owns the short list of fields that mean nothing for sharing, each with its reason.
+Every object that is read is entered here with all of its fields; reading marks them (`parts`), so that a field that no code
+reads is in the rest. Owns the short list of fields that mean nothing for sharing, each with its reason.
 """
 
 import json

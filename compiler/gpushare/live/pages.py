@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 LIMIT = 500
 MAX_PAGES = 10_000
-"""Of one list: five million objects. A server whose continue tokens never end would otherwise be read for ever."""
+"""Of one list: five million objects. A server whose continue tokens never end would otherwise be read forever."""
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5
 _PASSING = frozenset({429, 500, 502, 503, 504})

@@ -36,7 +36,7 @@ class Evaluator:
 
     @property
     def is_counting(self) -> bool:
-        """Whether somebody owes: shorter intervals measure better for how long a container is over its cap."""
+        """Whether a container owes: shorter intervals measure better for how long a container is over its cap."""
         return bool(self.history.violations or self.history.namespaces)
 
     def suspend(self, units: Collection[Unit], now: float) -> None:

@@ -6,8 +6,8 @@ The contract of the steps that `guard.escalation` takes with them:
   within the cap pays half of its length back. Nothing else does: no process that ends, no next run of the container in its
   pod, no unknown sample, no restart of this program.
 - With its patience (the required samples and the cap's grace) spent, the processes that hold a container's memory are ended.
-  If it is over again while its debt, or its namespace's, stands, the whole container is.
-- A container that is over while its namespace owes has less patience, or none. Within its cap nobody is ended for another.
+  If it is over again while its debt, or its namespace's, remains, the whole container is.
+- A container that is over while its namespace owes has less patience, or none. None within its cap is ended for another.
 """
 
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ class Violation(NamedTuple):
 
     `since`: when it was first over; `known_at`: the last sample with a known result. `members` are the container's processes
     when it was last over, `samples` the number of samples over the cap, `has_paused` whether it was within its cap in between.
-    `cap` is the cap that was exceeded. `offences`: how often targets were selected in it while debts stood; `due_at`: since
+    `cap` is the cap that was exceeded. `offences`: how often targets were selected in it while debts remained; `due_at`: since
     when its action is due. `is_on_fallback`: only the MPS fallback may follow. `is_settled`: no step follows for now, because
     a dry run has reported each, or no signal reaches it.
     """

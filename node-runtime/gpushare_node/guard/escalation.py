@@ -1,7 +1,7 @@
 """Selects targets and escalates against them: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its timeout.
 
-First the processes that hold a container's memory are the target; if it offends again while a debt stands, or has an MPS server
-of its own, the whole container. A signal to processes requires that the container is over its cap and that they are verified in
+First the processes that hold a container's memory are the target; if it offends again while a debt remains, or has an MPS
+server of its own, the whole container. A signal to processes requires that the container is over its cap and that they are verified in
 this very cycle; if either is unknown, the step waits. A whole container that was sent SIGTERM is killed after its time whatever
 its processes did meanwhile: who restarts them would otherwise gain by it.
 
@@ -278,7 +278,7 @@ def _holding(offender: Offender) -> tuple[Process, ...]:
 
 
 def _end(target: Target, reason: AnomalyKind, state: CycleState) -> None:
-    """Drop the target. The debt stands; if its action becomes due again, that is a new offence."""
+    """Drop the target. The debt remains; if its action becomes due again, that is a new offence."""
     del state.targets[target.unit]
     violation = state.violations.get(target.unit)
     if violation is not None and reason is AnomalyKind.GONE:

@@ -145,7 +145,7 @@ class CycleState:
                 del self.namespaces[key]
 
     def forgive_all(self) -> None:
-        """Start the grace of every violation again: debts that false rows made are nobody's."""
+        """Start the grace of every violation again: no container owes what false rows made."""
         most = self.settings.confirm_seconds
         self.namespaces = {
             key: debt._replace(seconds=min(debt.seconds, most)) for key, debt in self.namespaces.items()

@@ -170,7 +170,7 @@ class Drain(Struct, frozen=False):
         return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in the way: {self.blocker.message}{back}")
 
     def _is_harmless(self, view: GpuView) -> bool:
-        """Return whether the change is a repair that destroys nothing and is in nobody's way, as after a reboot."""
+        """Return whether the change is a repair that destroys nothing and is in no process's way, as after a reboot."""
         is_destructive = any(isinstance(one, DestroyInstance | DisableMig) for one in view.plan.operations)
         return self.request.is_repair and self.blocker is None and not is_destructive
 

@@ -101,7 +101,7 @@ def sides(*texts: str) -> list[pipeline.Compilation]:
 
 
 def test_texts_of_a_bundle_are_only_text(tmp_path: Path) -> None:
-    """Somebody may have written anything into a bundle: each of its names in turn."""
+    """An attacker may have written anything that the schemas permit into a bundle: each of its names in turn."""
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, text in ((old, FIRST.read_text()), (new, FIRST.read_text().replace("replicas: 4", "replicas: 8"))):
         (tmp_path / "intent.yaml").write_text(text)
@@ -110,11 +110,12 @@ def test_texts_of_a_bundle_are_only_text(tmp_path: Path) -> None:
     document = yaml.safe_load(pools.read_text())
     document["cluster"] = HOSTILE
     document["pools"][HOSTILE] = document["pools"].pop("notebooks")
-    document["pools"]["hpc"]["card"] = document["pools"]["hpc"]["devices"][0]["resource"] = HOSTILE
+    document["pools"]["hpc"]["card"] = document["pools"]["hpc"]["devices"][0]["resource"] = f"nvidia.com/{HOSTILE}"
     document["pools"]["training"]["selector"]["names"] = [HOSTILE]
     document["quotas"] = {HOSTILE: {f"requests.{HOSTILE}": 3}}
     pools.write_text(yaml.safe_dump(document, allow_unicode=True))
-    (new / "chart/values.yaml").write_text(json.dumps({HOSTILE: HOSTILE}))
+    values = yaml.safe_load((new / "chart/values.yaml").read_text())
+    (new / "chart/values.yaml").write_text(json.dumps(values | {"global": {HOSTILE: HOSTILE}}))
     html = gpushare("plan", "--html", old, new).stdout
     assert html.count("<script") == 1
     assert "<img" not in html

@@ -160,8 +160,8 @@ def test_a_pager_that_is_left_early_is_no_error(intents: Path) -> None:
     call = ["plan", "--exit-code", "good.yaml", "warning.yaml"]
     code, shown = ended(*call, cwd=intents, rows=4, environment={"GPUSHARE_PAGER": "head -n 1"})
     assert code == 3
-    assert "~ notebooks" in shown
-    assert "CAPACITY" not in shown
+    assert "New pods get 256Mi" in shown
+    assert "~ notebooks" not in shown
     assert pager._run("true", b"x" * 10_000_000) == 0
 
 

@@ -218,7 +218,11 @@ def test_pools_that_change_alike_are_told_once_and_long_lists_are_cut(tmp_path: 
     lines = shown.splitlines()
     assert lines.count("~ desk-000, desk-001, desk-002 and 42 more  each relabelled, t4") == 1
     assert shown.count("2 nodes touched") == 1
-    assert lines[0] == lines[-1] == "Pools: 45 relabelled. 90 nodes touched, no pod disturbed."
+    summary = "Pools: 45 relabelled. 90 nodes touched, no pod disturbed."
+    assert (lines.count(summary), lines[-1]) == (2, summary)
+    verdict = " ".join(shown.partition(summary)[0].split())
+    assert verdict.count("On the way") == verdict.count("New pods get") == 1
+    assert verdict.count("desk-000, desk-001, desk-002 and 42 more") == 2
     assert all(f"desk-{number:03}" in shown.partition("POOLS ALIKE")[2] for number in range(45))
     assert lines.count("  and 5 more; --format json has all") == 1  # settings of the intent
     assert shown.partition("INTENT\n")[2].partition("  and")[0].count("\n") == 40

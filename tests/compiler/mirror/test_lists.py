@@ -216,7 +216,10 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
 def test_numbers_in_values_that_were_edited_are_texts(tmp_path: Path) -> None:
     shutil.copytree(CLOSED / "bundle", tmp_path / "b")
     values = tmp_path / "b/gpu-operator/values.yaml"
-    values.write_text(values.read_text().replace("driver:\n", "driver:\n  version: 595\n", 1))
+    text = values.read_text()
+    edited = re.sub(r'^(driver:\n(?:  .*\n)*?  version: ).*$', r"\g<1>595", text, count=1, flags=re.MULTILINE)
+    assert edited != text
+    values.write_text(edited)
     assert "nvcr.io/nvidia/driver:595-x" in listed(tmp_path / "b", "--os", "x")
 
 

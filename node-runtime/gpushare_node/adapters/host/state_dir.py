@@ -132,7 +132,7 @@ class StateDir:
         self._write(_FIRST_CAPS, dict(first))
 
     def debts(self) -> tuple[DebtRecord, ...]:
-        """Return the debts that stood after offences; empty if unknown."""
+        """Return the debts that remained after offences; empty if unknown."""
         return self._read(_DEBTS, read_debts) or ()
 
     def keep_debts(self, debts: Collection[DebtRecord]) -> None:

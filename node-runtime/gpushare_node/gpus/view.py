@@ -14,7 +14,7 @@ from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 
 
 class GpuView(Struct):
-    """The GPUs as surveyed. `compute_modes` are the GPUs, by UUID, on which MPS left its compute mode, which must be reset.
+    """The GPUs as surveyed. `compute_modes` are the GPUs, by UUID, whose compute mode keeps tenants out and must be reset.
 
     `servers` are the pids of MPS servers, by UUID of the GPUs that cannot be changed before these servers have ended. A server
     does not count as a use of a GPU, because it outlives its last client: it is left out of `surveys`.

@@ -196,14 +196,20 @@ def _escalate(  # noqa: PLR0913, PLR0917 - everything that the step depends on
     """Take the step after SIGTERM, or terminate_client. `offender` None, for a whole container: it is not surely over now."""
     settings, waited = state.settings, state.now - target.step_at
     is_mps = (target.is_mps or (view is not None and view.mps is not Mps.OFF)) and not (offender and offender.is_unevictable)
-    if target.step is Step.CLIENT_SENT:
+    if is_mps and not verified:
+        # There is no client whose end a server could confirm.
+        if view is not None and not _is_listed(target, view, inputs):
+            _end(target, AnomalyKind.GONE, state)
+        elif waited > settings.stale_seconds:
+            _end(target, AnomalyKind.LOST, state)
+    elif target.step is Step.CLIENT_SENT:
         if settings.dry_run or inputs.terminated_clients.issuperset(verified):
             _kill(target, verified, offender, state)
         elif waited >= settings.client_seconds:
             use_fallback(target.unit, state)
     elif waited < settings.exit_seconds:
         return
-    elif not is_mps or not verified:
+    elif not is_mps:
         _kill(target, verified, offender, state)
     elif view is not None and view.mps is Mps.REACHABLE:
         facts = _facts(target, offender, state, Next.KILL, settings.client_seconds)

@@ -61,7 +61,7 @@ unit: $(READY)  ## the tests of `make test` without lint
 	@$(RUNNER) unit
 
 test-all: $(SUITES)  ## every other suite; SUITE=cluster for one, SKIP=gitops,pages without some, SHARD=1/3, ARGS='-k quota'
-	@$(RUNNER) all --suite '$(SUITE)' --skip '$(SKIP)' --shard '$(SHARD)' --args "$$ARGS"
+	@$(RUNNER) all --suite '$(SUITE)' --skip '$(SKIP)' --shard '$(SHARD)' --args="$$ARGS"
 
 test-deps:  ## install the Debian packages that `make test-all` needs, or SUITE alone; as root
 	@$(PYTHON) -m tests.runner.debian --suite '$(SUITE)'

@@ -182,6 +182,21 @@ def test_an_mps_container_whose_server_confirms_nothing_is_evicted_and_not_kille
 
 
 @pytest.mark.failure_case(62)
+@pytest.mark.parametrize("step", [Terminate, TerminateClient])
+def test_an_mps_client_that_is_not_recognised_any_more_is_not_killed_raw(step: type[Verdict]) -> None:
+    """The second offence, for which the whole container is ended; its memory is listed still, so it may be a client still."""
+    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0))
+    node.run(tenant(500), 9 * GIB)
+    node.until(Terminate)
+    node.end(500)
+    node.cycles(2)
+    node.run(tenant(501), 9 * GIB)
+    node.until(step)
+    del node.processes[501]
+    assert steps(node.cycles(40)) == []
+
+
+@pytest.mark.failure_case(62)
 def test_mps_that_is_lost_after_sigterm_leads_to_eviction() -> None:
     node = client_node(Mps.REACHABLE)
     node.until(Terminate)

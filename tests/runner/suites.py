@@ -62,7 +62,7 @@ SUITES = (
           tools=_CONTAINERS | {"podman": "podman"}, builds=("tests.e2e.image.building",)),
     replace(_CLUSTER, name="gitops", title="Argo CD and Flux on a real cluster", folders=("tests/e2e/gitops",),
             distribution=("-n", "2", "--dist", "loadfile"),
-            tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"}, lane=1,
+            tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"},
             builds=(*_CLUSTER.builds, "tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program")),
     Suite(name="publishing", title="publishing a release", folders=("tests/e2e/publishing",),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "go": ""},

@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *so
          *(ROOT / room / "README.md" for room in ("charts/gpushare", "node-runtime", "profiles"))]
 
 RUN_ELSEWHERE = {
-    "pip install .": "tests/packaging/test_install.py",
+    "pip install .": "tests/long/packaging/test_install.py",
     "gpushare status": "tests/docs/test_modes.py",
 }
 NEEDS_A_CLUSTER = {

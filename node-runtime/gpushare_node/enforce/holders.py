@@ -1,7 +1,8 @@
 """Holders: who holds the memory that the driver lists for a process that has ended, or that has no GPU open. Reads /proc only.
 
 A process that forks (a data loader's workers) and ends, or closes its files, leaves its memory to the processes that still have
-the device open. Only containers to which the device was allocated come into question: one such container holds it, several are doubtful.
+the device open. Only containers to which the device was allocated come into
+question: one such container holds it, several are doubtful.
 """
 
 from collections.abc import Collection, Iterable, Mapping

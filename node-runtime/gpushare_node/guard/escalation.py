@@ -1,9 +1,9 @@
 """Selects targets and escalates against them: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its timeout.
 
 First the processes that hold a container's memory are the target; if it offends again while a debt remains, or has an MPS
-server of its own, the whole container. A signal to processes requires that the container is over its cap and that they are verified in
-this very cycle; if either is unknown, the step waits. A whole container that was sent SIGTERM is killed after its time whatever
-its processes did meanwhile: who restarts them would otherwise gain by it.
+server of its own, the whole container. A signal to processes requires that the container is over its cap and that they are
+verified in this cycle; if either is unknown, the step waits. A whole container that was sent SIGTERM is killed after its time
+whatever its processes did meanwhile: who restarts them would otherwise gain by it.
 
 One target at a time on each device; a target that is within its cap for now, or that SIGKILL does not end, does not block the
 others. Namespaces take turns, each with its own budget for each device. `evaluate` decides who is an offender.

@@ -208,7 +208,8 @@ def test_a_sandbox_in_its_pause_containers_cgroup_is_the_pods(enforcement: Enfor
 def test_a_pod_that_may_have_been_given_its_gpu_is_no_stray(enforcement: EnforcementFixture, why: str) -> None:
     """The checkpoint was lost, another plugin gave the GPU, or the container is older than enforcement."""
     changes: dict[str, dict[str, Any]] = {
-        "requests": {"resources": frozenset({"volcano.sh/vgpu-number"})}, "old": {"started": {container_id(1): OLD}}}
+        "requests": {"resources": frozenset({"volcano.sh/vgpu-number"})}, "old": {"started": {container_id(1): OLD}},
+    }
     enforcement.arrive(1, "legit", **changes.get(why, {}))
     uuid = enforcement.fake_nvml.uuid(0)
     enforcement.allocate(9, SHARED, [f"{uuid}::900"])

@@ -196,7 +196,7 @@ def test_after_an_up_that_was_killed_midway_nothing_is_left(make: Make, reached:
 
 
 def test_make_runs_a_part_of_these_tests(make: Make) -> None:
-    done = make("test-all SUITE=cluster", "--collect-only -q -p no:cacheprovider -k part")
+    done = make("test-all SUITE=cluster", "--collect-only -k part_of_these")
     assert done.returncode == 0, done.stdout
     assert [line for line in done.stdout.splitlines() if "::" in line] == [
         "tests/e2e/cluster/test_tool.py::test_make_runs_a_part_of_these_tests"]

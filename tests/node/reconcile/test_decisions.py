@@ -81,9 +81,9 @@ IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
     (IDS | {"nvidia.com/gpu": frozenset()}, WANTED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
     ({}, {}, ConditionReason.WAITING_FOR_PLUGIN, True),
     ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, ConditionReason.WAITING_FOR_PLUGIN, True),
-    ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, ConditionReason.WRONG_RESOURCES, False),
+    ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, ConditionReason.WRONG_RESOURCES, True),
     ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
-    (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, False),
+    (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, True),
     (IDS, WANTED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
     ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
 ], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])

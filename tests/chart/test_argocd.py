@@ -61,8 +61,8 @@ def test_where_nothing_is_to_be_released_there_is_no_hook(hooks) -> None:
 
 
 def test_what_only_observes_has_a_job_that_forgets(hooks) -> None:
-    each = bundle("observed-argocd", {"only": pool("exclusive", policy="5f6a7b8c")}, adoption="observe")
-    each.files["files/policies/only.yaml"] = "spec: {adoption: observe}\n"
+    policies = {"only": "spec: {adoption: observe}\n"}
+    each = bundle("observed-argocd", {"only": pool("exclusive")}, policies=policies, adoption="observe")
     found = hooks(for_argocd(each), 4)
     assert found.keys() == {"ServiceAccount", "Role", "RoleBinding", "Job"}
     assert "--observed" in found["Job"]["spec"]["template"]["spec"]["containers"][0]["command"]

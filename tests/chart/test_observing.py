@@ -1,7 +1,6 @@
 """Under `adoption: observe`: what the chart refuses to render, and its hooks. `test_compiled` has the other objects."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,13 @@ POOLS = {"slow": pool("time-slicing"), "split": pool("mig")}
 def policies(adoption: str | None) -> dict[str, str]:
     spec = {} if adoption is None else {"adoption": adoption}
     text = emit.yaml_text({"kind": "NodePolicy", "spec": spec | {"mode": "mig"}})
-    return {f"files/policies/{name}.yaml": text for name in POOLS}
+    return dict.fromkeys(POOLS, text)
 
 
 def made(name: str, value: str | None, adoption: str | None) -> Bundle:
     """A chart whose value `adoption` and whose policies say these."""
-    plain = bundle(name, POOLS)
-    values = plain.values if value is None else {**plain.values, "adoption": value}
-    return replace(plain, values=values, files={**plain.files, **policies(adoption)})
+    changes: dict[str, Any] = {} if value is None else {"adoption": value}
+    return bundle(name, POOLS, policies=policies(adoption), **changes)
 
 
 @pytest.mark.parametrize("major", helm.MAJORS)

@@ -170,6 +170,12 @@ def test_extremes_together_are_refused_by_check_or_install(seed: int) -> None:
 )
 def test_what_only_the_cluster_refused_is_refused_by_check(place: str, value: Any) -> None:
     assert not is_accepted(compiled([(place, value)]))
+def namespace_of(compilation: Compilation) -> str:
+    """Where the bundle belongs: its chart refuses another place."""
+    assert compilation.plan is not None
+    return compilation.plan.intent.namespace
+
+
 @pytest.mark.parametrize("major", [3, 4])
 def test_helm_takes_all_extremes_that_a_check_accepts(major: int, run_helm: Any, tmp_path: Any) -> None:  # noqa: F811
     alone = [(place, value) for place, value in scale.some(CHOICES, 4) if is_accepted(compiled([(place, value)]))]
@@ -186,5 +192,5 @@ def test_helm_takes_all_extremes_that_a_check_accepts(major: int, run_helm: Any,
             file = tmp_path / str(number) / artifact.path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(artifact.text)
-        run_helm(major, "template", "gpushare", tmp_path / str(number) / "chart", "--namespace", "gpu-system")
+        run_helm(major, "template", "gpushare", tmp_path / str(number) / "chart", "--namespace", namespace_of(compilation))
     assert number > (5 if scale.is_long else 1)

@@ -47,10 +47,10 @@ POOLS = {  # card, GPUs of a node, sharing
 MIRROR = "registry: reg.example.org, imagePullSecrets: [mirror, other]"
 PLATFORMS = {
     "operator": "{}",
-    "operator-all": "{driver: {}, " + MIRROR + "}",
-    "operator-own-driver": '{driver: {repository: reg.example.org/own, version: "595.10"}, ' + MIRROR + "}",
+    "operator-all": '{driver: {version: "580.95.05"}, ' + MIRROR + "}",
+    "operator-own-driver": '{driver: {repository: reg.example.org/own, version: "580.10"}, ' + MIRROR + "}",
     "mig-manager": "{partitioner: mig-manager}",
-    "mig-manager-all": "{partitioner: mig-manager, driver: {}, " + MIRROR + "}",
+    "mig-manager-all": "{partitioner: mig-manager, driver: {version: \"580.95.05\"}, " + MIRROR + "}",
     "plugin": "{stack: device-plugin}",
     "plugin-all": "{stack: device-plugin, " + MIRROR + "}",
     "existing": "{stack: existing}",

@@ -67,7 +67,7 @@ def test_totals_are_unknown_rather_than_one_when_the_nodes_are_not_counted() -> 
 
 
 def modes(card: cards.Card) -> list[Sharing]:
-    mps = [Mps(replicas=card.mps_max_replicas)] if card.mps_supported else []
+    mps = [Mps(replicas=card.mps_max_replicas)] if caps.has_mps_shares(card) else []
     return [Exclusive(), TimeSlicing(replicas=2), TimeSlicing(replicas=7, rename=False), *mps]
 
 

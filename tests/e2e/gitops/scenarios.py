@@ -1,8 +1,8 @@
 """Commits that every tool must bring to the nodes, and what they leave there. Each begins and ends with the same two pools."""
 
-from gpushare.catalog import upstream
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
+from tests.e2e.gitops import upstream
 from tests.e2e.gitops.synced import SyncedCluster
 
 SHARES = {"node-1": {SHARED: 8}, "node-2": {SLICE: 28}}
@@ -37,7 +37,7 @@ def rename_pool(synced: SyncedCluster) -> None:
 
 def change_version_of_stack(synced: SyncedCluster) -> None:
     """Another version of NVIDIA's chart is installed, and the shares stay."""
-    *_, (before, _), (newest, _) = upstream.chart("gpu-operator").releases
+    before, newest = upstream.newest()
     text = synced.intent(notebooks=NOTEBOOKS, training=TRAINING)
     assert text.count("  platform: {") == 1
     for version, commit in ((before, text.replace("  platform: {", f"  platform: {{version: {before}, ")), (newest, None)):

@@ -1,6 +1,6 @@
 """A repository of charts with a stand-in for NVIDIA's operator, of which only a ClusterPolicy is left: it shows the values.
 
-It has the two newest versions that the catalogue knows.
+It has the two newest versions whose charts the catalogue knows.
 """
 
 import json
@@ -47,6 +47,12 @@ def serve(network: Network, folder: Path) -> None:
     start([str(word) for word in network.command(*server)], folder / "server.log")
 
 
+def newest() -> list[str]:
+    """The two newest releases whose charts were read, the former first."""
+    chart = upstream.chart("gpu-operator")
+    return [version for version, _ in chart.releases if version not in chart.uncharted][-2:]
+
+
 def package(folder: Path) -> None:
     """Write the packages and the index of the repository into the folder."""
     chart = upstream.chart("gpu-operator")
@@ -55,7 +61,7 @@ def package(folder: Path) -> None:
         (sources / part).mkdir(parents=True)
     (sources / "crds" / "clusterpolicies.yaml").write_text(json.dumps(_DEFINITION) + "\n")
     (sources / "templates" / "clusterpolicy.yaml").write_text(_TEMPLATE)
-    for version, _ in chart.releases[-2:]:
+    for version in newest():
         (sources / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": chart.name, "version": version}) + "\n")
         _helm("package", sources, "--destination", folder)
     _helm("repo", "index", folder)

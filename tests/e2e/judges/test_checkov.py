@@ -33,8 +33,8 @@ def write(run_helm: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
         for artifact in pipeline.compile_intent(text.encode(), example, lock.EMPTY).artifacts:
             (chart / artifact.path).parent.mkdir(parents=True, exist_ok=True)
             (chart / artifact.path).write_text(artifact.text)
-        rendered = run_helm(4, "template", "gpushare", chart / "chart", "--namespace", "gpu-system").stdout
         values = yaml.safe_load((chart / "chart" / "values.yaml").read_text())
+        rendered = run_helm(4, "template", "gpushare", chart / "chart", "--namespace", values["namespace"]).stdout
         file = folder / f"{example}{'-observed' if more else ''}.yaml"
         file.write_text(named_by_kind(rendered, values, bool(more)))
         return file

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpushare_node.adapters.kube import events
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
@@ -155,8 +156,10 @@ def test_without_an_api_server_kills_go_on_and_what_happened_is_reported_when_it
 
 @pytest.mark.failure_case(70)
 def test_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
-    start_node: Callable[..., House], api: ApiServer
+    start_node: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(events, "_FORBIDDEN_SECONDS", 0.2)
+    monkeypatch.setattr(events, "_FORBIDDEN_PAUSE_SECONDS", 0.3)
     api.fail("/events", 403)
     house = start_node()
     house.arrive(1, "greedy")

@@ -45,8 +45,9 @@ class Holders(Struct, frozen=False):
         for pid in due:
             candidates = [one for one in open_in if not grants[one].devices.isdisjoint(places[pid])]
             own = known[pid].container if pid in known else None
-            if own is not None and own in open_in:
-                candidates = [own]
+            if own is not None:
+                # Whose process it is, is known: it is never charged to another container.
+                candidates = [own] if own in open_in else []
             if len(candidates) == 1:
                 found[pid] = open_in[candidates[0]]
             else:

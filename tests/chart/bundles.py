@@ -71,6 +71,7 @@ def bundle(
         "image": {"registry": "", "repository": "ghcr.io/gpushare/node-runtime", "tag": "0.1.0", "digest": "",
                   "pullPolicy": "IfNotPresent"},
         "imagePullSecrets": [], "runtimeClassName": "nvidia", "kubeletRoot": "/var/lib/kubelet",
+        "releaseAfter": "5m",
         "migParted": {"enabled": False},
         "admission": admission(), "pools": digested, "quotas": {},
         "uninstall": {"release": True, "timeout": "3m", "goOn": False},

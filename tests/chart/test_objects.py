@@ -322,7 +322,10 @@ def test_a_driver_manager_that_knows_no_clients_sends_our_pods_away_with_its_val
 
 
 def test_a_stack_without_the_operator_keeps_the_pools_terms_as_they_are(pods) -> None:
-    assert terms_of(pods(DEVICE_PLUGIN)["gpushare-only"]) == DEVICE_PLUGIN.values["pools"]["only"]["terms"]
+    away = {"key": "gpushare.dev/runtime", "operator": "NotIn", "values": ["away"]}
+    terms = DEVICE_PLUGIN.values["pools"]["only"]["terms"]
+    wanted = [{**term, "matchExpressions": [*term["matchExpressions"], away]} for term in terms]
+    assert terms_of(pods(DEVICE_PLUGIN)["gpushare-only"]) == wanted
 
 
 def test_only_nodes_of_pools_that_are_gone_are_released(pods) -> None:

@@ -60,17 +60,18 @@ be exact, but takes every term twice, and terms that name nodes are large alread
 A node without the label (an older operator, or not yet labelled) is ours.
 The driver manager of an older operator knows its own operands alone, drains no DaemonSet, and cannot unload a driver that we keep
 open. So our pods go with its validator, whose label it writes as well, and which is paused for nothing else.
+An administrator takes the runtime off a node by gpushare.dev/runtime=away, to reset a GPU that it has open.
 Takes (root, terms).
 */}}
 {{- define "gpushare.affinity" -}}
-{{- $clients := list -}}
+{{- $clients := list (dict "key" "gpushare.dev/runtime" "operator" "NotIn" "values" (list "away")) -}}
 {{- if ne (index . 0).Values.stack "device-plugin" -}}
 {{- $upgrade := "paused-for-driver-upgrade" -}}
 {{- $change := "paused-for-mig-change" -}}
 {{- $away := list "false" $upgrade $change (printf "%s_%s" $change $upgrade) -}}
-{{- $clients = list
+{{- $clients = concat $clients (list
   (dict "key" "nvidia.com/gpu.deploy.client" "operator" "NotIn" "values" $away)
-  (dict "key" "nvidia.com/gpu.deploy.operator-validator" "operator" "NotIn" "values" (list $upgrade)) -}}
+  (dict "key" "nvidia.com/gpu.deploy.operator-validator" "operator" "NotIn" "values" (list $upgrade))) -}}
 {{- end -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:

@@ -57,7 +57,7 @@ def _cluster(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]
                 yield Effect(
                     kind=EffectKind.ENDED, pool=None, subject=f"admission.{key}", before=before.get(key), after=after.get(key)
                 )
-    for key in ("image", "imagePullSecrets", "runtimeClassName", "kubeletRoot"):
+    for key in ("image", "imagePullSecrets", "runtimeClassName", "kubeletRoot", "releaseAfter"):
         if old.get(key) != new.get(key):
             yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=key, before=old.get(key), after=new.get(key))
     for key in ("stack", "partitioner", "cluster"):

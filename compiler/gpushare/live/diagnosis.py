@@ -11,17 +11,14 @@ from typing import Any
 from gpushare.core import resources
 from gpushare.core.record import Record
 from gpushare.core.wording import few, listing
-from gpushare.live import pools, status
+from gpushare.live import belief, pools, refusals, status
 from gpushare.live.pools import LivePools
 from gpushare.live.snapshot import Event, LiveNode, Pod, Snapshot
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
 _CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
-_REFUSED = {
-    "exceeded quota": "Delete pods of the namespace that hold shares, or have `quotas` in the intent raised.",
-    "ValidatingAdmissionPolicy": "Change the pod as the message says: the pool's rules for pods are in the bundle's README.",
-}
-_LOOK = "Read the message above; `kubectl describe` shows more."
+_ABOUT_GPUS = {"GPUXid", "GPUPluginRestarted", "GPULayoutDrifted", "GPUKillsPaused"}
+_MAX_EVENTS = 5
 
 
 class Cause(Record):
@@ -76,16 +73,25 @@ def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Ca
         command = f"kubectl get pods --namespace {snapshot.namespace} --selector {selector} --output wide"
         remedy = f"Find out why its pod does not run: `{command}`."
         yield Cause(what="The node runtime has not reported on this node.", remedy=remedy)
-    elif not node.condition.is_true:
-        yield _of_reason(node.condition.reason, node.condition.message)
+    elif not (believed := belief.condition(node, pool, snapshot)).is_true:
+        yield _of_reason(believed.reason, believed.message)
         yield from _holders(node, snapshot)
-    elif pool.side is not None and dict(node.allocatable) != dict(pool.resources):
-        wanted = listing(f"{number} {name}" for name, number in sorted(pool.resources.items()))
-        yield Cause(what=f"The pool wants {wanted}; the node offers something else.", remedy="Wait for the next cycle of the "
-                    f"runtime; if this persists, read its log in namespace {snapshot.namespace}.")
+    yield from _told(node, snapshot)
+
+
+def _told(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
+    """Yield what the runtime's Events say about the node's GPUs, the newest first."""
+    about = (one for one in set(snapshot.events) if (one.kind, one.name) == ("Node", node.name) and one.reason in _ABOUT_GPUS)
+    for event in sorted(about, key=lambda one: one.time, reverse=True)[:_MAX_EVENTS]:
+        remedy = "NVIDIA's XID catalogue says what the number means." if event.reason == "GPUXid" else ""
+        yield Cause(what=f"{event.time or '?'} {event.reason}: {event.message}", remedy=remedy)
 
 
 def _of_reason(reason: str, message: str) -> Cause:
+    if reason == belief.NOT_RUNNING:
+        remedy = "Read the pod's log and `kubectl describe pod`. A node without a pod has the label "
+        remedy += f"{belief.AWAY_LABEL}, or is not selected."
+        return Cause(what=f"{reason}: {message}.", remedy=remedy)
     known = reasons().get(reason)
     told = f": {message}" if message else "."
     if known is None:
@@ -111,7 +117,7 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     facts = [pod.phase, f"on node {pod.node}" if pod.node else "on no node yet"]
     if pod.requests:
         facts.append("requests " + listing(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
-    causes += [Cause(what=one, remedy=_remedy(one)) for one in pod.problems]
+    causes += [Cause(what=one, remedy=refusals.remedy(one)) for one in pod.problems]
     if not pod.requests:
         remedy = "Write one of the pool's resources into its limits."
         causes.append(Cause(what="The pod requests no GPU resource.", remedy=remedy))
@@ -131,13 +137,7 @@ def _of_events(events: tuple[Event, ...], namespace: str, name: str, pod: Pod | 
         if event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CAPS:
             yield Cause(what=f"{when}: {event.message}", remedy=_CAP_REMEDY)
         elif event.reason == "FailedCreate" and pod is None and name.startswith(event.name):
-            yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=_remedy(event.message))
-
-
-def _remedy(text: str) -> str:
-    if "UnexpectedAdmissionError" in text:
-        return "Request one share per container. A request for more is refused; it would add neither memory nor speed."
-    return next((remedy for mark, remedy in _REFUSED.items() if mark in text), _LOOK)
+            yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=refusals.remedy(event.message))
 
 
 def _capacity(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:

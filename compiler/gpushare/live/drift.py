@@ -13,11 +13,11 @@ from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
 from gpushare.core.record import Record
 from gpushare.core.wording import few
-from gpushare.live import pools
+from gpushare.live import belief, pools
 from gpushare.live.observing import is_observed
 from gpushare.live.pools import policy_text
 from gpushare.live.selection import pool_of
-from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, LiveNode, Snapshot
+from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Condition, LiveNode, Snapshot
 from gpushare.live.views import clean, document
 
 _PROFILES = "chart/files/profiles/"
@@ -173,7 +173,9 @@ def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapsh
             yield _node(Kind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct `expected`, or the labels")
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         if chosen[node.name] in wanted:
-            yield from _observed(node) if is_mode else _one_node(node, chosen[node.name], wanted[chosen[node.name]])
+            pool = chosen[node.name]
+            believed = belief.condition(node, live.pools.get(pool), snapshot)
+            yield from _observed(node) if is_mode else _one_node(node, believed, pool, wanted[pool])
         elif live.of_node.get(node.name):
             yield _node(Kind.NODE, node.name, "in no pool", f"in pool {live.of_node[node.name]}", _INSTALL)
 
@@ -185,19 +187,19 @@ def _observed(node: LiveNode) -> Iterator[Difference]:
         yield _node(Kind.NODE, node.name, "observed", reason, f"`gpushare explain {node.name}` says what to do")
 
 
-def _one_node(node: LiveNode, pool: str, entry: Mapping[str, Any]) -> Iterator[Difference]:
+def _one_node(node: LiveNode, condition: Condition, pool: str, entry: Mapping[str, Any]) -> Iterator[Difference]:
     why = f"`gpushare explain {node.name}` says what to do"
-    condition = node.condition
-    if condition is None or not condition.is_true:
-        reason = "no report" if condition is None else f"{condition.reason}: {condition.message}"
-        kind = Kind.HARDWARE if condition is not None and condition.reason in _HARDWARE else Kind.NODE
+    resources = {name: number["perNode"] for name, number in entry["resources"].items()}
+    is_offer_alone = condition.reason == "WrongResources" and dict(node.allocatable) != resources
+    if not condition.is_true and not is_offer_alone:
+        reason = "no report" if node.condition is None else f"{condition.reason}: {condition.message}"
+        kind = Kind.HARDWARE if condition.reason in _HARDWARE else Kind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
     for label in (POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL):
         allowed, value = entry["labels"].get(label, ()), node.labels.get(label)
         if allowed and value not in allowed:
             actual = "missing" if value is None else value
             yield _node(Kind.NODE, f"{node.name}, label {label}", " or ".join(allowed), actual, why)
-    resources = {name: number["perNode"] for name, number in entry["resources"].items()}
     if dict(node.allocatable) != resources:
         yield _node(Kind.ALLOCATABLE, node.name, _numbers(resources), _numbers(node.allocatable), why)
 

@@ -1,11 +1,23 @@
 """From an API server to a Snapshot: which lists a question needs, and with which selectors. Reads only."""
 
+from collections.abc import Sequence
 from urllib.parse import quote as quoted
 
 from gpushare.core.record import Record
 from gpushare.live import helm_release, observing, runtime_metrics, views
 from gpushare.live.pages import Api, Lists
-from gpushare.live.snapshot import OTHER_PODS, ConfigMap, Event, LiveNode, LiveQuota, Pod, RuntimeMetrics, Snapshot, Unseen
+from gpushare.live.snapshot import (
+    OTHER_PODS,
+    RUNTIME_PODS,
+    ConfigMap,
+    Event,
+    LiveNode,
+    LiveQuota,
+    Pod,
+    RuntimeMetrics,
+    Snapshot,
+    Unseen,
+)
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
@@ -40,16 +52,18 @@ def read(api: Api, scope: Scope) -> Snapshot:
     path = f"/apis/apps/v1{ours}/daemonsets"
     daemonsets = lists.read("daemonsets", path, views.daemonset, lambda one: bool(one.pool), labelled)
     refused = _refused(lists) if scope.metrics and any(map(observing.is_observed, nodes)) else None
+    runtime = _runtime(lists, scope)
     snapshot = Snapshot(
         namespace=scope.release,
         nodes=nodes,
         pods=_pods(lists, scope),
+        runtime=runtime,
         quotas=_quotas(lists, scope),
         configs={one.name: one for one in configs},
         daemonsets=daemonsets,
-        events=_events(lists, scope),
+        events=_events(lists, scope, nodes),
         values=helm_release.read(lists, scope.release) if scope.values else None,
-        metrics=_metrics(lists, scope) if scope.metrics else (),
+        metrics=_metrics(lists, runtime) if scope.metrics else (),
         refused=refused,
         unseen=tuple(lists.unseen),
     )
@@ -103,7 +117,7 @@ def _namespaced(plural: str, namespace: str) -> str:
     return f"/api/v1/namespaces/{quoted(namespace, safe='')}/{plural}" if namespace else f"/api/v1/{plural}"
 
 
-def _events(lists: Lists, scope: Scope) -> tuple[Event, ...]:
+def _events(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Event, ...]:
     found: tuple[Event, ...] = ()
     if scope.kills:
         for reason in KILLS:
@@ -113,9 +127,10 @@ def _events(lists: Lists, scope: Scope) -> tuple[Event, ...]:
                 break
     if scope.about is not None:
         namespace, name = scope.about
-        kind = "Pod" if namespace else "Node"
-        query = {"fieldSelector": f"involvedObject.name={name},involvedObject.kind={kind}"}
-        found += lists.read("events", _namespaced("events", namespace), views.event, _named, query)
+        is_node = not namespace or any(node.name == name for node in nodes)
+        for kind, place in ((("Node", ""),) if is_node else ()) + ((("Pod", namespace),) if namespace else ()):
+            query = {"fieldSelector": f"involvedObject.name={name},involvedObject.kind={kind}"}
+            found += lists.read("events", _namespaced("events", place), views.event, _named, query)
         if namespace:  # of a pod that was refused only its controller knows
             query = {"fieldSelector": "reason=FailedCreate"}
             found += lists.read("events", _namespaced("events", namespace), views.event, _named, query)
@@ -126,13 +141,15 @@ def _named(event: Event) -> bool:
     return bool(event.name)
 
 
-def _metrics(lists: Lists, scope: Scope) -> tuple[RuntimeMetrics, ...]:
-    query = {"labelSelector": _RUNTIME}
-    if scope.node:
-        query["fieldSelector"] = f"spec.nodeName={scope.node}"
+def _runtime(lists: Lists, scope: Scope) -> tuple[Pod, ...]:
+    """Return the node runtime's own pods, those that are not scheduled included."""
     path = _namespaced("pods", scope.release)
-    pods = lists.read("pods of the runtime", path, views.pod, lambda one: bool(one.node) and one.phase == "Running", query)
-    found, missed = runtime_metrics.read(lists.api, pods)
+    every = lists.read(RUNTIME_PODS, path, views.runtime_pod, lambda one: bool(one.node), {"labelSelector": _RUNTIME})
+    return tuple(one for one in every if scope.node in ("", one.node))
+
+
+def _metrics(lists: Lists, runtime: Sequence[Pod]) -> tuple[RuntimeMetrics, ...]:
+    found, missed = runtime_metrics.read(lists.api, tuple(one for one in runtime if one.phase == "Running"))
     lists.unseen += missed
     return found
 

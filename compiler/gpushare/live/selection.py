@@ -1,7 +1,8 @@
 """Which pool's DaemonSet selects a node, by Kubernetes' rules of node affinity. Pure.
 
 The label `gpushare.dev/pool` keeps a node that no term selects any more until its runtime has released it: it selects only
-where nothing else does. Labels under nvidia.com/gpu.deploy. are paused for moments, and decide nothing here.
+where nothing else does. Labels under nvidia.com/gpu.deploy. are paused for moments, as
+gpushare.dev/runtime is, and decide nothing here.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 from gpushare.live.snapshot import POOL_LABEL, LiveNode
 
 Terms = Iterable[Mapping[str, Any]]
-_PAUSED = "nvidia.com/gpu.deploy."
+_PAUSED = ("nvidia.com/gpu.deploy.", "gpushare.dev/runtime")
 _TESTS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
     "In": lambda value, listed: value in listed,
     "NotIn": lambda value, listed: value not in listed,

@@ -15,6 +15,9 @@ CONDITION = "GPUShareReady"
 """These are names of the node runtime: docs/bundle.md."""
 
 
+RUNTIME_PODS = "pods of the runtime"
+"""`Unseen.what` of the node runtime's own pods."""
+
 OTHER_PODS = "pods of other namespaces"
 """`Unseen.what` of a Snapshot that was restricted to one namespace."""
 
@@ -28,12 +31,13 @@ class Unseen(Record):
 
 
 class Condition(Record):
-    """A node's condition. `since` is an RFC 3339 time, as text."""
+    """A node's condition. `since` and `heartbeat`, when it was last written, are RFC 3339 times, as text; empty if unknown."""
 
     status: str
     reason: str
     message: str
     since: str
+    heartbeat: str = ""
 
     @property
     def is_true(self) -> bool:
@@ -62,7 +66,8 @@ class LiveNode(Record):
 class Pod(Record):
     """One pod. `requests` are its GPU resources, `owner` its controller as `Kind/name`, empty without one.
 
-    `node` is empty until the scheduler has bound it; `problems` say why it does not run, as conditions and states do.
+    `node` is empty until the scheduler has bound it; `problems` say why it does not run, as conditions and states do. `created`
+    is an RFC 3339 time.
     """
 
     namespace: str
@@ -74,6 +79,7 @@ class Pod(Record):
     containers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     labels: Mapping[str, str] = NOTHING
+    created: str = ""
 
     @property
     def full_name(self) -> str:
@@ -151,7 +157,7 @@ class RuntimeMetrics(Record):
 
 
 class Snapshot(Record):
-    """Everything that was read. A list that could not be read is empty, and `unseen` has it.
+    """Everything that was read. A list that could not be read is empty, and `unseen` has it. `runtime` are its own pods.
 
     `refused`: how many requests the API server would have refused if our policies denied; None: not asked.
     """
@@ -159,6 +165,7 @@ class Snapshot(Record):
     namespace: str
     nodes: tuple[LiveNode, ...] = ()
     pods: tuple[Pod, ...] = ()
+    runtime: tuple[Pod, ...] = ()
     quotas: tuple[LiveQuota, ...] = ()
     configs: Mapping[str, ConfigMap] = NOTHING
     daemonsets: tuple[DaemonSet, ...] = ()

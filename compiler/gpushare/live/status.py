@@ -4,13 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare.core.record import Record
-from gpushare.live import observing, pools
+from gpushare.live import belief, observing, pools
 from gpushare.live.observing import OBSERVING, Observed
 from gpushare.live.pools import LivePool, LivePools
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, RuntimeMetrics, Snapshot, Unseen
 from gpushare.nodes import taints
-
-_NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
 
 
 class ShareUsage(Record):
@@ -27,7 +25,7 @@ class ShareUsage(Record):
 
 
 class NodeStatus(Record):
-    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady, or says that there is none."""
+    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady as it can be believed."""
 
     name: str
     pool: str
@@ -89,8 +87,10 @@ def assess(snapshot: Snapshot) -> Status:
     used = _used(snapshot.pods) if snapshot.has_seen("pods") else None
     others = snapshot.has_seen(OTHER_PODS)
     metrics = {one.node: one for one in snapshot.metrics}
+    concerned = (node for node in snapshot.nodes if _concerns(node, live))
     nodes = [
-        _node(node, live, used, metrics.get(node.name), has_others=others) for node in snapshot.nodes if _concerns(node, live)
+        _node(node, live, _believed(node, live, snapshot), used, metrics.get(node.name), has_others=others)
+        for node in concerned
     ]
     by_pool: dict[str, list[NodeStatus]] = {}
     for node in sorted(nodes, key=lambda node: node.name):
@@ -139,9 +139,14 @@ def _used(pods: Iterable[Pod]) -> Mapping[str, Counter[str]]:
     return used
 
 
-def _node(
+def _believed(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Condition:
+    return belief.condition(node, live.pools.get(live.of_node.get(node.name, "")), snapshot)
+
+
+def _node(  # noqa: PLR0913 - the parts of one row
     node: LiveNode,
     live: LivePools,
+    condition: Condition,
     used: Mapping[str, Counter[str]] | None,
     metrics: RuntimeMetrics | None,
     *,
@@ -169,7 +174,7 @@ def _node(
         pool=pool,
         is_up=node.is_up,
         is_cordoned=node.is_cordoned,
-        condition=node.condition or _NOT_SEEN,
+        condition=condition,
         taints=node.taints,
         shares=tuple(one for one in shares if one.wanted or one.offered or one.used),
         metrics=metrics,

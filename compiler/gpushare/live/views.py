@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushare.core.printable import visible
-from gpushare.core.record import NOTHING
+from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
 from gpushare.live.snapshot import CONDITION, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
 
@@ -76,7 +76,8 @@ def _clean_tree(value: Any, depth: int = 4) -> Any:
 
 
 def _condition(item: Json) -> Condition:
-    words = {"status": "status", "reason": "reason", "message": "message", "since": "lastTransitionTime"}
+    words = {"status": "status", "reason": "reason", "message": "message", "since": "lastTransitionTime",
+             "heartbeat": "lastHeartbeatTime"}
     return Condition(**{name: clean(item.get(field)) for name, field in words.items()})
 
 
@@ -94,7 +95,23 @@ def pod(item: Json) -> Pod:
         containers=tuple(clean(one.get("name")) for one in _maps(spec, "containers")),
         problems=tuple(_problems(status)),
         labels={clean(key): clean(value) for key, value in _map(metadata, "labels").items() if str(key).startswith(_OURS)},
+        created=clean(metadata.get("creationTimestamp")),
     )
+
+
+def runtime_pod(item: Json) -> Pod:
+    """Return a pod of our DaemonSets: the node that it is for is known before it is scheduled. Problems are those of now."""
+    spec, status = _map(item, "spec"), _map(item, "status")
+    problems = tuple(_problems(status, with_past=False))
+    return replace(pod(item), node=clean(spec.get("nodeName")) or _destined(spec), problems=problems)
+
+
+def _destined(spec: Json) -> str:
+    """Return the node to which a DaemonSet's controller binds a pod, by the field that it adds to the pod's affinity."""
+    affinity = _map(_map(spec, "affinity"), "nodeAffinity")
+    terms = _maps(_map(affinity, "requiredDuringSchedulingIgnoredDuringExecution"), "nodeSelectorTerms")
+    fields = (one for term in terms for one in _maps(term, "matchFields"))
+    return next((clean(name) for one in fields if one.get("key") == "metadata.name" for name in _words(one.get("values"))), "")
 
 
 def _requests(spec: Json) -> Mapping[str, int]:
@@ -114,14 +131,15 @@ def _limits(container: Json) -> dict[str, int]:
     return {**gpus(_map(resources, "limits")), **gpus(_map(resources, "requests"))}
 
 
-def _problems(status: Json) -> Iterable[str]:
+def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
     for one in _maps(status, "conditions"):
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             yield f"{clean(one.get('reason'))}: {clean(one.get('message'))}"
     for kind in ("initContainerStatuses", "containerStatuses"):
         for one in _maps(status, kind):
             state = _map(one, "state")
-            stopped = _map(state, "waiting") or _map(state, "terminated") or _map(_map(one, "lastState"), "terminated")
+            past = _map(_map(one, "lastState"), "terminated") if with_past else NOTHING
+            stopped = _map(state, "waiting") or _map(state, "terminated") or past
             if stopped and clean(stopped.get("reason")) not in {"Completed", "ContainerCreating", "PodInitializing"}:
                 told = f": {clean(stopped['message'])}" if stopped.get("message") else ""
                 yield f"container {clean(one.get('name'))}: {clean(stopped.get('reason'))}{told}"

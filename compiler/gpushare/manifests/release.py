@@ -26,6 +26,7 @@ _AWAY = {
     ),
     "nvidia.com/gpu.deploy.operator-validator": ("paused-for-driver-upgrade",),
 }
+_OFF: Object = {"key": "gpushare.dev/runtime", "operator": "NotIn", "values": ["away"]}
 _STATE = "/var/lib/gpushare"
 _KUBELET = "/var/lib/kubelet"
 _MPS = "/run/nvidia/mps"
@@ -187,12 +188,13 @@ class ChartObjects:
         instances = ("SYS_ADMIN",) if mig else ()
         policy = {"name": "policy", "mountPath": "/etc/gpushare", "readOnly": True}
         arguments = ("--policy", "/etc/gpushare/policy.yaml")
-        partition = self.container("partition", "apply", *arguments, "--hold") | {
+        after = ("--release-after", self.values["releaseAfter"])
+        partition = self.container("partition", "apply", *arguments, "--hold", *after) | {
             "env": _environment(mps=mps, configures_mig=privileged, monitors_mig=privileged or mig),
             "securityContext": _security(*instances) if self.observes else _hardware_security(privileged=privileged),
             "volumeMounts": [policy, *_mounts(mps=mps)],
         }
-        enforce = self.container("enforce", "enforce", *arguments) | {
+        enforce = self.container("enforce", "enforce", *arguments, *after) | {
             "env": _environment(mps=mps, configures_mig=False, monitors_mig=mig),
             "ports": [{"name": "metrics", "containerPort": _PORT, "protocol": "TCP"}],
             "livenessProbe": _probe("/healthz", 10),
@@ -260,7 +262,7 @@ class ChartObjects:
 
     def _affinity(self, terms: Sequence[Mapping[str, Any]]) -> Object:
         away = [{"key": key, "operator": "NotIn", "values": list(values)} for key, values in _AWAY.items()]
-        clients = [] if self.values["stack"] == "device-plugin" else away
+        clients = [_OFF] if self.values["stack"] == "device-plugin" else [_OFF, *away]
         narrowed = [{**term, "matchExpressions": [*term.get("matchExpressions", ()), *clients]} for term in terms]
         wanted = [{key: part for key, part in term.items() if part} for term in narrowed]
         return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}}

@@ -43,6 +43,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         "imagePullSecrets": [{"name": name} for name in platform.image_pull_secrets],
         "runtimeClassName": platform.runtime_class,
         "kubeletRoot": kubelet_root(platform),
+        "releaseAfter": "5m",
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,

@@ -12,8 +12,12 @@ from gpushare.nodes import labels, selectors
 from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 
-REWRITTEN = ("nvidia.com", "amd.com", "gpushare.dev")
-"""Prefixes of labels that come and go with the sharing itself."""
+REWRITTEN = ("nvidia.com", "amd.com", "gpushare.dev", "feature.node.kubernetes.io", "profile.node.kubernetes.io")
+"""Prefixes of labels that come and go with the sharing itself, or with the pods that write them: the last two are those of node
+feature discovery (https://github.com/kubernetes-sigs/node-feature-discovery/issues/1752)."""
+
+_BELOW_NFD = (".feature.node.kubernetes.io", ".profile.node.kubernetes.io")
+"""The subdomains that node feature discovery lets rules write."""
 
 TERM_BYTES = 66
 """A requirement on a node's name as JSON, without the name."""
@@ -134,7 +138,7 @@ def check_label_families(context: RuleContext) -> Iterator[Finding]:
         in_expressions = ((e.key, ("matchExpressions", number, "key"), False) for number, e in expressions)
         for key, path, on_key in (*in_labels, *in_expressions):
             prefix = key.partition("/")[0]
-            if prefix in REWRITTEN and "/" in key:
+            if "/" in key and (prefix in REWRITTEN or prefix.endswith(_BELOW_NFD)):
                 yield Finding(
                     code="GS204",
                     message=f"{key} cannot select nodes: {prefix}/ labels change with sharing, or while their writer restarts",

@@ -13,6 +13,7 @@ from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, EnforcerFactory, News, as_cluster, bounded_driver, folder, machine, tenancy_file
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import GpuView, Hardware
+from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS
 from gpushare_node.reconcile.dependencies import DRIVER_SECONDS, Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.outcome import Outcome
@@ -20,7 +21,10 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult, is_failed
 
 _LAST_WORDS_SECONDS = 3.0
-_NO_DRIVER = (ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATCH, ConditionReason.DRIVER_HUNG)
+_NO_DRIVER = (
+    ConditionReason.ACCESS_LOST, ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATCH,
+    ConditionReason.DRIVER_HUNG,
+)
 
 
 def apply(run: Run) -> int:
@@ -64,6 +68,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
         followed=enforcers.followed, platform=tenants.platform,
+        release_after_seconds=getattr(run.arguments, "release_after", RELEASE_AFTER_SECONDS),
     )
 
 

@@ -12,7 +12,7 @@ from gpushare_node.cli.wiring import Api, bounded_driver, folder
 from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.advertised import expected, find_mismatch
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reconcile.node_labels import mig_label
+from gpushare_node.membership.node_labels import mig_label
 from gpushare_node.reporting.results import Status, StepResult
 
 

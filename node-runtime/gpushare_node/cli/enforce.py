@@ -23,8 +23,8 @@ from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop, Monitor
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
+from gpushare_node.membership.node_labels import wanted
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.reconcile.node_labels import wanted
 
 _LOG = logging.getLogger("gpushare")
 _LAST_WORDS_SECONDS = 3.0
@@ -110,6 +110,7 @@ def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusa
     return NodeMonitor(
         enforcer=enforcer, cluster=api.server, boot_id=boot_id(), refusal=refusal, remark=describe_ignored(given),
         labels={} if refusal else _published(policy, folder(run).profile()),
+        release_after_seconds=run.arguments.release_after,
         plan=lambda surveys: PartitionPlan(gpus=(), unfit=()) if refusal else _plan(surveys, policy),
     )
 

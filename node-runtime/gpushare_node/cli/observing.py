@@ -8,8 +8,8 @@ from functools import partial
 from gpushare_node.adapters.host.kubelet import Checkpoint, CheckpointError, read_checkpoint
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.observed_node import ObservedNode
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo
-from gpushare_node.adapters.nvml.timeouts import DriverWithTimeouts
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Run
@@ -54,7 +54,7 @@ def observer(enforcer: Enforcer, policy: Policy, api: Api, enforcers: EnforcerFa
 
 def _survey(run: Run) -> tuple[tuple[GpuInfo, ...], Trouble]:
     """Return the GPUs, or why they cannot be read now. Does not wait for a driver that is not there yet."""
-    bounded = DriverWithTimeouts(partial(open_driver, reads_only=True), run.clock, look_seconds=_LOOK_SECONDS)
+    bounded = BoundedDriver(partial(open_driver, reads_only=True), clock=run.clock, deadline_seconds=_LOOK_SECONDS)
     handle = DriverHandle(bounded.open, run.clock)
     try:
         reason = handle.wait(0.0, lambda _: None, run.clock.sleep)

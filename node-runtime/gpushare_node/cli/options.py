@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpushare_node import __version__
 from gpushare_node.cli.exits import MEANINGS
+from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -79,6 +80,7 @@ def _add_apply(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
     _add_check(parser)
     parser.add_argument("--hold", action="store_true", help="while blocked, keep enforcing the previous caps")
+    _add_release_after(parser)
     parser.add_argument("--driver-timeout", type=duration, default=600.0, metavar="TIME", help="to wait for the driver (10m)")
     _add_common(parser)
 
@@ -96,6 +98,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 def _add_enforce(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
     parser.add_argument("--interval", type=_interval, default=1.0, metavar="TIME", help="between two checks (1s)")
+    _add_release_after(parser)
     parser.add_argument("--once", action="store_true", help="check once and exit; nothing is terminated")
     parser.add_argument("--dry-run", action="store_true", help="decide and report, and send no signal")
     parser.add_argument("--port", type=_port, default=PORT, help=f"of /metrics, /healthz and /readyz ({PORT})")
@@ -109,6 +112,11 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--observed", action="store_true", help="with --all-nodes: nothing was changed, only forget the nodes")
     parser.add_argument("--go-on", action="store_true", help="with --all-nodes: uninstall even if nodes do not answer")
     _add_common(parser)
+
+
+def _add_release_after(parser: argparse.ArgumentParser) -> None:
+    text = "a node that its pool no longer selects, without an order to move it, is released after this time (5m)"
+    parser.add_argument("--release-after", type=duration, default=RELEASE_AFTER_SECONDS, metavar="TIME", help=text)
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:

@@ -5,15 +5,17 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.cli.policy_file import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, tenancy_file
+from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, selection, tenancy_file
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import read
 from gpushare_node.core.strict_document import PolicyError
-from gpushare_node.reconcile.node_labels import is_leaving
+from gpushare_node.membership.node_labels import is_requested
+from gpushare_node.membership.selection import Standing
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.wording import few
 
@@ -65,7 +67,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
         while not refused.is_over():
             if run.clock.now() - asked_at >= _LEAVING_SECONDS:
                 asked_at = run.clock.now()
-                if _must_leave(api):
+                if _must_leave(run, api, former.policy.pool):
                     return former
             with suppress(DriverError):
                 enforcer = enforcer or enforcers.open(former.policy, former.digest)
@@ -98,11 +100,11 @@ class Refused:
         return True
 
 
-def _must_leave(api: Api) -> bool:
+def _must_leave(run: Run, api: Api, pool: str) -> bool:
     try:
         node = api.server.node()
-        return is_leaving(node, is_selected=api.server.selects(node))
-    except ClusterError:
+        return is_requested(node) or selection(run, api, api.server.pods, pool).find(node) is Standing.LEAVES
+    except (ClusterError, StateDirError):
         return False
 
 

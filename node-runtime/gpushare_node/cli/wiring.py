@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpushare_node.adapters.host.boot import boot_id
 from gpushare_node.adapters.host.devices import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME, TenancyFile
@@ -18,7 +19,6 @@ from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_identity
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.nvml.driver import Driver
-from gpushare_node.adapters.nvml.timeouts import DriverWithTimeouts
 from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import HostMpsControl
@@ -31,6 +31,7 @@ from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
+from gpushare_node.membership.selection import Selection
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.enforcer import Enforcer
@@ -56,7 +57,9 @@ def open_driver(metrics: "EnforcementMetrics | None" = None, *, reads_only: bool
 
 def bounded_driver(run: Run) -> Callable[[], Driver]:
     """Return a function that opens sessions, for one caller at a time, whose calls never hang: they raise TIMEOUT instead."""
-    return DriverWithTimeouts(open_driver, run.clock).open
+    from gpushare_node.adapters.nvml.bounded_driver import LOOK_SECONDS, BoundedDriver  # noqa: PLC0415 - as above
+
+    return BoundedDriver(open_driver, clock=run.clock, deadline_seconds=LOOK_SECONDS).open
 
 
 def tenancy_file(run: Run) -> TenancyFile:
@@ -102,6 +105,14 @@ class NoPods:
     def pods(self) -> tuple[PodView, ...]:
         """Return no pods."""
         return ()
+
+
+def selection(run: Run, api: Api, pods: Callable[[], Iterable[PodView]], pool: str) -> Selection:
+    """Return whether the pool keeps this node."""
+    return Selection(
+        cluster=api.server, pods=pods, folder=folder(run), clock=run.clock, boot_id=boot_id(), pool=pool,
+        release_after_seconds=run.arguments.release_after,
+    )
 
 
 class OwnMarks(Struct, frozen=False):
@@ -153,7 +164,7 @@ class EnforcerFactory(Struct, frozen=False):
     def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Enforcer":
         """Return an enforcer for this policy, with its own session with the driver."""
         # Not imported at the top: a node that matches already boots without enforcing caps.
-        from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver  # noqa: PLC0415
+        from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver  # noqa: PLC0415
         from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415
         from gpushare_node.enforce.metrics import EnforcementMetrics  # noqa: PLC0415
         from gpushare_node.reporting.metrics import Registry  # noqa: PLC0415
@@ -164,7 +175,7 @@ class EnforcerFactory(Struct, frozen=False):
         processes = LinuxProcesses()
         pods = self._follow_pods()
         adapters = Adapters(
-            driver=SupervisedDriver(lambda: open_driver(metrics, reads_only=policy.observes), clock=run.clock),
+            driver=BoundedDriver(lambda: open_driver(metrics, reads_only=policy.observes), clock=run.clock),
             processes=processes, pods=pods,
             # Tenants' pods get no Event from a runtime that only observes.
             cluster=NoCluster() if policy.observes else as_cluster(self.api),

@@ -4,7 +4,7 @@ It decides on no step itself, but skips a signal if the pid was reused, or the p
 Reporting never delays a step, and no step waits for the API server or for MPS.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from queue import SimpleQueue
 from typing import Protocol, assert_never
@@ -37,12 +37,14 @@ from gpushare_node.reporting import messages
 from gpushare_node.reporting.events import EventReason
 
 _ROUNDS = 3
-"""How often a container's processes are listed again while it is killed: each round kills those forked since the last."""
+"""How often in a cycle a container's processes are listed again while it is killed: each round kills those forked since."""
+
+_EMPTYING_SECONDS = 30
+"""For how long cycles go on to kill what is left in a container. What is left then does not end by SIGKILL."""
 
 _QUIET_SECONDS = {EventReason.OVER_CAP: 60, EventReason.EVICTED: 300, EventReason.EVICTION_FAILED: 300}
 """The least time between two equal Events on a container: one that oscillates around its cap must not flood the API server."""
 
-_REACHED = frozenset({SignalResult.SENT.value, SignalResult.GONE.value})
 _NO_GPU = "no-gpu"
 
 
@@ -84,6 +86,8 @@ class Actions(Struct, frozen=False):
     """What a dry run has logged of violations that last."""
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
     _terminated: frozenset[Process] = frozenset()
+    _emptying: dict[str, tuple[Process, float]] = field(default_factory=dict)
+    """A process of each container that is being killed, by cgroup, and since when."""
 
     def __post_init__(self) -> None:
         self._evictions = EvictionRequests(self.cluster, self.queue, self.metrics, offends=self._offends)
@@ -98,6 +102,7 @@ class Actions(Struct, frozen=False):
         if self._mentioned:
             self._mentioned = {one for one in self._mentioned if one[1] in self.records.history.violations}
         self._hear_evictions(now)
+        self._empty(now)
         out_of_reach: set[Unit] = set()
         for verdict in verdicts:
             self._count_dry_run(verdict)
@@ -154,7 +159,7 @@ class Actions(Struct, frozen=False):
         """Send the signal to each process, and report the results. Return False if none of them can be signalled."""
         facts = verdict.facts
         case = self.records.open(facts, verdict.processes, inputs, self._roster, now)
-        answers = self._send_all(verdict, signal)
+        answers = self._send_all(verdict, signal, now)
         if SignalResult.DENIED.value in answers.values():
             self._replace_signal(facts, now)
         self.records.note(case, signal.value, answers, now)
@@ -176,18 +181,38 @@ class Actions(Struct, frozen=False):
         if pod is not None and not facts.dry_run:
             self._evictions.ask(facts, pod, is_forced=True)
 
-    def _send_all(self, verdict: Terminate | Kill, signal: Signal) -> Mapping[Process, str]:
+    def _send_all(self, verdict: Terminate | Kill, signal: Signal, now: float) -> Mapping[Process, str]:
         """Return the result for each process: a `SignalResult`, or `no-gpu`. The scope CONTAINER adds all that live now."""
         answers = {process: self._send(process, signal, verdict.facts) for process in verdict.processes}
-        if verdict.scope is KillScope.PROCESSES or _REACHED.isdisjoint(answers.values()):
+        if verdict.scope is KillScope.PROCESSES:
             return answers
-        anchor = verdict.processes[0]
-        for _ in range(_ROUNDS if signal is Signal.KILL else 1):
-            fresh = [one for one in self._members(anchor) if one not in answers]
-            answers.update({one: self._deliver(one, signal, verdict.facts) for one in fresh})
+        for anchor in {process.cgroup: process for process in verdict.processes}.values():
+            if isinstance(verdict, Terminate):
+                answers.update((one, self._deliver(one, signal, verdict.facts)) for one in self._rest(anchor, answers))
+            elif not verdict.facts.dry_run:
+                self._emptying[anchor.cgroup] = (anchor, now)
+                answers.update(self._kill_rest(anchor))
+        return answers
+
+    def _rest(self, anchor: Process, answers: Collection[Process]) -> list[Process]:
+        return [one for one in self._members(anchor) if one not in answers]
+
+    def _kill_rest(self, anchor: Process) -> dict[Process, str]:
+        """Kill all that live in the container: with its cgroup, else one by one. Return the results of those that still did."""
+        self.processes.kill_group(as_seen(anchor))
+        answers: dict[Process, str] = {}
+        for _ in range(_ROUNDS):
+            fresh = self._rest(anchor, answers)
             if not fresh:
                 break
+            answers.update((one, self.processes.send(as_seen(one), Signal.KILL).value) for one in fresh)
         return answers
+
+    def _empty(self, now: float) -> None:
+        """Go on with the containers that are being killed until they are empty: a fork may slip through each pass."""
+        for cgroup, (anchor, since) in tuple(self._emptying.items()):
+            if now - since > _EMPTYING_SECONDS or not self._kill_rest(anchor):
+                del self._emptying[cgroup]
 
     def _members(self, anchor: Process) -> list[Process]:
         """Return the processes that live in the container of this process now."""
@@ -272,7 +297,5 @@ _OBSTACLES = {
 
 
 def as_seen(process: Process) -> ProcessIdentity:
-    """Return the process as `adapters.procs` identifies it: this is compared before a signal."""
-    candidates = () if process.container is None else (process.container,)
-    return ProcessIdentity(pid=process.pid, start_time=process.start_time, cgroup=process.cgroup, candidates=candidates)
-
+    """Return the process as `adapters.procs` identifies it: this is compared before a signal. Its cgroup is its container's."""
+    return ProcessIdentity(pid=process.pid, start_time=process.start_time, cgroup=process.cgroup, candidates=())

@@ -12,6 +12,7 @@ from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.device_view import Unit
+from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, Verdict
 from gpushare_node.reporting import messages, reasons
 from gpushare_node.reporting.events import EventReason
@@ -20,6 +21,18 @@ LASTING_SECONDS = 60
 """How long an anomaly must last before the node's condition reports it."""
 
 _REMIND_SECONDS = 300
+
+_LASTING = frozenset({
+    AnomalyKind.DISTRUSTED, AnomalyKind.UNRESOLVED, AnomalyKind.MEMORY_UNKNOWN, AnomalyKind.DOUBTFUL,
+})
+"""Anomalies that the condition reports if they last."""
+
+_BLIND = {
+    AnomalyKind.MEMORY_UNKNOWN: "The driver does not say how much memory processes on {devices} use.",
+    AnomalyKind.DOUBTFUL: "Memory on {devices} is listed for a process that does not hold it; {holders}.",
+    AnomalyKind.UNRESOLVED: "No process on {devices} can be recognised.",
+}
+"""Why caps are not enforced on a device, in the order in which they are reported."""
 
 _BUDGET = (
     "So many processes of namespace {namespace} were terminated on {device} within a minute that the next one waits. "
@@ -48,14 +61,22 @@ class AnomalyTracker(Struct, frozen=False):
     _since: dict[tuple[AnomalyKind, str], float] = field(default_factory=dict)
     _told: dict[Hashable, float] = field(default_factory=dict)
     _blind: frozenset[str] = frozenset()
+    _candidates: frozenset[ContainerId] = frozenset()
+    _overdue: tuple[Anomaly, ...] = ()
+    _overdue_at: float = float("-inf")
+    _pods: PodIndex = field(default_factory=PodIndex)
 
     def update(self, verdicts: Iterable[Verdict], pod_index: PodIndex, now: float) -> None:
         """Process the anomalies of one cycle."""
         reports = [verdict for verdict in verdicts if isinstance(verdict, Anomaly)]
         self._set_gauges(reports)
-        lasting = {
-            (one.reason, one.device) for one in reports if one.reason in (AnomalyKind.DISTRUSTED, AnomalyKind.UNRESOLVED)
-        }
+        lasting = {(one.reason, one.device) for one in reports if one.reason in _LASTING}
+        doubtful = [one.candidates for one in reports if one.reason is AnomalyKind.DOUBTFUL]
+        self._candidates = frozenset(one for several in doubtful for one in several)
+        overdue = tuple(one for one in reports if one.reason is AnomalyKind.OVERDUE)
+        if overdue or now - self._overdue_at >= LASTING_SECONDS:
+            self._overdue, self._overdue_at = overdue, now
+        self._pods = pod_index
         self._since = {key: self._since.get(key, now) for key in lasting}
         self._blind = frozenset(one.device for one in reports if one.reason is AnomalyKind.BLIND)
         self._told = {key: at for key, at in self._told.items() if now - at < _REMIND_SECONDS}
@@ -78,15 +99,28 @@ class AnomalyTracker(Struct, frozen=False):
                 reasons.ConditionReason.PROCESS_LIST_UNRELIABLE,
                 f"The process lists of {', '.join(distrusted)} are not trusted.",
             )
-        unresolved = sorted(device for reason, device in lasting if reason is AnomalyKind.UNRESOLVED)
-        if unresolved:
-            return reasons.ConditionReason.ENFORCEMENT_BLIND, f"No process on {', '.join(unresolved)} can be recognised."
+        for kind, text in _BLIND.items():
+            devices = sorted(device for reason, device in lasting if reason is kind)
+            if devices:
+                names = ", ".join(sorted(map(self._name, self._candidates)))
+                holders = f"it may be held by {names}" if names else "no container to which it was allocated has it open"
+                message = text.format(devices=", ".join(devices), holders=holders)
+                return reasons.ConditionReason.ENFORCEMENT_BLIND, message
+        if self._overdue:
+            names = "; ".join(f"{self._name(one.unit.container)} on {one.device}" for one in self._overdue if one.unit)
+            seconds = max(one.since_seconds or 0 for one in self._overdue)
+            return reasons.ConditionReason.CAP_EXCEEDED, f"Over the cap for {seconds:.0f} s and not ended: {names}."
         if self._blind:
             return (
                 reasons.ConditionReason.ENFORCEMENT_BLIND,
                 f"{', '.join(sorted(self._blind))} are in use and show no process.",
             )
         return None
+
+    def _name(self, container: ContainerId) -> str:
+        pod = self._pods.find(container)
+        name = self._pods.name(container) or container.container
+        return f"{pod.namespace}/{pod.name}, container {name}" if pod else name
 
     def _set_gauges(self, reports: list[Anomaly]) -> None:
         metrics = self.metrics

@@ -4,15 +4,17 @@ Makes no call to the API server itself: pods come from a cache, Events and evict
 `partition` uses it too while it waits, with the policy that is still in force.
 """
 
+import logging
 import math
 import os
 from collections.abc import Callable, Collection, Mapping
 
 from gpushare_node.adapters.host.kubelet import Checkpoint, read_checkpoint
-from gpushare_node.adapters.host.state_dir import StateDir
+from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import EventSink
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
+from gpushare_node.adapters.nvml.library import ACCESS_LOST
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
 from gpushare_node.core.clock import Clock, wall_seconds
@@ -22,11 +24,13 @@ from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
 from gpushare_node.enforce.evaluator import Evaluator
 from gpushare_node.enforce.first_caps import FirstCaps, NodeMarks
+from gpushare_node.enforce.holders import Holders
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.limit_tiers import LimitTiers
 from gpushare_node.enforce.metrics import EnforcementMetrics, Snapshot
+from gpushare_node.enforce.standing import is_news, keep, restore
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ProcessKind
@@ -42,7 +46,7 @@ class Adapters(Struct):
     `marks` None: this enforcer does not follow the Node object.
     """
 
-    driver: SupervisedDriver
+    driver: BoundedDriver
     processes: Processes
     pods: Pods
     cluster: EventSink
@@ -64,6 +68,8 @@ class EnforcerConfig(Struct):
     settings: Settings = DEFAULTS
     rights: Capabilities = UNKNOWN_RIGHTS
 
+
+_LOG = logging.getLogger(__name__)
 
 _DENIED_SECONDS = 600
 """How long the node's condition reports that a security module refused a signal."""
@@ -94,6 +100,7 @@ class Enforcer(Struct, frozen=False):
             dates=dates,
         )
         self._identities = Identities(adapters.processes, own_pid=os.getpid())
+        self._holders = Holders(processes=adapters.processes, identities=self._identities)
         self._records = KillLog(
             node=config.node, policy_digest=config.policy_digest, processes=adapters.processes, metrics=self.metrics
         )
@@ -105,8 +112,10 @@ class Enforcer(Struct, frozen=False):
         self.limit_tiers = LimitTiers(
             driver=adapters.driver, mps=adapters.mps, queue=self.mps_queue, metrics=self.metrics, policy=config.policy
         )
-        self._evaluator = Evaluator(config.settings)
+        self._evaluator = Evaluator(config.settings, restore(adapters.folder.debts(), adapters.clock.now()))
+        self._kept_debts = adapters.folder.debts()
         self._has_strays = False
+        self._had_access = False
         self._spans_node = adapters.processes.sees_host()
 
     def cycle(self) -> None:
@@ -118,14 +127,16 @@ class Enforcer(Struct, frozen=False):
         devices = self._read()
         self.limit_tiers.ask_mps(devices, now)
         pids = {row.pid for device in devices for row in device.rows or ()}
-        identities = self._identities.recognise(pids, self.inventory.pod_index, self._suspects())
+        suspects = self._suspects()
+        identities = self._identities.recognise(pids, self.inventory.pod_index, suspects)
+        holders, doubtful = self._holders.find(devices, identities, self.inventory.grants, suspects, now)
         self.inventory.note_present(identities.values(), now)
         self._spans_node = self._spans_node or any(
             process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
             for process in identities.values()
         )
         inputs = GuardInput(
-            devices=devices, identities=identities, grants=self.inventory.grants,
+            devices=devices, identities=identities, holders=holders, doubtful=doubtful, grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
             unevictable=self._actions.unevictable(), is_allocation_known=self.inventory.is_allocation_known,
         )
@@ -136,13 +147,26 @@ class Enforcer(Struct, frozen=False):
         self._has_strays = any(isinstance(step, Anomaly) and step.reason is AnomalyKind.STRAY for step in steps)
         out_of_reach = self._actions.carry_out(steps, inputs, pod_index, now)
         self._evaluator.suspend(out_of_reach, now)
+        self._keep_debts()
         self._records.history = self._evaluator.history
         self._anomalies.update(steps, pod_index, now)
         self._anomalies.notify(self.inventory.noticed, pod_index)
         self._records.prune(now)
         if not self.config.settings.dry_run:
             self.limit_tiers.hold(inputs, now)
-        self.metrics.snapshot = Snapshot(observe=self._evaluator.observe, devices=devices, pod_index=pod_index)
+        statuses = [verdict for verdict in verdicts if type(verdict) is ContainerStatus]
+        self.metrics.snapshot = Snapshot(observe=lambda: statuses, devices=devices, pod_index=pod_index)
+
+    def _keep_debts(self) -> None:
+        """Store who owes after an offence, whenever that changes: escalation goes on after a restart of the program."""
+        debts = keep(self._evaluator.history)
+        if self.config.settings.dry_run or not is_news(debts, self._kept_debts):
+            return
+        try:
+            self.adapters.folder.keep_debts(debts)
+            self._kept_debts = debts
+        except StateDirError as error:
+            _LOG.warning("%s", error)
 
     @property
     def is_counting(self) -> bool:
@@ -180,7 +204,7 @@ class Enforcer(Struct, frozen=False):
             return ConditionReason.DRIVER_HUNG, f"The driver has not answered about {names} for {max(hung.values()):.0f} s."
         troubles = self.adapters.driver.troubles()
         if self.inventory.surveys is None or troubles:
-            return _describe(troubles)
+            return _describe(troubles, self._had_access, len(self.inventory.gpus))
         unreliable = sorted(self.adapters.driver.unreliable())
         if unreliable:
             return (
@@ -195,7 +219,11 @@ class Enforcer(Struct, frozen=False):
         if denied_at is not None and self.adapters.clock.now() - denied_at < _DENIED_SECONDS:
             profile = self.config.rights.profile or "none"
             return ConditionReason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
-        return self._anomalies.reason(self.adapters.clock.now()) or self._tenancy_reason()
+        now = self.adapters.clock.now()
+        blindness = self.inventory.blindness(now)
+        if blindness:
+            return ConditionReason.ENFORCEMENT_BLIND, blindness
+        return self._anomalies.reason(now) or self._tenancy_reason()
 
     def _tenancy_reason(self) -> tuple[ConditionReason, str] | None:
         problem = self.adapters.tenants.problem
@@ -206,6 +234,7 @@ class Enforcer(Struct, frozen=False):
         began = self.adapters.clock.now()
         found = self.adapters.driver.read_devices(self.inventory.gpus)
         self.list_seconds = self.adapters.clock.now() - began
+        self._had_access |= any(device.rows is not None for device in found.values())
         unreliable, mps = self.adapters.driver.unreliable(), self.limit_tiers.mps_state
         devices = (
             replace(device, rows=None) if uuid in unreliable and device.rows is not None else device
@@ -228,14 +257,16 @@ class Enforcer(Struct, frozen=False):
 
 
 
-def _describe(troubles: Mapping[str, DriverError]) -> tuple[ConditionReason, str]:
-    """Return the reason for GPUs that could not be read."""
+def _describe(troubles: Mapping[str, DriverError], had_access: bool, gpus: int) -> tuple[ConditionReason, str]:
+    """Return the reason for GPUs that could not be read. `had_access`: one of the `gpus` was read in this container before."""
     if not troubles:
         return ConditionReason.WAITING_FOR_DRIVER, "The driver has not answered yet."
     codes = {problem.code for problem in troubles.values()}
     text = "; ".join(f"{uuid}: {problem}" for uuid, problem in sorted(troubles.items()))
     if Code.LIB_RM_VERSION_MISMATCH in codes:
         return ConditionReason.DRIVER_MISMATCH, text
+    if had_access and codes <= ACCESS_LOST and len(troubles) == gpus:
+        return ConditionReason.ACCESS_LOST, text
     if Code.NO_PERMISSION in codes:
         return ConditionReason.NO_PERMISSION, text
     if codes & {Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIBRARY_NOT_FOUND}:

@@ -9,6 +9,7 @@ owner chooses how long the termination takes.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gpushare_node.adapters.host.kubelet import Allocation, is_gpu_resource
@@ -58,7 +59,8 @@ class Granted(Struct):
 class CapTerms(Struct):
     """What the present policy states: shares by resource and profile, and the action that follows a violation.
 
-    `first_caps`: since when each resource has had a cap on this node; None: not known yet. `today` is the date of the host's
+    `foreign`: the ids of devices that other plugins gave to each pod, by its uid. `first_caps`: since when each resource has
+    had a cap on this node; None: not known yet. `today` is the date of the host's
     clock, `now` the date that WallClock accepts.
     """
 
@@ -67,14 +69,16 @@ class CapTerms(Struct):
     grace_seconds: int
     profiles: Profiles
     tenancy: Tenancy
+    foreign: Mapping[str, frozenset[str]]
     notice_seconds: int | None
     first_caps: Mapping[str, int] | None
     now: float
     today: float
 
 
-def terms(
-    policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, dates: WallClock
+def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
+    policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, dates: WallClock,
+    foreign: Mapping[str, frozenset[str]] = MappingProxyType({}),
 ) -> CapTerms:
     """Return the policy as grants need it, now."""
     return CapTerms(
@@ -83,6 +87,7 @@ def terms(
         grace_seconds=policy.enforcement.grace_seconds,
         profiles=profiles,
         tenancy=tenancy,
+        foreign=foreign,
         notice_seconds=policy.enforcement.notice_seconds,
         first_caps=first_caps,
         now=dates.now(),
@@ -125,6 +130,15 @@ def by_container(allocations: Iterable[Allocation]) -> Allocations:
     return found
 
 
+def foreign_ids(allocations: Iterable[Allocation]) -> Mapping[str, frozenset[str]]:
+    """Return the ids that were allocated under names other than NVIDIA's GPU resources, by pod uid."""
+    found: dict[str, frozenset[str]] = {}
+    for one in allocations:
+        if not is_gpu_resource(one.resource):
+            found[one.pod_uid] = found.get(one.pod_uid, frozenset()).union(one.ids)
+    return found
+
+
 def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept: Mapping[str, KeptContainer]) -> Granted:
     """Return the grants of every container that the API server and kubelet know, with the caps under which its pod was started.
 
@@ -137,6 +151,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
     for pod in pods:
         holds_share = any((uid, name) in allocations for uid in pod.uids for name in pod.containers.values())
         stray_cap = _stray_cap(pod, now, holds_share=holds_share)
+        foreign = {one for uid in pod.uids for one in now.foreign.get(uid, ())}
         for container, name in pod.containers.items():
             if pod.has_ended and container not in pod.started:
                 continue
@@ -149,12 +164,14 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             if held:
                 keeping[container] = KeptContainer(pod_uid=pod.uids[0], name=name, caps=tuple(held[at] for at in sorted(held)))
             devices = frozenset(device for one in given for device in one.devices) | former.keys()
+            # Other plugins write `UUID-0`, `UUID::0` and the like.
+            devices |= {device for device in now.profiles if any(device in one for one in foreign)}
             found = {device: _cap(own, present.get(device), now) for device, own in held.items()}
             caps = {device: cap for device, cap in found.items() if cap is not None}
             # If a device of the container is unknown, it is also unknown which devices were not allocated to the container.
             is_known = devices <= now.profiles.keys()
-            owner = Owner(namespace=pod.namespace, uid=pod.owner or pod.uids[0])
-            stray = stray_cap if is_known else None
+            owner = Owner(namespace=pod.namespace, uid=f"{pod.uids[0]}/{name}")
+            stray = stray_cap if is_known and _is_younger(pod.started.get(container), now) else None
             own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray, is_gone=pod.is_gone)
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
             noticed += [
@@ -224,14 +241,52 @@ def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
     return exempt(cap, kept.notice) if is_exempt and kept.notice is not None else cap
 
 
+def sandbox_grants(grants: Mapping[ContainerId, Grant]) -> tuple[dict[str, ContainerId], dict[ContainerId, Grant]]:
+    """Return whose the memory of each pod's sandbox is, and the grants of pods as a whole.
+
+    It is the container's with devices, if the pod has only one; else the pod's, with the sum of its containers' caps.
+    """
+    by_pod: dict[str, list[ContainerId]] = {}
+    for container, own in grants.items():
+        if own.devices:
+            by_pod.setdefault(container.pod_uid, []).append(container)
+    units, whole = {}, {}
+    for uid, containers in by_pod.items():
+        units[uid] = containers[0] if len(containers) == 1 else ContainerId(uid, "")
+        if len(containers) > 1:
+            whole[units[uid]] = _whole([grants[one] for one in containers], uid)
+    return units, whole
+
+
+def _whole(parts: list[Grant], uid: str) -> Grant:
+    """Return the grant of a pod as a whole. A device on which one of its containers has no cap has none."""
+    devices = frozenset(device for part in parts for device in part.devices)
+    caps: dict[str, Cap] = {}
+    for device in devices:
+        own = [part.caps.get(device) for part in parts if device in part.devices]
+        known = [cap for cap in own if cap is not None]
+        if len(known) == len(own):
+            caps[device] = replace(
+                known[0], bytes=sum(cap.bytes for cap in known), tolerance_bytes=sum(cap.tolerance_bytes for cap in known))
+    return Grant(owner=Owner(parts[0].owner.namespace, uid), devices=devices, caps=caps)
+
+
+def _is_younger(started: float | None, now: CapTerms) -> bool:
+    """Whether the container certainly began after enforcement did on this node: images from before may use every GPU."""
+    if started is None or now.first_caps is None:
+        return False
+    return started <= now.today + _FUTURE_SECONDS and all(started >= began for began in now.first_caps.values())
+
+
 def _stray_cap(pod: PodView, now: CapTerms, *, holds_share: bool) -> Cap | None:
     """Return a cap of zero bytes, for tenants on devices not allocated to them. Only if admission denies all access to those.
 
-    None for the platform, for pods that are not tenants, and if claims may have given a pod more than the checkpoint lists.
+    None for the platform, for pods that are not tenants, and if more may have been given to a pod than the checkpoint lists:
+    by a claim, or because it requests GPUs and kubelet's checkpoint was lost.
     """
-    if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.tenancy.platform or pod.has_claims:
+    if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.tenancy.platform:
         return None
-    if not now.tenancy.has_tenant(pod.namespace, holds_share=holds_share):
+    if pod.has_claims or pod.resources or not now.tenancy.has_tenant(pod.namespace, holds_share=holds_share):
         return None
     return Cap(bytes=0, action=now.action, grace_seconds=now.grace_seconds)
 

@@ -1,7 +1,8 @@
 """Identities: which containers the processes on the GPUs belong to, for the guard. Reads /proc and the pods; sends no signal.
 
 A tenant is identified by its cgroup and by a pod that the API server knows, never by its name. A path may contain several pods,
-because a tenant can create cgroups below its own and name them freely: only the first pod in the path is reliable.
+because a tenant can create cgroups below its own and name them freely: only the first pod in the path is reliable. What runs in
+a pod's own cgroup, or in a container of it that no status names (its pause container: a sandbox), is the pod's.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,10 +19,14 @@ missing from the driver's lists at once."""
 
 
 class PodIndex(Struct):
-    """The pods of the node by each of their uids. `platform`: the uids of pods whose processes must never be signalled."""
+    """The pods of the node by each of their uids. `platform`: the uids of pods whose processes must never be signalled.
+
+    `units`: for pods with devices, whose memory a sandbox's is: the only container with devices, else the pod's.
+    """
 
     pods: Mapping[str, PodView] = field(default_factory=dict)
     platform: frozenset[str] = frozenset()
+    units: Mapping[str, ContainerId] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -44,7 +49,15 @@ class PodIndex(Struct):
     def name(self, container: ContainerId) -> str | None:
         """Return the container's name in its pod; None while the API server has not listed it."""
         pod = self.find(container)
-        return None if pod is None else pod.containers.get(container.container)
+        if pod is None:
+            return None
+        return pod.containers.get(container.container) if container.container else "(sandbox)"
+
+    def resolve(self, container: ContainerId) -> ContainerId:
+        """Return whose memory a process in this container uses: the container's or, if the API does not list it, its pod's."""
+        pod = self.find(container)
+        is_listed = pod is None or container.container in pod.containers or container.container in pod.started
+        return container if is_listed else self.units.get(container.pod_uid, container)
 
 
 class Identities:
@@ -90,7 +103,7 @@ class Identities:
         return [pid for pid, process in self._known.items() if process.container in containers]
 
     def _identify(self, seen: ProcessIdentity, pod_index: PodIndex) -> Process:
-        container = seen.candidates[0] if seen.candidates else None
+        container = pod_index.resolve(seen.candidates[0]) if seen.candidates else None
         kind = self._kind(seen, container, pod_index)
         return Process(pid=seen.pid, start_time=seen.start_time, cgroup=seen.cgroup, container=container, kind=kind)
 
@@ -102,4 +115,9 @@ class Identities:
         if container is None:
             is_server = mps.is_server(self._processes.details(seen.pid), is_tenant=False)
             return ProcessKind.MPS_SERVER if is_server else ProcessKind.UNKNOWN
-        return ProcessKind.UNKNOWN if pod_index.name(container) is None else ProcessKind.TENANT
+        is_known = pod_index.name(container) is not None and (container.container or container in pod_index.units.values())
+        return ProcessKind.TENANT if is_known else ProcessKind.UNKNOWN
+
+    def identify(self, seen: ProcessIdentity) -> Process:
+        """Return whose a process is that no list of the driver names."""
+        return self._identify(seen, self._roster or PodIndex())

@@ -11,13 +11,23 @@ from typing import Protocol
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
 from gpushare_node.adapters.host.state_dir import KeptContainer, StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, Versions
-from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import UNKNOWN, Tenancy
 from gpushare_node.enforce.first_caps import FirstCaps
-from gpushare_node.enforce.grants import Allocations, Noticed, Profiles, by_container, grant, profiles, terms
+from gpushare_node.enforce.grants import (
+    Allocations,
+    Noticed,
+    Profiles,
+    by_container,
+    foreign_ids,
+    grant,
+    profiles,
+    sandbox_grants,
+    terms,
+)
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.identity import ContainerId, Process
@@ -39,6 +49,12 @@ _REMEMBER_SECONDS = 3600
 
 The same applies to whole pods that were deleted while they ran, from when they were last seen on a GPU.
 """
+
+_BLIND_SECONDS = 60
+"""How long allocations may be unknown before the node's condition reports it."""
+
+_SAVE_SECONDS = 30
+"""How long until caps that could not be stored, because the disk was full, are stored."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,7 +92,7 @@ class Inventory(Struct, frozen=False):
     `noticed` are exemptions that this cycle has found.
     """
 
-    driver: SupervisedDriver
+    driver: BoundedDriver
     pods: Pods
     read_checkpoint: Callable[[], Checkpoint]
     folder: StateDir
@@ -107,6 +123,11 @@ class Inventory(Struct, frozen=False):
     _absent_since: dict[str, float] = field(default_factory=dict)
     _next_end: float = inf
     _complaint: str = ""
+    _foreign: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _units: Mapping[str, ContainerId] = field(default_factory=dict)
+    _unread_since: float | None = None
+    _unallocated: Mapping[str, float] = field(default_factory=dict)
+    _save_at: float = inf
 
     def renew(self, now: float, *, has_strays: bool = False) -> bool:
         """Read again what is due; with strays, the allocations in each cycle. Return whether the GPUs were surveyed again."""
@@ -125,12 +146,23 @@ class Inventory(Struct, frozen=False):
             found = (*(pod for pod, _ in self._gone.values()), *found)
         if is_fresh and (is_changed or is_allocated):
             self._seen_pods = self._present
-            self.pod_index = PodIndex.of(found, tenancy.platform, self._holders())
+            self.pod_index = replace(PodIndex.of(found, tenancy.platform, self._holders()), units=self._units)
         self._is_due |= is_changed or is_allocated or self.dates.now() >= self._next_end
         self.noticed = ()
         if is_fresh and self._is_due:
             self._grant(found, now)
+        if now >= self._save_at and self._kept is not None:
+            self._save(self._kept, now)
         return is_surveyed
+
+    def blindness(self, now: float) -> str:
+        """Return which allocations have been unknown for a while, so that containers may have no cap; empty if none are."""
+        pods = sorted(name for name, since in self._unallocated.items() if now - since >= _BLIND_SECONDS)
+        if pods:
+            return f"Kubelet's checkpoint does not list what it allocated to {', '.join(pods)}; no cap applies there."
+        is_unread = self._unread_since is not None and now - self._unread_since >= _BLIND_SECONDS
+        is_lost = is_unread and self._allocations is not None
+        return f"{self._complaint}; later containers have no cap." if is_lost else ""
 
     def note_present(self, processes: Iterable[Process], now: float) -> None:
         """Record that these are on the GPUs: their pods still run, even if the API server no longer lists them."""
@@ -168,8 +200,7 @@ class Inventory(Struct, frozen=False):
         if self._surveyed_at is not None and now - self._surveyed_at < SURVEY_SECONDS:
             return False
         try:
-            found = self.driver.ask_patiently(
-                "survey", lambda driver: (driver.versions(), driver.survey()), wait_seconds=_SURVEY_WAIT_SECONDS)
+            found = self.driver.survey(wait_seconds=_SURVEY_WAIT_SECONDS)
         except DriverError:
             return False
         if found is None:
@@ -189,26 +220,28 @@ class Inventory(Struct, frozen=False):
         if not at_once and self._allocated_at is not None and now - self._allocated_at < _ALLOCATIONS_SECONDS:
             return False
         self._allocated_at = now
+        checkpoint, problem = Checkpoint(allocations=(), registered={}), ""
         try:
             checkpoint = self.read_checkpoint()
+            problem = "" if checkpoint.is_there else f"{NO_CHECKPOINT}: allocations since the last one are unknown"
         except CheckpointError as error:
-            self._complain(str(error))
+            problem = str(error)
+        if problem:
+            self._complain(problem)
+            self._unread_since = now if self._unread_since is None else self._unread_since
             return False
-        if not checkpoint.is_there:
-            self._complain(f"{NO_CHECKPOINT}: allocations since the last one are unknown")
-            return False
-        self._is_read = True
+        self._is_read, self._unread_since = True, None
         if checkpoint is self._checkpoint:
             return False
         self._checkpoint = checkpoint
-        found = by_container(checkpoint.allocations)
-        is_new = found != self._allocations
-        self._allocations = found
-        return is_new
+        former = (self._allocations, self._foreign)
+        self._allocations, self._foreign = by_container(checkpoint.allocations), foreign_ids(checkpoint.allocations)
+        return (self._allocations, self._foreign) != former
 
     def _grant(self, pods: tuple[PodView, ...], now: float) -> None:
         capped = {share.resource for share in self.policy.shares if share.cap_mib is not None}
         first_caps = self.first_caps.find(capped, now)
+        self._note_unallocated(pods, now)
         if self._allocations is None or self.surveys is None:
             return
         # Until the Node object has been read, it is not known whether a container without a stored cap is older than the cap.
@@ -216,14 +249,26 @@ class Inventory(Struct, frozen=False):
         if self._kept is None:
             self._kept = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.pod_index.platform]
-        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates)
+        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates, self._foreign)
         granted = grant(watched, self._allocations, now_terms, self._kept)
-        self.grants, self.noticed = granted.grants, granted.noticed
+        self._units, whole = sandbox_grants(granted.grants)
+        self.pod_index = replace(self.pod_index, units=self._units)
+        self.grants, self.noticed = {**granted.grants, **whole}, granted.noticed
         for doubt in granted.unresolved:
             if doubt not in self.unresolved:
                 _LOG.warning("%s", doubt)
         self.unresolved = granted.unresolved
-        self._keep({**self._absent(granted.kept, now), **granted.kept})
+        self._keep({**self._absent(granted.kept, now), **granted.kept}, now)
+
+    def _note_unallocated(self, pods: tuple[PodView, ...], now: float) -> None:
+        """Note the running pods that request a share of the pool, and to which kubelet is not known to have given any."""
+        resources = {share.resource for share in self.policy.shares if share.cap_mib is not None}
+        given = {uid for uid, _ in self._allocations or ()}
+        waiting = [
+            f"{pod.namespace}/{pod.name}" for pod in pods
+            if pod.started and not resources.isdisjoint(pod.resources) and given.isdisjoint(pod.uids)
+        ]
+        self._unallocated = {name: self._unallocated.get(name, now) for name in waiting}
 
     def _absent(self, present: Mapping[str, KeptContainer], now: float) -> dict[str, KeptContainer]:
         """Return the stored caps of containers not listed now: a list may lack a running pod, and a pod its last run."""
@@ -231,20 +276,24 @@ class Inventory(Struct, frozen=False):
         self._absent_since = {name: self._absent_since.get(name, now) for name in gone}
         return {name: kept for name, kept in gone.items() if now - self._absent_since[name] < _REMEMBER_SECONDS}
 
-    def _keep(self, kept: Mapping[str, KeptContainer]) -> None:
+    def _keep(self, kept: Mapping[str, KeptContainer], now: float) -> None:
         notices = [one.notice for container in kept.values() for one in container.caps if one.notice is not None]
         dates = [one.until for one in notices if one.until is not None and one.seconds is not None and not one.is_over]
         self._next_end = min(dates, default=inf)
         if kept == self._kept:
             return
         self._kept = kept
-        if self.dry_run:
-            # A stored cap, under which the container would count as started, would apply from the first real run on.
-            return
+        # A dry run stores none: a stored cap would apply from the first real run on.
+        if not self.dry_run:
+            self._save(kept, now)
+
+    def _save(self, kept: Mapping[str, KeptContainer], now: float) -> None:
         try:
             self.folder.keep_caps(kept)
+            self._save_at = inf
         except StateDirError as error:
             # The caps are still enforced; only a restart after a change of policy would not know them.
+            self._save_at = now + _SAVE_SECONDS
             self._complain(str(error))
 
     def _complain(self, text: str) -> None:

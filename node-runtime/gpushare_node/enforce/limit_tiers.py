@@ -1,7 +1,8 @@
 """LimitTiers: what enforces caps on this node besides the watcher: the driver's own limits, and those of MPS.
 
 The watcher always runs in addition: the driver limits each cgroup, MPS each process. A tier is used if the driver reports the
-capability, never on a guess: limits that a driver refuses are left to the watcher, and tried again after a while.
+capability, never on a guess: limits that a driver refuses are left to the watcher, and tried again after a while. A limit that
+reads back as it was set is set, and no more: no call tells of a refusal, so that the driver is never reported to enforce.
 """
 
 import logging
@@ -9,8 +10,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.nvml.driver import Driver, DriverError
-from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
 from gpushare_node.core.policy import Mechanism, Mode, Policy
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.actions import MpsControl
@@ -32,9 +33,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tier(StrEnum):
-    """What enforces caps."""
+    """What enforces caps. The driver's limits are only reported as set."""
 
-    DRIVER = "driver"
+    DRIVER = "driver-set"
     MPS = "mps"
     WATCHER = "watcher"
 
@@ -49,12 +50,13 @@ class CgroupLimit(Struct):
 class LimitTiers(Struct, frozen=False):
     """The tiers below the watcher. Called once a cycle, from one thread; MPS is queried on the thread of its work queue."""
 
-    driver: SupervisedDriver
+    driver: BoundedDriver
     mps: MpsControl | None
     queue: WorkQueue
     metrics: EnforcementMetrics
     policy: Policy
     _mps_state: Mps = Mps.OFF
+    _has_reached_mps: bool = False
     _mps_asked_at: float | None = None
     _has_limits: bool | None = None
     _refused: dict[str, float] = field(default_factory=dict)
@@ -66,6 +68,11 @@ class LimitTiers(Struct, frozen=False):
         if self._mps_state is Mps.OFF and self.policy.mode is Mode.MPS:
             return Mps.UNREACHABLE
         return self._mps_state
+
+    @property
+    def has_lost_mps(self) -> bool:
+        """Whether the MPS daemon that served this node's shares no longer answers."""
+        return self._has_reached_mps and self.mps_state is not Mps.REACHABLE
 
     def tiers(self) -> frozenset[Tier]:
         """Return the tiers that enforce caps now."""
@@ -162,7 +169,8 @@ class LimitTiers(Struct, frozen=False):
 
     def _look_at_mps(self, mps: MpsControl, devices: tuple[Device, ...]) -> None:
         """Read the state, and whether the daemon's limit matches a client's share. On the work queue's thread."""
-        self._mps_state = mps.state()
+        former, self._mps_state = self._mps_state, mps.state()
+        self._has_reached_mps |= Mps.REACHABLE in (former, self._mps_state)
         replicas = {share.replicas for share in self.policy.shares if share.profile is None}
         if self.policy.mode is not Mode.MPS or len(replicas) != 1 or self._mps_state is not Mps.REACHABLE:
             return

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from gpushare_node.adapters.nvml.bounded_driver import NODE
 from gpushare_node.core.clock import Clock, Stopped
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
@@ -21,12 +22,14 @@ from gpushare_node.enforce.http import Answer, Pages
 from gpushare_node.reporting.reasons import ConditionReason
 
 EXIT_HUNG = 70
-"""The driver has not answered for a minute, or its version differs from that of the container's library, or a policy that could
-not be read can be read now: kubelet restarts the container."""
+"""The driver has not answered about the node, or about any GPU, for a minute, or its version differs from that of the
+container's library, or the container has lost its devices, or a policy that could not be read can be read now: kubelet restarts
+the container."""
 
 HUNG_SECONDS = 60.0
-MISMATCH_SECONDS = 60.0
-"""The library was mounted when the container was created, and stays the former one even if the upgrade succeeded."""
+USELESS_SECONDS = 60.0
+"""The library was mounted when the container was created, and stays the former one even if the upgrade succeeded; so do
+the rights to devices."""
 
 _BAD_SECONDS = 30.0
 """How long until /healthz fails: meanwhile no cap is enforced."""
@@ -76,7 +79,7 @@ class Loop(Struct, frozen=False):
     _good_at: float | None = None
     _has_read: bool = False
     _hung_seconds: float = 0.0
-    _mismatch_at: float | None = None
+    _useless_at: float | None = None
 
     def run(self) -> int:
         """Run until the clock is stopped (returns 0), or until only a restart helps (returns 70)."""
@@ -88,8 +91,8 @@ class Loop(Struct, frozen=False):
                 if self._hung_seconds > HUNG_SECONDS:
                     _LOG.error("the driver has not answered for %.0f s", self._hung_seconds)
                     return EXIT_HUNG
-                if self._mismatch_at is not None and self.clock.now() - self._mismatch_at > MISMATCH_SECONDS:
-                    _LOG.error("the driver's version differs from this container's library; the container restarts")
+                if self._useless_at is not None and self.clock.now() - self._useless_at > USELESS_SECONDS:
+                    _LOG.error("only a new container can use the driver; the container restarts")
                     return EXIT_HUNG
                 if self.is_outdated():
                     _LOG.warning("the policy can be read now: the container restarts with it")
@@ -109,8 +112,8 @@ class Loop(Struct, frozen=False):
             self._good_at = self.clock.now()
         except Exception:
             _LOG.exception("a cycle failed")
-        self._hung_seconds = max(self.enforcer.adapters.driver.hung_seconds().values(), default=0.0)
-        self._mismatch_at = (self._mismatch_at or began) if self._has_mismatch() else None
+        self._hung_seconds = self._silent_seconds()
+        self._useless_at = (self._useless_at or began) if self._is_useless() else None
         self._has_read = self._has_read or any(device.rows is not None for device in self.enforcer.metrics.snapshot.devices)
         self._list_seconds.append(self.enforcer.list_seconds)
         metrics = self.enforcer.metrics
@@ -119,9 +122,16 @@ class Loop(Struct, frozen=False):
         metrics.unresolved.set(len(self.enforcer.inventory.unresolved))
         metrics.tier.replace(((tier.value,), 1) for tier in self.enforcer.limit_tiers.tiers())
 
-    def _has_mismatch(self) -> bool:
+    def _silent_seconds(self) -> float:
+        """Return for how long the driver has not answered about anything: while some GPU answers, its caps are enforced."""
+        hung = self.enforcer.adapters.driver.hung_seconds()
+        sees_some = any(device.rows is not None for device in self.enforcer.metrics.snapshot.devices)
+        return hung.get(NODE, 0.0) if sees_some else max(hung.values(), default=0.0)
+
+    def _is_useless(self) -> bool:
+        """Whether this container cannot use the driver again: it has the former library, or has lost its devices."""
         reason = self.enforcer.reason()
-        return reason is not None and reason[0] is ConditionReason.DRIVER_MISMATCH
+        return reason is not None and reason[0] in (ConditionReason.DRIVER_MISMATCH, ConditionReason.ACCESS_LOST)
 
     def interval(self) -> float:
         """Return the current seconds between two cycles."""

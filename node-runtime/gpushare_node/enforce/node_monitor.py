@@ -7,12 +7,13 @@ API server go through the work queue; an unreachable server blocks nothing, and 
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import (
+    PLUGIN_LABEL,
     POOL_LABEL,
     RELEASE_ANNOTATION,
     RELEASED_ANNOTATION,
@@ -25,6 +26,10 @@ from gpushare_node.adapters.kube.cluster import (
 from gpushare_node.adapters.nvml.driver import GpuInfo, Xid
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
+from gpushare_node.enforce.offer_watch import OfferWatch
+from gpushare_node.gpus.view import has_wrong_mode
+from gpushare_node.membership.node_labels import flip
+from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS, Selection, Standing
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.events import EventReason
 from gpushare_node.reporting.reasons import ConditionReason
@@ -47,6 +52,7 @@ _KILL_ECHOES = frozenset({43, 45})
 """XIDs caused by terminating a process with work on the GPU (NVIDIA's XID catalogue; the device plugin ignores them too)."""
 
 _LOG = logging.getLogger(__name__)
+_UNSELECTED = "No selector of the pool matches the node's labels; if that lasts, the node is released."
 _BY_WORD = {reason.word: reason for reason in ConditionReason}
 
 
@@ -54,7 +60,7 @@ class NodeMonitor(Struct, frozen=False):
     """`labels` are those that the pool requires on the node; `plan` returns what must change for the node to match the policy.
 
     `remark` is added to the message of a node that is ready; `refusal` is the message of a node that enforces a former policy
-    because its own cannot be read.
+    because its own cannot be read. An unselected node is released after `release_after_seconds`, without an order.
     """
 
     enforcer: Enforcer
@@ -64,8 +70,10 @@ class NodeMonitor(Struct, frozen=False):
     boot_id: str
     remark: str = ""
     refusal: str = ""
+    release_after_seconds: float = RELEASE_AFTER_SECONDS
     _finding: tuple[ConditionReason, str] | None = None
     _release_reason: str = ""
+    _unselected: str = ""
     _conflict: tuple[float, str] | None = None
     _applied_at: float | None = None
     _check_at: float = float("-inf")
@@ -75,6 +83,14 @@ class NodeMonitor(Struct, frozen=False):
     _told: dict[ConditionReason, float] = field(default_factory=dict)
     recent: deque[Xid] = field(default_factory=lambda: deque(maxlen=16))
     _is_triggered: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        adapters = self.enforcer.adapters
+        self._offer = OfferWatch(enforcer=self.enforcer, cluster=self.cluster, flip=self._flip)
+        self._selection = Selection(
+            cluster=self.cluster, pods=adapters.pods.pods, folder=adapters.folder, clock=adapters.clock, boot_id=self.boot_id,
+            pool=self.labels.get(POOL_LABEL, ""), release_after_seconds=self.release_after_seconds,
+        )
 
     def trigger(self) -> None:
         """Check the node in the next cycle, because it has changed. From any thread."""
@@ -91,6 +107,8 @@ class NodeMonitor(Struct, frozen=False):
             self._is_triggered.clear()
             self._check_at = now + _AGAIN_SECONDS
             self.enforcer.queue.send(partial(self._check_node, now))
+        if not self.refusal:
+            self._offer.look(now)
         found = self.reason(now)
         if found[0] is not (self._said[0] if self._said else None) or now - self._said_at >= _SAY_SECONDS:
             self._said, self._said_at = found, now
@@ -110,7 +128,17 @@ class NodeMonitor(Struct, frozen=False):
             return ConditionReason.LABEL_CONFLICT, self._conflict[1]
         if self.refusal:
             return ConditionReason.POLICY_INVALID, self.refusal
-        return ConditionReason.READY, " ".join(filter(None, (ConditionReason.READY.value.means, self.remark)))
+        offered = self._find_offer()
+        if offered is not None:
+            return offered
+        return ConditionReason.READY, " ".join(filter(None, (ConditionReason.READY.value.means, self.remark, self._unselected)))
+
+    def _find_offer(self) -> tuple[ConditionReason, str] | None:
+        """Return what is wrong with the offer, or with the daemon behind it."""
+        if self.enforcer.limit_tiers.has_lost_mps:
+            return ConditionReason.MPS_UNAVAILABLE, ConditionReason.MPS_UNAVAILABLE.value.means
+        unmet = self._offer.finding
+        return None if unmet is None else (unmet.reason, f"{unmet.message[0].upper()}{unmet.message[1:]}.")
 
     @property
     def is_leaving(self) -> bool:
@@ -120,7 +148,7 @@ class NodeMonitor(Struct, frozen=False):
     def _tell_trouble(self, now: float) -> None:
         """Send an Event on what prevents the enforcement of caps, not more often than is useful to people."""
         self._told = {reason: at for reason, at in self._told.items() if now - at < _REMIND_SECONDS}
-        trouble = self.enforcer.reason()
+        trouble = self.enforcer.reason() or self._find_offer()
         if trouble is not None and trouble[0] not in self._told:
             self._told[trouble[0]] = now
             _LOG.warning("%s: %s", trouble[0].word, trouble[1])
@@ -140,8 +168,9 @@ class NodeMonitor(Struct, frozen=False):
         A lost or unreadable GPU is only reported: a restart does not repair it, and meanwhile the others would have no caps.
         """
         planned = self.plan(surveys)
-        former, self._finding = self._finding, _find(planned)
-        is_repairable = any(gpu.operations for gpu in planned.gpus)
+        wrong = () if self.refusal else tuple(one for one in surveys if has_wrong_mode(one, self.enforcer.config.policy))
+        former, self._finding = self._finding, _find(planned, wrong, surveys)
+        is_repairable = any(gpu.operations for gpu in planned.gpus) or bool(wrong)
         if self._finding is None or self._finding != former or not is_repairable or self._is_deleting:
             return
         folder = self.enforcer.adapters.folder
@@ -167,10 +196,12 @@ class NodeMonitor(Struct, frozen=False):
             if self._release_reason:
                 self.cluster.delete_own_pod()
                 self._is_deleting = True
-            elif not self.labels or self._keep_labels(view, now):
+            elif (not self.labels or self._keep_labels(view, now)) and not self._unselected:
                 self._check_at = now + jitter(_NODE_SECONDS)
         except ClusterError:
             self.enforcer.metrics.api_errors.add("node")
+        except StateDirError as error:
+            _LOG.warning("whether the pool still selects the node is not checked: %s", error)
 
     def _find_release_reason(self, view: NodeView) -> str:
         if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:
@@ -178,7 +209,9 @@ class NodeMonitor(Struct, frozen=False):
         pool = view.labels.get(POOL_LABEL)
         if POOL_LABEL in self.labels and pool not in (None, self.labels[POOL_LABEL]):
             return f"The node now belongs to pool {pool}."
-        return "" if self.cluster.selects(view) else "The pool no longer selects the node."
+        standing = self._selection.find(view)
+        self._unselected = _UNSELECTED if standing is Standing.UNSELECTED else ""
+        return "The pool no longer selects the node." if standing is Standing.LEAVES else ""
 
     def _keep_labels(self, view: NodeView, now: float) -> bool:
         """Write our labels again, at most once a minute, and report which were changed. Return whether they were correct."""
@@ -192,6 +225,19 @@ class NodeMonitor(Struct, frozen=False):
         self._tell(EventReason.LABEL_CONFLICT, message)
         self.cluster.apply_labels(self.labels)
         return False
+
+    def _flip(self) -> None:
+        """Publish the profile under its other name, so that the device plugin enumerates again. On the work queue's thread."""
+        folder = self.enforcer.adapters.folder
+        last = folder.profile()
+        if last is None or self.labels.get(PLUGIN_LABEL) != last.key:
+            return
+        other = flip(last)
+        folder.keep_profile(other.key, other.devices)
+        self.labels = {**self.labels, PLUGIN_LABEL: other.key}
+        self.cluster.apply_labels(self.labels)
+        text = f"The device plugin enumerates again as {other.key}, because the offer is not as planned."
+        self._tell(EventReason.PLUGIN_RESTARTED, text)
 
     def _start_over(self) -> None:
         def delete() -> None:
@@ -220,7 +266,9 @@ class NodeMonitor(Struct, frozen=False):
         self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=message))
 
 
-def _find(planned: PartitionPlan) -> tuple[ConditionReason, str] | None:
+def _find(
+    planned: PartitionPlan, wrong_modes: Sequence[GpuInfo], surveys: Sequence[GpuInfo]
+) -> tuple[ConditionReason, str] | None:
     """Return how the hardware differs from the policy; a GPU that cannot be partitioned takes precedence over a changed one."""
     if planned.unfit:
         text = "; ".join(f"GPU {one.index}: {one.detail}" for one in planned.unfit)
@@ -228,4 +276,15 @@ def _find(planned: PartitionPlan) -> tuple[ConditionReason, str] | None:
     changed = sorted({gpu.index for gpu in planned.gpus if gpu.operations})
     if changed:
         return ConditionReason.DRIFTED, f"GPU {', '.join(map(str, changed))} no longer matches the policy."
-    return None
+    if wrong_modes:
+        known = ((one.index, one.compute_mode) for one in wrong_modes)
+        modes = "; ".join(f"GPU {index} has the compute mode {mode.name}" for index, mode in known if mode is not None)
+        return ConditionReason.DRIFTED, f"{modes}, which keeps tenants out."
+    return _find_fabric(surveys)
+
+
+def _find_fabric(surveys: Sequence[GpuInfo]) -> tuple[ConditionReason, str] | None:
+    unready = [str(one.index) for one in surveys if one.is_fabric_ready is False]
+    if not unready:
+        return None
+    return ConditionReason.FABRIC_NOT_READY, f"NVLink of GPU {', '.join(unready)} is not set up."

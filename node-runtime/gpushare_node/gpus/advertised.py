@@ -47,12 +47,26 @@ def find_mismatch(
         return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=True)
     counts = {name: len(some) for name, some in ids.items()}
     if counts != wanted:
-        return Unmet(
-            reason=ConditionReason.WRONG_RESOURCES, message=f"the device plugin registered {_about_counts(wanted, counts)}"
-        )
-    if (shown := advertised(allocatable)) != wanted:
-        return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=f"the node offers {_about_counts(wanted, shown)}")
-    return None
+        return _about_numbers("the device plugin registered", wanted, counts)
+    return find_offer_mismatch(wanted, allocatable)
+
+
+def find_offer_mismatch(wanted: Mapping[str, int], allocatable: Mapping[str, int]) -> Unmet | None:
+    """Return how the node's allocatable alone differs from the wanted resources."""
+    shown = advertised(allocatable)
+    return None if shown == wanted else _about_numbers("the node offers", wanted, shown)
+
+
+def _about_numbers(who: str, wanted: Mapping[str, int], shown: Mapping[str, int]) -> Unmet:
+    """Return the difference. Where only something is missing, a plugin that enumerates again offers it.
+
+    A plugin that has lost its connection to kubelet, or that takes a device for unhealthy, does not notice when that is over.
+    """
+    is_less = all(count <= wanted.get(name, 0) for name, count in shown.items())
+    text = f"{who} {_about_counts(wanted, shown)}"
+    if is_less:
+        text += "; a plugin leaves out what it takes for unhealthy until it restarts"
+    return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=text, is_stale=is_less)
 
 
 def _about_ids(known: Collection[str], devices: frozenset[str]) -> str:

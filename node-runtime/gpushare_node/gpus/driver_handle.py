@@ -6,10 +6,13 @@ Owns when the driver is opened and closed, and the wait for one that is not load
 from collections.abc import Callable
 
 from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, GpuInfo
+from gpushare_node.adapters.nvml.library import ACCESS_LOST
 from gpushare_node.core.clock import Clock
 from gpushare_node.reporting.reasons import ConditionReason
 
 _MAX_PAUSE_SECONDS = 30.0
+_ACCESS_SECONDS = 30.0
+"""How long lost access is waited for: a driver that is being replaced can answer the same for moments."""
 
 
 class DriverHandle:
@@ -41,17 +44,26 @@ class DriverHandle:
                 return  # The session has ended already, and so have its handles.
 
     def wait(
-        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None]
+        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None], *,
+        had_access: bool = False,
     ) -> ConditionReason | None:
-        """Wait until the driver answers; after the timeout, return why not. A driver container may compile for minutes."""
-        deadline = self._clock.now() + timeout_seconds
+        """Wait until the driver answers; after the timeout, return why not. A driver container may compile for minutes.
+
+        `had_access`: it has answered in this container before. If it then fails as without devices, only a new container helps.
+        """
+        began = self._clock.now()
+        deadline = began + timeout_seconds
         pause = 1.0
         while True:
             try:
                 self.driver.survey()
             except DriverError as error:
                 self.close()
-                if error.code == Code.NO_PERMISSION:
+                if had_access and error.code in ACCESS_LOST:
+                    deadline = min(deadline, began + _ACCESS_SECONDS)
+                    if self._clock.now() >= deadline:
+                        return ConditionReason.ACCESS_LOST
+                elif error.code == Code.NO_PERMISSION:
                     return ConditionReason.NO_PERMISSION  # Waiting grants no permission.
                 if error.code == Code.TIMEOUT:
                     return ConditionReason.DRIVER_HUNG  # The call itself has waited long enough.

@@ -4,7 +4,7 @@ Owns what concerns all GPUs together: which are left alone, that a failing one s
 decides what to change, `transaction` how one GPU is changed. It calls no API server and knows no pods.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from gpushare_node.adapters.host.devices import Machine, this_machine
@@ -16,6 +16,7 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.journal import JournalWriter
+from gpushare_node.gpus.programs import listing
 from gpushare_node.gpus.step_messages import layout_text, names_of, postponed_result, step_result
 from gpushare_node.gpus.steps import Steps
 from gpushare_node.gpus.transaction import GpuOutcome, GpuTransaction
@@ -74,10 +75,14 @@ class Hardware:
         self._clock = clock
 
     def wait(
-        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None] | None = None
+        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None] | None = None, *,
+        had_access: bool = False,
     ) -> ConditionReason | None:
-        """Wait until the driver answers; after the timeout, return why it does not. `on_wait` is called before each pause."""
-        return self._connection.wait(timeout_seconds, on_wait, sleep or self._clock.sleep)
+        """Wait until the driver answers; after the timeout, return why it does not. `on_wait` is called before each pause.
+
+        `had_access`: the driver has answered in this container before.
+        """
+        return self._connection.wait(timeout_seconds, on_wait, sleep or self._clock.sleep, had_access=had_access)
 
     def look(self, policy: Policy, allocated: frozenset[str] = frozenset()) -> GpuView:
         """Return the GPUs now. `allocated` are UUIDs that kubelet allocated to pods that have not ended."""
@@ -132,6 +137,11 @@ class Hardware:
                 self._make_nodes(report)
         return _sum_up(outcomes, results)
 
+    def names(self, pids: Collection[int]) -> Mapping[int, str]:
+        """Return these processes as messages name them: name, state, and unit or pod."""
+        known = self._machine.name_processes(pids)
+        return {pid: known.get(pid, f"process {pid}") for pid in pids}
+
     def close(self) -> None:
         """Close the driver."""
         self._connection.close()
@@ -148,7 +158,7 @@ class Hardware:
             survey = view.survey(gpu.uuid)
             if gpu.uuid in view.blocked:
                 pids = sorted({pid for _, pid in survey.pids}) if survey else []
-                who = f"processes {', '.join(map(str, pids))}" if pids else "a pod to which kubelet allocated it"
+                who = listing(tuple(self.names(pids).values())) if pids else "a pod to which kubelet allocated it"
                 report(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=f"in use by {who}"))
                 outcomes.append(GpuOutcome(index=gpu.index, reason=ConditionReason.GPU_BUSY, message=f"in use by {who}"))
             elif gpu.operations or gpu.uuid in view.compute_modes or self._record.unfinished(gpu.uuid):

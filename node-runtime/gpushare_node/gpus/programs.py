@@ -13,8 +13,11 @@ from gpushare_node.core.structs import replace
 from gpushare_node.reporting.wording import few
 
 _MAX_NAMED = 5
-_SERVICE = re.compile(r"/system\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.service)(?:/|$)")
-"""The cgroup path of a systemd service of the host: the path may begin in our own cgroup namespace."""
+_UNIT = re.compile(
+    r"/(?:(?:system|machine)\.slice/(?:[^/]+\.slice/)*|user\.slice/user-[0-9]+\.slice/(?=session-))"
+    r"(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.(?:service|scope))(?:/|$)"
+)
+"""The cgroup path of a systemd unit of the host, as a service, a login or a container; it may begin in our cgroup namespace."""
 
 
 def with_programs(
@@ -31,7 +34,11 @@ def with_programs(
         names = _names(pods())
         return tuple(_name(pid, processes, names) for pid in found)
 
-    return replace(machine, find_servers=find_servers, name_openers=name_openers)
+    def name_processes(pids: Collection[int]) -> dict[int, str]:
+        names = _names(pods())
+        return {pid: _name(pid, processes, names) for pid in pids}
+
+    return replace(machine, find_servers=find_servers, name_openers=name_openers, name_processes=name_processes)
 
 
 def listing(openers: tuple[str, ...]) -> str:
@@ -46,12 +53,13 @@ def _names(pods: Iterable[PodView]) -> dict[str, str]:
 def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
     details, seen = processes.details(pid), processes.look((pid,)).get(pid)
     uid = seen.candidates[0].pod_uid if seen is not None and seen.candidates else ""
-    comm = f" ({details.comm})" if details is not None else ""
-    where = f" of pod {names.get(uid, f'uid {uid}')}" if uid else _service(seen)
+    comm = f" ({', '.join(filter(None, (details.comm, details.state)))})" if details is not None else ""
+    pod = names.get(uid, f"uid {uid}, which the node no longer has")
+    where = f" of pod {pod}" if uid else _unit(seen)
     return f"process {pid}{comm}{where}"
 
 
-def _service(seen: ProcessIdentity | None) -> str:
-    """Return the host's service that a process outside pods belongs to: the service that must be stopped."""
-    found = _SERVICE.search(seen.cgroup) if seen is not None else None
+def _unit(seen: ProcessIdentity | None) -> str:
+    """Return the host's unit that a process outside pods belongs to: what must be stopped."""
+    found = _UNIT.search(seen.cgroup) if seen is not None else None
     return f" of the host's {found['unit']}" if found else ""

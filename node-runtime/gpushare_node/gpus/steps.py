@@ -139,7 +139,10 @@ class Steps:
         names = listing(self._machine.name_openers())
         if names:
             return f"a GPU is held open by {names}"
-        return "something holds the GPU open, but /proc lists no process that does"
+        return (
+            "something holds the GPU open, but /proc lists no process that does: the kernel module nvidia_drm does where a "
+            "display or the console is on the GPU (`lsmod` shows what uses `nvidia`)"
+        )
 
     def _ask_for_mode(self, *, enabled: bool) -> Activation:
         for pause in (*_MODE_PAUSES_SECONDS, None):

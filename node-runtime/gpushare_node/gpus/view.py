@@ -14,7 +14,7 @@ from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 
 
 class GpuView(Struct):
-    """The GPUs as surveyed. `compute_modes` are the GPUs, by UUID, on which MPS left its compute mode, which must be reset.
+    """The GPUs as surveyed. `compute_modes` are the GPUs, by UUID, whose compute mode keeps tenants out and must be reset.
 
     `servers` are the pids of MPS servers, by UUID of the GPUs that cannot be changed before these servers have ended. A server
     does not count as a use of a GPU, because it outlives its last client: it is left out of `surveys`.
@@ -56,7 +56,7 @@ def build_view(
     state = NodeGpus(gpus=tuple(_gpu(survey, allocated, pending_modes) for survey in surveys))
     planned = plan(state, policy)
     fit = {gpu.uuid for gpu in planned.gpus}
-    left = frozenset(one.uuid for one in surveys if one.uuid in fit and policy.mode is not Mode.MPS and _is_left_by_mps(one))
+    left = frozenset(one.uuid for one in surveys if one.uuid in fit and has_wrong_mode(one, policy))
     changing = left | {gpu.uuid for gpu in planned.gpus if gpu.operations}
     servers_in_the_way = {uuid: pids for uuid, pids in served.items() if pids and uuid in changing}
     return GpuView(surveys=surveys, state=state, plan=planned, compute_modes=left, servers=servers_in_the_way)
@@ -75,8 +75,12 @@ def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_left_by_mps(survey: GpuInfo) -> bool:
-    return survey.compute_mode is ComputeMode.EXCLUSIVE_PROCESS and not (survey.mig is not None and survey.mig.current)
+def has_wrong_mode(survey: GpuInfo, policy: Policy) -> bool:
+    """Whether a whole GPU's compute mode keeps tenants out: only MPS needs the exclusive one, and nothing the other."""
+    if survey.compute_mode is None or (survey.mig is not None and survey.mig.current):
+        return False
+    allowed = {ComputeMode.DEFAULT, ComputeMode.EXCLUSIVE_PROCESS} if policy.mode is Mode.MPS else {ComputeMode.DEFAULT}
+    return survey.compute_mode not in allowed
 
 
 def _gpu(survey: GpuInfo, allocated: frozenset[str], pending_modes: Mapping[str, bool]) -> Gpu:

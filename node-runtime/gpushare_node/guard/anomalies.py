@@ -15,12 +15,14 @@ def report_device(device: Device, seen: tuple[DeviceView, ...] | RejectReason, s
     if isinstance(seen, RejectReason):
         state.verdicts.append(Anomaly(reason=AnomalyKind.DISTRUSTED, device=device.uuid, distrust=seen))
         return
-    gap = find_gap(device, {view.device: view.uses for view in seen}, state.settings)
+    if any(view.is_cut for view in seen):
+        state.verdicts.append(Anomaly(reason=AnomalyKind.DISTRUSTED, device=device.uuid, distrust=RejectReason.TOO_MANY))
+    gap = _find_gap(device, {view.device: view.uses for view in seen}, state.settings)
     if gap is not None:
         state.verdicts.append(Anomaly(reason=AnomalyKind.UNATTRIBUTED, device=device.uuid, used_bytes=gap))
 
 
-def find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> int | None:
+def _find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> int | None:
     """Return how much memory of a GPU no process accounts for, if that exceeds `unattributed_percent`; else None."""
     if device.used_bytes is None or device.total_bytes is None:
         return None
@@ -31,14 +33,18 @@ def find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> in
 def report_places(views: Mapping[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
     """Report anomalies of single devices: processes that should not be there, and allocated devices without a process."""
     for view in views.values():
-        _report_strangers(view, state)
+        _report_strangers(view, inputs, state)
         _report_containers(view, inputs.grants, state)
     showing = {view.device for view in views.values() if view.uses}
     state.seen = state.seen.intersection(place for device in inputs.devices for place in device.places()) | showing
     _report_blindness(views, inputs.grants, state)
 
 
-def _report_strangers(view: DeviceView, state: CycleState) -> None:
+def _report_strangers(view: DeviceView, inputs: GuardInput, state: CycleState) -> None:
+    for pid in view.unrecognised.keys() & inputs.doubtful.keys():
+        candidates, used = inputs.doubtful[pid], view.uses[pid]
+        state.verdicts.append(
+            Anomaly(reason=AnomalyKind.DOUBTFUL, device=view.device, used_bytes=used, candidates=candidates))
     if view.uses and len(view.unrecognised) == len(view.uses):
         state.verdicts.append(Anomaly(reason=AnomalyKind.UNRESOLVED, device=view.device))
     if view.orphans:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap
+from gpushare_node.guard.inputs import Cap, GuardInput
 from gpushare_node.guard.process_list import Device, Mps, ProcessUsage, RejectReason, Uses, validate
 
 
@@ -33,7 +33,7 @@ class DeviceView(Struct):
     """A device whose rows are plausible.
 
     `unrecognised` are pids that may belong to any container, with their start times if known; `orphans` are
-    identified processes without a known container.
+    identified processes without a known container. `is_cut` as in ProcessUsage.
     """
 
     device: str
@@ -43,6 +43,7 @@ class DeviceView(Struct):
     samples: Mapping[ContainerId, Sample]
     unrecognised: Mapping[int, int | None]
     orphans: tuple[Process, ...]
+    is_cut: bool = False
 
     def has_own_server(self, process: Process) -> bool:
         """Whether it is a client of its tenant's own MPS server, not of the platform's: a kill then harms only that tenant."""
@@ -68,12 +69,12 @@ _WITHIN, _TENANT = Level.WITHIN, ProcessKind.TENANT
 """Looked up once: they are used for every process or container, and the lookup of an enum member is slow."""
 
 
-def view_device(device: Device, identities: Mapping[int, Process]) -> tuple[DeviceView, ...] | RejectReason:
+def view_device(device: Device, inputs: GuardInput) -> tuple[DeviceView, ...] | RejectReason:
     """Return the view of the GPU, or of each of its MIG instances; the reason if one of its rows cannot be true."""
     sifted = validate(device)
     if isinstance(sifted, RejectReason):
         return sifted
-    return tuple(_view(place, device, sifted, identities) for place in sifted.uses)
+    return tuple(_view(place, device, sifted, inputs) for place in sifted.uses)
 
 
 def level(sample: Sample, cap: Cap, members: tuple[Process, ...], view: DeviceView) -> Level:
@@ -89,22 +90,28 @@ def level(sample: Sample, cap: Cap, members: tuple[Process, ...], view: DeviceVi
     return Level.UNKNOWN if members and view.may_hide(members) else _WITHIN
 
 
-def _view(place: str, device: Device, sifted: ProcessUsage, identities: Mapping[int, Process]) -> DeviceView:
-    uses = sifted.uses[place]
+def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) -> DeviceView:
+    identities, uses = inputs.identities, sifted.uses[place]
     samples: dict[ContainerId, Sample] = {}
     unrecognised: dict[int, int | None] = {}
     orphans: list[Process] = []
     for pid, used in uses.items():
         process = identities.get(pid)
-        if process is None or process.pid != pid:
+        holders = inputs.holders.get(pid) if inputs.holders else None
+        if holders is not None and holders[0].container is not None:
+            container = holders[0].container
+            samples[container] = _add(samples.get(container, _NOTHING), holders, used)
+        elif process is None or process.pid != pid or pid in inputs.doubtful:
             unrecognised[pid] = None
         elif process.kind is _TENANT and process.container is not None:
-            samples[process.container] = _add(samples.get(process.container, _NOTHING), process, used)
+            samples[process.container] = _add(samples.get(process.container, _NOTHING), (process,), used)
             if pid in sifted.partial:
                 samples[process.container] = samples[process.container]._replace(is_whole=False)
         elif process.kind in (ProcessKind.TENANT, ProcessKind.UNKNOWN):
             unrecognised[pid] = process.start_time
             orphans.append(process)
+    if sifted.is_cut:
+        samples = {container: sample._replace(is_whole=False) for container, sample in samples.items()}
     return DeviceView(
         device=place,
         mps=device.mps,
@@ -113,14 +120,16 @@ def _view(place: str, device: Device, sifted: ProcessUsage, identities: Mapping[
         samples=samples,
         unrecognised=unrecognised,
         orphans=tuple(orphans),
+        is_cut=sifted.is_cut,
     )
 
 
 _NOTHING = Sample(used_bytes=0, is_whole=True, processes=())
 
 
-def _add(sample: Sample, process: Process, used_bytes: int | None) -> Sample:
-    """Return the sample with one more process."""
+def _add(sample: Sample, holders: tuple[Process, ...], used_bytes: int | None) -> Sample:
+    """Return the sample with the memory that these processes hold together."""
     if used_bytes is None:
         return Sample(sample.used_bytes, False, sample.processes)
-    return Sample(sample.used_bytes + used_bytes, sample.is_whole, (*sample.processes, (process, used_bytes)))
+    own = tuple([(process, used_bytes) for process in holders])
+    return Sample(sample.used_bytes + used_bytes, sample.is_whole, sample.processes + own)

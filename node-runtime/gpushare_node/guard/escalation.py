@@ -1,9 +1,12 @@
 """Selects targets and escalates against them: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its timeout.
 
+First the processes that hold a container's memory are the target; if it offends again while a debt remains, or has an MPS
+server of its own, the whole container. A signal to processes requires that the container is over its cap and that they are
+verified in this cycle; if either is unknown, the step waits. A whole container that was sent SIGTERM is killed after its time
+whatever its processes did meanwhile: who restarts them would otherwise gain by it.
+
 One target at a time on each device; a target that is within its cap for now, or that SIGKILL does not end, does not block the
-others. Namespaces take turns, each with its own budget for each device. Every signal requires that the container is over its
-cap and that the process is verified in this very cycle; if either is unknown, the step waits. `evaluate` decides who is an
-offender.
+others. Namespaces take turns, each with its own budget for each device. `evaluate` decides who is an offender.
 """
 
 from collections.abc import Mapping
@@ -60,8 +63,10 @@ class Offender(NamedTuple):
         return self.view.mps is not Mps.OFF and not self.is_unevictable
 
     def ends_whole(self) -> bool:
-        """Whether all processes of the container are ended: an MPS server of its own can start others at any time."""
-        return self.is_unevictable or any(self.view.has_own_server(process) for process, _ in self.sample.processes)
+        """Whether all of the container is ended: it has offended before, or its own MPS server can start others at any time."""
+        return self.is_unevictable or self.violation.offences > 0 or any(
+            self.view.has_own_server(process) for process, _ in self.sample.processes
+        )
 
     def facts(self, state: CycleState, following: Next, following_seconds: float | None) -> ViolationDetails:
         """Return the details that a verdict on this offender has."""
@@ -77,23 +82,19 @@ def select_targets(offender: Offender, state: CycleState) -> None:
     unit = offender.unit
     if not may_choose(offender, state) or state.is_taken(unit.device):
         return
-    is_repeated = len(state.strikes.get(offender.owner, ())) >= state.settings.strikes
-    is_mps = offender.is_mps()
-    if is_repeated and is_mps:
-        use_fallback(offender, state)
-        return
-    is_whole = is_repeated or offender.ends_whole()
+    is_whole = offender.ends_whole()
     scope = KillScope.CONTAINER if is_whole else KillScope.PROCESSES
-    processes = _all(offender) if is_whole else (_largest(offender),)
+    processes = _all(offender) if is_whole else _holding(offender)
     if _are_in_flight(processes, state.targets):
         return
     state.choose(unit, offender.owner)
-    state.targets[unit] = Target(
-        unit=unit, processes=processes, scope=scope, is_mps=is_mps, violation_since=offender.violation.since,
-        step=Step.TERM_SENT, step_at=state.now,
-    )
+    is_mps = offender.is_mps()
     following = Next.TERMINATE_CLIENT if is_mps else Next.KILL
     facts = offender.facts(state, following, state.settings.exit_seconds)
+    state.targets[unit] = Target(
+        unit=unit, processes=processes, scope=scope, is_mps=is_mps, facts=facts, violation_since=offender.violation.since,
+        step=Step.TERM_SENT, step_at=state.now,
+    )
     state.verdicts.append(Terminate(facts=facts, processes=processes, scope=scope))
 
 
@@ -109,20 +110,22 @@ def may_choose(offender: Offender, state: CycleState) -> bool:
     return reason is None
 
 
-def use_fallback(offender: Offender, state: CycleState) -> None:
+def use_fallback(unit: Unit, state: CycleState) -> None:
     """Stop terminating MPS clients for this violation: the fallback follows, and never a plain SIGKILL."""
-    state.targets.pop(offender.unit, None)
-    state.violations[offender.unit] = state.violations[offender.unit]._replace(is_on_fallback=True)
+    state.targets.pop(unit, None)
+    if unit in state.violations:
+        state.violations[unit] = state.violations[unit]._replace(is_on_fallback=True)
 
 
 def advance(target: Target, view: DeviceView | None, offender: Offender | None, inputs: GuardInput, state: CycleState) -> None:
     """Take the target's next step. `view` is None if its device cannot be trusted now, `offender` if it is not surely over."""
-    if view is not None and not _is_listed(target, view, inputs.identities):
-        _end(target, AnomalyKind.GONE, state)
-        if offender is None:
-            state.violations.pop(target.unit, None)
-        return
+    has_left = view is not None and not _is_listed(target, view, inputs)
     match target.step:
+        case Step.TERM_SENT | Step.CLIENT_SENT if target.scope is KillScope.CONTAINER:
+            if view is not None or not target.is_mps:
+                _escalate(target, _present(target, view), view, offender, inputs, state)
+        case _ if has_left:
+            _end(target, AnomalyKind.GONE, state)
         case Step.KILL_SENT | Step.STUCK:
             _persist(target, offender, inputs, state)
         case Step.TERM_SENT | Step.CLIENT_SENT:
@@ -140,7 +143,7 @@ def _persist(target: Target, offender: Offender | None, inputs: GuardInput, stat
         if verified and (not offender.is_mps() or inputs.terminated_clients.issuperset(verified)):
             facts = offender.facts(state, Next.NOTHING, None)
             state.verdicts.append(Kill(facts=facts, processes=verified, scope=target.scope, is_repeated=True))
-            target = replace(target, processes=verified, step_at=state.now, kills=target.kills + 1)
+            target = replace(target, processes=verified, facts=facts, step_at=state.now, kills=target.kills + 1)
     since = state.now - target.killed_at
     if target.kills >= _KILLS_UNTIL_STUCK or since >= _KILLS_UNTIL_STUCK * settings.stuck_seconds:
         target = replace(target, step=Step.STUCK)
@@ -159,13 +162,13 @@ def _verify(target: Target, offender: Offender) -> tuple[Process, ...]:
 def _after_sigterm(
     target: Target, view: DeviceView | None, offender: Offender | None, inputs: GuardInput, state: CycleState
 ) -> None:
-    """Continue with a target that was sent SIGTERM, or drop it."""
+    """Continue with processes that were sent SIGTERM, or drop them."""
     violation = state.violations.get(target.unit)
     if violation is None or not target.is_for(violation):
         is_within = violation is None and view is not None and target.unit.container in view.samples
         _end(target, AnomalyKind.SPARED if is_within else AnomalyKind.LOST, state)
         return
-    if violation.within_seconds >= state.settings.within_seconds:
+    if violation.debt.within_seconds >= state.settings.within_seconds or violation.debt.is_paid:
         _end(target, AnomalyKind.SPARED, state)
         return
     if state.now - violation.known_at > state.settings.stale_seconds:
@@ -175,48 +178,79 @@ def _after_sigterm(
         return
     verified = _verify(target, offender)
     if verified:
-        _escalate(target, verified, offender, inputs, state)
+        _escalate(target, verified, offender.view, offender, inputs, state)
     elif not offender.view.may_hide(target.processes):
         _end(target, AnomalyKind.LOST, state)
 
 
-def _escalate(target: Target, verified: tuple[Process, ...], offender: Offender, inputs: GuardInput, state: CycleState) -> None:
-    settings = state.settings
-    waited = state.now - target.step_at
-    if target.step is Step.CLIENT_SENT:
+def _present(target: Target, view: DeviceView | None) -> tuple[Process, ...]:
+    """Return the processes that the target's container has on the device now."""
+    sample = None if view is None else view.samples.get(target.unit.container)
+    return () if sample is None else tuple(process for process, _ in sample.processes)
+
+
+def _escalate(  # noqa: PLR0913, PLR0917 - everything that the step depends on
+    target: Target, verified: tuple[Process, ...], view: DeviceView | None, offender: Offender | None, inputs: GuardInput,
+    state: CycleState,
+) -> None:
+    """Take the step after SIGTERM, or terminate_client. `offender` None, for a whole container: it is not surely over now."""
+    settings, waited = state.settings, state.now - target.step_at
+    is_mps = (target.is_mps or (view is not None and view.mps is not Mps.OFF)) and not (offender and offender.is_unevictable)
+    if is_mps and not verified:
+        # There is no client whose end a server could confirm.
+        if view is not None and not _is_listed(target, view, inputs):
+            _end(target, AnomalyKind.GONE, state)
+        elif waited > settings.stale_seconds:
+            _end(target, AnomalyKind.LOST, state)
+    elif target.step is Step.CLIENT_SENT:
         if settings.dry_run or inputs.terminated_clients.issuperset(verified):
             _kill(target, verified, offender, state)
         elif waited >= settings.client_seconds:
-            use_fallback(offender, state)
-    elif waited >= settings.exit_seconds:
-        if not target.is_mps and not offender.is_mps():
-            _kill(target, verified, offender, state)
-        elif offender.view.mps is Mps.REACHABLE and target.scope is KillScope.PROCESSES:
-            state.targets[target.unit] = replace(target, is_mps=True, step=Step.CLIENT_SENT, step_at=state.now)
-            facts = offender.facts(state, Next.KILL, settings.client_seconds)
-            state.verdicts.append(TerminateClient(facts=facts, processes=verified))
-        else:
-            use_fallback(offender, state)
+            use_fallback(target.unit, state)
+    elif waited < settings.exit_seconds:
+        return
+    elif not is_mps:
+        _kill(target, verified, offender, state)
+    elif view is not None and view.mps is Mps.REACHABLE:
+        facts = _facts(target, offender, state, Next.KILL, settings.client_seconds)
+        state.targets[target.unit] = replace(target, is_mps=True, facts=facts, step=Step.CLIENT_SENT, step_at=state.now)
+        state.verdicts.append(TerminateClient(facts=facts, processes=verified))
+    else:
+        use_fallback(target.unit, state)
 
 
-def _kill(target: Target, verified: tuple[Process, ...], offender: Offender, state: CycleState) -> None:
+def _kill(target: Target, verified: tuple[Process, ...], offender: Offender | None, state: CycleState) -> None:
     """Take the last step. A dry run ends here: no process was killed, so none will exit."""
-    facts = offender.facts(state, Next.NOTHING, None)
-    state.verdicts.append(Kill(facts=facts, processes=verified, scope=target.scope))
+    facts = _facts(target, offender, state, Next.NOTHING, None)
+    processes = verified or target.processes
+    # Under the platform's MPS only those whose end its server has confirmed: others may be its clients by now.
+    scope = KillScope.PROCESSES if target.is_mps else target.scope
+    state.verdicts.append(Kill(facts=facts, processes=processes, scope=scope))
     if state.settings.dry_run:
         del state.targets[target.unit]
-        state.violations[target.unit] = offender.violation._replace(is_settled=True)
+        violation = state.violations.get(target.unit)
+        if violation is not None:
+            state.violations[target.unit] = violation._replace(is_settled=True)
     else:
         state.targets[target.unit] = replace(
-            target, processes=verified, step=Step.KILL_SENT, step_at=state.now, kills=1, killed_at=state.now)
+            target, processes=processes, facts=facts, step=Step.KILL_SENT, step_at=state.now, kills=1, killed_at=state.now)
 
 
-def _is_listed(target: Target, view: DeviceView, identities: Mapping[int, Process]) -> bool:
+def _facts(
+    target: Target, offender: Offender | None, state: CycleState, following: Next, following_seconds: float | None
+) -> ViolationDetails:
+    """Return the details of the target's next verdict; if it is not surely over now, with what it used at the last."""
+    if offender is None:
+        return replace(target.facts, next=following, next_seconds=following_seconds)
+    return offender.facts(state, following, following_seconds)
+
+
+def _is_listed(target: Target, view: DeviceView, inputs: GuardInput) -> bool:
     """Whether any process of the target still has a row. A row that cannot be identified may belong to the dying target."""
-    if target.scope is KillScope.CONTAINER and target.unit.container in view.samples:
+    if target.unit.container in view.samples and (target.scope is KillScope.CONTAINER or inputs.holders):
         return True
     return any(
-        process.pid in view.uses and identities.get(process.pid, process).start_time == process.start_time
+        process.pid in view.uses and inputs.identities.get(process.pid, process).start_time == process.start_time
         for process in target.processes
     )
 
@@ -232,13 +266,29 @@ def _all(offender: Offender) -> tuple[Process, ...]:
     return tuple(process for process, _ in offender.sample.processes)
 
 
-def _largest(offender: Offender) -> Process:
-    """Return the process that uses most; of equal ones, the youngest."""
-    return max(offender.sample.processes, key=lambda member: (member[1], member[0].start_time, member[0].pid))[0]
+def _holding(offender: Offender) -> tuple[Process, ...]:
+    """Return the processes that use most, as few as bring the container within its cap; of equal ones, the youngest first.
+
+    Processes that hold the same memory are returned together: it is freed when the last of them ends.
+    """
+    members, rest = offender.sample.processes, offender.sample.used_bytes
+    is_shared = sum(used for _, used in members) > rest
+    chosen: list[Process] = []
+    least = 0
+    for process, used in sorted(members, key=lambda one: (one[1], one[0].start_time, one[0].pid), reverse=True):
+        if rest <= offender.cap.limit_bytes and not (is_shared and used == least):
+            break
+        chosen.append(process)
+        rest, least = rest - used, used
+    return tuple(chosen)
 
 
 def _end(target: Target, reason: AnomalyKind, state: CycleState) -> None:
+    """Drop the target. The debt remains; if its action becomes due again, that is a new offence."""
     del state.targets[target.unit]
+    violation = state.violations.get(target.unit)
+    if violation is not None and reason is AnomalyKind.GONE:
+        state.violations[target.unit] = violation._replace(due_at=None)
     state.verdicts.append(_report(target, reason, state.now - target.step_at))
 
 

@@ -1,12 +1,10 @@
 """Evaluates one cycle's GPU processes: which steps enforcement must take, and what it reports. Pure: no clock, no I/O.
 
-A container accumulates debt while it is over its cap, and pays it back, more slowly, while it is not. A container whose debt
-reaches the required samples is warned; if it reaches the cap's grace on top, it is killed or evicted, as the cap's action says.
-The order in one cycle: build views, count, advance targets, choose new ones, report. Fail-open: unknown data never leads to a
-signal.
+A container accumulates debt while it is over its cap, and pays it back, more slowly, while it is not (`guard.debts`). A
+container whose debt reaches the required samples is warned; if it reaches the cap's grace on top, it is killed or evicted, as
+the cap's action says. The order in one cycle: build views, count, advance targets, choose new ones, report. Fail-open: unknown
+data never leads to a signal.
 """
-
-from collections.abc import Collection
 
 from gpushare_node.guard.anomalies import report_device, report_places
 from gpushare_node.guard.contradiction import find_accused
@@ -16,7 +14,7 @@ from gpushare_node.guard.escalation import Offender, advance, may_choose, select
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, GuardInput, Settings
 from gpushare_node.guard.process_list import Device, Mps, RejectReason
-from gpushare_node.guard.state import CycleState, GuardState
+from gpushare_node.guard.state import BudgetKey, CycleState, GuardState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Evict, Next, Verdict, Warn
 
 _STEP_NEXT = {
@@ -28,24 +26,24 @@ _STEP_NEXT = {
 _WITHIN, _OVER, _UNKNOWN, _OK = Level.WITHIN, Level.OVER, Level.UNKNOWN, CapState.OK
 """Looked up once: they are used for every container, and the lookup of an enum member is slow."""
 
+_MAX_EVICTIONS = 3
+"""So many pods of a namespace are evicted from a device within a minute; the containers of others are ended instead."""
+
 _ACCUSED_NAMESPACES = 2
 """If rows that contradict their device accuse this many namespaces at once, the guard selects no target for now."""
 
 
 def evaluate(
-    inputs: GuardInput, history: GuardState, now: float, settings: Settings = DEFAULTS, within: Collection[str] = ()
+    inputs: GuardInput, history: GuardState, now: float, settings: Settings = DEFAULTS
 ) -> tuple[tuple[Verdict, ...], GuardState]:
     """Return the verdicts of one cycle, and the state for the next one. `now` is monotonic seconds; wall time is never used.
 
     Steps against offenders come first, in the order in which the caller must carry them out; statuses and anomalies follow.
-    The GPUs in `within` get no verdict: all of their devices have shown a process, no container there has a debt or is being
-    ended, and `guard.fast_path` found every container within its cap.
     """
     state = CycleState(history, now, settings)
-    looks = [(device, view_device(device, inputs.identities)) for device in inputs.devices if device.uuid not in within]
+    looks = [(device, view_device(device, inputs)) for device in inputs.devices]
     views = {view.device: view for _, seen in looks if not isinstance(seen, RejectReason) for view in seen}
     _pause(inputs, [device for device, seen in looks if seen is RejectReason.ABOVE_USED], state)
-    _pass_on_debts(views, inputs, state)
     offenders: dict[Unit, Offender] = {}
     observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
     for view in views.values():
@@ -56,16 +54,18 @@ def evaluate(
             answer = _answer(unit, cap, sample, view, state)
             observed.append((unit, cap, sample, answer))
             if grant is not None and cap is not None and answer is _OVER:
-                violation = state.count(unit, tuple([process for process, _ in sample.processes]), cap, inputs.grants)
+                members = tuple([process for process, _ in sample.processes])
+                violation = state.count(unit, members, cap, grant.owner, view.samples.keys())
                 offenders[unit] = Offender(
                     unit=unit, owner=grant.owner, cap=cap, sample=sample, view=view, violation=violation,
                     is_unevictable=container in inputs.unevictable,
                 )
-    _count_others(observed, views, state)
+    _count_others(observed, offenders, views, state)
     places = {place for device in inputs.devices for place in device.places()} if state.targets or state.violations else set()
     _advance_all(inputs, views, offenders, places, state)
     for offender in sorted(offenders.values(), key=lambda offender: _priority(offender, state)):
         _act(offender, state)
+    _report_overdue(offenders, state)
     state.verdicts.extend([_observe(unit, cap, sample, answer, state) for unit, cap, sample, answer in observed])
     for device, seen in looks:
         report_device(device, seen, state)
@@ -107,26 +107,18 @@ def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) ->
         state.paused_since = None
 
 
-def _pass_on_debts(views: dict[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
-    """Pass on the debts of containers that are gone, before counting: a pod's next container appears as the last one ends."""
-    if not state.has_moved:
-        return
-    for unit, violation in tuple(state.violations.items()):
-        view, grant = views.get(unit.device), inputs.grants.get(unit.container)
-        if (grant is None or grant.is_gone) and view is not None and _is_absent(unit, violation, view):
-            state.pass_on_debt(unit)
-
-
 def _is_absent(unit: Unit, violation: Violation, view: DeviceView) -> bool:
-    return unit.container not in view.samples and not view.may_hide(violation.members)
+    return unit.container not in view.samples and not view.is_cut and not view.may_hide(violation.members)
 
 
 def _count_others(
-    observed: list[tuple[Unit, Cap | None, Sample, Level]], views: dict[str, DeviceView], state: CycleState
+    observed: list[tuple[Unit, Cap | None, Sample, Level]], offenders: dict[Unit, Offender], views: dict[str, DeviceView],
+    state: CycleState,
 ) -> None:
-    """Update the violations of containers that are not over now: within, unknown, or absent from a device that is trusted."""
-    if not state.violations or not state.has_moved:
+    """Update the debts of namespaces, and of containers that are within, unknown, or absent from a device that is trusted."""
+    if not (state.violations or state.namespaces) or not state.has_moved:
         return
+    _count_namespaces(offenders, views, state)
     present = {unit: answer for unit, _, _, answer in observed}
     for unit, violation in tuple(state.violations.items()):
         answer = present.get(unit)
@@ -137,6 +129,32 @@ def _count_others(
             state.pay(unit)
         else:
             state.violations[unit] = violation.unknown()
+
+
+def _count_namespaces(offenders: dict[Unit, Offender], views: dict[str, DeviceView], state: CycleState) -> None:
+    """Count time over for each namespace on each device: of containers that are ended for it, not of those that are warned."""
+    over: dict[BudgetKey, float] = {}
+    for one in offenders.values():
+        if one.cap.action in (CapAction.KILL, CapAction.EVICT):
+            over[one.budget_key] = max(over.get(one.budget_key, 0.0), state.settings.patience_seconds(one.cap))
+    hidden = {
+        (violation.owner.namespace, unit.device) for unit, violation in state.violations.items()
+        if unit not in offenders and (view := views.get(unit.device)) is not None
+        and (view.may_hide(violation.members) or (unit.container in view.samples and not view.samples[unit.container].is_whole))
+    }
+    state.count_namespaces(over, hidden, views.keys())
+
+
+def _report_overdue(offenders: dict[Unit, Offender], state: CycleState) -> None:
+    """Report containers that are still over their caps long after their actions were due, whatever the reason."""
+    for unit in offenders:
+        violation = state.violations.get(unit)
+        if violation is None or violation.due_at is None:
+            continue
+        seconds = state.now - violation.due_at
+        if seconds > state.settings.overdue_seconds:
+            state.verdicts.append(
+                Anomaly(reason=AnomalyKind.OVERDUE, device=unit.device, unit=unit, since_seconds=state.now - violation.since))
 
 
 def _advance_all(
@@ -160,17 +178,23 @@ def _act(offender: Offender, state: CycleState) -> None:
     unit = offender.unit
     violation = state.violations.get(unit)
     action = offender.cap.action
-    if violation is None or not violation.is_confirmed(state.settings) or violation.is_settled or action is CapAction.NONE:
+    if violation is None or action is CapAction.NONE:
+        return
+    rest_seconds = violation.rest_seconds(state.namespace_debt(offender.owner, unit.device), state.settings)
+    if rest_seconds > 0 and not violation.is_confirmed(state.settings):
+        return
+    if rest_seconds <= 0 and violation.due_at is None and action is not CapAction.WARN and not state.settings.dry_run:
+        violation = state.violations[unit] = violation._replace(due_at=state.now)
+    if violation.is_settled:
         return
     target = state.targets.get(unit)
     if target is not None and target.is_for(violation):
         return
-    if offender.is_unevictable and action is CapAction.EVICT:
+    if action is CapAction.EVICT and (offender.is_unevictable or _are_evictions_in_vain(offender, state)):
         action = CapAction.KILL
     elif action is CapAction.KILL and _needs_eviction(offender, violation):
         action = state.settings.mps_fallback
         state.verdicts.append(Anomaly(reason=AnomalyKind.MPS_REFUSED, device=unit.device, unit=unit))
-    rest_seconds = violation.rest_seconds(state.settings)
     _warn(offender, action, rest_seconds, state)
     if rest_seconds > 0:
         return
@@ -178,6 +202,14 @@ def _act(offender: Offender, state: CycleState) -> None:
         select_targets(offender, state)
     elif action is CapAction.EVICT:
         _evict(offender, state)
+
+
+def _are_evictions_in_vain(offender: Offender, state: CycleState) -> bool:
+    """Whether pods of the namespace come back as fast as they are evicted: kubelet delays a container's restarts more and more.
+
+    Not under the platform's MPS, where a container is not simply killed.
+    """
+    return len(state.choices.get(offender.budget_key, ())) >= _MAX_EVICTIONS and not offender.is_mps()
 
 
 def _needs_eviction(offender: Offender, violation: Violation) -> bool:

@@ -9,6 +9,8 @@ from gpushare_node.core.structs import Struct
 class ContainerId(NamedTuple):
     """One run of one container: the pod's uid and the container runtime's id, both as in the cgroup path.
 
+    Without the latter it is the pod itself, in whose own cgroup sandboxes (gVisor, Kata) run everything.
+
     A tuple, like everything that is made or looked up for each process in each cycle: a dataclass takes three times as long.
     """
 
@@ -17,9 +19,9 @@ class ContainerId(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The owner of a container: its pod's namespace, and the uid of its pod's controller, else the pod's own.
+    """Whose a container is: its pod's namespace, and its place there: the pod's uid and the container's name in it.
 
-    It outlives the container: a debt does not end when the controller starts the containers again.
+    It outlives the container: a debt does not end when kubelet starts the container again.
     """
 
     namespace: str

@@ -57,7 +57,9 @@ class Grant(Struct):
 class GuardInput(Struct):
     """Everything that is known in one cycle. What is missing is unknown, and the guard takes no step on unknown data.
 
-    `identities` may lack pids: they ended, or could not be read. `grants` lacks containers that the API has not shown yet.
+    `identities` may lack pids: they ended, or could not be read. `holders`: the processes, all of one container, that hold the
+    memory listed for a pid that does not hold it itself; `doubtful`: the containers, none or several, that may hold that of
+    another pid. `grants` lacks containers that the API has not shown yet.
     `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `unevictable`: containers whose pods
     could not be evicted despite retries. `is_allocation_known`: the allocations were read in this very cycle; if not, it is
     unknown which container is a stray, and no `stray_cap` applies.
@@ -65,6 +67,8 @@ class GuardInput(Struct):
 
     devices: tuple[Device, ...]
     identities: Mapping[int, Process] = field(default_factory=dict)
+    holders: Mapping[int, tuple[Process, ...]] = field(default_factory=dict)
+    doubtful: Mapping[int, tuple[ContainerId, ...]] = field(default_factory=dict)
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
     terminated_clients: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()
@@ -77,10 +81,9 @@ class Settings(Struct):
     `interval_seconds` is the average time between two samples. A container that owes `samples` of these is warned; with the
     cap's grace on top it is sent SIGTERM, and SIGKILL `exit_seconds` later, with `client_seconds` for MPS in between. SIGTERM
     lapses if the container was within its cap for `within_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the
-    process is stuck. If an owner had `strikes` targets within `strike_seconds`, the next ends its whole container. At most
-    `kills_per_minute` targets of one namespace are chosen on a device. A violation that cannot be seen on its device, or whose
-    container is gone, is dropped after `stale_seconds`. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be
-    terminated through MPS.
+    process is stuck. At most `kills_per_minute` targets of one namespace are chosen on a device. A violation whose device or
+    pod is gone is dropped after `stale_seconds`. A container that is still over its cap `overdue_seconds` after its action was
+    due is reported. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be terminated through MPS.
     """
 
     interval_seconds: float = 1
@@ -92,8 +95,7 @@ class Settings(Struct):
     stale_seconds: float = 60
     remind_seconds: float = 300
     retry_seconds: float = 30
-    strikes: int = 3
-    strike_seconds: float = 300
+    overdue_seconds: float = 90
     kills_per_minute: int = 6
     blind_seconds: float = 600
     unattributed_percent: int = 10

@@ -107,20 +107,20 @@ Uses = Mapping[int, int | None]
 class ProcessUsage(Struct):
     """The plausible rows of a GPU: how much of each device each process uses, and which pids are MPS clients.
 
-    For the pids in `partial` the usage is a lower bound: one list has a value and another does not.
+    For the pids in `partial` the usage is a lower bound: one list has a value and another does not. `is_cut`: the driver may
+    have left rows out, so that every sum is a lower bound.
     """
 
     uses: Mapping[str, Uses]
     clients: frozenset[int]
     partial: frozenset[int] = frozenset()
+    is_cut: bool = False
 
 
 def validate(device: Device) -> ProcessUsage | RejectReason:
     """Return every process once for each device, or why the whole GPU cannot be trusted now."""
     if device.rows is None:
         return RejectReason.UNREAD
-    if len(device.rows) >= MAX_ROWS:
-        return RejectReason.TOO_MANY
     placed = _by_place(device, device.rows)
     if placed is None:
         return RejectReason.BAD_INSTANCE
@@ -132,7 +132,7 @@ def validate(device: Device) -> ProcessUsage | RejectReason:
             return merged
         uses[place] = merged
     clients = frozenset([row.pid for row in device.rows if row.kind is _MPS])
-    return ProcessUsage(uses=uses, clients=clients, partial=frozenset(partial))
+    return ProcessUsage(uses=uses, clients=clients, partial=frozenset(partial), is_cut=len(device.rows) >= MAX_ROWS)
 
 
 def _most_bytes(total_bytes: int, device: Device) -> int:

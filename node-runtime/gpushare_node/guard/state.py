@@ -1,23 +1,25 @@
 """The guard's state between cycles, by container and device, and how long each part is kept.
 
 One cycle passes a GuardState to the next. A CycleState is open for one cycle: the cycle writes to it, then closes it into the
-next GuardState. Nothing survives a restart of the agent, and nothing needs to: counting starts again.
+next GuardState. Debts with an offence outlive a restart of the program (`enforce.standing`); everything else starts again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import TypeVar
 
 from gpushare_node.core.structs import Struct, field
-from gpushare_node.guard.debts import Legacy, Violation, families, find_legacy, remains
+from gpushare_node.guard.debts import Debt, NamespaceDebts, Violation
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.inputs import Cap, Grant, Settings
-from gpushare_node.guard.verdicts import KillScope, Verdict
+from gpushare_node.guard.verdicts import KillScope, Verdict, ViolationDetails
 
 MINUTE_SECONDS = 60
 
-_Key = TypeVar("_Key")
+_SERVED_SECONDS = 600
+"""How long it counts when a namespace was last served: longer than any target blocks its device."""
+
 BudgetKey = tuple[str, str]
 """A namespace and a device: the unit that has a budget of targets."""
 
@@ -34,13 +36,15 @@ class Step(Enum):
 class Target(Struct):
     """The processes of a container that are being ended, for the violation that began at `violation_since`.
 
-    `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last signal was sent.
+    `facts` are those of its last verdict. `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last
+    signal was sent.
     """
 
     unit: Unit
     processes: tuple[Process, ...]
     scope: KillScope
     is_mps: bool
+    facts: ViolationDetails
     violation_since: float
     step: Step
     step_at: float
@@ -55,18 +59,17 @@ class Target(Struct):
 class GuardState(Struct):
     """Everything that one cycle passes to the next.
 
-    `choices`: when targets were chosen in a namespace on a device, within a minute; `strikes`: the same for each owner, for as
-    long as strikes count; `legacies`: debts of containers that are gone; `paused_since`: since when the rows contradict their
-    devices; `empty`: since when a device has been allocated without ever showing a process; `seen`: the devices that have
-    shown one.
+    `namespaces` are debts by namespace and device. `choices`: when targets were chosen there, within a minute; `served`: when
+    last. `paused_since`: since when the rows contradict their devices; `empty`: since when a device has been allocated without
+    ever showing a process; `seen`: the devices that have shown one.
     """
 
     now: float | None = None
     violations: Mapping[Unit, Violation] = field(default_factory=dict)
     targets: Mapping[Unit, Target] = field(default_factory=dict)
     choices: Mapping[BudgetKey, tuple[float, ...]] = field(default_factory=dict)
-    strikes: Mapping[Owner, tuple[float, ...]] = field(default_factory=dict)
-    legacies: Mapping[tuple[Owner, str], Legacy] = field(default_factory=dict)
+    served: Mapping[BudgetKey, float] = field(default_factory=dict)
+    namespaces: NamespaceDebts = field(default_factory=dict)
     paused_since: float | None = None
     empty: Mapping[str, float] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
@@ -82,67 +85,80 @@ class CycleState:
         self.has_moved = history.now is None or now > history.now
         self.violations = dict(history.violations)
         self.targets = dict(history.targets)
-        self.choices = self._within(history.choices, MINUTE_SECONDS)
-        self.strikes = self._within(history.strikes, settings.strike_seconds)
-        self.legacies = {key: one for key, one in history.legacies.items() if remains(one, self.now) > 0}
+        self.choices = {
+            key: recent for key, times in history.choices.items()
+            if (recent := tuple(time for time in times if self.now - time < MINUTE_SECONDS))
+        }
+        self.served = {key: at for key, at in history.served.items() if self.now - at < _SERVED_SECONDS}
+        self.namespaces = dict(history.namespaces)
         self.paused_since = history.paused_since
         self.empty = dict(history.empty)
         self.seen = history.seen
         self.verdicts: list[Verdict] = []
-        self._families: Mapping[Owner, Sequence[ContainerId]] | None = None
 
-    def _within(self, times: Mapping[_Key, tuple[float, ...]], seconds: float) -> dict[_Key, tuple[float, ...]]:
-        if not times:
-            return {}
-        recent = ((key, tuple(time for time in own if self.now - time < seconds)) for key, own in times.items())
-        return {key: own for key, own in recent if own}
-
-    def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grants: Mapping[ContainerId, Grant]) -> Violation:
-        """Count a sample at which the container is over its cap, and return the violation."""
-        former, owner = self.violations.get(unit), grants[unit.container].owner
+    def count(
+        self, unit: Unit, members: tuple[Process, ...], cap: Cap, owner: Owner, present: AbstractSet[ContainerId]
+    ) -> Violation:
+        """Count a sample at which the container is over its cap, and return the violation. `present`: who is on the device."""
+        former = self.violations.get(unit) or self._take_over(unit, owner, present)
         if former is None:
-            violation = Violation.open(self.now, members, cap, owner, self._inherit(unit, owner))
-        else:
-            violation = former.over(self.now, members, cap, self.settings)
-        if self._families is None:
-            # Once a cycle: on a full node every container may be over its cap at once.
-            self._families = families(grants)
-        violation = self.violations[unit] = violation._replace(siblings=frozenset(self._families[owner]) - {unit.container})
+            former = Violation(since=self.now, known_at=self.now, cap=cap, owner=owner, debt=Debt())
+        violation = self.violations[unit] = former.over(self.now, members, cap, self.settings)
         return violation
 
-    def _inherit(self, unit: Unit, owner: Owner) -> float:
-        """Return the debt left by a container of the same owner that was gone before this one came. Only one inherits it."""
-        legacy = self.legacies.get((owner, unit.device))
-        if legacy is None or unit.container in legacy.others:
-            return 0.0
-        del self.legacies[owner, unit.device]
-        return remains(legacy, self.now)
+    def _take_over(self, unit: Unit, owner: Owner, present: AbstractSet[ContainerId]) -> Violation | None:
+        """Return what the container's earlier run in its pod owes, if that run is no longer on the device."""
+        for other, violation in self.violations.items():
+            if other.device == unit.device and violation.owner == owner and other.container not in present:
+                return self.violations.pop(other)
+        return None
 
     def pay(self, unit: Unit) -> None:
-        """Count a sample at which an offender is within its cap."""
+        """Count a sample at which an offender is within its cap. It is remembered for as long as its namespace owes, too."""
         violation = self.violations[unit].within(self.now, self.settings)
-        if violation is None:
+        if violation.debt.is_paid and not self.namespace_debt(violation.owner, unit.device).seconds:
             del self.violations[unit]
         else:
             self.violations[unit] = violation
 
-    def forgive_all(self) -> None:
-        """Start the grace of every violation again."""
-        self.violations = {
-            unit: violation.forgive(self.now, violation.cap, self.settings) for unit, violation in self.violations.items()
-        }
+    def namespace_debt(self, owner: Owner, device: str) -> Debt:
+        """Return what the owner's namespace owes on the device."""
+        return self.namespaces.get((owner.namespace, device), Debt())
 
-    def pass_on_debt(self, unit: Unit) -> None:
-        """Pass the debt of a container that is gone on to its owner."""
-        violation = self.violations.pop(unit)
-        key = (violation.owner, unit.device)
-        self.legacies[key] = find_legacy(violation, self.legacies.get(key), self.now)
+    def count_namespaces(
+        self, over: Mapping[BudgetKey, float], unknown: AbstractSet[BudgetKey], trusted: AbstractSet[str]
+    ) -> None:
+        """Count the cycle for every namespace. `over`: those with a container over its cap, with its patience in seconds.
+
+        `unknown`: those of which a container may be over; `trusted`: the devices whose rows can be true.
+        """
+        for key in {*self.namespaces, *over}:
+            debt = self.namespaces.get(key, Debt())
+            if key in over:
+                debt = debt.over(self.now, over[key], self.settings)
+            elif key in unknown or key[1] not in trusted:
+                debt = debt.unknown()
+            else:
+                debt = debt.within(self.now, self.settings)
+            self.namespaces[key] = debt
+            if debt.is_paid:
+                del self.namespaces[key]
+
+    def forgive_all(self) -> None:
+        """Start the grace of every violation again: no container owes what false rows made."""
+        most = self.settings.confirm_seconds
+        self.namespaces = {
+            key: debt._replace(seconds=min(debt.seconds, most)) for key, debt in self.namespaces.items()
+        }
+        self.violations = {
+            unit: violation.forgive(self.now, self.settings) for unit, violation in self.violations.items()
+        }
 
     def is_taken(self, device: str) -> bool:
         """Whether a target on the device blocks others.
 
-        One that waits within its cap or that is stuck does not, nor one that has not been surely over its cap for longer than
-        a SIGTERM is given: no step can follow before it is seen again, and that may be never.
+        One that waits within its cap or that is stuck does not, nor a whole container, nor one that has not been surely over
+        its cap for longer than a SIGTERM is given: no step can follow before it is seen again, and that may be never.
         """
         return any(target.unit.device == device and self._is_pending(target) for target in self.targets.values())
 
@@ -152,6 +168,9 @@ class CycleState:
         violation = self.violations.get(target.unit)
         if violation is None:
             return True
+        if target.scope is KillScope.CONTAINER:
+            # Its end is certain, and needs no further look at the device. Clients of MPS are terminated first.
+            return target.is_mps
         return not violation.is_within and self.now - violation.known_at <= self.settings.exit_seconds
 
     def is_spent(self, budget_key: BudgetKey) -> bool:
@@ -159,28 +178,32 @@ class CycleState:
         return len(self.choices.get(budget_key, ())) >= self.settings.kills_per_minute
 
     def served_at(self, budget_key: BudgetKey) -> float:
-        """Return when a target was last chosen there, within the last minute; 0 if none was."""
-        return max(self.choices.get(budget_key, ()), default=0.0)
+        """Return when a target was last chosen there; 0 if none was for a long time."""
+        return self.served.get(budget_key, 0.0)
 
     def choose(self, unit: Unit, owner: Owner) -> None:
         """Record that a target is chosen in this container."""
         budget_key = (owner.namespace, unit.device)
         self.choices[budget_key] = (*self.choices.get(budget_key, ()), self.now)
-        self.strikes[owner] = (*self.strikes.get(owner, ()), self.now)
+        self.served[budget_key] = self.now
+        violation = self.violations[unit]
+        self.violations[unit] = violation._replace(offences=violation.offences + 1)
 
     def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> GuardState:
         """Return the state for the next cycle, without stale violations of containers or on devices that are gone."""
-        stale, known = self.settings.stale_seconds, frozenset(places) if self.violations else frozenset()
+        stale = self.settings.stale_seconds
+        known = frozenset(places) if self.violations else frozenset()
+        owners = {grant.owner for grant in grants.values()} if self.violations else set()
         return GuardState(
             now=self.now,
             violations={
                 unit: violation for unit, violation in self.violations.items()
-                if self.now - violation.known_at <= stale or (unit.container in grants and unit.device in known)
+                if self.now - violation.known_at <= stale or (violation.owner in owners and unit.device in known)
             },
             targets=self.targets,
             choices=self.choices,
-            strikes=self.strikes,
-            legacies=self.legacies,
+            served=self.served,
+            namespaces=self.namespaces,
             paused_since=self.paused_since,
             empty=self.empty,
             seen=self.seen,

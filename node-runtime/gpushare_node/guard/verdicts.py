@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.identity import Process
+from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.inputs import Cap
 from gpushare_node.guard.process_list import RejectReason
 
@@ -60,6 +60,8 @@ class AnomalyKind(Enum):
     GONE = "the chosen processes have ended"
     SPARED = "the container is within its cap again"
     LOST = "the chosen processes can no longer be verified"
+    OVERDUE = "the container is over its cap for longer than the steps against it take"
+    DOUBTFUL = "memory of a process that has ended, or has no GPU open, may be held by several containers, or by none"
     STUCK = "a process that SIGKILL does not end (D state) still holds the device"
 
 
@@ -140,6 +142,7 @@ class Anomaly(Struct):
     since_seconds: float | None = None
     used_bytes: int | None = None
     distrust: RejectReason | None = None
+    candidates: tuple[ContainerId, ...] = ()
 
 
 Verdict = ContainerStatus | Warn | Terminate | TerminateClient | Kill | Evict | Anomaly

@@ -11,6 +11,7 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.core.tenancy import UNKNOWN
 from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS
 from gpushare_node.reporting.results import StepResult
 
 DRIVER_SECONDS = 600.0
@@ -36,7 +37,8 @@ class Dependencies(Struct):
     `driver_seconds` for the driver. `has_news` returns whether the node may have changed since the last call. `followed`
     returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
     namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. `plugin_sockets` returns
-    the device plugins' sockets: a plugin that restarts creates its socket again.
+    the device plugins' sockets: a plugin that restarts creates its socket again. A node that its pool no longer selects is
+    released after `release_after_seconds`.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -52,3 +54,4 @@ class Dependencies(Struct):
     followed: Callable[[], Sequence[PodView] | None] = lambda: None
     platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
     plugin_sockets: Callable[[], frozenset[Socket]] = frozenset
+    release_after_seconds: float = RELEASE_AFTER_SECONDS

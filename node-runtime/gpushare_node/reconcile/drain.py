@@ -11,8 +11,9 @@ from gpushare_node.gpus.advertised import advertised, find_stale
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView
+from gpushare_node.membership.selection import Standing
+from gpushare_node.partition.operations import DestroyInstance, DisableMig
 from gpushare_node.reconcile import client_pause
-from gpushare_node.reconcile.node_labels import is_leaving
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker
 from gpushare_node.reporting.outcome import Blocked, Unmet
@@ -48,6 +49,7 @@ class Drain(Struct, frozen=False):
     blocker: Blocker | None = None
     allocated: frozenset[str] = frozenset()
     _is_tainted: bool = False
+    _is_unselected: bool = False
 
     def remember(self, former: Policy | None, view: GpuView) -> None:
         """Find out whether an abort may remove the taint: the former layout is in place, and no dead UUID is offered."""
@@ -150,7 +152,11 @@ class Drain(Struct, frozen=False):
         holders = self.context.holders()
         self.allocated = find_allocated(holders)
         self.view = self.hardware.look(self.request.policy, self.allocated)
-        self.blocker = self.context.blocker = find_blocker(self.view, holders, self.request.affected)
+        self.blocker = self.context.blocker = find_blocker(self.view, holders, self.request.affected, self.hardware.names)
+        if self._is_unselected and not self._is_harmless(self.view):
+            seconds, pool = self.context.deps.release_after_seconds, self.request.policy.pool
+            text = f"no selector of pool {pool} matches the node's labels; after {seconds:.0f} s of that the node is released"
+            raise Blocked(ConditionReason.UNSELECTED, text, is_unchanged=True)
         if self.blocker is None:
             return None
         if not self.blocker.holders and not is_last and self.must_pause(self.view):
@@ -163,6 +169,11 @@ class Drain(Struct, frozen=False):
         back = self.context.evictions.tell_successors(self.blocker.holders)
         return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in the way: {self.blocker.message}{back}")
 
+    def _is_harmless(self, view: GpuView) -> bool:
+        """Return whether the change is a repair that destroys nothing and is in no process's way, as after a reboot."""
+        is_destructive = any(isinstance(one, DestroyInstance | DisableMig) for one in view.plan.operations)
+        return self.request.is_repair and self.blocker is None and not is_destructive
+
     def _may_go_on(self, view: GpuView) -> bool:
         """Return whether free GPUs are changed although others are blocked."""
         holders = self.blocker.holders if self.blocker is not None else ()
@@ -174,8 +185,9 @@ class Drain(Struct, frozen=False):
         """Raise Blocked if the change is no longer wanted: the node must leave the pool by now, or stay in it."""
         if self.request.is_leaving and not self.request.may_stay:
             return
-        node = self.context.cluster.node()
-        must_leave = is_leaving(node, is_selected=self.context.cluster.selects(node))
+        standing = self.context.standing(self.context.cluster.node(), self.request.policy.pool)
+        self._is_unselected = standing is Standing.UNSELECTED and not self.request.is_leaving
+        must_leave = standing is Standing.LEAVES
         if must_leave is self.request.is_leaving:
             return
         why = "the node leaves the pool" if must_leave else "the node stays in the pool"

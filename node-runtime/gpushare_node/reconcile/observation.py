@@ -16,8 +16,8 @@ from gpushare_node.gpus.advertised import advertised, expected
 from gpushare_node.gpus.gpu_faults import missing_gpus
 from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
 from gpushare_node.gpus.view import GpuView, build_view
+from gpushare_node.membership.node_labels import publish, wanted
 from gpushare_node.partition import GpuPlan
-from gpushare_node.reconcile.node_labels import publish, wanted
 from gpushare_node.reconcile.usage import Holder, find_affected, find_allocated, find_blocker, find_holders
 from gpushare_node.reporting.results import Status
 

@@ -10,7 +10,7 @@ from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
-from gpushare_node.reconcile import node_labels
+from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.client_pause import ClientPause
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.run_context import RunContext

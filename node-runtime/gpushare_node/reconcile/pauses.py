@@ -83,6 +83,8 @@ class Pauses(Struct, frozen=False):
         if reason is ConditionReason.RELEASING:
             # A change was cancelled: the next attempt releases the node.
             return 0.0
+        if reason is ConditionReason.UNSELECTED:
+            return _FIRST_PAUSE_SECONDS
         first = _FIRST_POOL_SECONDS if reason is ConditionReason.WAITING_FOR_POOL else _FIRST_PAUSE_SECONDS
         length = float(min(_MAX_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
         if reason is not ConditionReason.GPU_BUSY:

@@ -9,9 +9,9 @@ from gpushare_node.adapters.host.kubelet import CheckpointError
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, NodeView
 from gpushare_node.core.policy import Mode, Policy
-from gpushare_node.core.structs import Struct
+from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.advertised import UUIDS, find_mismatch
-from gpushare_node.reconcile import node_labels
+from gpushare_node.membership import node_labels, plugin_pods
 from gpushare_node.reconcile.run_context import Relabelling, RunContext
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
@@ -58,6 +58,8 @@ class ProfilePublication(Struct, frozen=False):
     def await_plugin(self) -> Unmet | None:
         """Wait until the node offers `wanted`; return what is wrong after five minutes. `publish` must have been called."""
         unmet = self.context.wait(self._find, _WAIT_SECONDS)
+        if unmet is not None and unmet.reason in (ConditionReason.WAITING_FOR_PLUGIN, ConditionReason.WRONG_RESOURCES):
+            unmet = replace(unmet, message=unmet.message + plugin_pods.explain(self.context.cluster.pods(), self.policy.stack))
         text = "as promised" if unmet is None else unmet.message
         self.context.record_step("offer", "node", Status.OK if unmet is None else Status.FAILED, text)
         return unmet

@@ -20,11 +20,12 @@ from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Partitioner
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.advertised import expected, find_mismatch
+from gpushare_node.membership.node_labels import find_owner
+from gpushare_node.membership.selection import Standing
 from gpushare_node.reconcile.client_pause import mig_managers, resume
 from gpushare_node.reconcile.convergence import converge
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.eviction import DrainEvictions
-from gpushare_node.reconcile.node_labels import find_owner, is_leaving
 from gpushare_node.reconcile.release import Release
 from gpushare_node.reconcile.retry import Retry
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
@@ -85,7 +86,7 @@ class _Reconciler(Struct):
         if self._may_have_slot(node) and context.slot.find():
             # An earlier run was stopped, or failed: what it waited for is waited for, and its slot given back at the end.
             context.drains_at = context.deps.clock.now()
-        if is_leaving(node, is_selected=context.cluster.selects(node)):
+        if context.standing(node, policy.pool) is Standing.LEAVES:
             return self._leave()
         if is_ours:
             _refuse_mig_manager(pods)
@@ -126,11 +127,12 @@ class _Reconciler(Struct):
         deps = replace(context.deps, cluster=NoCluster())
         alone = RunContext(
             deps=deps, slot=RolloutSlot(deps.cluster, deps.clock), enforced=context.enforced, results=context.results,
-            is_offline=True, may_wait_for_tenants=False,
+            is_offline=True, had_access=context.had_access, may_wait_for_tenants=False,
         )
         try:
             outcome = converge(alone, self.desired, deps.cluster.node())
         finally:
+            context.had_access = alone.had_access
             alone.close_driver()
         if not outcome.is_usable:
             return outcome

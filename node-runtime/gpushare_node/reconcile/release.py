@@ -21,9 +21,9 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.advertised import find_stale
 from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reconcile import node_labels
+from gpushare_node.membership import node_labels
+from gpushare_node.membership.node_labels import find_successor, is_requested
 from gpushare_node.reconcile.drain import Drain, DrainRequest
-from gpushare_node.reconcile.node_labels import find_successor, is_requested
 from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import remove_labels
 from gpushare_node.reconcile.run_context import RunContext

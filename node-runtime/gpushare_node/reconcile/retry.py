@@ -14,6 +14,9 @@ from gpushare_node.reporting.outcome import Blocked, Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 
+_NEEDS_NEW_CONTAINER = (ConditionReason.DRIVER_MISMATCH, ConditionReason.ACCESS_LOST)
+"""Only a new container has another library, or its devices again, and without the driver no caps can be enforced."""
+
 
 class Retry(Struct):
     """The attempts of one run. Each attempt holds the folder's lock; a pause does not: it may wait for another pool's run."""
@@ -23,7 +26,7 @@ class Retry(Struct):
     hold: bool
 
     def run(self) -> Outcome:
-        """Return the first usable outcome; without `hold`, or if the driver is not our library's, the first of all.
+        """Return the first usable outcome; without `hold`, or if only a new container helps, the first of all.
 
         StateDirError if the first attempt finds another runtime at work, or no folder. Stopped if the program is told to end.
         """
@@ -44,8 +47,7 @@ class Retry(Struct):
                 # A node that has waited for its slot, or for tenants, has not failed yet.
                 repeats = repeats + 1 if last is not None and last.reason is outcome.reason else 0
                 last = outcome
-                if outcome.is_usable or not self.hold or outcome.reason is ConditionReason.DRIVER_MISMATCH:
-                    # Only a new container has another library, and without the driver no caps can be enforced.
+                if outcome.is_usable or not self.hold or outcome.reason in _NEEDS_NEW_CONTAINER:
                     return replace(outcome, results=tuple(context.results))
                 if outcome.reason is ConditionReason.WAITING_FOR_TURN:
                     pauses.await_slot(outcome)

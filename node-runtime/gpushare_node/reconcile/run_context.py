@@ -21,6 +21,8 @@ from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.core.policy import Policy, PolicyError, read
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.membership.node_labels import is_requested
+from gpushare_node.membership.selection import Selection, Standing
 from gpushare_node.reconcile.dependencies import CapEnforcer, Dependencies
 from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
@@ -55,6 +57,7 @@ class RunContext(Struct, frozen=False):
     waits for is equally slow. `enforced` is the policy in force, `digest` the name of the desired one. `may_wait_for_tenants`
     is False after the run has waited for tenants without success. From `drains_at` on, by our clock, the node takes a slot and
     waits for its tenants; None if no tenant has blocked it. `is_offline`: the API server does not answer.
+    `had_access`: the driver has answered in this run.
 
     Of one attempt: `may_untaint_on_abort`, the node offers its former layout; `is_touched`, the attempt has begun to change
     things; `blocker`, what blocked it at the last look.
@@ -67,6 +70,7 @@ class RunContext(Struct, frozen=False):
     may_wait_for_tenants: bool = True
     drains_at: float | None = None
     is_offline: bool = False
+    had_access: bool = False
     may_untaint_on_abort: bool = False
     is_touched: bool = False
     blocker: Blocker | None = None
@@ -140,6 +144,18 @@ class RunContext(Struct, frozen=False):
             raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True)
         return find_holders(checkpoint, pods)
 
+    def standing(self, node: NodeView, pool: str) -> Standing:
+        """Return whether the node stays in this pool, by the node as it was just read. ClusterError, StateDirError."""
+        if is_requested(node):
+            return Standing.LEAVES
+        deps, former = self.deps, self.former()
+        # Where nothing of the pool is in force, or has begun, there is nothing to wait for.
+        has_begun = (former is not None and former.pool == pool) or deps.folder.journal() is not None
+        return Selection(
+            cluster=self.cluster, pods=self.cluster.pods, folder=deps.folder, clock=deps.clock, boot_id=deps.boot_id, pool=pool,
+            release_after_seconds=deps.release_after_seconds if has_begun else 0.0,
+        ).find(node)
+
     def are_blockers_gone(self) -> bool:
         """Return whether the pods that blocked the last attempt have gone, as far as is known without a request."""
         pods = None if self.blocker is None else self.deps.followed()
@@ -197,10 +213,12 @@ class RunContext(Struct, frozen=False):
     def await_driver(self, hardware: Hardware) -> None:
         """Wait until the driver answers. Blocked if it does not."""
         reason = hardware.wait(
-            self.deps.driver_seconds, lambda text: self.set_condition(ConditionReason.WAITING_FOR_DRIVER, text), self.sleep
+            self.deps.driver_seconds, lambda text: self.set_condition(ConditionReason.WAITING_FOR_DRIVER, text), self.sleep,
+            had_access=self.had_access,
         )
         if reason is not None:
             raise Blocked(reason, reason.value.means, is_unchanged=True)
+        self.had_access = True
 
     def wait(self, find: Callable[[], Unmet | None], seconds: float) -> Unmet | None:
         """Call `find` until it returns None, and return None; or return what it found when `seconds` are over.

@@ -4,7 +4,7 @@ A device is in use if a process runs on it *or* if kubelet has allocated it to a
 later use a UUID that no longer exists.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, is_gpu_resource
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
@@ -103,8 +103,11 @@ class Blocker(Struct):
         return bool(self.holders) and not _in_the_way(holders, self.devices, self.resources)
 
 
-def find_blocker(view: GpuView, holders: Sequence[Holder], affected: Collection[str]) -> Blocker | None:
-    """Return what blocks the plan, or the removal of the `affected` resources; None if nothing does.
+def find_blocker(
+    view: GpuView, holders: Sequence[Holder], affected: Collection[str],
+    name: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {},
+) -> Blocker | None:
+    """Return what blocks the plan, or the removal of the `affected` resources; None if nothing does. `name` names processes.
 
     An MPS server does not block: it ends when its control daemon sees the new label, and `HardwareChange` waits for that.
     """
@@ -115,11 +118,18 @@ def find_blocker(view: GpuView, holders: Sequence[Holder], affected: Collection[
     held = _in_the_way(holders, devices, affected)
     if not held and not blocked:
         return None
-    processes = [f"process {pid} on GPU {gpu.index}" for gpu in blocked for pid in _pids(gpu, by_uuid.get(gpu.uuid))]
-    names = [*(holder.name for holder in held), *([] if held else processes)]
+    names = [holder.name for holder in held] or _name_processes(blocked, by_uuid, name)
     text = few(names, _MAX_NAMED) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
     return Blocker(holders=held, message=text, devices=devices, resources=frozenset(affected))
+
+
+def _name_processes(
+    blocked: Sequence[GpuPlan], by_uuid: Mapping[str, GpuInfo], name: Callable[[Collection[int]], Mapping[int, str]]
+) -> list[str]:
+    pids = {gpu.index: _pids(gpu, by_uuid.get(gpu.uuid)) for gpu in blocked}
+    known = name([pid for each in pids.values() for pid in each][:_MAX_NAMED])
+    return [f"{known.get(pid, f'process {pid}')} on GPU {index}" for index, each in pids.items() for pid in each]
 
 
 def _in_the_way(holders: Iterable[Holder], devices: Collection[str], resources: Collection[str]) -> tuple[Holder, ...]:

@@ -23,6 +23,7 @@ class EventReason(StrEnum):
     BREAKER_OPEN = "GPUKillsPaused"
     XID = "GPUXid"
     DRIFTED = "GPULayoutDrifted"
+    PLUGIN_RESTARTED = "GPUPluginRestarted"
     LABEL_CONFLICT = "LabelConflict"
     TURN_EXPIRED = "GPUTurnExpired"
 

@@ -65,6 +65,12 @@ class ConditionReason(Enum):
         "The driver's library and its kernel module have different versions.",
         "Finish the driver upgrade, or reboot the node. The runtime restarts by itself to load the new library.",
     )
+    ACCESS_LOST = _not(
+        "AccessLost",
+        "The runtime's container has lost access to the GPUs; on the host the driver works.",
+        "No action required: the container ends, and its successor has access again. `systemctl daemon-reload` causes this "
+        "where the container runtime injects devices without CDI; other pods with GPUs are affected alike: restart them.",
+    )
     NO_PERMISSION = _failed(
         "NoPermission",
         "The driver denies the runtime access.",
@@ -103,13 +109,16 @@ class ConditionReason(Enum):
     GPU_UNREADABLE = _not(
         "GpuUnreadable",
         "A GPU returns errors; the other GPUs have the layout.",
-        "Check the message and the kernel log; a GPU reset or a reboot may help.",
+        "Check the message and the kernel log. A reboot may help, or a GPU reset: first take the runtime off the node with"
+        " `kubectl label node NODE gpushare.dev/runtime=away`, and remove that label afterwards.",
     )
     PENDING_FOREIGN_CHANGE = _failed(
         "PendingForeignChange",
         "Another program requested a MIG mode change, which is pending until the next GPU reset.",
-        "To complete it, reset the GPU (`nvidia-smi -i GPU --gpu-reset`). To cancel it, request the current mode again "
-        "(`nvidia-smi -i GPU -mig 0` where MIG is off now, `-mig 1` where it is on). Then delete the runtime's pod.",
+        "To cancel it, request the current mode again (`nvidia-smi -i GPU -mig 0` where MIG is off now, `-mig 1` where it is "
+        "on), then delete the runtime's pod. To complete it, first take the runtime off the node, because it has the GPU open "
+        "(`kubectl label node NODE gpushare.dev/runtime=away`), reset the GPU (`nvidia-smi -i GPU --gpu-reset`), and remove "
+        "that label.",
     )
 
     # During the change.
@@ -124,27 +133,37 @@ class ConditionReason(Enum):
         "The runtime of another pool has not released the node yet.",
         "Wait. If this persists, check which pools select the node.",
     )
+    UNSELECTED = _not(
+        "Unselected",
+        "No selector of the pool matches the node's labels; nothing is changed until that has lasted for five minutes.",
+        "Restore the labels by which the pool selects the node; labels of feature discovery vanish while its pods restart. To "
+        "release the node now, run `kubectl annotate node NODE gpushare.dev/retry=now`.",
+    )
     GPU_BUSY = _not(
         "GPUBusy",
         "Tenants use the GPUs that must change; the previous layout and caps stay in force.",
-        "Drain the node, delete the pods in the message, or set `onBusy: evict` in the pool.",
+        "Drain the node, delete the pods in the message, or set `onBusy: evict` in the pool. A process of no pod is one of the "
+        "host's: stop its unit with `systemctl stop`; what a deleted pod left behind ends with `kill`.",
     )
     CLIENTS_RUNNING = _not(
         "ClientsRunning",
         "Programs that keep the GPU open have not stopped.",
         "Stop the pods in the message, and services of the host with `systemctl stop` (nvidia-dcgm and nvsm on DGX "
-        "systems); then delete the runtime's pod, and start the services again when the node is Ready.",
+        "systems, a display manager elsewhere); unload nvidia_drm if it holds the GPU (`rmmod nvidia_drm`). Then delete the "
+        "runtime's pod, and start the services again when the node is Ready.",
     )
     PARTITIONING = _not("Partitioning", "The GPUs are being partitioned.", "Wait.")
     WAITING_FOR_PLUGIN = _not(
         "WaitingForPlugin",
         "The layout is in place; the device plugin does not offer it yet.",
-        "Check the device plugin's pod on the node, and that it reads the label nvidia.com/device-plugin.config.",
+        "Check the device plugin's pod on the node, and that it reads the label nvidia.com/device-plugin.config. The ConfigMap "
+        "gpushare-profiles must be in the plugin's own namespace: install both into the intent's namespace, or copy it.",
     )
     WRONG_RESOURCES = _not(
         "WrongResources",
         "The node offers other GPU resources than the plan says.",
-        "Check the device plugin's config; a second plugin, or one that ignores its config, may be running.",
+        "If the node offers more, a second plugin, or one that ignores its config, may be running. If it offers less, check "
+        "the device plugin's pod and its log on the node; a GPU that it takes for unhealthy is in the log with its XID.",
     )
     RESET_REQUIRED = _failed(
         "ResetRequired",
@@ -172,6 +191,18 @@ class ConditionReason(Enum):
         "Another program keeps overwriting a label that the runtime sets.",
         "Stop the program in the message: two managers cannot share a node.",
     )
+    MPS_UNAVAILABLE = _not(
+        "MpsUnavailable",
+        "The MPS control daemon no longer answers: containers with a share get no CUDA context.",
+        "Check the pod nvidia-device-plugin-mps-control-daemon on the node. When it runs again, restart the pods that were its "
+        "clients.",
+    )
+    FABRIC_NOT_READY = _not(
+        "FabricNotReady",
+        "The fabric manager has not set up NVLink: CUDA programs fail with error 802 (system not yet initialized).",
+        "Check `systemctl status nvidia-fabricmanager` on the node, or the driver's pod: the fabric manager must run, in the "
+        "driver's version.",
+    )
     DRIFTED = _not(
         "Drifted",
         "The GPUs no longer have the layout that the runtime applied.",
@@ -179,8 +210,17 @@ class ConditionReason(Enum):
     )
     ENFORCEMENT_BLIND = _not(
         "EnforcementBlind",
-        "GPU shares are in use, but the driver lists no process on them.",
-        "The runtime's pod needs hostPID, and a container runtime that gives it all GPUs.",
+        "GPU memory is in use, or may be, and it is not known whose: the driver lists no process or no amount, memory belongs "
+        "to a process that has ended, or kubelet's checkpoint of its allocations is missing. No cap is enforced there.",
+        "Check the message. Without processes: the runtime's pod needs hostPID, and a container runtime that gives it all GPUs."
+        " Without a checkpoint: mount kubelet's own device-plugins folder, and start the pods that the message names again. "
+        "With several candidates: end the one that should not hold the memory, or the processes in it that have a GPU open.",
+    )
+    CAP_EXCEEDED = _not(
+        "CapExceeded",
+        "A container has been over its cap for longer than the steps against it take, and has not been ended.",
+        "Delete the pod that the message names. If the container stays, its processes wait in the kernel (D state) or a "
+        "security module blocks signals: check the Events of the pod, then reset the GPU or reboot the node.",
     )
     PROCESS_LIST_UNRELIABLE = _not(
         "ProcessListUnreliable",

@@ -83,6 +83,19 @@ class LiveCluster:
         self.api.add_node(name, labels={**marks, **(labels or {})}, allocatable=offers if allocatable is None else allocatable)
         if pool:
             self.say(name, reason, message)
+            self.add_runtime(name, pool)
+
+    def add_runtime(self, name: str, pool: str, **status: object) -> None:
+        """The pod of the node runtime, which has no metrics yet; `status` are fields of its only container's status."""
+        pod = f"gpushare-{pool}-{name}"
+        labels = {**OURS, "app.kubernetes.io/component": "node", "gpushare.dev/pool": pool}
+        self.api.add_pod(pod, namespace=RELEASE, node=name, labels=labels)
+        self.api.proxied[f"/api/v1/namespaces/{RELEASE}/pods/{pod}:9408/proxy/metrics"] = b""
+        created = {"creationTimestamp": "2026-11-23T06:59:00Z"}
+        self.api.edit("pods", pod, lambda one: one["metadata"].update(created), namespace=RELEASE)
+        if status:
+            statuses = [{"name": "enforce", **status}]
+            self.api.edit("pods", pod, lambda one: one["status"].update(containerStatuses=statuses), namespace=RELEASE)
 
     def say(self, name: str, reason: str, message: str = "") -> None:
         """Set GPUShareReady as the runtime does."""

@@ -110,7 +110,8 @@ def test_several_clashes_of_one_pool_are_one_finding() -> None:
     assert [path for path, _, _ in found(written(*same), "GS203")] == ["/spec/pools/two/nodes", "/spec/pools/three/nodes"]
 
 
-@pytest.mark.parametrize("key", ["nvidia.com/gpu.product", "amd.com/gpu.family", "gpushare.dev/pool"])
+@pytest.mark.parametrize("key", ["nvidia.com/gpu.product", "amd.com/gpu.family", "gpushare.dev/pool",
+                                 "feature.node.kubernetes.io/pci-10de.present", "example.feature.node.kubernetes.io/gpu"])
 def test_labels_that_sharing_rewrites_are_refused_as_labels_and_in_expressions(key: str) -> None:
     path, on_key, _ = one("GS204", pool(nodes=f"{{matchLabels: {{{key}: x}}}}"))
     assert (path, on_key) == (f"/spec/pools/notebooks/nodes/matchLabels/{key.replace('/', '~1')}", True)
@@ -118,8 +119,8 @@ def test_labels_that_sharing_rewrites_are_refused_as_labels_and_in_expressions(k
     assert (path, on_key) == ("/spec/pools/notebooks/nodes/matchExpressions/0/key", False)
 
 
-def test_labels_of_node_feature_discovery_may_select() -> None:
-    clean(pool(nodes='{matchLabels: {feature.node.kubernetes.io/pci-10de.present: "true", nvidia.com.example.org/x: z}}'))
+def test_labels_of_kubernetes_and_of_other_domains_may_select() -> None:
+    clean(pool(nodes='{matchLabels: {node.kubernetes.io/x: "true", nvidia.com.example.org/x: z}}'))
 
 
 @pytest.mark.parametrize("name", ["Upper", "a_b", "-a", "a" * 49, "release", "a.b"])

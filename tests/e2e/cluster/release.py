@@ -23,7 +23,9 @@ class Release:
 
     def install(self, bundle: Path, *arguments: str) -> str:
         """As the bundle's README says: install, or upgrade what is there."""
-        return self.helm("upgrade", "--install", NAME, str(bundle / "chart"), *IMAGE, *arguments)
+        # No test waits as long as a restart of feature discovery may take.
+        quick = ("--set", "releaseAfter=5s")
+        return self.helm("upgrade", "--install", NAME, str(bundle / "chart"), *IMAGE, *quick, *arguments)
 
     def rollback(self, *arguments: str) -> str:
         """To the revision before, or the one given."""

@@ -44,8 +44,8 @@ from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import build_view
+from gpushare_node.membership.node_labels import wanted
 from gpushare_node.reconcile.dependencies import Dependencies
-from gpushare_node.reconcile.node_labels import wanted
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.metrics import Registry
 from tests.e2e.scale.nodes import NODES, laden, standing

@@ -41,7 +41,7 @@ class StillDriver:
 
 
 class StillWatched:
-    """`SupervisedDriver` over it, without the threads against a driver that hangs."""
+    """`BoundedDriver` over it, without the threads against a driver that hangs."""
 
     def __init__(self, driver: StillDriver) -> None:
         self._driver = driver

@@ -15,8 +15,8 @@ from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube import cluster
 from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.core.policy import Policy, read
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
@@ -179,7 +179,7 @@ class EnforcementFixture:
         """A new watch, as after a restart. The former session stays open: ending it waits a second for its listener."""
         self.processes = LinuxProcesses(self.fake_proc.root)
         self.metrics = EnforcementMetrics(Registry())
-        self.driver = SupervisedDriver(
+        self.driver = BoundedDriver(
             lambda: Session.open(self.metrics.observe_call), clock=self.clock, deadline_seconds=self.deadline)
         adapters = Adapters(
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
@@ -207,7 +207,13 @@ class EnforcementFixture:
         self.entries.append({
             "PodUID": pod_uid(number), "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"-1": ids},
         })
-        self.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": self.entries, "RegisteredDevices": {}}}))
+        self.register(10)
+
+    def register(self, replicas: int, *gpus: int) -> None:
+        """The device plugin's offer, as kubelet writes it down: so many replicas of these GPUs, or of both."""
+        ids = [f"{self.fake_nvml.uuid(gpu)}::{number}" for gpu in gpus or (0, 1) for number in range(replicas)]
+        data = {"PodDeviceEntries": self.entries, "RegisteredDevices": {SHARED: ids}}
+        self.checkpoint.write_text(json.dumps({"Data": data}))
 
     def begin(self, number: int | None, used_mib: int | None, code: str = OBEDIENT, *, gpu: int = 0, **where: Any) -> int:
         """A real process of this pod's container (None: of none) begins to use a GPU; its pid."""

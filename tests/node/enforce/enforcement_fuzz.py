@@ -19,7 +19,7 @@ from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
 from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.processes import GpuUse
+from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.core.structs import replace
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -61,7 +61,10 @@ HOST, KERNEL, SERVER = "host", "kernel", "server"
 PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
 USES = (0, 300, 500, 900, 1500, 2500, 4500)
 _ENDING = frozenset({CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT})
-SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000, strikes=3)
+_ENDED_SECONDS = 60
+"""Within this time of its SIGTERM a whole container is killed, and emptied of what was started in it since."""
+
+SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000)
 
 
 @dataclass(kw_only=True)
@@ -75,7 +78,7 @@ class FuzzProcess:
 
 
 class Driver:
-    """What `SupervisedDriver` is to the enforcer; lists are the fuzz's."""
+    """What `BoundedDriver` is to the enforcer; lists are the fuzz's."""
 
     def __init__(self, read_devices: Callable[[], Mapping[str, Device]]) -> None:
         self._read_devices = read_devices
@@ -86,8 +89,8 @@ class Driver:
         surveys = tuple(GpuInfo(index=index, uuid=uuid, name="NVIDIA A100-SXM4-40GB") for index, uuid in enumerate(GPUS))
         return Versions(driver="580.95.05", nvml="13.580.95.05", cuda=None), surveys
 
-    def ask_patiently(self, name: str, question: object, *, wait_seconds: float) -> Any:
-        return self.ask(name, question)
+    def survey(self, *, wait_seconds: float) -> Any:
+        return self.ask("survey", wait_seconds)
 
     def read_devices(self, _uuids: Iterable[str]) -> Mapping[str, Device]:
         return self._read_devices()
@@ -131,18 +134,27 @@ class EnforcementFuzz:
     rows: int = 0
     starts: int = 0
     sent: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
     raw: int = 0
     beings: dict[int, FuzzProcess] = field(default_factory=dict)
     shown: dict[str, tuple[ProcessEntry, ...]] = field(default_factory=dict)
     lying: set[str] = field(default_factory=set)
-    confirmed: frozenset[Process] = frozenset()
+    plausible: set[str] = field(default_factory=set)
+    veiled: set[str] = field(default_factory=set)
+    veiled_before: frozenset[str] = frozenset()
+    confirmed: set[Process] = field(default_factory=set)
     defied: list[float] = field(default_factory=list)
     waited: float = 0.0
+    unproven: int = 0
     trace: list[str] = field(default_factory=list)
     longest_trace: list[str] = field(default_factory=list)
 
-    """`waited`: how long the defiant one has been over its cap while its GPU was free and nothing paused the node.
+    """`ended`: when a whole container, by its cgroup, was last being ended while it was over its cap.
 
+    `veiled` are the GPUs whose list is not the truth, of which `lying` are those whose list contradicts itself, and `plausible`
+    those whose list does not. `veiled_before` are those of the cycle before.
+    `waited`: for how many cycles that prove it the defiant one has been over its cap while its GPU was free and nothing paused
+    the node: their list and the one before are true. `unproven` counts the others in which it was over.
     `defied`: that, whenever it ended. `trace` has a line for each cycle since it began, `longest_trace` those of the longest
     wait that has ended.
     """
@@ -163,6 +175,8 @@ class EnforcementFuzz:
         self.processes = LinuxProcesses(self.fake_proc.root)
         self._uses_gpu = self.processes.uses_gpu
         self.processes.uses_gpu = self._meddle  # type: ignore[method-assign]
+        self._list_members = self.processes.members
+        self.processes.members = self._note_whole  # type: ignore[method-assign]
         tenancy = self.folder / "tenancy.json"
         tenancy.write_text(tenancy_text(admission=self.admission))
         adapters = Adapters(
@@ -261,10 +275,20 @@ class EnforcementFuzz:
             self.born(pid) if self.rng.random() < 0.5 else self.move(pid)
         return self._uses_gpu(pid)
 
+    def _note_whole(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
+        """Only who ends a whole container asks for all that lives in it."""
+        home = next((one for one in (*TENANTS, DEFIANT) if seen.cgroup == self.cgroup(one)), None)
+        if home is not None and self.is_over(home) and container_id(home) in self.last_shown[pod_uid(home)].containers:
+            self.ended[seen.cgroup] = self.clock.time
+        assert self.is_being_ended(seen.cgroup), f"all of {home} is ended: not over"
+        return self._list_members(seen)
+
     # The driver.
 
     def read_devices(self) -> Mapping[str, Device]:
-        self.lying.clear()
+        self.veiled_before = frozenset(self.veiled)
+        for kind in (self.lying, self.plausible, self.veiled):
+            kind.clear()
         self.shown = {gpu: self.list_of(gpu) for gpu in GPUS}
         self.rows += sum(len(rows) for rows in self.shown.values())
         return {gpu: Device(uuid=gpu, total_bytes=TOTAL, rows=rows) for gpu, rows in self.shown.items()}
@@ -275,6 +299,8 @@ class EnforcementFuzz:
         )
         rows = self._add_strangers(true)
         event = self.rng.randrange(20)
+        if event < 4:
+            self.veiled.add(gpu)
         if event == 0:
             self.lying.add(gpu)
             return (*rows, ProcessEntry(pid=self.rng.choice((0, 1, 2, 1 << 23, 0xFFFFFFFF)), used_bytes=1184))
@@ -283,6 +309,7 @@ class EnforcementFuzz:
             return tuple(ProcessEntry(pid=(row.used_bytes or 0) & 0xFFFFFFFF, used_bytes=row.pid) for row in rows)
         if event == 2:
             # Nobody can tell this from the truth, and the next list says something else.
+            self.plausible.add(gpu)
             liars = [row.used_bytes for row in rows]
             self.rng.shuffle(liars)
             return tuple(ProcessEntry(pid=row.pid, used_bytes=used) for row, used in zip(rows, liars, strict=True))
@@ -306,13 +333,15 @@ class EnforcementFuzz:
         return CAP_MIB
 
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
-        chosen = frozenset(targets)
+        chosen = sorted(targets, key=lambda one: one.pid)
         for target in chosen:
-            being = self.beings[target.pid]
-            if being.start_time == target.start_time:
+            self.processes.forget((target.pid,))
+            seen = self.processes.look((target.pid,)).get(target.pid)
+            if seen is not None and (seen.start_time, seen.cgroup) == (target.start_time, target.cgroup):
                 self.check(target.pid, "terminate_client")
-        self.confirmed |= {target for target in chosen if self.rng.random() < 0.5}
-        return chosen & self.confirmed
+                if self.rng.random() < 0.5:
+                    self.confirmed.add(target)
+        return frozenset(chosen) & self.confirmed
 
     # The oracle.
 
@@ -331,19 +360,36 @@ class EnforcementFuzz:
             self.born(pid)
 
     def check(self, pid: int, name: str) -> None:
-        """The process is of a container of a pod as the API server last showed it, and over its cap on one of its own GPUs."""
+        """The process is of a container of a pod as the API server last showed it, and over its cap on one of its own GPUs.
+
+        A whole container that was sent SIGTERM while this held is ended whatever has happened since, but no other's process is.
+        """
         being = self.beings[pid]
         assert being.home in (*TENANTS, DEFIANT), f"{name} to {being}"
-        own = self.last_shown[pod_uid(being.home)]
-        assert container_id(being.home) in own.containers, f"{name} to an unknown container's"
-        caps = {gpu: CAP_MIB if gpu in self.given[being.home] else 0 for gpu in self.fenced(being.home) - self.lying}
-        assert any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items()), f"{name} to {being}: not over"
+        is_over, is_last = self.is_over(being.home), name != "SIGTERM" and self.is_being_ended(self.cgroup(being.home))
+        assert is_over or is_last, f"{name} to {being}: not over"
+        is_known = container_id(being.home) in self.last_shown[pod_uid(being.home)].containers
+        assert is_known or is_last, f"{name} to an unknown container's"
         if self.mode == "mps" and name == "SIGKILL":
             confirmed = {(one.pid, one.start_time) for one in self.confirmed}
             is_left = self.told.is_in_vain(pod_uid(being.home))
             assert is_left or (pid, being.start_time) in confirmed, "a raw SIGKILL under MPS"
             self.raw += (pid, being.start_time) not in confirmed
         self.sent[name] = self.sent.get(name, 0) + 1
+
+    def is_over(self, home: int) -> bool:
+        """Whether the container is over a cap, by lists that do not contradict themselves."""
+        caps = {gpu: CAP_MIB if gpu in self.given[home] else 0 for gpu in self.fenced(home) - self.lying}
+        return any(self.used_mib(home, gpu) > cap for gpu, cap in caps.items())
+
+    def is_being_ended(self, cgroup: str) -> bool:
+        """Whether the whole container was over its cap when its end began, not long ago."""
+        return self.clock.time - self.ended.get(cgroup, -_ENDED_SECONDS) < _ENDED_SECONDS
+
+    @staticmethod
+    def cgroup(home: int) -> str:
+        """The container's own cgroup, without those that its processes have made in it."""
+        return systemd_path(pod_uid(home), container_id(home))
 
     def fenced(self, home: int) -> frozenset[str]:
         """The GPUs on which the container has a cap: where admission refuses strays, one of nothing on those of others."""
@@ -377,7 +423,12 @@ class EnforcementFuzz:
         # A list of another GPU that contradicts itself pauses the whole node, and so does a budget that is spent.
         pauses = (*self.metrics.breaker.lines(), *self.metrics.budgets.lines())
         is_paused = any(not line.startswith("#") and not line.endswith(" 0") for line in pauses)
-        self.waited += is_over and not is_taken and not is_paused
+        if gpu in self.plausible:
+            # This list said that the tenant uses what another does: its debt may have been paid back, rightly.
+            self.waited = 0.0
+        is_true = gpu not in self.veiled | self.veiled_before
+        self.waited += is_over and is_true and not is_taken and not is_paused
+        self.unproven += is_over and not is_true
         listed = [row.used_bytes for row in self.shown[gpu] if row.pid == self.pids[0]]
         self.trace.append(
             f"{self.clock.time:.0f} s: over {is_over}, listed {listed}, lying {gpu in self.lying}, {mine}, paused {is_paused};"

@@ -11,14 +11,14 @@ from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.enforce.enforcement import EnforcementFixture, RecordedCluster
+from tests.node.enforce.enforcement import SHARED, EnforcementFixture, RecordedCluster
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool
 
 LABELS = {POOL_LABEL: "pool", PLUGIN_LABEL: "time-slicing-01234567-a"}
 
 
-VIEW = NodeView(name="node-1", uid="u", labels=LABELS, annotations={}, taints=(), allocatable={})
+VIEW = NodeView(name="node-1", uid="u", labels=LABELS, annotations={}, taints=(), allocatable={SHARED: 20})
 
 
 @dataclass(kw_only=True)
@@ -28,6 +28,8 @@ class Api(RecordedCluster):
     view: NodeView = VIEW
     is_selected: bool = True
     is_down: bool = False
+    is_deleted: bool = False
+    """The pool's DaemonSet."""
     said: list[tuple[ConditionReason, str]] = field(default_factory=list)
     applied: list[Mapping[str, str]] = field(default_factory=list)
     deleted: int = 0
@@ -38,6 +40,9 @@ class Api(RecordedCluster):
 
     def selects(self, _node: NodeView) -> bool:
         return self.is_selected
+
+    def has_pool(self) -> bool:
+        return not self.is_deleted
 
     def apply_labels(self, labels: Mapping[str, str]) -> None:
         self._answer()

@@ -233,9 +233,9 @@ def test_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_instan
     assert enforcement.told.reasons("on-2") == []
 
 
-def test_a_containers_owner_is_its_pods_controller_and_without_one_the_pod_itself() -> None:
+def test_a_containers_owner_is_its_place_in_its_pod_whoever_controls_the_pod() -> None:
     pods = (pod("replica", 1, owner="controller"), pod("bare", 2, namespace="other"))
     granted = grant(pods, {}, terms(policy(), TENANCY, {}, FIRST, DATES), {})
     assert {one.owner for one in granted.grants.values()} == {
-        Owner(namespace="team", uid="controller"), Owner(namespace="other", uid=pod_uid(2))
+        Owner(namespace="team", uid=f"{pod_uid(1)}/main"), Owner(namespace="other", uid=f"{pod_uid(2)}/main")
     }

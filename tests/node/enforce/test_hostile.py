@@ -91,22 +91,16 @@ def test_what_is_remembered_of_pods_that_have_gone_is_forgotten(enforcement: Enf
 
 
 @pytest.mark.failure_case(43)
-@pytest.mark.parametrize("answer", ["refused", "no-gpu"])
 def test_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_false_is_reported(
-    enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch, answer: str
+    enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enforcement.admit(1, "untouchable")
     enforcement.admit(2, "next")
     first = enforcement.begin(1, 8000)
-    if answer == "no-gpu":
-        enforcement.fake_proc.fake(first, "maps", UNMAPPED)
-    else:
-        send = enforcement.processes.send
-        monkeypatch.setattr(
-            enforcement.processes,
-            "send",
-            lambda seen, signal: SignalResult.REFUSED if seen.pid == first else send(seen, signal),
-        )
+    send = enforcement.processes.send
+    monkeypatch.setattr(
+        enforcement.processes, "send", lambda seen, signal: SignalResult.REFUSED if seen.pid == first else send(seen, signal)
+    )
     second = enforcement.begin(2, 5000)
     enforcement.run(6)
     await_end(second)

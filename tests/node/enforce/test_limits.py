@@ -24,7 +24,7 @@ def test_the_driver_holds_caps_where_it_can_until_processes_are_gone(
     enforcement_loop.run(2)
     cgroup = enforcement_loop.enforcement.processes.look([pid])[pid].cgroup
     assert two_gpus.limits(0) == {cgroup: 4096 << 20}
-    assert 'enforcement_tier{tier="driver"} 1' in enforcement_loop.enforcement.metric("enforcement_tier{")
+    assert 'enforcement_tier{tier="driver-set"} 1' in enforcement_loop.enforcement.metric("enforcement_tier{")
     enforcement_loop.enforcement.list.known = (replace(enforcement_loop.enforcement.list.known[0], is_terminating=True),)
     enforcement_loop.run(2)
     assert two_gpus.limits(0) == {cgroup: 4096 << 20}

@@ -5,17 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.adapters.nvml.bounded_driver import NODE
 from gpushare_node.core.clock import Stopped
 from gpushare_node.enforce import inventory
-from gpushare_node.enforce.evaluator import Evaluator
 from gpushare_node.enforce.loop import EXIT_HUNG
-from gpushare_node.guard.evaluate import evaluate
-from gpushare_node.guard.inputs import GuardInput, Settings
-from gpushare_node.guard.state import GuardState
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, lives
 from tests.node.enforce.enforcement_loop import EnforcementLoop
-from tests.node.guard import guard_fixture
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import DEAF, ProcessPool
 from tests.support.waiting import wait_for
@@ -27,10 +23,10 @@ def test_health_turns_bad_then_the_program_ends_to_be_started_again(
 ) -> None:
     enforcement_loop.run(1)
     assert (enforcement_loop.loop.health()[0], enforcement_loop.loop.readiness()[0]) == (True, True)
-    monkeypatch.setattr(enforcement_loop.enforcement.driver, "hung_seconds", lambda: {"GPU-0": 31.0})
+    monkeypatch.setattr(enforcement_loop.enforcement.driver, "hung_seconds", lambda: {NODE: 31.0})
     enforcement_loop.run(1)
     assert enforcement_loop.loop.health() == (False, "the driver has not answered for 31 s")
-    monkeypatch.setattr(enforcement_loop.enforcement.driver, "hung_seconds", lambda: {"GPU-0": 61.0})
+    monkeypatch.setattr(enforcement_loop.enforcement.driver, "hung_seconds", lambda: {NODE: 61.0})
     assert enforcement_loop.loop.run() == EXIT_HUNG
 
 
@@ -63,7 +59,7 @@ def test_a_driver_that_is_away_is_waited_for(enforcement_loop: EnforcementLoop, 
     enforcement_loop.run(1)
     _replace_driver(two_gpus, 9)
     enforcement_loop.run(70)
-    assert (enforcement_loop.loop._mismatch_at, enforcement_loop.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
+    assert (enforcement_loop.loop._useless_at, enforcement_loop.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
 
 
 @pytest.mark.failure_case(97)
@@ -71,13 +67,13 @@ def test_a_mismatch_that_ends_in_time_ends_nothing(enforcement_loop: Enforcement
     enforcement_loop.run(1)
     _replace_driver(two_gpus, 18)
     enforcement_loop.run(20)
-    assert enforcement_loop.loop._mismatch_at is not None
+    assert enforcement_loop.loop._useless_at is not None
     two_gpus.reload()
     two_gpus.heal()
 
     def is_over() -> bool:
         enforcement_loop.run(1)
-        return enforcement_loop.loop._mismatch_at is None
+        return enforcement_loop.loop._useless_at is None
 
     enforcement_loop.enforcement.clock.time += 60
     wait_for(is_over)
@@ -159,20 +155,26 @@ def test_an_hour_without_the_api_server_kills_on_and_says_it_later(enforcement_l
     assert len(enforcement_loop.api.said) > 1
 
 
-def test_a_reading_that_is_as_before_has_the_verdicts_that_the_guard_would_give() -> None:
-    calm, over = guard_fixture.Node(), guard_fixture.Node()
-    for node, used in ((calm, 3), (over, 5)):
-        node.run(guard_fixture.tenant(100), used * guard_fixture.GIB)
-    court, history = Evaluator(Settings()), GuardState()
-    for second in range(60):
-        inputs = reading_of(over if 10 <= second < 20 or second >= 40 else calm)
-        expected, history = evaluate(inputs, history, float(second), Settings())
-        assert court.evaluate(inputs, float(second)) == expected
+@pytest.mark.failure_case(48)
+def test_a_gpu_that_hangs_before_the_program_begins_blinds_no_other(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    """It answers neither the survey nor the question for its processes; the offender on the other is ended."""
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, deadline=0.5)
+    for call in ("nvmlDeviceGetName", "nvmlDeviceGetComputeRunningProcesses_v3"):
+        two_gpus.delay(call, 600, gpu=0)
+    enforcement.admit(1, "greedy", 1)
+    pid = enforcement.begin(1, 5000, gpu=1)
 
+    def is_over() -> bool:
+        enforcement.run(1)
+        return not lives(pid)
 
-def reading_of(node: guard_fixture.Node) -> GuardInput:
-    """The same objects for a node as long as it does not change."""
-    return GuardInput(devices=(node.device(guard_fixture.GPU),), identities=node.processes, grants=node.grants)
+    wait_for(is_over)
+    reason = enforcement.enforcer.reason()
+    assert reason is not None
+    assert reason[0] is ConditionReason.DRIVER_HUNG
+    assert [device.uuid for device in enforcement.metrics.snapshot.devices if device.rows is not None] == [two_gpus.uuid(1)]
 
 
 def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(

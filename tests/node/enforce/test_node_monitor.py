@@ -96,35 +96,40 @@ def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(enforcement_loop: Enfo
         case "pool":
             enforcement_loop.api.view = replace(enforcement_loop.api.view, labels={**LABELS, POOL_LABEL: "other"})
         case _:
-            enforcement_loop.api.is_selected = False
+            enforcement_loop.api.is_selected, enforcement_loop.api.is_deleted = False, True
     enforcement_loop.monitor.trigger()
     enforcement_loop.run(2)
     assert enforcement_loop.api.deleted == 1
     assert enforcement_loop.api.said[-1][0] is ConditionReason.RELEASING
 
 
-def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most(
+def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most_and_its_offer_every_45_seconds(
     enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = []
+    looks, selections = [], []
     node = enforcement_loop.api.node
 
     def look() -> NodeView:
         looks.append(1)
         return node()
 
+    def selects(_: NodeView) -> bool:
+        selections.append(1)
+        return True
+
     monkeypatch.setattr(enforcement_loop.api, "node", look)
+    monkeypatch.setattr(enforcement_loop.api, "selects", selects)
     enforcement_loop.run(290)
-    assert len(looks) == 1
+    assert (len(selections), len(looks)) == (1, 1 + 7)
     enforcement_loop.run(320)
-    assert len(looks) == 2
+    assert len(selections) == 2
 
 
 def test_a_look_that_failed_is_repeated_soon(enforcement_loop: EnforcementLoop) -> None:
     enforcement_loop.api.is_down = True
     enforcement_loop.run(1)
     enforcement_loop.api.is_down = False
-    enforcement_loop.api.is_selected = False
+    enforcement_loop.api.is_selected, enforcement_loop.api.is_deleted = False, True
     enforcement_loop.run(17)
     assert enforcement_loop.api.deleted == 1
 

@@ -191,13 +191,17 @@ def test_the_compute_mode_that_mps_left_is_put_right(node: GpuNode) -> None:
     assert node.look(policy(())).is_as_wanted
 
 
-def test_mps_keeps_its_compute_mode_and_prohibited_is_somebodys_wish(node: GpuNode) -> None:
+def test_mps_keeps_its_compute_mode(node: GpuNode) -> None:
     node.fake_nvml.set_compute_mode(0, 3)
     assert node.run(replace(policy(()), mode=Mode.MPS)).reason is None
     assert node.fake_nvml.compute_mode(0) == 3
+
+
+@pytest.mark.parametrize("mode", [Mode.TIME_SLICING, Mode.MPS])
+def test_a_prohibited_gpu_which_no_tenant_could_use_is_reset_in_every_mode(node: GpuNode, mode: Mode) -> None:
     node.fake_nvml.set_compute_mode(0, 2)
-    assert node.run(policy(())).reason is None
-    assert node.fake_nvml.compute_mode(0) == 2
+    assert node.run(replace(policy(()), mode=mode)).reason is None
+    assert node.fake_nvml.compute_mode(0) == 0
 
 
 def test_the_compute_mode_of_a_gpu_in_use_is_left_for_later(node: GpuNode) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from gpushare_node.adapters.host import programs
 from gpushare_node.adapters.host.programs import Program
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.adapters.nvml.timeouts import DriverWithTimeouts
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.reasons import ConditionReason
@@ -28,7 +28,7 @@ class HangingNode(LoopNode):
 
     def __init__(self, folder: Path, api: ApiServer) -> None:
         super().__init__(folder, api, A100, A100)
-        self.bounded = DriverWithTimeouts(Session.open, self.clock, look_seconds=DEADLINE, change_seconds=DEADLINE)
+        self.bounded = BoundedDriver(Session.open, clock=self.clock, deadline_seconds=DEADLINE, change_seconds=DEADLINE)
 
     def _hardware(self, digest: str) -> Hardware:
         own = super()._hardware(digest)
@@ -44,7 +44,7 @@ def node(tmp_path: Path, api: ApiServer):
 
 
 def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(fake_nvml: FakeNvml, given_up: list[float]) -> None:
-    bounded = DriverWithTimeouts(Session.open, SystemClock(), look_seconds=DEADLINE, change_seconds=DEADLINE)
+    bounded = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=DEADLINE, change_seconds=DEADLINE)
     driver = bounded.open()
     assert len(driver.survey()) == 8
     fake_nvml.delay("nvmlDeviceGetCount_v2", 600)
@@ -56,7 +56,7 @@ def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(fake_nvml:
 
 
 def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(fake_nvml: FakeNvml) -> None:
-    bounded = DriverWithTimeouts(Session.open, SystemClock(), look_seconds=DEADLINE, change_seconds=DEADLINE)
+    bounded = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=DEADLINE, change_seconds=DEADLINE)
     driver = bounded.open()
     fake_nvml.delay("nvmlDeviceGetCount_v2", 600)
     with pytest.raises(DriverError):
@@ -75,7 +75,7 @@ def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(fake_
 
 
 def test_what_the_driver_refuses_is_raised_as_before(fake_nvml: FakeNvml) -> None:
-    driver = DriverWithTimeouts(Session.open, SystemClock()).open()
+    driver = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=60).open()
     fake_nvml.fail("nvmlDeviceSetMigMode", 4)
     with pytest.raises(DriverError) as caught:
         driver.set_mig(fake_nvml.uuid(0), enabled=True)
@@ -100,7 +100,7 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
     assert journal.is_changing
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.DRIVER_HUNG
     node.fake_nvml.heal()
-    wait_for(lambda: not node.bounded._worker.is_busy)
+    wait_for(lambda: not node.bounded._calls.late())
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.READY
     assert (node.taints(), node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN), set(SEVEN))
 
@@ -108,12 +108,12 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
 def test_the_program_ends_while_a_call_hangs(fake_nvml: FakeNvml) -> None:
     code = """
 from gpushare_node.core.clock import SystemClock
-from gpushare_node.adapters.nvml.timeouts import DriverWithTimeouts
+from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
 from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.adapters.nvml.session import Session
-bounded = DriverWithTimeouts(Session.open, SystemClock())
+bounded = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=60)
 driver = bounded.open()
-bounded._look_seconds = 0.2
+bounded._deadline_seconds = 0.2
 try:
     driver.survey()
 except DriverError as error:

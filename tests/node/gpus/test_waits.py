@@ -20,7 +20,7 @@ def test_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> None
     asleep = node.fake_nvml.mig_uuid(1, node.gi_at(1, 0))
     change = node.run(policy(OTHER, OTHER, OTHER), {asleep})
     assert change.reason is ConditionReason.GPU_BUSY
-    assert "GPU 0: in use by processes 4000001; GPU 1: in use by a pod to which kubelet allocated it" in change.message
+    assert "GPU 0: in use by process 4000001; GPU 1: in use by a pod to which kubelet allocated it" in change.message
     assert [node.stands(gpu) for gpu in range(3)] == [set(MIXED), set(MIXED), set(OTHER)]
     assert node.look(policy(OTHER, OTHER, OTHER), {asleep}).blocked == {node.fake_nvml.uuid(0), node.fake_nvml.uuid(1)}
 

@@ -1,330 +1,276 @@
-"""A model of a busy, hostile node, and an oracle that holds every signal against the model's own truth.
+"""A crowded node as its memory curve: who uses how much of which device at every moment, whoever acts and however.
 
-Tenants grow, shrink, fork, exec, move between cgroups, have their pods replaced and die; pids are used again at once; system
-pods, an MPS server and strangers stand beside them; rows get scrambled or lost, memory unknown, identities and grants hidden,
-and the clock jumps.
-The oracle counts samples by itself from what the model showed; it shares nothing with the guard but the values that
-go in and come out.
+Two things are promised of it. Nobody is signalled while it is within its cap, but a whole container that was sent SIGTERM while
+it was over. And every container, or namespace, that is over its cap for half of the time or more loses a container to SIGKILL,
+or all that held its memory, within the bound. The model knows no debts: it has only the curve, and what the guard tells.
 """
 
-import dataclasses
-import math
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from gpushare_node.core.structs import replace
 from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
-from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
+from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.state import GuardState
-from gpushare_node.guard.verdicts import Kill, KillScope, Terminate, TerminateClient, Verdict
+from gpushare_node.guard.verdicts import Kill, KillScope, Terminate
 
 MIB = 1 << 20
-TOTAL = 80 << 30
+TOTAL = 800 << 30
 CAP = Cap(bytes=2048 * MIB, tolerance_bytes=64 * MIB, grace_seconds=4)
+HIGH, LOW = 9000 * MIB, 300 * MIB
 PATIENCE_SECONDS = 3 + 4
-MAX_OWED_SECONDS = 2 * PATIENCE_SECONDS
-PAID_PER_SECOND = 0.5
-BREATH_SECONDS = 0.5
-"""What is promised: nobody owes more than this, and calm pays back half of its length but for its first half of a second."""
-
-SIGNALS = (Terminate, TerminateClient, Kill)
-KINDS = [ProcessKind.TENANT] * 16 + [ProcessKind.SYSTEM, ProcessKind.SYSTEM, ProcessKind.MPS_SERVER, ProcessKind.UNKNOWN]
+EXIT_SECONDS = 5
 
 
 @dataclass(kw_only=True, eq=False)
-class Life:
-    """One process of the model: who it is, what it truly uses, and what NVML says of it."""
+class Member:
+    """A process of the model. `holder` has the memory that is listed for it, once it has ended itself."""
 
     process: Process
-    device: int
-    used: int
-    row: ProcessEntry
-    obeys: bool
-    shrinks: bool
-    dies: bool
+    device: str
+    used: int = LOW
+    heeds: bool = False
+    holder: Process | None = None
 
 
-@dataclass(kw_only=True)
-class Run:
-    """The oracle's own count for one container on one device: what it owes, exactly, and for how long it has been calm."""
+@dataclass(kw_only=True, eq=False)
+class Actor:
+    """Somebody with a namespace of its own: what it does is a generator that is resumed every second.
 
-    owed: float = 0.0
-    calm: float = 0.0
-    is_over: bool = False
-    was_over: bool = False
-    is_within: bool = False
-    pids: frozenset[int] = frozenset()
+    `over_since`: since when it is over its cap for half of the time or more, without an end; `is_offender`: it means to be.
+    """
+
+    name: str
+    device: str
+    is_offender: bool = True
+    over_since: float | None = None
+    ends: int = 0
+    longest: float = 0.0
 
 
 @dataclass(kw_only=True)
 class GuardModel:
-    """A node of `gpus` devices with about `each` processes; the last device is under MPS."""
+    """`each` calm containers on each device beside one actor of each kind."""
 
     rng: Random
-    settings: Settings = field(default_factory=Settings)
-    gpus: int = 4
+    gpus: int = 2
     each: int = 60
-    now: float = 0.0
-    clock: float = -math.inf
-    starts: int = 0
+    noise: float = 0.04
+    settings: Settings = field(default_factory=lambda: Settings(exit_seconds=EXIT_SECONDS))
+    now: float = 1000.0
+    pids: int = 1000
     rows: int = 0
-    lives: dict[int, Life] = field(default_factory=dict)
-    hidden: dict[int, int] = field(default_factory=dict)
-    lost_grants: dict[ContainerId, int] = field(default_factory=dict)
+    members: dict[int, Member] = field(default_factory=dict)
     grants: dict[ContainerId, Grant] = field(default_factory=dict)
-    terminated: set[Process] = field(default_factory=set)
-    runs: dict[tuple[ContainerId, int], Run] = field(default_factory=dict)
-    asked: dict[Process, float] = field(default_factory=dict)
-    killed: dict[int, list[tuple[object, float]]] = field(default_factory=dict)
-    left: dict[tuple[Owner, int], tuple[float, float]] = field(default_factory=dict)
-    inherited: int = 0
-    chosen: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    actors: dict[str, Actor] = field(default_factory=dict)
+    asked: dict[ContainerId, float] = field(default_factory=dict)
     history: GuardState = field(default_factory=GuardState)
-    counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for number in range(self.gpus * self.each // 2):
-            container = ContainerId(pod_uid=f"pod{number}", container=f"c{number}")
-            device = f"GPU-{number % self.gpus}"
-            owner = Owner(namespace=f"ns{number % 5}", uid=f"pod{number}")
-            self.grants[container] = Grant(owner=owner, devices=frozenset({device}), caps={device: CAP})
-        self.containers = list(self.grants)
-        self.owners = {container: grant.owner for container, grant in self.grants.items()}
-        for number in range(self.gpus * self.each):
-            self.born(1000 + number, number % self.gpus)
+        kinds = (self.hog, self.wave, self.supervisor, self.orphans, self.turns, self.bare_pods, self.sandbox)
+        self.lives: list[Iterator[None]] = []
+        for gpu in range(self.gpus):
+            device = f"GPU-{gpu}"
+            for number in range(self.each):
+                calm = Actor(name=f"calm-{gpu}-{number}", device=device, is_offender=False)
+                self.lives.append(self.calm(calm))
+                self.actors[calm.name] = calm
+            for kind in kinds:
+                actor = Actor(name=f"{kind.__name__}-{gpu}", device=device)
+                self.actors[actor.name] = actor
+                self.lives.append(kind(actor))
 
-    def born(self, pid: int, device: int) -> None:
-        """A new process, of a container of this device unless it is nobody's."""
-        rng, kind = self.rng, self.rng.choice(KINDS)
-        self.starts += 1
-        container = None
-        if kind in (ProcessKind.TENANT, ProcessKind.SYSTEM):
-            container = self.containers[rng.randrange(len(self.containers) // self.gpus) * self.gpus + device]
-        process = Process(pid=pid, start_time=self.starts, cgroup=f"/kubepods/{self.starts}", container=container, kind=kind)
-        used = rng.choice((0, 300, 500, 700, 900)) * MIB
-        self.lives[pid] = Life(
-            process=process, device=device, used=used, row=ProcessEntry(pid=pid, used_bytes=used),
-            obeys=rng.random() < 0.4, shrinks=rng.random() < 0.2, dies=rng.random() < 0.97,
-        )
+    # What actors are made of.
 
-    def tend(self, life: Life) -> None:
-        """Something happens to a process."""
-        rng, pid = self.rng, life.process.pid
-        event = rng.randrange(100)
-        if event < 60:
-            life.used = rng.choice((0, 300, 500, 900, 1500, 2500)) * MIB
-            life.row = ProcessEntry(pid=pid, used_bytes=life.used if event < 57 else None)
-        elif event < 75:
-            del self.lives[pid]
-            self.born(pid, life.device if event < 70 else rng.randrange(self.gpus))
-        elif event < 78:
-            old = life.process
-            life.process = Process(
-                pid=pid, start_time=old.start_time, cgroup=old.cgroup + "/x", container=old.container, kind=old.kind
-            )
-        elif event < 90:
-            self.hidden[pid] = rng.randrange(1, 6)
-        elif event < 94 and life.process.container is not None:
-            self.lost_grants[life.process.container] = rng.randrange(1, 6)
-        elif life.process.container is not None:
-            self.replace_pod(life.process.container)
+    def container(self, actor: Actor, place: str, run: int = 0) -> ContainerId:
+        """A container of this place in the actor's namespace, with a share of its device."""
+        made = ContainerId(pod_uid=f"{actor.name}/{place}", container=f"run-{run}")
+        owner = Owner(namespace=actor.name, uid=place)
+        self.grants[made] = Grant(owner=owner, devices=frozenset({actor.device}), caps={actor.device: CAP})
+        return made
 
-    def replace_pod(self, old: ContainerId) -> None:
-        """Its controller makes the pod anew, and all that ran in it runs on, with new processes."""
-        self.starts += 1
-        new = ContainerId(pod_uid=f"{old.pod_uid.partition('-')[0]}-{self.starts}", container=f"c-{self.starts}")
-        self.grants[new] = self.grants.pop(old)
-        self.owners[new] = self.grants[new].owner
-        self.containers[self.containers.index(old)] = new
-        for pid, life in self.lives.items():
-            if life.process.container == old:
-                process = replace(life.process, start_time=self.starts, cgroup=f"/kubepods/{self.starts}", container=new)
-                self.lives[pid] = dataclasses.replace(life, process=process)
+    def start(self, actor: Actor, container: ContainerId, used: int = LOW, *, heeds: bool = False) -> Member:
+        self.pids += 1
+        process = Process(
+            pid=self.pids, start_time=self.pids, cgroup=f"/kubepods/{container.pod_uid}/{container.container}",
+            container=container, kind=ProcessKind.TENANT)
+        member = Member(process=process, device=actor.device, used=used, heeds=heeds)
+        self.members[self.pids] = member
+        return member
 
-    def scramble(self, rows: tuple[ProcessEntry, ...]) -> tuple[ProcessEntry, ...] | None:
-        """What a driver with the wrong record size makes of a list; or no list at all."""
-        if self.rng.random() < 0.3:
-            return None
-        flat = [word for row in rows for word in (row.pid, 0, (row.used_bytes or 0) & 0xFFFFFFFF, 0, 0xFFFFFFFF, 0xFFFFFFFF)]
-        shift = self.rng.choice((2, 4))
-        words = [*flat[:1], *flat[shift:]]
-        return (
-            *(ProcessEntry(pid=words[n], used_bytes=words[n + 1]) for n in range(0, len(words) - 1, 4)),
-            ProcessEntry(pid=0, used_bytes=1184),
-        )
+    def lives_on(self, member: Member) -> bool:
+        return self.members.get(member.process.pid) is member
 
-    def cycle(self) -> tuple[Verdict, ...]:
-        """One cycle: life goes on, the guard judges, the oracle checks, and what was ordered is carried out."""
-        rng = self.rng
-        for _ in range(rng.randrange(6)):
-            self.tend(self.lives[rng.choice(tuple(self.lives))])
-        self.hidden = {pid: cycles - 1 for pid, cycles in self.hidden.items() if cycles > 1}
-        self.lost_grants = {container: cycles - 1 for container, cycles in self.lost_grants.items() if cycles > 1}
-        jump = rng.randrange(400)
-        self.now += {0: 0.0, 1: -20.0, 2: 200.0, 3: 30.0}.get(jump, 1.0)
-        has_moved, seconds = self.now > self.clock, self.now - self.clock
-        self.clock = max(self.clock, self.now)
-        devices, clean = self.devices()
-        visible = {pid: life.process for pid, life in self.lives.items() if pid not in self.hidden}
-        known = {container: grant for container, grant in self.grants.items() if container not in self.lost_grants}
-        inputs = GuardInput(devices=devices, identities=visible, grants=known, terminated_clients=frozenset(self.terminated))
-        if has_moved:
-            self.count(clean, known, seconds)
+    def end(self, container: ContainerId) -> None:
+        self.grants.pop(container, None)
+        self.members = {pid: one for pid, one in self.members.items() if one.process.container != container}
+
+    # Who acts.
+
+    def calm(self, actor: Actor) -> Iterator[None]:
+        """Within its cap, whatever happens around it."""
+        member = self.start(actor, self.container(actor, "pod"))
+        while True:
+            member.used = self.rng.choice((0, 300, 900, 2000)) * MIB
+            yield
+
+    def hog(self, actor: Actor) -> Iterator[None]:
+        """Over its cap, deaf, and started again by kubelet."""
+        for run in range(1 << 30):
+            member = self.start(actor, self.container(actor, "pod", run), HIGH)
+            while self.lives_on(member):
+                yield
+            yield from self.wait(10)
+
+    def wave(self, actor: Actor) -> Iterator[None]:
+        """Over its cap for a little more than half of the time."""
+        for run in range(1 << 30):
+            member = self.start(actor, self.container(actor, "pod", run))
+            while self.lives_on(member):
+                for used in (HIGH,) * 7 + (LOW,) * 6:
+                    member.used = used
+                    yield
+            yield from self.wait(10)
+
+    def supervisor(self, actor: Actor) -> Iterator[None]:
+        """Its workers heed SIGTERM and are started again after a moment; it ends only with its container."""
+        for run in range(1 << 30):
+            container = self.container(actor, "pod", run)
+            while container in self.grants:
+                worker = self.start(actor, container, HIGH, heeds=True)
+                while self.lives_on(worker):
+                    yield
+                yield from self.wait(self.rng.randrange(1, 6))
+            yield from self.wait(10)
+
+    def orphans(self, actor: Actor) -> Iterator[None]:
+        """The process that the driver names has ended; another one holds its memory."""
+        for run in range(1 << 30):
+            container = self.container(actor, "pod", run)
+            member = self.start(actor, container, HIGH)
+            yield from self.wait(4)
+            self.pids += 1
+            member.holder = Process(
+                pid=self.pids, start_time=self.pids, cgroup=member.process.cgroup, container=container, kind=ProcessKind.TENANT)
+            while self.lives_on(member):
+                yield
+            yield from self.wait(10)
+
+    def turns(self, actor: Actor) -> Iterator[None]:
+        """Three pods, one of which is always over its cap, none for as long as its grace."""
+        for run in range(1 << 30):
+            pods = [self.start(actor, self.container(actor, f"pod-{number}", run)) for number in range(3)]
+            while any(map(self.lives_on, pods)):
+                for number in range(3):
+                    for _ in range(5):
+                        for other, member in enumerate(pods):
+                            member.used = HIGH if other == number else LOW
+                        yield
+            yield from self.wait(10)
+
+    def bare_pods(self, actor: Actor) -> Iterator[None]:
+        """A new pod every few seconds, over its cap for less than its grace."""
+        for number in range(1 << 30):
+            container = self.container(actor, f"pod-{number}")
+            member = self.start(actor, container, HIGH)
+            for _ in range(11):
+                if self.lives_on(member):
+                    yield
+            self.end(container)
+            yield from self.wait(3)
+
+    def sandbox(self, actor: Actor) -> Iterator[None]:
+        """Its memory is in its pod's own cgroup."""
+        for run in range(1 << 30):
+            container = self.container(actor, f"pod-{run}")
+            member = self.start(actor, container, HIGH)
+            member.process = Process(
+                pid=member.process.pid, start_time=member.process.start_time, cgroup=f"/kubepods/{container.pod_uid}",
+                container=container, kind=ProcessKind.TENANT)
+            while self.lives_on(member):
+                yield
+            yield from self.wait(10)
+
+    def wait(self, seconds: int) -> Iterator[None]:
+        for _ in range(seconds):
+            yield
+
+    # What is seen of it, and what must hold.
+
+    def cycle(self, seconds: float = 1.0) -> None:
+        """A second of everybody's life, then a look; what was ordered is carried out."""
+        for life in self.lives:
+            next(life)
+        self.now += seconds
+        devices = tuple(self.device(f"GPU-{gpu}") for gpu in range(self.gpus))
+        known = {
+            pid: one.process for pid, one in self.members.items()
+            if one.holder is None and self.rng.random() >= self.noise / 20
+        }
+        holders = {pid: (one.holder,) for pid, one in self.members.items() if one.holder is not None}
+        inputs = GuardInput(devices=devices, identities=known, holders=holders, grants=dict(self.grants))
         verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
-        signals = [verdict for verdict in verdicts if isinstance(verdict, SIGNALS)]
-        for verdict in signals:
-            assert has_moved
-            self.check(verdict, clean)
-        for verdict in signals:
-            self.carry_out(verdict)
-        return verdicts
+        orders = [one for one in verdicts if isinstance(one, Terminate | Kill)]
+        for order in orders:
+            self.check(order)
+        for order in orders:
+            self.carry_out(order)
+        self.measure()
 
-    def devices(self) -> tuple[tuple[Device, ...], set[int]]:
-        """What NVML says of each device, and the numbers of those of which it says the truth."""
-        lists: list[list[ProcessEntry]] = [[] for _ in range(self.gpus)]
-        for life in self.lives.values():
-            lists[life.device].append(life.row)
-        self.rows += len(self.lives)
-        clean = set()
-        devices = []
-        for number, listed in enumerate(lists):
-            rows: tuple[ProcessEntry, ...] | None = tuple(listed)
-            if self.rng.random() < 0.04:
-                rows = self.scramble(tuple(listed))
-            else:
-                clean.add(number)
-            mps = Mps.REACHABLE if number == self.gpus - 1 else Mps.OFF
-            devices.append(Device(uuid=f"GPU-{number}", total_bytes=TOTAL, rows=rows, mps=mps))
-        return tuple(devices), clean
+    def device(self, device: str) -> Device:
+        """What NVML says of it; now and then nonsense, or not everything."""
+        rows = tuple(
+            ProcessEntry(pid=pid, used_bytes=None if self.rng.random() < self.noise / 20 else one.used)
+            for pid, one in self.members.items() if one.device == device
+        )
+        self.rows += len(rows)
+        if self.rng.random() < self.noise:
+            rows = tuple(ProcessEntry(pid=(row.used_bytes or 0) & 0xFFFFFFFF, used_bytes=row.pid) for row in rows)
+        return Device(uuid=device, total_bytes=TOTAL, rows=rows)
 
-    def count(self, clean: set[int], known: dict[ContainerId, Grant], seconds: float) -> None:
-        """The oracle's samples of this cycle, from what was shown on devices that showed the truth."""
-        shown: dict[tuple[ContainerId, int], int] = {}
-        unclear: set[tuple[ContainerId, int]] = set()
-        members: dict[tuple[ContainerId, int], set[int]] = {}
-        for pid, life in self.lives.items():
-            container = life.process.container
-            if container is None or life.process.kind is not ProcessKind.TENANT or life.device not in clean:
-                continue
-            unit = (container, life.device)
-            if pid in self.hidden or life.row.used_bytes is None or container not in known:
-                unclear.add(unit)
-            members.setdefault(unit, set()).add(pid)
-            shown[unit] = shown.get(unit, 0) + (0 if pid in self.hidden else life.row.used_bytes or 0)
-        counted = min(seconds, 2 * self.settings.interval_seconds)
-        for unit, run in tuple(self.runs.items()):
-            run.was_over, run.is_over = run.is_over, False
-            was_calm, run.is_within = run.is_within, False
-            if any(pid in self.hidden and pid in self.lives and self.lives[pid].device == unit[1] for pid in run.pids):
-                continue
-            if unit[0] not in self.grants and unit[1] in clean:
-                self.leave(unit, run)
-            elif unit[1] in clean and unit not in unclear and shown.get(unit, 0) <= CAP.limit_bytes:
-                # Like the time over the cap, calm counts between two looks that both tell of it.
-                run.is_within = True
-                self.pay(unit, run, counted if was_calm else 0.0)
-        for unit, used in shown.items():
-            if used > CAP.limit_bytes and unit[0] in known:
-                run = self.runs.setdefault(unit, Run())
-                run.owed += counted if run.was_over else 0
-                run.owed = min(run.owed, MAX_OWED_SECONDS) + self.inherit(unit)
-                run.is_over, run.was_over, run.is_within, run.calm = True, False, False, 0.0
-                run.pids = frozenset(members[unit] - self.hidden.keys())
+    def used(self, container: ContainerId) -> int:
+        return sum(one.used for one in self.members.values() if one.process.container == container)
 
-    def pay(self, unit: tuple[ContainerId, int], run: Run, seconds: float) -> None:
-        """So much more calm; whoever owes nothing any more begins anew."""
-        before, run.calm = run.calm, run.calm + seconds
-        run.owed -= (max(run.calm - BREATH_SECONDS, 0) - max(before - BREATH_SECONDS, 0)) * PAID_PER_SECOND
-        if run.owed <= 0:
-            del self.runs[unit]
+    def check(self, order: Terminate | Kill) -> None:
+        """Nobody within its cap is signalled, but a container that was asked to end as a whole, and that only."""
+        container = order.facts.unit.container
+        namespace = container.pod_uid.partition("/")[0]
+        assert self.actors[namespace].is_offender, f"{order} to an innocent"
+        assert {process.container for process in order.processes} == {container}
+        was_asked = isinstance(order, Kill) and order.scope is KillScope.CONTAINER and container in self.asked
+        assert was_asked or self.used(container) > CAP.limit_bytes, f"{order}: within its cap"
 
-    def leave(self, unit: tuple[ContainerId, int], run: Run) -> None:
-        """The container is seen to be gone: what it owes is for its owner's next one."""
-        heir = (self.owners[unit[0]], unit[1])
-        self.left[heir] = (max(run.owed, self.owed_before(heir)), self.clock)
-        del self.runs[unit]
+    def carry_out(self, order: Terminate | Kill) -> None:
+        container = order.facts.unit.container
+        if isinstance(order, Kill) and order.scope is KillScope.CONTAINER:
+            self.end(container)
+        elif isinstance(order, Terminate) and order.scope is KillScope.CONTAINER:
+            self.asked[container] = self.now
+        for pid, one in tuple(self.members.items()):
+            is_meant = (one.holder or one.process) in order.processes
+            is_whole = order.scope is KillScope.CONTAINER and one.process.container == container
+            is_asked = isinstance(order, Terminate) and is_whole
+            if (is_meant and (isinstance(order, Kill) or one.heeds)) or (is_asked and one.heeds):
+                del self.members[pid]
+        actor = self.actors[container.pod_uid.partition("/")[0]]
+        if isinstance(order, Kill):
+            actor.ends += 1
+            actor.over_since = None
 
-    def owed_before(self, heir: tuple[Owner, int]) -> float:
-        """What the owner's containers that have gone owe by now: time pays it like calm."""
-        owed, at = self.left.get(heir, (0.0, 0.0))
-        return max(owed - (self.clock - at) * PAID_PER_SECOND, 0.0)
+    def measure(self) -> None:
+        """For how long each offender is over without having lost anything to SIGKILL."""
+        over = {
+            one.process.container.pod_uid.partition("/")[0] for one in self.members.values()
+            if one.process.container is not None and one.used > CAP.limit_bytes
+        }
+        for name in over:
+            actor = self.actors[name]
+            actor.over_since = self.now if actor.over_since is None else actor.over_since
+            actor.longest = max(actor.longest, self.now - actor.over_since)
 
-    def inherit(self, unit: tuple[ContainerId, int]) -> float:
-        """What this container owes for those before it: the first one that is over its cap pays for all."""
-        heir = (self.grants[unit[0]].owner, unit[1])
-        owed = self.owed_before(heir)
-        self.left.pop(heir, None)
-        self.inherited += owed > 0
-        return owed
-
-    def check(self, verdict: Terminate | TerminateClient | Kill, clean: set[int]) -> None:
-        """The invariant: each named process is a verified one, of a container that is over its cap and was for long enough."""
-        unit, device = verdict.facts.unit, int(verdict.facts.unit.device.removeprefix("GPU-"))
-        assert device in clean
-        assert verdict.processes
-        for process in verdict.processes:
-            life = self.lives[process.pid]
-            assert life.process == process
-            assert life.device == device
-            assert process.pid not in self.hidden
-            assert (process.kind, process.container) == (ProcessKind.TENANT, unit.container)
-        run = self.runs[unit.container, device]
-        assert run.is_over
-        # All the patience for the first signal; those that follow need some of that debt not to be paid yet.
-        assert run.owed >= PATIENCE_SECONDS if isinstance(verdict, Terminate) else run.owed > 0, run
-        assert sum(self.truth(unit.container, device)) > CAP.limit_bytes
-        self.check_order(verdict, device)
-
-    def truth(self, container: ContainerId, device: int) -> Iterable[int]:
-        """What the container's processes truly use of the device."""
-        for life in self.lives.values():
-            if life.device == device and life.process.container == container and life.process.kind is ProcessKind.TENANT:
-                yield life.used
-
-    def check_order(self, verdict: Terminate | TerminateClient | Kill, device: int) -> None:
-        """SIGTERM first, in its time; one victim at a time; the breaker; and MPS's own way on its device."""
-        name = type(verdict).__name__
-        self.counts[name] = self.counts.get(name, 0) + 1
-        if isinstance(verdict, Terminate):
-            waited = [at for one, at in self.killed.get(device, []) if any(one is life for life in self.lives.values())]
-            assert all(self.clock - at >= self.settings.stuck_seconds for at in waited)
-            room = (self.grants[verdict.facts.unit.container].owner.namespace, device)
-            recent = [time for time in self.chosen.get(room, ()) if self.clock - time < 60]
-            self.chosen[room] = [*recent, self.clock]
-            assert len(self.chosen[room]) <= self.settings.kills_per_minute
-            return
-        is_mps = device == self.gpus - 1
-        assert not (isinstance(verdict, TerminateClient) and not is_mps)
-        if isinstance(verdict, Kill) and is_mps:
-            assert self.terminated.issuperset(verdict.processes)
-            assert verdict.scope is KillScope.PROCESSES
-        if isinstance(verdict, TerminateClient) or verdict.scope is KillScope.PROCESSES:
-            assert all(self.clock - self.asked[process] >= self.settings.exit_seconds for process in verdict.processes)
-
-    def carry_out(self, verdict: Terminate | TerminateClient | Kill) -> None:
-        """The processes do as they are told, or do not."""
-        for process in verdict.processes:
-            if isinstance(verdict, Terminate):
-                self.asked[process] = self.clock
-            life = self.lives.get(process.pid)
-            if life is None or life.process != process:
-                continue
-            if isinstance(verdict, TerminateClient):
-                if life.obeys:
-                    self.terminated.add(process)
-            elif isinstance(verdict, Terminate) and life.shrinks:
-                life.used = 300 * MIB
-                life.row = ProcessEntry(pid=process.pid, used_bytes=life.used)
-            elif (isinstance(verdict, Terminate) and life.obeys and life.device != self.gpus - 1) or (
-                isinstance(verdict, Kill) and life.dies
-            ):
-                del self.lives[process.pid]
-                self.born(process.pid, life.device)
-            elif isinstance(verdict, Kill):
-                # It is killed again while it lives; others wait from the first time on.
-                killed = self.killed.setdefault(life.device, [])
-                if all(former is not life for former, _ in killed):
-                    killed.append((life, self.clock))
+    def bound(self) -> float:
+        """Twice for two offences: four times the patience at half of the time, and a turn for each offender of the device."""
+        offenders = sum(one.is_offender for one in self.actors.values()) / self.gpus
+        return 2 * (4 * PATIENCE_SECONDS + offenders * (EXIT_SECONDS + 2))

@@ -1,4 +1,4 @@
-"""Whose turn it is: budgets of namespaces, the oldest offence first, strikes of owners, and readings that cannot be true."""
+"""Whose turn it is: budgets of namespaces, the oldest offence first, containers started again, readings that are false."""
 
 from random import Random
 from typing import Any
@@ -97,17 +97,28 @@ def test_a_spent_budget_is_of_one_namespace_on_one_device() -> None:
 
 
 @pytest.mark.failure_case(87)
-def test_an_owner_that_starts_new_containers_keeps_its_strikes() -> None:
+def test_a_container_that_is_started_again_in_its_pod_is_ended_as_a_whole_the_second_time() -> None:
     node = Node(cap=replace(SMALL, grace_seconds=0))
     scopes = []
-    for number in range(4):
-        process = join(node, 500 + number, f"run{number}", "team", uid="deployment")
+    for number in range(3):
+        process = join(node, 500 + number, f"run{number}", "team", uid="pod/main")
         terminate = node.until(Terminate)
         assert isinstance(terminate, Terminate)
         scopes.append(terminate.scope)
         leave(node, process)
-        node.cycles(30)
-    assert scopes == [KillScope.PROCESSES] * 3 + [KillScope.CONTAINER]
+        node.cycles(2)
+    assert scopes == [KillScope.PROCESSES, KillScope.CONTAINER, KillScope.CONTAINER]
+
+
+@pytest.mark.failure_case(87)
+def test_a_namespace_that_was_served_waits_for_the_others_as_long_as_a_target_may_block() -> None:
+    """SIGKILL does not end the first target; after over a minute it is the turn of a namespace whose offence is younger."""
+    node = Node(cap=replace(SMALL, grace_seconds=0))
+    join(node, 500, "small", "team")
+    large = join(node, 501, "large", "team", used=3 * GIB)
+    assert signalled(node.cycles(4)) == [large]
+    other = join(node, 502, "other", "elsewhere")
+    assert [process for process in signalled(node.cycles(70)) if process != large][:1] == [other]
 
 
 def crowded() -> Node:

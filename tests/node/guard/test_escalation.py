@@ -183,12 +183,12 @@ def test_a_process_that_moved_to_another_cgroup_is_let_go_and_judged_again() -> 
 @pytest.mark.failure_case(86)
 def test_a_process_that_moves_after_each_sigterm_is_ended_with_its_container() -> None:
     node = terminated()
-    for number in range(3):
+    verdicts: list[Verdict] = []
+    for number in range(4):
         node.processes[500] = tenant(500, cgroup=f"/kubepods/poda/a/{number}")
-        node.cycles(2)
-    kill = node.until(Kill, limit=8)
-    assert isinstance(kill, Kill)
-    assert kill.scope is KillScope.CONTAINER
+        verdicts += node.cycles(2)
+    assert [(type(one), one.scope) for one in verdicts if isinstance(one, Terminate | Kill)] == [
+        (Terminate, KillScope.CONTAINER), (Kill, KillScope.CONTAINER)]
 
 
 @pytest.mark.failure_case(40)
@@ -290,29 +290,61 @@ def test_a_process_on_two_devices_is_ended_once() -> None:
 
 
 @pytest.mark.failure_case(35)
-def test_a_container_that_keeps_forking_is_ended_as_a_whole() -> None:
-    node = Node(cap=replace(CAP, grace_seconds=0))
-    choices: list[Terminate] = []
-    for pid in range(500, 508):
-        node.run(tenant(pid), 3 * GIB)
-    for _ in range(10):
-        new = [verdict for verdict in node.cycle() if isinstance(verdict, Terminate)]
-        choices += new
-        node.end(*(process.pid for terminate in new for process in terminate.processes))
-    assert [choice.scope for choice in choices] == [KillScope.PROCESSES] * 3 + [KillScope.CONTAINER]
-    assert len(choices[-1].processes) > 1
+@pytest.mark.parametrize("rest", [0, 1, 2, 3, 5, 10])
+def test_a_container_that_starts_its_gpu_process_anew_is_ended_as_a_whole(rest: int) -> None:
+    """Its GPU process heeds SIGTERM, its supervisor does not. The debt stands, whoever has left."""
+    node, pid, back = Node(), 500, -1
+    node.run(tenant(pid, start_time=pid), 30 * GIB)
+    for second in range(60):
+        if second == back:
+            pid += 1
+            node.run(tenant(pid, start_time=pid), 30 * GIB)
+        for verdict in node.cycle():
+            if isinstance(verdict, Kill):
+                assert verdict.scope is KillScope.CONTAINER
+                return
+            if isinstance(verdict, Terminate):
+                node.end(pid)
+                back = second + 1 + rest
+    raise AssertionError("never ended")
 
 
 @pytest.mark.failure_case(35)
-def test_the_kill_of_a_container_names_those_who_live_then() -> None:
-    node = Node(cap=replace(CAP, grace_seconds=0), settings=Settings(strikes=0))
-    node.run(tenant(500), 9 * GIB)
-    node.until(Terminate)
+@pytest.mark.parametrize("then", ["gone", "within", "unread", "unknown"])
+def test_a_whole_container_that_was_sent_sigterm_is_killed_whatever_its_processes_do(then: str) -> None:
+    node = terminated()
     node.end(500)
+    node.cycle()
     node.run(tenant(501), 9 * GIB)
-    kill = node.until(Kill)
-    assert isinstance(kill, Kill)
-    assert (kill.scope, kill.processes) == (KillScope.CONTAINER, (tenant(501),))
+    terminate = node.until(Terminate)
+    assert isinstance(terminate, Terminate)
+    assert terminate.scope is KillScope.CONTAINER
+    rows = None if then == "unread" else ()
+    match then:
+        case "gone":
+            node.end(501)
+        case "within":
+            node.used[GPU][501] = GIB
+        case "unknown":
+            del node.processes[501]
+    told = [
+        verdict for _ in range(5)
+        for verdict in (node.cycle(gpu0=Device(uuid=GPU, total_bytes=40 * GIB, rows=rows)) if rows is None else node.cycle())
+        if isinstance(verdict, Kill)
+    ]
+    assert [(kill.scope, kill.processes) for kill in told] == [(KillScope.CONTAINER, (tenant(501),))]
+
+
+@pytest.mark.failure_case(35)
+def test_a_debt_that_time_within_the_cap_has_paid_is_no_offence_any_more() -> None:
+    node = terminated()
+    node.end(500)
+    node.cycles(40)
+    assert (node.history.violations, node.history.namespaces) == ({}, {})
+    node.run(tenant(501), 9 * GIB)
+    terminate = node.until(Terminate)
+    assert isinstance(terminate, Terminate)
+    assert terminate.scope is KillScope.PROCESSES
 
 
 @pytest.mark.failure_case(65)

@@ -151,10 +151,49 @@ def test_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
 
 
 @pytest.mark.failure_case(62)
-def test_an_mps_container_that_keeps_forking_is_evicted_and_not_killed_as_a_whole() -> None:
-    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0), settings=Settings(strikes=0))
+def test_the_clients_of_an_mps_container_that_offends_again_are_terminated_at_its_server_before_they_are_killed() -> None:
+    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0))
     node.run(tenant(500), 9 * GIB)
-    assert steps(node.cycles(20)) == ["Warn", "Evict"]
+    node.until(Terminate)
+    node.end(500)
+    node.cycles(2)
+    node.run(tenant(501), 9 * GIB)
+    assert steps(node.cycles(7)) == ["Terminate", "TerminateClient"]
+    node.terminated = frozenset({tenant(501)})
+    kill = node.until(Kill)
+    assert isinstance(kill, Kill)
+    assert (kill.scope, kill.processes) == (KillScope.PROCESSES, (tenant(501),))
+
+
+@pytest.mark.failure_case(62)
+def test_an_mps_container_whose_server_confirms_nothing_is_evicted_and_not_killed() -> None:
+    """Also if it is within its cap meanwhile: its clients are still the server's."""
+    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0))
+    node.run(tenant(500), 9 * GIB)
+    node.until(Terminate)
+    node.end(500)
+    node.cycles(2)
+    node.run(tenant(501), 9 * GIB)
+    node.until(Terminate)
+    node.used[GPU][501] = GIB
+    assert steps(node.cycles(20)) == ["TerminateClient"]
+    node.used[GPU][501] = 9 * GIB
+    assert "Evict" in steps(node.cycles(20))
+
+
+@pytest.mark.failure_case(62)
+@pytest.mark.parametrize("step", [Terminate, TerminateClient])
+def test_an_mps_client_that_is_not_recognised_any_more_is_not_killed_raw(step: type[Verdict]) -> None:
+    """The second offence, for which the whole container is ended; its memory is listed still, so it may be a client still."""
+    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0))
+    node.run(tenant(500), 9 * GIB)
+    node.until(Terminate)
+    node.end(500)
+    node.cycles(2)
+    node.run(tenant(501), 9 * GIB)
+    node.until(step)
+    del node.processes[501]
+    assert steps(node.cycles(40)) == []
 
 
 @pytest.mark.failure_case(62)

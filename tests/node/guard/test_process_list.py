@@ -49,10 +49,6 @@ BAD = {
     "sum above the total": ((ProcessEntry(pid=501, used_bytes=34 * GIB),), RejectReason.SUM_ABOVE_TOTAL),
     "one process twice with different values": ((ProcessEntry(pid=500, used_bytes=GIB),), RejectReason.CONFLICTING),
     "a GPU instance without MIG": ((ProcessEntry(pid=501, used_bytes=GIB, gpu_instance=1),), RejectReason.BAD_INSTANCE),
-    "49 as many rows as the driver lists at most": (
-        tuple(ProcessEntry(pid=1000 + n, used_bytes=0) for n in range(MAX_ROWS)),
-        RejectReason.TOO_MANY,
-    ),
 }
 
 
@@ -215,3 +211,18 @@ def test_blindness_is_reported_when_capped_shares_never_show_a_process() -> None
     assert AnomalyKind.BLIND not in reasons(node.cycle())
     node.end(500)
     assert AnomalyKind.BLIND not in reasons(node.cycles(20, seconds=59))
+
+
+@pytest.mark.failure_case(49)
+def test_a_list_that_may_be_cut_frees_nobody_and_acquits_nobody() -> None:
+    """What is listed above a cap is proof; who is not listed may be, and is not within its cap for that."""
+    node = Node()
+    node.run(tenant(500, "hog"), 30 * GIB)
+    for number in range(MAX_ROWS):
+        node.run(tenant(2000 + number, "decoys"), 2 << 20)
+    verdicts = node.cycles(20)
+    assert {one.pid for one in signalled(verdicts)} == {500}
+    assert AnomalyKind.DISTRUSTED in reasons(verdicts)
+    node.end(500)
+    node.cycles(10)
+    assert [violation.is_within for violation in node.history.violations.values()] == [False]

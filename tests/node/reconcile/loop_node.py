@@ -15,6 +15,7 @@ import yaml
 
 from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.adapters.host.kubelet import read_checkpoint
+from gpushare_node.adapters.host.state_dir import UnselectedMark
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
 from gpushare_node.adapters.kube.connection import Connection, Request
@@ -24,10 +25,13 @@ from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Mode, Policy, Share
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.gpus.programs import with_programs
+from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile, release_orphan
 from gpushare_node.reporting.outcome import Outcome
@@ -207,6 +211,8 @@ class LoopNode:
             boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None,
             find_servers=lambda pids: frozenset(self.mps & set(pids)),
         )
+        named = with_programs(machine, LinuxProcesses(), pods=tuple, is_system=lambda *_: True)
+        machine = replace(machine, name_processes=named.name_processes)
         return Hardware(open_driver=Session.open, folder=self.folder, clock=self.clock, policy_digest=digest, machine=machine)
 
     def _report(self, result: StepResult) -> None:
@@ -307,6 +313,13 @@ class LoopNode:
                     node["metadata"]["labels"][name] = value
 
         self.api.edit("nodes", NAME, change)
+
+    def unselect(self, role: str | None = None) -> None:
+        """The pool has not selected the node for longer than a restart of feature discovery takes."""
+        self.label(role=role)
+        self.folder.mark_unselected(UnselectedMark(boot_id=self.gpus.boot_id, at_seconds=0))
+        if self.clock.now() < RELEASE_AFTER_SECONDS:
+            self.clock.sleep(RELEASE_AFTER_SECONDS)
 
     def annotate(self, name: str, value: str | None) -> None:
         def change(node: Any) -> None:

@@ -10,9 +10,9 @@ from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LA
 from gpushare_node.core.policy import Mode, Partitioner, read
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.advertised import expected, find_mismatch, find_stale
-from gpushare_node.reconcile import node_labels
+from gpushare_node.membership import node_labels
+from gpushare_node.membership.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.client_pause import to_pause, to_resume
-from gpushare_node.reconcile.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, mig, whole
@@ -81,9 +81,9 @@ IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
     (IDS | {"nvidia.com/gpu": frozenset()}, WANTED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
     ({}, {}, ConditionReason.WAITING_FOR_PLUGIN, True),
     ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, ConditionReason.WAITING_FOR_PLUGIN, True),
-    ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, ConditionReason.WRONG_RESOURCES, False),
+    ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, ConditionReason.WRONG_RESOURCES, True),
     ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
-    (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, False),
+    (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, True),
     (IDS, WANTED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
     ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
 ], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])

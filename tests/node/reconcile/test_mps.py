@@ -106,7 +106,7 @@ def test_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, is_
     if is_asked:
         node.annotate(RELEASE_ANNOTATION, node.api.asking())
     else:
-        node.label(role=None)
+        node.unselect()
     assert node.run(MPS).reason is ConditionReason.RELEASED
     assert node.fake_nvml.compute_mode(0) == 0
     assert PLUGIN_LABEL not in node.labels()

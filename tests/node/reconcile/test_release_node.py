@@ -33,7 +33,7 @@ def is_clean(node: LoopNode) -> bool:
 
 
 def test_a_node_that_is_no_longer_selected_becomes_exclusive(node: LoopNode) -> None:
-    node.label(role="cpu")
+    node.unselect("cpu")
     assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
     assert is_clean(node)
     assert node.api.node(NAME)["status"]["allocatable"]["nvidia.com/gpu"] == "1"
@@ -56,7 +56,7 @@ def test_a_node_that_fails_at_its_first_installation_is_found_and_cleaned_when_i
 
 
 def test_the_pool_label_goes_last(node: LoopNode) -> None:
-    node.label(role="cpu")
+    node.unselect("cpu")
     node.api.forget_requests()
     node.run(mig(SEVEN))
     last = [body for (method, path), body in zip(node.api.requests, node.api.bodies, strict=True) if method == "PATCH"][-1]
@@ -65,7 +65,7 @@ def test_the_pool_label_goes_last(node: LoopNode) -> None:
 
 
 def test_a_second_leaving_writes_nothing_to_the_node(node: LoopNode) -> None:
-    node.label(role="cpu")
+    node.unselect("cpu")
     node.run(mig(SEVEN))
     node.api.forget_requests()
     node.fake_nvml.forget_calls()
@@ -75,7 +75,7 @@ def test_a_second_leaving_writes_nothing_to_the_node(node: LoopNode) -> None:
 
 def test_tenants_are_waited_for_as_the_pool_says(node: LoopNode) -> None:
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
-    node.label(role="cpu")
+    node.unselect("cpu")
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=10))
     assert outcome.reason is ConditionReason.GPU_BUSY
     assert node.gpus.stands(0) == set(SEVEN)
@@ -85,7 +85,7 @@ def test_tenants_are_waited_for_as_the_pool_says(node: LoopNode) -> None:
 
 def test_another_pool_takes_the_gpus_as_they_are(node: LoopNode) -> None:
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
-    node.label(role="other")
+    node.unselect("other")
     node.runtime_pod("next")
     node.fake_nvml.forget_calls()
     assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
@@ -104,7 +104,7 @@ def test_another_pool_takes_the_gpus_as_they_are(node: LoopNode) -> None:
 @pytest.mark.parametrize("profile", ["mig-00000009", "mig-00000001"])
 def test_labels_that_the_next_pool_sets_at_once_are_not_taken_away(node: LoopNode, profile: str) -> None:
     """Its runtime takes the node as soon as the pool's label is gone, and applies labels under the same name as ours."""
-    node.label(role="other")
+    node.unselect("other")
     node.runtime_pod("next")
     theirs = {POOL_LABEL: "next", PROFILE_LABEL: profile, PLUGIN_LABEL: f"{profile}-a"}
     patch, look = f"PATCH /api/v1/nodes/{NAME}?fieldManager=gpushare", f"GET /api/v1/nodes/{NAME}"
@@ -226,11 +226,12 @@ def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
 @pytest.mark.parametrize("taken_back", ["the request", "the label"])
 def test_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_off(node: LoopNode, taken_back: str) -> None:
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
-    request, role, start = node.api.asking(), node.labels()["role"], node.clock.now()
+    request, role = node.api.asking(), node.labels()["role"]
     if taken_back == "the request":
         node.annotate(RELEASE_ANNOTATION, request)
     else:
-        node.label(role="cpu")
+        node.unselect("cpu")
+    start = node.clock.now()
 
     def take_back(time: float) -> None:
         if time < start + 60:
@@ -271,7 +272,7 @@ def test_a_shared_node_is_not_released_under_its_tenants(tmp_path: Path, api: Ap
     node = LoopNode(tmp_path, api)
     node.run(whole(replicas=4))
     node.tenant("sleeper", f"{node.fake_nvml.uuid(0)}::0", "nvidia.com/gpu.shared")
-    node.label(role="cpu")
+    node.unselect("cpu")
     assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is ConditionReason.GPU_BUSY
     assert node.labels()[PLUGIN_LABEL] == "time-slicing-00000004-a"
 
@@ -287,7 +288,7 @@ def test_by_hand_hardware_and_folder_are_released(node: LoopNode) -> None:
 @pytest.mark.failure_case(19)
 def test_hardware_that_cannot_be_released_keeps_its_taint_and_its_pool(node: LoopNode) -> None:
     node.fake_nvml.fail("nvmlGpuInstanceDestroy", 999)
-    node.label(role="cpu")
+    node.unselect("cpu")
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is not ConditionReason.RELEASED
     assert "cannot leave" in outcome.message
@@ -296,7 +297,7 @@ def test_hardware_that_cannot_be_released_keeps_its_taint_and_its_pool(node: Loo
 
 
 def test_a_pool_label_that_was_rewritten_after_the_attempt_began_stays(node: LoopNode) -> None:
-    node.label(role="cpu")
+    node.unselect("cpu")
     node.annotate(RETRY_ANNOTATION, "now")
     node.before_step = lambda result: node.label(**{POOL_LABEL: "another"}) if result.step == "retry" else None
     outcome = node.run(mig(SEVEN))

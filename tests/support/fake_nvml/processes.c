@@ -24,7 +24,8 @@ static uint64_t own_pid_namespace(void)
     return stat("/proc/self/ns/pid", &namespace) == 0 ? namespace.st_ino : 0;
 }
 
-/* Field 22 of /proc/PID/stat; 0 if the process is gone or only a zombie, which has given its memory back. */
+/* Field 22 of /proc/PID/stat; 0 if the process is gone or only a zombie, which has given its memory back. A main thread that
+   ended before its others looks like a zombie: the process keeps its memory as long as one of them runs (field 20). */
 static uint64_t start_time(unsigned int pid)
 {
     char path[32], text[1024];
@@ -36,10 +37,12 @@ static uint64_t start_time(unsigned int pid)
     text[got] = 0;
     char state = 0;
     unsigned long long started = 0;
+    long threads = 0;
     const char *rest = strrchr(text, ')'); /* the name before it may hold anything */
-    if (rest == NULL || sscanf(rest, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, &started) != 2)
+    if (rest == NULL || sscanf(rest, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu", &state, &threads, &started) != 3)
         return 0;
-    return state == 'Z' || state == 'X' ? 0 : started;
+    const int has_left = state == 'X' || (state == 'Z' && threads < 2);
+    return has_left ? 0 : started;
 }
 
 /* Whether the row's process lives; `pid` becomes what the caller knows it by, 0 if it is not visible to the caller. A dead one's row is freed. */

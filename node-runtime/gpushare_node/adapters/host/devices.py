@@ -1,6 +1,6 @@
 """Operations on a GPU that have no NVML call: a reset, and the device nodes of new MIG instances. Decides nothing."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ class Machine(Struct):
 
     Both calls return what went wrong as a sentence, also if the host lacks the program for it; None: it is done.
     `find_servers` returns those of the pids that are MPS servers; `name_openers` names the processes that have a GPU's device
-    open or mapped.
+    open or mapped, `name_processes` these.
     """
 
     boot_id: str
@@ -25,6 +25,7 @@ class Machine(Struct):
     make_nodes: Callable[[], str | None]
     find_servers: Callable[[Collection[int]], frozenset[int]] = lambda _: frozenset()
     name_openers: Callable[[], tuple[str, ...]] = tuple
+    name_processes: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {}
 
 
 def this_machine(roots: Iterable[Path] = ROOTS) -> Machine:

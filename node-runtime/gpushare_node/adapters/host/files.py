@@ -7,6 +7,7 @@ new file exists.
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ _HALF_WRITTEN = ".new"
 
 
 class Files:
-    """One directory, mode 0700, its files 0600. Every method raises OSError; one writer for each file at a time."""
+    """One directory, mode 0700, its files 0600. Every method raises OSError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,13 +48,15 @@ class Files:
     def write(self, name: str, content: bytes) -> None:
         """Replace the file with this content. If that fails, the former file is kept."""
         self._make()
+        # Two writers, of one program or of two, must not meet in one file.
+        new = f"{name}.{os.getpid()}-{threading.get_ident()}{_HALF_WRITTEN}"
         with self._directory() as directory:
             try:
-                self._put(name + _HALF_WRITTEN, content, directory)
-                os.rename(name + _HALF_WRITTEN, name, src_dir_fd=directory, dst_dir_fd=directory)
+                self._put(new, content, directory)
+                os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
             except OSError:
                 with suppress(OSError):
-                    os.unlink(name + _HALF_WRITTEN, dir_fd=directory)
+                    os.unlink(new, dir_fd=directory)
                 raise
             os.fsync(directory)
 

@@ -43,7 +43,7 @@ class Allocation(Struct):
 
 
 class Checkpoint(Struct):
-    """The allocations, and the ids that the device plugins registered, by resource; only resources of nvidia.com/.
+    """The allocations of every resource, and the ids that the device plugins registered for those of nvidia.com/.
 
     `is_there` False: the file does not exist. Kubelet writes it when the first device plugin registers; it may also have been
     deleted while pods run. `has_kubelet` False: kubelet's folder does not exist either, so no kubelet runs here.
@@ -96,7 +96,7 @@ def _parse(text: bytes) -> Checkpoint:
     entries = data["PodDeviceEntries"] or ()
     registered = data["RegisteredDevices"] or {}
     return Checkpoint(
-        allocations=tuple(_allocation(entry) for entry in entries if entry["ResourceName"].startswith(_OURS)),
+        allocations=tuple(_allocation(entry) for entry in entries),
         registered={str(name): frozenset(_texts(ids)) for name, ids in registered.items() if name.startswith(_OURS)},
     )
 

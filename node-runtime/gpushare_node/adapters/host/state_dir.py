@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpushare_node.adapters.host.files import Files
 from gpushare_node.adapters.host.state_files import (
     CapRecord,
+    DebtRecord,
     FormerGpu,
     InstanceSpec,
     Journal,
@@ -22,17 +23,21 @@ from gpushare_node.adapters.host.state_files import (
     Notice,
     Published,
     RepairMark,
+    UnselectedMark,
     read_caps,
+    read_debts,
     read_first_caps,
     read_journal,
     read_published,
     read_repair_mark,
+    read_unselected_mark,
 )
 from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import content_of
 
 __all__ = [
     "CapRecord",
+    "DebtRecord",
     "FormerGpu",
     "InstanceSpec",
     "Journal",
@@ -43,11 +48,12 @@ __all__ = [
     "StateDir",
     "StateDirError",
     "StateDirLockedError",
+    "UnselectedMark",
 ]
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT = (
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _DEBTS = (
     "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "repair.json",
-    "turn.json",
+    "turn.json", "unselected.json", "debts.json",
 )
 
 _VERSION = 1
@@ -113,8 +119,9 @@ class StateDir:
         return self._read(_CAPS, read_caps) or {}
 
     def keep_caps(self, caps: Mapping[str, KeptContainer]) -> None:
-        """Store these, and no others."""
-        self._write(_CAPS, dict(caps))
+        """Store these, and no others, with the fields that another release has stored with them."""
+        former = self._read(_CAPS, lambda content: content.value) or {}
+        self._write(_CAPS, {name: _with_fields_of(former.get(name), content_of(kept)) for name, kept in caps.items()})
 
     def first_caps(self) -> Mapping[str, int]:
         """Return since when each resource has had a cap here, in seconds since 1970; empty if unknown."""
@@ -123,6 +130,14 @@ class StateDir:
     def keep_first_caps(self, first: Mapping[str, int]) -> None:
         """Store these, and no others."""
         self._write(_FIRST_CAPS, dict(first))
+
+    def debts(self) -> tuple[DebtRecord, ...]:
+        """Return the debts that remained after offences; empty if unknown."""
+        return self._read(_DEBTS, read_debts) or ()
+
+    def keep_debts(self, debts: Collection[DebtRecord]) -> None:
+        """Store these, and no others."""
+        self._write(_DEBTS, list(debts))
 
     def begin_caps(self, resources: Collection[str], now: float) -> None:
         """Record that these have a cap from now on, or since 0 if caps exist without any recorded time. Recorded times stay."""
@@ -156,6 +171,17 @@ class StateDir:
         """Record the repair that is requested next. Write this before the request, or it would be repeated without end."""
         self._write(_REPAIR, mark)
 
+    def unselected(self) -> UnselectedMark | None:
+        """Return since when no selector of the pool matches the node; None if one does."""
+        return self._read(_UNSELECTED, read_unselected_mark)
+
+    def mark_unselected(self, mark: UnselectedMark | None) -> None:
+        """Store this; None: the node is selected again."""
+        if mark is None:
+            self._writing(_UNSELECTED, lambda: self._files.delete(_UNSELECTED))
+        else:
+            self._write(_UNSELECTED, mark)
+
     def slot(self) -> str | None:
         """Return the name of the Lease that holds the node's rollout slot, or was about to."""
         return self._read(_SLOT, Field.text)
@@ -172,7 +198,7 @@ class StateDir:
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _DEBTS, _LOCK):
             self._writing(name, partial(self._files.delete, name))
         try:
             self.path.rmdir()
@@ -212,7 +238,19 @@ class StateDir:
         return StateDirError(f"{self.path / name} cannot be written: {error.strerror}; no GPU is changed without it")
 
 
+def _with_fields_of(former: object, new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the new content with those fields of the former that it does not have; caps are matched by their devices."""
+    if not isinstance(former, dict):
+        return dict(new)
+    caps = {cap.get("device"): cap for cap in former.get("caps") or () if isinstance(cap, dict)}
+    found = {**former, **new}
+    if "caps" in new:
+        found["caps"] = [_with_fields_of(caps.get(cap.device), content_of(cap)) for cap in new["caps"]]
+    return found
+
+
 def _content(text: bytes) -> Field:
-    whole = Field(value=json.loads(text)).fields("version", "content")
+    # Fields of a newer release are no reason to lose the rest of a file: a node may go back to an older one.
+    whole = Field(value=json.loads(text), ignored=[]).fields("version", "content")
     whole["version"].integer(at_least=_VERSION, at_most=_VERSION)
     return whole["content"]

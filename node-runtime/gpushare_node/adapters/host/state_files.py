@@ -1,6 +1,8 @@
 """The contents of the state directory's files, and how each is parsed. Values only; opens no file."""
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
 from gpushare_node.core.strict_document import Field
 from gpushare_node.core.structs import Struct, field
@@ -78,6 +80,26 @@ class KeptContainer(Struct):
     caps: tuple[CapRecord, ...]
 
 
+_ACTION = re.compile("kill|evict|warn|none")
+
+
+class DebtRecord(Struct):
+    """What a container that has offended owes on a device, in milliseconds; without `place`, what its namespace owes.
+
+    `place` is the container's in the namespace: its pod's uid and its name. `limit_bytes` and `action` are its cap's.
+    """
+
+    namespace: str
+    device: str
+    milliseconds: int
+    place: str = ""
+    pod_uid: str = ""
+    container: str = ""
+    offences: int = 0
+    limit_bytes: int = 0
+    action: str = "kill"
+
+
 class Published(Struct):
     """The profile that was published last, `a` or `b`, and the UUIDs of the devices that existed then."""
 
@@ -91,6 +113,17 @@ class RepairMark(Struct):
     finding: str
     boot_id: str
     at_seconds: int
+
+
+class UnselectedMark(Struct):
+    """Since when no selector of the pool matches the node: in which boot, at which second of its clock.
+
+    `is_ordered`: a person has ended the wait.
+    """
+
+    boot_id: str
+    at_seconds: int
+    is_ordered: bool = False
 
 
 def read_journal(value: Field) -> Journal:
@@ -160,6 +193,18 @@ def _notice(value: Field) -> Notice:
     )
 
 
+def read_debts(value: Field) -> tuple[DebtRecord, ...]:
+    """Return the stored debts in the value; PolicyError if it does not contain them."""
+    return tuple(_debt(one) for one in value.items())
+
+
+def _debt(value: Field) -> DebtRecord:
+    texts, numbers = ("namespace", "device", "place", "pod_uid", "container"), ("milliseconds", "offences", "limit_bytes")
+    fields = value.fields(*texts, *numbers, "action")
+    found: dict[str, Any] = {name: fields[name].text() for name in texts} | {name: _count(fields[name]) for name in numbers}
+    return DebtRecord(**found, action=fields["action"].text(_ACTION))
+
+
 def read_first_caps(value: Field) -> Mapping[str, int]:
     """Return since when each resource has had a cap; PolicyError if the value does not contain it."""
     return {resource: _count(since) for resource, since in value.entries()}
@@ -182,4 +227,14 @@ def read_repair_mark(value: Field) -> RepairMark:
         finding=fields["finding"].text(),
         boot_id=fields["boot_id"].text(),
         at_seconds=fields["at_seconds"].integer(at_least=0),
+    )
+
+
+def read_unselected_mark(value: Field) -> UnselectedMark:
+    """Return the mark in the value; PolicyError if it is not one."""
+    fields = value.fields("boot_id", "at_seconds", "is_ordered")
+    return UnselectedMark(
+        boot_id=fields["boot_id"].text(),
+        at_seconds=fields["at_seconds"].integer(at_least=0),
+        is_ordered=fields["is_ordered"].boolean(),
     )

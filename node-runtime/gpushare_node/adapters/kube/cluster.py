@@ -23,6 +23,8 @@ The node answers with `RELEASED_ANNOTATION`.
 """
 RELEASED_ANNOTATION = "gpushare.dev/released"
 FIRST_CAPS_ANNOTATION = "gpushare.dev/first-caps"
+RUNTIME_LABEL = "gpushare.dev/runtime"
+"""Set to `away` by an administrator, who needs the runtime off the node for a while: it has the GPUs open."""
 RETRY_ANNOTATION = "gpushare.dev/retry"
 """Set by an administrator, to any value: a run that waits for its next attempt starts immediately. The node removes it."""
 WOULD_ANNOTATION = "gpushare.dev/would"
@@ -89,7 +91,8 @@ class PodView(Struct):
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
     `controller` its kind and name, both empty without one. `started`: when the running containers were started, in seconds
     since 1970. `has_claims`: it may have devices through claims (DRA), about which nothing is known here. `resources` are the
-    names of NVIDIA's devices that it requests. `is_gone`: the API server no longer lists it, but its processes may still run.
+    names of GPU resources that it requests, of whatever plugin. `is_gone`: the API server no longer lists it, but its
+    processes may still run.
     """
 
     uids: tuple[str, ...]
@@ -197,6 +200,10 @@ class Cluster(EventSink, Protocol):
 
         A DaemonSet that no longer exists selects nothing.
         """
+        ...
+
+    def has_pool(self) -> bool:
+        """Whether the pool's DaemonSet exists, and is not being deleted."""
         ...
 
     def apply_labels(self, labels: Mapping[str, str]) -> None:

@@ -32,6 +32,10 @@ class NoCluster:
         """Return True: no DaemonSet can stop selecting the node."""
         return True
 
+    def has_pool(self) -> bool:
+        """Return True: no DaemonSet can be deleted."""
+        return True
+
     def apply_labels(self, labels: Mapping[str, str]) -> None:
         """Do nothing."""
 

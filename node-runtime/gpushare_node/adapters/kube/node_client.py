@@ -96,13 +96,12 @@ class NodeClient:
 
     def selects(self, node: NodeView) -> bool:
         """Whether the pool's DaemonSet selects the node by more than our own label; false if it is deleted or being deleted."""
-        try:
-            daemonset = self._connection.get(self._place.daemonset_path)
-        except ClusterError as error:
-            if error.status == 404:
-                return False
-            raise
-        return not daemonset["metadata"].get("deletionTimestamp") and is_selected(daemonset, node)
+        daemonset = self._daemonset()
+        return daemonset is not None and is_selected(daemonset, node)
+
+    def has_pool(self) -> bool:
+        """Whether the pool's DaemonSet exists, and is not being deleted."""
+        return self._daemonset() is not None
 
     def apply_labels(self, labels: Mapping[str, str]) -> None:
         """Own exactly these labels. A deleted node is not created again: an apply with a uid creates nothing (409)."""
@@ -236,6 +235,16 @@ class NodeClient:
         except ClusterError as error:
             if error.status not in {404, 409}:
                 raise
+
+    def _daemonset(self) -> Json | None:
+        """Return the pool's DaemonSet; None if it is deleted or being deleted."""
+        try:
+            daemonset = self._connection.get(self._place.daemonset_path)
+        except ClusterError as error:
+            if error.status == 404:
+                return None
+            raise
+        return None if daemonset["metadata"].get("deletionTimestamp") else daemonset
 
     def _forget_request(self, request: str) -> None:
         """Remove the annotation; the patch tests for the value that was read, because another Job may have replaced it."""

@@ -70,10 +70,15 @@ def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
 
 
 def _asked(spec: Json) -> Iterable[str]:
-    """Yield NVIDIA's resources that containers request. For those, the API server requires that requests equal limits."""
+    """Yield the GPU resources that containers request, by whatever plugin: requests equal limits for extended resources."""
     for one in (one for kind in _CONTAINERS for one in spec.get(kind) or ()):
         limits = (one.get("resources") or {}).get("limits") or {}
-        yield from (name for name, quantity in limits.items() if name.startswith(_RESOURCES) and str(quantity) != "0")
+        yield from (name for name, quantity in limits.items() if _is_gpu(name) and str(quantity) != "0")
+
+
+def _is_gpu(resource: str) -> bool:
+    """Whether its name is NVIDIA's, or one under which other plugins (HAMi, Volcano, and others) give parts of GPUs."""
+    return resource.startswith(_RESOURCES) or ("/" in resource and any(word in resource for word in ("gpu", "cuda")))
 
 
 def _owners(entries: Iterable[Json]) -> dict[str, str]:

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import POOL_LABEL, NodeView
+from gpushare_node.adapters.kube.cluster import POOL_LABEL, RUNTIME_LABEL, NodeView
 
 Json = Mapping[str, Any]
 
-_DEPLOY = "nvidia.com/gpu.deploy."
-"""gpu-operator's labels: other values than `true` mean that GPU clients must leave the node."""
+_DEPLOY = ("nvidia.com/gpu.deploy.", RUNTIME_LABEL)
+"""Labels by which gpu-operator, or an administrator, sends GPU clients away for a while: the pool keeps the node."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -23,7 +23,7 @@ def is_selected(daemonset: Json, node: NodeView) -> bool:
     """Whether the DaemonSet of this object selects the node for another reason than our own label."""
     spec = daemonset["spec"]["template"].get("spec") or {}
     selector = spec.get("nodeSelector") or {}
-    if any(node.labels.get(key) != value for key, value in selector.items()):
+    if any(node.labels.get(key) != value for key, value in selector.items() if not key.startswith(_DEPLOY)):
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")

@@ -101,6 +101,7 @@ class GpuInfo(Struct):
 
     `pci_device_id` has the policy's form (`0x20B010DE`), `pci_bus_id` the form of `nvidia-smi -i`. `pids` are the processes on
     the GPU by GPU instance, None for those on no known one; they come from every process list that the driver has.
+    `is_fabric_ready`: whether the fabric manager has set up its NVLink; None on a GPU without NVSwitch, or if unknown.
     """
 
     index: int
@@ -110,6 +111,7 @@ class GpuInfo(Struct):
     pci_bus_id: str | None = None
     memory_mib: int | None = None
     compute_mode: ComputeMode | None = None
+    is_fabric_ready: bool | None = None
     mig: MigInfo | None = None
     pids: tuple[tuple[int | None, int], ...] = ()
     fault: Fault | None = None
@@ -133,7 +135,7 @@ class Xid(Struct):
 class Driver(Protocol):
     """One open session with the driver. Every method raises DriverError, and every method may hang with the driver.
 
-    `nvml.supervised_driver` and `nvml.timeouts` make the calls on separate threads, with a deadline.
+    `nvml.bounded_driver` makes the calls on separate threads, with a deadline.
     """
 
     def versions(self) -> Versions:
@@ -142,6 +144,14 @@ class Driver(Protocol):
 
     def survey(self) -> tuple[GpuInfo, ...]:
         """Return every GPU. One that does not answer has a fault and does not affect the others."""
+        ...
+
+    def count(self) -> int:
+        """Return how many GPUs the driver lists."""
+        ...
+
+    def survey_gpu(self, index: int) -> GpuInfo:
+        """Return one GPU. One that fails has a fault; DriverError only if the whole session is over."""
         ...
 
     def read_device(self, uuid: str) -> Device:

@@ -4,6 +4,8 @@ A feature that the driver lacks is left out; an error makes the GPU unreadable. 
 seems idle, or without MIG, would be changed while tenants use it.
 """
 
+from ctypes import byref
+
 from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, GpuInfo, MigInfo
 from gpushare_node.adapters.nvml.instances import read_instances
 from gpushare_node.adapters.nvml.library import SESSION_OVER, Handle, Library
@@ -15,6 +17,8 @@ _ALL_ONES = (1 << 64) - 1
 _ASKABLE_WITHOUT_MIG = 199
 """`NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE`: the driver lists its profiles while MIG is off."""
 
+
+_FABRIC_DONE = 3
 
 KeptOffers = dict[tuple[str, bool], tuple[ProfileInfo, ...]]
 """The profiles of a GPU, by UUID and whether MIG is on: they do not change in a session, and take most of a survey's calls."""
@@ -40,6 +44,7 @@ def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: Kept
             pci_bus_id=bus_id,
             memory_mib=None if total_bytes is None else total_bytes >> 20,
             compute_mode=_read_compute_mode(library, handle),
+            is_fabric_ready=_read_fabric(library, handle),
             mig=_read_mig(library, handle, total_bytes, kept, uuid),
             pids=_read_pids(library, handle, prefers_detail=prefers_detail),
         )
@@ -80,6 +85,22 @@ def _read_pci(library: Library, handle: Handle) -> tuple[str | None, str | None]
 def _read_compute_mode(library: Library, handle: Handle) -> ComputeMode | None:
     mode = library.find("nvmlDeviceGetComputeMode", handle)
     return next((known for known in ComputeMode if known == mode), None)
+
+
+def _read_fabric(library: Library, handle: Handle) -> bool | None:
+    """Return whether NVLink through NVSwitches is set up (nvml.h, `nvmlGpuFabricInfoV_t`: 1 not started, 2 begun, 3 done).
+
+    The driver answers from Hopper on; for others, and where no NVSwitch is, the state is 0 or the call is not supported.
+    """
+    info = library.names.c_nvmlGpuFabricInfo_v2_t()
+    info.version = library.names.nvmlGpuFabricInfo_v2
+    try:
+        library.call("nvmlDeviceGetGpuFabricInfoV", handle, byref(info))
+    except DriverError as problem:
+        if problem.code in SESSION_OVER:
+            raise
+        return None
+    return bool(info.state == _FABRIC_DONE and info.status == 0) if info.state else None
 
 
 def _read_mig(

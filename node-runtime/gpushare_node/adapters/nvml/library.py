@@ -23,6 +23,10 @@ ABSENT = frozenset({Code.NOT_SUPPORTED, Code.FUNCTION_NOT_FOUND})
 SESSION_OVER = frozenset({Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH})
 """The codes after which no call works until a new session is opened: the driver is being replaced."""
 
+ACCESS_LOST = frozenset({Code.NO_PERMISSION, Code.OPERATING_SYSTEM, Code.UNKNOWN})
+"""The codes of every call in a container that has lost its devices: `systemctl daemon-reload`, or an update of its cgroup by
+kubelet, takes away what the container runtime gave. On the host the driver works, and so it does in a new container
+(https://github.com/NVIDIA/nvidia-container-toolkit/issues/48)."""
 
 _READS = re.compile(
     r"nvml(Init|Shutdown|EventSet[A-Z]\w*|DeviceRegisterEvents|(System|Device|GpuInstance|ComputeInstance)Get\w+)"

@@ -64,9 +64,15 @@ class Session:
 
     def survey(self) -> tuple[GpuInfo, ...]:
         """Return every GPU. One that does not answer has a fault and does not affect the others."""
-        detail = self._wants_detail()
-        count = self._library.call("nvmlDeviceGetCount")
-        return tuple(survey_gpu(self._library, index, prefers_detail=detail, kept=self._offers) for index in range(count))
+        return tuple(self.survey_gpu(index) for index in range(self.count()))
+
+    def count(self) -> int:
+        """Return how many GPUs the driver lists."""
+        return int(self._library.call("nvmlDeviceGetCount"))
+
+    def survey_gpu(self, index: int) -> GpuInfo:
+        """Return one GPU; if it does not answer with anything, with a fault."""
+        return survey_gpu(self._library, index, prefers_detail=self._wants_detail(), kept=self._offers)
 
     def read_device(self, uuid: str) -> Device:
         """Return the processes of a GPU and of its instances now. After an error, it reads everything about the GPU again."""

@@ -25,7 +25,10 @@ _POD = re.compile(rf"(?:{_SLICE}-(?:burstable-|besteffort-)?)?pod(?P<uid>{_UID})
 _CONTAINER = re.compile(rf"(?:(?P<maker>[A-Za-z0-9_.-]+)-)?(?P<id>{_ID})(?:\.scope)?")
 
 # Cgroups below which users of the host can create their own, and so could name one `kubepods` too.
-_RUNTIME = r"(?:.*containerd|crio|docker|cri-docker|kubelet|k3s|k3s-agent|rke2-server|rke2-agent)\.service"
+_RUNTIME = (
+    r"(?:.*containerd|crio|docker|cri-docker|kubelet|k3s|k3s-agent|rke2-server|rke2-agent|k0sworker|k0scontroller|.*kubelite)"
+    r"\.service"
+)
 _FOREIGN = re.compile(rf"(?!{_RUNTIME}$).*\.service|user(?:-.*)?\.slice|machine\.slice|libpod-.*")
 
 _DELETED = " (deleted)"
@@ -144,9 +147,10 @@ def _step(parts: list[str], way: int) -> tuple[_Level | None, int]:
     if container is None:
         named = _CONTAINER.fullmatch(parts[here]) if here < len(parts) else None
         # CRI-O's monitor has a cgroup beside the container that it monitors, with the container's id in its name.
-        if named is None or (named["maker"] or "").endswith("conmon"):
+        if named is not None and (named["maker"] or "").endswith("conmon"):
             return None, here
-        here += 1
-        container = named["id"]
+        # Without a container's name it is the pod's: only the host creates cgroups there, for a sandbox (gVisor, Kata).
+        here += named is not None
+        container = "" if named is None else named["id"]
     found = ContainerId(pod_uid=pod["uid"].replace("_", "-"), container=container)
     return _Level(container=found, path="/" + "/".join(parts[:here])), here

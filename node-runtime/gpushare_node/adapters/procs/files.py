@@ -1,8 +1,14 @@
-"""The files of /proc, as values. Reads and never writes; for a process that has ended, or is not readable, returns None."""
+"""The files of /proc, as values. Reads and never writes; for a process that has ended, or is not readable, returns None.
 
+A process is its thread group. If its main thread has ended before the others, /proc/PID shows a zombie without files, memory
+map or (cgroup v1) cgroup: then those of a living thread are read.
+"""
+
+import ctypes
 import os
 import re
 import stat
+import struct
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +18,13 @@ _STAT_BYTES = 1024
 """A stat line is shorter: 52 numbers and a name of at most 64 bytes; the fields used here begin within the first 500 bytes."""
 
 _CHUNK_BYTES = 1 << 16
+_STATES = {b"D": "waits for a device", b"T": "stopped", b"t": "traced", b"Z": "zombie", b"X": "zombie"}
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of the kernel's task flags."""
+
+
+_ENDED = ("Z", "X")
+"""The states of a thread that has ended."""
 
 
 class Stat(NamedTuple):
@@ -26,25 +37,40 @@ class Stat(NamedTuple):
 
     def has_ended(self) -> bool:
         """Whether only a zombie is left. A main thread that ended before the others looks like a zombie too."""
-        return self.state in ("Z", "X") and self.threads <= 1
+        return self.state in _ENDED and self.threads <= 1
 
 
 class ProcessStatus(Struct):
-    """The fields of /proc/PID/status. `namespace_pids` is ordered from the outermost namespace to the innermost."""
+    """The fields of /proc/PID/status. `namespace_pids` is ordered from the outermost namespace to the innermost.
+
+    `state` is a word for people, empty for a process that runs or sleeps.
+    """
 
     uid: int | None
     namespace_pids: tuple[int, ...]
+    state: str = ""
 
 
-def _is_device(entry: "os.DirEntry[str]", major: int) -> bool | None:
-    """Whether this open file is a device of the driver; None if that is not readable. A file closed meanwhile is not one."""
-    try:
-        found = entry.stat()
-    except FileNotFoundError:
-        return False
-    except OSError:
+_STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
+_AT_FDCWD, _DONT_SYNC, _TYPE, _NO_FILE = -100, 0x4000, 0x1, 2
+"""AT_FDCWD, AT_STATX_DONT_SYNC, STATX_TYPE and ENOENT of Linux's uapi headers."""
+
+_STATX_BYTES, _MODE_AT, _DEVICE_AT = 256, 28, 128
+"""The size of `struct statx`, and where its `stx_mode` and `stx_rdev_major` begin."""
+
+
+def _is_device(path: str, major: int) -> bool | None:
+    """Whether this open file is a device of the driver; None if that is not readable. A file closed meanwhile is not one.
+
+    The kernel answers from what it has: the server of a FUSE or NFS mount is not asked, and so cannot delay the answer.
+    """
+    if _STATX is None:
         return None
-    return stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) == major
+    answer = ctypes.create_string_buffer(_STATX_BYTES)
+    if _STATX(_AT_FDCWD, path.encode(), _DONT_SYNC, _TYPE, answer):
+        return False if ctypes.get_errno() == _NO_FILE else None
+    (mode,), (found,) = struct.unpack_from("=H", answer, _MODE_AT), struct.unpack_from("=I", answer, _DEVICE_AT)
+    return stat.S_ISCHR(mode) and found == major
 
 
 class ProcFiles:
@@ -60,7 +86,10 @@ class ProcFiles:
 
     def stat(self, pid: int) -> Stat | None:
         """Return the process's stat. Fields are counted from the last `)`, because the name before it may contain anything."""
-        raw = self._read(f"{pid}/stat", _STAT_BYTES)
+        return self._stat(str(pid))
+
+    def _stat(self, folder: str) -> Stat | None:
+        raw = self._read(f"{folder}/stat", _STAT_BYTES)
         if raw is None:
             return None
         fields = raw[raw.rfind(b")") + 1 :].split(None, 20)
@@ -71,7 +100,7 @@ class ProcFiles:
 
     def cgroup(self, pid: int | str) -> str | None:
         """Return the text of the process's cgroup file; bytes that are not UTF-8 are escaped."""
-        raw = self._read_whole(f"{pid}/cgroup")
+        raw = self._read_whole(f"{self._living(pid)}/cgroup")
         return None if raw is None else raw.decode("utf-8", "backslashreplace")
 
     def comm(self, pid: int) -> bytes | None:
@@ -86,15 +115,17 @@ class ProcFiles:
             return None
         uids = re.search(rb"^Uid:\t\d+\t(\d+)", raw, re.MULTILINE)
         pids = re.search(rb"^NSpid:((?:\t\d+)+)$", raw, re.MULTILINE)
+        state = re.search(rb"^State:\t(\w)", raw, re.MULTILINE)
         return ProcessStatus(
             uid=int(uids[1]) if uids else None,
             namespace_pids=tuple(int(one) for one in pids[1].split()) if pids else (),
+            state=_STATES.get(state[1], "") if state else "",
         )
 
     def namespace(self, pid: int | str) -> str | None:
         """Return the pid namespace, such as `pid:[4026531836]`. For other users' processes it needs CAP_SYS_PTRACE."""
         try:
-            return os.readlink(f"{self._root}/{pid}/ns/pid")  # noqa: PTH115 - no path: it is the name of a namespace
+            return os.readlink(f"{self._root}/{self._living(pid)}/ns/pid")  # noqa: PTH115 - no path: it is the name of a namespace
         except OSError:
             return None
 
@@ -104,7 +135,7 @@ class ProcFiles:
         Waits for the lock on the process's memory map, which the process may hold while the kernel loads a page that it reads.
         """
         try:
-            with open(f"{self._root}/{pid}/maps", "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs more than the file
+            with open(f"{self._root}/{self._living(pid)}/maps", "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs more than the file
                 tail = b""
                 while chunk := file.read(_CHUNK_BYTES):
                     if part in tail + chunk:
@@ -117,19 +148,30 @@ class ProcFiles:
     def has_open(self, pid: int, major: int) -> bool | None:
         """Whether the process has a character device of this driver open; None if one of its open files is not readable.
 
-        For other users' processes it needs CAP_DAC_READ_SEARCH. May take as long as the server of an open file (FUSE, NFS)
-        takes to answer.
+        For other users' processes it needs CAP_DAC_READ_SEARCH.
         """
-        answers = set()
+        folder = f"{self._root}/{self._living(pid)}/fd"
+        answers: set[bool | None] = set()
         try:
-            with os.scandir(f"{self._root}/{pid}/fd") as entries:
-                for entry in entries:
-                    answers.add(_is_device(entry, major))
-                    if True in answers:
-                        return True
+            for name in os.listdir(folder):  # noqa: PTH208 - names are enough
+                answers.add(_is_device(f"{folder}/{name}", major))
+                if True in answers:
+                    return True
         except OSError:
             return None
         return None if None in answers else False
+
+    def _living(self, pid: int | str) -> str:
+        """Return the folder of the process or, if its main thread has ended before the others, of a thread that lives."""
+        found = self.stat(int(pid)) if isinstance(pid, int) else None
+        if found is None or found.state not in _ENDED or found.threads <= 1:
+            return str(pid)
+        try:
+            threads = os.listdir(f"{self._root}/{pid}/task")  # noqa: PTH208 - names are enough
+        except OSError:
+            return str(pid)
+        folders = (f"{pid}/task/{thread}" for thread in threads)
+        return next((folder for folder in folders if (own := self._stat(folder)) and own.state not in _ENDED), str(pid))
 
     def pid_max(self) -> int | None:
         """Return the kernel's limit of pids."""

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from gpushare_node.adapters.procs.cgroup import CgroupLocation, containers, locate
 from gpushare_node.adapters.procs.files import ProcFiles, Stat
+from gpushare_node.adapters.procs.groups import kill_group
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessDetails, Processes, ProcessIdentity, Signal, SignalResult
-from gpushare_node.adapters.procs.scans import Scans
 from gpushare_node.adapters.procs.signals import deliver
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.core.worker import Worker
 from gpushare_node.guard.process_list import PID_MAX
 
 _HOST_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
@@ -18,6 +20,9 @@ _HOST_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 
 NVIDIA_MAJOR = 195
 """The fixed major number of NVIDIA's character devices: /proc/devices, and Linux's list of allocated devices."""
+
+_SCAN_SECONDS = 0.1
+"""How long reading a memory map may take; one with ten thousand mappings takes a twentieth of that."""
 
 _COMM_LENGTH = 64
 _GENERATION = 64
@@ -28,8 +33,9 @@ class LinuxProcesses(Processes):
     """The processes under one /proc. Not thread-safe."""
 
     def __init__(self, root: Path = Path("/proc")) -> None:
+        self._root = root
         self._files = ProcFiles(root)
-        self._scans = Scans()
+        self._scanner: Worker | None = None
         self._own = containers(self._files.cgroup("self") or "")
         self._young: dict[int, ProcessIdentity] = {}
         self._old: dict[int, ProcessIdentity] = {}
@@ -71,46 +77,60 @@ class LinuxProcesses(Processes):
             self._old.pop(pid, None)
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
-        """Return all processes that are in the same container now, including its sub-cgroups, without those that have ended.
+        """Return all processes whose identity has the same cgroup now, without those that have ended.
 
         It reads every process's cgroup, 7 µs each: the host's cgroup file system is not mounted in our container.
         """
-        if not seen.candidates:
-            return ()
-        container = seen.candidates[0]
+        name = seen.cgroup.rpartition("/")[2]
         found = []
         for pid in self._files.pids():
             text = self._files.cgroup(pid)
-            if text is None or container.container not in text:
+            if text is None or name not in text:
                 continue
             where, stat = locate(text, self._own), self._files.stat(pid)
-            if stat is not None and not stat.has_ended() and where.candidates == (container,):
+            if stat is not None and not stat.has_ended() and where.candidates and where.cgroup == seen.cgroup:
                 found.append(_seen(pid, stat, where))
         return tuple(found)
 
+    def in_pods(self) -> tuple[ProcessIdentity, ...]:
+        """Return every living process that is in a pod."""
+        found = self.look(self._files.pids())
+        return tuple(one for one in found.values() if one.candidates and not self.has_ended(one))
+
+    def kill_group(self, seen: ProcessIdentity) -> bool:
+        """Have the kernel kill everything in its container's cgroup; False if it cannot: cgroup v1, or no access to it."""
+        found = locate(f"0::{seen.cgroup}", self._own).candidates
+        return bool(found) and found[0] not in self._own and kill_group(self._root, found[0])
+
     def uses_gpu(self, pid: int) -> GpuUse:
-        """Whether the process has a GPU's device mapped or open.
+        """Whether the process has a GPU's device mapped or open. Never hangs, whatever the process has open or mapped.
 
         A CUDA context always has both. The memory map has names, and root in a container may rename the devices in its /dev, so
         open files are identified by the driver's major number; those of other users' processes are unreadable without
         CAP_DAC_READ_SEARCH, and then the result is never NO.
         """
-        return self._scans.ask(lambda: self._scan(pid))
-
-    def _scan(self, pid: int) -> GpuUse:
-        """Runs on a separate thread: uses only the files."""
-        is_mapped = self._files.maps(pid, b"/dev/nvidia")
-        is_open = None if is_mapped is not False else self._files.has_open(pid, NVIDIA_MAJOR)
-        if is_mapped or is_open:
+        is_open = self._files.has_open(pid, NVIDIA_MAJOR)
+        is_mapped = None if is_open else self._is_mapped(pid)
+        if is_open or is_mapped:
             return GpuUse.YES
-        return GpuUse.NO if is_open is False else GpuUse.UNREADABLE
+        return GpuUse.NO if is_open is False and is_mapped is False else GpuUse.UNREADABLE
+
+    def _is_mapped(self, pid: int) -> bool | None:
+        """Whether it maps a GPU's device; None if that is not read in time, because the process holds the map's lock.
+
+        The thread that waits for the lock can be killed meanwhile.
+        """
+        if self._scanner is None:
+            self._scanner = Worker("scan", SystemClock())
+        future = self._scanner.start(lambda: self._files.maps(pid, b"/dev/nvidia"))
+        return future.value if future is not None and future.wait(_SCAN_SECONDS) else None
 
     def details(self, pid: int) -> ProcessDetails | None:
         """Return the details of the process for messages; None if it has ended."""
         comm, status = self._files.comm(pid), self._files.status(pid)
         if comm is None or status is None:
             return None
-        return ProcessDetails(comm=_printable(comm), uid=status.uid, namespace_pids=status.namespace_pids)
+        return ProcessDetails(comm=_printable(comm), uid=status.uid, namespace_pids=status.namespace_pids, state=status.state)
 
     def namespace(self, pid: int) -> str | None:
         """Return its pid namespace; None if that is not readable."""
@@ -139,7 +159,7 @@ class LinuxProcesses(Processes):
         if stat.has_ended():
             return SignalResult.GONE
         where = locate(text, self._own)
-        if (where.cgroup, where.candidates) != (seen.cgroup, seen.candidates):
+        if where.cgroup != seen.cgroup:
             return SignalResult.REUSED
         return SignalResult.REFUSED if stat.is_kernel or not where.candidates else None
 

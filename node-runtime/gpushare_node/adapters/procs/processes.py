@@ -15,9 +15,10 @@ class ProcessIdentity(Struct):
     """A process as /proc shows it.
 
     `candidates` are the containers that its cgroup path may mean, the likeliest first; empty outside pods and in our own
-    container. `procs.linux` returns at most one: the outermost, below what our own path shares with it (the node, if a cluster
-    runs in a pod). That one is trustworthy: a process that may create cgroups can do so only below its container's own, and
-    name them like another pod's; a further candidate would be believed while the API server does not know the first yet.
+    container. One without the container's id is the pod itself, in whose own cgroup a sandbox runs. `procs.linux` returns at
+    most one: the outermost, below what our own path shares with it (the node, if a cluster runs in a pod). That one is
+    trustworthy: a process that may create cgroups can do so only below its container's own, and name them like another pod's;
+    a further candidate would be believed while the API server does not know the first yet.
 
     `cgroup` ends at that container; a move between cgroups within it does not change the identity. `is_kernel`: a kernel
     thread.
@@ -64,12 +65,14 @@ class SignalResult(StrEnum):
 class ProcessDetails(Struct):
     """The details of a process for messages.
 
-    `comm` has at most 64 characters, and none that controls a terminal or breaks a line.
+    `comm` has at most 64 characters, and none that controls a terminal or breaks a line. `state` is one word of proc(5), as
+    `zombie`; empty for a process that runs or sleeps.
     """
 
     comm: str
     uid: int | None
     namespace_pids: tuple[int, ...]
+    state: str = ""
 
 
 class Processes(Protocol):
@@ -92,7 +95,15 @@ class Processes(Protocol):
         ...
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
-        """Return all processes that are in the same container now, including its sub-cgroups."""
+        """Return all processes whose identity has the same cgroup now: those of one container, or of a pod's sandbox."""
+        ...
+
+    def in_pods(self) -> tuple[ProcessIdentity, ...]:
+        """Return every living process that is in a pod."""
+        ...
+
+    def kill_group(self, seen: ProcessIdentity) -> bool:
+        """Have the kernel kill everything in its container's cgroup; False if it cannot."""
         ...
 
     def uses_gpu(self, pid: int) -> GpuUse:

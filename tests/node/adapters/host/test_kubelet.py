@@ -30,9 +30,11 @@ def test_an_allocation_names_its_pod_and_its_devices_in_both_forms(tmp_path: Pat
     assert found.devices == ("GPU-a", "GPU-b")
 
 
-def test_only_what_is_of_nvidia_com_counts(tmp_path: Path) -> None:
-    found = read(tmp_path, [entry(["x"], "intel.com/qat")], {"intel.com/qat": ["x"], "nvidia.com/gpu": ["GPU-a"]})
-    assert found == Checkpoint(allocations=(), registered={"nvidia.com/gpu": frozenset({"GPU-a"})})
+def test_every_allocation_counts_but_of_what_is_registered_only_what_is_of_nvidia_com(tmp_path: Path) -> None:
+    """Other plugins give GPUs under names of their own."""
+    found = read(tmp_path, [entry(["GPU-a-0"], "volcano.sh/vgpu")], {"intel.com/qat": ["x"], "nvidia.com/gpu": ["GPU-a"]})
+    assert found.registered == {"nvidia.com/gpu": frozenset({"GPU-a"})}
+    assert [(one.resource, one.ids) for one in found.allocations] == [("volcano.sh/vgpu", ("GPU-a-0",))]
 
 
 def test_null_is_empty_as_go_writes_it_and_no_file_is_nothing(tmp_path: Path) -> None:

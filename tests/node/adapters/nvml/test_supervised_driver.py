@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
+from gpushare_node.adapters.nvml.bounded_driver import NODE, BoundedDriver
 from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, Xid
-from gpushare_node.adapters.nvml.gpu_poller import GpuPoller
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.adapters.nvml.supervised_driver import NODE, SupervisedDriver
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.guard.process_list import ProcessEntry
 from tests.support.fake_nvml import FakeNvml
-from tests.support.waiting import PATIENCE, wait_for
+from tests.support.waiting import wait_for
 
 PID = 4_300_001
 LIST = "nvmlDeviceGetComputeRunningProcesses_v3"
@@ -45,24 +44,24 @@ def uuids(fake_nvml: FakeNvml) -> list[str]:
 
 
 @pytest.fixture
-def watched(fake_nvml: FakeNvml, clock: Hours) -> Iterator[SupervisedDriver]:
-    made = SupervisedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
+def watched(fake_nvml: FakeNvml, clock: Hours) -> Iterator[BoundedDriver]:
+    made = BoundedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
     yield made
     fake_nvml.heal()
     made.close()
 
 
-def rowless(watched: SupervisedDriver, uuids: list[str]) -> set[int]:
+def rowless(watched: BoundedDriver, uuids: list[str]) -> set[int]:
     devices = watched.read_devices(uuids)
     assert list(devices) == uuids
     return {uuids.index(uuid) for uuid, device in devices.items() if device.rows is None}
 
 
 def threads() -> int:
-    return sum(thread.name == "gpus" for thread in threading.enumerate())
+    return sum(thread.name == "driver" for thread in threading.enumerate())
 
 
-def test_what_is_watched_is_what_the_driver_says(watched: SupervisedDriver, uuids: list[str]) -> None:
+def test_what_is_watched_is_what_the_driver_says(watched: BoundedDriver, uuids: list[str]) -> None:
     session = Session.open()
     assert watched.read_devices(uuids) == {uuid: session.read_device(uuid) for uuid in uuids}
     assert (watched.troubles(), watched.hung_seconds(), watched.unreliable()) == ({}, {}, frozenset())
@@ -70,7 +69,7 @@ def test_what_is_watched_is_what_the_driver_says(watched: SupervisedDriver, uuid
 
 @pytest.mark.failure_case(48)
 def test_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, given_up: list[float]
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, given_up: list[float]
 ) -> None:
     whole = watched.read_devices(uuids)
     fake_nvml.delay(LIST, 600, gpu=3)
@@ -91,7 +90,7 @@ def test_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
 
 @pytest.mark.failure_case(48)
 def test_any_number_of_gpus_may_hang_and_the_last_still_answers(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]
 ) -> None:
     before = threads()
     watched.read_devices(uuids)
@@ -107,26 +106,8 @@ def test_any_number_of_gpus_may_hang_and_the_last_still_answers(
 
 
 @pytest.mark.failure_case(48)
-def test_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken_over(clock: Hours) -> None:
-    hang, asked = threading.Event(), []
-
-    def ask(uuid: str) -> str:
-        asked.append(uuid)
-        if uuid == "hung":
-            hang.wait(PATIENCE)
-        return uuid
-
-    poller: GpuPoller[str] = GpuPoller(clock, deadline_seconds=DEADLINE)
-    assert poller.take(["first", "hung", "last"], ask) == {"first": "first", "last": "last"}
-    hang.set()
-    wait_for(lambda: not poller.is_busy)
-    assert asked == ["first", "hung", "last"]
-    poller.stop()
-
-
-@pytest.mark.failure_case(48)
 def test_a_session_in_which_a_call_hangs_is_not_ended_under_it(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     watched.read_devices(uuids)
     fake_nvml.delay(LIST, 600, gpu=3)
@@ -145,14 +126,14 @@ def test_a_session_in_which_a_call_hangs_is_not_ended_under_it(
     assert rowless(watched, uuids) == set()
 
 
-def test_a_slow_gpu_is_not_a_hung_one(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+def test_a_slow_gpu_is_not_a_hung_one(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     fake_nvml.delay(LIST, DEADLINE / 3)
     assert rowless(watched, uuids) == set(), "together they take longer than the deadline of one"
 
 
 @pytest.mark.failure_case(48)
 def test_a_hung_call_for_the_whole_node_is_reported_and_not_repeated(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     assert watched.ask("versions", lambda driver: driver.versions()).driver == "580.95.05"
     watched.read_devices(uuids)
@@ -168,7 +149,7 @@ def test_a_hung_call_for_the_whole_node_is_reported_and_not_repeated(
 
 @pytest.mark.failure_case(48)
 def test_an_open_that_hangs_is_taken_up_when_it_comes_back(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     fake_nvml.delay("nvmlInitWithFlags", 600)
     assert rowless(watched, uuids) == set(range(8))
@@ -180,7 +161,7 @@ def test_an_open_that_hangs_is_taken_up_when_it_comes_back(
 
 
 @pytest.mark.failure_case(50)
-def test_a_lost_gpu_has_no_rows_and_comes_back(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+def test_a_lost_gpu_has_no_rows_and_comes_back(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     whole = watched.read_devices(uuids)
     fake_nvml.lose(5)
     assert rowless(watched, uuids) == {5}
@@ -189,7 +170,7 @@ def test_a_lost_gpu_has_no_rows_and_comes_back(watched: SupervisedDriver, fake_n
     assert watched.read_devices(uuids) == whole
 
 
-def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: SupervisedDriver, fake_nvml: FakeNvml) -> None:
+def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: BoundedDriver, fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, True)
     gi = fake_nvml.add_instance(0, 9, 4)
     uuid = fake_nvml.uuid(0)
@@ -203,7 +184,7 @@ def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: Supe
 @pytest.mark.failure_case(22)
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.UNINITIALIZED])
 def test_a_session_that_is_over_is_opened_again_with_growing_waits(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, code: Code
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, code: Code
 ) -> None:
     whole = watched.read_devices(uuids)
     fake_nvml.unload(code)
@@ -229,7 +210,7 @@ def test_a_session_that_is_over_is_opened_again_with_growing_waits(
 
 @pytest.mark.failure_case(21)
 def test_a_driver_that_comes_later_is_found(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     fake_nvml.unload()
     assert rowless(watched, uuids) == set(range(8))
@@ -246,7 +227,7 @@ def test_a_driver_that_comes_later_is_found(
 
 @pytest.mark.failure_case(13)
 def test_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     watched.read_devices(uuids)
     fake_nvml.set_mode(0, True)
@@ -260,7 +241,7 @@ def test_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
 
 
 def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
-    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
+    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     fake_nvml.fail(LIST, Code.INVALID_ARGUMENT, gpu=2)
     assert rowless(watched, uuids) == {2}
@@ -271,7 +252,7 @@ def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
         assert rowless(watched, uuids) == {2}
 
 
-def test_xids_are_heard_from_one_census_to_the_next(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+def test_xids_are_heard_from_one_census_to_the_next(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     watched.read_devices(uuids)
     watched.read_devices(uuids)
     session = Session.open()
@@ -296,7 +277,7 @@ def test_xids_are_heard_from_one_census_to_the_next(watched: SupervisedDriver, f
 def test_a_driver_without_events_is_asked_for_them_once(fake_nvml: FakeNvml, uuids: list[str], clock: Hours) -> None:
     asked: list[str] = []
     fake_nvml.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED)
-    watched = SupervisedDriver(
+    watched = BoundedDriver(
         lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE
     )
     watched.read_devices(uuids)
@@ -325,7 +306,7 @@ def test_it_ends_with_its_threads_and_its_session(fake_nvml: FakeNvml, clock: Ho
             super().close()
             ended.append(self)
 
-    watched = SupervisedDriver(Ending.open, clock=clock, deadline_seconds=2)
+    watched = BoundedDriver(Ending.open, clock=clock, deadline_seconds=2)
     watched.read_devices(uuids)
     watched.close()
     assert len(ended) == 1
@@ -336,7 +317,7 @@ def test_it_ends_with_its_threads_and_its_session(fake_nvml: FakeNvml, clock: Ho
 def test_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
     fake_nvml: FakeNvml, clock: Hours, uuids: list[str]
 ) -> None:
-    watched = SupervisedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
+    watched = BoundedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
     fake_nvml.delay(LIST, 600, gpu=0)
     assert rowless(watched, uuids) == {0}
     watched.close()
@@ -344,7 +325,7 @@ def test_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
     fake_nvml.heal()
 
 
-def test_rows_are_those_of_now(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+def test_rows_are_those_of_now(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     watched.read_devices(uuids)
     fake_nvml.put(0, PID, 777)
     assert watched.read_devices(uuids)[uuids[0]].rows == (ProcessEntry(pid=PID, used_bytes=777 << 20),)
@@ -352,7 +333,7 @@ def test_rows_are_those_of_now(watched: SupervisedDriver, fake_nvml: FakeNvml, u
 
 @pytest.mark.failure_case(72)
 def test_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(
-    watched: SupervisedDriver, fake_nvml: FakeNvml
+    watched: BoundedDriver, fake_nvml: FakeNvml
 ) -> None:
     uuids = [fake_nvml.uuid(gpu) for gpu in range(8)]
     for gpu in range(8):

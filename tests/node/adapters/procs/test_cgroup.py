@@ -82,17 +82,22 @@ def test_a_container_remains_the_same_in_all_cgroups_below_it(path: str) -> None
         "/docker/" + NODE,
         "/kubepods.slice",
         "/kubepods/burstable",
-        f"/kubepods/burstable/pod{UID}",
         f"{BURSTABLE}/crio-conmon-{ID}.scope",
         f"/../cri-containerd-{ID}.scope",
         f"/pod{UID}/{ID}",
-        f"/kubepods/burstable/pod{UID}/kata_{ID[:20]}",
         f"/kubepods/burstable/pod-with-a-name/{ID}",
     ],
 )
 def test_what_is_no_container_of_a_pod_is_none_and_keeps_its_path(path: str) -> None:
     found = locate(f"0::{path}\n")
     assert (found.candidates, found.cgroup) == ((), path)
+
+
+@pytest.mark.parametrize("below", ["", f"/kata_{ID[:20]}", "/kata-sandbox", FORGED])
+def test_what_is_in_a_pods_own_cgroup_is_the_pods(below: str) -> None:
+    """runsc's sandbox and Kata's are there: only the host creates cgroups beside those of containers."""
+    found = locate(f"0::/kubepods/burstable/pod{UID}{below}\n")
+    assert (found.candidates, found.cgroup) == ((ContainerId(UID, ""),), f"/kubepods/burstable/pod{UID}")
 
 
 @pytest.mark.failure_case(54)
@@ -153,8 +158,6 @@ def test_a_line_ends_at_a_line_feed_alone_for_names_may_hold_everything_else() -
         f"/../cri-containerd-{NODE}.scope",
         f"/../../crio-{NODE}.scope/container",
         "/../../../../user.slice/user-1000.slice/user@1000.service",
-        f"/kubepods/burstable/pod{UID}/kata-sandbox",
-        f"/kubepods/burstable/pod{UID}",
         f"{BURSTABLE}/crio-conmon-{ID}.scope",
     ],
 )
@@ -183,10 +186,19 @@ def test_junk_raises_nothing_and_a_container_is_below_kubelets_cgroups(lines: li
     found = locate("".join(f"{number}:x:{path}\n" for number, path in enumerate(paths)))
     if found.candidates:
         assert any(path.startswith(found.cgroup) for path in paths)
-        assert re.search(rf"(kubepods|/\.\.).*pod[0-9a-f_-]{{32,36}}(\.slice)?[/:](.*[-:])?{OTHER}", found.cgroup)
+        assert re.search(rf"(kubepods|/\.\.).*pod[0-9a-f_-]{{32,36}}(\.slice)?([/:](.*[-:])?{OTHER}|$)", found.cgroup)
 
 
 @given(st.text())
 def test_any_text_at_all_raises_nothing(text: str) -> None:
     assert locate(text).candidates == ()
     assert locate(f"0::{text}").candidates == ()
+
+
+@pytest.mark.parametrize("service", ["containerd.service", "k0sworker.service", "snap.microk8s.daemon-kubelite.service"])
+def test_a_container_of_a_runtime_with_another_cgroup_driver_than_kubelets_is_attributed(service: str) -> None:
+    """Kubelet's driver is systemd and the container runtime's cgroupfs: runc makes one name of the slice, below its service."""
+    uid, container = "0a1b2c3d-0000-4000-8000-000000000001", "c" * 64
+    path = f"/system.slice/{service}/kubepods-besteffort-pod{uid.replace('-', '_')}.slice:cri-containerd:{container}"
+    found = locate(f"0::{path}\n").candidates
+    assert [(one.pod_uid, one.container) for one in found] == [(uid, container)]

@@ -218,15 +218,15 @@ def test_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node,
 def test_a_container_that_begins_again_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
     node: Node, process_pool: ProcessPool
 ) -> None:
-    node.settings = replace(PATIENT, strikes=2)
+    node.settings = PATIENT
     idle = node.fake_proc.show(process_pool.pid(OBEDIENT), f"{systemd_path()}/sub")
     neighbour = node.run(process_pool.pid(OBEDIENT), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
-    for _ in range(3):
+    for _ in range(2):
         pid = node.run(process_pool.pid(OBEDIENT), 9 * GIB)
         node.until(lambda pid=pid: (pid, "TERM") in pids(node.sent))
         await_exit(pid)
     scopes = [verdict.scope for verdict in node.told if isinstance(verdict, Terminate)]
-    assert scopes == [KillScope.PROCESSES, KillScope.PROCESSES, KillScope.CONTAINER]
+    assert scopes == [KillScope.PROCESSES, KillScope.CONTAINER]
     assert (idle, "TERM") in pids(node.sent)
     assert neighbour not in {pid for pid, _ in pids(node.sent)}
     assert node.is_alive(neighbour)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.processes import Signal, SignalResult
+from gpushare_node.adapters.procs.processes import GpuUse, Signal, SignalResult
 from gpushare_node.guard.identity import ContainerId
 from tests.support.process_fixtures import (
     CONTAINER_A,
@@ -148,3 +148,40 @@ def test_members_hold_while_processes_come_and_go(groups: Groups, process_pool: 
     for _ in range(30):
         assert {member.pid for member in processes.members(seen)} == steady
     assert threading.active_count() == threads
+
+
+def test_everything_in_a_container_ends_at_once_where_the_kernel_can(groups: Groups, process_pool: ProcessPool) -> None:
+    """With cgroup v2, the host's cgroups seen through its first process; with v1 it says that it cannot, and nobody ends."""
+    leader, below, neighbour = (process_pool.pid(DEAF) for _ in range(3))
+    groups.put(leader, kubelet())
+    groups.put(below, f"{kubelet()}/job")
+    groups.put(neighbour, kubelet(POD_B, CONTAINER_B))
+    processes = LinuxProcesses()
+    seen = processes.look([leader, neighbour])
+    is_v2 = (groups.mount / kubelet().lstrip("/") / "cgroup.kill").exists()
+    assert processes.kill_group(seen[leader]) is is_v2
+    if is_v2:
+        await_exit(leader)
+        await_exit(below)
+    assert not processes.has_ended(seen[neighbour])
+
+
+def test_a_process_whose_main_thread_has_ended_is_in_its_container_still(groups: Groups, process_pool: ProcessPool) -> None:
+    """cgroup v1 moves the ended thread to the root, and its memory map and files are gone; the others have all of them."""
+    code = (
+        "import ctypes, threading, time\n"
+        "zero = open('/dev/zero')\n"
+        "threading.Thread(target=lambda: (print('ready', flush=True), time.sleep(3600))).start()\n"
+        "time.sleep(0.5)\n"
+        "ctypes.CDLL(None).syscall(ctypes.c_long(60), 0)"
+    )
+    pid = process_pool.pid(code)
+    groups.put(pid, kubelet())
+    processes = LinuxProcesses()
+    before = processes.look([pid])[pid]
+    wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
+    after = LinuxProcesses().look([pid])[pid]
+    assert (after.cgroup, after.candidates) == (before.cgroup, before.candidates)
+    assert processes.uses_gpu(pid) is GpuUse.NO, "its files and its memory map can be read"
+    assert processes.send(before, Signal.KILL) is SignalResult.SENT
+    wait_for(lambda: processes.has_ended(before))

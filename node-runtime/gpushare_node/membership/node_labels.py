@@ -53,11 +53,6 @@ def is_requested(node: NodeView) -> bool:
     return RELEASE_ANNOTATION in node.annotations
 
 
-def is_leaving(node: NodeView, *, is_selected: bool) -> bool:
-    """Return whether the node must leave its pool: its release is requested, or the pool no longer selects it."""
-    return is_requested(node) or not is_selected
-
-
 def publish(last: Published | None, label: str, profile: str, devices: frozenset[str]) -> Published:
     """Return what to publish for these devices. `label` is the node's current one, "" without one.
 

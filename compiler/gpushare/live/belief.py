@@ -1,0 +1,58 @@
+"""Whether a node's condition can be believed: its runtime must be alive, and the node must offer what the plan says. Pure.
+
+A condition stays when the program that writes it dies, and a device plugin can lose its devices between two of its looks.
+"""
+
+from collections.abc import Mapping
+
+from gpushare.core.wording import listing
+from gpushare.live.observing import is_observed
+from gpushare.live.pools import LivePool
+from gpushare.live.snapshot import RUNTIME_PODS, Condition, LiveNode, Snapshot
+
+NOT_RUNNING = "RuntimeNotRunning"
+"""The reason of a condition that no runtime keeps up to date. It is ours: the runtime cannot write it."""
+
+AWAY_LABEL, AWAY = "gpushare.dev/runtime", "away"
+"""The label by which an administrator takes the runtime off a node: docs/troubleshooting.md."""
+
+_WRONG_RESOURCES = "WrongResources"
+_NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
+
+
+def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot) -> Condition:
+    """Return the node's condition as it can be believed: not True where the runtime is dead, or the offer is not as planned."""
+    said = node.condition
+    if said is None:
+        return _NOT_SEEN
+    trouble = _trouble(node, said, snapshot) if pool is not None and pool.daemonset is not None else ""
+    if trouble:
+        text = f"{trouble}; the condition {said.reason} of before may be out of date"
+        return Condition(status="False", reason=NOT_RUNNING, message=text, since=said.since)
+    if said.is_true and pool is not None and pool.side is not None and dict(node.allocatable) != dict(pool.resources):
+        wanted, offered = _numbers(pool.resources), _numbers(node.allocatable)
+        text = f"the node offers {offered} instead of {wanted}"
+        return Condition(status="False", reason=_WRONG_RESOURCES, message=text, since="")
+    return said
+
+
+def _trouble(node: LiveNode, said: Condition, snapshot: Snapshot) -> str:
+    """Return why no runtime keeps the condition up to date; empty if one does, or if the runtime's pods were not read."""
+    if not snapshot.has_seen(RUNTIME_PODS) or is_observed(node):
+        return ""
+    own = [pod for pod in snapshot.runtime if pod.node == node.name]
+    if not own:
+        is_away = node.labels.get(AWAY_LABEL) == AWAY
+        away = f"the label {AWAY_LABEL}={AWAY} keeps the runtime off the node"
+        return away if is_away else "no pod of the runtime is on the node"
+    stuck = next(((pod, pod.problems[0]) for pod in own if pod.problems), None)
+    if stuck is not None:
+        return f"pod {stuck[0].full_name} does not run: {stuck[1]}"
+    written, created = said.heartbeat, max(pod.created for pod in own)
+    if written and created and written < created:
+        return f"pod {own[0].full_name} has not reported yet: the condition of {written} is older than the pod"
+    return ""
+
+
+def _numbers(numbers: Mapping[str, int]) -> str:
+    return listing(f"{number} {name}" for name, number in sorted(numbers.items())) or "no GPU resource"

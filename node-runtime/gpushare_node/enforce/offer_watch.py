@@ -1,0 +1,126 @@
+"""OfferWatch: whether the node still offers what the plan promises, and the flip of the plugin's label where that cures it.
+
+It compares kubelet's checkpoint and the Node's allocatable with the GPUs. Its calls to the API server run on the work queue.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from gpushare_node.adapters.host.kubelet import Checkpoint, CheckpointError, is_gpu_resource
+from gpushare_node.adapters.host.state_dir import StateDirError
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
+from gpushare_node.adapters.nvml.driver import GpuInfo
+from gpushare_node.core.policy import Mode, Policy
+from gpushare_node.core.structs import Struct, field, replace
+from gpushare_node.enforce.enforcer import Enforcer
+from gpushare_node.gpus.advertised import expected, find_mismatch, find_offer_mismatch
+from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus
+from gpushare_node.gpus.view import build_view, registrable
+from gpushare_node.membership import plugin_pods
+from gpushare_node.reporting.outcome import Unmet
+
+LOOK_SECONDS = 45.0
+"""Between two looks while the offer is right. With `AGAIN_SECONDS` a difference is the node's condition within a minute."""
+
+AGAIN_SECONDS = 12.0
+"""The same while it is not. A difference that two looks see has lasted longer than kubelet's report, which takes 10 s."""
+
+_FLIP_SECONDS = 30.0
+_MPS_FLIP_SECONDS = 120.0
+"""How long a difference lasts before a flip: a plugin that restarts by itself is faster, also behind its MPS daemon."""
+
+_MAX_FLIPS = 3
+_FLIPS_SECONDS = 3600.0
+"""No more flips in this time: what they do not cure has another cause, and each takes the offer away for seconds."""
+
+
+class OfferWatch(Struct, frozen=False):
+    """The offer of this node. `flip` has the plugin enumerate again. `finding` is what is wrong, once it has lasted."""
+
+    enforcer: Enforcer
+    cluster: Cluster
+    flip: Callable[[], None]
+    finding: Unmet | None = None
+    next_look: float = float("-inf")
+    _seen: Unmet | None = None
+    _since: float = 0.0
+    _flips: deque[float] = field(default_factory=deque)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.enforcer.config.policy
+
+    def look(self, now: float) -> None:
+        """Look, if that is due, on the work queue's thread. `now` is monotonic seconds."""
+        surveys = self.enforcer.inventory.surveys
+        if now >= self.next_look and surveys is not None:
+            self.next_look = now + AGAIN_SECONDS
+            self.enforcer.queue.send(partial(self._look, surveys, now))
+
+    def _look(self, surveys: tuple[GpuInfo, ...], now: float) -> None:
+        """Compare, and flip in time. If the API server does not answer, what was found stays."""
+        try:
+            # Kubelet writes the checkpoint first.
+            allocatable = self.cluster.node().allocatable
+            checkpoint = self._read_checkpoint()
+            self._compare(self._find(surveys, checkpoint, allocatable), now)
+            if self._must_flip(now, is_held=checkpoint is None or self._is_held(checkpoint)):
+                self.flip()
+        except (ClusterError, StateDirError):
+            self.enforcer.metrics.api_errors.add("offer")
+
+    def _read_checkpoint(self) -> Checkpoint | None:
+        try:
+            checkpoint = self.enforcer.adapters.checkpoint()
+        except CheckpointError:
+            return None
+        return checkpoint if checkpoint.is_there else None
+
+    def _is_held(self, checkpoint: Checkpoint) -> bool:
+        """Return whether a pod that has not ended holds a share of the node."""
+        pods = self.enforcer.inventory.pod_index.pods
+        held = (pods.get(one.pod_uid) for one in checkpoint.allocations if is_gpu_resource(one.resource))
+        return any(pod is not None and not pod.has_ended for pod in held)
+
+    def _compare(self, found: Unmet | None, now: float) -> None:
+        """Take in what a look has found."""
+        self.next_look = now + (LOOK_SECONDS if found is None else AGAIN_SECONDS)
+        if found is None or self._seen is None:
+            self._since = now
+        self.finding = found if self._seen is not None else None
+        self._seen = found
+
+    def _must_flip(self, now: float, *, is_held: bool) -> bool:
+        """Return whether the plugin must enumerate again; if so, that is counted. `is_held`: pods hold shares of the node.
+
+        A flip restarts an MPS daemon too, which ends its clients.
+        """
+        is_mps = self.policy.mode is Mode.MPS
+        if self.finding is None or not self.finding.is_stale or (is_mps and is_held):
+            return False
+        while self._flips and now - self._flips[0] >= _FLIPS_SECONDS:
+            self._flips.popleft()
+        grace = (_MPS_FLIP_SECONDS if is_mps else _FLIP_SECONDS) * 2 ** len(self._flips)
+        if len(self._flips) >= _MAX_FLIPS or now - max([self._since, *self._flips]) < grace:
+            return False
+        self._flips.append(now)
+        return True
+
+    def _find(
+        self, surveys: tuple[GpuInfo, ...], checkpoint: Checkpoint | None, allocatable: Mapping[str, int]
+    ) -> Unmet | None:
+        """Return how the offer differs from the plan. While the GPUs themselves differ, they are what is reported."""
+        policy = self.policy
+        view = build_view(surveys, policy, allocated=frozenset(), pending_modes={})
+        if not is_converged(view):
+            return None
+        wanted = expected(policy, missing_gpus(view))
+        if checkpoint is None:
+            found = find_offer_mismatch(wanted, allocatable)
+        else:
+            found = find_mismatch(wanted, registrable(surveys), checkpoint.registered, allocatable)
+        if found is None:
+            return None
+        return replace(found, message=found.message + plugin_pods.explain(self.enforcer.adapters.pods.pods(), policy.stack))

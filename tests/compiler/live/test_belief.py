@@ -1,0 +1,105 @@
+"""A condition is believed only while its writer lives and the node offers what the plan says."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpushare.live import refusals
+from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
+from tests.compiler.live.conftest import Ask
+
+POD = "gpushare-notebooks-t4-1"
+
+
+def said(ask: Ask, *arguments: object) -> str:
+    return " ".join(ask(*arguments).stdout.split())
+
+
+def is_ready(ask: Ask) -> bool:
+    nodes = json.loads(ask("status", "--format", "json").stdout)["pools"]["notebooks"]["nodes"]
+    return bool(next(node for node in nodes if node["name"] == "t4-1")["ready"])
+
+
+def edit(live: LiveCluster, **status: Any) -> None:
+    live.api.edit("pods", POD, lambda pod: pod["status"].update(status), namespace=RELEASE)
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "enforce", "state": {"waiting": {"reason": reason}}}]}
+
+
+UNSCHEDULABLE = {"phase": "Pending", "conditions": [
+    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}]}
+
+
+@pytest.mark.parametrize(("status", "word"), [
+    (waiting("CrashLoopBackOff"), "CrashLoopBackOff"), (waiting("ImagePullBackOff"), "ImagePullBackOff"),
+    (UNSCHEDULABLE, "Unschedulable"),
+])
+def test_a_runtime_that_does_not_run_makes_the_node_unready(
+    live: LiveCluster, ask: Ask, status: dict[str, Any], word: str
+) -> None:
+    edit(live, **status)
+    told = said(ask, "explain", "t4-1")
+    assert ("RuntimeNotRunning" in told, word in told, is_ready(ask)) == (True, True, False)
+    assert "t4-1" in said(ask, "status")
+
+
+def test_a_pod_that_the_scheduler_refuses_is_found_by_the_node_for_which_it_was_made(live: LiveCluster, ask: Ask) -> None:
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["t4-1"]}]
+    required = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    live.api.edit("pods", POD, lambda pod: pod["spec"].update(nodeName="", affinity=affinity), namespace=RELEASE)
+    edit(live, **UNSCHEDULABLE)
+    assert "0/3 nodes are available" in said(ask, "explain", "t4-1")
+
+
+def test_a_node_without_a_pod_of_the_runtime_is_not_believed(live: LiveCluster, ask: Ask) -> None:
+    live.api.remove("pods", POD, namespace=RELEASE)
+    assert "no pod of the runtime is on the node" in said(ask, "explain", "t4-1")
+    live.api.edit("nodes", "t4-1", lambda node: node["metadata"]["labels"].update({"gpushare.dev/runtime": "away"}))
+    assert "gpushare.dev/runtime=away keeps the runtime off the node" in said(ask, "explain", "t4-1")
+
+
+def test_a_condition_that_is_older_than_its_pod_is_called_old(live: LiveCluster, ask: Ask) -> None:
+    def age(node: dict[str, Any]) -> None:
+        node["status"]["conditions"][-1]["lastHeartbeatTime"] = "2026-11-23T06:00:00Z"
+
+    live.api.edit("nodes", "t4-1", age)
+    assert "the condition of 2026-11-23T06:00:00Z is older than the pod" in said(ask, "explain", "t4-1")
+
+
+def test_pods_of_the_runtime_that_may_not_be_read_prove_nothing(live: LiveCluster, ask: Ask) -> None:
+    live.api.allows = lambda _, path: f"/namespaces/{RELEASE}/pods" not in path
+    assert is_ready(ask)
+
+
+@pytest.mark.parametrize("offer", ["0", "3", "5"])
+def test_a_ready_node_that_offers_something_else_is_not_ready(live: LiveCluster, ask: Ask, offer: str) -> None:
+    live.api.edit("nodes", "t4-1", lambda node: node["status"]["allocatable"].update({SHARED: offer}))
+    told = said(ask, "explain", "t4-1")
+    assert ("WrongResources" in told, "device plugin" in told, is_ready(ask)) == (True, True, False)
+
+
+def test_what_the_runtime_told_of_a_nodes_gpus_is_shown(live: LiveCluster, ask: Ask) -> None:
+    live.api.add("events", "x", {"involvedObject": {"kind": "Node", "name": "t4-1"}, "reason": "GPUXid", "type": "Warning",
+                                 "message": "The driver reports XID 94.", "lastTimestamp": "2026-11-24T07:00:00Z"},
+                 namespace="default")
+    for name in ("t4-1", "node/t4-1"):
+        assert "2026-11-24T07:00:00Z GPUXid: The driver reports XID 94." in said(ask, "explain", name)
+
+
+@pytest.mark.parametrize(("message", "start"), [
+    (f"request for '{SHARED}: 2' too large: maximum request size for shared resources is 1", "Request one share"),
+    (f"no healthy devices present; cannot allocate unhealthy devices {SHARED}", "The device plugin offers"),
+    ("previously allocated devices are no longer healthy; cannot allocate unhealthy devices x", "The device plugin offers"),
+    ("detection error: nvml error: GPU is lost", "A GPU has fallen off the bus"),
+    ("requested number of devices unavailable for x. Requested: 1, Available: 0", "Kubelet counts devices"),
+    ('invalid allocation request for "x": unknown device: "GPU-1"', "Kubelet gave the pod a device"),
+    ("cannot allocate unregistered device x", "No device plugin is registered"),
+    ("failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=0", "The container runtime knows no such device"),
+    ("something new", "Read the message above"),
+])
+def test_every_refusal_has_its_own_remedy(message: str, start: str) -> None:
+    assert refusals.remedy(f"UnexpectedAdmissionError: {message}, which is unexpected").startswith(start)

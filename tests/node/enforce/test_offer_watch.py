@@ -1,0 +1,138 @@
+"""What the node offers while caps are enforced: a difference from the plan is the condition within a minute, and is cured."""
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.process_list import Mps
+from gpushare_node.reporting.reasons import ConditionReason
+from tests.node.enforce.enforcement import SHARED, pod
+from tests.node.enforce.enforcement_loop import LABELS, VIEW, EnforcementLoop
+from tests.support.fake_nvml import FakeNvml
+
+READY = ConditionReason.READY
+MINUTE = 62
+"""Cycles of one second, the first of which only finds that the last look is over."""
+
+
+def word(loop: EnforcementLoop) -> str:
+    return loop.api.said[-1][0].word
+
+
+@pytest.fixture
+def ready(enforcement_loop: EnforcementLoop) -> EnforcementLoop:
+    """A node that has been Ready for some time."""
+    enforcement_loop.enforcement.register(10)
+    devices = [enforcement_loop.enforcement.fake_nvml.uuid(gpu) for gpu in (0, 1)]
+    enforcement_loop.enforcement.folder.keep_profile(LABELS[PLUGIN_LABEL], devices)
+    enforcement_loop.run(20)
+    assert word(enforcement_loop) == "Ready"
+    return enforcement_loop
+
+
+@pytest.mark.parametrize("allocatable", [{SHARED: 0}, {}, {SHARED: 19}, {SHARED: 20, "nvidia.com/gpu": 2}])
+def test_an_offer_that_is_not_as_planned_is_the_condition_within_a_minute(
+    ready: EnforcementLoop, allocatable: dict[str, int]
+) -> None:
+    ready.api.view = replace(VIEW, allocatable=allocatable)
+    ready.run(MINUTE)
+    assert (word(ready), "WrongResources" in ready.api.reasons()) == ("WrongResources", True)
+    ready.api.view = VIEW
+    ready.run(MINUTE)
+    assert word(ready) == "Ready"
+
+
+def test_a_gap_of_seconds_is_no_news(ready: EnforcementLoop) -> None:
+    """The plugin's pod restarts, and is back before the second look."""
+    ready.run(20)
+    ready.api.view = replace(VIEW, allocatable={SHARED: 0})
+    ready.run(9)
+    ready.api.view = VIEW
+    ready.run(200)
+    assert {reason for reason, _ in ready.api.said} == {READY}
+
+
+def test_one_unhealthy_replica_is_told_and_the_plugin_enumerates_again(ready: EnforcementLoop) -> None:
+    ready.enforcement.register(9)
+    ready.run(MINUTE)
+    assert (word(ready), ready.api.said[-1][1].count("18 instead of 20")) == ("WrongResources", 1)
+    ready.run(60)
+    assert ready.api.applied[0] == {**LABELS, PLUGIN_LABEL: "time-slicing-01234567-b"}
+    assert "GPUPluginRestarted" in ready.api.reasons()
+
+
+def test_what_a_flip_does_not_cure_is_flipped_three_times_an_hour(ready: EnforcementLoop) -> None:
+    ready.enforcement.register(9)
+    ready.run(3000)
+    labels = [one[PLUGIN_LABEL][-1] for one in ready.api.applied]
+    assert labels[:3] == ["b", "a", "b"]
+    assert word(ready) == "WrongResources" or word(ready) == "LabelConflict"
+
+
+def test_a_second_plugin_is_told_and_nothing_is_flipped(ready: EnforcementLoop) -> None:
+    ready.api.view = replace(VIEW, allocatable={SHARED: 20, "nvidia.com/gpu": 2})
+    ready.run(600)
+    assert (word(ready), ready.api.applied) == ("WrongResources", [])
+
+
+def test_a_plugin_that_has_not_started_is_named_with_its_namespace(ready: EnforcementLoop) -> None:
+    labels = {"app": "nvidia-device-plugin-daemonset"}
+    ready.enforcement.list.known = (
+        pod("nvidia-device-plugin-daemonset-x", 7, namespace="nvidia", labels=labels, phase="Pending"),
+    )
+    ready.api.view = replace(VIEW, allocatable={SHARED: 0})
+    ready.run(MINUTE)
+    assert "nvidia/nvidia-device-plugin-daemonset-x has not started: it needs the ConfigMap" in ready.api.said[-1][1]
+
+
+def test_the_loss_of_a_gpu_is_told_before_what_its_plugin_offers(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:
+    two_gpus.lose(1)
+    ready.api.view = replace(VIEW, allocatable={SHARED: 0})
+    ready.run(MINUTE + 30)
+    assert word(ready) in ("GpuLost", "GpuCountMismatch")
+
+
+@pytest.mark.parametrize("mode", [2, 3])
+def test_a_compute_mode_that_keeps_tenants_out_is_told_and_repaired(
+    ready: EnforcementLoop, two_gpus: FakeNvml, mode: int
+) -> None:
+    two_gpus.set_compute_mode(1, mode)
+    ready.run(MINUTE + 30)
+    assert ("GPU 1 has the compute mode" in ready.api.said[-1][1], word(ready)) == (True, "Drifted")
+    assert ready.api.deleted == 1
+
+
+def test_an_mps_daemon_that_answered_and_is_gone_is_told(ready: EnforcementLoop) -> None:
+    tiers = ready.enforcement.enforcer.limit_tiers
+    tiers._has_reached_mps, tiers._mps_state = True, Mps.UNREACHABLE
+    ready.run(1)
+    assert word(ready) == ConditionReason.MPS_UNAVAILABLE.word
+
+
+def test_a_fabric_that_is_not_set_up_is_told(ready: EnforcementLoop) -> None:
+    surveys = ready.enforcement.enforcer.inventory.surveys
+    assert surveys is not None
+    ready.monitor._check_layout(tuple(replace(one, is_fabric_ready=one.index == 0) for one in surveys), 0.0)
+    assert ready.monitor.reason(0.0) == (ConditionReason.FABRIC_NOT_READY, "NVLink of GPU 1 is not set up.")
+
+
+def test_a_selecting_label_that_is_gone_is_waited_for(ready: EnforcementLoop) -> None:
+    ready.api.is_selected = False
+    ready.monitor.trigger()
+    ready.run(200)
+    assert (ready.api.deleted, word(ready)) == (0, "Ready")
+    assert "if that lasts, the node is released" in ready.api.said[-1][1]
+    ready.run(150)
+    assert ready.api.deleted
+
+
+def test_access_that_worked_and_is_lost_ends_the_container(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:
+    for code in (4, 17, 999):
+        for call in ("nvmlDeviceGetHandleByUUID", "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetHandleByIndex_v2"):
+            two_gpus.fail(call, code)
+        ready.run(5)
+        assert ready.enforcement.enforcer.reason() is not None
+        assert ready.loop._is_useless(), code
+        two_gpus.heal()
+        ready.run(5)
+        assert not ready.loop._is_useless()

@@ -41,11 +41,11 @@ _EFFECTS = {
     EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
 }
 _RELEASED = {
-    "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name; or "
-              "first, for each, remove metadata.finalizers and run kubectl delete application --cascade=orphan, "
+    "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name with "
+              "gitops.argocd.name; or first, for each, remove metadata.finalizers and run kubectl delete application --cascade=orphan, "
               "then apply argocd/root.yaml",
-    "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name; or first "
-            "set spec.suspend: true on Kustomization and HelmReleases and delete them, "
+    "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name with "
+            "gitops.flux.name; or first set spec.suspend: true on Kustomization and HelmReleases and delete them, "
             "then apply flux/source.yaml and flux/sync.yaml",
 }
 _HANDED_OVER = {

@@ -40,7 +40,7 @@ def test_the_defaults_are_those_of_the_intents_schema() -> None:
     assert {path: text for path, text in bundle.items() if path.startswith("argocd/")} == {
         path: text for path, text in compiled("hpc").items() if path.startswith("argocd/")
     }
-    assert stated.keys() == fields.keys() - {"repoURL", "path"}
+    assert stated.keys() == fields.keys() - {"repoURL", "path", "name"}
 
 
 def test_the_parts_are_synced_in_waves_and_deleted_in_the_reverse_order() -> None:

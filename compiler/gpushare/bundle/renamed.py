@@ -1,4 +1,4 @@
-"""GS795: a cluster that Argo CD or Flux already syncs gets another name, and with it other objects of that tool. Reads no files.
+"""GS795: a cluster that Argo CD or Flux syncs already gets another name, and with it other objects. Reads no files.
 
 Both tools delete an object that leaves the repository together with what it installed; the former names do leave it.
 """
@@ -14,8 +14,8 @@ from gpushare.reading import source
 _STEPS = {
     "argocd": "to rename them, first, for each Application, remove metadata.finalizers and run kubectl delete application "
               "--cascade=orphan; then write gitops.argocd.name: {new}, compile, and apply argocd/root.yaml",
-    "flux": "to rename them, first set spec.suspend: true on the Kustomization and each HelmRelease and delete them; then write "
-            "gitops.flux.name: {new}, compile, and apply flux/source.yaml and flux/sync.yaml",
+    "flux": "to rename them, first set spec.suspend: true on the Kustomization and each HelmRelease and delete them; then "
+            "write gitops.flux.name: {new}, compile, and apply flux/source.yaml and flux/sync.yaml",
 }
 _OBJECTS = {"argocd": "Applications", "flux": "Kustomization and HelmReleases"}
 _TOOLS = {"argocd": "Argo CD", "flux": "Flux"}
@@ -33,8 +33,8 @@ def findings(intent: Intent, roots: Mapping[str, bytes]) -> Iterator[Finding]:
         if before and before != after:
             yield Finding(
                 code="GS795",
-                message=f"the names of the {_OBJECTS[tool]} change from {shorten(before)} to {after}: {_TOOLS[tool]} deletes the "
-                        "former ones and releases every node, and running pods lose their GPUs",
+                message=f"the names of the {_OBJECTS[tool]} change from {shorten(before)} to {after}: {_TOOLS[tool]} deletes "
+                        "the former ones and releases every node, and running pods lose their GPUs",
                 hints=(f"to keep them, write gitops.{tool}.name: {shorten(before)}", _STEPS[tool].format(new=after)),
                 path=("metadata", "name"),
             )

@@ -42,8 +42,8 @@ _EFFECTS = {
 }
 _RELEASED = {
     "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name with "
-              "gitops.argocd.name; or first, for each, remove metadata.finalizers and run kubectl delete application --cascade=orphan, "
-              "then apply argocd/root.yaml",
+              "gitops.argocd.name; or first, for each, remove metadata.finalizers and run "
+              "kubectl delete application --cascade=orphan, then apply argocd/root.yaml",
     "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name with "
             "gitops.flux.name; or first set spec.suspend: true on Kustomization and HelmReleases and delete them, "
             "then apply flux/source.yaml and flux/sync.yaml",

@@ -10,6 +10,7 @@ from typing import Any
 from gpushare.bundle import reader
 from gpushare.catalog import cards
 from gpushare.core.wording import shorten
+from gpushare.importing import bundle_gitops
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota
 from gpushare.importing.parts import Notes, Part
@@ -48,7 +49,10 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             draft.put(("adoption",), word.text, word, "from the bundle's policies")
     for chart in facts.bundle_charts[:1]:
         _chart(chart, draft)
+    bundle_gitops.add(facts, draft)
     for one in facts.settings:
+        if one.version is not None and one.version.text:
+            draft.put(("platform", "version"), one.version.text, one.version)
         if one.part.at("driver", "enabled").truth:
             fields = {key: value.text for key, value in one.part.at("driver").items() if key in _DRIVER and value.text}
             draft.put(("platform", "driver"), fields, one.part, f"from {one.origin}")

@@ -9,7 +9,16 @@ from pathlib import PurePath
 from gpushare.core.patterns import pattern
 from gpushare.core.record import replace
 from gpushare.core.wording import shorten
-from gpushare.importing import bundles, gitops_values, helm_values, mig_parted, node_objects, plugin_configs, quota_objects
+from gpushare.importing import (
+    bundle_gitops,
+    bundles,
+    gitops_values,
+    helm_values,
+    mig_parted,
+    node_objects,
+    plugin_configs,
+    quota_objects,
+)
 from gpushare.importing.accounting import Accounted
 from gpushare.importing.documents import Reader, described
 from gpushare.importing.facts import Facts
@@ -67,6 +76,8 @@ class Collector:
 
     def _read(self, part: Part, file: str) -> bool:
         kind = part.at("kind").value
+        if kind in bundle_gitops.KINDS:
+            self.facts.synced.append(part)
         if bundles.is_pools(part):
             self.facts.bundle.append(part)
         elif kind == "NodePolicy":

@@ -13,6 +13,8 @@ from gpushare.importing.accounting import dotted, shown
 from gpushare.importing.documents import InputFile, Reader
 from gpushare.importing.parts import Notes
 
+_LOCK = "gpushare.lock.yaml"
+"""What the next compile must know of former bundles: not a cluster's description."""
 _MOST_LISTED = 60
 _DERIVED = frozenset({"policy", "profile", "cluster"})
 """Names that follow from the contents of another file, or that `--name` chooses; the profile of a device is a layout's."""
@@ -20,14 +22,21 @@ _DERIVED = frozenset({"policy", "profile", "cluster"})
 
 def lost(inputs: Iterable[InputFile], made: Mapping[str, str]) -> list[Finding]:
     """Return one finding for each file of a bundle that differs from that of the compiled intent, `made` by path."""
-    notes = Notes()
-    given = list(inputs)
-    roots = {one.name.removesuffix(reader.POOLS) for one in given if f"/{one.name}".endswith(f"/{reader.POOLS}")}
+    notes, given = Notes(), list(inputs)
+    paths = known(given, made)
     for one in given:
-        path = next((one.name[len(root):] for root in roots if one.name.startswith(root)), "")
-        if path in made and path.endswith(".yaml") and not path.startswith("gpushare.lock"):
+        path = paths.get(one.name, _LOCK)
+        if path != _LOCK:
             _compare(one, path, made[path], notes)
     return notes.findings
+
+
+def known(inputs: Iterable[InputFile], made: Mapping[str, str]) -> dict[str, str]:
+    """Return the paths in the bundle, by name, of the inputs that are files of it: beside its pools, and in `made`, too."""
+    names = [one.name for one in inputs]
+    roots = [name.removesuffix(reader.POOLS) for name in names if f"/{name}".endswith(f"/{reader.POOLS}")]
+    paths = {name: name[len(root):] for root in roots for name in names if name.startswith(root)}
+    return {name: path for name, path in paths.items() if path in made and path.endswith(".yaml")}
 
 
 def _compare(one: InputFile, path: str, ours: str, notes: Notes) -> None:

@@ -45,6 +45,8 @@ class Collector:
 
     def take(self, part: Part, file: str) -> None:
         """Read one object; a ConfigMap only in `finish`."""
+        if part.at("kind").value in bundle_gitops.KINDS:
+            self.facts.synced.append(part)
         if part.at("kind").value == "ConfigMap":
             self._config_maps.append((part, file))
         elif self._read(part, file):
@@ -76,8 +78,6 @@ class Collector:
 
     def _read(self, part: Part, file: str) -> bool:
         kind = part.at("kind").value
-        if kind in bundle_gitops.KINDS:
-            self.facts.synced.append(part)
         if bundles.is_pools(part):
             self.facts.bundle.append(part)
         elif kind == "NodePolicy":

@@ -61,7 +61,7 @@ def edits(example: str) -> list[tuple[str, tuple[Any, ...]]]:
 
 @pytest.mark.parametrize("remove", [False, True], ids=["changed", "removed"])
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_no_value_of_a_bundle_can_be_edited_unnoticed(example: str, remove: bool) -> None:  # noqa: FBT001
+def test_no_value_of_a_bundle_can_be_edited_unnoticed(example: str, remove: bool) -> None:
     whole, silent = result(example), []
     for path, leaf in scale.some(edits(example), 40):
         document = copy.deepcopy(bundle(example)[path])

@@ -175,7 +175,8 @@ def test_a_card_that_the_catalogue_lacks_is_described_from_the_labels() -> None:
 
 def test_an_edition_with_another_memory_is_a_card_of_its_own_and_both_sizes_are_named() -> None:
     found = imported(node('nvidia.com/gpu.product: NVIDIA-GeForce-RTX-3060, nvidia.com/gpu.count: "1", '
-                          'nvidia.com/gpu.memory: "8192", nvidia.com/gpu.compute.major: "8", nvidia.com/gpu.compute.minor: "6"'))
+                          'nvidia.com/gpu.memory: "8192", '
+                          'nvidia.com/gpu.compute.major: "8", nvidia.com/gpu.compute.minor: "6"'))
     assert not errors(found)
     assert [one["memoryMiB"] for one in found.draft.spec["cards"].values()] == [8192]
     (said,) = [one.message for one in found.findings if one.code == "GS860"]

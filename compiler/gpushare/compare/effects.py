@@ -18,7 +18,7 @@ class EffectKind(StrEnum):
     ADOPTED: the bundle begins to act on the cluster, or stops. RAISED: running containers may use more at once.
     RELEASED: a GitOps tool deletes what installs gpushare, so every node is released. HANDED_OVER: another tool,
     or none, takes over. APPLIED: a file that no tool syncs must be applied again. DRIVERLESS: the operator's driver is
-    removed, and nothing replaces it. FIRST_CAP: there was no cap; running containers are only warned, later ones are held to it.
+    removed, and nothing replaces it. FIRST_CAP: there was no cap; running containers are only warned, later ones held to it.
     NOTICED: the same, and running containers are held to it, too, when the policy's notice is over.
     """
 

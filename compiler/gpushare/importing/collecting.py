@@ -31,6 +31,8 @@ _CONFIG = pattern(
     r"|failOnInitError|gdsEnabled|mofedEnabled|nvidiaDriverRoot|deviceDiscoveryStrategy|gdrcopyEnabled)\b"
 )
 _MIG_CONFIG = pattern(r"(?m)^mig-configs:")
+_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+"""Helm writes it on the ClusterPolicy, which has no namespace of its own."""
 _VERSION_LABELS = ("app.kubernetes.io/version", "helm.sh/chart")
 
 
@@ -89,7 +91,8 @@ class Collector:
             if any("nvidia.com/" in key for key, _ in part.at("spec", "hard").items()):
                 self._account(part, "ResourceQuota", described(part))
         elif kind == "ClusterPolicy" and part.at("apiVersion").text.startswith("nvidia.com/"):
-            self._values(Values(stack=helm_values.OPERATOR, part=part.at("spec"), version=_version(part)), described(part))
+            self._values(Values(stack=helm_values.OPERATOR, part=part.at("spec"), version=_version(part),
+                                namespace=part.at("metadata", "annotations", _RELEASE_NAMESPACE).text), described(part))
             self._account(part, "ClusterPolicy", described(part))
         elif kind == "Namespace":
             self.facts.namespaces.add(part.at("metadata", "name").text)

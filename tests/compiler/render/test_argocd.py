@@ -109,6 +109,9 @@ def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tupl
     found = apps(compiled(*pools))
     assert found["gpu-operator"]["spec"]["syncPolicy"]["syncOptions"] == ["FailOnSharedResource=true", wanted]
     assert found["gpushare"]["spec"]["syncPolicy"]["syncOptions"] == ["FailOnSharedResource=true", "ServerSideApply=true"]
+    compared = {name for name, one in found.items()
+                if one["metadata"]["annotations"].get("argocd.argoproj.io/compare-options") == "ServerSideDiff=true"}
+    assert compared == found.keys() - ({"gpu-operator"} if wanted.endswith("false") else set())
 
 
 @pytest.mark.parametrize(

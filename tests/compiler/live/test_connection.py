@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +230,7 @@ class Trickle:
 
 def test_a_body_that_never_ends_is_cut_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(connection.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     answer = Trickle(clock)
     with pytest.raises(TimeoutError):
         connection._bounded(answer, 1 << 30, 130.0)

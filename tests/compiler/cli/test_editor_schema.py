@@ -36,7 +36,7 @@ def test_every_field_has_a_description() -> None:
 
 
 def pool(**changed: Any) -> dict[str, Any]:
-    intent = copy.deepcopy(INTENT)
+    intent: dict[str, Any] = copy.deepcopy(INTENT)
     name = next(iter(intent["spec"]["pools"]))
     intent["spec"]["pools"] = {name: intent["spec"]["pools"][name] | changed}
     return intent

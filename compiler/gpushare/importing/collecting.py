@@ -47,7 +47,7 @@ class Collector:
 
     def take(self, part: Part, file: str) -> None:
         """Read one object; a ConfigMap only in `finish`."""
-        if part.at("kind").value in bundle_gitops.KINDS:
+        if part.at("kind").text in bundle_gitops.KINDS:
             self.facts.synced.append(part)
         if part.at("kind").value == "ConfigMap":
             self._config_maps.append((part, file))

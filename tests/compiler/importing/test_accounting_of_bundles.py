@@ -85,3 +85,9 @@ def test_of_a_bundle_that_is_not_edited_nothing_is_lost(example: str) -> None:
     unread = [path for path in bundle(example) if path.startswith(AS_A_WHOLE)]
     assert [one.partition(" ")[0] for one in messages if "nothing in this input is read" in one] == unread
     assert not [one for one in messages if "not imported" in one or "lacks" in one]
+
+
+@pytest.mark.parametrize("odd", [["a"], {"a": 1}, 1, None])
+def test_an_object_whose_kind_is_no_text_is_no_crash(odd: Any) -> None:
+    document = {**bundle("16-flux")["flux/sync.yaml"], "kind": odd}
+    assert result("16-flux", "flux/sync.yaml", document) != result("16-flux")

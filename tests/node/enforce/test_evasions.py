@@ -129,7 +129,7 @@ def test_memory_whose_pid_passes_to_a_neighbour_is_charged_to_neither(enforcemen
     assert "held by team/hog, container main, team/neighbour, container main" in blindness(enforcement)
 
 
-@pytest.mark.parametrize("pid", [DEAD, os.getpid()])
+@pytest.mark.parametrize("pid", [DEAD, os.getpid()], ids=["ended", "own"])
 def test_a_pid_on_two_gpus_accuses_on_each_only_those_to_whom_it_was_given(enforcement: EnforcementFixture, pid: int) -> None:
     """Under `admission: deny`, where memory on a GPU of others is over a cap of nothing."""
     enforcement.admit(1, "one")

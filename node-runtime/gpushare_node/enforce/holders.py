@@ -33,7 +33,7 @@ class Holders(Struct, frozen=False):
 
     processes: Processes
     identities: Identities
-    _owners: dict[Row, Process] = field(default_factory=dict)
+    _owners: dict[Row, Process | None] = field(default_factory=dict)
     _since: dict[Row, float] = field(default_factory=dict)
 
     def find(
@@ -44,10 +44,13 @@ class Holders(Struct, frozen=False):
 
         `suspects`: the pids of offenders, of which it is looked at whether they have a GPU open.
         """
-        rows = _rows(devices)
-        owners = {row: owner for row in rows if (owner := self._owners.get(row) or known.get(row[0])) is not None}
-        self._owners = {row: _present(owner, known.get(row[0])) for row, owner in owners.items()}
-        absent = {row for row in rows if self._is_absent(row, known.get(row[0]), suspects)}
+        rows, absent, owners = _rows(devices), [], {}
+        for row in rows:
+            process = known.get(row[0])
+            owner = owners[row] = _owner(self._owners.get(row), process)
+            if process is None or process is not owner or (row[0] in suspects and self._has_no_gpu(process)):
+                absent.append(row)
+        self._owners = owners
         self._since = {row: self._since.get(row, now) for row in absent}
         due = [row for row, since in self._since.items() if now - since >= _PATIENCE_SECONDS or row[0] in known]
         if not due:
@@ -61,17 +64,15 @@ class Holders(Struct, frozen=False):
             candidates = self._candidates(row, known.get(row[0]), may_hold, grants)
             heirs = next(iter(candidates.values())) if len(candidates) == 1 else ()
             fresh = tuple(one for one in heirs if (one.pid, row[1]) not in rows)
-            if fresh or (heirs and row in self._owners):
+            if fresh or (heirs and self._owners[row] is not None):
                 found[row] = fresh or heirs
             else:
                 doubtful[row] = tuple(candidates)
         return found, doubtful
 
-    def _is_absent(self, row: Row, process: Process | None, suspects: Collection[int]) -> bool:
-        """Whether the driver may not mean the process that has this pid, or it is a tenant's without a GPU."""
-        if process is None or process is not self._owners[row]:
-            return True
-        return process.kind is ProcessKind.TENANT and row[0] in suspects and self.processes.uses_gpu(row[0]) is GpuUse.NO
+    def _has_no_gpu(self, process: Process) -> bool:
+        """Whether the driver cannot mean this process: it is a tenant's without a GPU."""
+        return process.kind is ProcessKind.TENANT and self.processes.uses_gpu(process.pid) is GpuUse.NO
 
     def _candidates(
         self, row: Row, process: Process | None, may_hold: _Open, grants: Mapping[ContainerId, Grant]
@@ -97,13 +98,16 @@ class Holders(Struct, frozen=False):
         return found
 
 
-def _present(owner: Process, process: Process | None) -> Process:
-    """Return the owner of a row as it is known now; the former one once its pid is another container's process."""
-    is_same = process is not None and (process.start_time == owner.start_time or process.container == owner.container)
-    return process if process is not None and is_same else owner
+def _owner(former: Process | None, process: Process | None) -> Process | None:
+    """Return whose a row is as it is known now; the former owner once its pid is another container's process."""
+    if process is former or process is None or former is None:
+        return former or process
+    return process if process.start_time == former.start_time or process.container == former.container else former
 
 
 def _rows(devices: Iterable[Device]) -> set[Row]:
     """Return the rows that may have memory."""
-    placed = ((row, device.place_of(row)) for device in devices for row in device.rows or () if row.used_bytes != 0)
-    return {(row.pid, place) for row, place in placed if place is not None}
+    return {
+        (row.pid, place) for device in devices for row in device.rows or ()
+        if row.used_bytes != 0 and (place := device.place_of(row)) is not None
+    }

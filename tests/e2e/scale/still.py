@@ -54,9 +54,9 @@ class StillWatched:
         """Answered at once."""
         return question(self._driver)
 
-    def ask_patiently(self, _: str, question: Callable[[Any], Any], *, wait_seconds: float) -> Any:
-        """Answered at once."""
-        return question(self._driver)
+    def survey(self, *, wait_seconds: float) -> tuple[Versions, tuple[GpuInfo, ...]]:
+        """The GPU."""
+        return self._driver.versions(), self._driver.survey()
 
     def hung_seconds(self) -> Mapping[str, float]:
         """None hangs."""

@@ -92,6 +92,17 @@ typedef struct {
 typedef struct { char *nameSpace; unsigned long long softLimit, hardLimit; } nvmlSetMemoryLimits_t;
 typedef struct { char *nameSpace; unsigned long long softLimit, hardLimit, currentUsed; } nvmlGetMemoryLimits_t;
 
+typedef struct {
+    unsigned int version;
+    unsigned char clusterUuid[16];
+    nvmlReturn_t status;
+    unsigned int cliqueId;
+    unsigned char state;
+    unsigned int healthMask;
+} nvmlGpuFabricInfo_v2_t;
+
+#define VERSION_FABRIC_2 0x02000024u
+#define ARCHITECTURE_HOPPER 9u
 #define VERSION_MEMORY_2 0x02000028u
 #define VERSION_GPU_PROFILE_2 0x02000098u
 #define VERSION_COMPUTE_PROFILE_2 0x02000088u

@@ -92,6 +92,10 @@ class FakeNvml(Processes, Faults):
         """As another tool has left it."""
         self._set(gpu, compute_mode=mode)
 
+    def set_fabric(self, gpu: int, state: int, status: int = 0) -> None:
+        """How far the fabric manager is: NVML's number of the state, and the code with which it ended."""
+        self._set(gpu, fabric_state=state, fabric_status=status)
+
 
 def _write_sparse(path: Path, content: bytes) -> None:
     """Write what is not empty: tests make thousands of these, and most of a state is room for rows."""

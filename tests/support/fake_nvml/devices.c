@@ -234,6 +234,17 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode)
     return OK;
 }
 
+/* The driver answers from Hopper on. */
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t *info)
+{
+    BEGIN_ON(device, ON(DEVICE));
+    if (at.gpu->architecture < ARCHITECTURE_HOPPER) return NOT_SUPPORTED;
+    if (info->version != VERSION_FABRIC_2) return ARGUMENT_VERSION_MISMATCH;
+    info->state = at.gpu->fabric_state;
+    info->status = at.gpu->fabric_status;
+    return OK;
+}
+
 nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned int mode)
 {
     MUTATE_ON(device, ON_ANY_DEVICE, "(%u,%u)", gpu_of(device), mode);

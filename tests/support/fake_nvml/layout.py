@@ -43,7 +43,7 @@ STRUCTS: dict[str, str] = {
     "limit": "char cgroup 256, u64 soft_bytes, u64 hard_bytes",
     "gpu": """
         char uuid 48, char name 96, u32 pci_device_id, u32 pci_bus, u32 architecture, u32 major, u32 minor,
-        u32 lost, u32 generation, u32 compute_mode, u32 recovery_action, i32 races,
+        u32 lost, u32 generation, u32 compute_mode, u32 fabric_state, u32 fabric_status, u32 recovery_action, i32 races,
         u32 mig_capable, u32 mig_current, u32 mig_pending, u32 mig_survives_reboot, u32 blocked_code, i32 blocked_times,
         u32 units, u32 max_instances, engines totals, profile profiles PROFILES, instance instances INSTANCES,
         u64 memory_bytes, u64 reserved_bytes, u64 unattributed_bytes, limit limits LIMITS, u32 row_end, row rows ROWS""",

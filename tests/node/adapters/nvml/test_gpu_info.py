@@ -178,6 +178,13 @@ def test_exclusive_compute_mode_is_reported(session: Session, fake_nvml: FakeNvm
     assert session.survey()[3].compute_mode is ComputeMode.EXCLUSIVE_PROCESS
 
 
+def test_nvlink_is_ready_only_when_the_fabric_manager_is_done_without_an_error(tmp_path: Path) -> None:
+    fake_nvml = node(tmp_path, *["h100-sxm5-80gb"] * 5, "a100-sxm4-80gb")
+    for gpu, (state, status) in enumerate([(0, 0), (1, 0), (2, 0), (3, 0), (3, int(Code.NOT_FOUND)), (3, 0)]):
+        fake_nvml.set_fabric(gpu, state, status)
+    assert [one.is_fabric_ready for one in Session.open().survey()] == [None, False, False, True, False, None]
+
+
 @pytest.mark.failure_case(20)
 def test_a_lost_gpu_stops_no_other(session: Session, fake_nvml: FakeNvml) -> None:
     before = session.survey()

@@ -9,7 +9,7 @@ import pytest
 from gpushare_node.adapters.nvml import process_lists
 from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.guard.process_list import Kind, MigInstance, ProcessEntry, RejectReason, validate
+from gpushare_node.guard.process_list import Kind, MigInstance, ProcessEntry, ProcessUsage, RejectReason, validate
 from tests.support.fake_nvml import FakeNvml
 
 PID = 4_300_001
@@ -115,12 +115,15 @@ def test_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
 
 
 @pytest.mark.failure_case(49)
-def test_a_list_that_the_driver_has_cut_is_not_believed(fake_nvml: FakeNvml) -> None:
-    fake_nvml.put_raw(0, [(PID + number, 2 * MIB, NONE, NONE) for number in range(1200)])
+def test_a_list_that_the_driver_has_cut_is_called_one(fake_nvml: FakeNvml) -> None:
+    for number in range(1200):
+        fake_nvml.put(0, 4_190_000 + number, 2)
     device = Session.open().read_device(fake_nvml.uuid(0))
     assert device.rows is not None
     assert len(device.rows) == 950
-    assert validate(device) is RejectReason.TOO_MANY
+    usage = validate(device)
+    assert isinstance(usage, ProcessUsage)
+    assert usage.is_cut
 
 
 def test_more_rows_than_there_was_room_for_are_no_success(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,7 +271,7 @@ def test_our_own_container_is_sent_nothing(tmp_path: Path, process_pool: Process
     processes = LinuxProcesses(fake_proc.root)
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     forged = replace(look(processes, pid), candidates=look_as_neighbour(tmp_path, pid).candidates)
-    assert processes.send(forged, Signal.KILL) is SignalResult.REUSED
+    assert processes.send(forged, Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
 
 

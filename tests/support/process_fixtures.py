@@ -5,6 +5,7 @@ Whoever is started here leads a session of its own, as tenants do: nothing is se
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -152,6 +153,10 @@ class FakeProc:
         file.parent.mkdir(exist_ok=True)
         file.unlink(missing_ok=True)
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def hide(self, pid: int) -> None:
+        """Show no such process any more."""
+        shutil.rmtree(self.root / str(pid))
 
     def open_nothing(self, pid: int) -> None:
         """Show the process without an open file."""

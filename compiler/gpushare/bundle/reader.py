@@ -135,7 +135,7 @@ def _schema(path: str) -> str | Mapping[str, Any] | None:
         case "gpushare.lock.yaml":
             return "lock.v1"
         case "chart/values.yaml":
-            return _chart_values()
+            return chart_values()
         case "gpu-operator/values.yaml" | "device-plugin/values.yaml":
             return _UPSTREAM
         case "namespace.yaml":
@@ -148,6 +148,7 @@ def _schema(path: str) -> str | Mapping[str, Any] | None:
 
 
 @cache
-def _chart_values() -> Mapping[str, Any]:
+def chart_values() -> Mapping[str, Any]:
+    """Return the schema of the chart's values."""
     found: Mapping[str, Any] = json.loads((resources.chart() / "values.schema.json").read_text(encoding="utf-8"))
     return found

@@ -23,6 +23,7 @@ _RUNNING = {
 _LATER = {
     EffectKind.ENFORCED: "Caps are enforced in another way, for running containers too.",
     EffectKind.SPARED: "Running containers over their cap are no longer ended.",
+    EffectKind.NOTICED: "Running containers without a cap are warned, and held to the new one after the notice.",
     EffectKind.RAISED: "Running containers may use a raised cap at once.",
     EffectKind.UPSTREAM: "NVIDIA's components restart on every node.",
 }

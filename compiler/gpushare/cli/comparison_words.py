@@ -36,16 +36,19 @@ _EFFECTS = {
     EffectKind.ADOPTED: "this is the first change of hardware: every pool's nodes are changed, labelled and held to their caps",
     EffectKind.UNPLACED: "new pods that select the pool by its former name find no node; running pods go on",
     EffectKind.RAISED: "running containers may use it at once",
+    EffectKind.FIRST_CAP: "containers that run already are only warned, later ones are held to it",
+    EffectKind.NOTICED: "containers that run already are warned, and held to it when enforcement.notice is over; "
+                        "later ones are held to it at once",
     EffectKind.DRIVERLESS: "the operator removes the driver, and nothing replaces it: "
                            "a node without a driver of its own loses its GPUs",
     EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
 }
 _RELEASED = {
-    "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name; or "
-              "first, for each, remove metadata.finalizers and run kubectl delete application --cascade=orphan, "
-              "then apply argocd/root.yaml",
-    "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name; or first "
-            "set spec.suspend: true on Kustomization and HelmReleases and delete them, "
+    "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name with "
+              "gitops.argocd.name; or first, for each, remove metadata.finalizers and run "
+              "kubectl delete application --cascade=orphan, then apply argocd/root.yaml",
+    "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name with "
+            "gitops.flux.name; or first set spec.suspend: true on Kustomization and HelmReleases and delete them, "
             "then apply flux/source.yaml and flux/sync.yaml",
 }
 _HANDED_OVER = {
@@ -61,6 +64,7 @@ _ALSO = {
     EffectKind.APPLIED: "files have to be applied by hand",
     EffectKind.ADOPTED: "the adoption changes",
     EffectKind.ENDED: "containers may be ended",
+    EffectKind.NOTICED: "running containers get a notice",
     EffectKind.ENFORCED: "caps are held otherwise",
     EffectKind.REFUSED: "pods may be refused",
     EffectKind.UNPLACED: "pods that name a pool which is gone find no node",

@@ -69,7 +69,7 @@ def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
     from gpushare.cli import inputs, report  # noqa: PLC0415 - as above
 
     directory = Path(output) if output else inputs.bundle_of(intent)
-    read = inputs.compiled(intent, directory, overlays=overlays)
+    read = inputs.judged(inputs.compiled(intent, directory, overlays=overlays), directory)
     form = report.chosen(style)
     for_programs = form in {report.Format.JSON, report.Format.SARIF} and not manifests
     files = [artifact.path for artifact in read.artifacts]

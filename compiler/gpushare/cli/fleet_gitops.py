@@ -83,7 +83,7 @@ def _of_cluster(cluster: Cluster) -> Iterator[Synced]:
         yield Synced(
             cluster=cluster.name, tool="Argo CD", output=cluster.output, repository=str(argocd.get("repoURL")),
             revision=str(argocd.get("targetRevision", "HEAD")), path=str(argocd.get("path")),
-            application="" if server == _IN_CLUSTER else f"{namespace}/{name}",
+            application="" if server == _IN_CLUSTER else f"{namespace}/{argocd.get('name') or f'{name}-gpus'}",
             server="" if server == _IN_CLUSTER else str(server).rstrip("/"),
         )
     if isinstance(flux, dict):

@@ -114,6 +114,18 @@ def compiled_text(
     )
 
 
+def judged(read: LoadedIntent, directory: Path) -> LoadedIntent:
+    """Return an intent without errors with what is wrong with its bundle in the place of the one in `directory`."""
+    intent = read.compilation.intent if read.compilation is not None and read.compilation.plan is not None else None
+    if intent is None or not intent.gitops:
+        return read
+    from gpushare.bundle import renamed  # noqa: PLC0415 - few intents have a GitOps tool
+    from gpushare.intent import gitops  # noqa: PLC0415 - as above
+
+    found = renamed.findings(intent, read_files(directory, gitops.ROOTS.values()))
+    return replace(read, findings=(*read.findings, *map(read.text.locate, found)))
+
+
 def _remembered(directory: Path) -> Lock | Finding:
     try:
         return writer.read_lock(directory)

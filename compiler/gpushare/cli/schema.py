@@ -33,6 +33,7 @@ def command(name: str) -> ExitCode:
 
     Editors complete and check an intent whose first line is
       # yaml-language-server: $schema=./intent.v1.json
+    They offer the ids of the catalogue's cards and the MIG profiles, too.
 
     Exit codes:
       0  done
@@ -41,5 +42,12 @@ def command(name: str) -> ExitCode:
     if name not in names():
         hint = options.did_you_mean(name, names()) or f"there are {', '.join(names())}"
         raise CouldNotRunError(f"there is no schema {name!r}", hint)
-    streams.product(resources.schema(f"{name}.v1").read_text(encoding="utf-8"))
+    streams.product(_intent() if name == "intent" else resources.schema(f"{name}.v1").read_text(encoding="utf-8"))
     return ExitCode.DONE
+
+
+def _intent() -> str:
+    from gpushare.cli import editor_schema  # noqa: PLC0415 - reads every card
+    from gpushare.core import emit  # noqa: PLC0415 - as above
+
+    return emit.json_text(editor_schema.intent())

@@ -18,7 +18,8 @@ class EffectKind(StrEnum):
     ADOPTED: the bundle begins to act on the cluster, or stops. RAISED: running containers may use more at once.
     RELEASED: a GitOps tool deletes what installs gpushare, so every node is released. HANDED_OVER: another tool,
     or none, takes over. APPLIED: a file that no tool syncs must be applied again. DRIVERLESS: the operator's driver is
-    removed, and nothing replaces it.
+    removed, and nothing replaces it. FIRST_CAP: there was no cap; running containers are only warned, later ones held to it.
+    NOTICED: the same, and running containers are held to it, too, when the policy's notice is over.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -40,6 +41,8 @@ class EffectKind(StrEnum):
     HANDED_OVER = "handed-over"
     APPLIED = "applied"
     DRIVERLESS = "driverless"
+    FIRST_CAP = "first-cap"
+    NOTICED = "noticed"
 
 
 class Effect(Record):
@@ -57,4 +60,5 @@ class Effect(Record):
         return self.kind in _HARMLESS or (self.kind is EffectKind.RESTARTS and self.subject == "policy")
 
 
-_HARMLESS = frozenset({EffectKind.ROLLOUT, EffectKind.KEEPS_CAP, EffectKind.RAISED, EffectKind.SPARED, EffectKind.ADMITTED})
+_HARMLESS = frozenset({EffectKind.ROLLOUT, EffectKind.KEEPS_CAP, EffectKind.FIRST_CAP, EffectKind.RAISED, EffectKind.SPARED,
+                        EffectKind.ADMITTED})

@@ -15,15 +15,21 @@ def of_policy(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], denies:
         for key in ("capMiB", "toleranceMiB"):
             both = {"before": before[share][key], "after": after[share][key]}
             if both["before"] != both["after"]:
-                yield Effect(kind=_at_once(**both), pool=pool, subject=f"{share} {key}", **both)
+                yield Effect(kind=_for_running(**both, policy=new), pool=pool, subject=f"{share} {key}", **both)
     yield from _enforcement(pool, old.get("enforcement") or {}, new.get("enforcement") or {})
     yield from _differing(EffectKind.ROLLOUT, pool, "rollout", old, new)
     yield from _namespaces(pool, set(old.get("namespaces") or ()), set(new.get("namespaces") or ()), denies)
 
 
-def _at_once(before: int | None, after: int | None) -> EffectKind:
-    """Return whether running containers get the new size too: the node runtime grants at once what allows more, and no less."""
-    is_more = after is None or (before is not None and after > before)
+def _for_running(before: int | None, after: int | None, policy: Mapping[str, Any]) -> EffectKind:
+    """Return what running containers get: the node runtime grants at once what allows more, and no less.
+
+    Those that ran before there was a cap are exempt from it, for good or for the policy's notice.
+    """
+    if before is None:
+        has_end = (policy.get("enforcement") or {}).get("noticeSeconds") is not None
+        return EffectKind.NOTICED if has_end else EffectKind.FIRST_CAP
+    is_more = after is None or after > before
     return EffectKind.RAISED if is_more else EffectKind.KEEPS_CAP
 
 

@@ -34,6 +34,10 @@ from gpushare.importing.selecting import Selector
 __all__ = ["Imported", "InputFile", "Wanted", "build"]
 
 
+_OF_UNREAD = ("GS865", "GS869", "GS871")
+"""What is reported of what no reader knows; a bundle's file is compared as a whole instead."""
+
+
 class Imported(Record):
     """The result: `text` is empty if no pool was found. `lines` has the lines of each file, for excerpts."""
 
@@ -61,7 +65,10 @@ class Imported(Record):
 
     def compared(self, inputs: Iterable[InputFile], made: Mapping[str, str]) -> "Imported":
         """Return the same with what the bundle that was imported has, and the one that `text` makes has not."""
-        return replace(self, findings=tuple(in_order([*self.findings, *recompiled.lost(inputs, made)])))
+        given = list(inputs)
+        known = recompiled.known(given, made)
+        before = [one for one in self.findings if one.code not in _OF_UNREAD or one.file not in known]
+        return replace(self, findings=tuple(in_order([*before, *recompiled.lost(given, made)])))
 
 
 def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()) -> Imported:  # noqa: B008 - frozen

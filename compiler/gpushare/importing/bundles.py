@@ -10,6 +10,7 @@ from typing import Any
 from gpushare.bundle import reader
 from gpushare.catalog import cards
 from gpushare.core.wording import shorten
+from gpushare.importing import bundle_gitops
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota
 from gpushare.importing.parts import Notes, Part
@@ -30,12 +31,8 @@ def is_chart(part: Part) -> bool:
 
 def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     """Add the pools of the bundle, and its cluster-wide settings."""
+    _leave_out_broken(facts, notes)
     for document in facts.bundle:
-        wrong = reader.violation(document.value, "pools.v1")
-        if wrong is not None:
-            hint = "import the bundle as gpushare wrote it"
-            message = f"the Pools document is not what gpushare writes: {wrong.message}"
-            notes.error("GS794", document.at(*wrong.path), message, hint, on_key=wrong.on_key)
         for name, pool in document.at("pools").items():
             if not draft.has_room(pool, notes):
                 break
@@ -52,10 +49,27 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             draft.put(("adoption",), word.text, word, "from the bundle's policies")
     for chart in facts.bundle_charts[:1]:
         _chart(chart, draft)
+    bundle_gitops.add(facts, draft)
     for one in facts.settings:
+        if one.version is not None and one.version.text:
+            draft.put(("platform", "version"), one.version.text, one.version)
         if one.part.at("driver", "enabled").truth:
             fields = {key: value.text for key, value in one.part.at("driver").items() if key in _DRIVER and value.text}
             draft.put(("platform", "driver"), fields, one.part, f"from {one.origin}")
+
+
+def _leave_out_broken(facts: Facts, notes: Notes) -> None:
+    """Keep the documents that are as gpushare writes them, so that what follows relies on the schemas; report the others."""
+    for field, name in (("bundle", "pools.v1"), ("policies", "node-policy.v1"), ("bundle_charts", reader.chart_values())):
+        kept = []
+        for document in getattr(facts, field):
+            wrong = reader.violation(document.fresh().whole, name)
+            if wrong is None:
+                kept.append(document)
+                continue
+            notes.error("GS794", document.at(*wrong.path), f"the document is not what gpushare writes: {wrong.message}",
+                        "import the bundle as gpushare wrote it", on_key=wrong.on_key)
+        setattr(facts, field, kept)
 
 
 def _chart(chart: Part, draft: Draft) -> None:

@@ -18,6 +18,7 @@ _CLOUD: Mapping[str, tuple[str, ...]] = {
     "v100": ("v100-sxm2-16gb", "v100-sxm2-32gb"), "a100": _A100, "a100-80gb": ("a100-sxm4-80gb",),
     "h100": ("h100-sxm5-80gb",), "h100-80gb": ("h100-sxm5-80gb",), "h100-mega-80gb": ("h100-sxm5-80gb",),
     "h200": ("h200-sxm5-141gb",), "h200-141gb": ("h200-sxm5-141gb",), "b200": ("b200-180gb",),
+    "gb200": ("gb200-186gb",), "rtx-pro-6000": ("rtx-pro-6000-server",),
 }
 """GKE's gke-accelerator, EKS's accelerator and Karpenter's instance-gpu-name, without `nvidia-` and `tesla-`."""
 _GKE_ONE = {"a100": ("a100-sxm4-40gb",), "v100": ("v100-sxm2-16gb",)}
@@ -33,8 +34,11 @@ _MACHINES = (
     (r"a2-ultragpu-", "a100-sxm4-80gb"), (r"a3-(?:high|mega|edge)gpu-", "h100-sxm5-80gb"), (r"a3-ultragpu-", "h200-sxm5-141gb"),
     (r"p6-b200\.", "b200-180gb"), (r"p6e-gb200\.", "gb200-186gb"), (r"g7e\.", "rtx-pro-6000-server"),
     (r"a4-highgpu-", "b200-180gb"), (r"a4x-highgpu-", "gb200-186gb"), (r"g4-standard-", "rtx-pro-6000-server"),
-    (r"Standard_ND96isr_H200_v5", "h200-sxm5-141gb"),
+    (r"Standard_ND96isr_H200_v5", "h200-sxm5-141gb"), (r"Standard_ND40rs_v2", "v100-sxm2-32gb"),
+    (r"p6-b300\.", "b300-269gb"), (r"Standard_NC\d+ads_A10_v4|Standard_NV(?:36adm?s|72ads)_A10_v5", "a10"),
+    (r"Standard_ND128isr_NDR_GB200_v6", "gb200-186gb"),
 )
+"""The smaller sizes of NVads A10 v5 have a part of an A10, which is another device: no card here."""
 _MACHINE = pattern("|".join(f"(?P<m{number}>{text})" for number, (text, _) in enumerate(_MACHINES)))
 
 

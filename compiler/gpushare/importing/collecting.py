@@ -9,7 +9,16 @@ from pathlib import PurePath
 from gpushare.core.patterns import pattern
 from gpushare.core.record import replace
 from gpushare.core.wording import shorten
-from gpushare.importing import bundles, gitops_values, helm_values, mig_parted, node_objects, plugin_configs, quota_objects
+from gpushare.importing import (
+    bundle_gitops,
+    bundles,
+    gitops_values,
+    helm_values,
+    mig_parted,
+    node_objects,
+    plugin_configs,
+    quota_objects,
+)
 from gpushare.importing.accounting import Accounted
 from gpushare.importing.documents import Reader, described
 from gpushare.importing.facts import Facts
@@ -22,6 +31,8 @@ _CONFIG = pattern(
     r"|failOnInitError|gdsEnabled|mofedEnabled|nvidiaDriverRoot|deviceDiscoveryStrategy|gdrcopyEnabled)\b"
 )
 _MIG_CONFIG = pattern(r"(?m)^mig-configs:")
+_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+"""Helm writes it on the ClusterPolicy, which has no namespace of its own."""
 _VERSION_LABELS = ("app.kubernetes.io/version", "helm.sh/chart")
 
 
@@ -36,6 +47,8 @@ class Collector:
 
     def take(self, part: Part, file: str) -> None:
         """Read one object; a ConfigMap only in `finish`."""
+        if part.at("kind").text in bundle_gitops.KINDS:
+            self.facts.synced.append(part)
         if part.at("kind").value == "ConfigMap":
             self._config_maps.append((part, file))
         elif self._read(part, file):
@@ -78,7 +91,8 @@ class Collector:
             if any("nvidia.com/" in key for key, _ in part.at("spec", "hard").items()):
                 self._account(part, "ResourceQuota", described(part))
         elif kind == "ClusterPolicy" and part.at("apiVersion").text.startswith("nvidia.com/"):
-            self._values(Values(stack=helm_values.OPERATOR, part=part.at("spec"), version=_version(part)), described(part))
+            self._values(Values(stack=helm_values.OPERATOR, part=part.at("spec"), version=_version(part),
+                                namespace=part.at("metadata", "annotations", _RELEASE_NAMESPACE).text), described(part))
             self._account(part, "ClusterPolicy", described(part))
         elif kind == "Namespace":
             self.facts.namespaces.add(part.at("metadata", "name").text)

@@ -62,12 +62,22 @@ def physical(node: ImportedNode, shares: SharingSource, notes: Notes) -> int | N
     replicas = shares.replicas.get(GPU) or node_objects.strategy(node.labels)[1]
     offered = node_objects.offered_gpus(node)
     if known or not offered:
-        return known
+        return known or _unconfirmed(node, notes)
     if offered % replicas:
         notes.error("GS862", node.part.at("status", "capacity"), f"node {shorten(node.name)} offers {offered} GPUs, which "
                     f"{counted(replicas, 'replica')} of its config do not divide", "give the Node with the labels of GFD")
         return None
     return offered // replicas
+
+
+def _unconfirmed(node: ImportedNode, notes: Notes) -> int | None:
+    """Return the GPUs of a machine type as they are believed to be: only where nothing else is known of the node."""
+    machine_type = node.labels.get(_MACHINE, "")
+    believed = machine_gpus.unconfirmed(machine_type)
+    if believed:
+        notes.warn("GS860", node.part.at("metadata", "labels", _MACHINE), f"assumed: {shorten(machine_type)} has "
+                   f"{counted(believed, 'GPU')}, which no source confirms", "compare with nvidia-smi -L on the node")
+    return believed
 
 
 def shared(node: ImportedNode, gpus: int | None, card: Card, notes: Notes) -> tuple[SharingSource, Layouts | None] | None:

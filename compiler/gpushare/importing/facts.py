@@ -100,7 +100,10 @@ class ImportedQuota(Record):
 
 
 class Facts:
-    """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools."""
+    """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools.
+
+    `synced` are objects of Argo CD and Flux that say where a repository is.
+    """
 
     def __init__(self) -> None:
         self.configs: list[PluginConfig] = []
@@ -111,6 +114,7 @@ class Facts:
         self.bundle: list[Part] = []
         self.policies: list[Part] = []
         self.bundle_charts: list[Part] = []
+        self.synced: list[Part] = []
         self.namespaces: set[str] = set()
         self.plugin_namespaces: set[str] = set()
         self.objects: list[Accounted] = []

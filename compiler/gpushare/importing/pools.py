@@ -132,6 +132,9 @@ def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, 
     if len(found) == 1:
         card = cards.load(found[0])
         if memory is not None and not card_names.fits_memory(card, memory):
+            own = own_cards.of_labels(labels)
+            if own and own[2].compute_capability == card.compute_capability:
+                return _own_card(node, own, f"the catalogue's {card.name} has {card.memory_mib} MiB", draft, notes)
             notes.error("GS862", part.at("nvidia.com/gpu.memory"),
                         f"labels of {shorten(node.name)} are of two cards: {card.name} has {card.memory_mib} MiB, not {memory}",
                         "a node with two card models cannot be in an intent; GFD shows the labels of one of them")
@@ -143,12 +146,7 @@ def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, 
                     "let GFD label the node with nvidia.com/gpu.product, or give the label nvidia.com/gpu.memory")
         return None, ""
     if own := own_cards.of_labels(labels):
-        card_id, document, card = own
-        draft.put(("cards", card_id), document, part, f"from the labels of Node {shorten(node.name)}: not in the catalogue")
-        notes.warn("GS860", part.at("nvidia.com/gpu.product"), f"assumed: {shorten(product)} is a card with {memory} MiB as "
-                   f"GFD's labels say; the catalogue lacks it, so it is in spec.cards as {card_id}",
-                   "compare its name with `nvidia-smi -L`: labels have hyphens for spaces")
-        return card, f"label nvidia.com/gpu.product: {shorten(product)}"
+        return _own_card(node, own, "the catalogue lacks it", draft, notes)
     name = labels.get(key) or labels.get("nvidia.com/gpu.product", "")
     close = nearest(name.lower()[:60], cards.ids(), 2) if notes.has_room("GS859") else ()
     hints = ["the catalogue has " + few([f"{one} ({mib(cards.load(one).memory_mib)})" for one in close])
@@ -157,6 +155,19 @@ def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, 
                 + (f": {shorten(name)}" if name else ": no label names it"), *hints,
                 "give Nodes with the labels of GPU feature discovery, or describe the card in spec.cards of the intent")
     return None, ""
+
+
+def _own_card(
+    node: ImportedNode, own: tuple[str, dict[str, Any], Card], why: str, draft: Draft, notes: Notes
+) -> tuple[Card, str]:
+    """Put a card that GFD's labels describe into `spec.cards`; return it and where it is from."""
+    card_id, document, card = own
+    part, product = node.part.at("metadata", "labels"), shorten(node.labels["nvidia.com/gpu.product"])
+    draft.put(("cards", card_id), document, part, f"from the labels of Node {shorten(node.name)}: not in the catalogue")
+    notes.warn("GS860", part.at("nvidia.com/gpu.product"), f"assumed: {product} is a card with {card.memory_mib} MiB as "
+               f"GFD's labels say; {why}, so it is in spec.cards as {card_id}",
+               "compare its name with `nvidia-smi -L`: labels have hyphens for spaces")
+    return card, f"label nvidia.com/gpu.product: {product}"
 
 
 def _compare_cards(node: ImportedNode, card: Card, memory: int | None, notes: Notes) -> None:

@@ -3,49 +3,68 @@
 No list of the bundle's fields is needed: what the intent carries comes back when it is compiled.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare.core.diagnostics import Finding
+from gpushare.bundle import reader
+from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import counted
 from gpushare.importing.accounting import dotted, shown
 from gpushare.importing.documents import InputFile, Reader
-from gpushare.importing.parts import Notes, Part
+from gpushare.importing.parts import Notes
 
+_LOCK = "gpushare.lock.yaml"
+"""What the next compile must know of former bundles: not a cluster's description."""
 _MOST_LISTED = 60
-_DERIVED = ("policy", "profile", "cluster")
-"""Names that follow from the contents of another file, or that `--name` chooses."""
+_DERIVED = frozenset({"policy", "profile", "cluster"})
+"""Names that follow from the contents of another file, or that `--name` chooses; the profile of a device is a layout's."""
 
 
 def lost(inputs: Iterable[InputFile], made: Mapping[str, str]) -> list[Finding]:
-    """Return one finding for each file of a bundle that has values which the compiled intent, `made` by path, has not."""
-    notes = Notes()
-    for one in inputs:
-        path = next((path for path in sorted(made, key=len, reverse=True) if f"/{one.name}".endswith(f"/{path}")), None)
-        if path is None or not path.endswith(".yaml") or path.startswith("gpushare.lock"):
-            continue
-        reader = Reader(Notes())
-        ours = list(reader.objects([InputFile(name=path, data=made[path].encode())]))
-        for number, given in enumerate(reader.objects([one])):
-            other = ours[number].whole if number < len(ours) else None
-            left = [part for part in given.unread() if _at(other, part) != part.value and part.path[-1:] not in _ENDS]
-            if left:
-                said = "; ".join(f"{dotted(part.path)}: {shown(part.value)}" for part in left[:_MOST_LISTED])
-                notes.warn("GS871", left[0], f"{counted(len(left), 'value')} of the bundle's {path} not imported: {said}",
-                           "no field of an intent has them, or the bundle was edited by hand: set them in the intent",
-                           on_key=True)
+    """Return one finding for each file of a bundle that differs from that of the compiled intent, `made` by path."""
+    notes, given = Notes(), list(inputs)
+    paths = known(given, made)
+    for one in given:
+        path = paths.get(one.name, _LOCK)
+        if path != _LOCK:
+            _compare(one, path, made[path], notes)
     return notes.findings
 
 
-_ENDS = tuple((name,) for name in _DERIVED)
+def known(inputs: Iterable[InputFile], made: Mapping[str, str]) -> dict[str, str]:
+    """Return the paths in the bundle, by name, of the inputs that are files of it: beside its pools, and in `made`, too."""
+    names = [one.name for one in inputs]
+    roots = [name.removesuffix(reader.POOLS) for name in names if f"/{name}".endswith(f"/{reader.POOLS}")]
+    paths = {name: name[len(root):] for root in roots for name in names if name.startswith(root)}
+    return {name: path for name, path in paths.items() if path in made and path.endswith(".yaml")}
 
 
-def _at(value: Any, part: Part) -> Any:
-    for step in part.path:
-        if isinstance(value, dict):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
+def _compare(one: InputFile, path: str, ours: str, notes: Notes) -> None:
+    """Report the values that only one of the two texts of a file has."""
+    silent = Notes()
+    documents = [part.whole for part in Reader(silent).objects([InputFile(name=path, data=ours.encode())])]
+    for number, part in enumerate(Reader(silent).objects([one])):
+        has, wanted = dict(_leaves(part.whole)), dict(_leaves(documents[number] if number < len(documents) else None))
+        left = [at for at in has if has[at] != wanted.get(at)]
+        gone = [at for at in wanted if at not in has and not any(other[: len(at)] == at[: len(other)] for other in left)]
+        if left:
+            said = "; ".join(f"{dotted(at)}: {shown(has[at])}" for at in left[:_MOST_LISTED])
+            notes.warn("GS871", part.at(*left[0]), f"{counted(len(left), 'value')} of the bundle's {path} not imported: {said}",
+                       "no field of an intent has them, or the bundle was edited by hand: set them in the intent", on_key=True)
+        if gone:
+            said = "; ".join(f"{dotted(at)}: {shown(wanted[at])}" for at in gone[:_MOST_LISTED])
+            notes.warn("GS871", part.at(*gone[0]), f"the bundle's {path} lacks {counted(len(gone), 'value')} that the intent's "
+                       f"bundle has: {said}", "the bundle was edited by hand: set in the intent what is wanted", on_key=True)
+
+
+def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield each scalar and each empty mapping or list with its path; null is the same as no value."""
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in below:
+        yield from _leaves(entry, (*path, key))
+    if value is not None and (value in ({}, []) or not isinstance(value, dict | list)) and not _is_derived(path):
+        yield path, value
+
+
+def _is_derived(path: Path) -> bool:
+    return bool(path) and path[-1] in _DERIVED and "devices" not in path

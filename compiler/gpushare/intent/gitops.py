@@ -11,9 +11,14 @@ _WITH_CREDENTIALS = r"(?i)\s*(https?://[^/]*@|[a-z]+://[^/]*:(?!\d+/).*@)"
 """A password may have a slash or a blank in it, although an address then means something else; a port has digits alone."""
 
 
-def object_name(intent: Intent) -> str:
+ROOTS = {"argocd": "argocd/root.yaml", "flux": "flux/sync.yaml"}
+"""By tool, the file of the bundle with the object that syncs the others."""
+
+
+def object_name(intent: Intent, tool: str) -> str:
     """Return the name of the object that syncs the others; their names begin with it."""
-    return f"{intent.name}-gpus"
+    named: str = intent.gitops.get(tool, {}).get("name", "")
+    return named or f"{intent.name}-gpus"
 
 
 def installs_upstream(intent: Intent) -> bool:

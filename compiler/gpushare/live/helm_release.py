@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
+from gpushare.core.record import Record
 from gpushare.live import views
 from gpushare.live.errors import RequestError
 from gpushare.live.pages import Lists
@@ -18,16 +19,32 @@ _MAX_BYTES = 64 << 20
 _CHART = "gpushare"
 
 
-def read(lists: Lists, namespace: str, charts: Collection[str] = (_CHART,)) -> Mapping[str, Any] | None:
-    """Return the values of the deployed release of a chart, the user's over the chart's; None if there is none to read."""
+class Release(Record):
+    """A deployed release of a chart: `given` are the user's values, `values` those over the chart's own."""
+
+    name: str
+    chart: str
+    version: str
+    given: Mapping[str, Any]
+    values: Mapping[str, Any]
+
+
+def read(lists: Lists, namespace: str) -> Mapping[str, Any] | None:
+    """Return the values of our deployed release, the user's over the chart's; None if there is none to read."""
+    found = installed(lists, namespace, (_CHART,))
+    return found[0].values if found else None
+
+
+def installed(lists: Lists, namespace: str, charts: Collection[str]) -> list[Release]:
+    """Return the deployed releases of the charts in a namespace."""
     path = f"/api/v1/namespaces/{quoted(namespace, safe='')}/secrets"
     query = {"labelSelector": "owner=helm,status=deployed"}
     what = "values of the Helm release"
     releases = lists.read(what, path, lambda secret: _release(secret, charts), lambda one: one is not None, query)
-    return next((one for one in releases if one is not None), None)
+    return [one for one in releases if one is not None]
 
 
-def _release(secret: Mapping[str, Any], charts: Collection[str]) -> Mapping[str, Any] | None:
+def _release(secret: Mapping[str, Any], charts: Collection[str]) -> Release | None:
     data = secret.get("data")
     text = data.get("release") if isinstance(data, dict) else None
     release = views.document(_unpacked(text)) if isinstance(text, str) else None
@@ -44,7 +61,9 @@ def _release(secret: Mapping[str, Any], charts: Collection[str]) -> Mapping[str,
         merged: Mapping[str, Any] = _merged(values, config)
     except RecursionError as problem:
         raise RequestError("the release's values are nested too deeply") from problem
-    return merged
+    words = (release.get("name"), metadata.get("name"), metadata.get("version"))
+    name, chart_name, version = (word if isinstance(word, str) else "" for word in words)
+    return Release(name=name, chart=chart_name, version=version, given=config, values=merged)
 
 
 def _unpacked(text: str) -> str:

@@ -18,6 +18,8 @@ from gpushare.live.views import clean
 NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system")
 """Where NVIDIA's operator and device plugin are usually installed."""
 _CHARTS = ("gpu-operator", "nvidia-device-plugin")
+_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+"""Helm writes it on what it installs, the ClusterPolicy among them."""
 _LIKE_CONFIG = pattern(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
 _OURS = "app.kubernetes.io/name!=gpushare"
 
@@ -40,8 +42,7 @@ def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
         place = f"/api/v1/namespaces/{quoted(namespace, safe='')}"
         found += lists.read(f"configmaps of {namespace}", f"{place}/configmaps", _config_map, bool, {"labelSelector": _OURS})
         if values and not policies:
-            chart_values = helm_release.read(lists, namespace, _CHARTS)
-            found += [] if chart_values is None else [dict(chart_values)]
+            found += [_release(one, namespace) for one in helm_release.installed(lists, namespace, _CHARTS)]
     return Inventory(objects=tuple((_name(one), one) for one in found), unseen=tuple(lists.unseen))
 
 
@@ -73,7 +74,17 @@ def _config_map(item: Json) -> Json:
 
 
 def _policy(item: Json) -> Json:
-    return _object("nvidia.com/v1", "ClusterPolicy", _map(item, "metadata")) | {"spec": _map(item, "spec")}
+    found = _object("nvidia.com/v1", "ClusterPolicy", _map(item, "metadata")) | {"spec": _map(item, "spec")}
+    notes = _map(_map(item, "metadata"), "annotations")
+    found["metadata"]["annotations"] = {key: notes[key] for key in (_RELEASE_NAMESPACE,) if key in notes}
+    return found
+
+
+def _release(one: helm_release.Release, namespace: str) -> Json:
+    """Return a release of NVIDIA's charts with the user's values, as the importer reads it: the rest is the chart's own."""
+    metadata = {"name": one.name, "namespace": namespace}
+    return {"apiVersion": "gpushare.dev/v1", "kind": "HelmRelease", "metadata": metadata, "chart": one.chart,
+            "version": one.version, "values": dict(one.given)}
 
 
 def _object(version: str, kind: str, metadata: Json) -> Json:

@@ -69,7 +69,7 @@ def section(plan: Plan) -> Iterator[str]:
     if "argocd" not in plan.intent.gitops:
         return
     settings = _DEFAULTS | plan.intent.gitops["argocd"]
-    namespace, name = settings["namespace"], gitops.object_name(plan.intent)
+    namespace, name = settings["namespace"], gitops.object_name(plan.intent, "argocd")
     yield from ("## Argo CD", "", "Instead of the commands above. Once, after the bundle is in the repository:", "")
     if settings["project"] != "default":
         yield "    kubectl apply -f argocd/project.yaml"
@@ -157,7 +157,7 @@ def _compared(application: Object) -> Object:
 def _application(
     plan: Plan, settings: Mapping[str, str], part: str, *, wave: int | None, cascades: bool = True,
 ) -> Object:
-    name = f"{gitops.object_name(plan.intent)}-{part}".removesuffix("-")
+    name = f"{gitops.object_name(plan.intent, 'argocd')}-{part}".removesuffix("-")
     metadata: Object = {"name": name, "namespace": settings["namespace"]}
     if wave is not None:
         metadata["annotations"] = {_WAVE: str(wave)}

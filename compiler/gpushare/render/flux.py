@@ -63,7 +63,7 @@ def section(plan: Plan) -> Iterator[str]:
     """Yield the lines of the bundle's README.md on Flux."""
     if "flux" not in plan.intent.gitops:
         return
-    settings, name = _settings(plan), gitops.object_name(plan.intent)
+    settings, name = _settings(plan), gitops.object_name(plan.intent, "flux")
     kubectl = f"    kubectl --namespace {settings['namespace']}"
     yield from ("## Flux", "")
     if "secret" in settings:
@@ -202,7 +202,7 @@ def _interval(settings: Mapping[str, str]) -> str:
 
 
 def _name(plan: Plan, part: str = "") -> str:
-    return f"{gitops.object_name(plan.intent)}-{part}".removesuffix("-")
+    return f"{gitops.object_name(plan.intent, 'flux')}-{part}".removesuffix("-")
 
 
 def _reference(plan: Plan, kind: str, part: str = "") -> Object:

@@ -84,16 +84,18 @@ def check_name(context: RuleContext) -> Iterator[Finding]:
     intent = context.intent
     if not _settings(context):
         return
+    named, name = _settings(context).get("name", ""), gitops.object_name(intent, "flux")
     parts = ["gpushare"]
     if gitops.installs_upstream(intent):
         parts.append(upstream.chart(intent.platform.stack.value).name)
-    too_long = max(len(f"{gitops.object_name(intent)}-{part}") for part in parts) - _MAX_LABEL_LENGTH
+    too_long = max(len(f"{name}-{part}") for part in parts) - _MAX_LABEL_LENGTH
     if too_long > 0:
+        given = named or intent.name
         yield Finding(
             code="GS739",
-            message=f"the name is too long for Flux, which writes it into labels with the names of the charts: {intent.name!r}",
-            hints=(f"write a name of at most {len(intent.name) - too_long} characters",),
-            path=("metadata", "name"),
+            message=f"the name is too long for Flux, which writes it into labels with the names of the charts: {given!r}",
+            hints=(f"write a name of at most {len(given) - too_long} characters",),
+            path=(*HERE, "name") if named else ("metadata", "name"),
         )
 
 

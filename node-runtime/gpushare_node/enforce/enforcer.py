@@ -129,12 +129,14 @@ class Enforcer(Struct, frozen=False):
         pids = {row.pid for device in devices for row in device.rows or ()}
         suspects = self._suspects()
         identities = self._identities.recognise(pids, self.inventory.pod_index, suspects)
-        holders, doubtful = self._holders.find(devices, identities, self.inventory.grants, suspects, now)
         self.inventory.note_present(identities.values(), now)
         self._spans_node = self._spans_node or any(
             process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
             for process in identities.values()
         )
+        # Pids of another namespace all look as if their processes had ended.
+        seen = devices if self._spans_node else ()
+        holders, doubtful = self._holders.find(seen, identities, self.inventory.grants, suspects, now)
         inputs = GuardInput(
             devices=devices, identities=identities, holders=holders, doubtful=doubtful, grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
@@ -245,15 +247,15 @@ class Enforcer(Struct, frozen=False):
     def _suspects(self) -> Collection[int]:
         """Return the pids that may be signalled next: their identities are read again in every cycle.
 
-        All of an offender's processes are included: it has a violation already, and a pid that another process has reused must
-        not put it over its cap again.
+        All processes of an offender's pod are included: it has a violation already, which the container's next run takes over,
+        and a pid that another process has reused must not put it over its cap again.
         """
         history = self._evaluator.history
         if not history.violations and not history.targets:
             return ()
-        offenders = {unit.container for unit in (*history.violations, *history.targets)}
+        offenders = {unit.container.pod_uid for unit in (*history.violations, *history.targets)}
         chosen = {process.pid for target in history.targets.values() for process in target.processes}
-        return chosen.union(self._identities.of_containers(offenders))
+        return chosen.union(self._identities.of_pods(offenders))
 
 
 

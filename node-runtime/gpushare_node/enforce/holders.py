@@ -1,8 +1,15 @@
 """Holders: who holds the memory that the driver lists for a process that has ended, or that has no GPU open. Reads /proc only.
 
 A process that forks (a data loader's workers) and ends, or closes its files, leaves its memory to the processes that still have
-the device open. Only containers to which the device was allocated come into
-question: one such container holds it, several are doubtful.
+the device open. The invariant, for each row (a pid on one device) by itself:
+
+- Memory of a pid that was identified while the row was listed is charged to that process's container, or to none. Once the pid
+  is another container's process, and for as long as the driver goes on listing the row, it is charged to neither.
+- Memory of a pid that never was is charged only if one container alone of those to which this device was allocated may have a
+  GPU open, and only to processes of it that have one open and are not listed there themselves.
+- A living process that cannot be read is neither ended nor without a GPU; one that is ending frees its own memory.
+
+All other memory is doubtful: a reason of the node, and nobody's.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,63 +18,96 @@ from gpushare_node.adapters.procs.processes import GpuUse, Processes
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
-from gpushare_node.guard.inputs import Grant
+from gpushare_node.guard.inputs import Grant, Row
 from gpushare_node.guard.process_list import Device
 
 _PATIENCE_SECONDS = 2
-"""How long the driver may still list a process that is ending, before anybody is searched for."""
+"""How long the driver may still list a process that has ended, before anybody is searched for."""
+
+_Open = Mapping[ContainerId, tuple[Process, ...]]
+"""The processes that have a GPU open, of each container that may have one open: none if that is not readable."""
 
 
 class Holders(Struct, frozen=False):
-    """The processes without a GPU of their own that are listed, and since when."""
+    """Whose each row is, and since when those without a GPU of their own are listed."""
 
     processes: Processes
     identities: Identities
-    _since: dict[int, float] = field(default_factory=dict)
+    _owners: dict[Row, Process | None] = field(default_factory=dict)
+    _since: dict[Row, float] = field(default_factory=dict)
 
     def find(
         self, devices: Iterable[Device], known: Mapping[int, Process], grants: Mapping[ContainerId, Grant],
         suspects: Collection[int], now: float,
-    ) -> tuple[dict[int, tuple[Process, ...]], dict[int, tuple[ContainerId, ...]]]:
-        """Return the holders of the memory of each such pid, and the containers that may hold it where that is not certain.
+    ) -> tuple[dict[Row, tuple[Process, ...]], dict[Row, tuple[ContainerId, ...]]]:
+        """Return the holders of the memory of each such row, and the containers that may hold it where that is not certain.
 
         `suspects`: the pids of offenders, of which it is looked at whether they have a GPU open.
         """
-        places = {row.pid: device.places() for device in devices for row in device.rows or () if row.used_bytes != 0}
-        absent = {pid for pid in places if self._has_no_gpu(pid, known.get(pid), suspects)}
-        self._since = {pid: self._since.get(pid, now) for pid in absent}
-        due = [pid for pid, since in self._since.items() if now - since >= _PATIENCE_SECONDS or pid in known]
+        rows, absent, owners = _rows(devices), [], {}
+        for row in rows:
+            process = known.get(row[0])
+            owner = owners[row] = _owner(self._owners.get(row), process)
+            if process is None or process is not owner or (row[0] in suspects and self._has_no_gpu(process)):
+                absent.append(row)
+        self._owners = owners
+        self._since = {row: self._since.get(row, now) for row in absent}
+        due = [row for row, since in self._since.items() if now - since >= _PATIENCE_SECONDS or row[0] in known]
         if not due:
             return {}, {}
-        open_in = self._who_has_a_gpu(grants)
-        found: dict[int, tuple[Process, ...]] = {}
-        doubtful: dict[int, tuple[ContainerId, ...]] = {}
-        for pid in due:
-            candidates = [one for one in open_in if not grants[one].devices.isdisjoint(places[pid])]
-            own = known[pid].container if pid in known else None
-            if own is not None:
-                # Whose process it is, is known: it is never charged to another container.
-                candidates = [own] if own in open_in else []
-            if len(candidates) == 1:
-                found[pid] = open_in[candidates[0]]
+        unread, may_hold = set(self.processes.pids()) - known.keys(), self._who_may_hold(grants)
+        found: dict[Row, tuple[Process, ...]] = {}
+        doubtful: dict[Row, tuple[ContainerId, ...]] = {}
+        for row in due:
+            if row[0] in unread:
+                continue
+            candidates = self._candidates(row, known.get(row[0]), may_hold, grants)
+            heirs = next(iter(candidates.values())) if len(candidates) == 1 else ()
+            fresh = tuple(one for one in heirs if (one.pid, row[1]) not in rows)
+            if fresh or (heirs and self._owners[row] is not None):
+                found[row] = fresh or heirs
             else:
-                doubtful[pid] = tuple(candidates)
+                doubtful[row] = tuple(candidates)
         return found, doubtful
 
-    def _has_no_gpu(self, pid: int, process: Process | None, suspects: Collection[int]) -> bool:
-        """Whether the driver cannot mean this process: none lives with this pid, or it is a tenant's without a GPU."""
-        if process is None:
-            return True
-        return process.kind is ProcessKind.TENANT and pid in suspects and self.processes.uses_gpu(pid) is GpuUse.NO
+    def _has_no_gpu(self, process: Process) -> bool:
+        """Whether the driver cannot mean this process: it is a tenant's without a GPU."""
+        return process.kind is ProcessKind.TENANT and self.processes.uses_gpu(process.pid) is GpuUse.NO
 
-    def _who_has_a_gpu(self, grants: Mapping[ContainerId, Grant]) -> dict[ContainerId, tuple[Process, ...]]:
-        """Return the processes of each container with a device that have a GPU open."""
+    def _candidates(
+        self, row: Row, process: Process | None, may_hold: _Open, grants: Mapping[ContainerId, Grant]
+    ) -> _Open:
+        """Return the containers that may hold the memory of this row, with their processes that may."""
+        owner = self._owners.get(row)
+        if owner is None:
+            return {one: held for one, held in may_hold.items() if row[1] in grants[one].devices}
+        if process is not None and process is not owner:
+            return {one: () for one in (owner.container, process.container) if one is not None}
+        return {one: held for one, held in may_hold.items() if one == owner.container and held}
+
+    def _who_may_hold(self, grants: Mapping[ContainerId, Grant]) -> _Open:
         found: dict[ContainerId, tuple[Process, ...]] = {}
         for seen in self.processes.in_pods():
             process = self.identities.identify(seen)
             container = process.container
             if process.kind is not ProcessKind.TENANT or container is None or container not in grants:
                 continue
-            if grants[container].devices and self.processes.uses_gpu(seen.pid) is GpuUse.YES:
-                found[container] = (*found.get(container, ()), process)
+            use = self.processes.uses_gpu(seen.pid) if grants[container].devices else GpuUse.NO
+            if use is not GpuUse.NO:
+                found[container] = found.get(container, ()) + ((process,) if use is GpuUse.YES else ())
         return found
+
+
+def _owner(former: Process | None, process: Process | None) -> Process | None:
+    """Return whose a row is as it is known now; the former owner once its pid is another container's process."""
+    if process is former or process is None or former is None:
+        return former or process
+    return process if process.start_time == former.start_time or process.container == former.container else former
+
+
+def _rows(devices: Iterable[Device]) -> set[Row]:
+    """Return the rows that may have memory."""
+    return {
+        (row.pid, place) for device in devices for row in device.rows or ()
+        if row.used_bytes != 0 and (place := device.place_of(row)) is not None
+    }

@@ -74,15 +74,15 @@ class Identities:
     def recognise(self, pids: Collection[int], pod_index: PodIndex, suspects: Collection[int] = ()) -> Mapping[int, Process]:
         """Return the identities of these processes; those that ended or cannot be read are missing.
 
-        New ones and `suspects` are read now, the others in turn; for suspects the cgroup is read again, too. Until then a
-        reused pid counts as its former owner: that cannot last for as many samples as a violation needs, and every signal
-        checks again. While no process appears, ends or changes its identity, the same object is returned.
+        New ones and `suspects` are read now, with their cgroups, the others in turn. Until then a reused pid counts as its
+        former owner: that cannot last for as many samples as a violation needs, and every signal checks again. While no
+        process appears, ends or changes its identity, the same object is returned.
         """
         self._round = (self._round + 1) % ROUNDS
         present = set(pids)
-        due = present - self._seen.keys() | present.intersection(suspects)
-        due.update([pid for pid in present if pid % ROUNDS == self._round])
-        self._processes.forget(suspects)
+        fresh = present - self._seen.keys() | present.intersection(suspects)
+        self._processes.forget(fresh)
+        due = fresh.union([pid for pid in present if pid % ROUNDS == self._round])
         looked = self._processes.look(due)
         gone = self._seen.keys() - (present - (due - looked.keys()))
         # An unchanged identity is usually the same object; comparing the values takes far longer.
@@ -98,9 +98,10 @@ class Identities:
             self._known = known
         return self._known
 
-    def of_containers(self, containers: Collection[ContainerId]) -> list[int]:
-        """Return the processes that were last known in one of these containers."""
-        return [pid for pid, process in self._known.items() if process.container in containers]
+    def of_pods(self, uids: Collection[str]) -> list[int]:
+        """Return the processes that were last known in one of these pods."""
+        known = self._known.items()
+        return [pid for pid, process in known if process.container is not None and process.container.pod_uid in uids]
 
     def _identify(self, seen: ProcessIdentity, pod_index: PodIndex) -> Process:
         container = pod_index.resolve(seen.candidates[0]) if seen.candidates else None

@@ -41,10 +41,10 @@ def report_places(views: Mapping[str, DeviceView], inputs: GuardInput, state: Cy
 
 
 def _report_strangers(view: DeviceView, inputs: GuardInput, state: CycleState) -> None:
-    for pid in view.unrecognised.keys() & inputs.doubtful.keys():
-        candidates, used = inputs.doubtful[pid], view.uses[pid]
-        state.verdicts.append(
-            Anomaly(reason=AnomalyKind.DOUBTFUL, device=view.device, used_bytes=used, candidates=candidates))
+    for (pid, place), candidates in inputs.doubtful.items():
+        if place == view.device and pid in view.unrecognised:
+            state.verdicts.append(
+                Anomaly(reason=AnomalyKind.DOUBTFUL, device=place, used_bytes=view.uses[pid], candidates=candidates))
     if view.uses and len(view.unrecognised) == len(view.uses):
         state.verdicts.append(Anomaly(reason=AnomalyKind.UNRESOLVED, device=view.device))
     if view.orphans:

@@ -27,8 +27,7 @@ def _sums(device: Device, inputs: GuardInput) -> dict[tuple[ContainerId, str], i
     """Return how much of each device each container would use; a row in several lists counts with its largest value."""
     largest: dict[tuple[int, str], int] = {}
     for row in device.rows or ():
-        instance = None if device.instances is None or row.gpu_instance is None else device.instances.get(row.gpu_instance)
-        place = device.uuid if instance is None else instance.uuid
+        place = device.place_of(row) or device.uuid
         largest[row.pid, place] = max(largest.get((row.pid, place), 0), row.used_bytes or 0)
     sums: dict[tuple[ContainerId, str], int] = {}
     for (pid, place), used_bytes in largest.items():

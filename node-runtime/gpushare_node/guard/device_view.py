@@ -97,11 +97,11 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
     orphans: list[Process] = []
     for pid, used in uses.items():
         process = identities.get(pid)
-        holders = inputs.holders.get(pid) if inputs.holders else None
+        holders = inputs.holders.get((pid, place)) if inputs.holders else None
         if holders is not None and holders[0].container is not None:
             container = holders[0].container
             samples[container] = _add(samples.get(container, _NOTHING), holders, used)
-        elif process is None or process.pid != pid or pid in inputs.doubtful:
+        elif process is None or process.pid != pid or (pid, place) in inputs.doubtful:
             unrecognised[pid] = None
         elif process.kind is _TENANT and process.container is not None:
             samples[process.container] = _add(samples.get(process.container, _NOTHING), (process,), used)

@@ -29,6 +29,9 @@ _WITHIN, _OVER, _UNKNOWN, _OK = Level.WITHIN, Level.OVER, Level.UNKNOWN, CapStat
 _MAX_EVICTIONS = 3
 """So many pods of a namespace are evicted from a device within a minute; the containers of others are ended instead."""
 
+_OFFENCES_UNTIL_EVICTION = 2
+"""Under MPS: the first offence is answered by ending processes, the second by SIGTERM to the whole container."""
+
 _ACCUSED_NAMESPACES = 2
 """If rows that contradict their device accuse this many namespaces at once, the guard selects no target for now."""
 
@@ -192,6 +195,8 @@ def _act(offender: Offender, state: CycleState) -> None:
         return
     if action is CapAction.EVICT and (offender.is_unevictable or _are_evictions_in_vain(offender, state)):
         action = CapAction.KILL
+    elif action is CapAction.KILL and _starts_clients_anew(offender, violation, state):
+        action = CapAction.EVICT
     elif action is CapAction.KILL and _needs_eviction(offender, violation):
         action = state.settings.mps_fallback
         state.verdicts.append(Anomaly(reason=AnomalyKind.MPS_REFUSED, device=unit.device, unit=unit))
@@ -210,6 +215,15 @@ def _are_evictions_in_vain(offender: Offender, state: CycleState) -> bool:
     Not under the platform's MPS, where a container is not simply killed.
     """
     return len(state.choices.get(offender.budget_key, ())) >= _MAX_EVICTIONS and not offender.is_mps()
+
+
+def _starts_clients_anew(offender: Offender, violation: Violation, state: CycleState) -> bool:
+    """Whether it is over again under the platform's MPS, although its clients were terminated and its processes sent SIGTERM.
+
+    What starts them cannot be killed: a client that it has just started might be killed with it. Its pod's deletion ends it.
+    """
+    may_evict = offender.is_mps() and state.settings.mps_fallback is CapAction.EVICT
+    return may_evict and violation.offences >= _OFFENCES_UNTIL_EVICTION
 
 
 def _needs_eviction(offender: Offender, violation: Violation) -> bool:

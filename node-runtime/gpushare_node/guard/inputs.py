@@ -7,6 +7,9 @@ from gpushare_node.core.structs import Struct, field
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.process_list import Device
 
+Row = tuple[int, str]
+"""A pid on one device: a GPU's uuid, or a MIG instance's."""
+
 
 class CapAction(Enum):
     """The action against a container that stays over its cap."""
@@ -58,8 +61,8 @@ class GuardInput(Struct):
     """Everything that is known in one cycle. What is missing is unknown, and the guard takes no step on unknown data.
 
     `identities` may lack pids: they ended, or could not be read. `holders`: the processes, all of one container, that hold the
-    memory listed for a pid that does not hold it itself; `doubtful`: the containers, none or several, that may hold that of
-    another pid. `grants` lacks containers that the API has not shown yet.
+    memory of a row whose pid does not hold it itself; `doubtful`: the containers, none or several, that may hold that of
+    another row. `grants` lacks containers that the API has not shown yet.
     `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `unevictable`: containers whose pods
     could not be evicted despite retries. `is_allocation_known`: the allocations were read in this very cycle; if not, it is
     unknown which container is a stray, and no `stray_cap` applies.
@@ -67,8 +70,8 @@ class GuardInput(Struct):
 
     devices: tuple[Device, ...]
     identities: Mapping[int, Process] = field(default_factory=dict)
-    holders: Mapping[int, tuple[Process, ...]] = field(default_factory=dict)
-    doubtful: Mapping[int, tuple[ContainerId, ...]] = field(default_factory=dict)
+    holders: Mapping[Row, tuple[Process, ...]] = field(default_factory=dict)
+    doubtful: Mapping[Row, tuple[ContainerId, ...]] = field(default_factory=dict)
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
     terminated_clients: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()

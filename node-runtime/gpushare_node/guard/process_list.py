@@ -85,6 +85,13 @@ class Device(Struct):
         """Return the devices that can be allocated to tenants: the GPU, or its MIG instances."""
         return (self.uuid,) if self.instances is None else tuple(instance.uuid for instance in self.instances.values())
 
+    def place_of(self, row: ProcessEntry) -> str | None:
+        """Return the device to which this row belongs; None if it names a GPU instance that does not exist here."""
+        if self.instances is None:
+            return self.uuid
+        instance = None if row.gpu_instance is None else self.instances.get(row.gpu_instance)
+        return None if instance is None else instance.uuid
+
 
 class RejectReason(Enum):
     """Why the guard takes no step on a GPU in this cycle."""

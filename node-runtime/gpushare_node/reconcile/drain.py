@@ -117,7 +117,9 @@ class Drain(Struct, frozen=False):
         """Take a slot if the node offers GPUs, then taint it."""
         limit = self.request.policy.rollout.max_unavailable
         if self._must_queue() and not self.context.slot.take(limit):
-            text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once, and that many are"
+            holder = self.context.slot.holder
+            one = f"{holder} is" if holder else "others were faster; this node tries again"
+            text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once: {one}"
             raise Blocked(ConditionReason.WAITING_FOR_TURN, text, is_unchanged=True)
         self._add_taint()
         if self.request.is_leaving or view.plan.operations:

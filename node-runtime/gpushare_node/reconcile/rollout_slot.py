@@ -12,11 +12,12 @@ _RENEWAL_SECONDS = 60.0
 class RolloutSlot:
     """The slot. A node that fails keeps it, so that a bad change stops; it expires after the program has ended.
 
-    `patience`: for how many seconds a node that waits for a slot need not ask again.
+    `patience`: for how many seconds a node that waits for a slot need not ask again. `holder`: a node that has one meanwhile.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self.patience = 0.0
+        self.holder = ""
         self._cluster = cluster
         self._clock = clock
         self._is_held = False
@@ -27,7 +28,7 @@ class RolloutSlot:
         """Take a slot, or find that this node has one; False: the node must wait. ClusterError."""
         self._limit = limit
         position = self._cluster.take_slot(limit)
-        self.patience, self._is_held = position.pause_seconds, position.is_held
+        self.patience, self.holder, self._is_held = position.pause_seconds, position.holder, position.is_held
         self._renewed_at = self._clock.now()
         return self._is_held
 

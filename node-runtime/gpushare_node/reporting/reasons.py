@@ -124,7 +124,7 @@ class ConditionReason(Enum):
     # During the change.
     WAITING_FOR_TURN = _not(
         "WaitingForTurn",
-        "As many nodes of the pool as `maxUnavailable` allows are being changed.",
+        "The node waits for a rollout slot of its pool: `maxUnavailable` limits how many nodes are changed at once.",
         "Wait. If this persists, check the nodes that hold the pool's Leases; if one is permanently gone, delete its Node "
         "object.",
     )

@@ -115,6 +115,12 @@ spec:
     (GITOPS % ("clusters/north/bundle", ", server: https://n.example.org", "clusters/north/bundle"),
      GITOPS % ("clusters/south/bundle", ", server: https://s.example.org", "clusters/south/bundle"),
      "its Applications in Argo CD would have the names of those of the cluster north"),
+    ("metadata: {name: north}\n" + GITOPS % ("clusters/north/bundle", ", server: https://n.example.org, name: g", "n/bundle"),
+     "metadata: {name: south}\n" + GITOPS % ("clusters/south/bundle", ", server: https://s.example.org, name: g", "s/bundle"),
+     "its Applications in Argo CD would have the names of those of the cluster north"),
+    ("metadata: {name: north}\n" + GITOPS % ("clusters/north/bundle", ", server: https://n.example.org:6443", "n/bundle"),
+     "metadata: {name: south}\n" + GITOPS % ("clusters/south/bundle", ", server: https://n.example.org:6443/", "s/bundle"),
+     "Argo CD would install it on the server https://n.example.org:6443, which is that of the cluster north"),
 ])
 def test_no_two_clusters_are_synced_from_one_folder(folder: Path, north: str, south: str, told: str) -> None:
     (folder / "north.yaml").write_text(north)

@@ -11,7 +11,7 @@ from gpushare.cli import comparison_document, comparison_words
 from gpushare.cli.comparison_verdict import UNCHANGED, verdict
 from gpushare.compare import compare
 from gpushare.compare.changes import Comparison
-from gpushare.compare.effects import EffectKind
+from gpushare.compare.effects import Effect, EffectKind
 from gpushare.reading import schema
 from gpushare.render import pools
 from tests.compiler.render.compiled import compiled
@@ -70,6 +70,33 @@ def test_a_higher_cap_holds_for_running_pods_at_once(cap: str) -> None:
     assert [one.kind for one in found.effects if one.subject.endswith("capMiB")] == [EffectKind.RAISED]
     assert UNCHANGED not in verdict(found)
     assert "Running containers may use a raised cap at once." in verdict(found)
+
+
+NO_CAP = {"cap": "none"}
+
+
+def test_a_first_cap_leaves_running_containers_without_one_until_they_end() -> None:
+    found = told(change(MEMORY, NO_CAP), change())
+    assert [one.kind for one in found.effects if one.subject.endswith("capMiB")] == [EffectKind.FIRST_CAP]
+    assert verdict(found) == [
+        "New pods get 3584Mi instead of no cap: programs that need more are ended after their next start (pool nb).", UNCHANGED,
+    ]
+    (line,) = [one for one in map(words, found.effects) if "3584" in one]
+    assert "only warned" in line
+    assert "the cap under which they started" not in line
+
+
+def test_a_first_cap_with_a_notice_holds_for_running_containers_after_it() -> None:
+    new = change("spec/pools/nb/enforcement", {"notice": "72h"})
+    found = told(change(MEMORY, NO_CAP), new)
+    assert [one.kind for one in found.effects if one.subject.endswith("capMiB")] == [EffectKind.NOTICED]
+    said = verdict(found)
+    assert "Running containers without a cap are warned, and held to the new one after the notice." in said
+    assert UNCHANGED not in said
+
+
+def words(effect: Effect) -> str:
+    return comparison_words.effect(effect, "→")
 
 
 def test_caps_of_before_and_of_now_together_are_named() -> None:

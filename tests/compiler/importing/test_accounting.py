@@ -10,6 +10,7 @@ from gpushare import importing
 from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.importing import InputFile, Wanted, accounting
+from tests.support import scale
 
 CONFIG = """version: v1
 flags:
@@ -141,6 +142,40 @@ def test_another_value_of_any_field_makes_another_intent_or_other_findings(clust
             if result(changed(documents, number, path, remove=False), stack) == before:
                 silent.append((number, path))
     assert not silent
+
+
+REDUNDANT = {
+    "metadata/labels/nvidia.com/gpu.count": "capacity and replicas say the same number",
+    "metadata/labels/nvidia.com/gpu.memory": "the product is of one card, which has that memory",
+    "status/capacity/nvidia.com/gpu.shared": "count and replicas say the same number",
+    "metadata/labels/nvidia.com/mig.config.state": "without a state the config counts as applied",
+    "driver/enabled": "true is the chart's default",
+}
+"""What may be absent, since something else says the same: ends of paths, each with the reason."""
+
+
+@pytest.mark.parametrize("stack", ["", "gpu-operator"])
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_a_field_that_is_absent_makes_another_intent_or_other_findings(cluster: str, stack: str) -> None:
+    documents = CLUSTERS[cluster]
+    before = result(documents, stack)
+    silent = set()
+    for number, document in enumerate(documents):
+        if number and cluster != "values":
+            break  # the other objects are the same in each cluster
+        for path in scale.some([one for one in leaves(document) if "/".join(map(str, one)) not in SAME], 3):
+            if result(changed(documents, number, path, remove=True), stack) == before:
+                silent.add("/".join(map(str, path)))
+    assert not {path for path in silent if not path.endswith(tuple(REDUNDANT))}
+
+
+@pytest.mark.parametrize("end", REDUNDANT)
+def test_what_is_redundant_is_so(end: str) -> None:
+    documents = CLUSTERS["values"]
+    before = result(documents, "gpu-operator")
+    number, path = next((number, path) for number, document in enumerate(documents) for path in leaves(document)
+                        if "/".join(map(str, path)).endswith(end))
+    assert result(changed(documents, number, path, remove=True), "gpu-operator") == before
 
 
 def inner(text: str) -> Iterator[tuple[str, str]]:

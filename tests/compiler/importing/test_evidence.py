@@ -173,6 +173,20 @@ def test_a_card_that_the_catalogue_lacks_is_described_from_the_labels() -> None:
     assert [one["card"] for one in found.draft.pools.values()] == ["test-card-9"]
 
 
+def test_an_edition_with_another_memory_is_a_card_of_its_own_and_both_sizes_are_named() -> None:
+    found = imported(node('nvidia.com/gpu.product: NVIDIA-GeForce-RTX-3060, nvidia.com/gpu.count: "1", '
+                          'nvidia.com/gpu.memory: "8192", '
+                          'nvidia.com/gpu.compute.major: "8", nvidia.com/gpu.compute.minor: "6"'))
+    assert not errors(found)
+    assert [one["memoryMiB"] for one in found.draft.spec["cards"].values()] == [8192]
+    (said,) = [one.message for one in found.findings if one.code == "GS860"]
+    assert "8192 MiB" in said
+    assert "12288 MiB" in said
+    other = node('nvidia.com/gpu.product: Tesla-T4, nvidia.com/gpu.count: "1", nvidia.com/gpu.memory: "40960", '
+                 'nvidia.com/gpu.compute.major: "8", nvidia.com/gpu.compute.minor: "0"')
+    assert "are of two cards" in messages(other)
+
+
 def test_what_is_installed_stays_unless_a_stack_is_chosen() -> None:
     chart = ("apiVersion: helm.cattle.io/v1\nkind: HelmChart\nmetadata: {name: g, namespace: kube-system}\nspec:\n"
              "  chart: gpu-operator\n  version: v25.3.4\n  targetNamespace: gpu-operator\n  valuesContent: |-\n"

@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpushare.live import connection, kubeconfig
-from gpushare.live.errors import NoClusterError
+from gpushare.live.errors import NoClusterError, TooLargeError
 from gpushare.live.kubeconfig import Access
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import LiveCluster
@@ -207,6 +208,36 @@ def test_only_reading_requests_are_sent(live: LiveCluster, api: ApiServer, ask: 
 def test_an_answer_that_does_not_come_is_not_seen(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
     api.hang("/resourcequotas", 60)
     assert "could not read resourcequotas: no answer within 1 s" in ask("status", "--request-timeout", "1").stderr
+
+
+class Trickle:
+    """An answer that sends a byte each time it is asked, and moves the clock: the socket's own timeout never comes."""
+
+    closed = False
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+
+    def read1(self, _: int) -> bytes:
+        self.clock[0] += 1
+        return b"x"
+
+    read = read1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_body_that_never_ends_is_cut_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    answer = Trickle(clock)
+    with pytest.raises(TimeoutError):
+        connection._bounded(answer, 1 << 30, 130.0)
+    assert answer.closed
+    assert 130 < clock[0] < 133
+    with pytest.raises(TooLargeError):
+        connection._bounded(Trickle(clock), 20, None)
 
 
 @pytest.mark.parametrize("option", [("--request-timeout", "soon"), ("-n", "Not_A_Name"), ("--release-namespace", "../x")])

@@ -1,9 +1,17 @@
 """`gpushare import --live`: the intent of what a cluster has, under the printed rights, and what could not be read."""
 
+import base64
+import gzip
+import json
 from pathlib import Path
+from typing import Any, ClassVar
 
+import pytest
 import yaml
 
+from gpushare import importing
+from gpushare.importing import InputFile, Wanted
+from gpushare.live import inventory
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.conftest import Ask
 from tests.compiler.live.rights import allowed_by
@@ -52,6 +60,61 @@ def test_what_is_forbidden_is_said(api: ApiServer, ask: Ask) -> None:
     assert "could not read configmaps of nvidia-ops: 403" in done.stderr
     assert "could not read resourcequotas: 403" in done.stderr
     assert "quotas" not in yaml.safe_load(done.stdout or "spec: {}")["spec"]
+
+
+def release(chart: str, version: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The Secret in which Helm keeps a release, with the chart's own values beside the user's."""
+    document = {"name": "theirs", "config": values, "chart": {
+        "metadata": {"name": chart, "version": version}, "values": {"dcgm": {"enabled": False}, "gfd": {"enabled": True}}}}
+    packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(document).encode()))).decode()
+    return {"metadata": {"labels": {"owner": "helm", "status": "deployed"}}, "data": {"release": packed}}
+
+
+def test_a_release_brings_its_version_its_namespace_and_the_users_values_alone(
+    api: ApiServer, ask: Ask, tmp_path: Path
+) -> None:
+    fill(api)
+    values = {"driver": {"version": "580.105.08"}, "operator": {"runtimeClass": "nvidia-x"}}
+    api.add("secrets", "sh.helm.release.v1.theirs.v1", release("gpu-operator", "v25.3.4", values), namespace="nvidia-ops")
+    done = ask("import", "--live", "--helm-values", "--stack", "gpu-operator", *OPERATOR, "-o", tmp_path / "intent.yaml")
+    assert done.returncode == 0, done.stderr
+    spec = yaml.safe_load((tmp_path / "intent.yaml").read_text())["spec"]
+    assert spec["namespace"] == "nvidia-ops"
+    assert (spec["platform"]["version"], spec["platform"]["driver"]) == ("v25.3.4", {"version": "580.105.08"})
+    assert "nvidia-x" in (tmp_path / "intent.yaml").read_text() + done.stderr
+    assert "dcgm" not in (tmp_path / "intent.yaml").read_text()
+    stays = ask("import", "--live", "--helm-values", *OPERATOR)
+    assert yaml.safe_load(stays.stdout)["spec"]["platform"]["runtimeClass"] == "nvidia-x"
+
+
+class OnePolicy:
+    """An API server with a node and a ClusterPolicy."""
+
+    LISTS: ClassVar[dict[str, list[Any]]] = {
+        "/api/v1/nodes": [{"metadata": {"name": "t4-1", "labels": {
+            "nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1"}}}],
+        "/apis/nvidia.com/v1/clusterpolicies": [{
+            "metadata": {"name": "p", "labels": {"helm.sh/chart": "gpu-operator-v25.3.4"},
+                         "annotations": {"meta.helm.sh/release-namespace": "nvidia-ops", "other": "x"}},
+            "spec": {"driver": {"enabled": True, "version": "580.105.08"}, "operator": {"runtimeClass": "nvidia-x"}}}],
+    }
+
+    def get(self, path: str, _query: object = None) -> dict[str, Any]:
+        return {"items": self.LISTS.get(path, [])}
+
+    def read(self, *_: object, **__: object) -> bytes:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("stack", ["", "gpu-operator"])
+def test_the_cluster_policy_says_which_release_it_is_of(stack: str) -> None:
+    found = inventory.read(OnePolicy(), ["nvidia-ops"], values=False)
+    inputs = [InputFile(name=name, document=document) for name, document in found.objects]
+    spec = importing.build(inputs, "", Wanted(stack=stack)).draft.spec
+    if stack:
+        assert (spec["namespace"], spec["platform"]["version"]) == ("nvidia-ops", "v25.3.4")
+    else:
+        assert spec["platform"]["runtimeClass"] == "nvidia-x"
 
 
 def test_an_option_without_live_and_nothing_at_all_are_errors(ask: Ask) -> None:

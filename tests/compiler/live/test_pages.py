@@ -97,6 +97,19 @@ def test_a_server_that_repeats_a_page_does_not_hold_us() -> None:
         assert "repeats a page" in read(looping)[1].unseen[0].why
 
 
+def test_a_list_of_pages_without_end_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(Scripted):
+        def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+            self.asked.append(query or {})
+            return {"metadata": {"continue": str(len(self.asked))}, "items": [{"number": 1}]}
+
+    monkeypatch.setattr(pages, "MAX_PAGES", 50)
+    api = Endless(0)
+    found, lists = read(api)
+    assert (found, len(api.asked)) == ((), 50)
+    assert "does not end after 50 pages" in lists.unseen[0].why
+
+
 @pytest.mark.parametrize("answer", [{}, {"items": None}, {"items": {}}, {"kind": "Status"}, {"items": 7, "metadata": []}])
 def test_what_is_no_list_is_not_seen(answer: dict[str, Any]) -> None:
     class Odd(Scripted):

@@ -40,7 +40,7 @@ def test_the_defaults_are_those_of_the_intents_schema() -> None:
     assert {path: text for path, text in bundle.items() if path.startswith("argocd/")} == {
         path: text for path, text in compiled("hpc").items() if path.startswith("argocd/")
     }
-    assert stated.keys() == fields.keys() - {"repoURL", "path"}
+    assert stated.keys() == fields.keys() - {"repoURL", "path", "name"}
 
 
 def test_the_parts_are_synced_in_waves_and_deleted_in_the_reverse_order() -> None:
@@ -109,6 +109,9 @@ def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tupl
     found = apps(compiled(*pools))
     assert found["gpu-operator"]["spec"]["syncPolicy"]["syncOptions"] == ["FailOnSharedResource=true", wanted]
     assert found["gpushare"]["spec"]["syncPolicy"]["syncOptions"] == ["FailOnSharedResource=true", "ServerSideApply=true"]
+    compared = {name for name, one in found.items()
+                if one["metadata"]["annotations"].get("argocd.argoproj.io/compare-options") == "ServerSideDiff=true"}
+    assert compared == found.keys() - ({"gpu-operator"} if wanted.endswith("false") else set())
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_the_defaults_are_those_of_the_intents_schema() -> None:
     stated = {name: field["default"] for name, field in fields.items() if "default" in field}
     bundle = compiled("hpc", more="".join(f", {name}: '{value}'" for name, value in stated.items()))
     assert of_flux(bundle) == of_flux(compiled("hpc"))
-    assert stated.keys() == fields.keys() - {"url", "path", "secret"}
+    assert stated.keys() == fields.keys() - {"url", "path", "secret", "name"}
 
 
 @pytest.mark.parametrize("pools", [(), ("hpc",)])

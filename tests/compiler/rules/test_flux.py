@@ -84,6 +84,13 @@ def test_names_fit_into_labels(spec: str, longest: str) -> None:
         assert len(found(text, "GS739")) == (wanted if with_flux else 0)
 
 
+def test_a_stated_name_is_measured_in_place_of_the_clusters() -> None:
+    head = HEAD.replace("physics-batch", "n" * 60)
+    for length, places in ((50, []), (51, ["/spec/gitops/flux/name"])):
+        text = f"{head}  gitops: {settings(name='n' * length)}\n  pools:\n{pool()}"
+        assert [place for place, _, _ in found(text, "GS739")] == places
+
+
 def test_those_names_are_of_the_charts() -> None:
     names = {upstream.chart(stack).name for stack in ("gpu-operator", "device-plugin")}
     assert names == {"gpu-operator", "nvidia-device-plugin"}

@@ -1,6 +1,7 @@
 """Ways around a cap, by malice or without any, and ways to lose sight of one: each ends right, or is a reason of the node."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.node.enforce.enforcement import (
     pod_uid,
     policy,
 )
-from tests.support.process_fixtures import DEAF, OBEDIENT, systemd_path
+from tests.support.process_fixtures import DEAF, OBEDIENT, stat_line, systemd_path
 
 UNMAPPED = "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n"
 DEAD = 4_000_001
@@ -43,6 +44,11 @@ def neighbour(node: EnforcementFixture) -> None:
     """Somebody within its cap, on the other GPU: on the same one it might hold the memory itself."""
     node.admit(2, "neighbour", 1)
     node.begin(2, 1000, gpu=1)
+
+
+def start_time(pid: int) -> int:
+    """In clock ticks since boot."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def blindness(node: EnforcementFixture) -> str:
@@ -102,19 +108,78 @@ def test_who_closes_its_files_and_leaves_them_to_a_fork_is_ended_with_it(enforce
 # Five more, thought of for this.
 
 
-def test_a_pid_that_passes_to_a_neighbour_without_a_gpu_accuses_the_holder_and_not_the_neighbour(
-    enforcement: EnforcementFixture
-) -> None:
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_memory_whose_pid_passes_to_a_neighbour_is_charged_to_neither(enforcement: EnforcementFixture, has_gpu: bool) -> None:
+    """Whether the driver means the hog's ended process, or one that the neighbour has begun, cannot be told."""
     enforcement.admit(1, "hog")
     enforcement.admit(2, "neighbour")
-    holder = hold(enforcement, 1)
-    innocent = enforcement.begin(2, 9000)
-    enforcement.fake_proc.fake(innocent, "maps", UNMAPPED)
-    enforcement.fake_proc.open_nothing(innocent)
+    holder, listed = hold(enforcement, 1), enforcement.begin(1, 1000)
+    enforcement.run(2)
+    enforcement.fake_proc.show(listed, systemd_path(pod_uid(2), container_id(2)))
+    enforcement.fake_proc.fake(listed, "stat", stat_line(listed, start_time=9))
+    if not has_gpu:
+        enforcement.fake_proc.fake(listed, "maps", UNMAPPED)
+        enforcement.fake_proc.open_nothing(listed)
+    # The other processes are read again within a minute.
+    enforcement.run(60)
+    enforcement.fake_nvml.put(0, listed, 9000)
+    enforcement.run(70)
+    assert lives(holder)
+    assert lives(listed)
+    assert "held by team/hog, container main, team/neighbour, container main" in blindness(enforcement)
+
+
+@pytest.mark.parametrize("pid", [DEAD, os.getpid()], ids=["ended", "own"])
+def test_a_pid_on_two_gpus_accuses_on_each_only_those_to_whom_it_was_given(enforcement: EnforcementFixture, pid: int) -> None:
+    """Under `admission: deny`, where memory on a GPU of others is over a cap of nothing."""
+    enforcement.admit(1, "one")
+    enforcement.admit(2, "two", 1)
+    holders = [hold(enforcement, number) for number in (1, 2)]
+    for gpu in (0, 1):
+        enforcement.fake_nvml.put(gpu, pid, 1000)
     enforcement.run(15)
-    await_end(holder)
-    assert lives(innocent)
-    assert "GPUProcessKilled" not in enforcement.told.reasons("neighbour")
+    assert all(map(lives, holders))
+    enforcement.fake_nvml.put(1, pid, 9000)
+    enforcement.run(10)
+    await_end(holders[1])
+    assert lives(holders[0])
+    assert "GPUProcessKilled" not in enforcement.told.reasons("one")
+
+
+def test_memory_that_a_deleted_container_leaves_is_not_charged_to_the_only_other_one(enforcement: EnforcementFixture) -> None:
+    enforcement.admit(1, "gone")
+    enforcement.admit(2, "neighbour")
+    holder, listed = hold(enforcement, 2), enforcement.begin(1, 9000, DEAF)
+    enforcement.run(2)
+    enforcement.fake_nvml.take(0, listed)
+    enforcement.fake_proc.hide(listed)
+    enforcement.fake_nvml.put(0, listed, 9000)
+    enforcement.run(70)
+    assert lives(holder)
+    assert enforcement.told.reasons("neighbour") == []
+    assert "no container to which it was allocated has it open" in blindness(enforcement)
+
+
+def test_memory_of_an_unknown_process_is_not_charged_to_one_that_has_a_row_of_its_own(enforcement: EnforcementFixture) -> None:
+    enforcement.admit(2, "neighbour")
+    listed = enforcement.begin(2, 1000)
+    enforcement.fake_nvml.put(0, DEAD, 9000)
+    enforcement.run(70)
+    assert lives(listed)
+    assert "held by team/neighbour, container main" in blindness(enforcement)
+
+
+def test_a_process_that_is_ending_slowly_is_waited_for(enforcement: EnforcementFixture) -> None:
+    """Its files are closed already, and the driver frees its memory last: the rest of its container is not ended for it."""
+    listed, other = enforcement.admit_and_begin(1, "slow", 9000, DEAF), hold(enforcement, 1, code=DEAF)
+    enforcement.run(4)
+    enforcement.fake_proc.fake(listed, "maps", "")
+    enforcement.fake_proc.open_nothing(listed)
+    enforcement.fake_proc.fake(listed, "stat", stat_line(listed, start_time=start_time(listed), flags=0x4))
+    enforcement.run(12)
+    enforcement.fake_nvml.take(0, listed)
+    enforcement.run(20)
+    assert lives(other)
 
 
 def test_an_orphan_in_a_cgroup_named_like_a_neighbours_is_still_its_containers(enforcement: EnforcementFixture) -> None:

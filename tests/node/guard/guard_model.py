@@ -209,7 +209,7 @@ class GuardModel:
             pid: one.process for pid, one in self.members.items()
             if one.holder is None and self.rng.random() >= self.noise / 20
         }
-        holders = {pid: (one.holder,) for pid, one in self.members.items() if one.holder is not None}
+        holders = {(pid, one.device): (one.holder,) for pid, one in self.members.items() if one.holder is not None}
         inputs = GuardInput(devices=devices, identities=known, holders=holders, grants=dict(self.grants))
         verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
         orders = [one for one in verdicts if isinstance(one, Terminate | Kill)]

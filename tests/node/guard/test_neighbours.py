@@ -196,6 +196,28 @@ def test_an_mps_client_that_is_not_recognised_any_more_is_not_killed_raw(step: t
     assert steps(node.cycles(40)) == []
 
 
+@pytest.mark.parametrize(("fallback", "last"), [(CapAction.EVICT, "Evict"), (CapAction.WARN, "Kill")])
+def test_a_supervisor_that_starts_mps_clients_anew_loses_its_pod(fallback: CapAction, last: str) -> None:
+    """Each client leaves as it should; the supervisor hears no SIGTERM, and no signal may reach it while it has a client."""
+    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0), settings=Settings(mps_fallback=fallback))
+    found: list[str] = []
+    for pid in range(500, 506):
+        client = node.run(tenant(pid, start_time=pid), 9 * GIB)
+        for _ in range(30):
+            verdicts = node.cycle()
+            found += steps(verdicts)
+            if "TerminateClient" in steps(verdicts):
+                node.terminated |= {client}
+            if {"Kill", "Evict"} & set(steps(verdicts)):
+                break
+        if found[-1] == "Evict":
+            break
+        node.end(pid)
+        node.cycles(2)
+    assert found[-1] == last
+    assert found.count("Kill") == (2 if last == "Evict" else 6)
+
+
 @pytest.mark.failure_case(62)
 def test_mps_that_is_lost_after_sigterm_leads_to_eviction() -> None:
     node = client_node(Mps.REACHABLE)

@@ -159,12 +159,13 @@ class Eviction(Enum):
 class SlotResult(Struct):
     """Whether a node may be changed now; if not, after how many seconds it should ask again.
 
-    `former`: the node that held this slot before and let it expire.
+    `former`: the node that held this slot before and let it expire. `holder`: a node that is changed instead; empty if none is.
     """
 
     is_held: bool
     pause_seconds: float = 0.0
     former: str = ""
+    holder: str = ""
 
 
 class EventSink(Protocol):

@@ -3,6 +3,7 @@
 A node that waits reads the Lease of one slot, picked at random, every twenty seconds: its cost does not grow with the number of
 nodes that wait. A slot without a Lease is free, and the node that creates the Lease holds it; a node that lost this race
 waits twice as long each time, so a slow API server gets fewer writes and not more. First come, first served would need a list.
+Before it acquires one, it lists the pool's Leases: those beyond a limit that was reduced count for as long as they are held.
 
 Expiry works as in client-go's leader election: a Lease has expired if its version has not changed for its duration by our
 own monotonic clock. The times in it are for people who read it; the nodes' clocks may differ by years.
@@ -15,7 +16,6 @@ from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError, SlotResult
 from gpushare_node.adapters.kube.connection import Connection, Json
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.adapters.kube.slot_limit import SlotLimit
 from gpushare_node.adapters.kube.slots import Slots, now_text
 from gpushare_node.core.clock import Clock
 
@@ -63,7 +63,6 @@ class RolloutSlots:
 
     def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock, memory: SlotStore) -> None:
         self._slots = Slots(connection, identity)
-        self._limit = SlotLimit(self._slots, self._is_anothers)
         self._holder = identity.node
         self._clock = clock
         self._memory = memory
@@ -85,10 +84,9 @@ class RolloutSlots:
         count = self._count(limit)
         slot = random.randrange(count)  # noqa: S311 - spreads load, guards nothing
         lease = self._slots.read(self._slots.name(slot))
-        if lease is not None and self._is_anothers(lease):
-            return self._wait()
-        if not self._limit.allows(slot, count):
-            return self._wait()
+        taken = (lease,) if lease is not None and self._is_anothers(lease) else self._beyond(count)
+        if taken:
+            return self._wait(_holder(taken[0]))
         if not self._acquire(self._slots.name(slot), lease):
             self._lost += 1
             return self._wait()
@@ -151,8 +149,13 @@ class RolloutSlots:
         if lease is None:
             self._memory.keep_slot(None)
 
-    def _wait(self) -> SlotResult:
-        return SlotResult(is_held=False, pause_seconds=jitter(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
+    def _beyond(self, count: int) -> tuple[Json, ...]:
+        """Return the Leases beyond the limit that other nodes still hold: a smaller limit takes effect when there are none."""
+        return tuple(one for one in self._slots.beyond(count) if self._is_anothers(one))
+
+    def _wait(self, holder: str = "") -> SlotResult:
+        pause_seconds = jitter(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25)
+        return SlotResult(is_held=False, pause_seconds=pause_seconds, holder=holder)
 
     def _is_anothers(self, lease: Json) -> bool:
         """Whether another node holds the Lease: it has not expired, and that node was not deleted meanwhile."""

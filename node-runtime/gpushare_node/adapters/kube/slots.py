@@ -33,11 +33,15 @@ class Slots:
         """
         return self._find(f"{self._folder}/{name}", {} if is_fresh else _CACHED)
 
-    def create(self, name: str, spec: Json, annotations: Mapping[str, str] | None = None) -> Json | None:
+    def beyond(self, count: int) -> tuple[Json, ...]:
+        """Return the Leases of slots from this number on, which an earlier, larger limit allowed."""
+        every = self._connection.pages(self._folder, {"labelSelector": f"{POOL_LABEL}={self._place.pool}"})
+        numbers = ((one, one["metadata"]["name"].removeprefix(self.name(""))) for one in every)
+        return tuple(one for one, number in numbers if number.isdecimal() and number.isascii() and int(number[:9]) >= count)
+
+    def create(self, name: str, spec: Json) -> Json | None:
         """Create the Lease; None if another node was faster. Mostly the last read shows that, which saves a rejected write."""
         metadata: Json = {"name": name, "labels": {POOL_LABEL: self._place.pool}}
-        if annotations:
-            metadata["annotations"] = dict(annotations)
         owner = self.daemonset()
         if owner:
             # Kubernetes deletes the Lease with the DaemonSet: uninstalling or renaming a pool leaves none behind.

@@ -19,8 +19,8 @@ _STAT_BYTES = 1024
 
 _CHUNK_BYTES = 1 << 16
 _STATES = {b"D": "waits for a device", b"T": "stopped", b"t": "traced", b"Z": "zombie", b"X": "zombie"}
-_KERNEL_THREAD = 0x00200000
-"""PF_KTHREAD of the kernel's task flags."""
+_KERNEL_THREAD, _EXITING = 0x00200000, 0x00000004
+"""PF_KTHREAD and PF_EXITING of the kernel's task flags."""
 
 
 _ENDED = ("Z", "X")
@@ -34,6 +34,7 @@ class Stat(NamedTuple):
     start_time: int
     threads: int
     is_kernel: bool
+    is_exiting: bool
 
     def has_ended(self) -> bool:
         """Whether only a zombie is left. A main thread that ended before the others looks like a zombie too."""
@@ -94,9 +95,15 @@ class ProcFiles:
             return None
         fields = raw[raw.rfind(b")") + 1 :].split(None, 20)
         try:
-            return Stat(fields[0].decode("ascii"), int(fields[19]), int(fields[17]), bool(int(fields[6]) & _KERNEL_THREAD))
+            state, start_time, threads, flags = fields[0].decode("ascii"), int(fields[19]), int(fields[17]), int(fields[6])
         except (IndexError, ValueError):
             return None
+        return Stat(state, start_time, threads, bool(flags & _KERNEL_THREAD), bool(flags & _EXITING))
+
+    def is_ending(self, pid: int) -> bool:
+        """Whether it closes its files now: they are not shown any more, but the driver frees their memory only after that."""
+        stat = self._stat(self._living(pid))
+        return stat is not None and stat.is_exiting and stat.state not in _ENDED
 
     def cgroup(self, pid: int | str) -> str | None:
         """Return the text of the process's cgroup file; bytes that are not UTF-8 are escaped."""

@@ -107,8 +107,10 @@ class LinuxProcesses(Processes):
 
         A CUDA context always has both. The memory map has names, and root in a container may rename the devices in its /dev, so
         open files are identified by the driver's major number; those of other users' processes are unreadable without
-        CAP_DAC_READ_SEARCH, and then the result is never NO.
+        CAP_DAC_READ_SEARCH, and then the result is never NO. Nor is it while a process is ending, which may take seconds.
         """
+        if self._files.is_ending(pid):
+            return GpuUse.UNREADABLE
         is_open = self._files.has_open(pid, NVIDIA_MAJOR)
         is_mapped = None if is_open else self._is_mapped(pid)
         if is_open or is_mapped:

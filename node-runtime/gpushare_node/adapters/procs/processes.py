@@ -86,6 +86,10 @@ class Processes(Protocol):
         """Return the largest possible pid."""
         ...
 
+    def pids(self) -> tuple[int, ...]:
+        """Return the pids of all current processes."""
+        ...
+
     def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
         """Return the identities of those pids that exist and are readable. Cached by (pid, start time)."""
         ...

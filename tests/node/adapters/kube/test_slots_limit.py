@@ -125,8 +125,16 @@ def test_the_slots_of_another_pool_are_not_counted(api: ApiServer, connected: On
     assert has_slot(connected("n1"))
 
 
-@pytest.mark.parametrize("text", ["", "x", "-3", "9" * 400, "²"])
-def test_a_number_of_slots_that_nobody_can_read_is_written_again(api: ApiServer, connected: On, text: str) -> None:
-    api.add("leases", "gpushare-train.slots", {"metadata": {"annotations": {"gpushare.dev/slots": text}}}, namespace="gpushare")
+def test_no_number_in_a_lease_stops_a_pool(api: ApiServer, connected: On) -> None:
+    """Every node's token may write Leases of its namespace: how many slots there are is in the policy only."""
+    for name in ("slots", "x", "²", "-3"):
+        api.add("leases", f"gpushare-train.{name}", {
+            "metadata": {"labels": {"gpushare.dev/pool": "train"}, "annotations": {"gpushare.dev/slots": "99999"}},
+            "spec": {"holderIdentity": "n9"}}, namespace="gpushare")
     assert [takes(connected(f"n{number}"), 3) for number in range(4)] == [True, True, True, False]
 
+
+def test_a_node_that_waits_is_told_which_one_is_changed(connected: On) -> None:
+    assert takes(connected("n1"), 1)
+    late = connected("late").take_slot(1)
+    assert (late.is_held, late.holder) == (False, "n1")

@@ -1,0 +1,93 @@
+"""Every value of a bundle's files counts: with another one, or without it, import ends otherwise than with the whole bundle."""
+
+import copy
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare import importing, pipeline
+from gpushare.bundle import lock
+from gpushare.core import emit
+from gpushare.importing import InputFile
+from tests.compiler.importing.test_accounting import leaves, other
+from tests.support import broken_bundles, scale
+
+EXAMPLES = ("15-argocd", "16-flux", "05-h100-mig-time-slicing", "13-existing-plugin")
+SILENT = {
+    "cluster": "the name of the cluster: import takes it from nodes/pools.yaml, and --name chooses another",
+    "policy": "the digest of a policy, which is compared itself, and the chart refuses another digest",
+    "profile": "the name of a profile, which is compared itself",
+}
+"""Keys whose value follows from another file, each with its reason. Not those of a device, where the profile is MIG's."""
+
+
+AS_A_WHOLE = "chart/files/monitoring/"
+"""Files of `monitoring`, which import does not carry: each is reported as a file of which nothing is read."""
+
+
+@cache
+def bundle(example: str) -> dict[str, Any]:
+    """The documents of a bundle that is not edited, by path."""
+    found = broken_bundles.files(example)
+    return {path: yaml.safe_load(data) for path, data in found.items()
+            if path.endswith(".yaml") and "/templates/" not in path and path != lock.FILE}
+
+
+@cache
+def compiled(text: str) -> Mapping[str, str]:
+    return {file.path: file.text for file in pipeline.compile_intent(text.encode(), "", lock.EMPTY).artifacts}
+
+
+def result(example: str, path: str = "", document: Any = None) -> tuple[str, tuple[str, ...]]:
+    """The intent of the bundle with one file edited, and the messages."""
+    files = {**bundle(example), **({path: document} if path else {})}
+    inputs = [InputFile(name=name, data=emit.yaml_text(one, "").encode()) for name, one in files.items()]
+    found = importing.build(inputs)
+    if found.text:
+        found = found.checked(pipeline.check(found.text.encode(), "").findings)
+    if found.text and found.of_bundle:
+        found = found.compared(inputs, compiled(found.text))
+    return found.text, tuple(sorted(f"{one.file} {one.message}" for one in found.findings))
+
+
+def edits(example: str) -> list[tuple[str, tuple[Any, ...]]]:
+    found = [(path, leaf) for path, document in bundle(example).items()
+             if not path.startswith(AS_A_WHOLE) for leaf in leaves(document)]
+    return [(path, leaf) for path, leaf in found if leaf[-1:] and (leaf[-1] not in SILENT or "devices" in leaf)]
+
+
+@pytest.mark.parametrize("remove", [False, True], ids=["changed", "removed"])
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_no_value_of_a_bundle_can_be_edited_unnoticed(example: str, remove: bool) -> None:
+    whole, silent = result(example), []
+    for path, leaf in scale.some(edits(example), 40):
+        document = copy.deepcopy(bundle(example)[path])
+        place = document
+        for step in leaf[:-1]:
+            place = place[step]
+        if place[leaf[-1]] is None:
+            continue  # null is the same as no value
+        if remove:
+            del place[leaf[-1]]
+        else:
+            place[leaf[-1]] = other(place[leaf[-1]])
+        if result(example, path, document) == whole:
+            silent.append((path, leaf))
+    assert not silent
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_of_a_bundle_that_is_not_edited_nothing_is_lost(example: str) -> None:
+    _, messages = result(example)
+    unread = [path for path in bundle(example) if path.startswith(AS_A_WHOLE)]
+    assert [one.partition(" ")[0] for one in messages if "nothing in this input is read" in one] == unread
+    assert not [one for one in messages if "not imported" in one or "lacks" in one]
+
+
+@pytest.mark.parametrize("odd", [["a"], {"a": 1}, 1, None])
+def test_an_object_whose_kind_is_no_text_is_no_crash(odd: Any) -> None:
+    document = {**bundle("16-flux")["flux/sync.yaml"], "kind": odd}
+    assert result("16-flux", "flux/sync.yaml", document) != result("16-flux")

@@ -347,7 +347,8 @@ def test_the_node_runtime_has_the_least_rights_that_it_can_work_with(objects) ->
     }
     assert rights(found["Role", "gpu-system", "gpushare-node"]) == {
         ("pods", "delete"), ("pods", "get"), ("daemonsets", "get"), ("daemonsets/status", "patch"),
-        ("leases", "create"), ("leases", "delete"), ("leases", "get"), ("leases", "update"),
+        ("leases", "create"), ("leases", "delete"), ("leases", "get"), ("leases", "list"),
+        ("leases", "update"),
     }
 
 

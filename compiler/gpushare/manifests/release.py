@@ -87,7 +87,7 @@ class ChartObjects:
             rule("pods", "delete", "get"),
             rule("daemonsets", "get", group="apps"),
             rule("daemonsets/status", "patch", group="apps"),
-            rule("leases", "create", "delete", "get", "update", group="coordination.k8s.io"),
+            rule("leases", "create", "delete", "get", "list", "update", group="coordination.k8s.io"),
         ]
         yield from self.role("ClusterRole", cluster_rules)
         yield from self.role("Role", own_rules)

@@ -9,7 +9,7 @@ the device open. The invariant, for each row (a pid on one device) by itself:
   GPU open, and only to processes of it that have one open and are not listed there themselves.
 - A living process that cannot be read is neither ended nor without a GPU; one that is ending frees its own memory.
 
-All other memory is doubtful: a reason of the node, and nobody's.
+All other memory is doubtful: no container is charged with it, and a reason of the node says so.
 """
 
 from collections.abc import Collection, Iterable, Mapping

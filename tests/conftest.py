@@ -1,6 +1,4 @@
-"""What the whole suite has: the options `--case` and `--long`, libyaml, and memory that is searched for rubbish seldom."""
-
-import gc
+"""What the whole suite has: the options `--case` and `--long`, and libyaml."""
 
 import pytest
 import yaml
@@ -23,13 +21,6 @@ def pytest_configure(config: pytest.Config) -> None:
     scale.is_long = config.getoption("--long")
     # xdist gives out files in the order of the collection: where they differ, the suite puts the longest first.
     config.option.loadscopereorder = False
-
-
-def pytest_collection_finish() -> None:
-    """Ten thousand collected tests stay until the end: looking for rubbish among them takes a tenth of the time of all."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

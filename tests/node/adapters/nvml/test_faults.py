@@ -17,7 +17,7 @@ from gpushare_node.guard.process_list import Device
 from tests.support import scale
 from tests.support.fake_nvml import FakeNvml
 
-CODES = tuple(sorted({*scale.some(range(1, 31), 8), 2, 3, 6, 13, 18, 999, 4711}))
+CODES = tuple(sorted({*scale.some(range(1, 31), 5), 1, 2, 3, 6, 9, 13, 15, 18, 999, 4711}))
 """Every code, or those that are treated in a way of their own and some of the others."""
 ABSENT = {3, 13}
 OVER = {1, 9, 18}

@@ -104,7 +104,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/gitops/argocd/path", "q"), ("spec/gitops/argocd/targetRevision", "next"), ("spec/gitops/argocd/project", "q"),
     ("spec/gitops/argocd/namespace", "argo"), ("spec/gitops/argocd/server", "https://other.example.org"),
     ("spec/gitops/flux/url", "https://git.example.org/b.git"), ("spec/gitops/flux/path", "q"),
-    ("spec/gitops/flux/branch", "next"),
+    ("spec/gitops/flux/branch", "next"), ("spec/gitops/argocd/name", "q"), ("spec/gitops/flux/name", "q"),
     ("spec/gitops/flux/namespace", "flux"), ("spec/gitops/flux/interval", "6m"), ("spec/gitops/flux/secret", "t"),
     ("spec/quotas/atlas/notebooks", 5), ("spec/quotas/atlas/slices", {"1g.5gb": 3}),
     ("spec/quotas/cms/notebooks/memory", "16Gi"),

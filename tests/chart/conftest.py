@@ -1,4 +1,4 @@
-"""Each bundle is rendered once by each major of Helm, however many tests look at it."""
+"""Each bundle is rendered once by each major of Helm, and read once, however many tests look at it."""
 
 import subprocess
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.bundles import Bundle
+from tests.chart.reading import Object, documents
 from tests.support import helm
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -37,3 +38,9 @@ def render(run_helm: Run, chart_of: Callable[[Bundle], Path]) -> Callable[[Bundl
     return cache(
         lambda bundle, major: run_helm(major, "template", "gpushare", chart_of(bundle), "--namespace", "gpu-system").stdout
     )
+
+
+@pytest.fixture(scope="session")
+def rendered(render: Callable[[Bundle, int], str]) -> Callable[[Bundle, int], list[Object]]:
+    """The documents of the bundle's chart, which no test changes."""
+    return cache(lambda bundle, major: documents(render(bundle, major)))

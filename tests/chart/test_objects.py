@@ -1,6 +1,7 @@
 """What the rendered objects may and must say, whoever rendered them."""
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import kubernetes_validate
@@ -13,7 +14,7 @@ from gpushare.nodes.taints import OUR_TAINTS
 from gpushare_node.adapters.host import kubelet
 from gpushare_node.adapters.kube import uninstall
 from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, admission, bundle, pool
-from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, is_hook, pod_of
+from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, is_hook, pod_of
 from tests.support import helm, scale
 
 SMALL = [each for each in BUNDLES if each is not FIFTY]
@@ -24,9 +25,9 @@ VERSIONS = sorted(
 
 
 @pytest.fixture(scope="session")
-def objects(render):
+def objects(rendered):
     """The objects of a bundle as Helm 4 renders them."""
-    return lambda bundle: by_identity(documents(render(bundle, 4)))
+    return cache(lambda bundle: by_identity(rendered(bundle, 4)))
 
 
 @pytest.fixture(scope="session")

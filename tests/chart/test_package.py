@@ -11,7 +11,7 @@ import yaml
 from gpushare import __version__
 from gpushare.core import emit, resources
 from tests.chart.bundles import MODES, ONE
-from tests.support import helm
+from tests.support import helm, scale
 
 every_major = pytest.mark.parametrize("major", helm.MAJORS)
 
@@ -93,8 +93,12 @@ def template(tmp_path_factory, run_helm):
     return run
 
 
-@every_major
-@pytest.mark.parametrize(("path", "value"), NONSENSE, ids=lambda part: str(part)[:48])
+@pytest.mark.parametrize(
+    ("path", "value", "major"), [
+        (*case, major) for number, case in enumerate(NONSENSE) for major in helm.MAJORS
+        if scale.is_long or major == helm.MAJORS[number % 2]
+    ], ids=lambda part: str(part)[:48],
+)
 def test_the_schema_refuses_nonsense(path: str, value: Any, major: int, template) -> None:
     result = template(major, changed(path, value))
     assert result.returncode != 0

@@ -5,7 +5,7 @@ Judged by `upstream_validators`, over all examples and a matrix of pools and pla
 
 import re
 from collections import Counter
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +193,11 @@ def test_an_example_means_upstream_what_it_says(example: Path) -> None:
     check_bundle({artifact.path: artifact.text for artifact in compiled(example).artifacts})
 
 
-@pytest.mark.parametrize("platform", PLAIN)
-@pytest.mark.parametrize("pools", [*((name,) for name in POOLS), *MIXTURES], ids="+".join)
+@pytest.mark.parametrize(
+    ("pools", "platform"),
+    scale.some(list(product([*((name,) for name in POOLS), *MIXTURES], PLAIN)), 3),
+    ids=lambda part: part if isinstance(part, str) else "+".join(part),
+)
 def test_pools_on_a_platform_mean_upstream_what_they_say(pools: tuple[str, ...], platform: str) -> None:
     check_platform(bundle(pools, PLATFORMS[platform]))
 

@@ -1,5 +1,6 @@
 """The documentation tells the truth: its commands run, its links lead somewhere, its generated pages are current."""
 
+import functools
 import importlib.util
 import os
 import re
@@ -101,11 +102,17 @@ def test_every_make_target_that_a_page_names_exists() -> None:
         assert named <= targets, f"{page.name} names {named - targets}"
 
 
+@functools.cache
+def help_of_runtime(command: str) -> str:
+    """What the node runtime prints of a command's options."""
+    return subprocess.run([sys.executable, "-m", "gpushare_node", command, "--help"],
+                          capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_option_of_the_runtime_that_a_page_names_exists(page: Path) -> None:
     for command, rest in re.findall(r"gpushare-node (apply|assert|export|enforce|release)\b([^`\n]*)", page.read_text()):
-        told = subprocess.run([sys.executable, "-m", "gpushare_node", command, "--help"],
-                              capture_output=True, text=True, check=True).stdout
+        told = help_of_runtime(command)
         for option in re.findall(r"(?<=\s)--[a-z][a-z-]+", rest):
             assert re.search(rf"{option}\b(?!-)", told), f"gpushare-node {command} {option}"
 

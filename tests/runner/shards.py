@@ -23,7 +23,7 @@ def read(text: str) -> tuple[int, int]:
 
 
 def files(folders: tuple[str, ...], shard: tuple[int, int]) -> tuple[str, ...]:
-    """The files with tests in the folders that are this shard's. `folders` may hold pytest's `--ignore` options.
+    """The files with tests in the folders that are this shard's, and pytest's options of `folders`; `()` without a file.
 
     The longest first, each to the shard with the least so far. How long a file takes is in seconds.json, a copy of what a run
     wrote into build/tests/seconds.json; a file without a record counts by its lines.
@@ -35,13 +35,15 @@ def files(folders: tuple[str, ...], shard: tuple[int, int]) -> tuple[str, ...]:
         least = loads.index(min(loads))
         loads[least] += _seconds(path)
         chosen[least].append(path)
-    return tuple(str(path) for path in sorted(chosen[number - 1]))
+    options = [word for word in folders if word.startswith("-") and not word.startswith("--ignore=")]
+    return (*(str(path) for path in sorted(chosen[number - 1])), *options) if chosen[number - 1] else ()
 
 
 def tests(folders: tuple[str, ...]) -> list[Path]:
-    """Every file with tests in the folders."""
+    """Every file with tests in the folders; a word may be a file itself."""
     ignored = [Path(word.removeprefix("--ignore=")) for word in folders if word.startswith("--ignore=")]
-    found = (path for word in folders if not word.startswith("-") for path in Path(word).rglob("test_*.py"))
+    roots = [Path(word) for word in folders if not word.startswith("-")]
+    found = (path for root in roots for path in ([root] if root.suffix == ".py" else root.rglob("test_*.py")))
     return [path for path in found if not any(path.is_relative_to(folder) for folder in ignored)]
 
 

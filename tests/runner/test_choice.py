@@ -1,6 +1,7 @@
 """Which suites run, and what is said of those that do not."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -83,7 +84,19 @@ def test_every_file_and_folder_of_a_suite_is_there() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_shards_together_have_every_file_once(suite: Suite, count: int) -> None:
     parts = [shards.files(suite.folders, (number, count)) for number in range(1, count + 1)]
-    assert sorted(path for part in parts for path in part) == sorted(str(path) for path in shards.tests(suite.folders))
+    chosen = sorted(path for part in parts for path in part if not path.startswith("-"))
+    assert chosen == sorted(str(path) for path in shards.tests(suite.folders))
+    assert all(("--long" in part) == ("--long" in suite.folders) for part in parts if part)
+
+
+def test_every_file_that_tries_a_part_of_a_property_is_run_whole_by_the_suite_long() -> None:
+    [long] = [suite for suite in SUITES if suite.name == "long"]
+    whole = {str(path) for path in shards.tests(long.folders)}
+    ours = [path for path in (ROOT / "tests").rglob("test_*.py") if "e2e" not in path.parts]
+    use = re.compile(r"\bscale\.(is_long|examples|some)\b")
+    scaled = {str(path.relative_to(ROOT)) for path in ours if use.search(path.read_text())}
+    assert {"tests/chart/test_compiled.py", "tests/chart/test_objects.py", "tests/node/enforce/test_fuzz.py"} <= scaled
+    assert scaled - whole == set()
 
 
 def test_recorded_files_are_there_and_the_shards_of_the_cluster_are_even() -> None:

@@ -3,7 +3,9 @@
 The values are complete, because a chart's values.yaml contains its defaults: the keys are those of the chart's own file.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from gpushare.bundle.admission import MUTATING_KUBERNETES
@@ -21,13 +23,19 @@ _KUBELET_ROOT = "/var/lib/kubelet"
 
 def static_files(*, has_monitoring: bool) -> Iterator[Artifact]:
     """Yield every file of the chart except its values; its templates for monitoring only where there is something to render."""
-    root = resources.chart()
-    for path in sorted(root.rglob("*")):
-        inside = path.relative_to(root).as_posix()
-        if path.is_file() and inside != VALUES and not inside.startswith("files/"):
-            if inside.startswith(MONITORING) and not has_monitoring:
-                continue
-            yield Artifact(path=f"chart/{inside}", text=path.read_text(encoding="utf-8"))
+    for inside, text in _static_texts(resources.chart()):
+        if has_monitoring or not inside.startswith(MONITORING):
+            yield Artifact(path=f"chart/{inside}", text=text)
+
+
+@functools.cache  # a fleet compiles many intents
+def _static_texts(root: Path) -> tuple[tuple[str, str], ...]:
+    files = ((path.relative_to(root).as_posix(), path) for path in sorted(root.rglob("*")) if path.is_file())
+    return tuple(
+        (inside, path.read_text(encoding="utf-8"))
+        for inside, path in files
+        if inside != VALUES and not inside.startswith("files/")
+    )
 
 
 def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:

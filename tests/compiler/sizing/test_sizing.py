@@ -14,6 +14,7 @@ from gpushare.sizing import fit
 from gpushare.sizing.demand import Demand, Need, Option, Variant, layout_of
 from gpushare.sizing.document import intent
 from gpushare.sizing.sizing import size
+from tests.support import scale
 
 GIB = 1024 * MIB
 UNAVOIDABLE = {"GS209", "GS725"}
@@ -39,7 +40,8 @@ def compiled(demand: Demand, option: Option) -> tuple[dict[str, int], dict[tuple
 
 @pytest.mark.parametrize("card", cards.ids())
 def test_a_compile_of_an_options_intent_gives_its_shares_and_caps(card: str) -> None:
-    for needs, gpus, nodes in product((((7, 3),), ((9, 11),), ((None, 20),), ((2, 30), (9, 5))), (1, 3), (None, 4)):
+    asked = product((((7, 3),), ((9, 11),), ((None, 20),), ((2, 30), (9, 5))), (1, 3), (None, 4))
+    for needs, gpus, nodes in scale.some(list(asked), 3):
         if nodes is None and needs[0][0] is None:
             continue
         found = size(demanded(card, *needs, gpus=gpus, nodes=nodes))

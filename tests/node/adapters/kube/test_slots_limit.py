@@ -10,6 +10,7 @@ from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.rollout_slots import DURATION_SECONDS
 from tests.node.adapters.kube.kube_fixture import FakeClock, server
 from tests.node.adapters.kube.slots import On, has_slot, holders, takes
+from tests.support import scale
 from tests.support.fake_api.server import ApiServer
 
 
@@ -42,7 +43,7 @@ def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_slot(api: ApiServ
     assert len(holders(api)) == 2
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", scale.some(range(20), 5))
 def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(connected: On, clock: FakeClock, seed: int) -> None:
     """Nodes come, are changed, die and come back in any order. A slot lives as long as its Lease is renewed."""
     random, limit = Random(seed), 3

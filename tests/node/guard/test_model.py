@@ -4,7 +4,7 @@ import math
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare_node.guard.identity import ProcessKind
@@ -42,10 +42,11 @@ def test_the_same_holds_in_a_small_crowd_in_which_every_list_may_lie(seed: int) 
     assert sum(actor.ends for actor in model.actors.values()) > 5
 
 
-@given(st.randoms(use_true_random=False))
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-def test_nobody_within_its_cap_is_signalled_whatever_happens(rng: Random) -> None:
-    model = GuardModel(rng=rng, gpus=1, each=3, noise=0.2)
+@given(st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_nobody_within_its_cap_is_signalled_whatever_happens(seed: int) -> None:
+    # Random numbers of Hypothesis's own would be more than it can keep of one example.
+    model = GuardModel(rng=Random(seed), gpus=1, each=3, noise=0.2)
     for _ in range(60):
         model.cycle()
 

@@ -76,8 +76,8 @@ def plan(state: NodeGpus, policy: Policy) -> PartitionPlan:
 
 def _plan_gpu(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus, card: Card) -> GpuPlan:
     check_fault(gpu)
-    instances = find_target(gpu, wanted, state).instances
     check_card(gpu, card)
+    instances = find_target(gpu, wanted, state).instances
     if gpu.mig is not None:
         return _plan_mig(gpu, gpu.mig, instances)
     if instances:

@@ -89,7 +89,8 @@ class ConditionReason(Enum):
     CARD_MISMATCH = _failed(
         "CardMismatch",
         "A GPU of the node is not the pool's card.",
-        "Correct the pool's `card`, or its node selector.",
+        "Correct the pool's `card`, or its node selector. A GPU that only drives a display must be hidden from NVIDIA's driver "
+        "(bind its PCI device to `vfio-pci`): the device plugin offers every GPU that the driver shows.",
     )
     GPU_COUNT_MISMATCH = _failed(
         "GpuCountMismatch",

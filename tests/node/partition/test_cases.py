@@ -254,6 +254,15 @@ def test_the_wrong_card_is_left_alone_in_every_mode() -> None:
     assert "NVIDIA L4" in found.detail
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_a_display_adapter_beside_the_pools_gpus_is_named(place) -> None:
+    models = ["NVIDIA A100-SXM4-40GB"] * 2
+    models.insert(place, "NVIDIA T400")
+    gpus = [gpu(mig() if "A100" in name else None, index, name=name, pci_device_id=None) for index, name in enumerate(models)]
+    planned = plan(state(*gpus), policy(*[wanted(("7g.40gb", 0))] * 2))
+    assert next(one.detail for one in planned.unfit if one.index == place).startswith("this GPU is NVIDIA T400")
+
+
 @pytest.mark.parametrize("present", [range(3), range(1, 4), range(5)], ids=["too-few", "first-is-gone", "too-many"])
 def test_with_another_number_of_gpus_those_that_become_the_same_go_ahead(present) -> None:
     planned = plan(state(*(gpu(mig(), index) for index in present)), policy(*[wanted(("7g.40gb", 0))] * 4))

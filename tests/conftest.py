@@ -1,12 +1,17 @@
-"""What the whole suite has: the options `--case` and `--long`, and libyaml."""
+"""What the whole suite has: the options `--case` and `--long`, libyaml, and examples without a time limit."""
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 
 from tests.support import scale
 
 # Tests read YAML by `yaml.safe_load`: with libyaml that gives the same documents in a tenth of the time.
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
+
+# How long an example takes is a matter of what else the machine does. All else is Hypothesis's own choice, on CI and elsewhere.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

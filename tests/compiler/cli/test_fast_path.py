@@ -57,7 +57,7 @@ def by_daily(call: Callable[[], ExitCode]) -> tuple[object, dict[str, object]]:
     return call.func, call.keywords
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command=st.sampled_from(["check", "show", "compile", "plan"]), rest=st.lists(st.sampled_from(WORDS), max_size=5))
 @pytest.mark.usefixtures("place")
 def test_whatever_daily_understands_click_understands_so(command: str, rest: list[str]) -> None:

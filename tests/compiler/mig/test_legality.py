@@ -98,7 +98,7 @@ def test_the_order_in_which_a_layout_is_written_does_not_matter():
     assert mig.fits(geometry, ())
 
 
-@settings(max_examples=scale.examples(150), deadline=None)
+@settings(max_examples=scale.examples(150))
 @given(geometries())
 def test_any_card_that_anyone_could_describe_is_judged_as_by_plain_recursion(geometry):
     placed = reference_solver.placed_sets(geometry)

@@ -62,7 +62,7 @@ def test_no_way_to_place_keeps_more_between_any_two_layouts(card):
             assert len(stayed) == max(len(placed & old[-1]) for placed in possible)
 
 
-@settings(max_examples=scale.examples(100), deadline=None)
+@settings(max_examples=scale.examples(100))
 @given(geometries(), st.data())
 def test_no_way_to_place_keeps_more_on_any_card_that_anyone_could_describe(geometry, data):
     every = reference_solver.placed_sets(geometry)

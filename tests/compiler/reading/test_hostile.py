@@ -121,7 +121,7 @@ def nothing_is_raised(data: bytes) -> None:
         assert all(read.locate(finding).span for finding in schema.check(read))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_raise_nothing(data: bytes) -> None:
     nothing_is_raised(data)
@@ -130,7 +130,7 @@ def test_arbitrary_bytes_raise_nothing(data: bytes) -> None:
 SIGNS = [*"ab01:?-[]{},&*!|>'\"%@`# \n\t\r.~=<", "- ", ": ", "\n  ", "&a ", "*a", "<<: ", "---\n", "é", "😀"]
 
 
-@settings(max_examples=scale.examples(800), deadline=None)
+@settings(max_examples=scale.examples(800))
 @given(st.lists(st.sampled_from(SIGNS)).map("".join))
 def test_arbitrary_arrangements_of_yaml_signs_raise_nothing(text: str) -> None:
     nothing_is_raised(text.encode())

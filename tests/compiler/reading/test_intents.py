@@ -175,7 +175,7 @@ def test_every_way_to_want_instances_is_read() -> None:
     assert wanted("layout: {3g.20gb: 1, 1g.5gb: 2.0}") == (("3g.20gb", 1), ("1g.5gb", 2))
 
 
-@settings(max_examples=scale.examples(1500), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale.examples(1500), suppress_health_check=list(HealthCheck))
 @given(mutated())
 def test_every_document_that_passes_the_schema_can_be_built(document: Any) -> None:
     if schema.accepts(INTENT_SCHEMA, document):

@@ -42,7 +42,7 @@ SPECIAL = "null Null nUll true TRUE tRue yes Yes no NO on Off y Y n N = << .inf 
 WORDS = st.text(alphabet="0123456789-+._:eExXobBynTZ", max_size=9) | st.sampled_from(SPECIAL.split())
 
 
-@settings(max_examples=scale.examples(3000), deadline=None)
+@settings(max_examples=scale.examples(3000))
 @given(WORDS)
 @example("1.")
 @example("-.5")

@@ -138,7 +138,7 @@ def mutated(draw: st.DrawFn) -> Any:
     return document
 
 
-@settings(max_examples=scale.examples(2000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale.examples(2000), suppress_health_check=list(HealthCheck))
 @given(mutated())
 def test_both_validators_agree_and_every_refusal_has_findings(document: Any) -> None:
     accepted = schema.accepts(INTENT_SCHEMA, document)
@@ -152,7 +152,7 @@ def test_both_validators_agree_and_every_refusal_has_findings(document: Any) -> 
 QUANTITIES = st.from_regex(r"[0-9.]{0,6}(k|Ki|m|M|Mi|G|Gi|GB|E|Ei|e3|%)?\n?", fullmatch=True)
 
 
-@settings(max_examples=scale.examples(600), deadline=None)
+@settings(max_examples=scale.examples(600))
 @given(QUANTITIES | st.from_regex(r"([0-9]{1,3}[hms]){0,4}\n?", fullmatch=True))
 def test_patterns_let_pass_all_that_the_parsers_read(text: str) -> None:
     definitions = INTENT_SCHEMA["definitions"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from yamllint import linter
@@ -68,7 +68,7 @@ keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=10) | st.sampl
 values = st.recursive(scalars, lambda part: st.lists(part, max_size=4) | st.dictionaries(keys, part, max_size=4), max_leaves=12)
 
 
-@settings(max_examples=scale.examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scale.examples(250))
 @given(values)
 @example({"a": [], "b": {}, "c": [[], {}, [[1]], [{"x": [1, {"y": 2}]}]]})
 @example([[["a\nb\n"], "c\nd"], {"k": "e\nf\n"}])

@@ -104,7 +104,7 @@ pool_lists = st.lists(st.tuples(asking, st.integers(0, 2)), min_size=1, max_size
 )
 
 
-@settings(max_examples=scale.examples(900), deadline=None)
+@settings(max_examples=scale.examples(900))
 @given(node_selectors)
 def test_a_selector_is_satisfiable_when_some_node_satisfies_it(selector: NodeSelector) -> None:
     assert selectors.satisfiable(selector) == any(labels_hold(selector, found) for _, found in universe())
@@ -121,7 +121,7 @@ def test_every_pair_of_expressions_on_one_label_is_judged_as_enumeration_does() 
         assert selectors.satisfiable(selector) == any(labels_hold(selector, found) for _, found in universe()), pair
 
 
-@settings(max_examples=scale.examples(900), deadline=None)
+@settings(max_examples=scale.examples(900))
 @given(node_selectors, node_selectors)
 def test_two_selectors_overlap_when_a_node_belongs_to_both(one: NodeSelector, other: NodeSelector) -> None:
     pools = [pool_of("one", one), pool_of("other", other)]
@@ -129,7 +129,7 @@ def test_two_selectors_overlap_when_a_node_belongs_to_both(one: NodeSelector, ot
     assert selectors.overlap(one, other) == common
 
 
-@settings(max_examples=scale.examples(300), deadline=None)
+@settings(max_examples=scale.examples(300))
 @given(pool_lists)
 def test_clashes_are_all_pairs_of_equal_priority_that_overlap(pools: list[Pool]) -> None:
     found = [(one.name, other.name) for one, other in selectors.clashes(pools)]
@@ -143,7 +143,7 @@ def test_clashes_are_all_pairs_of_equal_priority_that_overlap(pools: list[Pool])
     assert len(found) == len(set(found))
 
 
-@settings(max_examples=scale.examples(400), deadline=None)
+@settings(max_examples=scale.examples(400))
 @given(pool_lists)
 def test_terms_match_exactly_the_nodes_that_the_pool_serves(pools: list[Pool]) -> None:
     assignment = selectors.NodeAssignment(pools)
@@ -153,7 +153,7 @@ def test_terms_match_exactly_the_nodes_that_the_pool_serves(pools: list[Pool]) -
             assert matched(terms, node) == served(pool, node, pools), (pool.name, node, terms)
 
 
-@settings(max_examples=scale.examples(200), deadline=None)
+@settings(max_examples=scale.examples(200))
 @given(pool_lists)
 def test_terms_are_ones_that_the_api_server_accepts(pools: list[Pool]) -> None:
     for pool in pools:
@@ -172,7 +172,7 @@ regions = st.dictionaries(
 )
 
 
-@settings(max_examples=scale.examples(900), deadline=None)
+@settings(max_examples=scale.examples(900))
 @given(regions, regions)
 def test_subtracting_leaves_exactly_what_lies_outside(one: labels.Region, other: labels.Region) -> None:
     def inside(region: labels.Region, found: Mapping[str, str]) -> bool:

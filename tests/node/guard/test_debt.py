@@ -27,7 +27,7 @@ CLOSE, SPREAD = 0.25, (0.5, 1.5)
 SIGNAL_SECONDS = 5 + 2
 """From SIGTERM to SIGKILL, and the looks that both wait for."""
 
-UNGUIDED = settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+UNGUIDED = settings(max_examples=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 """Examples are not made smaller: who chooses the moments of the looks may fool anybody, so they stay random."""
 
 Curve = Callable[[float], bool]
@@ -166,7 +166,7 @@ def remove(node: Node, process: Process) -> None:
 
 @pytest.mark.failure_case(86)
 @given(owed=st.integers(1, 12), gap=st.integers(1, 40), is_read=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_longer(
     *, owed: int, gap: int, is_read: bool
 ) -> None:

@@ -2,7 +2,7 @@
 
 Which files say more: a pool's profile (chart/files/profiles) its placement, a policy (chart/files/policies) stack and
 partitioner, namespace.yaml the namespace. No file says: goals (their layouts do), the reserve, `require`, `accept`,
-admission, default pools, and upstream values that differ from the generated ones.
+default pools, and upstream values that differ from the generated ones.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from gpushare.bundle import reader
 from gpushare.catalog import cards
 from gpushare.core.wording import shorten
-from gpushare.importing import bundle_gitops
+from gpushare.importing import bundle_gitops, bundle_monitoring
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota
 from gpushare.importing.parts import Notes, Part
@@ -50,6 +50,7 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     for chart in facts.bundle_charts[:1]:
         _chart(chart, draft)
     bundle_gitops.add(facts, draft)
+    bundle_monitoring.add(facts, draft)
     for one in facts.settings:
         if one.version is not None and one.version.text:
             draft.put(("platform", "version"), one.version.text, one.version)

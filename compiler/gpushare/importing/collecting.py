@@ -11,6 +11,7 @@ from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import (
     bundle_gitops,
+    bundle_monitoring,
     bundles,
     gitops_values,
     helm_values,
@@ -43,12 +44,16 @@ class Collector:
         self._reader = reader
         self._notes = notes
         self._config_maps: list[tuple[Part, str]] = []
+        self._monitored: set[str] = set()
         self.facts = Facts()
 
     def take(self, part: Part, file: str) -> None:
         """Read one object; a ConfigMap only in `finish`."""
         if part.at("kind").text in bundle_gitops.KINDS:
             self.facts.synced.append(part)
+        if bundle_monitoring.field(part):
+            self.facts.monitors.append(part)
+            self._monitored.add(file)
         if part.at("kind").value == "ConfigMap":
             self._config_maps.append((part, file))
         elif self._read(part, file):
@@ -68,6 +73,8 @@ class Collector:
         for part, file in self._config_maps:
             if self._is_misindented(part):
                 self.facts.files_read.add(file)
+        if self.facts.bundle:
+            self.facts.files_read |= self._monitored
 
     def _config_map(self, part: Part, file: str, read: Callable[[Part, str, str], None]) -> None:
         self.facts.files_read.add(file)

@@ -102,7 +102,7 @@ class ImportedQuota(Record):
 class Facts:
     """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools.
 
-    `synced` are objects of Argo CD and Flux that say where a repository is.
+    `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`.
     """
 
     def __init__(self) -> None:
@@ -115,6 +115,7 @@ class Facts:
         self.policies: list[Part] = []
         self.bundle_charts: list[Part] = []
         self.synced: list[Part] = []
+        self.monitors: list[Part] = []
         self.namespaces: set[str] = set()
         self.plugin_namespaces: set[str] = set()
         self.objects: list[Accounted] = []

@@ -74,3 +74,14 @@ def test_only_two_tools_are_known(chart_of, run_helm) -> None:
         done = run_helm(major, "template", "gpushare", chart, "--set", "uninstall.hook=flux", check=False)
         assert done.returncode
         assert "hook" in done.stderr
+
+
+def test_who_releases_a_node_may_do_with_slots_what_the_nodes_own_runtime_may(render, hooks) -> None:
+    each = for_argocd(MODES)
+    roles = [item for item in yaml.safe_load_all(render(each, 4)) if item and item["kind"] == "Role"]
+    [own] = [item for item in roles if item["metadata"]["name"] == "gpushare-node"]
+
+    def slots(role: dict[str, Any]) -> list[Any]:
+        return [rule for rule in role["rules"] if "leases" in rule["resources"]]
+
+    assert slots(hooks(each, 4)["Role"]) == slots(own) != []

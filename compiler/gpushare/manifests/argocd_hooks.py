@@ -60,7 +60,7 @@ def _release_by_nodes(chart: ChartObjects) -> Iterator[Object]:
         chart,
         rule("pods", "delete", "get"),
         rule("daemonsets", "get", group="apps"),
-        rule("leases", "create", "delete", "get", "update", group="coordination.k8s.io"),
+        rule("leases", "create", "delete", "get", "list", "update", group="coordination.k8s.io"),
     )
     yield chart.critical_pods(UNINSTALL)
     pod = chart.release_pod([{"key": POOL, "operator": "Exists"}], UNINSTALL)

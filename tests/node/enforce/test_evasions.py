@@ -160,6 +160,22 @@ def test_memory_that_a_deleted_container_leaves_is_not_charged_to_the_only_other
     assert "no container to which it was allocated has it open" in blindness(enforcement)
 
 
+@pytest.mark.parametrize("who", ["hidden", "ungiven"])
+def test_memory_that_a_container_of_unknown_devices_may_hold_is_charged_to_nobody(
+    enforcement: EnforcementFixture, who: str
+) -> None:
+    """The API server has not shown its pod yet, or kubelet's checkpoint has lost what was allocated to it."""
+    enforcement.admit(2, "neighbour")
+    if who == "ungiven":
+        enforcement.arrive(1, "other")
+    holders = [hold(enforcement, number) for number in (1, 2)]
+    enforcement.fake_nvml.put(0, DEAD, 9000)
+    enforcement.run(70)
+    assert all(map(lives, holders))
+    assert enforcement.told.reasons("neighbour") == []
+    assert "team/neighbour, container main" in blindness(enforcement)
+
+
 def test_memory_of_an_unknown_process_is_not_charged_to_one_that_has_a_row_of_its_own(enforcement: EnforcementFixture) -> None:
     enforcement.admit(2, "neighbour")
     listed = enforcement.begin(2, 1000)

@@ -284,9 +284,10 @@ class EnforcementFuzz:
     def _note_whole(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Only who ends a whole container asks for all that lives in it."""
         home = next((one for one in (*TENANTS, DEFIANT) if seen.cgroup == self.cgroup(one)), None)
-        if home is not None and self.is_over(home) and container_id(home) in self.last_shown[pod_uid(home)].containers:
+        if home is not None and self.is_over(home) and self.is_known(home):
             self.ended[seen.cgroup] = self.clock.time
-        assert self.is_being_ended(seen.cgroup), f"all of {home} is ended: not over"
+        is_known = home is not None and self.is_known(home)
+        assert self.is_being_ended(seen.cgroup), f"all of {home} is ended: {'not over' if is_known else 'unknown'}"
         return self._list_members(seen)
 
     # The driver.
@@ -374,12 +375,11 @@ class EnforcementFuzz:
         assert being.home in (*TENANTS, DEFIANT), f"{name} to {being}"
         is_over, is_last = self.is_over(being.home), name != "SIGTERM" and self.is_being_ended(self.cgroup(being.home))
         assert is_over or is_last, f"{name} to {being}: not over"
-        is_known = container_id(being.home) in self.last_shown[pod_uid(being.home)].containers
-        assert is_known or is_last, f"{name} to an unknown container's"
+        assert self.is_known(being.home) or is_last, f"{name} to an unknown container's"
         if self.mode == "mps" and name == "SIGKILL":
             confirmed = {(one.pid, one.start_time) for one in self.confirmed}
             is_left = self.told.is_in_vain(pod_uid(being.home))
-            assert is_left or (pid, being.start_time) in confirmed, "a raw SIGKILL under MPS"
+            assert is_left or (pid, being.start_time) in confirmed, f"raw under MPS, {self.told.asked}"
             self.raw += (pid, being.start_time) not in confirmed
         self.sent[name] = self.sent.get(name, 0) + 1
 
@@ -387,6 +387,10 @@ class EnforcementFuzz:
         """Whether the container is over a cap, by lists that do not contradict themselves."""
         caps = {gpu: CAP_MIB if gpu in self.given[home] else 0 for gpu in self.fenced(home) - self.lying}
         return any(self.used_mib(home, gpu) > cap for gpu, cap in caps.items())
+
+    def is_known(self, home: int) -> bool:
+        """Whether the API server showed the container as one of its pod's, when it last showed that."""
+        return container_id(home) in self.last_shown[pod_uid(home)].containers
 
     def is_being_ended(self, cgroup: str) -> bool:
         """Whether the whole container was over its cap when its end began, not long ago."""

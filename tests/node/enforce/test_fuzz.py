@@ -35,7 +35,9 @@ def test_no_signal_without_proof_on_a_hostile_node(
     start_fuzz: Callable[[str, str, int], EnforcementFuzz], mode: str, admission: str, rows: int, seed: int
 ) -> None:
     fuzz = start_fuzz(mode, admission, seed)
-    while fuzz.rows < rows:
+    least = 3 if mode == "mps" else 10
+    # Under MPS few are killed, in some runs of so many rows too few to prove anything.
+    while fuzz.rows < rows or (fuzz.sent.get("SIGKILL", 0) <= least and fuzz.rows < 4 * rows):
         fuzz.cycle()
     print(f"{fuzz.rows} rows, sent {fuzz.sent}, {fuzz.raw} raw, the defiant one ended after {sorted(fuzz.defied)[-9:]} s")
     if mode == "time-slicing":
@@ -45,4 +47,4 @@ def test_no_signal_without_proof_on_a_hostile_node(
         assert max(fuzz.defied) <= longest, "\n".join(fuzz.longest_trace)
         assert fuzz.waited <= longest
     assert fuzz.sent["SIGTERM"] > 10
-    assert fuzz.sent["SIGKILL"] > (3 if mode == "mps" else 10)
+    assert fuzz.sent["SIGKILL"] > least

@@ -93,8 +93,10 @@ class LinuxProcesses(Processes):
         return tuple(found)
 
     def in_pods(self) -> tuple[ProcessIdentity, ...]:
-        """Return every living process that is in a pod."""
-        found = self.look(self._files.pids())
+        """Return every living process that is in a pod now: a container's first process begins in its runtime's cgroup."""
+        pids = self._files.pids()
+        self.forget(pids)
+        found = self.look(pids)
         return tuple(one for one in found.values() if one.candidates and not self.has_ended(one))
 
     def kill_group(self, seen: ProcessIdentity) -> bool:

@@ -161,6 +161,16 @@ def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(
     assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0]}
 
 
+def test_who_is_in_a_pod_is_read_again_each_time(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+    """A container's first process begins in its runtime's cgroup, and enters its own with the same pid and start time."""
+    processes, pid = LinuxProcesses(fake_proc.root), process_pool.pid(OBEDIENT)
+    fake_proc.show(pid, "/system.slice/containerd.service")
+    assert processes.in_pods() == ()
+    fake_proc.show(pid, systemd_path())
+    [found] = processes.in_pods()
+    assert (found.pid, found.candidates[0].pod_uid) == (pid, POD_A)
+
+
 def test_a_process_outside_pods_has_no_members_not_even_itself(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     pid = fake_proc.show(process_pool.pid(OBEDIENT), "/system.slice/sshd.service")
     processes = LinuxProcesses(fake_proc.root)

@@ -268,7 +268,7 @@ def _whole(parts: list[Grant], uid: str) -> Grant:
         if len(known) == len(own):
             caps[device] = replace(
                 known[0], bytes=sum(cap.bytes for cap in known), tolerance_bytes=sum(cap.tolerance_bytes for cap in known))
-    return Grant(owner=Owner(parts[0].owner.namespace, uid), devices=devices, caps=caps)
+    return Grant(owner=Owner(parts[0].owner.namespace, uid), devices=devices, caps=caps, is_gone=parts[0].is_gone)
 
 
 def _is_younger(started: float | None, now: CapTerms) -> bool:

@@ -1,7 +1,7 @@
 """Every value of a bundle's files counts: with another one, or without it, import ends otherwise than with the whole bundle."""
 
 import copy
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from gpushare.bundle import lock
 from gpushare.core import emit
 from gpushare.importing import InputFile
 from gpushare.pipeline import Compilation
+from gpushare.reading import source
 from tests.compiler.importing.test_accounting import leaves, other
 from tests.support import broken_bundles, scale
 
@@ -22,6 +23,12 @@ SILENT = {
     "profile": "the name of a profile, which is compared itself",
 }
 """Keys whose value follows from another file, each with its reason. Not those of a device, where the profile is MIG's."""
+
+
+@pytest.fixture(autouse=True)
+def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is not edited is parsed once, not for each edit of another."""
+    monkeypatch.setattr(source, "read", lru_cache(maxsize=100)(source.read))
 
 
 @cache

@@ -83,19 +83,24 @@ def compiled() -> Callable[[str], Compilation]:
     return cache(compiled)
 
 
-def agree(compilation: Compilation, previous: Lock, folder: Path, run_helm: Callable[..., Any]) -> list[dict[str, Any]]:
-    """Both majors render what the plain form says. Returns the objects."""
-    assert compilation.plan is not None
+def written(compilation: Compilation, folder: Path) -> Path:
+    """The chart, written into the folder."""
     for artifact in compilation.artifacts:
         if artifact.path.startswith("chart/"):
             file = folder / artifact.path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(artifact.text)
-    namespace = compilation.plan.intent.namespace
+    return folder / "chart"
+
+
+def agree(compilation: Compilation, previous: Lock, folder: Path, run_helm: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Both majors render what the plain form says. Returns the objects."""
+    assert compilation.plan is not None
+    chart, namespace = written(compilation, folder), compilation.plan.intent.namespace
     first, *plain = render.objects(compilation.plan, previous)
     assert (first["kind"], first["metadata"]["name"]) == ("Namespace", namespace)
     for major in helm.MAJORS:
-        rendered = documents(run_helm(major, "template", "gpushare", folder / "chart", "--namespace", namespace).stdout)
+        rendered = documents(run_helm(major, "template", "gpushare", chart, "--namespace", namespace).stdout)
         assert by_identity(as_plain(item) for item in rendered if not is_hook(item)) == by_identity(plain)
     return plain
 
@@ -108,10 +113,9 @@ def test_helm_renders_what_the_plain_form_says(name: str, compiled, tmp_path, ru
 @pytest.mark.parametrize("name", scale.some(SMALL, 12) + ["fifty"] * scale.is_long)
 def test_the_hooks_of_a_plugin_do_what_those_of_the_chart_do(name: str, compiled, tmp_path, run_helm) -> None:
     compilation = compiled(name)
-    agree(compilation, lock.EMPTY, tmp_path, run_helm)
     every = render.objects(compilation.plan, lock.EMPTY, ("test", "uninstall"))
     plugin = by_identity(item for item in every if ARGOCDS in item["metadata"].get("annotations", {}))
-    command = ("template", "gpushare", tmp_path / "chart", "--namespace", compilation.plan.intent.namespace)
+    command = ("template", "gpushare", written(compilation, tmp_path), "--namespace", compilation.plan.intent.namespace)
     rendered = documents(run_helm(4, *command, "--set", "uninstall.hook=argocd").stdout)
     after = {key: item for key, item in plugin.items() if item["metadata"]["annotations"][ARGOCDS] == "PostDelete"}
     assert after == by_identity(as_plain(one) for one in rendered if ARGOCDS in one["metadata"].get("annotations", {}))

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.runner import builds, choice, needs, shards, suites, unit
 from tests.runner.suites import SUITES, Suite
 from tests.support import c_compiler
 from tests.support.paths import ROOT
+from tests.support.scale import users
 
 FOLDERS = {word for suite in SUITES for word in suite.folders if not word.startswith("-")}
 
@@ -97,6 +99,32 @@ def test_every_file_that_tries_a_part_of_a_property_is_run_whole_by_the_suite_lo
     scaled = {str(path.relative_to(ROOT)) for path in ours if use.search(path.read_text())}
     assert {"tests/chart/test_compiled.py", "tests/chart/test_objects.py", "tests/node/enforce/test_fuzz.py"} <= scaled
     assert scaled - whole == set()
+    assert [name for name in sorted(scaled) if not any(one.startswith("test_") for one in users(ROOT / name))] == []
+
+
+def test_with_long_all_that_depends_on_the_scale_is_run_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(textwrap.dedent("""\
+        from tests.support import SCALE
+        MANY = SCALE.examples(100)
+        FEW = 3
+
+        def each(): return range(MANY)
+
+        @pytest.fixture
+        def folder(): return SCALE.is_long
+
+        @settings(max_examples=SCALE.examples(9))
+        def test_decorated(): ...
+        def test_in_its_body(): return SCALE.some([1], 2)
+        def test_of_a_helper(): return each()
+        def test_of_a_fixture(folder): ...
+        @pytest.mark.parametrize("number", range(MANY))
+        def test_of_a_constant(number): ...
+        def test_alone(): return FEW, "scale", MANY_OTHERS
+        """).replace("SCALE", "scale"))
+    tests = {name for name in users(file) if name.startswith("test_")}
+    assert tests == {"test_decorated", "test_in_its_body", "test_of_a_helper", "test_of_a_fixture", "test_of_a_constant"}
 
 
 def test_recorded_files_are_there_and_the_shards_of_the_cluster_are_even() -> None:

@@ -1,6 +1,9 @@
 """How much of a property is tried: a part of it in `make test`, all of it with `--long`, as the suite `long` runs it."""
 
+import ast
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,3 +20,19 @@ def examples(number: int) -> int:
 def some(items: Sequence[T], every: int) -> list[T]:
     """All of them, or each of so many, the first included."""
     return list(items) if is_long else list(items)[::every]
+
+
+@functools.cache
+def users(file: Path) -> frozenset[str]:
+    """What a file of tests defines that is another with `--long`: it names this module, or something else there that does."""
+    named: dict[str, set[str]] = {}
+    for part in ast.parse(file.read_text(encoding="utf-8")).body:
+        words = [node for node in ast.walk(part) if isinstance(node, ast.Name)]
+        is_alone = isinstance(part, ast.FunctionDef | ast.ClassDef)
+        own = [part.name] if is_alone else [word.id for word in words if isinstance(word.ctx, ast.Store)]
+        fixtures = {node.arg for node in ast.walk(part) if isinstance(node, ast.arg)}
+        named.update(dict.fromkeys(own, {word.id for word in words} | fixtures))
+    found = {"scale"}
+    while more := {name for name, words in named.items() if name not in found and not found.isdisjoint(words)}:
+        found |= more
+    return frozenset(found)

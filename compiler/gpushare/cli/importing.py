@@ -118,10 +118,10 @@ def _run(  # noqa: PLR0913 - as above
         inputs.append(importing.InputFile(name=called, data=data))
     found = importing.build(inputs, name, wanted)
     if found.text:
-        found = found.checked(pipeline.check(found.text.encode(), "").findings)
-    if found.text and found.of_bundle:
-        made = pipeline.compile_intent(found.text.encode(), "", lock.EMPTY).artifacts
-        found = found.compared(inputs, {file.path: file.text for file in made})
+        compiled = pipeline.compile_intent(found.text.encode(), "", lock.EMPTY)
+        found = found.checked(compiled.findings)
+        if found.of_bundle:
+            found = found.compared(inputs, {file.path: file.text for file in compiled.artifacts})
     report.report(found.findings, found.lines, report.chosen(style), as_product=False)
     if found.text and output is not None:
         streams.create(output, found.text, overwrite=force)

@@ -5,6 +5,7 @@ GS850 to GS867 and GS869 to GS874. The intent's own check is not run here: `Impo
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from gpushare.core.diagnostics import Finding, in_order, is_error
 from gpushare.core.record import Record, replace
@@ -47,7 +48,7 @@ class Imported(Record):
     lines: Mapping[str, Lines]
     of_bundle: bool = False
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The intent."""
         errors = sum(map(is_error, self.findings))

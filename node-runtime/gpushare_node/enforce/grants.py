@@ -36,6 +36,9 @@ Profiles = Mapping[str, str | None]
 Allocations = Mapping[tuple[str, str], tuple[Allocation, ...]]
 """Kubelet's allocations by pod uid and container name."""
 
+_Runs = Mapping[tuple[str, str], list[KeptContainer]]
+"""The stored containers by pod uid and container name: a container has another id in each of its runs."""
+
 
 class Noticed(NamedTuple):
     """A container that is exempt from a cap for now."""
@@ -148,6 +151,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
     keeping: dict[str, KeptContainer] = {}
     unresolved: list[str] = []
     noticed: list[Noticed] = []
+    runs = _by_name(kept.values())
     for pod in pods:
         holds_share = any((uid, name) in allocations for uid in pod.uids for name in pod.containers.values())
         stray_cap = _stray_cap(pod, now, holds_share=holds_share)
@@ -156,7 +160,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             if pod.has_ended and container not in pod.started:
                 continue
             given = [one for uid in pod.uids for one in allocations.get((uid, name), ())]
-            former = _former(container, pod, name, kept)
+            former = _former(container, pod, name, kept, runs)
             present, unclear = _present(given, now)
             where = f"{pod.namespace}/{pod.name}, container {name}"
             unresolved += [f"{where}: {why}" for device, why in unclear.items() if device not in former]
@@ -181,14 +185,20 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
     return Granted(grants=grants, kept=keeping, unresolved=tuple(unresolved), noticed=tuple(noticed))
 
 
-def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptContainer]) -> Mapping[str, CapRecord]:
+def _by_name(kept: Iterable[KeptContainer]) -> _Runs:
+    found: dict[tuple[str, str], list[KeptContainer]] = {}
+    for one in kept:
+        found.setdefault((one.pod_uid, one.name), []).append(one)
+    return found
+
+
+def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptContainer], runs: _Runs) -> Mapping[str, CapRecord]:
     """Return the container's stored caps by device, else those of its earlier runs in the pod, without their exemptions."""
     if container in kept:
         return {cap.device: cap for cap in kept[container].caps}
     found: dict[str, CapRecord] = {}
-    for before in kept.values():
-        if before.pod_uid in pod.uids and before.name == name:
-            found.update({cap.device: _higher(found.get(cap.device), cap) for cap in before.caps if cap.cap_bytes is not None})
+    for before in (run for uid in pod.uids for run in runs.get((uid, name), ())):
+        found.update({cap.device: _higher(found.get(cap.device), cap) for cap in before.caps if cap.cap_bytes is not None})
     return found
 
 
@@ -268,7 +278,7 @@ def _whole(parts: list[Grant], uid: str) -> Grant:
         if len(known) == len(own):
             caps[device] = replace(
                 known[0], bytes=sum(cap.bytes for cap in known), tolerance_bytes=sum(cap.tolerance_bytes for cap in known))
-    return Grant(owner=Owner(parts[0].owner.namespace, uid), devices=devices, caps=caps)
+    return Grant(owner=Owner(parts[0].owner.namespace, uid), devices=devices, caps=caps, is_gone=parts[0].is_gone)
 
 
 def _is_younger(started: float | None, now: CapTerms) -> bool:

@@ -261,12 +261,15 @@ class Inventory(Struct, frozen=False):
         self._keep({**self._absent(granted.kept, now), **granted.kept}, now)
 
     def _note_unallocated(self, pods: tuple[PodView, ...], now: float) -> None:
-        """Note the running pods that request a share of the pool, and to which kubelet is not known to have given any."""
+        """Note the running pods that request a share of the pool, and to which kubelet is not known to have given any.
+
+        Of a pod that is no longer listed it says nothing: kubelet forgets it with the next pod, and its caps are stored.
+        """
         resources = {share.resource for share in self.policy.shares if share.cap_mib is not None}
         given = {uid for uid, _ in self._allocations or ()}
         waiting = [
             f"{pod.namespace}/{pod.name}" for pod in pods
-            if pod.started and not resources.isdisjoint(pod.resources) and given.isdisjoint(pod.uids)
+            if pod.started and not pod.is_gone and not resources.isdisjoint(pod.resources) and given.isdisjoint(pod.uids)
         ]
         self._unallocated = {name: self._unallocated.get(name, now) for name in waiting}
 

@@ -1,8 +1,7 @@
 """Every value of a bundle's files counts: with another one, or without it, import ends otherwise than with the whole bundle."""
 
 import copy
-from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pytest
@@ -12,6 +11,8 @@ from gpushare import importing, pipeline
 from gpushare.bundle import lock
 from gpushare.core import emit
 from gpushare.importing import InputFile
+from gpushare.pipeline import Compilation
+from gpushare.reading import source
 from tests.compiler.importing.test_accounting import leaves, other
 from tests.support import broken_bundles, scale
 
@@ -24,28 +25,40 @@ SILENT = {
 """Keys whose value follows from another file, each with its reason. Not those of a device, where the profile is MIG's."""
 
 
+@pytest.fixture(autouse=True)
+def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is not edited is parsed once, not for each edit of another."""
+    monkeypatch.setattr(source, "read", lru_cache(maxsize=100)(source.read))
+
+
 @cache
-def bundle(example: str) -> dict[str, Any]:
-    """The documents of a bundle that is not edited, by path."""
-    found = broken_bundles.files(example)
-    return {path: yaml.safe_load(data) for path, data in found.items()
+def texts(example: str) -> dict[str, bytes]:
+    """The files of a bundle that import reads, by path."""
+    return {path: data for path, data in broken_bundles.files(example).items()
             if path.endswith(".yaml") and "/templates/" not in path and path != lock.FILE}
 
 
 @cache
-def compiled(text: str) -> Mapping[str, str]:
-    return {file.path: file.text for file in pipeline.compile_intent(text.encode(), "", lock.EMPTY).artifacts}
+def bundle(example: str) -> dict[str, Any]:
+    """The documents of a bundle that is not edited, by path."""
+    return {path: yaml.safe_load(data) for path, data in texts(example).items()}
+
+
+@cache
+def compiled(text: str) -> Compilation:
+    return pipeline.compile_intent(text.encode(), "", lock.EMPTY)
 
 
 def result(example: str, path: str = "", document: Any = None) -> tuple[str, tuple[str, ...]]:
     """The intent of the bundle with one file edited, and the messages."""
-    files = {**bundle(example), **({path: document} if path else {})}
-    inputs = [InputFile(name=name, data=emit.yaml_text(one, "").encode()) for name, one in files.items()]
+    files = texts(example) | ({path: emit.yaml_text(document, "").encode()} if path else {})
+    inputs = [InputFile(name=name, data=data) for name, data in files.items()]
     found = importing.build(inputs)
     if found.text:
-        found = found.checked(pipeline.check(found.text.encode(), "").findings)
-    if found.text and found.of_bundle:
-        found = found.compared(inputs, compiled(found.text))
+        compilation = compiled(found.text)
+        found = found.checked(compilation.findings)
+        if found.of_bundle:
+            found = found.compared(inputs, {file.path: file.text for file in compilation.artifacts})
     return found.text, tuple(sorted(f"{one.file} {one.message}" for one in found.findings))
 
 
@@ -79,6 +92,11 @@ def test_of_a_bundle_that_is_not_edited_nothing_is_lost(example: str) -> None:
     _, messages = result(example)
     assert not [one for one in messages if "nothing in this input is read" in one]
     assert not [one for one in messages if "not imported" in one or "lacks" in one]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_a_file_that_is_written_again_is_no_edit(example: str) -> None:
+    assert {path for path, document in bundle(example).items() if result(example, path, document) != result(example)} == set()
 
 
 @pytest.mark.parametrize("odd", [["a"], {"a": 1}, 1, None])

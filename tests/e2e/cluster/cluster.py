@@ -35,6 +35,8 @@ class Cluster:
         self.nodes = tuple(Node(name, number, self.folder / f"node-{number + 1}", self.network) for number in range(nodes))
         names = tuple(node.name for node in self.nodes)
         self.control_plane = ControlPlane(self.folder / "control-plane", self.network, names)
+        self.describe: Callable[[], str] = str
+        """What is so instead, for the error of a wait that gives up."""
 
     @classmethod
     def running(cls, name: str = DEFAULT_NAME) -> "Cluster":
@@ -132,11 +134,11 @@ class Cluster:
         self.kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", stdin=text)
 
     def wait(self, condition: Callable[..., Any], what: str, seconds: float = PATIENCE) -> Any:
-        """Until the condition holds; its value. MachineError that says what did not come true."""
+        """Until the condition holds; its value. MachineError that says what did not come true, and what is so instead."""
         deadline = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > deadline:
-                raise MachineError(f"after {seconds:.0f} s it is not true that {what}")
+                raise MachineError(f"after {seconds:.0f} s it is not true that {what}\n{self.describe()}".rstrip())
             time.sleep(0.1)
         return value
 

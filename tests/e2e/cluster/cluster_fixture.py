@@ -50,6 +50,7 @@ class ClusterFixture:
         self.folder = ROOT / f"{name}.files"
         self.fleet = Fleet(self.folder / "fleet", A100)
         self.cluster = Cluster(name, nodes)
+        self.cluster.describe = self.describe
         self.release = Release(self.cluster)
         self.bundle: Path | None = None
 
@@ -152,12 +153,11 @@ class ClusterFixture:
 
     def offer(self, name: str) -> dict[str, int]:
         """The GPU resources of which the node offers any."""
-        allocatable = self.state(name)["status"]["allocatable"]
-        return {key: int(count) for key, count in allocatable.items() if key.startswith("nvidia.com/") and count != "0"}
+        return _offer(self.state(name))
 
     def condition(self, name: str) -> Mapping[str, str]:
         """Our condition of the node; empty if there is none."""
-        return next((one for one in self.state(name)["status"]["conditions"] if one["type"] == CONDITION), {})
+        return _condition(self.state(name))
 
     def taints(self, name: str) -> set[str]:
         """Keys of the node's taints."""
@@ -173,11 +173,18 @@ class ClusterFixture:
 
         def is_there() -> bool:
             state = self.state(name)
-            found: dict[str, Any] = next((one for one in state["status"]["conditions"] if one["type"] == CONDITION), {})
             is_of_pool = state["metadata"]["labels"].get("gpushare.dev/pool") == pool
-            return is_of_pool and found.get("reason") == "Ready" and not state["spec"].get("taints")
+            return is_of_pool and _condition(state).get("reason") == "Ready" and not state["spec"].get("taints")
 
         self.cluster.wait(is_there, f"{name} is of pool {pool} and ready", seconds)
+
+    def describe(self) -> str:
+        """The nodes and the pods on them, a line each; what is wrong where there is no answer."""
+        try:
+            nodes, pods = (self.cluster.read(f"/api/v1/{kind}")["items"] for kind in ("nodes", "pods"))
+        except MachineError as error:
+            return str(error)
+        return "\n".join([*map(_describe_node, nodes), *map(_describe_pod, pods)])
 
     # --- the release ---
 
@@ -296,3 +303,27 @@ class ClusterFixture:
             names = self.cluster.kubectl("get", *where, "--output", "name").split()
             found += [name for name in names if "gpushare" in name]
         return found
+
+
+def _condition(node: Object) -> dict[str, str]:
+    return next((one for one in node["status"].get("conditions", ()) if one["type"] == CONDITION), {})
+
+
+def _offer(node: Object) -> dict[str, int]:
+    allocatable = node["status"].get("allocatable", {})
+    return {key: int(count) for key, count in allocatable.items() if key.startswith("nvidia.com/") and count != "0"}
+
+
+def _describe_node(node: Object) -> str:
+    told, pool = _condition(node), node["metadata"]["labels"].get("gpushare.dev/pool")
+    taints = [f"{one['key']}:{one['effect']}" for one in node["spec"].get("taints", ())]
+    words = f"{told.get('reason')} since {told.get('lastTransitionTime')} ({told.get('message')})"
+    return f"{node['metadata']['name']}: of pool {pool}, {words}, offers {_offer(node)}, taints {taints}"
+
+
+def _describe_pod(pod: Object) -> str:
+    metadata, status = pod["metadata"], pod["status"]
+    untrue = [f"not {one['type']}: {one.get('message', '')}" for one in status.get("conditions", ()) if one["status"] != "True"]
+    ends = ["is ending"] if "deletionTimestamp" in metadata else []
+    words = [str(status.get("phase")), *ends, *untrue]
+    return f"{metadata['namespace']}/{metadata['name']} on {pod['spec'].get('nodeName')}: {', '.join(words)}"

@@ -21,6 +21,8 @@ from tests.support.process_fixtures import ProcessPool, stat_line, systemd_path
 GPUS, SHARES = 8, 56
 GENERATIONS = 50 if scale.is_long else 7
 """The last 32 kills are kept: five generations are more."""
+PAUSE = 24 * 3600 / 50
+"""Seconds between two generations. Pods that vanish are remembered for an hour: those of three generations."""
 CONTAINERS = GPUS * SHARES
 CYCLES = 4
 FIRST_PID = 4_000_000
@@ -71,6 +73,7 @@ class Churn:
     def live(self) -> None:
         """The pods run for a while, and each of those over its cap loses a process."""
         self.enforcement.run(CYCLES)
+        self.enforcement.clock.sleep(PAUSE)
         metrics = self.enforcement.metrics
         for one in self.enforcement.list.known[:GPUS]:
             metrics.kills.add("SIGKILL", "exited_kill", "over-cap")

@@ -312,6 +312,28 @@ def test_a_pod_that_holds_a_share_of_which_the_checkpoint_knows_nothing_is_a_rea
     assert "team/legit" in blindness(enforcement)
 
 
+def test_a_pod_that_has_gone_is_no_reason_when_the_checkpoint_forgets_it(enforcement: EnforcementFixture) -> None:
+    """Kubelet forgets it as it gives devices to the next pod. Its last status and its deletion come between two looks."""
+    pid = enforcement.admit_and_begin(1, "gone", 1000, resources=frozenset({SHARED}))
+    enforcement.run(20)
+    enforcement.fake_nvml.take(0, pid)
+    enforcement.list.known, enforcement.entries = (), []
+    enforcement.admit(2, "next", resources=frozenset({SHARED}))
+    enforcement.run(90)
+    assert blindness(enforcement) == ""
+
+
+def test_a_pod_of_two_containers_that_has_gone_without_a_process_is_no_reason(enforcement: EnforcementFixture) -> None:
+    both = {container_id(1): "main", container_id(2): "side"}
+    enforcement.admit(1, "gone", containers=both, started=dict.fromkeys(both, 1.5e9 + 1700))
+    enforcement.entries.append(enforcement.entries[-1] | {"ContainerName": "side"})
+    enforcement.register(10)
+    enforcement.run(5)
+    enforcement.list.known = ()
+    enforcement.run(5, seconds=200)
+    assert blindness(enforcement) == ""
+
+
 @pytest.mark.parametrize("how", ["gone", "cut off"])
 def test_a_checkpoint_that_is_lost_is_a_reason_until_it_is_back(enforcement: EnforcementFixture, how: str) -> None:
     enforcement.admit_and_begin(1, "first", 1000)

@@ -227,20 +227,22 @@ class Handler(BaseHTTPRequestHandler):
         version = int(query.get("resourceVersion") or 0)
         if version and version < self.api.store.oldest and not self.api.gone_by_event:
             raise expired(version)
+        bookmarks = self.api.store.bookmarks  # before the client knows that it watches, and a test may send one
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            self._stream(key, query, chosen, version)
+            self._stream(key, query, chosen, version, bookmarks)
         except Refusal as refusal:
             self._chunk("ERROR", refusal.document())
         self.wfile.write(b"0\r\n\r\n")
 
-    def _stream(self, key: Key, query: dict[str, str], chosen: Callable[[Object], bool], version: int) -> None:
+    def _stream(
+        self, key: Key, query: dict[str, str], chosen: Callable[[Object], bool], version: int, bookmarks: int
+    ) -> None:
         store = self.api.store
         deadline = time.monotonic() + float(query.get("timeoutSeconds") or 1800)
-        bookmarks = store.bookmarks
         if not version:
             items, version = store.select(key[0], key[1], chosen)
             for item in items:

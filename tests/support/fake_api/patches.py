@@ -3,7 +3,6 @@
 Written after the documented behaviour. Labels and annotations have owners here; other fields are merged without.
 """
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +13,17 @@ _OWNED = ("labels", "annotations")
 _MERGE_KEYS = {"conditions": "type", "addresses": "type", "ownerReferences": "uid"}
 
 
+def copied(value: Any) -> Any:
+    """A copy of a JSON value, in a fraction of `copy.deepcopy`'s time."""
+    if isinstance(value, dict):
+        return {key: copied(entry) for key, entry in value.items()}
+    return [copied(entry) for entry in value] if isinstance(value, list) else value
+
+
 def merge(target: Any, patch: Any) -> Any:
     """JSON merge patch."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return copied(patch)
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -32,7 +38,7 @@ def strategic(target: Any, patch: Any, name: str = "") -> Any:
     if isinstance(patch, list):
         return _strategic_list(target or [], patch, _MERGE_KEYS.get(name))
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return copied(patch)
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if key.startswith("$setElementOrder"):
@@ -46,7 +52,7 @@ def strategic(target: Any, patch: Any, name: str = "") -> Any:
 
 def _strategic_list(target: Sequence[Any], patch: Sequence[Any], merge_key: str | None) -> list[Any]:
     if merge_key is None:
-        return copy.deepcopy(list(patch))
+        return copied(list(patch))
     result = list(target)
     for element in patch:
         at = next((index for index, old in enumerate(result) if old.get(merge_key) == element.get(merge_key)), None)
@@ -54,7 +60,7 @@ def _strategic_list(target: Sequence[Any], patch: Sequence[Any], merge_key: str 
             if at is not None:
                 del result[at]
         elif at is None:
-            result.append(copy.deepcopy(element))
+            result.append(copied(element))
         else:
             result[at] = strategic(result[at], element)
     return result
@@ -62,7 +68,7 @@ def _strategic_list(target: Sequence[Any], patch: Sequence[Any], merge_key: str 
 
 def json_patch(target: Object, operations: Sequence[Mapping[str, Any]]) -> Object:
     """RFC 6902: add, remove, replace, test. What fails is 422, as a real server answers, and says no more than that."""
-    result = copy.deepcopy(target)
+    result = copied(target)
     for operation in operations:
         path = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         try:

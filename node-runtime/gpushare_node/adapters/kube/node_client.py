@@ -156,6 +156,8 @@ class NodeClient:
         """Set GPUShareReady. Repeating it sends no request for ten minutes, and then a heartbeat: one write, no read."""
         said = (reason, message[:MAX_MESSAGE])
         if self._said != said:
+            # A write that fails may have reached the node all the same: then the next call reads what it has.
+            self._said = None
             self._since = self._say(said, reason.value.is_ready)
         elif self._clock.now() - self._said_at < HEARTBEAT_SECONDS:
             return
@@ -188,12 +190,12 @@ class NodeClient:
 
     def clear_condition(self) -> None:
         """Remove GPUShareReady."""
+        self._said = None
         before = self._condition()
         if before:
             self._write_condition({"type": CONDITION, "$patch": "delete"})
         self._has_failed |= _is_failure(before)
         self._report_failure(None)
-        self._said = None
 
     def record_event(self, event: Event) -> None:
         """Queue the Event; never raises, never waits."""

@@ -94,6 +94,8 @@ class ArgoCd:
             str(program()), "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE, "--repo-server", _REPO_SERVER,
             "--repo-server-plaintext", "--redis", _REDIS, "--app-resync", str(RESYNC),
             "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1",
+            # For so long it shows no error of the repo server, nor of a plugin. Usually 180.
+            "--repo-error-grace-period-seconds", str(RESYNC),
             # Without it an Application does not say which of its objects are ill, and why.
             "--persist-resource-health",
         ]

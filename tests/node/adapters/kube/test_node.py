@@ -1,5 +1,6 @@
 """What is written on the node: labels with owners, taints without harm to others, one condition, and never more than needed."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -200,6 +201,31 @@ def test_the_condition_goes_and_the_others_stay(api: ApiServer, here: NodeClient
     api.forget_requests()
     here.clear_condition()
     assert api.writes() == []
+
+
+@pytest.mark.failure_case(29)
+@pytest.mark.parametrize("answers", [1, 3], ids=["once", "at every attempt"])
+def test_a_condition_whose_answer_was_lost_does_not_stay(api: ApiServer, here: NodeClient, answers: int) -> None:
+    here.set_condition(ConditionReason.READY, "")
+    api.lose("PATCH /api/v1/nodes", answers)
+    with contextlib.suppress(ClusterError):
+        here.set_condition(ConditionReason.ENFORCEMENT_BLIND, "for a moment")
+    assert (api.condition("n1") or {})["reason"] == "EnforcementBlind"
+    here.set_condition(ConditionReason.READY, "")
+    assert (api.condition("n1") or {})["reason"] == "Ready"
+
+
+@pytest.mark.failure_case(29)
+def test_a_condition_comes_back_if_the_answer_to_its_removal_was_lost(api: ApiServer, here: NodeClient) -> None:
+    here.set_condition(ConditionReason.READY, "")
+    api.lose("PATCH /api/v1/nodes")
+    api.fail("PATCH /api/v1/nodes", 503)
+    with pytest.raises(ClusterError):
+        here.clear_condition()
+    api.heal()
+    assert api.condition("n1") is None
+    here.set_condition(ConditionReason.READY, "")
+    assert (api.condition("n1") or {})["reason"] == "Ready"
 
 
 @pytest.mark.failure_case(29)

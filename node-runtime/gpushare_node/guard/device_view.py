@@ -4,6 +4,7 @@ A sample is the sum over a container's processes. Owns the grouping and the thre
 history.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -32,8 +33,8 @@ class Sample(NamedTuple):
 class DeviceView(Struct):
     """A device whose rows are plausible.
 
-    `unrecognised` are pids that may belong to any container, with their start times if known; `orphans` are
-    identified processes without a known container. `is_cut` as in ProcessUsage.
+    `unrecognised` are the pids of no known container, with their processes if those were identified; of a row in `doubtful` the
+    containers that may hold its memory are known. `is_cut` as in ProcessUsage.
     """
 
     device: str
@@ -41,9 +42,14 @@ class DeviceView(Struct):
     uses: Uses
     clients: frozenset[int]
     samples: Mapping[ContainerId, Sample]
-    unrecognised: Mapping[int, int | None]
-    orphans: tuple[Process, ...]
+    unrecognised: Mapping[int, Process | None]
+    doubtful: Mapping[int, tuple[ContainerId, ...]]
     is_cut: bool = False
+
+    @property
+    def orphans(self) -> tuple[Process, ...]:
+        """The identified processes without a known container."""
+        return tuple(process for process in self.unrecognised.values() if process is not None)
 
     def has_own_server(self, process: Process) -> bool:
         """Whether it is a client of its tenant's own MPS server, not of the platform's: a kill then harms only that tenant."""
@@ -52,9 +58,25 @@ class DeviceView(Struct):
     def may_hide(self, members: Iterable[Process]) -> bool:
         """Whether one of these may be among the unrecognised. A known start time distinguishes a reused pid."""
         return bool(self.unrecognised) and any(
-            process.pid in self.unrecognised and self.unrecognised[process.pid] in (None, process.start_time)
-            for process in members
+            process.pid in self.unrecognised and _may_be(process, self.unrecognised[process.pid]) for process in members
         )
+
+    def hidden_bytes(self, container: ContainerId, members: Iterable[Process]) -> float:
+        """Return how much of what is not recognised may be this container's; infinity if one of its rows has no usage."""
+        rows = self.unrecognised.items()
+        hidden = [self.uses[pid] for pid, process in rows if self._may_hold(container, members, pid, process)]
+        return math.inf if None in hidden else sum(filter(None, hidden))
+
+    def _may_hold(self, container: ContainerId, members: Iterable[Process], pid: int, process: Process | None) -> bool:
+        if process is not None and process.container == container:
+            return True
+        is_candidate = process is None and (pid not in self.doubtful or container in self.doubtful[pid])
+        return is_candidate or any(member.pid == pid and _may_be(member, process) for member in members)
+
+
+def _may_be(member: Process, process: Process | None) -> bool:
+    """Whether a process with the member's pid may be the member."""
+    return process is None or process.start_time == member.start_time
 
 
 class Level(Enum):
@@ -77,39 +99,37 @@ def view_device(device: Device, inputs: GuardInput) -> tuple[DeviceView, ...] | 
     return tuple(_view(place, device, sifted, inputs) for place in sifted.uses)
 
 
-def level(sample: Sample, cap: Cap, members: tuple[Process, ...], view: DeviceView) -> Level:
+def level(sample: Sample, cap: Cap, hidden_bytes: float = 0) -> Level:
     """Return the level of one sample; a partial sum above the cap already proves OVER.
 
-    `members` are the container's processes when it was last over: if one of them may be unrecognised now, the level is
-    UNKNOWN.
+    `hidden_bytes`: how much more the container may use. If that would put it over its cap, the level is UNKNOWN.
     """
     if sample.used_bytes > cap.limit_bytes:
         return Level.OVER
-    if not sample.is_whole:
-        return Level.UNKNOWN
-    return Level.UNKNOWN if members and view.may_hide(members) else _WITHIN
+    return _WITHIN if sample.is_whole and sample.used_bytes + hidden_bytes <= cap.limit_bytes else Level.UNKNOWN
 
 
 def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) -> DeviceView:
     identities, uses = inputs.identities, sifted.uses[place]
     samples: dict[ContainerId, Sample] = {}
-    unrecognised: dict[int, int | None] = {}
-    orphans: list[Process] = []
+    unrecognised: dict[int, Process | None] = {}
+    doubtful: dict[int, tuple[ContainerId, ...]] = {}
     for pid, used in uses.items():
         process = identities.get(pid)
         holders = inputs.holders.get((pid, place)) if inputs.holders else None
         if holders is not None and holders[0].container is not None:
             container = holders[0].container
-            samples[container] = _add(samples.get(container, _NOTHING), holders, used)
-        elif process is None or process.pid != pid or (pid, place) in inputs.doubtful:
+            samples[container] = _add(samples.get(container, NO_SAMPLE), holders, used)
+        elif (pid, place) in inputs.doubtful:
+            unrecognised[pid], doubtful[pid] = None, inputs.doubtful[pid, place]
+        elif process is None or process.pid != pid:
             unrecognised[pid] = None
         elif process.kind is _TENANT and process.container is not None:
-            samples[process.container] = _add(samples.get(process.container, _NOTHING), (process,), used)
+            samples[process.container] = _add(samples.get(process.container, NO_SAMPLE), (process,), used)
             if pid in sifted.partial:
                 samples[process.container] = samples[process.container]._replace(is_whole=False)
         elif process.kind in (ProcessKind.TENANT, ProcessKind.UNKNOWN):
-            unrecognised[pid] = process.start_time
-            orphans.append(process)
+            unrecognised[pid] = process
     if sifted.is_cut:
         samples = {container: sample._replace(is_whole=False) for container, sample in samples.items()}
     return DeviceView(
@@ -119,12 +139,12 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
         clients=sifted.clients,
         samples=samples,
         unrecognised=unrecognised,
-        orphans=tuple(orphans),
+        doubtful=doubtful,
         is_cut=sifted.is_cut,
     )
 
 
-_NOTHING = Sample(used_bytes=0, is_whole=True, processes=())
+NO_SAMPLE = Sample(used_bytes=0, is_whole=True, processes=())
 
 
 def _add(sample: Sample, holders: tuple[Process, ...], used_bytes: int | None) -> Sample:

@@ -263,6 +263,28 @@ def test_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
 
 
 @pytest.mark.failure_case(89)
+def test_a_killed_process_is_gone_whatever_memory_others_hold_for_ended_processes() -> None:
+    """Its container has another process, within its cap; on the same device a neighbour holds what an ended process left."""
+    node = terminated()
+    node.run(tenant(501), GIB)
+    node.until(Kill)
+    node.end(500)
+    node.used[GPU][77], node.holders[77, GPU] = GIB, (tenant(600, "b"),)
+    assert AnomalyKind.GONE in reasons(node.cycle())
+
+
+@pytest.mark.failure_case(89)
+def test_a_killed_process_that_still_holds_the_memory_of_an_ended_one_is_not_gone() -> None:
+    node = Node()
+    node.run(tenant(501), GIB)
+    node.used[GPU][77], node.holders[77, GPU] = 9 * GIB, (tenant(500),)
+    node.until(Kill)
+    assert AnomalyKind.GONE not in reasons(node.cycles(20))
+    del node.holders[77, GPU]
+    assert AnomalyKind.GONE in reasons(node.cycle())
+
+
+@pytest.mark.failure_case(89)
 def test_a_killed_process_that_cannot_be_seen_any_more_keeps_nobody_waiting_either() -> None:
     node = terminated()
     node.until(Kill)

@@ -21,7 +21,7 @@ LASTING_SECONDS = 60
 """How long an anomaly must last before the node's condition reports it."""
 
 _GAP_SECONDS = 5
-"""How long an anomaly may be absent and still last: a tenant can cause one, end it and cause the next, with cycles in between."""
+"""How long an anomaly may be absent and still last: a tenant can cause one, end it and, after some cycles, cause the next."""
 
 _REMIND_SECONDS = 300
 

@@ -22,7 +22,8 @@ NVIDIA_MAJOR = 195
 """The fixed major number of NVIDIA's character devices: /proc/devices, and Linux's list of allocated devices."""
 
 _SCAN_SECONDS = 0.1
-"""How long reading a memory map, or the open files, may take: six thousand files take that, ten thousand mappings a twentieth."""
+"""How long reading a memory map, or the open files, may take: that is enough for six thousand files, or for twenty times ten
+thousand mappings."""
 
 _COMM_LENGTH = 64
 _GENERATION = 64

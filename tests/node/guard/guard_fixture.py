@@ -108,6 +108,14 @@ class Node:
         raise AssertionError(f"no {wanted.__name__} in {limit} cycles")
 
 
+def terminated(used: int = 9 * GIB) -> Node:
+    """A node whose one tenant has just been sent SIGTERM."""
+    node = Node()
+    node.run(tenant(500), used)
+    node.until(Terminate)
+    return node
+
+
 STEPS = (Warn, Terminate, TerminateClient, Kill, Evict)
 
 

@@ -5,7 +5,7 @@ history.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -33,8 +33,9 @@ class Sample(NamedTuple):
 class DeviceView(Struct):
     """A device whose rows are plausible.
 
-    `unrecognised` are the pids of no known container, with their processes if those were identified; of a row in `doubtful` the
-    containers that may hold its memory are known. `is_cut` as in ProcessUsage.
+    `unrecognised` are the pids of no known container, with their start times if known. Three kinds: `orphans` are identified
+    processes; of the rows in `doubtful` the containers are known that may hold the memory; all others, which together use
+    `unidentified_bytes`, may be any container's. `is_cut` as in ProcessUsage.
     """
 
     device: str
@@ -42,14 +43,11 @@ class DeviceView(Struct):
     uses: Uses
     clients: frozenset[int]
     samples: Mapping[ContainerId, Sample]
-    unrecognised: Mapping[int, Process | None]
+    unrecognised: Mapping[int, int | None]
+    orphans: tuple[Process, ...]
     doubtful: Mapping[int, tuple[ContainerId, ...]]
+    unidentified_bytes: float = 0
     is_cut: bool = False
-
-    @property
-    def orphans(self) -> tuple[Process, ...]:
-        """The identified processes without a known container."""
-        return tuple(process for process in self.unrecognised.values() if process is not None)
 
     def has_own_server(self, process: Process) -> bool:
         """Whether it is a client of its tenant's own MPS server, not of the platform's: a kill then harms only that tenant."""
@@ -58,25 +56,23 @@ class DeviceView(Struct):
     def may_hide(self, members: Iterable[Process]) -> bool:
         """Whether one of these may be among the unrecognised. A known start time distinguishes a reused pid."""
         return bool(self.unrecognised) and any(
-            process.pid in self.unrecognised and _may_be(process, self.unrecognised[process.pid]) for process in members
+            process.pid in self.unrecognised and self.unrecognised[process.pid] in (None, process.start_time)
+            for process in members
         )
 
     def hidden_bytes(self, container: ContainerId, members: Iterable[Process]) -> float:
-        """Return how much of what is not recognised may be this container's; infinity if one of its rows has no usage."""
-        rows = self.unrecognised.items()
-        hidden = [self.uses[pid] for pid, process in rows if self._may_hold(container, members, pid, process)]
-        return math.inf if None in hidden else sum(filter(None, hidden))
+        """Return how much of what is not recognised may be this container's; infinity if a usage among it is unknown.
 
-    def _may_hold(self, container: ContainerId, members: Iterable[Process], pid: int, process: Process | None) -> bool:
-        if process is not None and process.container == container:
-            return True
-        is_candidate = process is None and (pid not in self.doubtful or container in self.doubtful[pid])
-        return is_candidate or any(member.pid == pid and _may_be(member, process) for member in members)
-
-
-def _may_be(member: Process, process: Process | None) -> bool:
-    """Whether a process with the member's pid may be the member."""
-    return process is None or process.start_time == member.start_time
+        `members` are its processes when they were last seen.
+        """
+        if not self.unrecognised:
+            return 0
+        started = {process.pid: process.start_time for process in members}
+        doubtful = [pid for pid, candidates in self.doubtful.items() if container in candidates or pid in started]
+        orphans = [
+            one.pid for one in self.orphans if one.container == container or started.get(one.pid) == one.start_time
+        ]
+        return self.unidentified_bytes + _total([self.uses[pid] for pid in (*doubtful, *orphans)])
 
 
 class Level(Enum):
@@ -112,8 +108,10 @@ def level(sample: Sample, cap: Cap, hidden_bytes: float = 0) -> Level:
 def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) -> DeviceView:
     identities, uses = inputs.identities, sifted.uses[place]
     samples: dict[ContainerId, Sample] = {}
-    unrecognised: dict[int, Process | None] = {}
+    unrecognised: dict[int, int | None] = {}
+    orphans: list[Process] = []
     doubtful: dict[int, tuple[ContainerId, ...]] = {}
+    unidentified: list[int | None] = []
     for pid, used in uses.items():
         process = identities.get(pid)
         holders = inputs.holders.get((pid, place)) if inputs.holders else None
@@ -124,12 +122,14 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
             unrecognised[pid], doubtful[pid] = None, inputs.doubtful[pid, place]
         elif process is None or process.pid != pid:
             unrecognised[pid] = None
+            unidentified.append(used)
         elif process.kind is _TENANT and process.container is not None:
             samples[process.container] = _add(samples.get(process.container, NO_SAMPLE), (process,), used)
             if pid in sifted.partial:
                 samples[process.container] = samples[process.container]._replace(is_whole=False)
         elif process.kind in (ProcessKind.TENANT, ProcessKind.UNKNOWN):
-            unrecognised[pid] = process
+            unrecognised[pid] = process.start_time
+            orphans.append(process)
     if sifted.is_cut:
         samples = {container: sample._replace(is_whole=False) for container, sample in samples.items()}
     return DeviceView(
@@ -139,9 +139,16 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
         clients=sifted.clients,
         samples=samples,
         unrecognised=unrecognised,
+        orphans=tuple(orphans),
         doubtful=doubtful,
+        unidentified_bytes=_total(unidentified),
         is_cut=sifted.is_cut,
     )
+
+
+def _total(uses: Collection[int | None]) -> float:
+    """Return the sum; infinity if one of them is unknown."""
+    return math.inf if None in uses else sum(filter(None, uses))
 
 
 NO_SAMPLE = Sample(used_bytes=0, is_whole=True, processes=())

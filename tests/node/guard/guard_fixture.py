@@ -58,6 +58,7 @@ class Node:
     used: dict[str, dict[int, int | None]] = field(default_factory=dict)
     processes: dict[int, Process] = field(default_factory=dict)
     holders: dict[Row, tuple[Process, ...]] = field(default_factory=dict)
+    doubtful: dict[Row, tuple[ContainerId, ...]] = field(default_factory=dict)
     grants: dict[ContainerId, Grant] = field(default_factory=dict)
     terminated: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()
@@ -90,8 +91,9 @@ class Node:
         self.now += seconds
         read = tuple(devices.get(f"gpu{number}", self.device(gpu)) for number, gpu in enumerate(self.gpus))
         inputs = GuardInput(
-            devices=read, identities=dict(self.processes), holders=dict(self.holders), grants=dict(self.grants),
-            terminated_clients=self.terminated, unevictable=self.unevictable, is_allocation_known=self.is_allocation_known,
+            devices=read, identities=dict(self.processes), holders=dict(self.holders), doubtful=dict(self.doubtful),
+            grants=dict(self.grants), terminated_clients=self.terminated, unevictable=self.unevictable,
+            is_allocation_known=self.is_allocation_known,
         )
         verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
         return verdicts

@@ -19,7 +19,7 @@ from gpushare_node.enforce.standing import keep, restore
 from gpushare_node.guard.identity import Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, CapAction, Grant, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
-from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, owner, signalled, steps, tenant
+from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, owner, signalled, steps, tenant
 
 HIGH, LOW = 30 * GIB, GIB
 CLOSE, SPREAD = 0.25, (0.5, 1.5)
@@ -344,6 +344,20 @@ def test_memory_of_an_unknown_process_pays_no_debt_of_a_container_that_it_would_
         node.cycle()
         del node.used[GPU][pid]
     assert (node.history.violations == {}) == (node.history.namespaces == {}) == is_paid
+
+
+@pytest.mark.failure_case(86)
+@pytest.mark.parametrize(("candidates", "is_paid"), [(("a", "b"), False), (("b",), True), ((), True)])
+def test_memory_that_others_may_hold_keeps_no_container_from_paying_its_debt(
+    candidates: tuple[str, ...], is_paid: bool
+) -> None:
+    node = Node()
+    node.run(tenant(500), HIGH)
+    node.cycles(12)
+    node.used[GPU] = {500: LOW, 77: HIGH}
+    node.doubtful[77, GPU] = tuple(map(container, candidates))
+    node.cycles(60)
+    assert (node.history.violations == {}) == is_paid
 
 
 @pytest.mark.failure_case(86)

@@ -14,8 +14,10 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle import lock
+from gpushare.catalog import cards
 from gpushare.cli.commands import NAMES
 from gpushare.cli.commands import commands as commands_of_click
+from tests.runner import suites
 from tests.support import helm
 from tests.support.paths import ROOT
 
@@ -51,6 +53,8 @@ def is_shown(shown: str, printed: str) -> bool:
     """Whether the lines of a page are what was printed, but for the lines that the page leaves out."""
     parts = [re.escape(part) for part in f"\n{shown.rstrip()}\n".split(f"\n{SKIPPED}\n")]
     return re.fullmatch(r"(?:\n.*)*\n".join(parts), f"\n{printed.rstrip()}\n") is not None
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page) and page.name not in NEEDS_A_CLUSTER],
                          ids=lambda page: page.name)
 def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -> None:
@@ -95,11 +99,22 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
-def test_every_make_target_that_a_page_names_exists() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for page in PAGES:
-        named = set(re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE))
-        assert named <= targets, f"{page.name} names {named - targets}"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_target_variable_and_suite_that_a_page_names_exists(page: Path) -> None:
+    makefile, text = (ROOT / "Makefile").read_text(), page.read_text()
+    calls = re.findall(r"(?:`|^)make ([a-z][^`\n]*)", text, re.MULTILINE)
+    assert {word for call in calls for word in re.findall(r"(?:^| )([a-z][a-z-]*)(?= |$)", call.partition("#")[0])} <= set(
+        re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    variables = {name for call in calls for name in re.findall(r"\b([A-Z]+)=", call)}
+    assert variables <= set(re.findall(r"\b[A-Z]+\b", makefile))
+    named_suites = {name for named in re.findall(r"\b(?:SUITE|SKIP)=([\w,-]+)", text) for name in named.split(",")}
+    assert named_suites <= set(suites.NAMES)
+
+
+def test_the_readme_says_how_many_cards_there_are() -> None:
+    (tens,) = re.findall(r"catalogue of over (\w+) cards", (ROOT / "README.md").read_text())
+    least = 10 * ("ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety").index(tens) + 10
+    assert least < len(cards.ids()) <= least + 10
 
 
 @functools.cache

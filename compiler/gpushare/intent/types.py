@@ -1,7 +1,7 @@
 """The cluster intent as values: what the user asked for, every default filled in, nothing checked against a card yet.
 
-Owns the Intent type and its building from a document that passed the schema; `build` is total for those. Units are in
-the names. Every default here is part of v1 forever: changing one would relabel every node.
+`reader.build` makes them from a document. Units are in the names. Every default here is part of v1 forever: changing one would
+relabel every node.
 """
 
 from collections.abc import Mapping

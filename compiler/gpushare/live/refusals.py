@@ -21,7 +21,7 @@ REMEDIES = {
     "unregistered device":
         "No device plugin is registered for the resource: after a reboot kubelet starts pods before the plugin is back. "
         + _IF_AGAIN,
-    "healthy":
+    "unhealthy devices":
         "The device plugin offers no healthy device: after a reboot kubelet starts pods before the plugin is back, and an XID "
         "makes a GPU unhealthy. " + _IF_AGAIN,
     "number of devices unavailable":

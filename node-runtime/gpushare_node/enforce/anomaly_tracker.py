@@ -20,6 +20,9 @@ from gpushare_node.reporting.events import EventReason
 LASTING_SECONDS = 60
 """How long an anomaly must last before the node's condition reports it."""
 
+_GAP_SECONDS = 5
+"""How long an anomaly may be absent and still last: a tenant can cause one, end it and, after some cycles, cause the next."""
+
 _REMIND_SECONDS = 300
 
 _LASTING = frozenset({
@@ -53,12 +56,12 @@ _STUCK = (
 
 
 class AnomalyTracker(Struct, frozen=False):
-    """The anomalies so far. `_since`: when each device's process list became distrusted, or its processes unresolved."""
+    """The anomalies so far. `_lasting`: since when and until when each device's process list was distrusted, and the like."""
 
     cluster: EventSink
     metrics: EnforcementMetrics
     records: KillLog
-    _since: dict[tuple[AnomalyKind, str], float] = field(default_factory=dict)
+    _lasting: dict[tuple[AnomalyKind, str], tuple[float, float]] = field(default_factory=dict)
     _told: dict[Hashable, float] = field(default_factory=dict)
     _blind: frozenset[str] = frozenset()
     _candidates: frozenset[ContainerId] = frozenset()
@@ -70,14 +73,16 @@ class AnomalyTracker(Struct, frozen=False):
         """Process the anomalies of one cycle."""
         reports = [verdict for verdict in verdicts if isinstance(verdict, Anomaly)]
         self._set_gauges(reports)
-        lasting = {(one.reason, one.device) for one in reports if one.reason in _LASTING}
         doubtful = [one.candidates for one in reports if one.reason is AnomalyKind.DOUBTFUL]
-        self._candidates = frozenset(one for several in doubtful for one in several)
+        if doubtful:
+            self._candidates = frozenset(one for several in doubtful for one in several)
         overdue = tuple(one for one in reports if one.reason is AnomalyKind.OVERDUE)
         if overdue or now - self._overdue_at >= LASTING_SECONDS:
             self._overdue, self._overdue_at = overdue, now
         self._pods = pod_index
-        self._since = {key: self._since.get(key, now) for key in lasting}
+        former = {key: seen for key, seen in self._lasting.items() if now - seen[1] <= _GAP_SECONDS}
+        present = {(one.reason, one.device) for one in reports if one.reason in _LASTING}
+        self._lasting = former | {key: (former.get(key, (now,))[0], now) for key in present}
         self._blind = frozenset(one.device for one in reports if one.reason is AnomalyKind.BLIND)
         self._told = {key: at for key, at in self._told.items() if now - at < _REMIND_SECONDS}
         for report in reports:
@@ -92,7 +97,7 @@ class AnomalyTracker(Struct, frozen=False):
 
     def reason(self, now: float) -> tuple[reasons.ConditionReason, str] | None:
         """Return why the node is not ready, and on which devices; None if enforcement sees all that it must."""
-        lasting = [(reason, device) for (reason, device), since in self._since.items() if now - since >= LASTING_SECONDS]
+        lasting = [key for key, (since, _) in self._lasting.items() if now - since >= LASTING_SECONDS]
         distrusted = sorted(device for reason, device in lasting if reason is AnomalyKind.DISTRUSTED)
         if distrusted:
             return (

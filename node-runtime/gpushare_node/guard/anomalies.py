@@ -33,18 +33,17 @@ def _find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> i
 def report_places(views: Mapping[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
     """Report anomalies of single devices: processes that should not be there, and allocated devices without a process."""
     for view in views.values():
-        _report_strangers(view, inputs, state)
+        _report_strangers(view, state)
         _report_containers(view, inputs.grants, state)
     showing = {view.device for view in views.values() if view.uses}
     state.seen = state.seen.intersection(place for device in inputs.devices for place in device.places()) | showing
     _report_blindness(views, inputs.grants, state)
 
 
-def _report_strangers(view: DeviceView, inputs: GuardInput, state: CycleState) -> None:
-    for (pid, place), candidates in inputs.doubtful.items():
-        if place == view.device and pid in view.unrecognised:
-            state.verdicts.append(
-                Anomaly(reason=AnomalyKind.DOUBTFUL, device=place, used_bytes=view.uses[pid], candidates=candidates))
+def _report_strangers(view: DeviceView, state: CycleState) -> None:
+    for pid, candidates in view.doubtful.items():
+        state.verdicts.append(
+            Anomaly(reason=AnomalyKind.DOUBTFUL, device=view.device, used_bytes=view.uses[pid], candidates=candidates))
     if view.uses and len(view.unrecognised) == len(view.uses):
         state.verdicts.append(Anomaly(reason=AnomalyKind.UNRESOLVED, device=view.device))
     if view.orphans:

@@ -4,7 +4,7 @@ The contract of the steps that `guard.escalation` takes with them:
 
 - Time over the cap between two consecutive known samples is a debt of the container, and of its namespace on the device. Time
   within the cap pays half of its length back. Nothing else does: no process that ends, no next run of the container in its
-  pod, no unknown sample, no restart of this program.
+  pod, no unknown sample and, once targets were selected in it, no restart of this program.
 - With its patience (the required samples and the cap's grace) spent, the processes that hold a container's memory are ended.
   If it is over again while its debt, or its namespace's, remains, the whole container is.
 - A container that is over while its namespace owes has less patience, or none. None within its cap is ended for another.
@@ -19,7 +19,7 @@ from gpushare_node.guard.inputs import Cap, Settings
 _MAX_INTERVALS = 2
 """The time between two samples counts for at most this many nominal intervals."""
 
-_BREATH_INTERVALS = 0.5
+_UNPAID_INTERVALS = 0.5
 """The first part of time within the cap, in nominal intervals, which pays nothing back: the time between a sample over the cap
 and one within it counts for neither side, and a container that goes up and down must not gain by it."""
 
@@ -52,8 +52,8 @@ class Debt(NamedTuple):
         """Return the debt after a sample within the cap."""
         before = self.within_seconds if self.is_within else 0.0
         after = before + (self._known_seconds(now, settings) if self.is_within and self.looked_at is not None else 0.0)
-        breath = _BREATH_INTERVALS * settings.interval_seconds
-        paid = (max(after - breath, 0.0) - max(before - breath, 0.0)) * _PAID_PER_SECOND
+        unpaid = _UNPAID_INTERVALS * settings.interval_seconds
+        paid = (max(after - unpaid, 0.0) - max(before - unpaid, 0.0)) * _PAID_PER_SECOND
         return Debt(max(self.seconds - paid, 0.0), now, True, after)
 
     def unknown(self) -> "Debt":
@@ -104,7 +104,7 @@ class Violation(NamedTuple):
         return self.debt.is_within
 
     def over(self, now: float, members: tuple[Process, ...], cap: Cap, settings: Settings) -> "Violation":
-        """Return the violation after one more sample over the cap. With a higher cap the grace and the warning start again."""
+        """Return the violation after one more sample over the cap. With another cap the grace and the warning start again."""
         found = self._replace(
             known_at=now, members=members, cap=cap, debt=self.debt.over(now, settings.patience_seconds(cap), settings),
             samples=self.samples + 1, has_paused=self.has_paused or (self.samples > 0 and self.is_within),

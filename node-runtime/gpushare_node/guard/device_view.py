@@ -4,7 +4,8 @@ A sample is the sum over a container's processes. Owns the grouping and the thre
 history.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -32,8 +33,9 @@ class Sample(NamedTuple):
 class DeviceView(Struct):
     """A device whose rows are plausible.
 
-    `unrecognised` are pids that may belong to any container, with their start times if known; `orphans` are
-    identified processes without a known container. `is_cut` as in ProcessUsage.
+    `unrecognised` are the pids of no known container, with their start times if known. Three kinds: `orphans` are identified
+    processes; of the rows in `doubtful` the containers are known that may hold the memory; all others, which together use
+    `unidentified_bytes`, may be any container's. `is_cut` as in ProcessUsage.
     """
 
     device: str
@@ -43,6 +45,8 @@ class DeviceView(Struct):
     samples: Mapping[ContainerId, Sample]
     unrecognised: Mapping[int, int | None]
     orphans: tuple[Process, ...]
+    doubtful: Mapping[int, tuple[ContainerId, ...]]
+    unidentified_bytes: float = 0
     is_cut: bool = False
 
     def has_own_server(self, process: Process) -> bool:
@@ -55,6 +59,20 @@ class DeviceView(Struct):
             process.pid in self.unrecognised and self.unrecognised[process.pid] in (None, process.start_time)
             for process in members
         )
+
+    def hidden_bytes(self, container: ContainerId, members: Iterable[Process]) -> float:
+        """Return how much of what is not recognised may be this container's; infinity if a usage among it is unknown.
+
+        `members` are its processes when they were last seen.
+        """
+        if not self.unrecognised:
+            return 0
+        started = {process.pid: process.start_time for process in members}
+        doubtful = [pid for pid, candidates in self.doubtful.items() if container in candidates or pid in started]
+        orphans = [
+            one.pid for one in self.orphans if one.container == container or started.get(one.pid) == one.start_time
+        ]
+        return self.unidentified_bytes + _total([self.uses[pid] for pid in (*doubtful, *orphans)])
 
 
 class Level(Enum):
@@ -77,17 +95,14 @@ def view_device(device: Device, inputs: GuardInput) -> tuple[DeviceView, ...] | 
     return tuple(_view(place, device, sifted, inputs) for place in sifted.uses)
 
 
-def level(sample: Sample, cap: Cap, members: tuple[Process, ...], view: DeviceView) -> Level:
+def level(sample: Sample, cap: Cap, hidden_bytes: float = 0) -> Level:
     """Return the level of one sample; a partial sum above the cap already proves OVER.
 
-    `members` are the container's processes when it was last over: if one of them may be unrecognised now, the level is
-    UNKNOWN.
+    `hidden_bytes`: how much more the container may use. If that would put it over its cap, the level is UNKNOWN.
     """
     if sample.used_bytes > cap.limit_bytes:
         return Level.OVER
-    if not sample.is_whole:
-        return Level.UNKNOWN
-    return Level.UNKNOWN if members and view.may_hide(members) else _WITHIN
+    return _WITHIN if sample.is_whole and sample.used_bytes + hidden_bytes <= cap.limit_bytes else Level.UNKNOWN
 
 
 def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) -> DeviceView:
@@ -95,16 +110,21 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
     samples: dict[ContainerId, Sample] = {}
     unrecognised: dict[int, int | None] = {}
     orphans: list[Process] = []
+    doubtful: dict[int, tuple[ContainerId, ...]] = {}
+    unidentified: list[int | None] = []
     for pid, used in uses.items():
         process = identities.get(pid)
         holders = inputs.holders.get((pid, place)) if inputs.holders else None
         if holders is not None and holders[0].container is not None:
             container = holders[0].container
-            samples[container] = _add(samples.get(container, _NOTHING), holders, used)
-        elif process is None or process.pid != pid or (pid, place) in inputs.doubtful:
+            samples[container] = _add(samples.get(container, NO_SAMPLE), holders, used)
+        elif (pid, place) in inputs.doubtful:
+            unrecognised[pid], doubtful[pid] = None, inputs.doubtful[pid, place]
+        elif process is None or process.pid != pid:
             unrecognised[pid] = None
+            unidentified.append(used)
         elif process.kind is _TENANT and process.container is not None:
-            samples[process.container] = _add(samples.get(process.container, _NOTHING), (process,), used)
+            samples[process.container] = _add(samples.get(process.container, NO_SAMPLE), (process,), used)
             if pid in sifted.partial:
                 samples[process.container] = samples[process.container]._replace(is_whole=False)
         elif process.kind in (ProcessKind.TENANT, ProcessKind.UNKNOWN):
@@ -120,11 +140,18 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
         samples=samples,
         unrecognised=unrecognised,
         orphans=tuple(orphans),
+        doubtful=doubtful,
+        unidentified_bytes=_total(unidentified),
         is_cut=sifted.is_cut,
     )
 
 
-_NOTHING = Sample(used_bytes=0, is_whole=True, processes=())
+def _total(uses: Collection[int | None]) -> float:
+    """Return the sum; infinity if one of them is unknown."""
+    return math.inf if None in uses else sum(filter(None, uses))
+
+
+NO_SAMPLE = Sample(used_bytes=0, is_whole=True, processes=())
 
 
 def _add(sample: Sample, holders: tuple[Process, ...], used_bytes: int | None) -> Sample:

@@ -247,7 +247,8 @@ def _facts(
 
 def _is_listed(target: Target, view: DeviceView, inputs: GuardInput) -> bool:
     """Whether any process of the target still has a row. A row that cannot be identified may belong to the dying target."""
-    if target.unit.container in view.samples and (target.scope is KillScope.CONTAINER or inputs.holders):
+    present = _present(target, view)
+    if present and (target.scope is KillScope.CONTAINER or not set(present).isdisjoint(target.processes)):
         return True
     return any(
         process.pid in view.uses and inputs.identities.get(process.pid, process).start_time == process.start_time

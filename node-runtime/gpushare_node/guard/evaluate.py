@@ -6,10 +6,12 @@ the cap's action says. The order in one cycle: build views, count, advance targe
 data never leads to a signal.
 """
 
+from collections.abc import Set as AbstractSet
+
 from gpushare_node.guard.anomalies import report_device, report_places
 from gpushare_node.guard.contradiction import find_accused
 from gpushare_node.guard.debts import Violation
-from gpushare_node.guard.device_view import DeviceView, Level, Sample, Unit, level, view_device
+from gpushare_node.guard.device_view import NO_SAMPLE, DeviceView, Level, Sample, Unit, level, view_device
 from gpushare_node.guard.escalation import Offender, advance, may_choose, select_targets
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, GuardInput, Settings
@@ -64,7 +66,8 @@ def evaluate(
                     is_unevictable=container in inputs.unevictable,
                 )
     _count_others(observed, offenders, views, state)
-    places = {place for device in inputs.devices for place in device.places()} if state.targets or state.violations else set()
+    is_needed = state.targets or state.violations or state.namespaces
+    places = {place for device in inputs.devices for place in device.places()} if is_needed else set()
     _advance_all(inputs, views, offenders, places, state)
     for offender in sorted(offenders.values(), key=lambda offender: _priority(offender, state)):
         _act(offender, state)
@@ -93,7 +96,7 @@ def _answer(unit: Unit, cap: Cap | None, sample: Sample, view: DeviceView, state
         return _WITHIN if violation is None else _UNKNOWN
     if not state.has_moved:
         return Level.UNKNOWN
-    return level(sample, cap, () if violation is None else violation.members, view)
+    return level(sample, cap, 0 if violation is None else view.hidden_bytes(unit.container, violation.members))
 
 
 def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) -> None:
@@ -110,41 +113,42 @@ def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) ->
         state.paused_since = None
 
 
-def _is_absent(unit: Unit, violation: Violation, view: DeviceView) -> bool:
-    return unit.container not in view.samples and not view.is_cut and not view.may_hide(violation.members)
-
-
 def _count_others(
     observed: list[tuple[Unit, Cap | None, Sample, Level]], offenders: dict[Unit, Offender], views: dict[str, DeviceView],
     state: CycleState,
 ) -> None:
-    """Update the debts of namespaces, and of containers that are within, unknown, or absent from a device that is trusted."""
+    """Update the debts of namespaces, and of containers that are not over: within, unknown, or absent from their device."""
     if not (state.violations or state.namespaces) or not state.has_moved:
         return
-    _count_namespaces(offenders, views, state)
     present = {unit: answer for unit, _, _, answer in observed}
-    for unit, violation in tuple(state.violations.items()):
-        answer = present.get(unit)
-        if answer is Level.OVER:
-            continue
-        view = views.get(unit.device)
-        if answer is Level.WITHIN or (view is not None and _is_absent(unit, violation, view)):
+    others = {unit: violation for unit, violation in state.violations.items() if unit not in offenders}
+    answers = {
+        unit: present.get(unit) or _answer_absent(unit, violation, views.get(unit.device)) for unit, violation in others.items()
+    }
+    _count_namespaces(offenders, {unit for unit, answer in answers.items() if answer is _UNKNOWN}, views, state)
+    for unit, answer in answers.items():
+        if answer is _WITHIN:
             state.pay(unit)
         else:
-            state.violations[unit] = violation.unknown()
+            state.violations[unit] = others[unit].unknown()
 
 
-def _count_namespaces(offenders: dict[Unit, Offender], views: dict[str, DeviceView], state: CycleState) -> None:
+def _answer_absent(unit: Unit, violation: Violation, view: DeviceView | None) -> Level:
+    """Return the level of a container that no row of its device is known to belong to."""
+    if view is None or view.is_cut:
+        return _UNKNOWN
+    return level(NO_SAMPLE, violation.cap, view.hidden_bytes(unit.container, violation.members))
+
+
+def _count_namespaces(
+    offenders: dict[Unit, Offender], unknown: AbstractSet[Unit], views: dict[str, DeviceView], state: CycleState
+) -> None:
     """Count time over for each namespace on each device: of containers that are ended for it, not of those that are warned."""
     over: dict[BudgetKey, float] = {}
     for one in offenders.values():
         if one.cap.action in (CapAction.KILL, CapAction.EVICT):
             over[one.budget_key] = max(over.get(one.budget_key, 0.0), state.settings.patience_seconds(one.cap))
-    hidden = {
-        (violation.owner.namespace, unit.device) for unit, violation in state.violations.items()
-        if unit not in offenders and (view := views.get(unit.device)) is not None
-        and (view.may_hide(violation.members) or (unit.container in view.samples and not view.samples[unit.container].is_whole))
-    }
+    hidden = {(state.violations[unit].owner.namespace, unit.device) for unit in unknown}
     state.count_namespaces(over, hidden, views.keys())
 
 

@@ -190,20 +190,25 @@ class CycleState:
         self.violations[unit] = violation._replace(offences=violation.offences + 1)
 
     def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> GuardState:
-        """Return the state for the next cycle, without stale violations of containers or on devices that are gone."""
-        stale = self.settings.stale_seconds
-        known = frozenset(places) if self.violations else frozenset()
+        """Return the state for the next cycle, without stale violations of containers or on devices that are gone.
+
+        While no pod, or no device, is known, nothing is gone: neither may have been read since this program began.
+        """
+        stale, known = self.settings.stale_seconds, frozenset(places)
         owners = {grant.owner for grant in grants.values()} if self.violations else set()
+        violations = {
+            unit: violation for unit, violation in self.violations.items()
+            if self.now - violation.known_at <= stale
+            or ((not owners or violation.owner in owners) and (not known or unit.device in known))
+        }
+        owing = {(violation.owner.namespace, unit.device) for unit, violation in violations.items()}
         return GuardState(
             now=self.now,
-            violations={
-                unit: violation for unit, violation in self.violations.items()
-                if self.now - violation.known_at <= stale or (violation.owner in owners and unit.device in known)
-            },
+            violations=violations,
             targets=self.targets,
             choices=self.choices,
             served=self.served,
-            namespaces=self.namespaces,
+            namespaces={key: debt for key, debt in self.namespaces.items() if key[1] in known or key in owing},
             paused_since=self.paused_since,
             empty=self.empty,
             seen=self.seen,

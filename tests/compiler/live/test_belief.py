@@ -99,6 +99,7 @@ def test_what_the_runtime_told_of_a_nodes_gpus_is_shown(live: LiveCluster, ask: 
     ('invalid allocation request for "x": unknown device: "GPU-1"', "Kubelet gave the pod a device"),
     ("cannot allocate unregistered device x", "No device plugin is registered"),
     ("failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=0", "The container runtime knows no such device"),
+    ("container main: Error: the backend is unhealthy", "Read the message above"),
     ("something new", "Read the message above"),
 ])
 def test_every_refusal_has_its_own_remedy(message: str, start: str) -> None:

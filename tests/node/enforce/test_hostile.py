@@ -7,8 +7,9 @@ import pytest
 from gpushare_node.adapters.procs import linux
 from gpushare_node.adapters.procs.processes import SignalResult
 from gpushare_node.core.structs import replace
-from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, lives, pod_uid
-from tests.support.process_fixtures import systemd_path
+from gpushare_node.reporting.reasons import ConditionReason
+from tests.node.enforce.enforcement import MAPPED, EnforcementFixture, await_end, container_id, lives, pod_uid
+from tests.support.process_fixtures import OBEDIENT, systemd_path
 
 UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
 
@@ -33,6 +34,27 @@ def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_th
     enforcement.processes.send = too_late  # type: ignore[method-assign]
     enforcement.run(1)
     await_end(waiting)
+
+
+def test_memory_that_nobody_certainly_holds_is_a_reason_also_if_it_is_always_another_processs(
+    enforcement: EnforcementFixture
+) -> None:
+    """Each process ends before it is recognised, and the next one before its memory could be a reason by itself."""
+    for number in (1, 2):
+        enforcement.admit(number, f"p{number}")
+        pid = enforcement.started.pid(OBEDIENT)
+        enforcement.fake_proc.show(pid, systemd_path(pod_uid(number), container_id(number)))
+        enforcement.fake_proc.fake(pid, "maps", MAPPED)
+    for number in range(20):
+        enforcement.fake_nvml.put(0, 4_000_001 + number, 9000)
+        enforcement.run(4)
+        enforcement.fake_nvml.take(0, 4_000_001 + number)
+    reason = enforcement.enforcer.reason()
+    assert reason is not None
+    assert reason[0] is ConditionReason.ENFORCEMENT_BLIND
+    assert "held by team/p1, container main, team/p2, container main" in reason[1]
+    enforcement.run(10)
+    assert enforcement.enforcer.reason() is None
 
 
 def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
+from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Row, Settings
 from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import (
@@ -57,6 +57,8 @@ class Node:
     mps: Mps = Mps.OFF
     used: dict[str, dict[int, int | None]] = field(default_factory=dict)
     processes: dict[int, Process] = field(default_factory=dict)
+    holders: dict[Row, tuple[Process, ...]] = field(default_factory=dict)
+    doubtful: dict[Row, tuple[ContainerId, ...]] = field(default_factory=dict)
     grants: dict[ContainerId, Grant] = field(default_factory=dict)
     terminated: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()
@@ -89,8 +91,9 @@ class Node:
         self.now += seconds
         read = tuple(devices.get(f"gpu{number}", self.device(gpu)) for number, gpu in enumerate(self.gpus))
         inputs = GuardInput(
-            devices=read, identities=dict(self.processes), grants=dict(self.grants), terminated_clients=self.terminated,
-            unevictable=self.unevictable, is_allocation_known=self.is_allocation_known,
+            devices=read, identities=dict(self.processes), holders=dict(self.holders), doubtful=dict(self.doubtful),
+            grants=dict(self.grants), terminated_clients=self.terminated, unevictable=self.unevictable,
+            is_allocation_known=self.is_allocation_known,
         )
         verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
         return verdicts
@@ -105,6 +108,14 @@ class Node:
                 if isinstance(verdict, wanted):
                     return verdict
         raise AssertionError(f"no {wanted.__name__} in {limit} cycles")
+
+
+def terminated(used: int = 9 * GIB) -> Node:
+    """A node whose one tenant has just been sent SIGTERM."""
+    node = Node()
+    node.run(tenant(500), used)
+    node.until(Terminate)
+    return node
 
 
 STEPS = (Warn, Terminate, TerminateClient, Kill, Evict)

@@ -15,10 +15,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gpushare_node.core.structs import replace
-from gpushare_node.guard.identity import Owner, Process
+from gpushare_node.enforce.standing import keep, restore
+from gpushare_node.guard.identity import Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, CapAction, Grant, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
-from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, owner, signalled, steps, tenant
+from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, owner, signalled, steps, tenant
 
 HIGH, LOW = 30 * GIB, GIB
 CLOSE, SPREAD = 0.25, (0.5, 1.5)
@@ -323,3 +324,64 @@ def test_what_containers_that_are_gone_owed_is_forgotten_when_it_would_be_paid()
     assert len(node.history.violations) <= 3
     node.cycles(60)
     assert (node.history.violations, node.history.namespaces, node.history.targets) == ({}, {}, {})
+
+
+@pytest.mark.failure_case(86)
+@pytest.mark.parametrize(("hidden", "is_paid"), [(9 * GIB, False), (None, False), (GIB, True)])
+@pytest.mark.parametrize("rest", [0, 2 * GIB], ids=["absent", "present"])
+def test_memory_of_an_unknown_process_pays_no_debt_of_a_container_that_it_would_put_over(
+    hidden: int | None, is_paid: bool, rest: int
+) -> None:
+    """A container whose memory is always that of a process too young to have been identified would otherwise pay its debt."""
+    node = Node()
+    node.run(tenant(500), HIGH)
+    if rest:
+        node.run(tenant(501), rest)
+    node.cycles(12)
+    node.end(500)
+    for pid in range(600, 660):
+        node.used[GPU][pid] = hidden
+        node.cycle()
+        del node.used[GPU][pid]
+    assert (node.history.violations == {}) == (node.history.namespaces == {}) == is_paid
+
+
+@pytest.mark.failure_case(86)
+@pytest.mark.parametrize(("candidates", "is_paid"), [(("a", "b"), False), (("b",), True), ((), True)])
+def test_memory_that_others_may_hold_keeps_no_container_from_paying_its_debt(
+    candidates: tuple[str, ...], is_paid: bool
+) -> None:
+    node = Node()
+    node.run(tenant(500), HIGH)
+    node.cycles(12)
+    node.used[GPU] = {500: LOW, 77: HIGH}
+    node.doubtful[77, GPU] = tuple(map(container, candidates))
+    node.cycles(60)
+    assert (node.history.violations == {}) == is_paid
+
+
+@pytest.mark.failure_case(86)
+def test_an_offender_whose_pod_the_api_server_has_not_shown_since_a_restart_still_owes() -> None:
+    node = Node()
+    process = node.run(tenant(500), HIGH)
+    node.until(Terminate)
+    node.history = restore(keep(node.history), node.now)
+    grants, node.grants = node.grants, {}
+    node.processes[500] = replace(process, kind=ProcessKind.UNKNOWN)
+    node.cycles(300)
+    node.grants, node.processes[500] = grants, process
+    assert signalled(node.cycles(2)) == [process]
+
+
+@pytest.mark.failure_case(86)
+def test_what_a_namespace_owes_on_a_device_is_forgotten_with_the_device() -> None:
+    node = Node(gpus=(GPU, OTHER))
+    node.run(tenant(500), HIGH)
+    node.until(Terminate)
+    node.used.clear()
+    node.gpus = ()
+    node.cycles(100)
+    assert node.history.namespaces != {}, "no device was read, so none is known to be gone"
+    node.gpus = (OTHER,)
+    node.cycles(100)
+    assert (node.history.violations, node.history.namespaces) == ({}, {})

@@ -10,7 +10,6 @@ from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import (
     Anomaly,
     AnomalyKind,
-    CapState,
     ContainerStatus,
     Kill,
     KillScope,
@@ -18,15 +17,19 @@ from gpushare_node.guard.verdicts import (
     Terminate,
     Verdict,
 )
-from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, stranger, tenant
-
-
-def terminated(used: int = 9 * GIB) -> Node:
-    """A node whose one tenant has just been sent SIGTERM."""
-    node = Node()
-    node.run(tenant(500), used)
-    node.until(Terminate)
-    return node
+from tests.node.guard.guard_fixture import (
+    CAP,
+    GIB,
+    GPU,
+    OTHER,
+    Node,
+    reasons,
+    signalled,
+    steps,
+    stranger,
+    tenant,
+    terminated,
+)
 
 
 @pytest.mark.failure_case(37)
@@ -220,56 +223,6 @@ def test_a_zombie_without_a_row_is_gone() -> None:
     node.cycles(5)
     del node.used[GPU][500]
     assert AnomalyKind.GONE in reasons(node.cycle())
-
-
-@pytest.mark.failure_case(42)
-def test_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() -> None:
-    node = Node(gpus=(GPU, OTHER))
-    node.run(tenant(500), 9 * GIB)
-    node.until(Kill)
-    node.run(tenant(600, "b"), 8 * GIB)
-    node.run(tenant(700, "c"), 8 * GIB, gpu=OTHER)
-    verdicts = node.cycles(29)
-    assert {process.pid for process in signalled(verdicts)} == {700}
-    assert AnomalyKind.STUCK not in reasons(verdicts)
-    verdicts = node.cycles(2)
-    assert AnomalyKind.STUCK in reasons(verdicts)
-    assert states(verdicts)["a"] is CapState.STUCK
-    assert [process.pid for process in signalled(verdicts)] == [500, 600]
-
-
-@pytest.mark.failure_case(89)
-def test_sigkill_is_sent_again_while_it_does_not_end_a_process_and_not_to_a_calm_one() -> None:
-    node = terminated()
-    kills = [verdict for verdict in node.cycles(5 + 4 * 30) if isinstance(verdict, Kill)]
-    assert [kill.is_repeated for kill in kills] == [False, True, True, True, True]
-    node.used[GPU][500] = 4 * GIB
-    assert steps(node.cycles(100)) == []
-
-
-@pytest.mark.failure_case(89)
-def test_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
-    """It was calm for so long that it owes nothing; then it is an offender like others, with a warning and a grace."""
-    node = terminated()
-    node.until(Kill)
-    node.used[GPU][500] = 4 * GIB
-    node.cycles(40)
-    assert node.history.violations == {}
-    node.used[GPU][500] = 9 * GIB
-    assert steps(node.cycles(3)) == []
-    node.run(tenant(501), 5 * GIB)
-    assert steps(node.cycles(10)) == ["Warn"]
-    assert steps(node.cycles(30)) == ["Terminate", "Kill"]
-
-
-@pytest.mark.failure_case(89)
-def test_a_killed_process_that_cannot_be_seen_any_more_keeps_nobody_waiting_either() -> None:
-    node = terminated()
-    node.until(Kill)
-    node.processes.pop(500)
-    node.run(tenant(600, "b"), 8 * GIB)
-    assert signalled(node.cycles(59)) == []
-    assert signalled(node.cycles(2)) == [tenant(600, "b")]
 
 
 def test_one_victim_at_a_time_on_a_device_and_the_worst_first() -> None:

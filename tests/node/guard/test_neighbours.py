@@ -150,14 +150,20 @@ def test_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
     assert steps(node.cycles(6)) == ["Terminate", "Kill"]
 
 
-@pytest.mark.failure_case(62)
-def test_the_clients_of_an_mps_container_that_offends_again_are_terminated_at_its_server_before_they_are_killed() -> None:
+def second_offence() -> Node:
+    """An MPS client ended on SIGTERM, and its container is over its cap again: all of it is terminated for that."""
     node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0))
     node.run(tenant(500), 9 * GIB)
     node.until(Terminate)
     node.end(500)
     node.cycles(2)
     node.run(tenant(501), 9 * GIB)
+    return node
+
+
+@pytest.mark.failure_case(62)
+def test_the_clients_of_an_mps_container_that_offends_again_are_terminated_at_its_server_before_they_are_killed() -> None:
+    node = second_offence()
     assert steps(node.cycles(7)) == ["Terminate", "TerminateClient"]
     node.terminated = frozenset({tenant(501)})
     kill = node.until(Kill)
@@ -168,12 +174,7 @@ def test_the_clients_of_an_mps_container_that_offends_again_are_terminated_at_it
 @pytest.mark.failure_case(62)
 def test_an_mps_container_whose_server_confirms_nothing_is_evicted_and_not_killed() -> None:
     """Also if it is within its cap meanwhile: its clients are still the server's."""
-    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0))
-    node.run(tenant(500), 9 * GIB)
-    node.until(Terminate)
-    node.end(500)
-    node.cycles(2)
-    node.run(tenant(501), 9 * GIB)
+    node = second_offence()
     node.until(Terminate)
     node.used[GPU][501] = GIB
     assert steps(node.cycles(20)) == ["TerminateClient"]
@@ -184,13 +185,8 @@ def test_an_mps_container_whose_server_confirms_nothing_is_evicted_and_not_kille
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("step", [Terminate, TerminateClient])
 def test_an_mps_client_that_is_not_recognised_any_more_is_not_killed_raw(step: type[Verdict]) -> None:
-    """The second offence, for which the whole container is ended; its memory is listed still, so it may be a client still."""
-    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0))
-    node.run(tenant(500), 9 * GIB)
-    node.until(Terminate)
-    node.end(500)
-    node.cycles(2)
-    node.run(tenant(501), 9 * GIB)
+    """Its memory is listed still, so it may be a client still."""
+    node = second_offence()
     node.until(step)
     del node.processes[501]
     assert steps(node.cycles(40)) == []

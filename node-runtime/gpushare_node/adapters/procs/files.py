@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import struct
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -152,18 +153,22 @@ class ProcFiles:
         except OSError:
             return None
 
-    def has_open(self, pid: int, major: int) -> bool | None:
+    def has_open(self, pid: int, major: int, seconds: float) -> bool | None:
         """Whether the process has a character device of this driver open; None if one of its open files is not readable.
 
-        For other users' processes it needs CAP_DAC_READ_SEARCH.
+        Also None after so many seconds: a process may have a million files open. For other users' processes it needs
+        CAP_DAC_READ_SEARCH.
         """
-        folder = f"{self._root}/{self._living(pid)}/fd"
+        deadline = time.monotonic() + seconds
         answers: set[bool | None] = set()
         try:
-            for name in os.listdir(folder):  # noqa: PTH208 - names are enough
-                answers.add(_is_device(f"{folder}/{name}", major))
-                if True in answers:
-                    return True
+            with os.scandir(f"{self._root}/{self._living(pid)}/fd") as files:
+                for file in files:
+                    answers.add(_is_device(file.path, major))
+                    if True in answers:
+                        return True
+                    if time.monotonic() > deadline:
+                        return None
         except OSError:
             return None
         return None if None in answers else False

@@ -22,7 +22,8 @@ NVIDIA_MAJOR = 195
 """The fixed major number of NVIDIA's character devices: /proc/devices, and Linux's list of allocated devices."""
 
 _SCAN_SECONDS = 0.1
-"""How long reading a memory map may take; one with ten thousand mappings takes a twentieth of that."""
+"""How long reading a memory map, or the open files, may take: that is enough for six thousand files, or for twenty times ten
+thousand mappings."""
 
 _COMM_LENGTH = 64
 _GENERATION = 64
@@ -113,7 +114,7 @@ class LinuxProcesses(Processes):
         """
         if self._files.is_ending(pid):
             return GpuUse.UNREADABLE
-        is_open = self._files.has_open(pid, NVIDIA_MAJOR)
+        is_open = self._files.has_open(pid, NVIDIA_MAJOR, _SCAN_SECONDS)
         is_mapped = None if is_open else self._is_mapped(pid)
         if is_open or is_mapped:
             return GpuUse.YES

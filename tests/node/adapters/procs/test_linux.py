@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.files import ProcFiles
+from gpushare_node.adapters.procs.linux import NVIDIA_MAJOR, LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, Processes
 from gpushare_node.guard.identity import ContainerId
 from tests.support.hung_mount import unanswering
@@ -206,6 +207,14 @@ def test_open_files_that_cannot_be_listed_acquit_nobody(fake_proc: FakeProc, pro
     pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
     (fake_proc.root / f"{pid}/fd").unlink()
     assert LinuxProcesses(fake_proc.root).uses_gpu(pid) is GpuUse.UNREADABLE
+
+
+@pytest.mark.failure_case(79)
+@pytest.mark.parametrize(("seconds", "expected"), [(60.0, False), (0.0, None)])
+def test_more_open_files_than_can_be_read_in_time_acquit_nobody(seconds: float, expected: bool | None) -> None:
+    """A container may have a million files open; reading all of them would stop enforcement on its node for seconds."""
+    with Path("/dev/null").open(), Path("/dev/null").open():
+        assert ProcFiles(Path("/proc")).has_open(os.getpid(), NVIDIA_MAJOR, seconds) is expected
 
 
 @pytest.mark.failure_case(78)

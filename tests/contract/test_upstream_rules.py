@@ -5,6 +5,7 @@ Judged by `upstream_validators`, over all examples and a matrix of pools and pla
 
 import re
 from collections import Counter
+from functools import cache
 from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any
@@ -225,8 +226,9 @@ def test_the_operators_strategy_is_left_to_the_profiles_exactly_where_pools_need
 def test_a_node_that_has_not_changed_yet_offers_under_the_next_strategy_what_it_did(stack: str) -> None:
     """The operator's setting changes on every node at once, and busy nodes keep their layout and their profile."""
     platform = f"{{stack: {stack}}}"
+    first = cache(lambda pools: bundle(pools, platform))
     for before, after in scale.some(list(permutations((*KINDS, *MIXTURES), 2)), 11):
-        files = bundle(before, platform)
+        files = first(before)
         memory = lock.read(files[lock.FILE].encode())
         assert isinstance(memory, Lock)
         strategies = plugin_environments(bundle(after, platform, memory), stack)

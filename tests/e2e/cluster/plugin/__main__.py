@@ -24,6 +24,7 @@ from tests.e2e.cluster.plugin.server import KUBELET, Resource
 from tests.e2e.cluster.proxy import read
 
 LABEL = "nvidia.com/device-plugin.config"
+_LOOK_SECONDS = 0.25
 
 
 class Plugin:
@@ -45,7 +46,7 @@ class Plugin:
                 self._serve(_wanted({}, _enumerate()))
                 while True:
                     self.follow()
-                    time.sleep(0.1)
+                    time.sleep(_LOOK_SECONDS)
             except grpc.RpcError as error:
                 print(f"kubelet does not answer: {error}", flush=True)
                 self.withdraw()
@@ -60,7 +61,8 @@ class Plugin:
         """One look at kubelet's socket and at the label."""
         if self.kubelet is not None and _inode(KUBELET / "kubelet.sock") not in (None, self.kubelet):
             self.withdraw()
-        node = self.read(f"/api/v1/nodes/{self.node}")
+        # From the API server's cache, as a watch would have it: this is asked all the time.
+        node = self.read(f"/api/v1/nodes/{self.node}", resourceVersion="0")
         label = node["metadata"]["labels"].get(LABEL, "") if node else self.label
         if label == self.label:
             return
@@ -98,10 +100,10 @@ class Plugin:
         for resource in list(self.resources):
             self.resources.pop(resource).stop()
 
-    def read(self, path: str) -> Any:
+    def read(self, path: str, **query: str) -> Any:
         """The object at the path; None if there is none, or no answer."""
         try:
-            return json.loads(read(self.proxy, path) or "null")
+            return json.loads(read(self.proxy, path, **query) or "null")
         except MachineError:
             return None
 

@@ -20,7 +20,6 @@ from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult, is_failed
 
-_LAST_WORDS_SECONDS = 3.0
 _NO_DRIVER = (
     ConditionReason.ACCESS_LOST, ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATCH,
     ConditionReason.DRIVER_HUNG,
@@ -75,7 +74,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
 def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int:
     """Send the Events that are still queued, and print the recap; return the exit code."""
     if api is not None:
-        api.events.drain(_LAST_WORDS_SECONDS)
+        api.events.drain()
     message = f"{outcome.reason.word}: {outcome.message or outcome.reason.value.means}"
     if not outcome.is_usable and outcome.reason is not ConditionReason.RELEASED:
         message += f" {outcome.reason.value.remedy}"

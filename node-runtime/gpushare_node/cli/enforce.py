@@ -27,7 +27,6 @@ from gpushare_node.membership.node_labels import wanted
 from gpushare_node.partition.plan import PartitionPlan
 
 _LOG = logging.getLogger("gpushare")
-_LAST_WORDS_SECONDS = 3.0
 
 
 def enforce(run: Run) -> int:
@@ -69,7 +68,7 @@ def enforce(run: Run) -> int:
     finally:
         pages.shutdown()
         if api is not None and not observes:
-            api.events.drain(_LAST_WORDS_SECONDS)
+            api.events.drain()
 
 
 def _read(run: Run) -> tuple[DesiredPolicy, str]:

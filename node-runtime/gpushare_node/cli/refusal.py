@@ -26,7 +26,6 @@ _LOOK_SECONDS = 15
 _LEAVING_SECONDS = 60
 """How often a run that holds asks the API server whether its node must leave: well within an uninstall Job's timeout."""
 
-_LAST_WORDS_SECONDS = 3.0
 _MAX_SHOWN = 5
 _LOG = logging.getLogger("gpushare")
 
@@ -78,7 +77,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
     finally:
         if enforcer is not None:
             enforcer.close()
-        api.events.drain(_LAST_WORDS_SECONDS)
+        api.events.drain()
 
 
 class Refused:

@@ -22,6 +22,7 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
+from gpushare_node.enforce.debt_records import is_news, keep, restore
 from gpushare_node.enforce.evaluator import Evaluator
 from gpushare_node.enforce.first_caps import FirstCaps, NodeMarks
 from gpushare_node.enforce.holders import Holders
@@ -30,7 +31,6 @@ from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.limit_tiers import LimitTiers
 from gpushare_node.enforce.metrics import EnforcementMetrics, Snapshot
-from gpushare_node.enforce.standing import is_news, keep, restore
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ProcessKind

@@ -44,7 +44,7 @@ _CLOSE = 0.25
 _SPREAD = (0.5, 1.5)
 """The random factor of the interval until the next cycle: least and most."""
 
-_FAREWELL_SECONDS = 15.0
+_SHUTDOWN_GRACE_SECONDS = 15.0
 """How long the loop still terminates targets that were selected before the program was stopped: SIGTERM, MPS, SIGKILL."""
 
 _LOG = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ class Loop(Struct, frozen=False):
     def _finish(self) -> None:
         """Terminate the present targets, within a time limit; select no others."""
         self.enforcer.stop_selecting()
-        deadline = self.clock.now() + _FAREWELL_SECONDS
+        deadline = self.clock.now() + _SHUTDOWN_GRACE_SECONDS
         while self.enforcer.has_targets and self.clock.now() < deadline:
             self.pause(self.enforcer.config.settings.interval_seconds)
             self.step()

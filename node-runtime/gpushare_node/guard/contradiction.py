@@ -1,7 +1,7 @@
 """Finds rows that put several tenants over their caps and contradict their device: the guard then selects no target. Pure.
 
-A driver that returns wrong rows returns them for every tenant. A tenant's allocations cannot cause the contradiction: each of
-its rows is part of what the device reports as used.
+A driver that returns wrong rows returns them for every tenant. A tenant's allocations cannot make the contradiction last: each
+of its rows is part of what the device reports as used, unless the memory was taken and freed between two readings of a cycle.
 """
 
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from gpushare_node.guard.inputs import GuardInput
 from gpushare_node.guard.process_list import Device
 
 
-def find_accused(devices: Iterable[Device], inputs: GuardInput) -> frozenset[str]:
+def find_contradicting(devices: Iterable[Device], inputs: GuardInput) -> frozenset[str]:
     """Return the namespaces that would have a container over its cap if the rows of these devices were true."""
-    accused = set()
+    namespaces = set()
     for device in devices:
         for (container, place), used_bytes in _sums(device, inputs).items():
             grant = inputs.grants[container]
             cap = grant.caps.get(place)
             if cap is not None and used_bytes > cap.limit_bytes:
-                accused.add(grant.owner.namespace)
-    return frozenset(accused)
+                namespaces.add(grant.owner.namespace)
+    return frozenset(namespaces)
 
 
 def _sums(device: Device, inputs: GuardInput) -> dict[tuple[ContainerId, str], int]:

@@ -110,7 +110,7 @@ class Violation(NamedTuple):
             samples=self.samples + 1, has_paused=self.has_paused or (self.samples > 0 and self.is_within),
         )
         is_other = (cap.limit_bytes, cap.action) != (self.cap.limit_bytes, self.cap.action)
-        return found.forgive(now, settings) if is_other else found
+        return found.restarted(now, settings) if is_other else found
 
     def within(self, now: float, settings: Settings) -> "Violation":
         """Return the violation after a sample within the cap."""
@@ -120,7 +120,7 @@ class Violation(NamedTuple):
         """Return the violation after a sample with an unknown result."""
         return self._replace(debt=self.debt.unknown())
 
-    def forgive(self, now: float, settings: Settings) -> "Violation":
+    def restarted(self, now: float, settings: Settings) -> "Violation":
         """Return the same violation at the start of its grace."""
         debt = self.debt._replace(seconds=min(self.debt.seconds, settings.confirm_seconds))
         return self._replace(

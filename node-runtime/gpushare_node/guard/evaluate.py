@@ -9,7 +9,7 @@ data never leads to a signal.
 from collections.abc import Set as AbstractSet
 
 from gpushare_node.guard.anomalies import report_device, report_places
-from gpushare_node.guard.contradiction import find_accused
+from gpushare_node.guard.contradiction import find_contradicting
 from gpushare_node.guard.debts import Violation
 from gpushare_node.guard.device_view import NO_SAMPLE, DeviceView, Level, Sample, Unit, level, view_device
 from gpushare_node.guard.escalation import Offender, advance, may_choose, select_targets
@@ -34,8 +34,8 @@ _MAX_EVICTIONS = 3
 _OFFENCES_UNTIL_EVICTION = 2
 """Under MPS: the first offence is answered by ending processes, the second by SIGTERM to the whole container."""
 
-_ACCUSED_NAMESPACES = 2
-"""If rows that contradict their device accuse this many namespaces at once, the guard selects no target for now."""
+_CONTRADICTING_NAMESPACES = 2
+"""If rows that contradict their device put this many namespaces over their caps at once, no target is selected for now."""
 
 
 def evaluate(
@@ -104,12 +104,12 @@ def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) ->
 
     Not after a single odd cycle: memory that changes owner while NVML is read must not give any container extra time.
     """
-    accused = find_accused(contradicted, inputs) if contradicted else frozenset()
-    if len(accused) >= _ACCUSED_NAMESPACES:
+    namespaces = find_contradicting(contradicted, inputs) if contradicted else frozenset()
+    if len(namespaces) >= _CONTRADICTING_NAMESPACES:
         state.paused_since = state.now if state.paused_since is None else state.paused_since
     elif state.paused_since is not None:
         if state.now - state.paused_since > state.settings.confirm_seconds:
-            state.forgive_all()
+            state.restart_all()
         state.paused_since = None
 
 

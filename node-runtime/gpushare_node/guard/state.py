@@ -1,7 +1,7 @@
 """The guard's state between cycles, by container and device, and how long each part is kept.
 
 One cycle passes a GuardState to the next. A CycleState is open for one cycle: the cycle writes to it, then closes it into the
-next GuardState. Debts with an offence outlive a restart of the program (`enforce.standing`); everything else starts again.
+next GuardState. Debts with an offence outlive a restart of the program (`enforce.debt_records`); everything else starts again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ class Target(Struct):
     killed_at: float = 0.0
 
     def is_for(self, violation: Violation) -> bool:
-        """Whether it was chosen for this violation. A violation that is paid or forgiven justifies no signal."""
+        """Whether it was chosen for this violation. A violation that is paid or has begun again justifies no signal."""
         return violation.since == self.violation_since
 
 
@@ -144,14 +144,14 @@ class CycleState:
             if debt.is_paid:
                 del self.namespaces[key]
 
-    def forgive_all(self) -> None:
+    def restart_all(self) -> None:
         """Start the grace of every violation again: no container owes what false rows made."""
         most = self.settings.confirm_seconds
         self.namespaces = {
             key: debt._replace(seconds=min(debt.seconds, most)) for key, debt in self.namespaces.items()
         }
         self.violations = {
-            unit: violation.forgive(self.now, self.settings) for unit, violation in self.violations.items()
+            unit: violation.restarted(self.now, self.settings) for unit, violation in self.violations.items()
         }
 
     def is_taken(self, device: str) -> bool:

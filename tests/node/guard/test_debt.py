@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gpushare_node.core.structs import replace
-from gpushare_node.enforce.standing import keep, restore
+from gpushare_node.enforce.debt_records import keep, restore
 from gpushare_node.guard.identity import Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, CapAction, Grant, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict

@@ -21,6 +21,8 @@ MAX_WAITING = 200
 MAX_AT_ONCE = 10
 """The burst: this many are sent without a pause; in the long run, one a second."""
 MAX_REMEMBERED = 500
+DRAIN_SECONDS = 3.0
+"""How long a program that ends waits for its last Events."""
 
 _COMPONENT = "gpushare-node"
 _MAX_MESSAGE = 1024
@@ -85,7 +87,7 @@ class EventRecorder:
         except Stopped:
             return
 
-    def drain(self, seconds: float) -> bool:
+    def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
         """Send the rest of the queue before the program ends, for at most this many seconds. Whether all is sent."""
         deadline = self._clock.now() + seconds
         while True:

@@ -119,8 +119,8 @@ class BoundedDriver:
         self._surveys: dict[int, Future[_Answer[GpuInfo]]] = {}
         self._surveyed: dict[int, GpuInfo] = {}
         self._listener = Worker("xids", clock)
-        self._heard: Future[_Answer[tuple[Xid, ...]]] | None = None
-        self._is_deaf = False
+        self._pending_xids: Future[_Answer[tuple[Xid, ...]]] | None = None
+        self._xids_unsupported = False
         self._xids: list[Xid] = []
         self._last: dict[str, Device] = {}
         self._troubles: dict[str, DriverError] = {}
@@ -160,7 +160,7 @@ class BoundedDriver:
         try:
             return self.call(name, lambda: question(driver))
         except DriverError as problem:
-            self._heed(problem)
+            self._note_session_error(problem)
             raise
 
     def survey(self, *, wait_seconds: float) -> tuple[Versions, tuple[GpuInfo, ...]] | None:
@@ -207,9 +207,9 @@ class BoundedDriver:
 
     def xids(self) -> tuple[Xid, ...]:
         """Return the XIDs reported since the last call. The listener waits for them from one reading to the next."""
-        heard = tuple(self._xids)
+        found = tuple(self._xids)
         self._xids.clear()
-        return heard
+        return found
 
     def close(self) -> None:
         """End threads and session.
@@ -217,8 +217,8 @@ class BoundedDriver:
         A session in which a call hangs stays open: closing it might crash, and waiting for it might take forever.
         """
         self._is_over = True
-        if self._heard is not None:
-            self._heard.wait(self._deadline_seconds)
+        if self._pending_xids is not None:
+            self._pending_xids.wait(self._deadline_seconds)
         self._end_session()
         self._calls.stop()
         self._listener.stop()
@@ -245,7 +245,7 @@ class BoundedDriver:
             if not isinstance(answer, DriverError):
                 raise answer
             self._troubles[uuid] = answer
-            self._heed(answer)
+            self._note_session_error(answer)
             if answer.code == Code.INVALID_ARGUMENT and self._clock.now() >= self._next_renewal:
                 self._next_renewal = self._clock.now() + _RENEWAL_SECONDS
                 self._problem = answer
@@ -259,18 +259,18 @@ class BoundedDriver:
 
     def _listen(self, driver: Driver) -> None:
         """Collect the XIDs received, and let the listener wait for more until the next cycle."""
-        if self._heard is not None:
-            if not self._heard.wait():
+        if self._pending_xids is not None:
+            if not self._pending_xids.wait():
                 return
-            heard = self._heard.value
-            if isinstance(heard, tuple):
-                self._xids.extend(heard)
+            found = self._pending_xids.value
+            if isinstance(found, tuple):
+                self._xids.extend(found)
             else:
-                self._is_deaf = isinstance(heard, DriverError) and heard.code in ABSENT
-        waits = not self._is_deaf and not self._is_over
-        self._heard = self._listener.start(partial(_try, partial(_hear, driver))) if waits else None
+                self._xids_unsupported = isinstance(found, DriverError) and found.code in ABSENT
+        waits = not self._xids_unsupported and not self._is_over
+        self._pending_xids = self._listener.start(partial(_try, partial(_poll_xids, driver))) if waits else None
 
-    def _heed(self, problem: DriverError) -> None:
+    def _note_session_error(self, problem: DriverError) -> None:
         if problem.code in SESSION_OVER:
             self._problem = problem
             self._is_over = True
@@ -288,10 +288,10 @@ class BoundedDriver:
         if self._driver is None or self._calls.late() or self._listener.is_busy:
             return
         driver, self._driver = self._driver, None
-        self._heard = None
+        self._pending_xids = None
         self._surveys.clear()
         self._run(driver.close)
-        self._is_over = self._is_deaf = False
+        self._is_over = self._xids_unsupported = False
         self._back_off()
 
     def _reopen(self) -> None:
@@ -349,10 +349,10 @@ def _take(answer: "_Answer[T]") -> T:
     return answer
 
 
-def _hear(driver: Driver) -> tuple[Xid, ...]:
-    heard: list[Xid] = []
+def _poll_xids(driver: Driver) -> tuple[Xid, ...]:
+    received: list[Xid] = []
     found = driver.next_xid(_LISTEN_MS)
-    while found is not None and len(heard) < _MAX_XIDS:
-        heard.append(found)
+    while found is not None and len(received) < _MAX_XIDS:
+        received.append(found)
         found = driver.next_xid(0)
-    return tuple(heard)
+    return tuple(received)

@@ -281,7 +281,7 @@ def test_a_driver_without_events_is_asked_for_them_once(fake_nvml: FakeNvml, uui
         lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE
     )
     watched.read_devices(uuids)
-    wait_for(lambda: watched._heard is not None and watched._heard.wait())
+    wait_for(lambda: watched._pending_xids is not None and watched._pending_xids.wait())
     for _ in range(3):
         watched.read_devices(uuids)
     watched.close()

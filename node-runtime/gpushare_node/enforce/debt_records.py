@@ -1,4 +1,4 @@
-"""Standing: what is kept of debts while the program does not run, so that a restart pays none of them. Values only."""
+"""DebtRecords: what is stored of debts, so that a restart of the program pays none of them. Values only."""
 
 from gpushare_node.adapters.host.state_files import DebtRecord
 from gpushare_node.guard.debts import Debt, Violation

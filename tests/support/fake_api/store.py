@@ -1,7 +1,7 @@
 """The objects of the API server's double: versions, selectors, the history that watches follow. No HTTP."""
 
-import copy
 import datetime
+import pickle
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -28,6 +28,12 @@ class Change:
     after: Object | None
 
 
+def _copy(thing: Object) -> Object:
+    """As `copy.deepcopy`, in a tenth of its time: what a test of hours asks for most often."""
+    copied: Object = pickle.loads(pickle.dumps(thing, pickle.HIGHEST_PROTOCOL))
+    return copied
+
+
 def now_text() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -47,11 +53,11 @@ class Store:
         with self.changed:
             if key not in self._objects:
                 raise not_found(key[0], key[2])
-            return copy.deepcopy(self._objects[key])
+            return _copy(self._objects[key])
 
     def select(self, plural: str, namespace: str, chosen: Callable[[Object], bool]) -> tuple[list[Object], int]:
         with self.changed:
-            found = [copy.deepcopy(thing) for (kind, place, _), thing in sorted(self._objects.items())
+            found = [_copy(thing) for (kind, place, _), thing in sorted(self._objects.items())
                      if kind == plural and namespace in {"", place} and chosen(thing)]
             return found, self.version
 
@@ -65,13 +71,13 @@ class Store:
             metadata.setdefault("creationTimestamp", now_text())
             if key[1]:
                 metadata["namespace"] = key[1]
-            return self._put(key, {**copy.deepcopy(thing), "apiVersion": version, "kind": kind, "metadata": metadata})
+            return self._put(key, {**_copy(thing), "apiVersion": version, "kind": kind, "metadata": metadata})
 
     def change(self, key: Key, change: Callable[[Object], Object]) -> Object:
         """Read, change, write, as one. The same again is no write; a version that the change carries must be the one there."""
         with self.changed:
             before = self.find(key)
-            after = change(copy.deepcopy(before))
+            after = change(_copy(before))
             wanted = after["metadata"].get("resourceVersion")
             if wanted and wanted != before["metadata"]["resourceVersion"]:
                 raise conflict("the object has been modified; please apply your changes to the latest version and try again")
@@ -113,8 +119,8 @@ class Store:
         if not (thing.get("spec") or {}).get("taints", True):
             del thing["spec"]["taints"]  # as Go leaves out what is empty
         self._objects[key] = thing
-        self._note(Change(version=self.version + 1, plural=key[0], before=before, after=copy.deepcopy(thing)))
-        return copy.deepcopy(thing)
+        self._note(Change(version=self.version + 1, plural=key[0], before=before, after=_copy(thing)))
+        return _copy(thing)
 
     def _note(self, change: Change) -> None:
         self.version = change.version

@@ -13,7 +13,7 @@ SET_BY_CI = {"GITHUB_ACTIONS", "NO_COLOR", "COLUMNS", "CI"}
 PROGRAM = "import sys\nfrom gpushare.cli import main\nsys.exit(main())"
 PRELOADED = (
     "gpushare.cli", "gpushare.cli.commands", "gpushare.pipeline", "gpushare.live.connection",
-    "kubernetes.client", "kubernetes.config",
+    "kubernetes.client", "kubernetes.config", "tests.compiler.cli.warmed",
 )
 """What most calls import: the modules of the commands, and the library that takes half a second."""
 

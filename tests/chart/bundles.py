@@ -93,7 +93,8 @@ def policy(name: str) -> str:
 
 def policy_with_digest(name: str, form: str) -> str:
     """A policy whose digest matches: some of eight digits are numbers to a reader of YAML, if they stand without quotes."""
-    texts = (f"{policy(name)}# {number}\n" for number in range(100_000))
+    text = policy(name)
+    texts = (f"{text}# {number}\n" for number in range(100_000))
     return next(text for text in texts if re.fullmatch(form, digest(text)))
 
 

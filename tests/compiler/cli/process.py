@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,10 @@ from tests.support import forked
 from tests.support.waiting import PATIENCE
 
 SET_BY_CI = {"GITHUB_ACTIONS", "NO_COLOR", "COLUMNS", "CI"}
+PROGRAM = "import sys\nfrom gpushare.cli import main\nsys.exit(main())"
 PRELOADED = (
-    "gpushare.cli.commands", "gpushare.pipeline", "gpushare.live.connection", "kubernetes.client", "kubernetes.config",
+    "gpushare.cli", "gpushare.cli.commands", "gpushare.pipeline", "gpushare.live.connection",
+    "kubernetes.client", "kubernetes.config", "tests.compiler.cli.warmed",
 )
 """What most calls import: the modules of the commands, and the library that takes half a second."""
 
@@ -27,14 +28,10 @@ def gpushare(
     if streams or any(name.startswith(("PYTHON", "LC_", "LANG")) for name in environment or {}):
         return cold(*arguments, stdin=stdin, cwd=cwd, environment=environment, **streams)
     words = [str(argument) for argument in arguments]
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        given.write(stdin)
-        given.seek(0)
-        code = forked.run("gpushare.cli", PRELOADED, words, cwd=cwd, environment=_inherited() | (environment or {}),
-                          stdin=given, stdout=out, stderr=errors)
-        out.seek(0)
-        errors.seek(0)
-        return subprocess.CompletedProcess(["gpushare", *words], code, out.read().decode(), errors.read().decode())
+    surroundings = _inherited() | (environment or {})
+    process = forked.Process(PROGRAM, words, PRELOADED, environment=surroundings, cwd=cwd, stdin=stdin)
+    out, errors = process.communicate(PATIENCE)
+    return subprocess.CompletedProcess(["gpushare", *words], process.wait(), out, errors)
 
 
 def cold(

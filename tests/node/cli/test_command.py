@@ -54,7 +54,8 @@ def test_json_is_one_document_and_nothing_else(cli_environment: CliEnvironment) 
 
 def test_release_brings_back_whole_gpus_and_takes_the_folder_away(cli_environment: CliEnvironment) -> None:
     cli_environment.with_policy("apply")
-    done = cli_environment.run("release", "--standalone", "--state-dir", str(cli_environment.folder / "state"))
+    argv = [*COMMAND, "release", "--standalone", "--state-dir", str(cli_environment.folder / "state")]
+    done = subprocess.run(argv, env=cli_environment.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert cli_environment.fake_nvml.mode(0) == (False, False)
     assert not (cli_environment.folder / "state").exists()

@@ -1,13 +1,11 @@
 """What `apply --check` and `assert` make of devices that kubelet has given to pods: as processes, without an API server."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.node.cli import cli_environment as shell
 from tests.node.cli.cli_environment import CliEnvironment, Done
-from tests.support.waiting import PATIENCE
 
 PROGRAM = """import functools, pathlib, sys
 from gpushare_node.cli import checkpoint_devices, main
@@ -17,21 +15,9 @@ sys.exit(main(sys.argv[2:]))"""
 
 
 def run(cli_environment: CliEnvironment, *arguments: str) -> Done:
-    command = [
-        sys.executable,
-        "-c",
-        PROGRAM,
-        str(cli_environment.folder / "checkpoint"),
-        *arguments,
-        "--policy",
-        str(cli_environment.policy),
-        "--standalone",
-        "--state-dir",
-        str(cli_environment.folder / "state"),
-    ]
-    return subprocess.run(
-        command, env=cli_environment.environment, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
+    files = ["--policy", str(cli_environment.policy), "--standalone", "--state-dir", str(cli_environment.folder / "state")]
+    place = str(cli_environment.folder / "checkpoint")
+    return shell.run(PROGRAM, [place, *arguments, *files], cli_environment.environment)
 
 
 def give(cli_environment: CliEnvironment, *ids: str) -> None:

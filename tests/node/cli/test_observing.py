@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +12,8 @@ import pytest
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME
 from tests.compiler.render import compiled
-from tests.node.cli.cli_environment import COMMAND, POOL, CliEnvironment
+from tests.node.cli import cli_environment as shell
+from tests.node.cli.cli_environment import POOL, CliEnvironment, Done
 from tests.node.enforce.enforcement import tenancy_text
 from tests.support.fake_api.server import ApiServer
 from tests.support.ports import free_port
@@ -70,11 +70,10 @@ class Observed:
 
     def command(self, *more: str) -> list[str]:
         files = ["--policy", str(self.desk.policy), "--state-dir", str(self.desk.folder / "state")]
-        return [COMMAND[0], "-c", CHECKPOINT, str(self.checkpoint), more[0], *files, *more[1:]]
+        return [str(self.checkpoint), more[0], *files, *more[1:]]
 
-    def apply(self) -> "subprocess.CompletedProcess[str]":
-        argv = self.command("apply", "--hold", "--format", "json")
-        return subprocess.run(argv, env=self.environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    def apply(self) -> Done:
+        return shell.run(CHECKPOINT, self.command("apply", "--hold", "--format", "json"), self.environment)
 
     def condition(self) -> tuple[str, str, str]:
         found = self.api.condition(NODE) or {"status": "", "reason": "", "message": ""}
@@ -262,7 +261,7 @@ class running:  # noqa: N801 - used as a function
     def __init__(self, node: Observed) -> None:
         self._port = free_port()
         argv = node.command("enforce", "--interval", "100ms", "--port", str(self._port))
-        self._process = subprocess.Popen(argv, env=node.environment, stderr=subprocess.PIPE, text=True)
+        self._process = shell.start(CHECKPOINT, argv, node.environment)
 
     def __enter__(self) -> Callable[[], str]:
         return self._page

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.node.cli import cli_environment as shell
 from tests.support.fake_api.server import ApiServer
+from tests.support.forked import Process
 from tests.support.waiting import PATIENCE, wait_for
 
 LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
@@ -31,11 +31,10 @@ def cluster(api: ApiServer) -> ApiServer:
     return api
 
 
-def start(cluster: ApiServer, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+def start(cluster: ApiServer, folder: Path, *arguments: str) -> Process:
     pod = {"POD_NAMESPACE": "gpushare", "POD_NAME": "gpushare-uninstall-x", "POD_UID": "uid-x", "NODE_NAME": "n1"}
     environment = os.environ | cluster.kubeconfig(folder / "kubeconfig") | pod
-    command = [sys.executable, "-c", PROGRAM, "release", "--all-nodes", *arguments]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return shell.start(PROGRAM, ["release", "--all-nodes", *arguments], environment)
 
 
 def asked(cluster: ApiServer) -> list[str]:

@@ -1,16 +1,16 @@
 """A policy that the command cannot read, as that of a later release: what it holds meanwhile, and how it ends."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
+from tests.node.cli import cli_environment as shell
 from tests.node.cli.cli_environment import CliEnvironment
 from tests.support.fake_api.server import ApiServer
+from tests.support.forked import Process
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -26,24 +26,22 @@ def in_the_next_form(policy: str) -> str:
 
 
 @contextmanager
-def started(argv: list[str], environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+def started(arguments: list[str], environment: dict[str, str]) -> Iterator[Process]:
     """A program that is gone when the test is."""
-    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with shell.start(PROGRAM, arguments, environment) as running:
         try:
             yield running
         finally:
             running.kill()
 
 
-def start(
-    cli_environment: CliEnvironment, api: ApiServer, command: str, *more: str
-) -> AbstractContextManager["subprocess.Popen[str]"]:
+def start(cli_environment: CliEnvironment, api: ApiServer, command: str, *more: str) -> AbstractContextManager[Process]:
     """With a policy in force, and one of the next form given."""
     good = cli_environment.policy.read_text()
     StateDir(cli_environment.folder / "state").keep_policy(good)
     cli_environment.policy.write_text(in_the_next_form(good))
     files = ["--policy", str(cli_environment.policy), "--state-dir", str(cli_environment.folder / "state")]
-    return started([sys.executable, "-c", PROGRAM, command, *files, *more], in_a_pod(cli_environment, api))
+    return started([command, *files, *more], in_a_pod(cli_environment, api))
 
 
 def said(api: ApiServer) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from gpushare_node.guard.identity import Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, CapAction, Grant, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, owner, signalled, steps, tenant
+from tests.support import scale
 
 HIGH, LOW = 30 * GIB, GIB
 CLOSE, SPREAD = 0.25, (0.5, 1.5)
@@ -28,7 +29,7 @@ CLOSE, SPREAD = 0.25, (0.5, 1.5)
 SIGNAL_SECONDS = 5 + 2
 """From SIGTERM to SIGKILL, and the looks that both wait for."""
 
-UNGUIDED = settings(max_examples=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+UNGUIDED = settings(max_examples=scale.examples(40), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 """Examples are not made smaller: who chooses the moments of the looks may fool anybody, so they stay random."""
 
 Curve = Callable[[float], bool]

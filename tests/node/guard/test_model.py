@@ -13,6 +13,7 @@ from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.verdicts import Kill, Terminate
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, stranger, tenant
 from tests.node.guard.guard_model import GuardModel
+from tests.support import scale
 
 
 def siege(rows: int, seed: int, *, each: int = 60, noise: float = 0.04) -> GuardModel:
@@ -43,7 +44,7 @@ def test_the_same_holds_in_a_small_crowd_in_which_every_list_may_lie(seed: int) 
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=40)
+@settings(max_examples=scale.examples(40))
 def test_nobody_within_its_cap_is_signalled_whatever_happens(seed: int) -> None:
     # Random numbers of Hypothesis's own would be more than it can keep of one example.
     model = GuardModel(rng=Random(seed), gpus=1, each=3, noise=0.2)
@@ -59,7 +60,7 @@ def test_nobody_within_its_cap_is_signalled_whatever_happens(seed: int) -> None:
     neighbours=st.lists(st.integers(0, 4 * GIB).filter(lambda used: used == 0 or used >= 1 << 20), max_size=3),
     noise=st.randoms(use_true_random=False),
 )
-@settings(max_examples=60)
+@settings(max_examples=scale.examples(60))
 def test_a_plain_offender_is_killed_within_the_promised_time(
     *, interval: float, grace: float, samples: int, excess: int, neighbours: list[int], noise: Random
 ) -> None:

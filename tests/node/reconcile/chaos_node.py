@@ -177,20 +177,6 @@ class ChaosNode(LoopNode):
         counts = self._node["status"]["allocatable"]
         return any(counts[name] != "0" for name in counts if name.startswith("nvidia.com/"))
 
-    def annotations(self) -> dict[str, str]:
-        return dict(self._node["metadata"].get("annotations") or {})
-
-    def labels(self) -> dict[str, str]:
-        return dict(self._node["metadata"]["labels"])
-
-    def taints(self) -> set[str]:
-        return {taint["key"] for taint in self._node["spec"].get("taints") or ()}
-
-    @property
-    def _node(self) -> Any:
-        """Not a copy: this is asked all the time."""
-        return self.api.store._objects["nodes", "", NAME]
-
     # Tenants, the plugin and kubelet.
 
     def api_is_up(self) -> bool:

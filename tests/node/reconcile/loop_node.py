@@ -301,7 +301,7 @@ class LoopNode:
     # What is seen.
 
     def labels(self) -> dict[str, str]:
-        return dict(self.api.node(NAME)["metadata"]["labels"])
+        return dict(self._node["metadata"]["labels"])
 
     def label(self, **labels: str | None) -> None:
         """Labels as somebody else writes them."""
@@ -330,10 +330,15 @@ class LoopNode:
         self.api.edit("nodes", NAME, change)
 
     def annotations(self) -> dict[str, str]:
-        return dict(self.api.node(NAME)["metadata"]["annotations"])
+        return dict(self._node["metadata"].get("annotations") or {})
 
     def taints(self) -> set[str]:
-        return {taint["key"] for taint in self.api.node(NAME)["spec"].get("taints") or ()}
+        return {taint["key"] for taint in self._node["spec"].get("taints") or ()}
+
+    @property
+    def _node(self) -> Any:
+        """Not a copy: this is asked all the time."""
+        return self.api.store._objects["nodes", "", NAME]
 
     def condition(self) -> str | None:
         found = self.api.condition(NAME)

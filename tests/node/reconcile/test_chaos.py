@@ -16,7 +16,8 @@ from tests.node.reconcile.chaos_scenario import Life
 from tests.node.reconcile.loop_node import DEPLOY, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
 
-QUICK, LOT = 200, 25
+QUICK, LOT = 100, 25
+"""tests/long goes on behind the quick ones."""
 
 
 def live_through(folder: Path, numbers: range) -> None:

@@ -4,6 +4,7 @@ What a test says here takes effect at once in every process that sees these GPUs
 """
 
 import ctypes
+import functools
 import mmap
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,11 +27,7 @@ class FakeNvml(Processes, Faults):
         """A new node with these catalogue cards under `folder`, idle, MIG off. `node` tells its UUIDs from another node's."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "fake-nvml"
-        state = layout.VIEWS["state"](magic=layout.CONSTANTS["MAGIC"], size=layout.SIZE, gpu_count=len(card_ids))
-        describe_driver(state, driver)
-        for index, card in enumerate(card_ids):
-            describe_gpu(state.gpus[index], index, cards.load(card), node=node)
-        _write_sparse(path, bytes(state))
+        _write_sparse(path, _pages(tuple(card_ids), driver, node))
         path.chmod(0o666)  # tenants are anybody
         made = cls(path)
         made._link()
@@ -97,16 +94,24 @@ class FakeNvml(Processes, Faults):
         self._set(gpu, fabric_state=state, fabric_status=status)
 
 
-def _write_sparse(path: Path, content: bytes) -> None:
-    """Write what is not empty: tests make thousands of these, and most of a state is room for rows."""
-    page = mmap.PAGESIZE
+@functools.lru_cache(maxsize=64)
+def _pages(card_ids: tuple[str, ...], driver: str, node: int) -> dict[int, bytes]:
+    """The pages of a new state that have anything in them, by offset: most of a state is room for rows."""
+    state = layout.VIEWS["state"](magic=layout.CONSTANTS["MAGIC"], size=layout.SIZE, gpu_count=len(card_ids))
+    describe_driver(state, driver)
+    for index, card in enumerate(card_ids):
+        describe_gpu(state.gpus[index], index, cards.load(card), node=node)
+    content = memoryview(state).cast("B")
+    parts = ((start, bytes(content[start : start + mmap.PAGESIZE])) for start in range(0, layout.SIZE, mmap.PAGESIZE))
+    return {start: part for start, part in parts if any(part)}
+
+
+def _write_sparse(path: Path, pages: dict[int, bytes]) -> None:
     with path.open("wb") as file:
-        file.truncate(len(content))
-        for start in range(0, len(content), page):
-            part = content[start : start + page]
-            if part.count(0) < len(part):
-                file.seek(start)
-                file.write(part)
+        file.truncate(layout.SIZE)
+        for start, part in pages.items():
+            file.seek(start)
+            file.write(part)
 
 
 def _switch(gpu: Any, enabled: bool) -> None:

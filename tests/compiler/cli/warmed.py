@@ -1,0 +1,6 @@
+"""Imported by the fork server: the program has compiled once, so its calls need not compile patterns nor read the chart again."""
+
+from gpushare import pipeline
+from tests.support.paths import ROOT
+
+pipeline.check((ROOT / "examples/01-heterogeneous/intent.yaml").read_bytes(), "intent.yaml")

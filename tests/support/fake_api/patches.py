@@ -3,21 +3,22 @@
 Written after the documented behaviour. Labels and annotations have owners here; other fields are merged without.
 """
 
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.support.fake_api.refusals import Refusal, conflict, invalid
 
 Object = dict[str, Any]
+_Json = TypeVar("_Json")
 _OWNED = ("labels", "annotations")
 _MERGE_KEYS = {"conditions": "type", "addresses": "type", "ownerReferences": "uid"}
 
 
-def copied(value: Any) -> Any:
+def copied(value: _Json) -> _Json:
     """A copy of a JSON value, in a fraction of `copy.deepcopy`'s time."""
-    if isinstance(value, dict):
-        return {key: copied(entry) for key, entry in value.items()}
-    return [copied(entry) for entry in value] if isinstance(value, list) else value
+    copy: _Json = pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    return copy
 
 
 def merge(target: Any, patch: Any) -> Any:

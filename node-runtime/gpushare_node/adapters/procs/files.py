@@ -156,10 +156,10 @@ class ProcFiles:
     def has_open(self, pid: int, major: int, seconds: float) -> bool | None:
         """Whether the process has a character device of this driver open; None if one of its open files is not readable.
 
-        Also None after so many seconds: a process may have a million files open. For other users' processes it needs
-        CAP_DAC_READ_SEARCH.
+        Also None after so many seconds of CPU time: a process may have a million files open. For other users' processes it
+        needs CAP_DAC_READ_SEARCH.
         """
-        deadline = time.monotonic() + seconds
+        deadline = time.thread_time() + seconds
         answers: set[bool | None] = set()
         try:
             with os.scandir(f"{self._root}/{self._living(pid)}/fd") as files:
@@ -167,7 +167,7 @@ class ProcFiles:
                     answers.add(_is_device(file.path, major))
                     if True in answers:
                         return True
-                    if time.monotonic() > deadline:
+                    if time.thread_time() > deadline:
                         return None
         except OSError:
             return None

@@ -1,6 +1,8 @@
 """The runner itself: what failed is tried once more, and what passes only then fails the run and is named with its seed."""
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,11 @@ import pytest
 
 from tests.runner import builds, lanes, report, running, suites, unit
 from tests.runner.suites import Suite
+from tests.support.forked import Process
 from tests.support.paths import ROOT
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
+
+PRELOADED = ("pytest", "xdist.plugin", "xdist.looponfail", "_hypothesis_pytestplugin", "hypothesis")
 
 TESTS = """
 from pathlib import Path
@@ -45,8 +50,15 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcome(text: str) -> running.Outcome:
+    """Of runs of pytest that are forked: the tests of lanes start it."""
     Path("test_it.py").write_text(text)
-    return running.run(["test_it.py"])
+    return running.run(["test_it.py"], call=call)
+
+
+def call(command: Sequence[str]) -> int:
+    assert command[1:3] == ["-m", "pytest"]
+    with Process("import sys, pytest\nsys.exit(pytest.main())", command[3:], PRELOADED, environment=os.environ) as process:
+        return process.wait(PATIENCE)
 
 
 def test_what_passes_only_at_the_second_try_is_named_and_is_no_success() -> None:
@@ -87,7 +99,7 @@ def test_a_file_that_cannot_be_imported_is_a_failure() -> None:
 
 def test_words_that_pytest_does_not_know_are_a_failure() -> None:
     Path("test_it.py").write_text(TESTS)
-    assert running.run(["test_it.py"], ["--no-such-option"]).fault == "pytest ended with 4"
+    assert running.run(["test_it.py"], ["--no-such-option"], call=call).fault == "pytest ended with 4"
 
 
 def test_a_skipped_test_is_told_with_its_reason() -> None:

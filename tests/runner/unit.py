@@ -11,7 +11,7 @@ from tests.runner import needs, running, suites
 from tests.runner.lanes import LOGS
 
 _DISTRIBUTION = ("-n", "3", "--dist", "worksteal")
-"""More than cores: with two, a fifth of the time was waiting. Not many more, for each worker collects every test."""
+"""More workers than two cores have: some of the tests' time is waiting. Not many more, for each collects all tests."""
 
 
 def missing() -> list[str]:

@@ -1,4 +1,4 @@
-"""Imported by the fork server: the program has compiled once, so its calls need neither compile patterns nor read the chart."""
+"""Imported by the fork server: the program has compiled once, so its calls compile no pattern and read no chart again."""
 
 from gpushare import pipeline
 from tests.support.paths import ROOT

@@ -18,6 +18,7 @@ from tests.compiler.importing.imports import (
     selected,
     sharing,
 )
+from tests.support import scale
 
 SEEDS = "---\n".join([
     config_map(sharing()), selected(), "devicePlugin: {config: {name: plugin-configs, default: shared}}\n",
@@ -35,13 +36,13 @@ def is_sound(found: Imported) -> bool:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=150)
+@settings(max_examples=scale.examples(150))
 def test_any_bytes(data: bytes) -> None:
     assert is_sound(check([InputFile(name="-", data=data)]))
 
 
 @given(st.lists(st.tuples(st.integers(0, len(SEEDS)), st.integers(0, 12), st.sampled_from(PIECES)), min_size=1, max_size=4))
-@settings(max_examples=300)
+@settings(max_examples=scale.examples(300))
 def test_inputs_with_parts_replaced(changes: list[tuple[int, int, bytes]]) -> None:
     data = SEEDS
     for at, length, piece in changes:
@@ -60,7 +61,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(["Node", "ConfigMap", "ResourceQuota", "Pools", "NodePolicy", "ClusterPolicy", "List", None]), JSON)
-@settings(max_examples=300)
+@settings(max_examples=scale.examples(300))
 def test_any_object(kind: str | None, rest: object) -> None:
     document = {**(rest if isinstance(rest, dict) else {"spec": rest}), "apiVersion": "gpushare.dev/v1"}
     assert is_sound(check([InputFile(name="x", document=document | ({"kind": kind} if kind else {}))]))

@@ -127,7 +127,7 @@ def test_a_session_in_which_a_call_hangs_is_not_ended_under_it(
 
 
 def test_a_slow_gpu_is_not_a_hung_one(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
-    fake_nvml.delay(LIST, DEADLINE / 3)
+    fake_nvml.delay(LIST, DEADLINE / (len(uuids) - 1))
     assert rowless(watched, uuids) == set(), "together they take longer than the deadline of one"
 
 

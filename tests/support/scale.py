@@ -28,10 +28,9 @@ def users(file: Path) -> frozenset[str]:
     named: dict[str, set[str]] = {}
     for part in ast.parse(file.read_text(encoding="utf-8")).body:
         words = [node for node in ast.walk(part) if isinstance(node, ast.Name)]
+        own = [word.id for word in words if isinstance(word.ctx, ast.Store)]
         if isinstance(part, ast.FunctionDef | ast.ClassDef):
             own = [part.name]
-        else:
-            own = [word.id for word in words if isinstance(word.ctx, ast.Store)]
         fixtures = {node.arg for node in ast.walk(part) if isinstance(node, ast.arg)}
         named.update(dict.fromkeys(own, {word.id for word in words} | fixtures))
     found = {"scale"}

@@ -74,19 +74,17 @@ class Identities:
     def recognise(self, pids: Collection[int], pod_index: PodIndex, suspects: Collection[int] = ()) -> Mapping[int, Process]:
         """Return the identities of these processes; those that ended or cannot be read are missing.
 
-        New ones and `suspects` are read now, with their cgroups, the others in turn. Until then a reused pid counts as its
-        former owner: that cannot last for as many samples as a violation needs, and every signal checks again. While no
-        process appears, ends or changes its identity, the same object is returned.
+        New ones and `suspects` are read now, the others in turn. Until then a reused pid counts as its former owner: that
+        cannot last for as many samples as a violation needs, and every signal checks again. While no process appears, ends or
+        changes its identity, the same object is returned.
         """
         self._round = (self._round + 1) % ROUNDS
         present = set(pids)
-        fresh = present - self._seen.keys() | present.intersection(suspects)
-        self._processes.forget(fresh)
-        due = fresh.union([pid for pid in present if pid % ROUNDS == self._round])
+        in_turn = [pid for pid in present if pid % ROUNDS == self._round]
+        due = (present - self._seen.keys()).union(present.intersection(suspects), in_turn)
         looked = self._processes.look(due)
         gone = self._seen.keys() - (present - (due - looked.keys()))
-        # An unchanged identity is usually the same object; comparing the values takes far longer.
-        new = [pid for pid, seen in looked.items() if seen is not self._seen.get(pid) and seen != self._seen.get(pid)]
+        new = [pid for pid, seen in looked.items() if seen != self._seen.get(pid)]
         for pid in gone:
             del self._seen[pid]
         self._seen.update((pid, looked[pid]) for pid in new)

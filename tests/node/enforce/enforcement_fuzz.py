@@ -342,7 +342,6 @@ class EnforcementFuzz:
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
         chosen = sorted(targets, key=lambda one: one.pid)
         for target in chosen:
-            self.processes.forget((target.pid,))
             seen = self.processes.look((target.pid,)).get(target.pid)
             if seen is not None and (seen.start_time, seen.cgroup) == (target.start_time, target.cgroup):
                 self.check(target.pid, "terminate_client")

@@ -1,4 +1,4 @@
-"""The real processes of this host, read from /proc. Owns the cache of identities; decides nothing.
+"""The real processes of this host, read from /proc at every call. Decides nothing.
 
 It never signals a process outside pods or in our own container, whatever the caller requests.
 """
@@ -26,8 +26,6 @@ _SCAN_SECONDS = 0.1
 thousand mappings."""
 
 _COMM_LENGTH = 64
-_GENERATION = 64
-"""The cache rotates after this many calls of `look`; an identity that is not looked up during a whole generation is dropped."""
 
 
 class LinuxProcesses(Processes):
@@ -38,9 +36,6 @@ class LinuxProcesses(Processes):
         self._files = ProcFiles(root)
         self._scanner: Worker | None = None
         self._own = containers(self._files.cgroup("self") or "")
-        self._young: dict[int, ProcessIdentity] = {}
-        self._old: dict[int, ProcessIdentity] = {}
-        self._looks = 0
 
     def sees_host(self) -> bool:
         """Whether pids here are the host's: the driver reports only those. False on nodes that are containers, too."""
@@ -55,27 +50,14 @@ class LinuxProcesses(Processes):
         return self._files.pids()
 
     def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
-        """Return the identities of those pids that exist and are readable. Cached by (pid, start time).
+        """Return the identities of those pids that exist and are readable, as they are now.
 
-        It reads the start time at every call, so that a reused pid is read again; the cgroup only once: `send` reads it again
-        before a signal.
+        Nothing is remembered: a process changes its cgroup without another pid or start time, as a container's first one does.
         """
-        self._age()
-        seen = {}
-        for pid in pids:
-            stat = self._files.stat(pid)
-            known = None if stat is None else self._recall(pid, stat)
-            if known is None:
-                self._young.pop(pid, None)
-            else:
-                seen[pid] = self._young[pid] = known
-        return seen
-
-    def forget(self, pids: Iterable[int]) -> None:
-        """Drop these from the cache, so that the next `look` reads everything again."""
-        for pid in pids:
-            self._young.pop(pid, None)
-            self._old.pop(pid, None)
+        found = ((pid, self._files.stat(pid), self._files.cgroup(pid)) for pid in pids)
+        return {
+            pid: _seen(pid, stat, locate(text, self._own)) for pid, stat, text in found if stat is not None and text is not None
+        }
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Return all processes whose identity has the same cgroup now, without those that have ended.
@@ -94,10 +76,8 @@ class LinuxProcesses(Processes):
         return tuple(found)
 
     def in_pods(self) -> tuple[ProcessIdentity, ...]:
-        """Return every living process that is in a pod now: a container's first process begins in its runtime's cgroup."""
-        pids = self._files.pids()
-        self.forget(pids)
-        found = self.look(pids)
+        """Return every living process that is in a pod."""
+        found = self.look(self._files.pids())
         return tuple(one for one in found.values() if one.candidates and not self.has_ended(one))
 
     def kill_group(self, seen: ProcessIdentity) -> bool:
@@ -167,19 +147,6 @@ class LinuxProcesses(Processes):
         if where.cgroup != seen.cgroup:
             return SignalResult.REUSED
         return SignalResult.REFUSED if stat.is_kernel or not where.candidates else None
-
-    def _recall(self, pid: int, stat: Stat) -> ProcessIdentity | None:
-        known = self._young.get(pid) or self._old.get(pid)
-        if known is not None and known.start_time == stat.start_time:
-            return known
-        text = self._files.cgroup(pid)
-        return None if text is None else _seen(pid, stat, locate(text, self._own))
-
-    def _age(self) -> None:
-        """Drop old cache entries by generation, because each call of `look` may have other pids than the last."""
-        self._looks += 1
-        if self._looks % _GENERATION == 0:
-            self._young, self._old = {}, self._young
 
 
 def _seen(pid: int, stat: Stat, where: CgroupLocation) -> ProcessIdentity:

@@ -129,6 +129,5 @@ class HostMpsControl:
 
     def _is_same(self, target: Process) -> bool:
         """Whether the pid still belongs to this process, in this container."""
-        self._processes.forget((target.pid,))
         seen = self._processes.look((target.pid,)).get(target.pid)
         return seen is not None and (seen.start_time, seen.cgroup) == (target.start_time, target.cgroup)

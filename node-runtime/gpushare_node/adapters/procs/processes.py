@@ -91,11 +91,7 @@ class Processes(Protocol):
         ...
 
     def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
-        """Return the identities of those pids that exist and are readable. Cached by (pid, start time)."""
-        ...
-
-    def forget(self, pids: Iterable[int]) -> None:
-        """Drop these from the cache, so that the next `look` reads everything again."""
+        """Return the identities of those pids that exist and are readable, as they are now."""
         ...
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:

@@ -114,27 +114,18 @@ def test_a_kernel_thread_is_reported_by_the_kernels_own_flag(fake_proc: FakeProc
     assert kthreadd is None or kthreadd.is_kernel
 
 
-def test_a_pid_that_is_reused_is_read_again_and_one_that_is_not_is_read_once(fake_proc: FakeProc) -> None:
+def test_every_look_reads_a_process_anew(fake_proc: FakeProc) -> None:
+    """A container's first process begins in its runtime's cgroup, and enters its own with the same pid and start time."""
     processes = LinuxProcesses(fake_proc.root)
-    fake_proc.show(500, systemd_path())
+    fake_proc.show(500, "/system.slice/containerd.service")
     fake_proc.fake(500, "stat", stat_line(500))
-    first = processes.look([500])[500]
+    assert processes.look([500])[500].candidates == ()
+    fake_proc.show(500, systemd_path())
+    assert processes.look([500])[500].candidates[0].pod_uid == POD_A
     fake_proc.show(500, systemd_path(POD_B, CONTAINER_B))
-    assert processes.look([500])[500] is first
     fake_proc.fake(500, "stat", stat_line(500, start_time=1001))
-    assert processes.look([500])[500].candidates[0].pod_uid == POD_B
-
-
-def test_what_is_no_longer_asked_for_is_forgotten(fake_proc: FakeProc) -> None:
-    processes = LinuxProcesses(fake_proc.root)
-    for pid in (500, 501):
-        fake_proc.show(pid, systemd_path())
-        fake_proc.fake(pid, "stat", stat_line(pid))
-    former = processes.look([500, 501])
-    for _ in range(200):
-        assert processes.look([501])[501] is former[501]
-    fake_proc.show(500, systemd_path(POD_B, CONTAINER_B))
-    assert processes.look([500])[500].candidates[0].pod_uid == POD_B
+    found = processes.look([500])[500]
+    assert (found.start_time, found.candidates[0].pod_uid) == (1001, POD_B)
 
 
 def test_a_process_that_ends_between_two_reads_is_nobody(fake_proc: FakeProc) -> None:
@@ -160,16 +151,6 @@ def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(
     os.kill(pids[1], 9)
     await_exit(pids[1])
     assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0]}
-
-
-def test_who_is_in_a_pod_is_read_again_each_time(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
-    """A container's first process begins in its runtime's cgroup, and enters its own with the same pid and start time."""
-    processes, pid = LinuxProcesses(fake_proc.root), process_pool.pid(OBEDIENT)
-    fake_proc.show(pid, "/system.slice/containerd.service")
-    assert processes.in_pods() == ()
-    fake_proc.show(pid, systemd_path())
-    [found] = processes.in_pods()
-    assert (found.pid, found.candidates[0].pod_uid) == (pid, POD_A)
 
 
 def test_a_process_outside_pods_has_no_members_not_even_itself(fake_proc: FakeProc, process_pool: ProcessPool) -> None:

@@ -142,7 +142,7 @@ def _persist(target: Target, offender: Offender | None, inputs: GuardInput, stat
         verified = _verify(target, offender)
         if verified and (not offender.is_mps() or inputs.terminated_clients.issuperset(verified)):
             facts = offender.facts(state, Next.NOTHING, None)
-            state.verdicts.append(Kill(facts=facts, processes=verified, scope=target.scope, is_repeated=True))
+            state.verdicts.append(Kill(facts=facts, processes=verified, scope=_kill_scope(target), is_repeated=True))
             target = replace(target, processes=verified, facts=facts, step_at=state.now, kills=target.kills + 1)
     since = state.now - target.killed_at
     if target.kills >= _KILLS_UNTIL_STUCK or since >= _KILLS_UNTIL_STUCK * settings.stuck_seconds:
@@ -219,13 +219,19 @@ def _escalate(  # noqa: PLR0913, PLR0917 - everything that the step depends on
         use_fallback(target.unit, state)
 
 
+def _kill_scope(target: Target) -> KillScope:
+    """Return whom SIGKILL is for: under the platform's MPS only those whose end its server has confirmed.
+
+    Others of the container may be its clients by now.
+    """
+    return KillScope.PROCESSES if target.is_mps else target.scope
+
+
 def _kill(target: Target, verified: tuple[Process, ...], offender: Offender | None, state: CycleState) -> None:
     """Take the last step. A dry run ends here: no process was killed, so none will exit."""
     facts = _facts(target, offender, state, Next.NOTHING, None)
     processes = verified or target.processes
-    # Under the platform's MPS only those whose end its server has confirmed: others may be its clients by now.
-    scope = KillScope.PROCESSES if target.is_mps else target.scope
-    state.verdicts.append(Kill(facts=facts, processes=processes, scope=scope))
+    state.verdicts.append(Kill(facts=facts, processes=processes, scope=_kill_scope(target)))
     if state.settings.dry_run:
         del state.targets[target.unit]
         violation = state.violations.get(target.unit)

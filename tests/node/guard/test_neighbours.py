@@ -166,9 +166,10 @@ def test_the_clients_of_an_mps_container_that_offends_again_are_terminated_at_it
     node = second_offence()
     assert steps(node.cycles(7)) == ["Terminate", "TerminateClient"]
     node.terminated = frozenset({tenant(501)})
-    kill = node.until(Kill)
-    assert isinstance(kill, Kill)
-    assert (kill.scope, kill.processes) == (KillScope.PROCESSES, (tenant(501),))
+    for is_repeated in (False, True):
+        kill = node.until(Kill)
+        assert isinstance(kill, Kill)
+        assert (kill.scope, kill.processes, kill.is_repeated) == (KillScope.PROCESSES, (tenant(501),), is_repeated)
 
 
 @pytest.mark.failure_case(62)

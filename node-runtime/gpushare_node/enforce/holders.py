@@ -13,6 +13,7 @@ the device open. The invariant, for each row (a pid on one device) by itself:
 All other memory is doubtful: no container is charged with it, and a reason of the node says so.
 """
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 
 from gpushare_node.adapters.procs.processes import GpuUse, Processes
@@ -24,6 +25,9 @@ from gpushare_node.guard.process_list import Device
 
 _PATIENCE_SECONDS = 2
 """How long the driver may still list a process that has ended, before anybody is searched for."""
+
+_SEARCH_SECONDS = 1.0
+"""How long the processes of all pods may be looked at in one cycle. Those that are left then may have a GPU open."""
 
 _Open = Mapping[ContainerId, tuple[Process, ...]]
 """The processes that have a GPU open, of each container that may have one open: none if that is not readable, and none of a
@@ -89,12 +93,13 @@ class Holders(Struct, frozen=False):
 
     def _who_may_hold(self, grants: Mapping[ContainerId, Grant]) -> _Open:
         found: dict[ContainerId, tuple[Process, ...]] = {}
+        deadline = time.monotonic() + _SEARCH_SECONDS
         for seen in self.processes.in_pods():
             process = self.identities.identify(seen)
             container = process.container
             if process.kind is ProcessKind.SYSTEM or container is None:
                 continue
-            use = self.processes.uses_gpu(seen.pid)
+            use = self.processes.uses_gpu(seen.pid) if time.monotonic() < deadline else GpuUse.UNREADABLE
             if use is not GpuUse.NO:
                 is_tenant = process.kind is ProcessKind.TENANT and bool(_devices(container, grants))
                 found[container] = found.get(container, ()) + ((process,) if is_tenant and use is GpuUse.YES else ())

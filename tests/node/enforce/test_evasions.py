@@ -176,6 +176,19 @@ def test_memory_that_a_container_of_unknown_devices_may_hold_is_charged_to_nobod
     assert "team/neighbour, container main" in blindness(enforcement)
 
 
+def test_a_search_that_is_not_finished_in_time_accuses_nobody(
+    enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may have any number of processes, each of which takes long to look at."""
+    monkeypatch.setattr("gpushare_node.enforce.holders._SEARCH_SECONDS", 0)
+    enforcement.admit(1, "owner")
+    holder = hold(enforcement, 1)
+    enforcement.fake_nvml.put(0, DEAD, 9000)
+    enforcement.run(70)
+    assert lives(holder)
+    assert "team/owner, container main" in blindness(enforcement)
+
+
 def test_memory_of_an_unknown_process_is_not_charged_to_one_that_has_a_row_of_its_own(enforcement: EnforcementFixture) -> None:
     enforcement.admit(2, "neighbour")
     listed = enforcement.begin(2, 1000)

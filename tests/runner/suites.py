@@ -28,8 +28,8 @@ class Suite:
     """An environment variable that names a folder which only the user can have. Without it the suite is left out."""
     builds: tuple[str, ...] = ()
     """Modules that build or fetch into the tests' cache what it runs."""
-    lane: int = 1
-    """Suites of one lane run one after the other; the lanes run side by side."""
+    lane: int = 0
+    """Suites of one lane run one after the other, and the lanes side by side: what mostly waits beside what mostly computes."""
 
 
 def _scaled() -> tuple[str, ...]:
@@ -44,7 +44,7 @@ _CONTAINERS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "openssl": "ope
 _CLUSTER = Suite(
     # Most of its time is waiting: three clusters side by side, and a file of tests on one of them.
     name="cluster", title="a real cluster", folders=("tests/e2e/cluster", "--ignore=tests/e2e/cluster/nvidia"),
-    distribution=("-n", "3", "--dist", "loadfile"), needs_root=True, needs_compiler=True, lane=0,
+    distribution=("-n", "3", "--dist", "loadfile"), needs_root=True, needs_compiler=True,
     tools=_CONTAINERS | {
         "ip": "iproute2", "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins",
         "prometheus": "prometheus", "go": "",
@@ -53,8 +53,6 @@ _CLUSTER = Suite(
 )
 SUITES = (
     _CLUSTER,
-    Suite(name="pages", title="alert rules, dashboards, pages and the site",
-          folders=("tests/e2e/pages",), tools={"chromium": "chromium", "promtool": "prometheus"}),
     Suite(name="registry", title="a real registry", folders=("tests/e2e/registry",), builds=("tests.e2e.registry.copiers",),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl", "go": ""}),
     Suite(name="pipelines", title="git, pre-commit and kustomize", folders=("tests/e2e/pipelines",),
@@ -63,15 +61,17 @@ SUITES = (
           builds=("tests.e2e.judges.checkov", "tests.e2e.judges.grafana")),
     Suite(name="image", title="the image, in containers", folders=("tests/e2e/image",), needs_root=True, needs_compiler=True,
           tools=_CONTAINERS | {"podman": "podman"}, builds=("tests.e2e.image.building",)),
-    replace(_CLUSTER, name="gitops", title="Argo CD and Flux on a real cluster", folders=("tests/e2e/gitops",),
-            distribution=("-n", "2", "--dist", "loadfile"),
-            tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"},
-            builds=(*_CLUSTER.builds, "tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program")),
     Suite(name="publishing", title="publishing a release", folders=("tests/e2e/publishing",),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "go": ""},
           builds=("tests.e2e.publishing.cosign", "tests.e2e.publishing.helm_3_18")),
     Suite(name="long", title="long simulations and fresh installs", folders=("tests/long", *_scaled(), "--long"),
-          distribution=("-n", "2", "--dist", "worksteal"), needs_compiler=True, tools={}),
+          distribution=("-n", "2", "--dist", "worksteal"), needs_compiler=True, tools={}, lane=1),
+    Suite(name="pages", title="alert rules, dashboards, pages and the site",
+          folders=("tests/e2e/pages",), tools={"chromium": "chromium", "promtool": "prometheus"}, lane=1),
+    replace(_CLUSTER, name="gitops", title="Argo CD and Flux on a real cluster", folders=("tests/e2e/gitops",),
+            distribution=("-n", "2", "--dist", "loadfile"), lane=1,
+            tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"},
+            builds=(*_CLUSTER.builds, "tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program")),
     replace(_CLUSTER, name="nvidia", title="NVIDIA's own plugin and charts",
             folders=("tests/e2e/cluster/nvidia", "tests/e2e/nvidia"), needs_folder="NVIDIA",
             distribution=("-n", "2", "--dist", "loadscope")),

@@ -16,19 +16,26 @@ from gpushare.importing.parts import Notes
 _LOCK = "gpushare.lock.yaml"
 """What the next compile must know of former bundles: not a cluster's description."""
 _MOST_LISTED = 60
-_DERIVED = frozenset({"policy", "profile", "cluster"})
-"""Names that follow from the contents of another file, or that `--name` chooses; the profile of a device is a layout's."""
+_CLUSTER = "cluster"
+_DERIVED = frozenset({"policy", "profile", _CLUSTER})
+"""Names that follow from the contents of another file: with these they differ as well, so they are compared where all else is
+equal. The profile of a device is a layout's."""
 
 
 def lost(inputs: Iterable[InputFile], made: Mapping[str, str]) -> list[Finding]:
     """Return one finding for each file of a bundle that differs from that of the compiled intent, `made` by path."""
-    notes, given = Notes(), list(inputs)
+    given = list(inputs)
     paths = known(given, made)
-    for one in given:
-        path = paths.get(one.name, _LOCK)
-        if path != _LOCK and one.data != made[path].encode():
-            _compare(one, path, made[path], notes)
-    return notes.findings
+    edited = [(one, paths[one.name]) for one in given if one.name in paths and one.data != made[paths[one.name]].encode()]
+    is_renamed = any(path == reader.POOLS and _cluster(one.data) != _cluster(made[path].encode()) for one, path in edited)
+    for ignored in (_DERIVED, frozenset({_CLUSTER}) if is_renamed else frozenset()):
+        notes = Notes()
+        for one, path in edited:
+            if path != _LOCK:
+                _compare(one, path, made[path], ignored, notes)
+        if notes.findings:
+            return notes.findings
+    return []
 
 
 def known(inputs: Iterable[InputFile], made: Mapping[str, str]) -> dict[str, str]:
@@ -39,12 +46,19 @@ def known(inputs: Iterable[InputFile], made: Mapping[str, str]) -> dict[str, str
     return {name: path for name, path in paths.items() if path in made and path.endswith(".yaml")}
 
 
-def _compare(one: InputFile, path: str, ours: str, notes: Notes) -> None:
-    """Report the values that only one of the two texts of a file has."""
+def _cluster(data: bytes) -> Any:
+    """Return the cluster's name in a list of pools; the import may have chosen another."""
+    found = Reader(Notes()).objects([InputFile(name=reader.POOLS, data=data)])
+    return next((part.whole.get(_CLUSTER) for part in found if isinstance(part.whole, dict)), None)
+
+
+def _compare(one: InputFile, path: str, ours: str, ignored: frozenset[str], notes: Notes) -> None:
+    """Report the values that only one of the two texts of a file has, but for the keys that are ignored."""
     silent = Notes()
     documents = [part.whole for part in Reader(silent).objects([InputFile(name=path, data=ours.encode())])]
     for number, part in enumerate(Reader(silent).objects([one])):
-        has, wanted = dict(_leaves(part.whole)), dict(_leaves(documents[number] if number < len(documents) else None))
+        other = documents[number] if number < len(documents) else None
+        has, wanted = dict(_leaves(part.whole, ignored)), dict(_leaves(other, ignored))
         left = [at for at in has if has[at] != wanted.get(at)]
         gone = [at for at in wanted if at not in has and not any(other[: len(at)] == at[: len(other)] for other in left)]
         if left:
@@ -57,14 +71,11 @@ def _compare(one: InputFile, path: str, ours: str, notes: Notes) -> None:
                        f"bundle has: {said}", "the bundle was edited by hand: set in the intent what is wanted", on_key=True)
 
 
-def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _leaves(value: Any, ignored: frozenset[str], path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield each scalar and each empty mapping or list with its path; null is the same as no value."""
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, entry in below:
-        yield from _leaves(entry, (*path, key))
-    if value is not None and (value in ({}, []) or not isinstance(value, dict | list)) and not _is_derived(path):
+        yield from _leaves(entry, ignored, (*path, key))
+    is_ignored = bool(path) and path[-1] in ignored and "devices" not in path
+    if value is not None and (value in ({}, []) or not isinstance(value, dict | list)) and not is_ignored:
         yield path, value
-
-
-def _is_derived(path: Path) -> bool:
-    return bool(path) and path[-1] in _DERIVED and "devices" not in path

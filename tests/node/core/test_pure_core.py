@@ -12,7 +12,7 @@ PURE = {
     "guard": ("core.structs",),
 }
 """Modules, and packages with all their modules: what of ours they may import beside themselves."""
-WITHOUT_A_WORLD = {"collections", "collections.abc", "enum", "functools", "operator", "re", "typing"}
+WITHOUT_A_WORLD = {"collections", "collections.abc", "enum", "functools", "math", "operator", "re", "typing"}
 PARSER = {"gpushare_node.core.policy": {"yaml"}}
 
 

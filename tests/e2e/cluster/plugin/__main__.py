@@ -46,7 +46,7 @@ class Plugin:
                 self._serve(_wanted({}, _enumerate()))
                 while True:
                     self.follow()
-                    time.sleep(_LOOK_SECONDS)
+                    time.sleep(_LOOK_SECONDS)  # the plugin asks again for its node's label
             except grpc.RpcError as error:
                 print(f"kubelet does not answer: {error}", flush=True)
                 self.withdraw()

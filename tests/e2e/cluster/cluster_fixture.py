@@ -114,10 +114,17 @@ class ClusterFixture:
         return self.fleet.fake_nvml[name]
 
     def equip(self, name: str, cards: tuple[str, ...]) -> FakeNvml:
-        """Other GPUs, and the plugin anew. The node must not be in use."""
+        """Other GPUs, and the plugin anew. The node must not be in use.
+
+        Kubelet begins without its checkpoint, and so without the resources of the former GPUs: it forgets those of a plugin
+        that has gone after five minutes, and if it cannot write that at once, it offers all of them for ever.
+        """
         node = self.node(name)
+        node.stop_kubelet()
         self.fleet.stop_plugin(node)
+        node.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
         fake_nvml = self.fleet.equip(node, cards)
+        node.start_kubelet()
         self.fleet.start_plugin(self.cluster, node)
         return fake_nvml
 

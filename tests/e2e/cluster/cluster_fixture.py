@@ -1,5 +1,6 @@
 """The whole loop at hand: a cluster with fake GPUs, the release of a bundle on it, and what tests ask of both."""
 
+import json
 import os
 import shutil
 import signal
@@ -116,13 +117,16 @@ class ClusterFixture:
     def equip(self, name: str, cards: tuple[str, ...]) -> FakeNvml:
         """Other GPUs, and the plugin anew. The node must not be in use.
 
-        Kubelet begins without its checkpoint, and so without the resources of the former GPUs: it forgets those of a plugin
-        that has gone after five minutes, and if it cannot write that at once, it offers all of them for ever.
+        Neither kubelet nor the API server knows the resources of the former GPUs afterwards. By itself kubelet forgets those of
+        a plugin that has gone after five minutes, and if it cannot write that at once, the node offers all of them for ever.
         """
         node = self.node(name)
         node.stop_kubelet()
         self.fleet.stop_plugin(node)
         node.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
+        former = dict.fromkeys(key for key in self.state(name)["status"].get("capacity", ()) if key.startswith("nvidia.com/"))
+        self.cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "--patch",
+                             json.dumps({"status": {"capacity": former, "allocatable": former}}))
         fake_nvml = self.fleet.equip(node, cards)
         node.start_kubelet()
         self.fleet.start_plugin(self.cluster, node)

@@ -1,6 +1,6 @@
 """A node for enforcement's tests: fake GPUs under the real pynvml, real processes in made-up cgroups, and a clock in the hand.
 
-What the API server would be told is collected; `Stage.run` makes cycles a second apart.
+What the API server would be told is collected; `EnforcementFixture.run` makes cycles a second apart.
 """
 
 import json
@@ -24,6 +24,7 @@ from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.metrics import Registry
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import OBEDIENT, FakeProc, ProcessPool, systemd_path
 from tests.support.waiting import wait_for
@@ -38,6 +39,7 @@ YOUNG, OLD = NOON + 1700, 1e9
 
 MAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/nvidia0\n"
 """What the memory map of a process that uses a GPU has in it."""
+UNMAPPED = "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n"
 
 
 def policy(**changes: Any) -> Policy:
@@ -262,3 +264,17 @@ def load_two_gpus(folder: Path) -> Iterator[FakeNvml]:
         yield made
     finally:
         made.heal()
+
+
+def hold(node: EnforcementFixture, number: int, path: str | None = None, code: str = OBEDIENT) -> int:
+    """A process of this pod's container that has a GPU open, and that no list names; its pid."""
+    pid = node.started.pid(code)
+    node.fake_proc.show(pid, path or systemd_path(pod_uid(number), container_id(number)))
+    node.fake_proc.fake(pid, "maps", MAPPED)
+    return pid
+
+
+def blindness(node: EnforcementFixture) -> str:
+    """Why the node is EnforcementBlind; empty if it is not."""
+    reason = node.enforcer.reason()
+    return reason[1] if reason is not None and reason[0] is ConditionReason.ENFORCEMENT_BLIND else ""

@@ -1,80 +1,49 @@
-"""A hostile node: the whole watch over real processes, a driver that says anything, and an oracle that knows the truth.
+"""The whole watch on a hostile node, and an oracle that knows the truth.
 
-Pids are real ones, and pass from one owner to the next; owners move between cgroups, come and go in the API server's list, lose
-their GPU and get it back, also between judgement and signal. Lists are true, scrambled, or plausible lies about innocents.
-Nothing that the watch sends arrives: it is held against what the node is like at that very moment.
+Nothing that the watch sends arrives: it is held against what the node is like at that very moment. Things happen there between
+judgement and signal, too.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
-from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
 from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
-from gpushare_node.core.structs import replace
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.inputs import Settings
-from gpushare_node.guard.process_list import Device, Kind, Mps, ProcessEntry
+from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.guard.verdicts import CapState
 from gpushare_node.reporting.metrics import Registry
 from tests.node.enforce.enforcement import (
     CAP_MIB,
-    MAPPED,
     NAMESPACE,
     NODE,
     NOON,
-    SHARED,
-    YOUNG,
-    FakePodList,
     InlineQueue,
     ManualClock,
     RecordedCluster,
     container_id,
-    pod,
     pod_uid,
     tenancy_text,
 )
 from tests.node.enforce.enforcement import policy as policy_of
-from tests.support.process_fixtures import FakeProc, stat_line, systemd_path
+from tests.node.enforce.hostile_node import DEFIANT, GPUS, MIB, TENANTS, UNKNOWN, HostileNode
+from tests.support.process_fixtures import systemd_path
 
-MIB = 1 << 20
-TOTAL = 163840 * MIB
-GPUS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range(8))
-TENANTS = range(1, 31)
-UNKNOWN = range(31, 36)
-SYSTEM = {41: {"namespace": "kube-system"}, 42: {"namespace": "gpu-operator"}, 43: {"namespace": NAMESPACE}}
-DEFIANT = 44
-"""A tenant that is over its cap for three quarters of the time, deaf to SIGTERM, and begins anew whenever it is killed."""
-
-HOST, KERNEL, SERVER = "host", "kernel", "server"
-PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
-USES = (0, 300, 500, 900, 1500, 2500, 4500)
 _ENDING = frozenset({CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT})
 _ENDED_SECONDS = 60
 """Within this time of its SIGTERM a whole container is killed, and emptied of what was started in it since."""
 
 SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000)
-
-
-@dataclass(kw_only=True)
-class FuzzProcess:
-    """Who has a pid now: `home` is the number of a pod's container, or one of HOST, KERNEL, SERVER."""
-
-    home: Any
-    start_time: int
-    uses: dict[str, int]
-    has_gpu: bool = True
 
 
 class Driver:
@@ -123,25 +92,14 @@ class EvictingCluster(RecordedCluster):
 
 
 @dataclass(kw_only=True)
-class EnforcementFuzz:
-    """`pids` are real processes that are nobody's else."""
+class EnforcementFuzz(HostileNode):
+    """The watch on a hostile node, and what it sends there."""
 
-    folder: Path
-    pids: tuple[int, ...]
-    rng: Random
     mode: str = "time-slicing"
     admission: str = "none"
-    rows: int = 0
-    starts: int = 0
     sent: dict[str, int] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
     raw: int = 0
-    beings: dict[int, FuzzProcess] = field(default_factory=dict)
-    shown: dict[str, tuple[ProcessEntry, ...]] = field(default_factory=dict)
-    lying: set[str] = field(default_factory=set)
-    plausible: set[str] = field(default_factory=set)
-    veiled: set[str] = field(default_factory=set)
-    veiled_before: frozenset[str] = frozenset()
     open_in: set[frozenset[Any]] = field(default_factory=set)
     confirmed: set[Process] = field(default_factory=set)
     defied: list[float] = field(default_factory=list)
@@ -152,8 +110,6 @@ class EnforcementFuzz:
 
     """`ended`: when a whole container, by its cgroup, was last being ended while it was over its cap.
 
-    `veiled` are the GPUs whose list is not the truth, of which `lying` are those whose list contradicts itself, and `plausible`
-    those whose list does not. `veiled_before` are those of the cycle before.
     `open_in`: the homes that have a GPU open, at each moment of this cycle.
     `waited`: for how many cycles that prove it the defiant one has been over its cap while its GPU was free and nothing paused
     the node: their list and the one before are true. `unproven` counts the others in which it was over.
@@ -162,18 +118,10 @@ class EnforcementFuzz:
     """
 
     def __post_init__(self) -> None:
-        (self.folder / "proc").mkdir()
+        super().__post_init__()
         (self.folder / "state").mkdir()
-        self.fake_proc = FakeProc(self.folder / "proc")
-        self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, DEFIANT)}
-        numbers = (*TENANTS, *SYSTEM, DEFIANT)
-        self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in numbers}
-        self.clock, self.list, self.told = ManualClock(), FakePodList(), EvictingCluster()
-        self.list.known = tuple(self.all_pods.values())
+        self.clock, self.told = ManualClock(), EvictingCluster()
         self.last_shown = {one.uids[0]: one for one in self.list.known}
-        for pid in self.pids[1:]:
-            self.born(pid)
-        self.defy()
         self.processes = LinuxProcesses(self.fake_proc.root)
         self._uses_gpu = self.processes.uses_gpu
         self.processes.uses_gpu = self._meddle  # type: ignore[method-assign]
@@ -198,78 +146,10 @@ class EnforcementFuzz:
             adapters=adapters, config=config, metrics=self.metrics, queue=InlineQueue(), mps_queue=InlineQueue()
         )
 
-    # The node.
-
-    def born(self, pid: int) -> None:
-        """The pid is somebody else's from now on."""
-        self.starts += 1
-        home = self.rng.choice(PLACES)
-        likely = (*sorted(self.given.get(home, ())), self.rng.choice(GPUS))
-        uses = {gpu: self.rng.choice(USES) for gpu in likely if self.rng.random() < 0.7}
-        self.beings[pid] = FuzzProcess(home=home, start_time=self.starts, uses=uses)
-        name = "nvidia-cuda-mps-server" if home == SERVER else "python3"
-        flags = 0x00200000 if home == KERNEL else 0
-        self.fake_proc.show(pid, self.path(home))
-        self.fake_proc.fake(pid, "stat", stat_line(pid, start_time=self.starts, flags=flags))
-        self.fake_proc.fake(pid, "comm", f"{name[:15]}\n")
-        self.fake_proc.fake(pid, "maps", MAPPED)
-        self.fake_proc.open_nothing(pid)
-
     def defy(self) -> None:
-        """The defiant tenant's process begins, with its first pid."""
-        pid = self.pids[0]
-        self.starts += 1
-        self.beings[pid] = FuzzProcess(home=DEFIANT, start_time=self.starts, uses={})
-        self.fake_proc.show(pid, systemd_path(pod_uid(DEFIANT), container_id(DEFIANT)))
-        self.fake_proc.fake(pid, "stat", stat_line(pid, start_time=self.starts))
-        self.fake_proc.fake(pid, "comm", "python3\n")
-        self.fake_proc.fake(pid, "maps", MAPPED)
-        self.fake_proc.open_nothing(pid)
+        """The defiant one's wait begins anew with it."""
+        super().defy()
         self.waited, self.trace = 0.0, []
-
-    def path(self, home: Any) -> str:
-        if isinstance(home, str):
-            return "/" if home == KERNEL else "/system.slice/some.service"
-        path = systemd_path(pod_uid(home), container_id(home))
-        # Some make cgroups of their own and call them like a neighbour's.
-        return path + self.rng.choice(("", "", "/init.scope", systemd_path(pod_uid(2), container_id(2))))
-
-    def move(self, pid: int) -> None:
-        being = self.beings[pid]
-        if being.home != KERNEL:
-            being.home = self.rng.choice([place for place in PLACES if place not in (KERNEL, SERVER)])
-            self.fake_proc.show(pid, self.path(being.home))
-
-    def tend(self) -> None:
-        """Something happens to somebody."""
-        pid, event = self.rng.choice(self.pids[1:]), self.rng.randrange(100)
-        being = self.beings[pid]
-        if event < 60:
-            being.uses = {gpu: self.rng.choice(USES) for gpu in being.uses}
-        elif event < 75:
-            self.born(pid)
-        elif event < 85:
-            self.move(pid)
-        elif event < 90:
-            being.has_gpu = not being.has_gpu
-            self.fake_proc.fake(pid, "maps", MAPPED if being.has_gpu else "")
-        elif event < 97:
-            hidden = self.rng.sample(sorted(self.all_pods.keys() - {DEFIANT}), 3)
-            self.list.known = tuple(one for number, one in self.all_pods.items() if number not in hidden)
-        else:
-            self.list.known = tuple(self._renamed(number, one) for number, one in self.all_pods.items())
-
-    def _renamed(self, number: int, one: PodView) -> PodView:
-        """The pod with its container, or with the next run of it."""
-        is_restarted = number != DEFIANT and self.rng.random() < 0.1
-        return replace(one, containers={container_id(number + 500 if is_restarted else number): "main"}, started={
-            container_id(either): YOUNG for either in (number, number + 500)})
-
-    def checkpoint(self) -> Checkpoint:
-        ids = {number: tuple(f"{gpu}::{number}" for gpu in sorted(gpus)) for number, gpus in self.given.items()}
-        allocations = (
-            Allocation(pod_uid=pod_uid(number), container="main", resource=SHARED, ids=own) for number, own in ids.items())
-        return Checkpoint(registered={}, allocations=tuple(allocations))
 
     def _meddle(self, pid: int) -> GpuUse:
         """Between judgement and signal, things happen too."""
@@ -289,47 +169,6 @@ class EnforcementFuzz:
         is_known = home is not None and self.is_known(home)
         assert self.is_being_ended(seen.cgroup), f"all of {home} is ended: {'not over' if is_known else 'unknown'}"
         return self._list_members(seen)
-
-    # The driver.
-
-    def read_devices(self) -> Mapping[str, Device]:
-        self.veiled_before = frozenset(self.veiled)
-        for kind in (self.lying, self.plausible, self.veiled):
-            kind.clear()
-        self.shown = {gpu: self.list_of(gpu) for gpu in GPUS}
-        self.rows += sum(len(rows) for rows in self.shown.values())
-        return {gpu: Device(uuid=gpu, total_bytes=TOTAL, rows=rows) for gpu, rows in self.shown.items()}
-
-    def list_of(self, gpu: str) -> tuple[ProcessEntry, ...]:
-        true = tuple(
-            ProcessEntry(pid=pid, used_bytes=being.uses[gpu] * MIB) for pid, being in self.beings.items() if gpu in being.uses
-        )
-        rows = self._add_strangers(true)
-        event = self.rng.randrange(20)
-        if event < 4:
-            self.veiled.add(gpu)
-        if event == 0:
-            self.lying.add(gpu)
-            return (*rows, ProcessEntry(pid=self.rng.choice((0, 1, 2, 1 << 23, 0xFFFFFFFF)), used_bytes=1184))
-        if event == 1:
-            self.lying.add(gpu)
-            return tuple(ProcessEntry(pid=(row.used_bytes or 0) & 0xFFFFFFFF, used_bytes=row.pid) for row in rows)
-        if event == 2:
-            # Nobody can tell this from the truth, and the next list says something else.
-            self.plausible.add(gpu)
-            liars = [row.used_bytes for row in rows]
-            self.rng.shuffle(liars)
-            return tuple(ProcessEntry(pid=row.pid, used_bytes=used) for row, used in zip(rows, liars, strict=True))
-        if event == 3:
-            return tuple(ProcessEntry(pid=row.pid, used_bytes=None) if self.rng.random() < 0.2 else row for row in rows)
-        return rows
-
-    def _add_strangers(self, rows: tuple[ProcessEntry, ...]) -> tuple[ProcessEntry, ...]:
-        """Ourselves, pids of nobody, and lists that overlap."""
-        nobody = (1 << 22) - self.rng.randrange(9)
-        strangers = (ProcessEntry(pid=os.getpid(), used_bytes=900 * MIB), ProcessEntry(pid=nobody, used_bytes=300 * MIB))
-        again = tuple(ProcessEntry(pid=row.pid, used_bytes=row.used_bytes, kind=Kind.GRAPHICS) for row in rows[:3])
-        return (*rows, *self.rng.sample(strangers, self.rng.randrange(3)), *again)
 
     # MPS, that ends every second client.
 
@@ -417,7 +256,7 @@ class EnforcementFuzz:
         return sum(uses.values()) / MIB
 
     def _may_hold(self, homes: frozenset[Any], gpu: str) -> set[Any]:
-        """Those of the homes whose memory on this GPU may be listed for a pid of nobody: it was given to them, or who knows."""
+        """Those of the homes that may hold what is listed for a pid of nobody: this GPU is theirs, or that is unknown."""
         return {home for home in homes if home in UNKNOWN or gpu in self.given.get(home, ())}
 
     def cycle(self) -> None:

@@ -1,6 +1,5 @@
 """`make docs`: writes the generated pages, and the tables of facts and reasons."""
 
-import ast
 import json
 import re
 import sys
@@ -17,10 +16,6 @@ from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 DOCS = Path(__file__).parent
-COMPILER = DOCS.parent / "compiler" / "gpushare"
-NODE = DOCS.parent / "node-runtime" / "gpushare_node"
-TESTS = DOCS.parent / "tests"
-MARKER = "pytest.mark.failure_case"
 NOTE = "<!-- Written by `make docs`; edits are lost. -->"
 
 
@@ -123,77 +118,6 @@ def commands_page() -> str:
     return "\n".join([NOTE, "", "# Commands", "", head, "", *lines])
 
 
-def failures_page() -> str:
-    """Return the page with what can go wrong on a node. Keeps the cases, and finds the tests that prove them."""
-    tests = numbered_tests()
-    cases = re.findall(r"^\| (\d+) \| (.+?) \| (.*?) ?\|$", (DOCS / "failure-cases.md").read_text(), re.MULTILINE)
-    rows = [f"| {number} | {case} | {'<br>'.join(tests.get(int(number), [])) or why} |" for number, case, why in cases]
-    note = "<!-- The last column is written by `make docs`, but where it says why there is no test. -->"
-    head = (
-        "What goes wrong on nodes with GPUs, and the node runtime's tests against it. A test names its cases in the marker\n"
-        "`failure_case`: `pytest -m failure_case` runs them all, `pytest --case 118` those of one case."
-    )
-    table = ["| number | case | tests |", "|---|---|---|"]
-    return "\n".join([note, "", "# Failure cases of the node runtime", "", head, "", *table, *rows, ""])
-
-
-def numbered_tests() -> dict[int, list[str]]:
-    """Return the tests of each case, by file. A test may prove several: `@pytest.mark.failure_case(44, 45)`."""
-    found: dict[int, list[str]] = {}
-    for path in sorted(TESTS.rglob("test_*.py")):
-        text = path.read_text()
-        if MARKER not in text:
-            continue
-        tests = [(test.name, cases_of(test)) for test in ast.parse(text).body if isinstance(test, ast.FunctionDef)]
-        for number in sorted({number for _, cases in tests for number in cases}):
-            named = [f"`{name}`" for name, cases in tests if number in cases]
-            found.setdefault(number, []).append(f"{path.relative_to(TESTS)}: {', '.join(named)}")
-    return found
-
-
-def cases_of(test: ast.FunctionDef) -> set[int]:
-    """The numbers in the marker of a test."""
-    marks = [mark for mark in test.decorator_list if isinstance(mark, ast.Call) and ast.unparse(mark.func) == MARKER]
-    return {ast.literal_eval(number) for mark in marks for number in mark.args}
-
-
-OTHERS = (
-    ("node-runtime/Dockerfile", "The stages of the node runtime's image; what is in it is put together by `image/install.py`"),
-    ("charts/gpushare/", "The static chart; its [README](../charts/gpushare/README.md) has the folders of its templates"),
-    ("templates/", "The jinja2 templates: `intent.yaml.j2` of `init`, the others of the pages of `show`, `plan` and `status`"),
-    ("profiles/", "Facts on cards and on NVIDIA's charts, with their sources ([README](../profiles/README.md))"),
-    ("docs/pipelines/", "Templates for GitHub, GitLab and Argo CD, which `tests/e2e/pipelines` and `tests/e2e/gitops` run"),
-    ("tests/runner/", "What `make test`, `make test-all` and `make test-deps` run: `suites.py` is the list of suites"),
-)
-"""What is not a Python package, and what it is."""
-
-
-def ownership_page() -> str:
-    """Return the page with every package, its tests' folder (its own or a parent's), and its modules with what they own."""
-    root = DOCS.parent
-    single = [
-        *(path for house in (COMPILER, NODE) for path in sorted(house.glob("*.py")) if path.name != "__init__.py"),
-        *sorted((root / "node-runtime/image").glob("*.py")), *sorted((root / ".ci").glob("*.py")), *sorted(DOCS.glob("*.py")),
-    ]
-    lines = ["## Outside the packages", ""]
-    lines += [f"- `{path.relative_to(root)}`: {_first_sentence(path)}" for path in single]
-    lines += [*(f"- `{path}`: {what}." for path, what in OTHERS), ""]
-    for house, tests in ((COMPILER, TESTS / "compiler"), (NODE, TESTS / "node")):
-        for init in sorted(house.glob("*/**/__init__.py")):
-            package = init.parent.relative_to(house)
-            tested = next(folder for folder in (tests / package, *(tests / package).parents) if folder.is_dir())
-            where = f"Tests: `{tested.relative_to(DOCS.parent)}`."
-            lines += [f"## {init.parent.relative_to(DOCS.parent)}", "", f"{_first_sentence(init)} {where}"]
-            modules = [path for path in sorted(init.parent.glob("*.py")) if path != init]
-            lines += ["", *(f"- `{path.name}`: {_first_sentence(path)}" for path in modules), ""] if modules else [""]
-    head = "What each package and module owns, by its own docstring. Search this page for the word of your change. Imports: "
-    return "\n".join([NOTE, "", "# Who owns what", "", f"{head}[architecture.md](architecture.md).", "", *lines])
-
-
-def _first_sentence(module: Path) -> str:
-    return re.split(r"(?<=\.)\s", ast.get_docstring(ast.parse(module.read_text())) or "")[0]
-
-
 def facts_table() -> str:
     """Return the cards and the facts about charts as JSON."""
     return facts.table(sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml")))
@@ -202,8 +126,7 @@ def facts_table() -> str:
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
     "docs/metrics.md": metrics_page, "docs/alerts.md": alerts_page,
-    "docs/commands.md": commands_page, "docs/ownership.md": ownership_page,
-    "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
+    "docs/commands.md": commands_page, "profiles/facts.jsonl": facts_table,
     "compiler/gpushare/live/reasons.json": reasons_table,
 }
 

@@ -58,21 +58,18 @@ def test_hosted_ci_runs_nothing_but_targets(run: str) -> None:
     assert called[1] in TARGETS
 
 
-def test_hosted_ci_runs_every_suite_and_every_shard_and_the_fast_tests_once() -> None:
+def test_hosted_ci_runs_every_suite_and_every_shard() -> None:
     asked = [dict(re.findall(r"(SUITE|SHARD)=(\S*)", run)) for run in RUNS if "test-all" in run]
     parts = {name: {one.get("SHARD", "") for one in asked if name in one["SUITE"].split(",")} for name in suites.NAMES}
     assert {name for name, shards in parts.items() if not shards} == set(suites.OPTIONAL)
     assert all(shards in ({""}, {"1/3", "2/3", "3/3"}) for shards in parts.values() if shards)
-    assert sum("make lint" in run for run in RUNS) == 1
-    assert sum("make unit" in run or "make coverage" in run for run in RUNS) == 2, "the oldest and the newest Python"
 
 
 def test_hosted_ci_tests_the_oldest_python_that_is_supported() -> None:
     versions = [row["python"] for row in matrices(JOBS["unit"])]
     oldest = re.search(r'^requires-python = ">=(3\.\d+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert oldest is not None
-    assert versions[0] == oldest[1]
-    assert len(versions) == 2
+    assert oldest[1] in versions
 
 
 @pytest.mark.parametrize("action", [step["uses"] for step in STEPS if "uses" in step])

@@ -12,7 +12,7 @@ from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 
 _NODE_HEADERS = ("Node", "State", "Reason", "Since", "Offered", "Used", "Message")
 _MAX_ROWS = 2000
-"""Of nodes on the whole page, and at least `_LEAST_ROWS` of each pool: those that are not as wanted first."""
+"""Of nodes on the whole page, and at least `_MIN_ROWS` of each pool: those that are not as wanted first."""
 _MIN_ROWS = 5
 _MAX_OTHERS = 50
 """Rows of each other table."""

@@ -2,7 +2,7 @@
 
 Owns the typing of plain scalars and the knowledge of where YAML 1.1 readers (PyYAML, and the Go readers of kubectl and
 Helm) would type the same characters differently. Knows nothing of documents or positions. Sources for YAML 1.1: PyYAML's
-`resolver.py` and go-yaml's `resolve.go`.
+resolver and go-yaml's `resolve.go`.
 """
 
 import re

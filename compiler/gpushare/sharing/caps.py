@@ -9,7 +9,7 @@ from gpushare.core.units import MIB, Share
 from gpushare.intent.types import CapValue, CapWord, Mode, Pool
 
 DEFAULT_RESERVE = Share(percent_hundredths=300)
-"""What the driver and its contexts need of a device before any tenant: 3 %, but never less than `LEAST_RESERVE_BYTES`."""
+"""What the driver and its contexts need of a device before any tenant: 3 %, but never less than `MIN_RESERVE_BYTES`."""
 
 MIN_RESERVE_BYTES = 256 * MIB
 

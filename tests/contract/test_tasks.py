@@ -13,9 +13,9 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = dict(re.findall(r"^([a-z-]+):([^#\n]*)", MAKEFILE, re.MULTILINE))
 """Each target with what it needs."""
 HOOKS = [hook for repo in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"] for hook in repo["hooks"]]
-WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())
-JOBS = WORKFLOW["jobs"]
-STEPS = [step for job in JOBS.values() for step in job["steps"]]
+WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yaml")}
+JOBS = WORKFLOWS["ci"]["jobs"]
+STEPS = [step for workflow in WORKFLOWS.values() for job in workflow["jobs"].values() for step in job["steps"]]
 
 
 def test_every_task_is_declared_as_one_that_makes_no_file() -> None:
@@ -78,5 +78,14 @@ def test_an_action_is_named_by_its_commit(action: str) -> None:
 
 
 def test_hosted_ci_may_only_read_and_ends() -> None:
-    assert WORKFLOW["permissions"] == {"contents": "read"}
-    assert all("permissions" not in job and job["timeout-minutes"] <= 120 for job in JOBS.values())
+    assert all(workflow["permissions"] == {"contents": "read"} for workflow in WORKFLOWS.values())
+    assert all("permissions" not in job for job in JOBS.values())
+    assert all(job["timeout-minutes"] <= 120 for workflow in WORKFLOWS.values() for job in workflow["jobs"].values())
+
+
+def test_the_workflow_of_a_release_builds_and_publishes_by_targets() -> None:
+    runs = [step.get("run", "") for step in WORKFLOWS["release"]["jobs"]["release"]["steps"]]
+    called = [found[1] for run in runs if (found := re.search(r"\bmake ([a-z-]+)", run))]
+    assert called == ["packages", "release", "publish"]
+    assert set(called) <= set(TARGETS)
+    assert not [run for run in runs if "${{" in run], "a value in a script is read from the environment"

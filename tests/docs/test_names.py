@@ -43,7 +43,7 @@ def ends() -> frozenset[str]:
 def words() -> frozenset[str]:
     """Every word of the code and the data, without docstrings and comments. This file names what does not exist."""
     found: set[str] = {part for name in files() for part in re.findall(r"\w+", name)}
-    for house in (*CODE, "charts", "profiles", "templates", "examples/01-heterogeneous"):
+    for house in (*CODE, "charts", "profiles", "templates", ".github", "examples/01-heterogeneous"):
         for path in (ROOT / house).rglob("*"):
             if path == Path(__file__):
                 continue

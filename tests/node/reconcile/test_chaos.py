@@ -1,7 +1,7 @@
 """Lives of a node, made up at random: whatever happens to it, nobody is harmed, nothing is lied about, and it recovers.
 
-`chaos_node` holds what must never happen, at every change; `chaos_scenario` what may, and how each life must end. A failure tells
-the number of the life, with what has happened in it.
+`chaos_node` holds what must never happen, at every change; `chaos_scenario` what may, and how each life must end. A failure
+tells the number of the life, with what has happened in it.
 """
 
 import shutil

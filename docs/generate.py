@@ -162,7 +162,7 @@ OTHERS = (
     ("charts/gpushare/", "The static chart; its [README](../charts/gpushare/README.md) has the folders of its templates"),
     ("templates/", "The jinja2 templates: `intent.yaml.j2` of `init`, the others of the pages of `show`, `plan` and `status`"),
     ("profiles/", "Facts on cards and on NVIDIA's charts, with their sources ([README](../profiles/README.md))"),
-    ("docs/pipelines/", "Templates for GitHub, GitLab and Argo CD, which `tests/e2e/pipelines` and `tests/e2e/gitops` run"),
+    ("docs/pipelines/", "Templates for GitHub and GitLab, which `tests/e2e/pipelines` runs"),
     ("tests/runner/", "What `make test`, `make test-all` and `make test-deps` run: `suites.py` is the list of suites"),
 )
 """What is not a Python package, and what it is."""

@@ -55,6 +55,15 @@ def test_check_tells_whether_the_bundle_is_current_and_writes_nothing(intents: P
     assert tree(intents / "bundle") == before
 
 
+@pytest.mark.parametrize("style", ["text", "json", "sarif", "github"])
+def test_an_intent_with_errors_writes_its_findings_to_one_stream_and_no_file(style: str, intents: Path) -> None:
+    done = gpushare("compile", "--format", style, "bad.yaml", cwd=intents)
+    assert done.returncode == 1
+    said, other = (done.stdout, done.stderr) if style in ("json", "sarif") else (done.stderr, done.stdout)
+    assert ("GS402" in said, other) == (True, "")
+    assert not (intents / "bundle").exists()
+
+
 def test_findings_for_programs_are_one_document_on_stdout(intents: Path) -> None:
     for name, code in (("good", 0), ("warning", 0), ("bad", 1)):
         for command in ("check", "compile"):

@@ -1,9 +1,11 @@
 """The chart renders the same objects under Helm 3 and Helm 4, and the specs whose sizes the compiler knows."""
 
+import json
 import re
 
 import pytest
 
+from tests.chart import expected
 from tests.chart.bundles import BUNDLES, FIFTY, HOSTLESS, MIRRORED, MODES, NAMESPACE, ODD, ODD_NAMES, Bundle, bundle, pool
 from tests.chart.reading import by_identity, containers_of, documents, documents_1_2, known_before, measured, pod_of
 from tests.support import go_yaml, helm, scale
@@ -15,6 +17,13 @@ every_major = pytest.mark.parametrize("major", helm.MAJORS)
 @every_bundle
 def test_both_majors_render_equal_objects(bundle: Bundle, rendered) -> None:
     assert by_identity(rendered(bundle, 3)) == by_identity(rendered(bundle, 4))
+
+
+@pytest.mark.parametrize("bundle", expected.BUNDLES, ids=lambda bundle: bundle.name)
+def test_the_objects_are_the_expected_ones(bundle: Bundle, rendered) -> None:
+    wanted = json.loads((expected.FOLDER / f"{bundle.name}.json").read_text())
+    found = by_identity(expected.shown(bundle, rendered(bundle, 4)))
+    assert found == by_identity(wanted), "run `make golden` if this is meant"
 
 
 @every_bundle

@@ -1,15 +1,15 @@
 """Strict reading of rendered YAML: as YAML 1.1 and as YAML 1.2, and no key twice in either."""
 
-import copy
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 from ruamel.yaml import YAML
 from yamllint.config import YamlLintConfig
 
-from gpushare import __version__
+from gpushare.bundle import admission
+from gpushare.core import emit
 from tests.support.paths import ROOT
 
 Object = dict[str, Any]
@@ -51,18 +51,23 @@ def by_identity(items: Iterable[Object]) -> dict[tuple[str, str, str], Object]:
 
 
 def is_hook(item: Object) -> bool:
-    """Whether Helm makes it at a moment of its own; the plain form has no such moments."""
+    """Whether Helm makes it at a moment of its own."""
     return "helm.sh/hook" in item["metadata"].get("annotations", {})
 
 
-def as_plain(item: Object) -> Object:
-    """A rendered object with the two labels that the plain form says otherwise."""
-    plain = copy.deepcopy(item)
-    labels = plain["metadata"]["labels"]
-    assert labels.pop("helm.sh/chart") == f"gpushare-{__version__}"
-    assert labels["app.kubernetes.io/managed-by"] == "Helm"
-    labels["app.kubernetes.io/managed-by"] = "gpushare"
-    return plain
+def measured(items: Iterable[Object]) -> dict[str, Any]:
+    """Of rendered objects the specs of the policies on pods and the text of the tenancy, by kind and name."""
+    specs = {f"{item['kind']} {item['metadata']['name']}": item["spec"] for item in items if item["kind"].endswith("Policy")}
+    texts = {item["metadata"]["name"]: item["data"]["tenancy.json"] for item in items if "tenancy.json" in item.get("data", {})}
+    return {name: spec for name, spec in specs.items() if "Admission" in name and "gpushare-fence" not in name} | texts
+
+
+def known_before(values: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """The same as the compiler knows it of a chart's values, before Helm runs."""
+    platform = sorted({"kube-system", namespace, *values["admission"]["platformNamespaces"]})
+    judges = values["pools"] and values["admission"]["enforce"] != "none"
+    texts = {"gpushare-tenancy": emit.canonical_json(admission.tenancy(values, platform))} if values["pools"] else {}
+    return (admission.policies(values) if judges else {}) | texts
 
 
 def pod_of(daemon_set: Object) -> Object:

@@ -1,4 +1,4 @@
-"""Charts that compile really writes: both majors of Helm and the plain form agree on every one of them."""
+"""Charts that compile really writes: both majors of Helm agree on every one of them."""
 
 import textwrap
 from collections.abc import Callable
@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from yamllint import linter
 
-from gpushare import pipeline, render
+from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.pipeline import Compilation
 from tests.bench import intents
 from tests.chart.bundles import ODD
-from tests.chart.reading import YAMLLINT, as_plain, by_identity, documents, documents_1_2, is_hook
+from tests.chart.reading import YAMLLINT, Object, by_identity, documents, documents_1_2, known_before, measured
 from tests.compiler.golden.update import examples
 from tests.support import go_yaml, helm, scale
 
@@ -45,7 +46,6 @@ MODES = "".join([
     pool("split", "{mode: mig, layout: {1g.5gb: 7}, replicas: 2}", more=", rollout: {maxUnavailable: 10%}"),
     pool("named", "{mode: exclusive}", nodes="{names: [gpu-01, gpu-02]}"),
 ])
-ARGOCDS = "argocd.argoproj.io/hook"
 ODD_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48)
 MIRROR = "namespace: shares\nplatform: {registry: 'registry.example.org:5000/m', imagePullSecrets: [mirror]}"
 WATCHED = "monitoring: {serviceMonitor: true, alerts: true, dashboard: true, labels: {release: '1e3'}}"
@@ -93,54 +93,24 @@ def written(compilation: Compilation, folder: Path) -> Path:
     return folder / "chart"
 
 
-def agree(compilation: Compilation, previous: Lock, folder: Path, run_helm: Callable[..., Any]) -> list[dict[str, Any]]:
-    """Both majors render what the plain form says. Returns the objects."""
+def agree(compilation: Compilation, folder: Path, run_helm: Callable[..., Any]) -> dict[tuple[str, str, str], Object]:
+    """The objects, which both majors render alike, with the policies and the tenancy whose sizes were known before."""
     assert compilation.plan is not None
-    chart, namespace = written(compilation, folder), compilation.plan.intent.namespace
-    first, *plain = render.objects(compilation.plan, previous)
-    assert (first["kind"], first["metadata"]["name"]) == ("Namespace", namespace)
-    for major in helm.MAJORS:
-        rendered = documents(run_helm(major, "template", "gpushare", chart, "--namespace", namespace).stdout)
-        assert by_identity(as_plain(item) for item in rendered if not is_hook(item)) == by_identity(plain)
-    return plain
+    command = ("template", "gpushare", written(compilation, folder), "--namespace", compilation.plan.intent.namespace)
+    first, second = (documents(run_helm(major, *command).stdout) for major in helm.MAJORS)
+    assert by_identity(first) == by_identity(second)
+    values = yaml.safe_load((folder / "chart" / "values.yaml").read_text())
+    assert measured(first) == known_before(values, compilation.plan.intent.namespace)
+    return by_identity(first)
 
 
 @pytest.mark.parametrize("name", scale.some(SMALL, 4) + ["fifty"] * scale.is_long)
-def test_helm_renders_what_the_plain_form_says(name: str, compiled, tmp_path, run_helm) -> None:
-    agree(compiled(name), lock.EMPTY, tmp_path, run_helm)
-
-
-@pytest.mark.parametrize("name", scale.some(SMALL, 12) + ["fifty"] * scale.is_long)
-def test_the_hooks_of_a_plugin_do_what_those_of_the_chart_do(name: str, compiled, tmp_path, run_helm) -> None:
-    compilation = compiled(name)
-    every = render.objects(compilation.plan, lock.EMPTY, ("test", "uninstall"))
-    plugin = by_identity(item for item in every if ARGOCDS in item["metadata"].get("annotations", {}))
-    command = ("template", "gpushare", written(compilation, tmp_path), "--namespace", compilation.plan.intent.namespace)
-    rendered = documents(run_helm(4, *command, "--set", "uninstall.hook=argocd").stdout)
-    after = {key: item for key, item in plugin.items() if item["metadata"]["annotations"][ARGOCDS] == "PostDelete"}
-    assert after == by_identity(as_plain(one) for one in rendered if ARGOCDS in one["metadata"].get("annotations", {}))
-    assert bool(after) == bool(compilation.plan.pools)
-    jobs = {key[2]: item["spec"]["template"]["spec"] for key, item in plugin.items() if key not in after}
-    pods = {one["metadata"]["name"]: one["spec"] for one in rendered if one["kind"] == "Pod"}
-    scaled = {f"gpushare-test-{pool.name}" for pool in compilation.plan.pools if pool.pool.autoscaler}
-    assert jobs == {key: pod for key, pod in pods.items() if key not in scaled}
-
-
-def test_a_plugins_application_keeps_the_namespace_and_the_rights_of_its_hook(compiled) -> None:
-    every = by_identity(render.objects(compiled("one").plan, lock.EMPTY, ("uninstall",)))
-    option = "argocd.argoproj.io/sync-options"
-    options = {key: item["metadata"].get("annotations", {}).get(option) for key, item in every.items()}
-    assert {key: text for key, text in options.items() if text} == {
-        ("Namespace", "", "gpu-system"): "Delete=false,Prune=false",
-        ("ClusterRole", "", "gpushare-uninstall"): "Delete=false",
-        ("ClusterRoleBinding", "", "gpushare-uninstall"): "Delete=false",
-    }
-    plain = by_identity(render.objects(compiled("one").plan, lock.EMPTY))
-    assert not any("Job" in key or "gpushare-uninstall" in key for key in plain)
+def test_both_majors_render_equal_objects(name: str, compiled, tmp_path, run_helm) -> None:
+    agree(compiled(name), tmp_path, run_helm)
 
 
 def test_kubelets_folder_is_the_one_that_the_operator_is_reported(compiled, tmp_path, run_helm) -> None:
-    objects = by_identity(agree(compiled("k0s"), lock.EMPTY, tmp_path, run_helm))
+    objects = agree(compiled("k0s"), tmp_path, run_helm)
     for name in ("gpushare-only", "gpushare-release"):
         volumes = objects["DaemonSet", "gpu-system", name]["spec"]["template"]["spec"]["volumes"]
         [folder] = [volume["hostPath"]["path"] for volume in volumes if volume["name"] == "device-plugins"]
@@ -152,7 +122,7 @@ def test_former_generations_stay_in_the_config_map(tmp_path, run_helm) -> None:
     for replicas in (2, 3, 4):
         text = intent(pool("only", f"{{mode: time-slicing, replicas: {replicas}}}"))
         compilation = pipeline.compile_intent(text, "former.yaml", previous)
-        objects = by_identity(agree(compilation, previous, tmp_path / str(replicas), run_helm))
+        objects = agree(compilation, tmp_path / str(replicas), run_helm)
         written = next(lock.read(artifact.text.encode()) for artifact in compilation.artifacts if artifact.path == lock.FILE)
         assert isinstance(written, Lock)
         previous = written

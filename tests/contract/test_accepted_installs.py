@@ -14,15 +14,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from gpushare import pipeline, render
-from gpushare.bundle import lock
+from gpushare import pipeline
 from gpushare.core import resources
 from gpushare.core.diagnostics import is_error
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
 from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
 from tests.contract import installable
-from tests.support import helm, scale
+from tests.support import helm, rendering, scale
 
 NEWEST = max(kubernetes_validate.utils.all_versions(), key=lambda version: [int(part) for part in version.split(".")])
 VALUES = jsonschema.Draft7Validator(json.loads((resources.chart() / "values.schema.json").read_text()))
@@ -130,11 +129,10 @@ def refused_by_schema(item: str) -> list[str]:
 
 def refusals(compilation: Compilation, *, by_schema: bool = False) -> list[str]:
     """What the chart, a cluster or the node runtime would refuse of an intent that a check accepted."""
-    assert compilation.plan
     files = {artifact.path: artifact.text for artifact in compilation.artifacts}
     values = yaml.safe_load(files["chart/values.yaml"])
     found = [error.message for error in VALUES.iter_errors(values)]
-    for item in render.objects(compilation.plan, lock.EMPTY):
+    for item in rendering.objects(files):
         found += list(installable.problems(item))
         if by_schema and item["kind"] in ("DaemonSet", "ResourceQuota"):
             found += refused_by_schema(json.dumps(item))

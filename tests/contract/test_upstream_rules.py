@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpushare import pipeline, render
+from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
@@ -20,7 +20,7 @@ from gpushare.core.diagnostics import is_error
 from tests.compiler.golden.update import compiled, examples
 from tests.contract import upstream_validators as upstream
 from tests.contract.upstream_validators import Hardware
-from tests.support import scale
+from tests.support import rendering, scale
 
 POOLS = {  # card, GPUs of a node, sharing
     "whole": ("t4", 4, "{mode: exclusive}"),
@@ -257,9 +257,8 @@ def test_former_generations_never_break_the_plugin_or_mig_parted() -> None:
 
 def test_the_chart_offers_every_profile_under_both_of_its_names_where_the_plugin_looks() -> None:
     compilation = pipeline.compile_intent(intent(tuple(POOLS), PLATFORMS["mig-manager"]), "intent.yaml", lock.EMPTY)
-    assert compilation.plan is not None
-    maps = {one["metadata"]["name"]: one for one in render.objects(compilation.plan, lock.EMPTY) if one["kind"] == "ConfigMap"}
     files = {artifact.path: artifact.text for artifact in compilation.artifacts}
+    maps = {one["metadata"]["name"]: one for one in rendering.objects(files) if one["kind"] == "ConfigMap"}
     data = maps["gpushare-profiles"]["data"]
     assert len(data) == 2 * len(below(files, "chart/files/profiles/"))
     for key, text in data.items():

@@ -1,8 +1,8 @@
-"""The admission policies of a bundle, from the chart's values: the same objects as `charts/gpushare/templates/admission`.
+"""What grows with the pools in a bundle's admission: the policies' specs and the Tenancy, from the chart's values.
 
-Their CEL is in files of the chart, which the templates read too. What the intent decides is passed in as variables that are
-constant maps, so that checking a pod costs as much with two thousand pools as with two. Owns the contents of these maps, and
-which requests each policy is bound to.
+The same as `charts/gpushare/templates` renders, so that sizes are known before Helm runs. The CEL is in files of the chart,
+which the templates read too. What the intent decides is passed in as variables that are constant maps, so that checking a pod
+costs as much with two thousand pools as with two.
 """
 
 import json
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare.core import resources
-from gpushare.core.record import Record, replace
 from gpushare.reading import source
 
 Object = dict[str, Any]
@@ -22,18 +21,6 @@ _PART_CHARACTERS = 90_000
 
 EXPRESSION_CHARACTERS = 100_000
 """The longest expression that the API server accepts."""
-
-_ACTIONS = {"deny": ["Deny"], "warn": ["Warn"], "audit": ["Audit"]}
-_TOLD = {"deny": ["Warn", "Audit"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
-
-
-class Policy(Record):
-    """One policy and its binding. `kind` is Validating or Mutating."""
-
-    kind: str
-    name: str
-    spec: Object
-    binding: Object
 
 
 def text(name: str) -> Object:
@@ -118,48 +105,28 @@ def _variable(name: str, value: Any) -> Object:
     return {"name": name, "expression": json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)}
 
 
-def fence(namespace: str, platform: Sequence[str], *, evicts: bool, observes: bool) -> Policy:
-    """Return the policy on what the node runtime's token may write.
-
-    `platform` are the platform's namespaces; `evicts`: some pool may evict pods; `observes`: no pool may change anything.
-    """
-    user = f"request.userInfo.username == 'system:serviceaccount:{namespace}:gpushare-node'"
-    spec = _given(
-        text("fence"), _variable("evicts", evicts), _variable("observes", observes), _variable("platform", list(platform))
-    )
-    spec["matchConditions"] = [{"name": "node-runtime", "expression": user}]
-    return _validating("gpushare-fence", spec, ["Deny"], {})
-
-
 def _given(policy: Object, *variables: Object) -> Object:
     return policy | {"variables": [*variables, *policy["variables"]]}
 
 
-def policies(values: Mapping[str, Any], platform: Sequence[str]) -> Iterator[Policy]:
-    """Yield the policies on what pods may request, on other access to devices, on exemptions, and on the default pool."""
-    for policy in _policies(values, platform):
-        if observes(values):
-            # The API server denies what it cannot match against a policy that fails, whatever the binding's actions are.
-            yield replace(policy, spec=policy.spec | {"failurePolicy": "Ignore"})
-        else:
-            yield policy
+def policies(values: Mapping[str, Any]) -> dict[str, Object]:
+    """Return the specs of the policies on requests, other access to devices, exemptions, the default pool, by kind and name."""
+    specs = dict(_policies(values))
+    # The API server denies what it cannot match against a policy that fails, whatever the binding's actions are.
+    return {name: spec | {"failurePolicy": "Ignore"} for name, spec in specs.items()} if observes(values) else specs
 
 
-def _policies(values: Mapping[str, Any], platform: Sequence[str]) -> Iterator[Policy]:
-    wanted = values["admission"]
-    told, looked_up = _TOLD[wanted["enforce"]], tuple(_variables("lookups", lookups(values)))
-    actions = told if observes(values) else _ACTIONS[wanted["enforce"]]
-    where = _where(platform)
-    yield _validating("gpushare-pods", _given(text("pods"), *looked_up), actions, where)
-    yield _validating("gpushare-devices", _devices(values, tenants=True, others=wanted["scope"] == "cluster"), actions, where)
-    if wanted["scope"] == "cluster":
-        yield _validating("gpushare-exemptions", text("exemptions"), told if observes(values) else ["Deny"], {})
+def _policies(values: Mapping[str, Any]) -> Iterator[tuple[str, Object]]:
+    wanted, looked_up = values["admission"], tuple(_variables("lookups", lookups(values)))
+    everywhere = wanted["scope"] == "cluster"
+    yield "ValidatingAdmissionPolicy gpushare-pods", _given(text("pods"), *looked_up)
+    yield "ValidatingAdmissionPolicy gpushare-devices", _devices(values, tenants=True, others=everywhere)
+    if everywhere:
+        yield "ValidatingAdmissionPolicy gpushare-exemptions", text("exemptions")
     else:
-        elsewhere = _devices(values, tenants=False, others=True)
-        yield _validating("gpushare-devices-elsewhere", elsewhere, told, where)
+        yield "ValidatingAdmissionPolicy gpushare-devices-elsewhere", _devices(values, tenants=False, others=True)
     if wanted["mutate"]:
-        name, spec = "gpushare-default-pool", _given(text("default-pool"), *looked_up)
-        yield Policy(kind="Mutating", name=name, spec=spec, binding={"policyName": name, **where})
+        yield "MutatingAdmissionPolicy gpushare-default-pool", _given(text("default-pool"), *looked_up)
 
 
 def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Object:
@@ -171,16 +138,3 @@ def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Objec
         _variable("localhostProfiles", values["admission"]["localhostProfiles"]),
         _variable("runtimeClassNames", [values["runtimeClassName"]] if values["runtimeClassName"] else []),
     )
-
-
-def _where(platform: Sequence[str]) -> Object:
-    """Return a selector of every namespace except the platform's and those that administrators exempted."""
-    expressions = [
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(platform)},
-        {"key": "gpushare.dev/admission", "operator": "NotIn", "values": ["exempt"]},
-    ]
-    return {"matchResources": {"namespaceSelector": {"matchExpressions": expressions}}}
-
-
-def _validating(name: str, spec: Object, actions: list[str], where: Object) -> Policy:
-    return Policy(kind="Validating", name=name, spec=spec, binding={"policyName": name, "validationActions": actions, **where})

@@ -27,7 +27,6 @@ GENERATIONS = 20
 _HEADER = "Written by gpushare: what the next compile must know, and what this bundle is.\nCommit it, and do not edit it."
 _HINT = "restore it from version control, or delete the whole bundle: nodes that are away then lose their former profiles"
 
-_HINT_MISSING = "commit the bundle that `gpushare compile` writes, and name its folder with --bundle"
 _HINT_LOST = "restore it from version control; nodes that are away would find no profile when they come back"
 
 
@@ -73,12 +72,6 @@ def lost(file: str) -> Finding:
     """Return GS791: a bundle without its lock."""
     message = f"the bundle has lost its {FILE}: goals are resolved again, and profiles of earlier bundles are forgotten"
     return Finding(code="GS791", severity=Severity.WARNING, message=message, hints=(_HINT_LOST,), file=file)
-
-
-def missing(file: str) -> Finding:
-    """Return GS792: what a generator makes without the lock of a bundle."""
-    message = "there is no lock file: the configs of earlier bundles are left out, also where a busy node still has one"
-    return Finding(code="GS792", severity=Severity.WARNING, message=message, hints=(_HINT_MISSING,), file=file)
 
 
 def _broken(reason: str) -> Finding:

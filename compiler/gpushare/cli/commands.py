@@ -12,7 +12,7 @@ from gpushare.cli import options
 from gpushare.cli.exits import EXIT_CODES, ExitCode
 
 NAMES = (
-    "init", "import", "check", "compile", "show", "plan", "size", "images", "krm", "status", "drift", "rbac", "cards",
+    "init", "import", "check", "compile", "show", "plan", "size", "images", "status", "drift", "rbac", "cards",
     "explain", "schema", "completion",
 )
 _ENVIRONMENT = (

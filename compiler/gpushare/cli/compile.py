@@ -1,4 +1,4 @@
-"""`gpushare compile`: the bundle, or whether it is current, or its objects as plain manifests."""
+"""`gpushare compile`: the bundle, or whether it is current."""
 
 import click
 
@@ -12,16 +12,13 @@ from gpushare.cli.exits import ExitCode
 @click.option("-o", "--output", type=click.Path(file_okay=False), metavar="DIR",
               help="The bundle. Default: `bundle` beside INTENT; ./bundle for `-`.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 3 and list the files when DIR is not current.")
-@click.option("--manifests", is_flag=True, help="Write nothing; print the cluster's objects as YAML documents.")
-@click.option("--hook", "hooks", type=click.Choice(("test", "uninstall")), multiple=True,
-              help="With --manifests: what Argo CD runs after a sync or a deletion; repeatable.")
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compile every cluster that FILE lists, instead of INTENT.")
 @click.option("--jobs", type=options.number(64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.findings_format()
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str | None, overlays: tuple[str, ...], output: str | None, check: bool, manifests: bool,
-    hooks: tuple[str, ...], fleet: str | None, jobs: int | None, style: str | None, strict: bool,
+    *, intent: str | None, overlays: tuple[str, ...], output: str | None, check: bool, fleet: str | None,
+    jobs: int | None, style: str | None, strict: bool,
 ) -> ExitCode:
     """Prove INTENT and write its bundle.
 
@@ -38,10 +35,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       gpushare compile base.yaml --overlay prod.yaml -o prod/bundle
       gpushare compile --check intent.yaml      is the committed bundle current?
       gpushare compile --fleet clusters.yaml    every cluster in one run
-      gpushare compile --manifests intent.yaml  for an Argo CD plugin, kustomize
-
-    --hook is for a plugin of Argo CD: `test` takes a share of each pool after
-    a sync, `uninstall` releases the nodes when the Application is deleted.
 
     --fleet compiles the clusters side by side. One that fails stops no other;
     the exit code is the worst of all, in the order 0, 3, 1, 2, 70.
@@ -52,13 +45,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       2  INTENT could not be read or DIR not be written
       3  --check: DIR is not current
     """
-    if check and manifests:
-        raise click.UsageError("--check and --manifests exclude each other")
-    if hooks and not manifests:
-        raise click.UsageError("--hook is for --manifests: the chart of a bundle has its own hooks")
     if fleet is not None:
-        if intent is not None or overlays or output is not None or manifests:
-            raise click.UsageError("--fleet excludes INTENT, --overlay, --output and --manifests: its file has them")
+        if intent is not None or overlays or output is not None:
+            raise click.UsageError("--fleet excludes INTENT, --overlay and --output: its file has them")
         from gpushare.cli import fleet as clusters  # noqa: PLC0415 - most compiles are of one cluster
 
         return clusters.compile_fleet(fleet, check=check, jobs=jobs, style=style, strict=strict)
@@ -69,6 +58,5 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if output == "":  # an unset variable of a script, not the working directory
         raise click.UsageError("--output: DIR is empty text")
     return compile_commands.compile_bundle(
-        intent=intent, overlays=overlays, output=output, check=check, manifests=manifests, hooks=hooks, style=style,
-        strict=strict,
+        intent=intent, overlays=overlays, output=output, check=check, style=style, strict=strict,
     )

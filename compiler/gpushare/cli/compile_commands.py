@@ -58,46 +58,25 @@ def show(*, intent: str, overlays: tuple[str, ...], style: str, strict: bool, po
 
 
 def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, overlays: tuple[str, ...], output: str | None, check: bool, manifests: bool, style: str | None,
-    strict: bool, hooks: tuple[str, ...] = (),
+    *, intent: str, overlays: tuple[str, ...], output: str | None, check: bool, style: str | None, strict: bool,
 ) -> ExitCode:
-    """Write the bundle, or whether it is current, or its objects, with `hooks` of Argo CD's.
-
-    `check` and `manifests` exclude each other.
-    """
-    from gpushare.bundle import lock  # noqa: PLC0415 - as above
+    """Write the bundle, or whether it is current."""
     from gpushare.cli import inputs, report  # noqa: PLC0415 - as above
 
     directory = Path(output) if output else inputs.bundle_of(intent)
     read = inputs.judged(inputs.compiled(intent, directory, overlays=overlays), directory)
     form = report.chosen(style)
-    for_programs = form in {report.Format.JSON, report.Format.SARIF} and not manifests
+    for_programs = form in {report.Format.JSON, report.Format.SARIF}
     files = [artifact.path for artifact in read.artifacts]
     report.report(read.findings, read.text.texts, form, as_product=for_programs, accepted=read.accepted, files=files)
     code = report.verdict(read.findings, strict=strict)
     if code is not ExitCode.DONE:
         return code
-    if manifests:
-        if hooks and read.memory == lock.EMPTY:
-            # Argo CD shows no warning of a plugin.
-            hint = "commit the bundle that `gpushare compile` writes; -o names its folder"
-            raise CouldNotRunError(f"{directory / lock.FILE} is missing: configs that busy nodes have would be removed", hint)
-        return _print_manifests(read, hooks)
     return _bundle(read, directory, write=not check, quiet=for_programs)
 
 
-def _print_manifests(read: "LoadedIntent", hooks: tuple[str, ...]) -> ExitCode:
-    """Write all documents at once: an Argo plugin that reads only half of them would delete the rest."""
-    from gpushare import render  # noqa: PLC0415 - not on the way to a bundle
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.core import emit  # noqa: PLC0415 - not on the way to a bundle
-
-    streams.product("---\n".join(emit.yaml_text(one) for one in render.objects(read.plan, read.memory, hooks)))
-    return ExitCode.DONE
-
-
 def _bundle(read: "LoadedIntent", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
-    from gpushare.bundle import writer  # noqa: PLC0415 - manifests do not need it
+    from gpushare.bundle import writer  # noqa: PLC0415 - as above
     from gpushare.cli import streams, summary  # noqa: PLC0415 - as above
     from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
     from gpushare.core.wording import counted  # noqa: PLC0415 - as above

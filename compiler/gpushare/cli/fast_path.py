@@ -20,7 +20,7 @@ _STRICT = {"--strict": "strict"}
 _CALLS: Mapping[str, tuple[Callable[..., ExitCode], Mapping[str, str], Mapping[str, tuple[str, ...] | None]]] = {
     "check": (compile_commands.check, _STRICT, {"--format": FINDINGS_FORMATS}),
     "show": (compile_commands.show, _STRICT, {"--format": PRODUCT_FORMATS}),
-    "compile": (compile_commands.compile_bundle, {**_STRICT, "--check": "check", "--manifests": "manifests"},
+    "compile": (compile_commands.compile_bundle, {**_STRICT, "--check": "check"},
                 {"--format": FINDINGS_FORMATS, "-o": None, "--output": None}),
 }
 """Command → its function, its flags with their parameters, its options with their legal words; None: a folder."""
@@ -50,7 +50,7 @@ def understood(arguments: list[str]) -> Callable[[], ExitCode] | None:
         if name in given:
             return None
         given[name] = value
-    if "intent" not in given or ("check" in given and "manifests" in given):
+    if "intent" not in given:
         return None
     return partial(does, **{**_left_out(flags, options), **given})
 
@@ -59,7 +59,7 @@ def _left_out(flags: Mapping[str, str], options: Mapping[str, tuple[str, ...] | 
     default: dict[str, object] = {**dict.fromkeys(flags.values(), False), "style": None, "overlays": ()}
     if options["--format"] is PRODUCT_FORMATS:
         default |= {"style": "text", "pools": ()}
-    return {**default, "output": None, "hooks": ()} if "-o" in options else default
+    return {**default, "output": None} if "-o" in options else default
 
 
 def _is_readable(word: str) -> bool:

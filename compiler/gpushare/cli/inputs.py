@@ -91,13 +91,7 @@ def compiled(
     Raises CouldNotRunError if the intent, an overlay or the lock cannot be read at all.
     """
     over = read_overlays(intent, overlays)
-    return compiled_text(*streams.read(intent, source.MAX_BYTES), directory, otherwise, over)
-
-
-def compiled_text(
-    data: bytes, file: str, directory: Path, otherwise: Lock = lock.EMPTY, over: Sequence[pipeline.Overlay] = ()
-) -> LoadedIntent:
-    """Return an intent that is read already, compiled as `compiled` does."""
+    data, file = streams.read(intent, source.MAX_BYTES)
     memory = _remembered(directory)
     if isinstance(memory, Finding):
         return _broken(memory)

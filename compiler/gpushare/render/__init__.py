@@ -1,6 +1,6 @@
 """Plan → Artifacts: one module for each output, independent of the others. This module combines them and decides nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from gpushare.bundle import lock
@@ -12,6 +12,7 @@ from gpushare.intent.types import Stack
 from gpushare.plan.plan import Plan
 from gpushare.render import (
     argocd,
+    argocd_health,
     autoscaling,
     chart,
     cloud,
@@ -63,33 +64,13 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
     return chart.values(plan, {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools})
 
 
-def objects(plan: Plan, previous: Lock, hooks: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
-    """Return the namespace and what the bundle's chart renders, without Helm: objects that can be applied in this order.
-
-    With `hooks`, `test` or `uninstall`, they are the source of an Application of Argo CD, which runs those.
-    """
-    from gpushare.manifests import argocd_hooks, release  # noqa: PLC0415 - no bundle needs them
-
-    memory = next_lock(plan, previous)
-    policies = policy.policies(plan)
-    files = {file.path.removeprefix("chart/"): file.text for file in _generated(plan, memory, policies)}
-    watched = [document for _, document in monitoring.objects(plan)]
-    space = namespace.namespace(plan)
-    rendering = release.ChartObjects(space["metadata"]["name"], chart.values(plan, policies), files, watched)
-    every = (space, *rendering.objects())
-    if not hooks:
-        return every
-    # Of a pool with an autoscaler a test would add a node.
-    tested = [pool.name for pool in plan.pools if not pool.pool.autoscaler]
-    return (*argocd_hooks.as_source(every), *argocd_hooks.objects(rendering, hooks, tested))
-
-
 def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
     chart_values = chart.values(plan, policies)
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
-    more = (*argocd.section(plan), *flux.section(plan), *monitoring.section(plan))
+    checks = dict(argocd_health.checks(plan))
+    more = (*argocd.section(plan, checks), *flux.section(plan), *monitoring.section(plan))
     yield Artifact(path="README.md", text=observing.readme(plan, more) if observes else readme.readme(plan, more))
     yield _yaml("namespace.yaml", namespace.namespace(plan))
     yield from chart.static_files(has_monitoring=any(monitoring.objects(plan)))
@@ -112,7 +93,8 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     listed = monitoring.counters_text(plan)
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
-    for path, item in (*argocd.objects(plan), *flux.objects(plan, namespace.namespace(plan), _text(upstream_values))):
+    synced_by_flux = flux.objects(plan, namespace.namespace(plan), _text(upstream_values))
+    for path, item in (*argocd.objects(plan, checks), *synced_by_flux):
         yield _yaml(path, item)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
 

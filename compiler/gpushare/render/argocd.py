@@ -11,7 +11,6 @@ from typing import Any
 from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
-from gpushare.manifests import argocd_health, rights
 from gpushare.plan.plan import Plan
 
 Object = dict[str, Any]
@@ -27,6 +26,9 @@ _DEFAULTS = {"targetRevision": "HEAD", "project": "default", "namespace": "argoc
 """Of the intent's fields, as its schema states them."""
 
 _RBAC = "rbac.authorization.k8s.io"
+_UNINSTALL = "gpushare-uninstall"
+"""The name of the chart's hook, of its ServiceAccount and of what that may do."""
+
 _COMPARED = {"argocd.argoproj.io/compare-options": "ServerSideDiff=true"}
 """Argo CD asks the API server what an apply would change: defaults that a CRD fills in are then no difference."""
 _WAVE = "argocd.argoproj.io/sync-wave"
@@ -44,15 +46,15 @@ _NVIDIA_CLUSTER_KINDS = (
     ("nvidia.com", "ClusterPolicy"), ("nvidia.com", "NVIDIADriver"),
 )
 
-def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
-    """Yield the path in the bundle and the object of each file."""
+def objects(plan: Plan, checks: Mapping[str, str]) -> Iterator[tuple[str, Object]]:
+    """Yield the path in the bundle and the object of each file. `checks` are the health checks by kind, as `<group>_<kind>`."""
     if "argocd" not in plan.intent.gitops:
         return
     settings = _DEFAULTS | plan.intent.gitops["argocd"]
     yield "argocd/root.yaml", _root(plan, settings)
     yield "argocd/apps/namespace.yaml", _namespace(plan, settings)
     yield "argocd/apps/rights.yaml", _rights(plan, settings)
-    for item in rights.release(plan.intent.namespace, observes=plan.intent.observes):
+    for item in _release_rights(plan):
         yield f"argocd/rights/{item['kind'].lower()}.yaml", item
     yield "argocd/apps/gpushare.yaml", _gpushare(plan, settings)
     stack = plan.intent.platform.stack
@@ -60,11 +62,11 @@ def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
         yield f"argocd/apps/{upstream.chart(stack.value).name}.yaml", _nvidia(plan, settings)
     if settings["project"] != "default":
         yield "argocd/project.yaml", _project(plan, settings)
-    if checks := dict(argocd_health.checks(plan)):
+    if checks:
         yield "argocd/argocd-cm.yaml", _customization(settings, checks)
 
 
-def section(plan: Plan) -> Iterator[str]:
+def section(plan: Plan, checks: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of the bundle's README.md on Argo CD."""
     if "argocd" not in plan.intent.gitops:
         return
@@ -79,7 +81,7 @@ def section(plan: Plan) -> Iterator[str]:
         yield f"`project.yaml` is project `{settings['project']}` with the least rights; leave it out if it exists."
     yield f"Application `{name}` syncs the others from `argocd/apps/`, from then on every commit. It belongs to project"
     yield "`default`, because it writes Applications; without the right to that, apply the files of `argocd/apps/` instead."
-    if dict(argocd_health.checks(plan)):
+    if checks:
         yield from ("", "So that an Application is `Degraded`, with the reason, where a node fails, merge these health checks")
         yield from ("into the configuration of Argo CD:", "")
         yield "    kubectl apply --server-side -f argocd/argocd-cm.yaml"
@@ -115,6 +117,26 @@ def _rights(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the Application of what the hook of our chart needs and cannot bring: the chart is deleted before it."""
     source = _source(settings, "argocd/rights")
     return _compared(_application(plan, settings, "rights", wave=0)) | {"spec": _spec(plan, settings, {"source": source})}
+
+
+def _release_rights(plan: Plan) -> Iterator[Object]:
+    """Yield the ClusterRole with which nodes are released after Argo CD has deleted the chart, and its binding.
+
+    The chart cannot bring them: Argo CD finds no cluster-scoped hook again. The ServiceAccount exists only while the hook runs.
+    No pod is evicted: without the ConfigMap `gpushare-tenancy` it is unknown which may be.
+    """
+    may: dict[str, list[str]] = {"nodes": ["get", "list"], "nodes/status": ["patch"]} if plan.intent.observes else {
+        "nodes": ["get", "list", "patch", "watch"], "nodes/status": ["patch"], "pods": ["list", "watch"],
+        "events": ["create", "patch"],
+    }
+    rules = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in may.items()]
+    metadata = {"name": _UNINSTALL}
+    yield {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+    yield {
+        "apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _UNINSTALL},
+        "subjects": [{"kind": "ServiceAccount", "name": _UNINSTALL, "namespace": plan.intent.namespace}],
+    }
 
 
 def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:

@@ -12,11 +12,10 @@ HERE = ("spec", "accept")
 
 _NEVER = {
     "GS791": "is about the bundle, not the intent,",
-    "GS792": "is about the bundle, not the intent,",
     "GS801": "is about spec.accept itself",
     "GS802": "is about spec.accept itself",
 }
-"""Codes that no intent can accept: those of acceptance, and those of a bundle without its lock."""
+"""Codes that no intent can accept: those of acceptance, and that of a bundle without its lock."""
 
 
 _RETIRED = frozenset({"GS715"})

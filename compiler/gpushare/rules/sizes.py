@@ -64,8 +64,7 @@ def _admission_policies(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the specs of policies that look up pools and namespaces, as JSON. A warning one is as large as a denying one."""
     if not values["pools"] or values["admission"]["enforce"] == "none":
         return {}
-    policies = admission.policies(values, values["admission"]["platformNamespaces"])
-    return {f"{one.kind}AdmissionPolicy {one.name}": emit.canonical_json(one.spec) for one in policies}
+    return {name: emit.canonical_json(spec) for name, spec in admission.policies(values).items()}
 
 
 def _config_maps(files: Mapping[str, str]) -> Iterator[tuple[str, int]]:
@@ -103,7 +102,7 @@ def _too_large_a_policy(policies: Mapping[str, str]) -> Iterator[Finding]:
 
 def _too_large_a_release(files: Mapping[str, str]) -> Iterator[Finding]:
     size = _release_bytes(files)
-    hint = "Argo CD and `compile --manifests` keep no release; for Helm describe fewer pools, or select by labels, not names"
+    hint = "Argo CD keeps no release; for Helm describe fewer pools, or select by labels, not names"
     # A warning at any size: the limit is Helm's own, and users who apply rendered objects are not affected.
     for finding in _against("GS721", "the Helm release of the chart", size, RELEASE_BYTES, hint):
         yield replace(finding, severity=Severity.WARNING)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpushare.cli import COMPLETE_VARIABLE
 from gpushare.reading import schema
@@ -56,43 +55,13 @@ def test_check_tells_whether_the_bundle_is_current_and_writes_nothing(intents: P
     assert tree(intents / "bundle") == before
 
 
-def test_manifests_are_objects_and_nothing_else(intents: Path) -> None:
-    done = gpushare("compile", "--manifests", "warning.yaml", cwd=intents)
-    objects = list(yaml.safe_load_all(done.stdout))
-    assert done.returncode == 0
-    assert "warning GS504" in done.stderr
-    assert objects[0]["kind"] == "Namespace"
-    assert {one["kind"] for one in objects} >= {"DaemonSet", "ConfigMap", "ResourceQuota", "ServiceAccount"}
-    assert not (intents / "bundle").exists()
-
-
 @pytest.mark.parametrize("style", ["text", "json", "sarif", "github"])
-def test_manifests_with_errors_leave_stdout_empty(style: str, intents: Path) -> None:
-    done = gpushare("compile", "--manifests", "--format", style, "bad.yaml", cwd=intents)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "GS402" in done.stderr
-
-
-def test_hooks_need_the_lock_because_argo_cd_prunes_what_is_left_out(intents: Path) -> None:
-    print_hooks = ("compile", "--manifests", "--hook", "uninstall", "good.yaml")
-    done = gpushare(*print_hooks, cwd=intents)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "bundle/gpushare.lock.yaml is missing" in done.stderr
-    assert gpushare("compile", "good.yaml", cwd=intents).returncode == 0
-    assert gpushare(*print_hooks, cwd=intents).returncode == 0
-    (intents / "bundle" / "gpushare.lock.yaml").unlink()
-    lost = gpushare(*print_hooks, cwd=intents)
-    assert (lost.returncode, lost.stdout) == (2, "")
-    assert gpushare("compile", "--manifests", "--hook", "uninstall", "bad.yaml", cwd=intents).returncode == 1
-
-
-def test_manifests_carry_the_profiles_that_the_lock_remembers(intents: Path) -> None:
-    gpushare("compile", "good.yaml", cwd=intents)
-    former = {profile.stem for profile in (intents / "bundle/chart/files/profiles").glob("time-slicing-*.yaml")}
-    (intents / "good.yaml").write_text((intents / "good.yaml").read_text().replace("replicas: 4", "replicas: 2"))
-    printed = gpushare("compile", "--manifests", "good.yaml", cwd=intents).stdout
-    assert former
-    assert all(f"{name}-a" in printed for name in former)
+def test_an_intent_with_errors_writes_its_findings_to_one_stream_and_no_file(style: str, intents: Path) -> None:
+    done = gpushare("compile", "--format", style, "bad.yaml", cwd=intents)
+    assert done.returncode == 1
+    said, other = (done.stdout, done.stderr) if style in ("json", "sarif") else (done.stderr, done.stdout)
+    assert ("GS402" in said, other) == (True, "")
+    assert not (intents / "bundle").exists()
 
 
 def test_findings_for_programs_are_one_document_on_stdout(intents: Path) -> None:

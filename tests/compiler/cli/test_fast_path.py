@@ -15,7 +15,7 @@ from gpushare.cli import compile_commands, fast_path
 from gpushare.cli.commands import commands
 from gpushare.cli.exits import ExitCode
 
-WORDS = ("--strict", "--check", "--manifests", "-o", "--output", "--format", "text", "json", "sarif", "github", "yaml", "-",
+WORDS = ("--strict", "--check", "-o", "--output", "--format", "text", "json", "sarif", "github", "yaml", "-",
          "--", "there.yaml", "absent.yaml", "folder", "new", "new/below", "there.yaml/below", "", "-x", "--help", "-h", "--out",
          "-onew", "--output=new", "--format=json", "link", "a\0b", "ä.yaml")
 USUAL = (["check", "there.yaml"], ["show", "-"], ["compile", "absent.yaml", "-o", "new"], ["compile", "--check", "there.yaml"],

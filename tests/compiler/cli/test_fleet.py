@@ -240,7 +240,7 @@ def test_modules_beside_the_intents_are_not_imported(folder: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [
     ("compile",), ("compile", "--jobs", "2", "good.yaml"), ("compile", "--fleet", "clusters.yaml", "good.yaml"),
-    ("compile", "--fleet", "clusters.yaml", "-o", "x"), ("compile", "--fleet", "clusters.yaml", "--manifests"),
+    ("compile", "--fleet", "clusters.yaml", "-o", "x"),
     ("compile", "--fleet", "clusters.yaml", "--jobs", "0"), ("compile", "--fleet", "absent.yaml"),
 ])
 def test_a_wrong_call_is_refused(folder: Path, arguments: tuple[str, ...]) -> None:

@@ -41,7 +41,7 @@ def test_the_version_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["compil", "check", "check --format xml good.yaml", "compile --check --manifests good.yaml", "--nothing"]
+    "arguments", ["compil", "check", "check --format xml good.yaml", "compile --check --jobs 2 good.yaml", "--nothing"]
 )
 def test_a_wrong_call_exits_2_and_says_how_to_call(arguments: str, intents: Path) -> None:
     done = cold(*arguments.split(), cwd=intents)
@@ -112,7 +112,7 @@ def test_github_actions_get_workflow_commands(intents: Path) -> None:
     assert done.stdout.startswith("::error file=bad.yaml,line=20,col=37,endLine=20,endColumn=60,title=GS402::")
 
 
-@pytest.mark.parametrize("arguments", [["cards"], ["--help"], ["check", "bad.yaml"], ["compile", "--manifests", "good.yaml"]])
+@pytest.mark.parametrize("arguments", [["cards"], ["--help"], ["check", "bad.yaml"], ["compile", "good.yaml"]])
 def test_a_full_disk_behind_stdout_is_a_message_and_exit_2(arguments: list[str], intents: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = gpushare(*arguments, cwd=intents, stdout=full)
@@ -126,9 +126,9 @@ def test_a_closed_stdout_is_a_message_and_exit_2(arguments: list[str], intents: 
 
 
 def test_a_closed_stderr_loses_the_findings_and_nothing_else(intents: Path) -> None:
-    done = gpushare("compile", "--manifests", "warning.yaml", cwd=intents, stderr=None, preexec_fn=lambda: os.close(2))
+    done = gpushare("compile", "warning.yaml", cwd=intents, stderr=None, preexec_fn=lambda: os.close(2))
     assert done.returncode == 0
-    assert "kind: DaemonSet" in done.stdout
+    assert done.stdout.startswith("bundle: ")
 
 
 @pytest.mark.parametrize("arguments", ["cards", "cards a100-sxm4-40gb", "--help", "schema"])

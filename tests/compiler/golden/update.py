@@ -1,4 +1,4 @@
-"""`make golden`: compile every example again. The one way to change the expected output under examples/.
+"""`make golden`: compile every example again, and render the charts of tests/chart/expected.py. The one way to change either.
 
 Owns which files of a bundle are expected output: all of the first example's, and of the others' those that are not the chart's.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from gpushare import pipeline
 from gpushare.bundle import lock, writer
 from gpushare.bundle.artifact import Artifact
+from tests.chart import expected
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -56,6 +57,7 @@ def main() -> int:
         artifacts = kept(example, compilation.artifacts)
         writer.write(artifacts, example / "bundle", lock.EMPTY)
         print(f"{example.name}: {len(artifacts)} of {len(compilation.artifacts)} files")
+    expected.write()
     return 0
 
 

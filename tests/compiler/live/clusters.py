@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from gpushare import pipeline, render
+from gpushare import pipeline
 from gpushare.bundle import lock
+from tests.support import rendering
 from tests.support.fake_api.server import ApiServer
 
 RELEASE = "gpu-system"
@@ -61,7 +62,7 @@ class LiveCluster:
         assert compilation.plan is not None, compilation.findings
         self.files = {one.path: one.text for one in compilation.artifacts}
         self.values: dict[str, Any] = yaml.safe_load(self.files["chart/values.yaml"])
-        for thing in render.objects(compilation.plan, lock.EMPTY):
+        for thing in rendering.objects(self.files):
             self._install(thing)
 
     def _install(self, thing: dict[str, Any]) -> None:

@@ -1,14 +1,12 @@
 """The bundle as a whole: which files, always the same bytes, and what one compile remembers of the one before."""
 
 import io
-import json
 
 import pytest
 import yaml
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
-from gpushare import render
 from gpushare.bundle import lock
 from gpushare.bundle.artifact import digest
 from gpushare.bundle.lock import Lock
@@ -109,14 +107,6 @@ def test_a_goal_is_pinned_until_its_question_changes() -> None:
     assert plan.pools[0].layout_of_goal == pinned
     plan, _ = compiled(intent("g", g=goal.replace("instances: 3", "instances: 4")), remembered)
     assert sum(count for _, count in plan.pools[0].layout_of_goal or ()) == 4
-
-
-def test_the_plain_objects_are_the_namespace_and_what_the_chart_renders() -> None:
-    plan, _ = compiled(intent())
-    kinds = [one["kind"] for one in render.objects(plan, lock.EMPTY)]
-    assert kinds[0] == "Namespace"
-    assert kinds.count("DaemonSet") == len(POOLS) + 1
-    json.dumps(render.objects(plan, lock.EMPTY))
 
 
 def test_the_namespace_lets_privileged_pods_in() -> None:

@@ -5,17 +5,16 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import render
-from gpushare.bundle import lock
-from tests.compiler.render.compiled import compiled, document, files, intent
+from tests.compiler.render.compiled import document, files
+from tests.support import rendering
 
 OBSERVE = "  adoption: observe\n"
 QUOTAS = "  quotas: {atlas: {hpc: 8}}\n"
 
 
 def objects(more: str = "", **wanted: str) -> dict[tuple[str, str], dict[str, Any]]:
-    plan, _ = compiled(intent(more=OBSERVE + more, **wanted))
-    return {(one["kind"], one["metadata"]["name"]): one for one in render.objects(plan, lock.EMPTY)}
+    found = rendering.objects(files(more=OBSERVE + more, **wanted))
+    return {(one["kind"], one["metadata"]["name"]): one for one in found}
 
 
 def test_an_intent_that_says_enforce_gives_the_bundle_of_one_that_says_nothing() -> None:

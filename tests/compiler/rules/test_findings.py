@@ -16,9 +16,9 @@ PACKAGE = Path(rules.__file__).parents[1]
 TOO_LARGE_FOR_A_PAGE = {"GS002", "GS720", "GS721", "GS722", "GS724"}
 """Codes about sizes: `test_sizes` and the tests of reading make texts that are large enough."""
 
-OF_OTHER_FILES = {"GS740", "GS790", "GS791", "GS792", "GS793", "GS794", "GS795",
+OF_OTHER_FILES = {"GS740", "GS790", "GS791", "GS794", "GS795",
                   *(text.stem for text in TEXTS if "GS850" <= text.stem < "GS880")}
-"""Codes that no intent can have: the lock file's, which the tests of output read, those of `krm` and of the fleet, and those of
+"""Codes that no intent can have: the lock file's, which the tests of output read, that of the fleet, and those of
 imported files."""
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,10 @@ from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.machine import PATIENCE, MachineError, start, stop
 from tests.e2e.gitops.argocd.program import custom_resources, program
 from tests.support import helm
-from tests.support.paths import ROOT
 
 NAMESPACE = "argocd"
 RESYNC = 5
 """Seconds after which the controller compares an Application again, though nothing has changed. Usually 180."""
-
-PLUGIN = ROOT / "docs" / "pipelines" / "argocd-plugin.yaml"
-"""What users give the server of a plugin."""
 
 _API = "/apis/argoproj.io/v1alpha1"
 _REFRESH = "argocd.argoproj.io/refresh"
@@ -57,7 +52,7 @@ class ArgoCd:
         """Start one of the processes, also again."""
         command, environment = {
             "redis": self._redis, "repo-server": self._repo_server, "application-controller": self._controller,
-            "applicationset-controller": self._sets, "cmp-server": self._plugin, "testing-cmp-server": self._testing_plugin,
+            "applicationset-controller": self._sets,
         }[part]()
         command = [str(word) for word in self.cluster.network.command(*command)]
         self.pids[part] = start(command, self.folder / f"{part}.log", environment)
@@ -94,7 +89,7 @@ class ArgoCd:
             str(program()), "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE, "--repo-server", _REPO_SERVER,
             "--repo-server-plaintext", "--redis", _REDIS, "--app-resync", str(RESYNC),
             "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1",
-            # For so long it shows no error of the repo server, nor of a plugin. Usually 180.
+            # For so long it shows no error of the repo server. Usually 180.
             "--repo-error-grace-period-seconds", str(RESYNC),
             # Without it an Application does not say which of its objects are ill, and why.
             "--persist-resource-health",
@@ -112,33 +107,8 @@ class ArgoCd:
         ]
         return command, self._environment("applicationset-controller")
 
-    def _plugin(self) -> tuple[list[str], dict[str, str]]:
-        return self._plugin_server("plugin", PLUGIN.read_text())
-
-    def _testing_plugin(self) -> tuple[list[str], dict[str, str]]:
-        """Plugin `gpushare-testing`: as the page says, with `--hook test`."""
-        text = PLUGIN.read_text().replace("\n  name: gpushare\n", "\n  name: gpushare-testing\n")
-        return self._plugin_server("testing-plugin", text.replace("--hook uninstall", "--hook uninstall --hook test"))
-
-    def _plugin_server(self, name: str, text: str) -> tuple[list[str], dict[str, str]]:
-        """The server of a plugin, which is a container beside the repo server, with what that container has of gpushare."""
-        configuration = self.folder / name
-        configuration.mkdir(exist_ok=True)
-        (configuration / "plugin.yaml").write_text(text)
-        programs = self.folder / "plugin-programs"
-        programs.mkdir(exist_ok=True)
-        (programs / "gpushare").write_text(f'#!/bin/sh\nexec {sys.executable} -m gpushare "$@"\n')
-        (programs / "gpushare").chmod(stat.S_IRWXU)
-        command = [str(program()), "--config-dir-path", str(configuration)]
-        return command, self._environment("cmp-server") | {"PATH": f"{programs}:{os.environ['PATH']}"}
-
     def _environment(self, part: str) -> dict[str, str]:
-        sockets = self.folder / "plugins"
-        sockets.mkdir(exist_ok=True)
-        return {
-            "ARGOCD_BINARY_NAME": f"argocd-{part}", "KUBECONFIG": str(self._kubeconfig),
-            "ARGOCD_PLUGINSOCKFILEPATH": str(sockets),
-        }
+        return {"ARGOCD_BINARY_NAME": f"argocd-{part}", "KUBECONFIG": str(self._kubeconfig)}
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -215,12 +185,6 @@ class ArgoCd:
 
     def _is_asked(self, name: str) -> bool:
         return _REFRESH in (self.application(name) or {}).get("metadata", {}).get("annotations", {})
-
-    def hooks(self, name: str) -> dict[str, str]:
-        """The hooks of its last sync: name and phase, such as `Succeeded`."""
-        operation = (self.application(name) or {}).get("status", {}).get("operationState", {})
-        resources = operation.get("syncResult", {}).get("resources", ())
-        return {str(one["name"]): str(one["hookPhase"]) for one in resources if one.get("hookType") == "PostSync"}
 
     def syncs(self, name: str) -> int:
         """How many syncs its history has."""

@@ -1,5 +1,5 @@
 {{/*
-Labels of every object. The plain form of the bundle says managed-by gpushare and has no helm.sh/chart.
+Labels of every object.
 */}}
 {{- define "gpushare.labels" -}}
 app.kubernetes.io/name: gpushare

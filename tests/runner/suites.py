@@ -53,7 +53,7 @@ _CLUSTER = Suite(
 )
 SUITES = (
     _CLUSTER,
-    Suite(name="registry", title="a real registry", folders=("tests/e2e/registry",), builds=("tests.e2e.registry.copiers",),
+    Suite(name="registry", title="a real registry", folders=("tests/e2e/registry",), builds=("tests.e2e.registry.crane",),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl", "go": ""}),
     Suite(name="pipelines", title="git, pre-commit and kustomize", folders=("tests/e2e/pipelines",),
           tools={"git": "git", "curl": "curl", "go": ""}, builds=("tests.e2e.pipelines.kustomize",)),

@@ -1,7 +1,6 @@
 """`gpushare compile --fleet`, and what `plan --fleet` shares with it: every cluster of a file, each in a process of its own.
 
-A process of its own keeps what goes wrong in one cluster, even a lack of memory, from the others, and `compile` already writes
-either a whole bundle or nothing.
+A process of its own keeps what goes wrong in one cluster, even a lack of memory, from the others.
 """
 
 import json

@@ -13,19 +13,14 @@ from gpushare.reading import source
 from gpushare.render import images
 from gpushare.render.images import ChartSource, Pulled
 
-_NEEDED = ("images.txt", "chart/values.yaml", "namespace.yaml")
+_NEEDED = ("images.txt", "chart/values.yaml")
 _UNKNOWN = ": gpushare knows only the tags of "
 
 
 class Images(Record):
-    """The images of one intent or bundle, and NVIDIA's chart with the folder of its values, which is named after the stack.
-
-    `namespace` is the bundle's; `omissions`: what of the images and the chart is not known.
-    """
+    """The images of one intent or bundle, and NVIDIA's chart. `omissions`: what of the images and the chart is not known."""
 
     pulled: tuple[Pulled, ...]
-    namespace: str
-    stack: str = ""
     chart: ChartSource | None = None
     omissions: tuple[Omission, ...] = ()
 
@@ -59,14 +54,13 @@ def _of_files(texts: Mapping[str, str], name: str) -> Images:
     texts_of_image = ("registry", "repository", "tag", "digest")
     if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
         raise _edited("chart/values.yaml", name)
-    namespace = _namespace(texts, name)
     pulled = images.own(values)
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
     if stack is None:
-        return Images(pulled=pulled, namespace=namespace)
+        return Images(pulled=pulled)
     chart = images.chart_of(texts["images.txt"], stack)
     omissions = () if chart else (_without_chart(stack, name),)
-    found = Images(pulled=pulled, namespace=namespace, stack=stack, chart=chart, omissions=omissions)
+    found = Images(pulled=pulled, chart=chart, omissions=omissions)
     unknown = next((line for line in texts["images.txt"].splitlines() if _UNKNOWN in line), "")
     if unknown:
         return replace(found, omissions=(*omissions, _without_tags(unknown)))
@@ -91,15 +85,6 @@ def _values(texts: Mapping[str, str], path: str, name: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise _edited(path, name)
     return data
-
-
-def _namespace(texts: Mapping[str, str], name: str) -> str:
-    path = "namespace.yaml"
-    match _values(texts, path, name):
-        case {"metadata": {"name": str(namespace)}}:
-            return namespace
-        case _:
-            raise _edited(path, name)
 
 
 def _edited(path: str, name: str) -> CouldNotRunError:

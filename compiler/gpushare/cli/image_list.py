@@ -1,6 +1,5 @@
 """`gpushare images`: what to copy into a registry of one's own, and what it lacks."""
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,16 +25,13 @@ if TYPE_CHECKING:
 @click.option("--os", "systems", multiple=True, metavar="SYSTEM", help="System of the nodes, such as ubuntu24.04; repeatable.")
 @click.option("--kernel", "kernels", multiple=True, metavar="RELEASE",
               help="Kernel of the nodes, for precompiled drivers; repeatable.")
-@click.option("--verify", is_flag=True, help="Ask the target registry; exit 3 when it lacks an image.")
-@click.option("--plain-http", is_flag=True, help="--verify asks a registry without TLS.")
-@click.option("--docker-config", type=click.Path(), metavar="FILE",
-              help="Logins for --verify. Default: config.json of $DOCKER_CONFIG or ~/.docker.")
-@options.product_format("text", "json", *formats.TOOLS)
+@click.option("--verify", is_flag=True, help="Ask the target registry by skopeo or crane; exit 3 when it lacks an image.")
+@click.option("--plain-http", is_flag=True, help="--verify asks without TLS, or whatever the certificate.")
+@options.product_format("text", "json", *formats.SCRIPTS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
     *, intent: str, overlays: tuple[str, ...], to: str | None, charts_to: str | None, image_from: str | None,
-    systems: tuple[str, ...], kernels: tuple[str, ...], verify: bool, plain_http: bool, docker_config: str | None, style: str,
-    strict: bool,
+    systems: tuple[str, ...], kernels: tuple[str, ...], verify: bool, plain_http: bool, style: str, strict: bool,
 ) -> ExitCode:
     """List the images that a bundle needs, each with its source and target.
 
@@ -54,9 +50,11 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     The operator appends the node's system to the tag of the driver: --os says
     which systems there are. Without it the driver is left out, with a warning.
 
-    The formats skopeo, crane, oras and containerd are shell scripts for these
-    tools, and for Helm; a target equal to its source is left out of them. The
-    format zarf is a ZarfPackageConfig for the folder of the bundle.
+    The formats skopeo and crane are shell scripts for these tools, and for
+    Helm; a target equal to its source is left out of them.
+
+    --verify runs skopeo, or crane if there is no skopeo. Logins, certificates
+    and proxies are those of that program.
 
     For example:
       gpushare images intent.yaml
@@ -74,12 +72,10 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     for wrong in _wrong_words(to, charts_to, image_from, {"--os": systems, "--kernel": kernels}):
         raise click.UsageError(wrong)
-    if style == formats.ZARF and (to or charts_to):
-        raise click.UsageError("--to and --charts-to are not for zarf: a package has its images with it")
-    if verify and style in formats.TOOLS:
+    if verify and style in formats.SCRIPTS:
         raise click.UsageError("--verify writes text or json")
-    if (plain_http or docker_config) and not verify:
-        raise click.UsageError("--plain-http and --docker-config are for --verify")
+    if plain_http and not verify:
+        raise click.UsageError("--plain-http is for --verify")
     is_bundle = intent not in ("", "-") and Path(intent).is_dir()
     if is_bundle and overlays:
         raise click.UsageError("--overlay: a bundle is compiled already; name its intent")
@@ -92,9 +88,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     omissions = [*(one for one in lacking if not (verify and one.text in targets)), *images.omissions]
     chart = copies.chart_copy(images.chart, charts_to)
     targets += [chart.reference] if chart and chart.reference else []
-    missing = _missing(targets, docker_config, plain_http=plain_http) if verify else None
-    if style == formats.ZARF:
-        omissions += _renamed(listed)
+    missing = _missing(targets, plain_http=plain_http) if verify else None
     _warn(omissions)
     if style == "json":
         _say_json(listed, chart, missing, omissions)
@@ -102,11 +96,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         what = "images" if len(targets) == len(listed) else "images and charts"
         there = f"{len(targets) - len(missing)} of {len(targets)} {what} are there\n"
         streams.write("".join(f"missing {one}\n" for one in missing) + there)
-    elif style == formats.ZARF:
-        from gpushare.core import emit  # noqa: PLC0415 - only for programs
-
-        package = formats.zarf_package(listed, chart, images.namespace, f"{images.stack}/values.yaml")
-        streams.product(emit.yaml_text(package))
     else:
         streams.write(formats.script(listed, style, chart) if style in formats.SCRIPTS else formats.plain(listed, chart))
     if strict and omissions:
@@ -158,40 +147,15 @@ def _charts(chart: "ChartCopy | None", missing: tuple[str, ...] | None) -> list[
     return [found if missing is None or not chart.reference else {**found, "missing": chart.reference in missing}]
 
 
-def _renamed(listed: "tuple[Copy, ...]") -> "list[Omission]":
-    """Return what is said of a bundle that names a mirror: Zarf's agent finds an image by the reference that the pod names."""
-    from gpushare.mirror.copies import Omission  # noqa: PLC0415 - only for zarf
-
-    renamed = [one for one in listed if one.source not in (None, one.target)]
-    if not renamed:
-        return []
-    return [Omission(
-        text=renamed[0].target,
-        message=f"the pods name {renamed[0].target}, the package has {renamed[0].source}: Zarf would not find it",
-        hint="compile the bundle for Zarf without platform.registry: Zarf replaces the registry itself",
-    )]
-
-
 def _warn(omissions: "list[Omission]") -> None:
     for one in omissions:
         streams.warn(f"gpushare: warning: {one.message}\n{streams.hint(one.hint)}")
 
 
-def _missing(targets: list[str], docker_config: str | None, *, plain_http: bool) -> tuple[str, ...]:
-    from gpushare.mirror import credentials, registry  # noqa: PLC0415 - only --verify opens connections
+def _missing(targets: list[str], *, plain_http: bool) -> tuple[str, ...]:
+    from gpushare.mirror import verification  # noqa: PLC0415 - only --verify runs other programs
 
-    folder = os.environ.get("DOCKER_CONFIG")
-    path = Path(docker_config) if docker_config else (Path(folder) if folder else Path.home() / ".docker") / "config.json"
-    logins = credentials.NONE
-    if docker_config or path.is_file():
-        try:
-            logins = credentials.read(path)
-        except OSError as problem:
-            hint = "name another file with --docker-config"
-            raise CouldNotRunError(f"cannot read {path}: {streams.reason(problem)}", hint) from problem
-        except ValueError as problem:
-            raise CouldNotRunError(f"{path} is not a config.json of Docker: {problem}") from problem
     try:
-        return registry.Registries(logins, plain_http=plain_http).missing(targets)
-    except registry.RegistryError as problem:
+        return verification.missing(targets, plain_http=plain_http)
+    except verification.VerificationError as problem:
         raise CouldNotRunError(str(problem), problem.hint) from problem

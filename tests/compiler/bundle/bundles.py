@@ -15,7 +15,7 @@ FOREIGN = {"kustomization.yaml": "resources: []\n", "chart/notes.txt": "mine\n",
 
 def memory(files: dict[str, str]) -> Lock:
     """The lock of a bundle with these files."""
-    return Lock(files={path: digest(text) for path, text in files.items()})
+    return Lock(intent=digest(repr(files)), files={path: digest(text) for path, text in files.items()})
 
 
 def bundle(files: dict[str, str]) -> tuple[Artifact, ...]:

@@ -1,159 +1,196 @@
-"""A write that is killed, fails or meets another: the folder holds the old bundle or the new one, and foreign files stay."""
+"""A write that is killed, fails or meets another: every file is whole, foreign files stay, and the next compile finishes."""
 
 import errno
-import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpushare import pipeline
 from gpushare.bundle import lock, writer
+from gpushare.bundle.lock import Lock
 from gpushare.bundle.writer import OutputError
-from gpushare.core.diagnostics import Finding
+from gpushare.core.record import replace
 from tests.compiler.bundle.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
 from tests.support import scale
 
-BEFORE, AFTER = texts(OLD) | FOREIGN, texts(NEW) | FOREIGN
+BEFORE = texts(OLD) | FOREIGN
+ADDED = NEW | {"argocd/app.yaml": "x\n"}
+"""With a folder that the next bundle may not have."""
+AFTER = texts(ADDED) | FOREIGN
+OTHER = NEW | {"chart/files/policies/come.yaml": "otherwise\n", "README.md": "newest\n", "flux/sync.yaml": "x\n"}
 
-STEPS = ("chmod", "close", "link", "lstat", "mkdir", "open", "rename", "replace", "rmdir", "scandir", "unlink", "write")
-GROWING = ("link", "mkdir", "open", "write")
-EVENTS = {"open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "os.chown", "os.scandir"}
+EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.listdir"}
+"""What the interpreter reports to audit hooks before it asks the file system."""
 MAX_STEPS = 2000
+FAILED = 3
 
 
-def fresh(parent: Path, number: int) -> Path:
+def fresh(parent: Path, number: int, files: dict[str, str] = BEFORE) -> Path:
     """A folder with the old bundle and foreign files, alone in its parent."""
     folder = parent / str(number) / "bundle"
-    lay(folder, BEFORE)
+    lay(folder, files)
     return folder
 
 
-def assert_finishes(folder: Path) -> None:
-    """The next run ends with exactly the new bundle and nothing beside it."""
-    known = writer.read_lock(folder)
-    assert not isinstance(known, Finding)
-    writer.write(bundle(NEW), folder, known)
-    assert found(folder.parent) == {f"bundle/{path}": text for path, text in AFTER.items()}
-    assert [entry.name for entry in folder.parent.iterdir()] == ["bundle"]
+def known(folder: Path) -> Lock:
+    """The lock there, which is always a valid one."""
+    found_lock = writer.read_lock(folder)
+    assert isinstance(found_lock, Lock)
+    return found_lock
+
+
+def folders(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_dir()}
+
+
+def assert_finishes(folder: Path, files: dict[str, str]) -> None:
+    """The next run ends with exactly this bundle, as if none had been interrupted, and nothing in or beside it."""
+    expected = texts(files) | FOREIGN
+    writer.write(bundle(files), folder, known(folder))
+    assert found(folder.parent) == {f"bundle/{path}": text for path, text in expected.items()}
+    assert folders(folder) == {str(parent) for path in expected for parent in Path(path).parents} - {"."}
+    assert writer.changes(bundle(files), folder) == ()
 
 
 def in_child(job: Callable[[], object]) -> int:
-    """Run a job in a forked process; its exit status or minus the signal that ended it."""
+    """Run a job in a forked process; its exit status or minus the signal that ended it. OutputError is FAILED."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: the child touches none of theirs
         child = os.fork()
     if child == 0:
+        status = 1
         try:
             job()
+            status = 0
+        except OutputError:
+            status = FAILED
+        except KeyboardInterrupt:
+            status = 130
         except BaseException:
-            os._exit(1)
-        os._exit(0)
+            traceback.print_exc()
+        finally:
+            os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def killed_at(number: int, folder: Path) -> Callable[[], None]:
-    """A write that is killed before its `number`-th step that the interpreter reports to audit hooks."""
+def interrupted(step: int, accident: Callable[[], object], job: Callable[[], object]) -> int:
+    """What a job in a forked process comes to if this happens before its `step`-th event."""
 
-    def job() -> None:
-        left = number
+    def run() -> None:
+        left = step
 
         def hook(event: str, _: tuple[Any, ...]) -> None:
             nonlocal left
-            if event in EVENTS:
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
+            left -= event in EVENTS
+            if left == 0 and event in EVENTS:
+                accident()
 
         sys.addaudithook(hook)
-        writer.write(bundle(NEW), folder, memory(OLD))
+        job()
 
-    return job
-
-
-def test_a_kill_at_any_step_leaves_whole_files_and_the_next_run_finishes(tmp_path: Path, way: str) -> None:
-    writer.write(bundle(NEW), tmp_path / "warm", lock.EMPTY)  # so that the children import nothing
-    seen = set()
-    for number in scale.some(range(1, MAX_STEPS), 6):
-        folder = fresh(tmp_path, number)
-        status = in_child(killed_at(number, folder))
-        now = {path: text for path, text in found(folder).items() if not path.startswith(".gpushare-")}
-        assert {path: now[path] for path in FOREIGN} == FOREIGN, number
-        if way == "exchange":
-            assert now in (BEFORE, AFTER), number
-        assert all(text in (BEFORE.get(path), AFTER.get(path)) for path, text in now.items()), number
-        assert now.keys() >= BEFORE.keys() & AFTER.keys(), number
-        seen.add(now == AFTER)
-        assert_finishes(folder)
-        if status == 0:
-            break
-        assert status == -signal.SIGKILL
-    assert status == 0
-    assert seen == {True, False}
-    assert number > 20
+    return in_child(run)
 
 
-class Faults:
-    """Makes the `first`-th of some os functions fail, and with `lasting` all later ones too."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], number: int, *, lasting: bool) -> None:
-        self.left = 0
-        self.number = number
-        self.lasting = lasting
-        for name in names:
-            monkeypatch.setattr(os, name, self.failing(getattr(os, name)))
-
-    def arm(self, first: int) -> None:
-        self.left = first
-
-    @property
-    def struck(self) -> bool:
-        return self.left <= 0
-
-    def failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*arguments: Any, **named: Any) -> Any:
-            self.left -= 1
-            if self.left == 0 or (self.left < 0 and self.lasting and self.left > -MAX_STEPS):
-                raise OSError(self.number, os.strerror(self.number))
-            return real(*arguments, **named)
-
-        return step
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("names", "number", "lasting"),
-    [(STEPS, errno.EIO, False), (STEPS, errno.EACCES, False), (GROWING, errno.ENOSPC, True), (GROWING, errno.ENOSPC, False)],
-    ids=["one input or output error", "one refusal", "a full disk", "a disk full for a moment"],
-)
-def test_an_error_at_any_step_leaves_the_old_bundle_or_the_new_one(
-    tmp_path: Path, way: str, names: tuple[str, ...], number: int, lasting: bool
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def failing(number: int) -> Callable[[], None]:
+    def fail() -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+ACCIDENTS = [
+    pytest.param(kill, -signal.SIGKILL, id="a kill"),
+    pytest.param(interrupt, 130, id="Ctrl-C"),
+    *(pytest.param(failing(number), FAILED, id=errno.errorcode[number])
+      for number in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)),
+]
+
+
+@pytest.mark.parametrize("before", [BEFORE, FOREIGN], ids=["an update", "a first bundle"])
+@pytest.mark.parametrize(("accident", "status"), ACCIDENTS)
+def test_an_accident_at_any_step_leaves_whole_files_and_the_next_compile_finishes(
+    tmp_path: Path, accident: Callable[[], None], status: int, before: dict[str, str]
 ) -> None:
-    failed = 0
-    for first in scale.some(range(1, MAX_STEPS), 5):
-        folder = fresh(tmp_path, first)
-        with pytest.MonkeyPatch.context() as patch:
-            faults = Faults(patch, names, number, lasting=lasting)
-            faults.arm(first)
-            try:
-                writer.write(bundle(NEW), folder, memory(OLD))
-                failure = None
-            except OutputError as error:
-                failure = error
-            struck = faults.struck
-        now = {path: text for path, text in found(folder).items() if not path.startswith(".gpushare-")}
-        assert now == (BEFORE if failure else AFTER), (first, failure)
-        failed += failure is not None
-        assert_finishes(folder)
-        if not struck:
+    """The next compile is of the same intent or of another."""
+    writer.write(bundle(ADDED), tmp_path / "warm", lock.EMPTY)  # so that the children import nothing
+    former = memory(OLD) if before is BEFORE else lock.EMPTY
+    ended = set()
+    for step in scale.some(range(1, MAX_STEPS), 4):
+        folder = fresh(tmp_path, step, before)
+        result = interrupted(step, accident, partial(writer.write, bundle(ADDED), folder, former))
+        assert result in {status, 0}, step
+        now = {path: text for path, text in found(folder).items() if ".gpushare-" not in path}
+        assert {path: now[path] for path in FOREIGN} == FOREIGN, step
+        assert now.keys() >= before.keys() & AFTER.keys(), step
+        left = found(folder).keys() - now.keys()
+        assert accident is kill or not left, step
+        lock_now, is_new = known(folder), now.get(lock.FILE) == AFTER[lock.FILE]
+        assert is_new or replace(lock_now, files={}) == replace(former, files={}), step
+        assert all(text in (before.get(path), AFTER.get(path)) for path, text in now.items() if path != lock.FILE), step
+        assert lock_now.files.keys() >= now.keys() - FOREIGN.keys() - {lock.FILE}, step
+        assert bool(writer.changes(bundle(ADDED), folder)) == (now != AFTER), step
+        assert now == AFTER if is_new else result == status, step
+        ended.add(now == AFTER)
+        assert_finishes(folder, OTHER if step % 8 == 1 else ADDED)
+        if result == 0 and step > 40:
             break
-    assert not struck
-    assert failed or number == errno.EACCES or not lasting
-    assert first > 10
+    assert result == 0
+    assert ended == {True, False}
+
+
+INTENT = """\
+apiVersion: gpushare.dev/v1
+kind: ClusterIntent
+metadata: {name: lab}
+spec:
+  platform: {image: {repository: registry.example.org/node-runtime}}
+  pools:
+    p: {card: t4, nodes: {matchLabels: {a: b}}, gpusPerNode: 4, sharing: {mode: %s}}
+"""
+
+
+def test_an_interrupted_compile_forgets_no_former_profile(tmp_path: Path) -> None:
+    """Nodes that are away still have it: the bundle equals that of a compile that was not interrupted."""
+
+    def compile_into(folder: Path, mode: str) -> None:
+        intent = (INTENT % mode).encode()
+        compilation = pipeline.compile_intent(intent, "intent.yaml", known(folder))
+        assert compilation.artifacts, compilation.findings
+        writer.write(compilation.artifacts, folder, known(folder))
+
+    whole = tmp_path / "whole"
+    shared = "time-slicing, replicas: 4"
+    compile_into(whole, "exclusive")
+    first = found(whole)
+    compile_into(whole, shared)
+    assert known(whole).former
+    results = set()
+    for step in range(1, MAX_STEPS, 1 if scale.is_long else 23):
+        folder = fresh(tmp_path, step, first)
+        results.add(interrupted(step, kill, partial(compile_into, folder, shared)))
+        compile_into(folder, shared)
+        assert found(folder.parent) == {f"bundle/{path}": text for path, text in found(whole).items()}, step
+        if 0 in results:
+            break
+    assert results == {0, -signal.SIGKILL}
 
 
 def exit_codes(jobs: Iterable[Callable[[], None]]) -> list[int]:
@@ -169,48 +206,47 @@ def exit_codes(jobs: Iterable[Callable[[], None]]) -> list[int]:
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def test_four_compiles_at_once_leave_one_whole_bundle(tmp_path: Path, way: str) -> None:
+def test_four_compiles_at_once_leave_whole_files_and_the_lock_of_one(tmp_path: Path) -> None:
     folder = fresh(tmp_path, 0)
-    versions = [NEW | {"README.md": f"version {number}\n", f"only-{number}.txt": "x\n"} for number in range(4)]
+    versions = [NEW | {"README.md": f"version {number}\n" * 1000, f"only-{number}.txt": "x\n"} for number in range(4)]
 
     def compiling(number: int) -> Callable[[], None]:
         def job() -> None:
             for _ in range(10):
-                known = writer.read_lock(folder)
-                assert not isinstance(known, Finding)
                 try:
-                    writer.write(bundle(versions[number]), folder, known)
+                    writer.write(bundle(versions[number]), folder, known(folder))
                 except OutputError as error:
-                    assert "changed by another compile" in error.message  # noqa: PT017 - any other error ends the child
+                    clear = "by another compile" in error.message or "no other compile" in error.hint
+                    assert clear, error  # noqa: PT017 - any other error ends the child
 
         return job
 
     assert exit_codes(compiling(number) for number in range(4)) == [0, 0, 0, 0]
-    assert found(folder) in [texts(version) | FOREIGN for version in versions]
-    assert [entry.name for entry in folder.parent.iterdir()] == ["bundle"]
+    now = found(folder)
+    assert {path: now[path] for path in FOREIGN} == FOREIGN
+    whole = [BEFORE, *map(texts, versions)]
+    for path in now.keys() - FOREIGN.keys() - {lock.FILE}:
+        assert now[path] in [one.get(path) for one in whole], path
+    writer.write(bundle(versions[0]), folder, known(folder))
+    assert {path: text for path, text in found(folder).items() if "only-" not in path or "only-0" in path} == (
+        texts(versions[0]) | FOREIGN
+    )
 
 
-def test_the_same_compile_four_times_at_once_succeeds_four_times(tmp_path: Path) -> None:
+def test_a_write_that_breaks_off_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     folder = fresh(tmp_path, 0)
+    large = NEW | {"large.txt": "x" * 100_000}
 
     def job() -> None:
-        writer.write(bundle(NEW), folder, memory(OLD))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        writer.write(bundle(large), folder, memory(OLD))
 
-    assert exit_codes([job] * 4) == [0, 0, 0, 0]
-    assert found(folder) == AFTER
-
-
-def test_a_compile_that_waits_too_long_for_another_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fresh(tmp_path, 0)
-    monkeypatch.setattr(writer, "WAIT_SECONDS", 0.05)
-    handle = os.open(folder.parent, os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        with pytest.raises(OutputError, match="another compile has been writing"):
-            writer.write(bundle(NEW), folder, memory(OLD))
-    finally:
-        os.close(handle)
-    assert found(folder) == BEFORE
+    assert in_child(job) == FAILED
+    assert {path: text for path, text in found(folder).items() if path != lock.FILE} == (
+        {path: text for path, text in BEFORE.items() if path != lock.FILE}
+    )
+    assert_finishes(folder, large)
 
 
 @pytest.fixture
@@ -228,15 +264,19 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("inside", ["bundle", "."], ids=["a folder on it", "the disk itself"])
-def test_a_really_full_disk_changes_nothing_and_says_so(small_disk: Path, inside: str) -> None:
+def test_a_really_full_disk_says_so_and_keeps_the_old_files_until_there_is_space(small_disk: Path, inside: str) -> None:
     folder = small_disk / inside
     lay(folder, BEFORE)
     large = NEW | {f"file-{number}.txt": "x" * 4000 for number in range(20)}
     with pytest.raises(OutputError, match="No space left") as caught:
         writer.write(bundle(large), folder, memory(OLD))
-    assert "nothing in it has changed" in caught.value.hint
-    assert found(folder) == BEFORE
-    assert not [path for path in small_disk.iterdir() if "gpushare-" in path.name]
+    assert caught.value.hint.startswith("free some space, then run it again")
+    assert {path: text for path, text in found(folder).items() if path != lock.FILE} == (
+        {path: text for path, text in BEFORE.items() if path != lock.FILE}
+    )
+    subprocess.run(["mount", "-o", "remount,size=1m", small_disk], check=True)
+    writer.write(bundle(large), folder, known(folder))
+    assert found(folder) == texts(large) | FOREIGN
 
 
 def test_a_read_only_file_system_changes_nothing_and_says_so(small_disk: Path) -> None:
@@ -245,24 +285,3 @@ def test_a_read_only_file_system_changes_nothing_and_says_so(small_disk: Path) -
     with pytest.raises(OutputError, match="Read-only file system"):
         writer.write(bundle(NEW), small_disk / "bundle", memory(OLD))
     assert found(small_disk / "bundle") == BEFORE
-
-
-def test_a_mount_point_is_replaced_in_place(small_disk: Path) -> None:
-    lay(small_disk, BEFORE)
-    writer.write(bundle(NEW), small_disk, memory(OLD))
-    assert found(small_disk) == AFTER
-
-
-def test_a_folder_that_nobody_may_write_changes_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fresh(tmp_path, 0)
-    real = os.mkdir
-
-    def refused(path: Path, *arguments: Any, **named: Any) -> None:
-        if ".gpushare-" in str(path) or ".bundle.gpushare-" in str(path):
-            raise PermissionError(errno.EACCES, "Permission denied")
-        real(path, *arguments, **named)
-
-    monkeypatch.setattr(os, "mkdir", refused)
-    with pytest.raises(OutputError, match="Permission denied"):
-        writer.write(bundle(NEW), folder, memory(OLD))
-    assert found(folder.parent) == {f"bundle/{path}": text for path, text in BEFORE.items()}

@@ -8,7 +8,7 @@ import pytest
 from gpushare.bundle import lock, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import EMPTY
-from gpushare.bundle.writer import ChangeKind, OutputError, exchange
+from gpushare.bundle.writer import ChangeKind, OutputError
 from tests.compiler.bundle.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
 
 
@@ -38,11 +38,9 @@ def test_a_first_bundle_is_written_into_an_empty_folder_whose_mode_stays(tmp_pat
     assert target.stat().st_mode & 0o7777 == 0o2750
 
 
-def test_the_new_bundle_replaces_the_old_one_and_leaves_foreign_files_alone(folder: Path, way: str) -> None:
+def test_the_new_bundle_replaces_the_old_one_and_leaves_foreign_files_alone(folder: Path) -> None:
     inodes = {path: (folder / path).stat().st_ino for path in (*FOREIGN, "same.txt")}
-    own = folder.stat().st_ino
     changes = writer.write(bundle(NEW), folder, memory(OLD))
-    assert (folder.stat().st_ino == own) is (way == "in place")
     assert found(folder.parent) == {f"bundle/{path}": text for path, text in (texts(NEW) | FOREIGN).items()}
     assert {path: (folder / path).stat().st_ino for path in inodes} == inodes
     assert kinds(changes) == {
@@ -54,7 +52,7 @@ def test_the_new_bundle_replaces_the_old_one_and_leaves_foreign_files_alone(fold
     }
 
 
-def test_a_second_write_changes_nothing(folder: Path, way: str) -> None:
+def test_a_second_write_changes_nothing(folder: Path) -> None:
     writer.write(bundle(NEW), folder, memory(OLD))
     before = {path: (folder / path).stat() for path in found(folder)}
     assert writer.changes(bundle(NEW), folder) == ()
@@ -69,7 +67,7 @@ def test_changes_tell_what_a_write_would_do_and_do_nothing(folder: Path) -> None
     assert changes == writer.write(bundle(NEW), folder, memory(OLD))
 
 
-def test_a_folder_that_is_emptied_by_pruning_goes_and_one_with_foreign_files_stays(tmp_path: Path, way: str) -> None:
+def test_a_folder_that_is_emptied_by_pruning_goes_and_one_with_foreign_files_stays(tmp_path: Path) -> None:
     target = tmp_path / "bundle"
     lay(target, texts(OLD | {"argocd/app.yaml": "x\n", "flux/release.yaml": "x\n"}) | {"flux/own.yaml": "mine\n"})
     writer.write(bundle(OLD), target, memory(OLD | {"argocd/app.yaml": "x\n", "flux/release.yaml": "x\n"}))
@@ -77,13 +75,13 @@ def test_a_folder_that_is_emptied_by_pruning_goes_and_one_with_foreign_files_sta
     assert found(target / "flux") == {"own.yaml": "mine\n"}
 
 
-def test_a_generated_file_that_was_edited_is_written_again(folder: Path, way: str) -> None:
+def test_a_generated_file_that_was_edited_is_written_again(folder: Path) -> None:
     (folder / "README.md").write_text("edited by hand\n")
     writer.write(bundle(OLD), folder, memory(OLD))
     assert found(folder) == texts(OLD) | FOREIGN
 
 
-def test_a_stale_file_that_was_edited_is_kept_and_named(folder: Path, way: str) -> None:
+def test_a_stale_file_that_was_edited_is_kept_and_named(folder: Path) -> None:
     (folder / "chart/files/policies/gone.yaml").write_text("edited by hand\n")
     changes = writer.write(bundle(NEW), folder, memory(OLD))
     assert found(folder) == texts(NEW) | FOREIGN | {"chart/files/policies/gone.yaml": "edited by hand\n"}
@@ -91,7 +89,7 @@ def test_a_stale_file_that_was_edited_is_kept_and_named(folder: Path, way: str) 
     assert writer.changes(bundle(NEW), folder) == ()
 
 
-def test_a_foreign_file_in_the_way_is_an_error_and_nothing_changes(tmp_path: Path, way: str) -> None:
+def test_a_foreign_file_in_the_way_is_an_error_and_nothing_changes(tmp_path: Path) -> None:
     lay(tmp_path, {"README.md": "my project\n"})
     assert kinds(writer.changes(bundle(NEW), tmp_path))["README.md"] == ChangeKind.FOREIGN
     with pytest.raises(OutputError, match=r"README\.md was not written by gpushare"):
@@ -99,21 +97,21 @@ def test_a_foreign_file_in_the_way_is_an_error_and_nothing_changes(tmp_path: Pat
     assert found(tmp_path) == {"README.md": "my project\n"}
 
 
-def test_a_foreign_file_that_equals_ours_is_not_in_the_way(tmp_path: Path, way: str) -> None:
+def test_a_foreign_file_that_equals_ours_is_not_in_the_way(tmp_path: Path) -> None:
     lay(tmp_path / "bundle", {"README.md": NEW["README.md"]})
     writer.write(bundle(NEW), tmp_path / "bundle", EMPTY)
     assert found(tmp_path / "bundle") == texts(NEW)
 
 
 @pytest.mark.parametrize("obstacle", ["chart", "chart/files/policies"])
-def test_a_file_where_a_folder_should_be_is_an_error_that_names_it(tmp_path: Path, obstacle: str, way: str) -> None:
+def test_a_file_where_a_folder_should_be_is_an_error_that_names_it(tmp_path: Path, obstacle: str) -> None:
     lay(tmp_path / "bundle", {obstacle: "a file\n"})
     with pytest.raises(OutputError, match=f"bundle/{obstacle} was not written by gpushare"):
         writer.write(bundle(NEW), tmp_path / "bundle", EMPTY)
     assert found(tmp_path) == {f"bundle/{obstacle}": "a file\n"}
 
 
-def test_a_folder_where_a_file_should_be_is_an_error_that_names_it(folder: Path, way: str) -> None:
+def test_a_folder_where_a_file_should_be_is_an_error_that_names_it(folder: Path) -> None:
     (folder / "README.md").unlink()
     lay(folder, {"README.md/inside.txt": "mine\n"})
     before = found(folder)
@@ -129,7 +127,7 @@ def test_a_file_instead_of_the_folder_is_an_error(tmp_path: Path) -> None:
     assert found(tmp_path) == {"bundle": "a file\n"}
 
 
-def test_a_folder_that_is_a_link_is_written_where_it_leads(folder: Path, way: str) -> None:
+def test_a_folder_that_is_a_link_is_written_where_it_leads(folder: Path) -> None:
     link = folder.parent / "link"
     link.symlink_to("bundle")
     writer.write(bundle(NEW), link, memory(OLD))
@@ -138,7 +136,7 @@ def test_a_folder_that_is_a_link_is_written_where_it_leads(folder: Path, way: st
 
 
 @pytest.mark.parametrize("linked", ["chart", "chart/files"])
-def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, linked: str, way: str) -> None:
+def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, linked: str) -> None:
     outside = folder.parent / "outside"
     (folder / linked).rename(outside)
     (folder / linked).symlink_to(outside)
@@ -148,7 +146,7 @@ def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, linked: str
     assert found(folder.parent) == before
 
 
-def test_nothing_is_removed_through_a_link_to_a_folder(tmp_path: Path, way: str) -> None:
+def test_nothing_is_removed_through_a_link_to_a_folder(tmp_path: Path) -> None:
     target, outside = tmp_path / "bundle", tmp_path / "outside"
     old = OLD | {"argocd/app.yaml": "x\n"}
     lay(target, texts(OLD) | {lock.FILE: texts(old)[lock.FILE]})
@@ -159,7 +157,7 @@ def test_nothing_is_removed_through_a_link_to_a_folder(tmp_path: Path, way: str)
     assert (target / "argocd").is_symlink()
 
 
-def test_a_file_of_ours_that_became_a_link_is_replaced_and_its_target_kept(folder: Path, way: str) -> None:
+def test_a_file_of_ours_that_became_a_link_is_replaced_and_its_target_kept(folder: Path) -> None:
     lay(folder.parent, {"target.txt": "somebody's\n"})
     (folder / "README.md").unlink()
     (folder / "README.md").symlink_to("../target.txt")
@@ -168,7 +166,7 @@ def test_a_file_of_ours_that_became_a_link_is_replaced_and_its_target_kept(folde
     assert found(folder) == texts(NEW) | FOREIGN
 
 
-def test_a_stale_file_that_became_a_link_is_kept(folder: Path, way: str) -> None:
+def test_a_stale_file_that_became_a_link_is_kept(folder: Path) -> None:
     gone = folder / "chart/files/policies/gone.yaml"
     gone.unlink()
     gone.symlink_to("/etc/hostname")
@@ -176,7 +174,7 @@ def test_a_stale_file_that_became_a_link_is_kept(folder: Path, way: str) -> None
     assert gone.readlink() == Path("/etc/hostname")
 
 
-def test_foreign_links_pipes_and_folders_survive_as_they_are(folder: Path, way: str) -> None:
+def test_foreign_links_pipes_and_folders_survive_as_they_are(folder: Path) -> None:
     (folder / "dangling").symlink_to("nowhere")
     os.mkfifo(folder / "pipe")
     (folder / "empty").mkdir()
@@ -189,33 +187,28 @@ def test_foreign_links_pipes_and_folders_survive_as_they_are(folder: Path, way: 
     assert (folder / "own").stat().st_mode & 0o777 == 0o711
 
 
-def test_modes_of_files_and_folders_stay_and_new_ones_follow_the_umask(folder: Path, way: str) -> None:
+def test_files_and_folders_that_are_written_follow_the_umask_and_the_others_keep_their_modes(folder: Path) -> None:
     (folder / "README.md").chmod(0o600)
-    (folder / "chart").chmod(0o750)
-    folder.chmod(0o755)
+    (folder / "same.txt").chmod(0o600)
+    (folder / "chart").chmod(0o711)
     before = os.umask(0o027)
     try:
-        writer.write(bundle(NEW), folder, memory(OLD))
+        writer.write(bundle(NEW | {"argocd/app.yaml": "x\n"}), folder, memory(OLD))
     finally:
         os.umask(before)
-    expected = {"README.md": 0o600, "chart": 0o750, "chart/files/policies/come.yaml": 0o640, ".": 0o755}
+    expected = {"README.md": 0o640, "argocd/app.yaml": 0o640, "argocd": 0o750, "same.txt": 0o600, "chart": 0o711}
     assert {path: (folder / path).stat().st_mode & 0o777 for path in expected} == expected
 
 
-def test_a_bundle_in_the_working_directory_is_replaced_without_taking_the_directory_away(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder / "chart")
-    writer.write(bundle(NEW), folder, memory(OLD))
-    assert found(Path("..")) == texts(NEW) | FOREIGN
-
-
-def test_a_folder_with_thousands_of_foreign_files_is_not_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "MAX_FOREIGN", 2)
-    inode = folder.stat().st_ino
-    writer.write(bundle(NEW), folder, memory(OLD))
-    assert found(folder.parent) == {f"bundle/{path}": text for path, text in (texts(NEW) | FOREIGN).items()}
-    assert folder.stat().st_ino == inode
+@pytest.mark.parametrize("files", [NEW, OLD], ids=["a bundle that changes", "one that is current"])
+def test_what_a_killed_run_left_is_removed_and_nothing_else(folder: Path, files: dict[str, str]) -> None:
+    name = ".gpushare-0123456789abcdef-1"
+    lay(folder, {name: "half", f"chart/files/policies/{name}": "half", f"own/{name}": "mine\n", f"{name}.txt": "mine\n"})
+    lay(folder.parent, {"outside.txt": "precious\n"})
+    (folder / "chart" / name).symlink_to("../../outside.txt")
+    writer.write(bundle(files), folder, memory(OLD))
+    assert found(folder) == texts(files) | FOREIGN | {f"own/{name}": "mine\n", f"{name}.txt": "mine\n"}
+    assert (folder.parent / "outside.txt").read_text() == "precious\n"
 
 
 def test_another_compile_in_between_is_noticed(folder: Path) -> None:
@@ -242,59 +235,6 @@ def test_a_hostile_lock_in_the_folder_removes_nothing_outside(folder: Path, path
     with pytest.raises(OutputError):
         writer.write(bundle(NEW), folder, EMPTY)
     assert outside.read_text() == "precious\n"
-
-
-def test_what_a_killed_run_left_beside_the_folder_is_cleaned_up(folder: Path) -> None:
-    lay(folder.parent / ".bundle.gpushare-12345", {"new/README.md": "half\n"})
-    lay(folder.parent / ".bundle.gpushare-mine", {"x": "not ours\n"})
-    writer.write(bundle(OLD), folder, memory(OLD))
-    assert sorted(path.name for path in folder.parent.iterdir()) == [".bundle.gpushare-mine", "bundle"]
-
-
-@pytest.mark.parametrize("name", [".bundle.gpushare-1", ".bundle.gpushare-1/new", ".bundle.gpushare-1/old"])
-def test_a_link_among_what_a_killed_run_left_is_not_followed(folder: Path, name: str) -> None:
-    outside = folder.parent / "outside"
-    lay(outside, {"new/x.txt": "precious\n", "old/x.txt": "precious\n", "x.txt": "precious\n"})
-    before = found(outside)
-    (folder.parent / name).parent.mkdir(exist_ok=True)
-    (folder.parent / name).symlink_to(outside)
-    writer.write(bundle(NEW), folder, memory(OLD))
-    assert found(outside) == before
-    assert found(folder) == texts(NEW) | FOREIGN
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_a_bundle_that_root_replaces_keeps_its_owner(folder: Path, way: str) -> None:
-    for path in (folder, folder / "chart", folder / "README.md", folder / "own"):
-        os.chown(path, 1234, 1234)
-    writer.write(bundle(NEW), folder, memory(OLD))
-    assert {(folder / path).stat().st_uid for path in (".", "chart", "README.md", "own")} == {1234}
-
-
-def test_what_appeared_in_the_old_tree_before_a_kill_is_brought_back(folder: Path) -> None:
-    writer.write(bundle(NEW), folder, memory(OLD))
-    lay(folder.parent / ".bundle.gpushare-12345" / "old", texts(OLD) | {"late/arrival.txt": "mine\n"})
-    writer.write(bundle(NEW), folder, memory(NEW))
-    assert found(folder.parent) == {
-        f"bundle/{path}": text for path, text in (texts(NEW) | FOREIGN | {"late/arrival.txt": "mine\n"}).items()
-    }
-
-
-def test_a_foreign_file_that_changed_while_the_folder_was_replaced_is_kept_aside(folder: Path) -> None:
-    writer.write(bundle(NEW), folder, memory(OLD))
-    aside = folder.parent / ".bundle.gpushare-12345" / "old"
-    lay(aside, {"kustomization.yaml": "newer\n"})
-    with pytest.raises(OutputError, match=r"kustomization\.yaml changed while"):
-        writer.write(bundle(NEW), folder, memory(NEW))
-    assert (aside / "kustomization.yaml").read_text() == "newer\n"
-
-
-def test_an_unfinished_replacement_in_place_is_finished_by_the_next_run_even_with_other_contents(folder: Path) -> None:
-    lay(folder, {"chart/files/policies/come.yaml": NEW["chart/files/policies/come.yaml"], "README.md": NEW["README.md"]})
-    lay(folder / ".gpushare-1", {f"new/{lock.FILE}": texts(NEW)[lock.FILE], "new/chart/values.yaml": "a: 2\n"})
-    other = NEW | {"chart/files/policies/come.yaml": "otherwise\n"}
-    writer.write(bundle(other), folder, memory(OLD))
-    assert found(folder.parent) == {f"bundle/{path}": text for path, text in (texts(other) | FOREIGN).items()}
 
 
 def test_the_lock_of_a_folder_is_read_or_missing_or_a_finding(folder: Path) -> None:

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from gpushare.mirror import formats
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.e2e.gitops import upstream
-from tests.e2e.registry import copiers
+from tests.e2e.registry import crane
 from tests.e2e.registry.registries import push, registry
 from tests.support import helm
 from tests.support.paths import ROOT
@@ -40,42 +41,50 @@ def here(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(params=formats.SCRIPTS)
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """A PATH with one of the programs that `--verify` runs, and no other; nothing of it is configured."""
+    found = crane.folder() / "crane" if request.param == "crane" else shutil.which("skopeo")
+    assert found
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / request.param).symlink_to(found)
+    return {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+
+
 def targets(host: str) -> list[str]:
     listed = gpushare("images", BUNDLE, "--to", f"{host}/mirror", "--format", "json")
     return [one["target"] for one in json.loads(listed.stdout)["images"]]
 
 
-def test_every_missing_image_is_named_until_it_is_there(here: Path) -> None:
+def test_every_missing_image_is_named_until_it_is_there(here: Path, program: dict[str, str]) -> None:
     with registry(here) as host:
         call = ("images", BUNDLE, "--to", f"{host}/mirror", "--verify", "--plain-http")
         wanted = targets(host)
-        before = gpushare(*call)
+        before = gpushare(*call, environment=program)
         assert before.returncode == 3
         assert [line.removeprefix("missing ") for line in before.stdout.splitlines()[:-1]] == wanted
         for target in wanted[1:]:
             name, _, tag = target.removeprefix(f"{host}/").rpartition(":")
             push(host, name, tag)
-        assert gpushare(*call).stdout.splitlines()[0] == f"missing {wanted[0]}"
-        document = json.loads(gpushare(*call, "--format", "json").stdout)
+        assert gpushare(*call, environment=program).stdout.splitlines()[0] == f"missing {wanted[0]}"
+        document = json.loads(gpushare(*call, "--format", "json", environment=program).stdout)
         assert schema.accepts(schema.load("images.v1"), document)
         assert [one["missing"] for one in document["images"]] == [True] + [False] * (len(wanted) - 1)
         name, _, tag = wanted[0].removeprefix(f"{host}/").rpartition(":")
         push(host, name, tag)
-        after = gpushare(*call)
+        after = gpushare(*call, environment=program)
         assert (after.returncode, after.stdout) == (0, f"{len(wanted)} of {len(wanted)} images are there\n")
 
 
 WITHOUT_TLS = {
     "skopeo": "skopeo copy --src-tls-verify=false --dest-tls-verify=false",
     "crane": "crane copy --insecure",
-    "oras": "oras copy --from-plain-http --to-plain-http",
 }
 
 
-@pytest.mark.parametrize("tool", [tool for tool in formats.SCRIPTS if tool != "containerd"])
+@pytest.mark.parametrize("tool", formats.SCRIPTS)
 def test_the_script_of_a_tool_copies_a_pinned_image_and_it_is_found(here: Path, tmp_path: Path, tool: str) -> None:
-    """`ctr` is the client of a running containerd, which `tests/e2e` alone has: its script is read by a shell, not run."""
-    path = f"{copiers.folder()}{os.pathsep}{os.environ['PATH']}"
+    path = f"{crane.folder()}{os.pathsep}{os.environ['PATH']}"
     with registry(here) as host:
         digest = push(host, "source/node-runtime", "1")
         intent = tmp_path / "intent.yaml"
@@ -120,43 +129,47 @@ def test_the_script_copies_nvidias_chart_and_it_is_found(here: Path, tmp_path: P
         assert f"1 of {number + 1} images and charts are there" in gpushare(*call, "--verify", "--plain-http").stdout
 
 
-def test_a_registry_with_logins(here: Path, tmp_path: Path) -> None:
+def test_a_registry_with_logins(here: Path, tmp_path: Path, program: dict[str, str]) -> None:
+    """Both programs read what `docker login` writes."""
     with registry(here, login=True) as host:
         call = ("images", BUNDLE, "--to", host, "--verify", "--plain-http")
-        without = gpushare(*call, environment={"DOCKER_CONFIG": str(tmp_path)})
+        without = gpushare(*call, environment=program)
         assert without.returncode == 2
-        assert f"{host} wants a login" in without.stderr
-        assert f"docker login {host}" in without.stderr
-        config = tmp_path / "config.json"
+        assert "authentication required" in without.stderr
+        (tmp_path / ".docker").mkdir()
         for password, code in (("wrong", 2), ("secret", 3)):
             auth = base64.b64encode(f"puller:{password}".encode()).decode()
-            config.write_text(json.dumps({"auths": {host: {"auth": auth}}}))
-            by_variable = gpushare(*call, environment={"DOCKER_CONFIG": str(tmp_path)})
-            for done in (by_variable, gpushare(*call, "--docker-config", config)):
-                assert done.returncode == code
-                assert "secret" not in done.stderr
-                assert ("refuses the login" in done.stderr) == (code == 2)
-        config.write_text(json.dumps({"credsStore": "desktop"}))
-        assert "credential helper" in gpushare(*call, "--docker-config", config).stderr
+            (tmp_path / ".docker/config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+            done = gpushare(*call, environment=program)
+            assert done.returncode == code
+            assert "secret" not in done.stderr
 
 
-def test_tls_and_its_absence(here: Path, tmp_path: Path) -> None:
+def test_tls_and_its_absence(here: Path, tmp_path: Path, program: dict[str, str]) -> None:
     files = tmp_path / "tls.crt", tmp_path / "tls.key"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
          "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
     with registry(here, certificate=files) as host:
         call = ("images", BUNDLE, "--to", host, "--verify")
-        refused = gpushare(*call)
+        refused = gpushare(*call, environment=program)
         assert refused.returncode == 2
-        assert f"the certificate of {host} is not trusted" in refused.stderr
-        assert "SSL_CERT_FILE" in refused.stderr
-        assert gpushare(*call, environment={"SSL_CERT_FILE": str(files[0])}).returncode == 3
-        assert gpushare(*call, "--plain-http").returncode == 2
+        assert "x509: certificate signed by unknown authority" in refused.stderr
+        assert gpushare(*call, environment={**program, "SSL_CERT_FILE": str(files[0])}).returncode == 3
+        assert gpushare(*call, "--plain-http", environment=program).returncode == 3
 
 
 def test_a_registry_without_tls_is_asked_only_when_that_is_wanted(here: Path) -> None:
+    """crane asks a loopback address so without being told."""
     with registry(here) as host:
         done = gpushare("images", BUNDLE, "--to", host, "--verify")
     assert done.returncode == 2
+    assert "server gave HTTP response to HTTPS client" in done.stderr
     assert "--plain-http" in done.stderr
+
+
+def test_an_unreachable_registry(program: dict[str, str]) -> None:
+    host = f"127.0.0.1:{free_port()}"
+    done = gpushare("images", BUNDLE, "--to", host, "--verify", "--plain-http", environment=program)
+    assert done.returncode == 2
+    assert "connection refused" in done.stderr

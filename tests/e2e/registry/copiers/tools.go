@@ -1,9 +1,0 @@
-//go:build tools
-
-// Package tools names the programs that this module exists to build, with the versions of go.sum.
-package tools
-
-import (
-	_ "github.com/google/go-containerregistry/cmd/crane"
-	_ "oras.land/oras/cmd/oras"
-)

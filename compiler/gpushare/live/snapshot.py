@@ -109,12 +109,13 @@ class ConfigMap(Record):
 
 
 class DaemonSet(Record):
-    """The DaemonSet of one pool: the terms by which it selects nodes, and the policy's digest."""
+    """The DaemonSet of one pool: the terms and labels by which it selects nodes, and the policy's digest."""
 
     name: str
     pool: str
     policy: str = ""
     terms: tuple[Mapping[str, Any], ...] | None = None
+    node_selector: Mapping[str, str] = NOTHING
     image: str = ""
     ready: int = 0
 

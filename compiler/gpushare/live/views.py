@@ -178,6 +178,7 @@ def daemonset(item: Json) -> DaemonSet:
         pool=clean(_map(metadata, "labels").get("gpushare.dev/pool")),
         policy=clean(marks.get("gpushare.dev/policy")),
         terms=tuple(map(_term, _maps(required, "nodeSelectorTerms"))) if required else None,
+        node_selector={clean(key): clean(value) for key, value in _map(spec, "nodeSelector").items()},
         image=clean(containers[0].get("image")) if containers else "",
         ready=_number(status.get("numberReady")),
     )

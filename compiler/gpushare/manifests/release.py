@@ -20,8 +20,9 @@ Object = dict[str, Any]
 
 ACCOUNT = "gpushare-node"
 POOL = "gpushare.dev/pool"
+_CLIENT = "nvidia.com/gpu.deploy.client"
 _AWAY = {
-    "nvidia.com/gpu.deploy.client": (
+    _CLIENT: (
         "false", "paused-for-driver-upgrade", "paused-for-mig-change", "paused-for-mig-change_paused-for-driver-upgrade",
     ),
     "nvidia.com/gpu.deploy.operator-validator": ("paused-for-driver-upgrade",),
@@ -205,7 +206,8 @@ class ChartObjects:
             "volumeMounts": [policy, *_mounts(mps=mps)],
         }
         tolerations = [{"key": key, "operator": "Exists"} for key in _TAINTS]
-        return self._pod_base() | {
+        clients = {"nodeSelector": {_CLIENT: "true"}} if self.values.get("gpuClientLabel") else {}
+        return self._pod_base() | clients | {
             "affinity": self._affinity(pool["terms"]),
             "tolerations": [*tolerations, *pool.get("tolerations", ())],
             "initContainers": [partition],

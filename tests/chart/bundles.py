@@ -149,7 +149,7 @@ HOSTLESS = bundle(
 )
 MIG_MANAGER = bundle(
     "mig-manager", {"only": pool("mig", default=True), "other": pool("exclusive", default=True, namespaces=["1e3"])},
-    partitioner="mig-manager", migParted={"enabled": True}, profiles=("mig-0badcafe",),
+    partitioner="mig-manager", migParted={"enabled": True}, profiles=("mig-0badcafe",), pluginNamespace="1e3",
     admission=admission(enforce="audit", ambiguous=["nvidia.com/gpu"], mutate=True),
 )
 DEVICE_PLUGIN = bundle("device-plugin", {"only": pool("mps")}, stack="device-plugin", profiles=("mps-0badcafe",),

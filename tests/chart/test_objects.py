@@ -21,6 +21,7 @@ from tests.chart.bundles import (
     HOSTLESS,
     MIG_MANAGER,
     MODES,
+    ONE,
     Bundle,
     admission,
     bundle,
@@ -341,6 +342,15 @@ def test_where_the_operator_labels_every_gpu_node_its_driver_manager_finds_our_p
     assert found["gpushare-only"]["nodeSelector"] == {"nvidia.com/gpu.deploy.client": "true"}
     assert "nodeSelector" not in found["gpushare-release"]
     assert not any("nodeSelector" in pod for pod in pods(MODES).values())
+
+
+def test_the_device_plugins_configs_are_where_it_runs(objects) -> None:
+    def where(bundle: Bundle) -> dict[str, str]:
+        return {name: namespace for kind, namespace, name in objects(bundle) if kind == "ConfigMap" and "policy" not in name}
+
+    assert where(MIG_MANAGER) == {
+        "gpushare-profiles": "1e3", "gpushare-mig-parted": "1e3", "gpushare-tenancy": "gpu-system"}
+    assert where(ONE) == {"gpushare-profiles": "gpu-system", "gpushare-tenancy": "gpu-system"}
 
 
 def test_a_stack_without_the_operator_keeps_the_pools_terms_as_they_are(pods) -> None:

@@ -20,7 +20,7 @@ _UNKNOWN = ": gpushare knows only the tags of "
 class Images(Record):
     """The images of one intent or bundle, and NVIDIA's chart with the folder of its values, which is named after the stack.
 
-    `namespace` is the bundle's; `omissions`: what of the images and the chart is not known.
+    `namespace` is that of NVIDIA's chart; `omissions`: what of the images and the chart is not known.
     """
 
     pulled: tuple[Pulled, ...]
@@ -59,7 +59,8 @@ def _of_files(texts: Mapping[str, str], name: str) -> Images:
     texts_of_image = ("registry", "repository", "tag", "digest")
     if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
         raise _edited("chart/values.yaml", name)
-    namespace = _namespace(texts, name)
+    elsewhere = values.get("pluginNamespace")
+    namespace = elsewhere if isinstance(elsewhere, str) else _namespace(texts, name)
     pulled = images.own(values)
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
     if stack is None:

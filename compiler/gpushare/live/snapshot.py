@@ -12,6 +12,7 @@ POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
 PLUGIN_LABEL = "nvidia.com/device-plugin.config"
 CONDITION = "GPUShareReady"
+PROFILES = "gpushare-profiles"
 """These are names of the node runtime: docs/bundle.md."""
 
 
@@ -160,6 +161,8 @@ class RuntimeMetrics(Record):
 class Snapshot(Record):
     """Everything that was read. A list that could not be read is empty, and `unseen` has it. `runtime` are its own pods.
 
+    `starting`: pods of the node that was asked for that have not started and mount the ConfigMap of our profiles.
+
     `refused`: how many requests the API server would have refused if our policies denied; None: not asked.
     """
 
@@ -167,6 +170,7 @@ class Snapshot(Record):
     nodes: tuple[LiveNode, ...] = ()
     pods: tuple[Pod, ...] = ()
     runtime: tuple[Pod, ...] = ()
+    starting: tuple[Pod, ...] = ()
     quotas: tuple[LiveQuota, ...] = ()
     configs: Mapping[str, ConfigMap] = NOTHING
     daemonsets: tuple[DaemonSet, ...] = ()

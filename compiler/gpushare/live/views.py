@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
-from gpushare.live.snapshot import CONDITION, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
+from gpushare.live.snapshot import CONDITION, PROFILES, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
 
 Json = Mapping[str, Any]
 
@@ -104,6 +104,14 @@ def runtime_pod(item: Json) -> Pod:
     spec, status = _map(item, "spec"), _map(item, "status")
     problems = tuple(_problems(status, with_past=False))
     return replace(pod(item), node=clean(spec.get("nodeName")) or _destined(spec), problems=problems)
+
+
+def pod_with_profiles(item: Json) -> Pod:
+    """Return a pod that mounts the ConfigMap of our profiles; any other without a name."""
+    volumes = [*_maps(_map(item, "spec"), "volumes")]
+    sources = [*volumes, *(one for volume in volumes for one in _maps(_map(volume, "projected"), "sources"))]
+    mounts = any(_map(one, "configMap").get("name") == PROFILES for one in sources)
+    return pod(item) if mounts else replace(pod(item), name="")
 
 
 def _destined(spec: Json) -> str:

@@ -106,9 +106,11 @@ class ChartObjects:
             for path, text in self.files.items() if path.startswith("files/profiles/")
         }
         both = {f"{key}-{side}": text for key, text in sorted(profiles.items()) for side in "ab"}
-        yield self._config_map("gpushare-profiles", both)
+        where = self.values.get("pluginNamespace") or self.namespace
+        yield self._config_map("gpushare-profiles", both, namespace=where)
         if self.values.get("migParted", {}).get("enabled"):
-            yield self._config_map("gpushare-mig-parted", {"config.yaml": self.files["files/mig-parted/config.yaml"]})
+            configs = {"config.yaml": self.files["files/mig-parted/config.yaml"]}
+            yield self._config_map("gpushare-mig-parted", configs, namespace=where)
 
     def quotas(self) -> Iterator[Object]:
         """Yield the quota that permits our pods their priority class, and one ResourceQuota in each namespace that has one.
@@ -287,8 +289,9 @@ class ChartObjects:
         spec["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": "100%"}, "type": "RollingUpdate"}
         return self.item("apps/v1", "DaemonSet", name, labels=selector) | {"spec": spec}
 
-    def _config_map(self, name: str, data: Mapping[str, str], pool: str = "") -> Object:
-        return self.item("v1", "ConfigMap", name, labels={POOL: pool} if pool else {}) | {"data": dict(data)}
+    def _config_map(self, name: str, data: Mapping[str, str], pool: str = "", namespace: str | None = None) -> Object:
+        labels = {POOL: pool} if pool else {}
+        return self.item("v1", "ConfigMap", name, namespace=namespace, labels=labels) | {"data": dict(data)}
 
     def role(self, kind: str, rules: list[Object], account: str = ACCOUNT) -> Iterator[Object]:
         """Yield a role of the account's name, and its binding to the account."""

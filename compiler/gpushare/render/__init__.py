@@ -64,7 +64,7 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
 
 
 def objects(plan: Plan, previous: Lock, hooks: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
-    """Return the namespace and what the bundle's chart renders, without Helm: objects that can be applied in this order.
+    """Return the namespaces and what the bundle's chart renders, without Helm: objects that can be applied in this order.
 
     With `hooks`, `test` or `uninstall`, they are the source of an Application of Argo CD, which runs those.
     """
@@ -74,9 +74,8 @@ def objects(plan: Plan, previous: Lock, hooks: Sequence[str] = ()) -> tuple[dict
     policies = policy.policies(plan)
     files = {file.path.removeprefix("chart/"): file.text for file in _generated(plan, memory, policies)}
     watched = [document for _, document in monitoring.objects(plan)]
-    space = namespace.namespace(plan)
-    rendering = release.ChartObjects(space["metadata"]["name"], chart.values(plan, policies), files, watched)
-    every = (space, *rendering.objects())
+    rendering = release.ChartObjects(plan.intent.namespace, chart.values(plan, policies), files, watched)
+    every = (*namespace.namespaces(plan).values(), *rendering.objects())
     if not hooks:
         return every
     # Of a pool with an autoscaler a test would add a node.
@@ -91,7 +90,8 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     observes = plan.intent.observes
     more = (*argocd.section(plan), *flux.section(plan), *monitoring.section(plan))
     yield Artifact(path="README.md", text=observing.readme(plan, more) if observes else readme.readme(plan, more))
-    yield _yaml("namespace.yaml", namespace.namespace(plan))
+    for path, item in namespace.namespaces(plan).items():
+        yield _yaml(path, item)
     yield from chart.static_files(has_monitoring=any(monitoring.objects(plan)))
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, memory, policies)
@@ -112,7 +112,7 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     listed = monitoring.counters_text(plan)
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
-    for path, item in (*argocd.objects(plan), *flux.objects(plan, namespace.namespace(plan), _text(upstream_values))):
+    for path, item in (*argocd.objects(plan), *flux.objects(plan, namespace.namespaces(plan), _text(upstream_values))):
         yield _yaml(path, item)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
 
@@ -145,7 +145,8 @@ def _stack(plan: Plan, memory: Lock, upstream_values: dict[str, Any]) -> Iterato
         case Stack.DEVICE_PLUGIN:
             yield _yaml("device-plugin/values.yaml", upstream_values)
         case Stack.EXISTING:
-            yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(memory)))
+            if not existing.is_placed(plan):
+                yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(memory)))
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
 
 

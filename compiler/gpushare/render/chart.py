@@ -46,6 +46,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
     return {
         "cluster": plan.intent.name,
         "namespace": plan.intent.namespace,
+        **({"pluginNamespace": elsewhere} if (elsewhere := plan.intent.plugin_namespace) != plan.intent.namespace else {}),
         "stack": platform.stack.value,
         "partitioner": platform.partitioner.value,
         **({"adoption": plan.intent.adoption.value} if observes else {}),

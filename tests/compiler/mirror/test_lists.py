@@ -159,6 +159,8 @@ def test_the_package_of_zarf_has_its_fields_and_what_the_pods_name(tmp_path: Pat
     assert (chart["url"], chart["version"]) == ("https://helm.ngc.nvidia.com/nvidia", "v26.7.0")
     assert chart["namespace"] == yaml.safe_load((bundle / "namespace.yaml").read_text())["metadata"]["name"]
     assert (bundle / chart["valuesFiles"][0]).is_file()
+    elsewhere = yaml.safe_load(gpushare("images", ROOT / "examples/11-rtx-pro-6000/bundle", "--format", "zarf").stdout)
+    assert elsewhere["components"][0]["charts"][0]["namespace"] == "gpu-operator"
     mirrored = gpushare("images", CLOSED / "bundle", "--os", "x", *PUSHED, "--format", "zarf", "--strict")
     assert mirrored.returncode == 1
     assert "Zarf would not find it" in mirrored.stderr

@@ -277,6 +277,14 @@ def test_our_pods_use_the_runtime_class_that_upstream_uses(platform: str, name: 
     assert document(files("hpc", platform=platform), "chart/values.yaml")["runtimeClassName"] == name
 
 
+def test_an_existing_plugin_whose_namespace_is_known_needs_no_copy_of_the_config_map() -> None:
+    bundle = files(platform="{stack: existing, namespace: nvidia}")
+    assert "existing/configmap.yaml" not in bundle
+    steps = bundle["existing/README.md"]
+    assert "Our chart puts the ConfigMap into `nvidia`" in steps
+    assert "kubectl apply" not in steps
+
+
 @pytest.mark.parametrize(("platform", "more", "has_label"), [
     ("{}", "", True), ("{version: v26.7.1}", "", True), ("{version: v26.3.3}", "", False),
     ("{version: v26.7.0-rc.1}", "", False), ("{stack: device-plugin}", "", False), ("{stack: existing}", "", False),

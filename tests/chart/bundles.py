@@ -71,7 +71,7 @@ def bundle(
         "image": {"registry": "", "repository": "ghcr.io/gpushare/node-runtime", "tag": "0.1.0", "digest": "",
                   "pullPolicy": "IfNotPresent"},
         "imagePullSecrets": [], "runtimeClassName": "nvidia", "kubeletRoot": "/var/lib/kubelet",
-        "releaseAfter": "5m",
+        "releaseAfter": "5m", "gpuClientLabel": False,
         "migParted": {"enabled": False},
         "admission": admission(), "pools": digested, "quotas": {},
         "uninstall": {"release": True, "timeout": "3m", "goOn": False},
@@ -144,12 +144,12 @@ MIRRORED = bundle(
            "digest": "sha256:" + "0123456789abcdef" * 4, "pullPolicy": "Always"},
 )
 HOSTLESS = bundle(
-    "hostless", {"only": pool("exclusive")}, kubeletRoot="/data/kubelet",
+    "hostless", {"only": pool("exclusive")}, kubeletRoot="/data/kubelet", gpuClientLabel=True,
     image={"registry": "registry.example.org", "repository": "gpushare/node-runtime", "tag": "1e3"},
 )
 MIG_MANAGER = bundle(
     "mig-manager", {"only": pool("mig", default=True), "other": pool("exclusive", default=True, namespaces=["1e3"])},
-    partitioner="mig-manager", migParted={"enabled": True}, profiles=("mig-0badcafe",),
+    partitioner="mig-manager", migParted={"enabled": True}, profiles=("mig-0badcafe",), pluginNamespace="1e3",
     admission=admission(enforce="audit", ambiguous=["nvidia.com/gpu"], mutate=True),
 )
 DEVICE_PLUGIN = bundle("device-plugin", {"only": pool("mps")}, stack="device-plugin", profiles=("mps-0badcafe",),

@@ -54,6 +54,7 @@ INTENTS = {
     "modes": intent(MODES, "quotas: {atlas: {whole: 3}, cms: {split: {1g.5gb: 4}}}"),
     "existing": intent(MODES, "platform: {stack: existing}"),
     "device-plugin": intent(MODES, "platform: {stack: device-plugin}"),
+    "elsewhere": intent(MODES, "platform: {namespace: nvidia}"),
     "mig-manager": intent(pool("split", "{mode: mig, goal: balanced}"), "platform: {partitioner: mig-manager}"),
     "mirrored": intent(MODES, MIRROR),
     "k0s": intent(pool("only", "{mode: exclusive}"), K0S),

@@ -13,7 +13,20 @@ from gpushare.core import resources
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare_node.adapters.host import kubelet
 from gpushare_node.adapters.kube import uninstall
-from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, admission, bundle, pool
+from tests.chart.bundles import (
+    BUNDLES,
+    DEVICE_PLUGIN,
+    EXISTING,
+    FIFTY,
+    HOSTLESS,
+    MIG_MANAGER,
+    MODES,
+    ONE,
+    Bundle,
+    admission,
+    bundle,
+    pool,
+)
 from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, is_hook, pod_of
 from tests.support import helm, scale
 
@@ -320,6 +333,24 @@ def test_a_driver_manager_that_knows_no_clients_sends_our_pods_away_with_its_val
 ) -> None:
     """Operators before 26.7. An administrator who does without the validator keeps us."""
     assert_every_pod_runs(pods(MODES), {} if value is None else {"nvidia.com/gpu.deploy.operator-validator": value}, runs)
+
+
+@pytest.mark.failure_case(95)
+def test_where_the_operator_labels_every_gpu_node_its_driver_manager_finds_our_pods(pods) -> None:
+    """By a key of `nodeSelector` alone: k8s-driver-manager reads no affinity. What releases a node comes without the label."""
+    found = pods(HOSTLESS)
+    assert found["gpushare-only"]["nodeSelector"] == {"nvidia.com/gpu.deploy.client": "true"}
+    assert "nodeSelector" not in found["gpushare-release"]
+    assert not any("nodeSelector" in pod for pod in pods(MODES).values())
+
+
+def test_the_device_plugins_configs_are_where_it_runs(objects) -> None:
+    def where(bundle: Bundle) -> dict[str, str]:
+        return {name: namespace for kind, namespace, name in objects(bundle) if kind == "ConfigMap" and "policy" not in name}
+
+    assert where(MIG_MANAGER) == {
+        "gpushare-profiles": "1e3", "gpushare-mig-parted": "1e3", "gpushare-tenancy": "gpu-system"}
+    assert where(ONE) == {"gpushare-profiles": "gpu-system", "gpushare-tenancy": "gpu-system"}
 
 
 def test_a_stack_without_the_operator_keeps_the_pools_terms_as_they_are(pods) -> None:

@@ -63,8 +63,9 @@ def intent_digest(intent: Intent) -> str:
     # An intent without a field keeps the digest that it had before the field existed.
     if not intent.observes:
         del plain["adoption"]
-    if intent.platform.own_runtime_class is None:
-        del plain["platform"]["own_runtime_class"]
+    for field in ("own_runtime_class", "namespace"):
+        if plain["platform"][field] is None:
+            del plain["platform"][field]
     return digest(emit.canonical_json(plain))
 
 

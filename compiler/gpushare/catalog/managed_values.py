@@ -30,7 +30,7 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     },
     Stack.DEVICE_PLUGIN: {
         "migStrategy": "every profile states its own",
-        "namespaceOverride": "write spec.namespace: the plugin must run where gpushare's profiles are",
+        "namespaceOverride": "write platform.namespace: the plugin must run where gpushare's profiles are",
         "config": "it names gpushare's device-plugin profiles",
         "mps.root": "gpushare's node runtime finds MPS where the chart keeps it by default",
         "devicePlugin.enabled": "the pools need the device plugin",

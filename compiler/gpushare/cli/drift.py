@@ -43,6 +43,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     from gpushare.cli import inputs, streams, terminal  # noqa: PLC0415 - `--help` does not need it
     from gpushare.cli.cluster import read, tell_unseen  # noqa: PLC0415 - as above
     from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
+    from gpushare.compare import bundles  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - as above
     from gpushare.live import drift  # noqa: PLC0415 - as above
     from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
@@ -51,7 +52,9 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     code = inputs.told(side, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code
-    snapshot = read(cluster, Scope(release=cluster.release_namespace or _release(side, cluster), values=True))
+    plugin = bundles.values(side.files).get("pluginNamespace") or ""
+    scope = Scope(release=cluster.release_namespace or _release(side, cluster), plugin=str(plugin), values=True)
+    snapshot = read(cluster, scope)
     found = drift.differences(side.files, side.document, snapshot)
     if style == "json":
         streams.product(emit.json_text(_document(found, snapshot)))

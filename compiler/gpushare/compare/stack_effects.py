@@ -63,9 +63,14 @@ def _images(files: Files) -> Iterator[str]:
 
 def of_namespace(old: Files, new: Files) -> Iterator[Effect]:
     """Yield the effect of another namespace, which means another release: Helm cannot move one."""
+    ours, theirs = zip(*map(_namespaces, (old, new)), strict=True)
+    for subject, (before, after) in (("namespace", ours), ("namespace of the device plugin", theirs)):
+        if before and after and before != after:
+            yield Effect(kind=EffectKind.REINSTALLED, pool=None, subject=subject, before=before, after=after)
+
+
+def _namespaces(files: Files) -> tuple[str, str]:
+    """Return the namespace of our chart, and that of the device plugin if it is another; empty where no file says it."""
     path = "namespace.yaml"
-    if old.get(path) == new.get(path) or path not in old or path not in new:
-        return
-    names = [(parsed(path, side[path]) or {}).get("metadata", {}).get("name") for side in (old, new)]
-    if names[0] != names[1]:
-        yield Effect(kind=EffectKind.REINSTALLED, pool=None, subject="namespace", before=names[0], after=names[1])
+    own = (parsed(path, files.get(path, "")) or {}).get("metadata", {}).get("name", "")
+    return own, bundles.values(files).get("pluginNamespace") or own

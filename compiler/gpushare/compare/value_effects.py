@@ -57,8 +57,8 @@ def _cluster(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]
                 yield Effect(
                     kind=EffectKind.ENDED, pool=None, subject=f"admission.{key}", before=before.get(key), after=after.get(key)
                 )
-    for key in ("image", "imagePullSecrets", "runtimeClassName", "kubeletRoot", "releaseAfter"):
-        if old.get(key) != new.get(key):
+    for key in ("image", "imagePullSecrets", "runtimeClassName", "kubeletRoot", "releaseAfter", "gpuClientLabel"):
+        if (old.get(key) or "") != (new.get(key) or ""):
             yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=key, before=old.get(key), after=new.get(key))
     for key in ("stack", "partitioner", "cluster"):
         if old.get(key) != new.get(key):

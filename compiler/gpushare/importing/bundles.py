@@ -37,8 +37,9 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             if not draft.has_room(pool, notes):
                 break
             _pool(name, pool, facts, draft, notes)
-    if len(facts.namespaces) == 1:
-        draft.put(("namespace",), min(facts.namespaces), None, "from the bundle's namespace.yaml")
+    own = facts.namespaces - {chart.at("pluginNamespace").text for chart in facts.bundle_charts}
+    if len(own) == 1:
+        draft.put(("namespace",), min(own), None, "from the bundle's namespace.yaml")
     for policy in facts.policies[:1]:
         for field in ("stack", "partitioner"):
             if policy.at("spec", field).text:
@@ -87,7 +88,10 @@ def _chart(chart: Part, draft: Draft) -> None:
     said = {key: admission.at(key).whole for key in ("enforce", "scope", "localhostProfiles") if admission.at(key).value}
     if said:
         draft.put(("admission",), said, admission)
-    own = {"kube-system", str(draft.spec.get("namespace", "gpu-system"))}
+    plugin = chart.at("pluginNamespace")
+    if plugin.text:
+        draft.put(("platform", "namespace"), plugin.text, plugin)
+    own = {"kube-system", str(draft.spec.get("namespace", "gpu-system")), plugin.text}
     places = [one.text for one in admission.at("platformNamespaces").entries() if one.text not in own]
     if places:
         draft.put(("platform", "namespaces"), places, admission)

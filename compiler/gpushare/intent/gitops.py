@@ -26,6 +26,14 @@ def installs_upstream(intent: Intent) -> bool:
     return intent.platform.stack is not Stack.EXISTING and not intent.observes
 
 
+def namespaces(intent: Intent) -> dict[str, str]:
+    """Return the namespaces that the bundle makes, by the names of their files. That of an installed plugin is there."""
+    made = {"namespace.yaml": intent.namespace}
+    if installs_upstream(intent) and intent.plugin_namespace != intent.namespace:
+        made["platform-namespace.yaml"] = intent.plugin_namespace
+    return made
+
+
 def in_repository(folder: str, inside: str) -> str:
     """Return the path in the repository of a path in the bundle, which is in this folder."""
     parts = [part for part in (*folder.split("/"), *inside.split("/")) if part not in ("", ".")]

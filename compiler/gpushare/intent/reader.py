@@ -95,6 +95,7 @@ def _platform(document: Document) -> Platform:
         image=RuntimeImage(**document.get("image", {})),
         own_runtime_class=document.get("runtimeClass"),
         image_pull_secrets=tuple(document.get("imagePullSecrets", ())),
+        namespace=document.get("namespace"),
         namespaces=tuple(document.get("namespaces", ())),
         values=_in_order(document.get("values", {})),
     )

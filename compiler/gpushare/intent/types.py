@@ -313,7 +313,8 @@ class Platform(Record):
 
     `charts`: the address from which NVIDIA's chart is installed, if not its publisher's: https://, http:// or oci://.
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
-    `namespaces`: where the platform's own pods run, besides kube-system and the bundle's namespace.
+    `namespace`: where the device plugin runs and reads its configs; None: in the bundle's.
+    `namespaces`: where more of the platform's own pods run, besides these two and kube-system.
     """
 
     stack: Stack = Stack.GPU_OPERATOR
@@ -325,6 +326,7 @@ class Platform(Record):
     image: RuntimeImage = RuntimeImage()
     own_runtime_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
+    namespace: str | None = None
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
 
@@ -391,9 +393,14 @@ class Intent(Record):
         return self.adoption is Adoption.OBSERVE
 
     @property
+    def plugin_namespace(self) -> str:
+        """Where the device plugin runs and reads its configs: the namespace of the upstream chart."""
+        return self.platform.namespace or self.namespace
+
+    @property
     def platform_namespaces(self) -> tuple[str, ...]:
         """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
-        return tuple(sorted({"kube-system", self.namespace, *self.platform.namespaces}))
+        return tuple(sorted({"kube-system", self.namespace, self.plugin_namespace, *self.platform.namespaces}))
 
     @property
     def tenant_namespaces(self) -> tuple[str, ...]:

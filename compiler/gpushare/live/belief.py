@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gpushare.core.wording import listing
 from gpushare.live.observing import is_observed
 from gpushare.live.pools import LivePool
-from gpushare.live.snapshot import RUNTIME_PODS, Condition, LiveNode, Snapshot
+from gpushare.live.snapshot import RUNTIME_PODS, Condition, DaemonSet, LiveNode, Snapshot
 
 NOT_RUNNING = "RuntimeNotRunning"
 """The reason of a condition that no runtime keeps up to date. It is ours: the runtime cannot write it."""
@@ -25,7 +25,7 @@ def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot) -> Cond
     said = node.condition
     if said is None:
         return _NOT_SEEN
-    trouble = _trouble(node, said, snapshot) if pool is not None and pool.daemonset is not None else ""
+    trouble = _trouble(node, said, pool.daemonset, snapshot) if pool is not None and pool.daemonset is not None else ""
     if trouble:
         text = f"{trouble}; the condition {said.reason} of before may be out of date"
         return Condition(status="False", reason=NOT_RUNNING, message=text, since=said.since)
@@ -36,15 +36,13 @@ def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot) -> Cond
     return said
 
 
-def _trouble(node: LiveNode, said: Condition, snapshot: Snapshot) -> str:
+def _trouble(node: LiveNode, said: Condition, daemonset: DaemonSet, snapshot: Snapshot) -> str:
     """Return why no runtime keeps the condition up to date; empty if one does, or if the runtime's pods were not read."""
     if not snapshot.has_seen(RUNTIME_PODS) or is_observed(node):
         return ""
     own = [pod for pod in snapshot.runtime if pod.node == node.name]
     if not own:
-        is_away = node.labels.get(AWAY_LABEL) == AWAY
-        away = f"the label {AWAY_LABEL}={AWAY} keeps the runtime off the node"
-        return away if is_away else "no pod of the runtime is on the node"
+        return _why_away(node, daemonset)
     stuck = next(((pod, pod.problems[0]) for pod in own if pod.problems), None)
     if stuck is not None:
         return f"pod {stuck[0].full_name} does not run: {stuck[1]}"
@@ -52,6 +50,17 @@ def _trouble(node: LiveNode, said: Condition, snapshot: Snapshot) -> str:
     if written and created and written < created:
         return f"pod {own[0].full_name} has not reported yet: the condition of {written} is older than the pod"
     return ""
+
+
+def _why_away(node: LiveNode, daemonset: DaemonSet) -> str:
+    if node.labels.get(AWAY_LABEL) == AWAY:
+        return f"the label {AWAY_LABEL}={AWAY} keeps the runtime off the node"
+    lacks = next(((key, value) for key, value in daemonset.node_selector.items() if node.labels.get(key) != value), None)
+    away = "no pod of the runtime is on the node"
+    if lacks is None:
+        return away
+    key, value = lacks
+    return f"{away}: it selects the label {key}={value}, and the node has {node.labels.get(key) or 'none'}"
 
 
 def _numbers(numbers: Mapping[str, int]) -> str:

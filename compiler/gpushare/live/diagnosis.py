@@ -13,7 +13,7 @@ from gpushare.core.record import Record
 from gpushare.core.wording import few, listing
 from gpushare.live import belief, pools, refusals, status
 from gpushare.live.pools import LivePools
-from gpushare.live.snapshot import Event, LiveNode, Pod, Snapshot
+from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
 _CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
@@ -76,7 +76,22 @@ def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Ca
     elif not (believed := belief.condition(node, pool, snapshot)).is_true:
         yield _of_reason(believed.reason, believed.message)
         yield from _holders(node, snapshot)
+    yield from _starting(snapshot)
     yield from _told(node, snapshot)
+
+
+def _starting(snapshot: Snapshot) -> Iterator[Cause]:
+    """Yield the pods that have not started and mount our profiles, with kubelet's newest word on their volumes."""
+    for pod in snapshot.starting:
+        about = (pod.namespace, "Pod", pod.name, "FailedMount")
+        told = [one for one in snapshot.events if (one.namespace, one.kind, one.name, one.reason) == about]
+        newest = max(told, key=lambda one: one.time, default=None)
+        said = f": {newest.time or '?'} {newest.reason}: {newest.message}" if newest else "."
+        remedy = f"Run `kubectl describe pod {pod.name} -n {pod.namespace}`."
+        if PROFILES in said:
+            remedy = f"ConfigMap {PROFILES} must be in the pod's own namespace. If our chart puts it into another one, write"
+            remedy += f" `platform.namespace: {pod.namespace}` in the intent, compile it and upgrade our chart."
+        yield Cause(what=f"Pod {pod.full_name} has not started{said}", remedy=remedy)
 
 
 def _told(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:

@@ -17,7 +17,7 @@ from gpushare.live import belief, pools
 from gpushare.live.observing import is_observed
 from gpushare.live.pools import policy_text
 from gpushare.live.selection import pool_of
-from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Condition, LiveNode, Snapshot
+from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PROFILES, Condition, LiveNode, Snapshot
 from gpushare.live.views import clean, document
 
 _PROFILES = "chart/files/profiles/"
@@ -95,7 +95,7 @@ def _daemonsets(entries: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Diff
 def _profiles(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
     texts = {path.removeprefix(_PROFILES): text for path, text in bundle.items() if path.startswith(_PROFILES)}
     wanted = {f"{path.removesuffix('.yaml')}-{half}": text for path, text in texts.items() for half in ("a", "b")}
-    config = snapshot.configs.get("gpushare-profiles")
+    config = snapshot.configs.get(PROFILES)
     if config is None:
         if wanted:
             yield _object("ConfigMap gpushare-profiles", f"{len(wanted)} profiles", "missing")

@@ -8,6 +8,7 @@ from gpushare.live import helm_release, observing, runtime_metrics, views
 from gpushare.live.pages import Api, Lists
 from gpushare.live.snapshot import (
     OTHER_PODS,
+    PROFILES,
     RUNTIME_PODS,
     ConfigMap,
     Event,
@@ -22,14 +23,21 @@ from gpushare.live.snapshot import (
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
 _ACTIVE = "status.phase!=Succeeded,status.phase!=Failed"
+_MAX_STARTING = 8
+"""Pods on one node that mount the profiles: those of the device plugin, of GPU feature discovery and of MPS."""
+
 KILLS = ("GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUProcessKillFailed")
 """Reasons of the runtime's Events about containers over their caps."""
 
 
 class Scope(Record):
-    """What to read. `release` is gpushare's namespace; empty `node` and `namespace`: of all nodes and namespaces."""
+    """What to read. `release` is gpushare's namespace; empty `node` and `namespace`: of all nodes and namespaces.
+
+    `plugin`: the namespace with the device plugin's configs, if it is another; empty: the release's.
+    """
 
     release: str
+    plugin: str = ""
     node: str = ""
     namespace: str = ""
     metrics: bool = False
@@ -48,20 +56,25 @@ def read(api: Api, scope: Scope) -> Snapshot:
     nodes = _nodes(lists, scope)
     ours = f"/namespaces/{quoted(scope.release)}"
     labelled = {"labelSelector": _OURS}
-    configs = lists.read("configmaps", f"/api/v1{ours}/configmaps", views.config_map, _any, labelled)
+    configs = {one.name: one for one in _configs(lists, scope.release)}
+    if scope.plugin not in ("", scope.release):
+        configs.pop(PROFILES, None)
+        configs |= {one.name: one for one in _configs(lists, scope.plugin) if one.name == PROFILES}
     path = f"/apis/apps/v1{ours}/daemonsets"
     daemonsets = lists.read("daemonsets", path, views.daemonset, lambda one: bool(one.pool), labelled)
     refused = _refused(lists) if scope.metrics and any(map(observing.is_observed, nodes)) else None
     runtime = _runtime(lists, scope)
+    starting = _starting(lists, scope, nodes)
     snapshot = Snapshot(
         namespace=scope.release,
         nodes=nodes,
         pods=_pods(lists, scope),
         runtime=runtime,
         quotas=_quotas(lists, scope),
-        configs={one.name: one for one in configs},
+        configs=configs,
         daemonsets=daemonsets,
-        events=_events(lists, scope, nodes),
+        events=_events(lists, scope, nodes) + _events_of_pods(lists, starting),
+        starting=starting,
         values=helm_release.read(lists, scope.release) if scope.values else None,
         metrics=_metrics(lists, runtime) if scope.metrics else (),
         refused=refused,
@@ -82,8 +95,9 @@ def _checked(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, unseen=(*snapshot.unseen, missing))
 
 
-def _any(_: ConfigMap) -> bool:
-    return True
+def _configs(lists: Lists, namespace: str) -> tuple[ConfigMap, ...]:
+    path = f"/api/v1/namespaces/{quoted(namespace, safe='')}/configmaps"
+    return lists.read("configmaps", path, views.config_map, lambda one: bool(one.name), {"labelSelector": _OURS})
 
 
 def _nodes(lists: Lists, scope: Scope) -> tuple[LiveNode, ...]:
@@ -134,6 +148,23 @@ def _events(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Even
         if namespace:  # of a pod that was refused only its controller knows
             query = {"fieldSelector": "reason=FailedCreate"}
             found += lists.read("events", _namespaced("events", namespace), views.event, _named, query)
+    return found
+
+
+def _starting(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Pod, ...]:
+    """Return the pods of the node that `scope` is about that have not started and mount our profiles."""
+    name = scope.about[1] if scope.about is not None and any(node.name == scope.about[1] for node in nodes) else ""
+    if not name:
+        return ()
+    query = {"fieldSelector": f"spec.nodeName={name},status.phase=Pending"}
+    return lists.read("pods", "/api/v1/pods", views.pod_with_profiles, lambda one: bool(one.name), query)
+
+
+def _events_of_pods(lists: Lists, pods: Sequence[Pod]) -> tuple[Event, ...]:
+    found: tuple[Event, ...] = ()
+    for pod in pods[:_MAX_STARTING]:
+        query = {"fieldSelector": f"involvedObject.name={pod.name},involvedObject.kind=Pod"}
+        found += lists.read("events", _namespaced("events", pod.namespace), views.event, _named, query)
     return found
 
 

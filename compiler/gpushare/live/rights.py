@@ -21,11 +21,13 @@ class Subject(Record):
     namespace: str = ""
 
 
-def objects(
-    release: str, subject: Subject, *, metrics: bool = False, values: bool = False, imports: Sequence[str] = ()
+def objects(  # noqa: PLR0913 - one for each option of the command
+    release: str, subject: Subject, *, plugin: str = "", metrics: bool = False, values: bool = False,
+    imports: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Return roles and bindings. `metrics`: for `status --kills`; `values`: `drift` compares the Helm release's values too.
 
+    `plugin`: the namespace with the device plugin's configs, if it is another.
     `imports`: the namespaces of which `import --live` reads ConfigMaps, and with `values` the Helm releases.
     """
     own = [_rule("configmaps", ["list"]), _rule("daemonsets", ["list"], group="apps")]
@@ -50,6 +52,7 @@ def objects(
         _binding("ClusterRole", subject, {"name": NAME}),
         {"apiVersion": _VERSION, "kind": "Role", "metadata": {"name": NAME, "namespace": release}, "rules": own},
         _binding("Role", subject, {"name": NAME, "namespace": release}),
+        *(_role(plugin, [own[0]], subject) if plugin not in ("", release, *imports) else ()),
         *(one for namespace in dict.fromkeys(imports) if namespace != release for one in _role(namespace, configs, subject)),
     ]
 

@@ -12,6 +12,7 @@ POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
 PLUGIN_LABEL = "nvidia.com/device-plugin.config"
 CONDITION = "GPUShareReady"
+PROFILES = "gpushare-profiles"
 """These are names of the node runtime: docs/bundle.md."""
 
 
@@ -109,12 +110,13 @@ class ConfigMap(Record):
 
 
 class DaemonSet(Record):
-    """The DaemonSet of one pool: the terms by which it selects nodes, and the policy's digest."""
+    """The DaemonSet of one pool: the terms and labels by which it selects nodes, and the policy's digest."""
 
     name: str
     pool: str
     policy: str = ""
     terms: tuple[Mapping[str, Any], ...] | None = None
+    node_selector: Mapping[str, str] = NOTHING
     image: str = ""
     ready: int = 0
 
@@ -159,6 +161,8 @@ class RuntimeMetrics(Record):
 class Snapshot(Record):
     """Everything that was read. A list that could not be read is empty, and `unseen` has it. `runtime` are its own pods.
 
+    `starting`: pods of the node that was asked for that have not started and mount the ConfigMap of our profiles.
+
     `refused`: how many requests the API server would have refused if our policies denied; None: not asked.
     """
 
@@ -166,6 +170,7 @@ class Snapshot(Record):
     nodes: tuple[LiveNode, ...] = ()
     pods: tuple[Pod, ...] = ()
     runtime: tuple[Pod, ...] = ()
+    starting: tuple[Pod, ...] = ()
     quotas: tuple[LiveQuota, ...] = ()
     configs: Mapping[str, ConfigMap] = NOTHING
     daemonsets: tuple[DaemonSet, ...] = ()

@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
-from gpushare.live.snapshot import CONDITION, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
+from gpushare.live.snapshot import CONDITION, PROFILES, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
 
 Json = Mapping[str, Any]
 
@@ -106,6 +106,14 @@ def runtime_pod(item: Json) -> Pod:
     return replace(pod(item), node=clean(spec.get("nodeName")) or _destined(spec), problems=problems)
 
 
+def pod_with_profiles(item: Json) -> Pod:
+    """Return a pod that mounts the ConfigMap of our profiles; any other without a name."""
+    volumes = [*_maps(_map(item, "spec"), "volumes")]
+    sources = [*volumes, *(one for volume in volumes for one in _maps(_map(volume, "projected"), "sources"))]
+    mounts = any(_map(one, "configMap").get("name") == PROFILES for one in sources)
+    return pod(item) if mounts else replace(pod(item), name="")
+
+
 def _destined(spec: Json) -> str:
     """Return the node to which a DaemonSet's controller binds a pod, by the field that it adds to the pod's affinity."""
     affinity = _map(_map(spec, "affinity"), "nodeAffinity")
@@ -178,6 +186,7 @@ def daemonset(item: Json) -> DaemonSet:
         pool=clean(_map(metadata, "labels").get("gpushare.dev/pool")),
         policy=clean(marks.get("gpushare.dev/policy")),
         terms=tuple(map(_term, _maps(required, "nodeSelectorTerms"))) if required else None,
+        node_selector={clean(key): clean(value) for key, value in _map(spec, "nodeSelector").items()},
         image=clean(containers[0].get("image")) if containers else "",
         ready=_number(status.get("numberReady")),
     )

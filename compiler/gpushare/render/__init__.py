@@ -72,7 +72,8 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     checks = dict(argocd_health.checks(plan))
     more = (*argocd.section(plan, checks), *flux.section(plan), *monitoring.section(plan))
     yield Artifact(path="README.md", text=observing.readme(plan, more) if observes else readme.readme(plan, more))
-    yield _yaml("namespace.yaml", namespace.namespace(plan))
+    for path, item in namespace.namespaces(plan).items():
+        yield _yaml(path, item)
     yield from chart.static_files(has_monitoring=any(monitoring.objects(plan)))
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, memory, policies)
@@ -93,7 +94,7 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     listed = monitoring.counters_text(plan)
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
-    synced_by_flux = flux.objects(plan, namespace.namespace(plan), _text(upstream_values))
+    synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values))
     for path, item in (*argocd.objects(plan, checks), *synced_by_flux):
         yield _yaml(path, item)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
@@ -127,7 +128,8 @@ def _stack(plan: Plan, memory: Lock, upstream_values: dict[str, Any]) -> Iterato
         case Stack.DEVICE_PLUGIN:
             yield _yaml("device-plugin/values.yaml", upstream_values)
         case Stack.EXISTING:
-            yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(memory)))
+            if not existing.is_placed(plan):
+                yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(memory)))
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
 
 

@@ -107,8 +107,10 @@ def _root(plan: Plan, settings: Mapping[str, str]) -> Object:
 
 
 def _namespace(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the Application of the namespace. It never deletes that: other objects may be in it."""
-    source = _source(settings, ".") | {"directory": {"include": "namespace.yaml"}}
+    """Return the Application of the namespaces. It never deletes them: other objects may be in them."""
+    first, *others = gitops.namespaces(plan.intent)
+    include = f"{{{','.join((first, *others))}}}" if others else first
+    source = _source(settings, ".") | {"directory": {"include": include}}
     application = _application(plan, settings, "namespace", wave=0, cascades=False)
     return _compared(application) | {"spec": _spec(plan, settings, {"source": source}, shared=True)}
 
@@ -165,6 +167,7 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     ]
     has_null = platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None
     spec = _spec(plan, settings, {"sources": sources}, server_side=not has_null)
+    spec["destination"]["namespace"] = plan.intent.plugin_namespace
     application = _application(plan, settings, chart.name, wave=1)
     application["metadata"]["annotations"] |= {"argocd.argoproj.io/sync-options": "Prune=false"}
     return (application if has_null else _compared(application)) | {"spec": spec}
@@ -218,12 +221,12 @@ def _source(settings: Mapping[str, str], inside: str) -> Object:
 
 
 def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the AppProject with the least rights: no Node, no other repository, our namespace and those with a quota."""
+    """Return the AppProject with the least rights: no Node, no other repository, our namespaces and those with a quota."""
     repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
     if gitops.installs_upstream(plan.intent):
         repositories.append(_charts(plan))
         kinds += _NVIDIA_CLUSTER_KINDS
-    namespaces = sorted({plan.intent.namespace, *(quota.namespace for quota in plan.quotas)})
+    namespaces = sorted({plan.intent.namespace, plan.intent.plugin_namespace, *(quota.namespace for quota in plan.quotas)})
     return {
         "apiVersion": VERSION, "kind": "AppProject",
         "metadata": {"name": settings["project"], "namespace": settings["namespace"]},

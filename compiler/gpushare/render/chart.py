@@ -10,7 +10,7 @@ from typing import Any
 
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.bundle.artifact import Artifact, hexdigest
-from gpushare.catalog import image_registry
+from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
 from gpushare.intent.types import Action, Mode, OnBusy, Partitioner, Platform, Stack
 from gpushare.plan.plan import Plan, PoolPlan
@@ -19,6 +19,8 @@ from gpushare.sharing import shares
 VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
 _KUBELET_ROOT = "/var/lib/kubelet"
+_LABELS_CLIENTS = "v26.7.0"
+"""The first release of gpu-operator that does."""
 
 
 def static_files(*, has_monitoring: bool) -> Iterator[Artifact]:
@@ -44,6 +46,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
     return {
         "cluster": plan.intent.name,
         "namespace": plan.intent.namespace,
+        **({"pluginNamespace": elsewhere} if (elsewhere := plan.intent.plugin_namespace) != plan.intent.namespace else {}),
         "stack": platform.stack.value,
         "partitioner": platform.partitioner.value,
         **({"adoption": plan.intent.adoption.value} if observes else {}),
@@ -52,6 +55,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         "runtimeClassName": platform.runtime_class,
         "kubeletRoot": kubelet_root(platform),
         "releaseAfter": "5m",
+        "gpuClientLabel": _has_client_label(plan),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,
@@ -76,6 +80,18 @@ def kubelet_root(platform: Platform) -> str:
     if platform.stack is Stack.GPU_OPERATOR:
         chosen = platform.values.get("hostPaths", {}).get("kubeletRootDir")
     return (chosen or "").rstrip("/") or _KUBELET_ROOT
+
+
+def _has_client_label(plan: Plan) -> bool:
+    """Return whether the operator is known to label every GPU node nvidia.com/gpu.deploy.client.
+
+    A bundle that observes installs none, so that it knows only the release that the intent names.
+    """
+    platform = plan.intent.platform
+    if platform.stack is not Stack.GPU_OPERATOR or (platform.version is None and plan.intent.observes):
+        return False
+    release = platform.version or upstream.chart(platform.stack.value).version
+    return upstream.version_order(release) >= upstream.version_order(_LABELS_CLIENTS)
 
 
 def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:

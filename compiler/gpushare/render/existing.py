@@ -11,12 +11,9 @@ _STEPS = """# The device plugin that is already there
 This bundle installs no device plugin. Yours must read its configs from the ConfigMap `gpushare-profiles`, by the node label
 `nvidia.com/device-plugin.config` that gpushare's node runtime sets. NVIDIA's two charts can, by their config-manager; a plugin
 from a plain manifest or from a cloud provider cannot. `placement: pack` and MIG profiles with attributes (such as `+me`) need
-device plugin 0.20.0 or newer. PLUGIN_NAMESPACE is where your plugin runs.
+device plugin 0.20.0 or newer.
 
-1. Unless that is `{namespace}`, where our chart puts the ConfigMap itself, apply a copy. Repeat it after every compile: it must
-   hold a profile before a node asks for it.
-
-       kubectl apply --server-side --namespace PLUGIN_NAMESPACE -f existing/configmap.yaml
+1. {config_map}
 
 2. Point the plugin at it, once, in the values of its chart:
 
@@ -44,8 +41,20 @@ For metrics by pod, dcgm-exporter needs `hostPID: true`, KUBERNETES_VIRTUAL_GPUS
 resource of the bundle's README.md that ends in `.shared`.
 """
 
+_COPY = """Unless your plugin runs in `{namespace}`, where our chart puts the ConfigMap, write its namespace as
+   `platform.namespace` into the intent, or apply a copy to it. Repeat that after every compile: it must hold a profile before
+   a node asks for it.
+
+       kubectl apply --server-side --namespace PLUGIN_NAMESPACE -f existing/configmap.yaml"""
+_PLACED = """Our chart puts the ConfigMap into `{namespace}`, where your plugin runs: do step 4 first. If a copy is there
+   already, hand it over to the release: add `--take-ownership` to the first `helm upgrade`."""
 _CLASS = "Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
 _NO_CLASS = "Our pods use the nodes' default runtime. For the class of\n   your plugin's pods write `platform.runtimeClass`."
+
+
+def is_placed(plan: Plan) -> bool:
+    """Return whether our chart puts the ConfigMap where the intent says that the plugin runs."""
+    return plan.intent.platform.namespace is not None
 
 
 def config_map(profiles: Mapping[str, str]) -> str:
@@ -60,6 +69,7 @@ def steps(plan: Plan) -> str:
     taints = "\n".join(f"   - `{key}`" for key in OUR_TAINTS)
     name = plan.intent.platform.runtime_class
     runtime_class = _CLASS.format(name=name) if name else _NO_CLASS
+    first = (_PLACED if is_placed(plan) else _COPY).format(namespace=plan.intent.plugin_namespace)
     return _STEPS.format(
-        namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""', taints=taints, runtime_class=runtime_class
+        config_map=first, strategy=plan.operator_mig_strategy or '""', taints=taints, runtime_class=runtime_class
     )

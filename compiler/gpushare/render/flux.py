@@ -39,14 +39,18 @@ _WATCHED = {"reconcile.fluxcd.io/watch": "Enabled"}
 """helm-controller upgrades a release at once when values with this label change."""
 
 
-def objects(plan: Plan, namespace: Object, upstream_values: str) -> Iterator[tuple[str, Object]]:
-    """Yield the path in the bundle and the object of each file. `upstream_values`: the text of the values of NVIDIA's chart."""
+def objects(plan: Plan, namespaces: Mapping[str, Object], upstream_values: str) -> Iterator[tuple[str, Object]]:
+    """Yield the path in the bundle and the object of each file. `upstream_values`: the text of the values of NVIDIA's chart.
+
+    `namespaces`: by the names of their files.
+    """
     if "flux" not in plan.intent.gitops:
         return
     settings = _settings(plan)
     yield "flux/source.yaml", _source(plan, settings)
     yield "flux/sync.yaml", _sync(plan, settings)
-    apps = {"namespace": _kept(namespace), "gpushare": _gpushare(plan, settings)}
+    apps = {file.removesuffix(".yaml"): _kept(item) for file, item in namespaces.items()}
+    apps["gpushare"] = _gpushare(plan, settings)
     if gitops.installs_upstream(plan.intent):
         apps[_chart(plan).name] = _nvidia(plan, settings)
         apps["repository"] = _repository(plan, settings)
@@ -127,7 +131,7 @@ def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
     The chart's version is the same in every bundle, so a release has to follow the commit. Its tests take a share of each pool:
     they fail where all are in use, which is no reason to repeat the upgrade, and would make an autoscaler add nodes.
     """
-    spec = _release(plan, settings, "gpushare") | {
+    spec = _release(plan.intent.namespace, settings, "gpushare") | {
         "chart": {"spec": {
             "chart": f"./{gitops.in_repository(settings['path'], 'chart')}",
             "sourceRef": _reference(plan, "GitRepository"),
@@ -156,7 +160,7 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     install, upgrade = dict(action), dict(action)
     if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
         install["serverSideApply"], upgrade["serverSideApply"] = False, "disabled"
-    spec = _release(plan, settings, chart.name) | {
+    spec = _release(plan.intent.plugin_namespace, settings, chart.name) | {
         "chart": {"spec": {
             "chart": chart.name,
             "version": platform.version or chart.version,
@@ -185,14 +189,14 @@ def _values(plan: Plan, settings: Mapping[str, str], text: str) -> Object:
     return item | {"data": {"values.yaml": text}}
 
 
-def _release(plan: Plan, settings: Mapping[str, str], release: str) -> Object:
+def _release(namespace: str, settings: Mapping[str, str], release: str) -> Object:
     """Return what both releases have. Helm's own commands find them where the bundle's README says."""
     return {
         "interval": _interval(settings),
         "timeout": _TIMEOUT,
         "releaseName": release,
-        "targetNamespace": plan.intent.namespace,
-        "storageNamespace": plan.intent.namespace,
+        "targetNamespace": namespace,
+        "storageNamespace": namespace,
     }
 
 

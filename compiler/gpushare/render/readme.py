@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import example_image, node_image, reference
 from gpushare.core import emit
+from gpushare.intent import gitops as sync
 from gpushare.intent.types import Action, Partitioner, RuntimeImage, Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.plan.plan import DevicePlan, Plan, PoolPlan
@@ -133,7 +134,7 @@ def _install(plan: Plan) -> Iterator[str]:
     namespace = plan.intent.namespace
     yield from ("## Installing", "", "In this order, from this folder. The same commands upgrade.", "")
     yield from _image(plan)
-    yield "    kubectl apply -f namespace.yaml"
+    yield "    kubectl apply" + "".join(f" -f {file}" for file in sync.namespaces(plan.intent))
     yield f"    helm upgrade --install gpushare chart --namespace {namespace}"
     match plan.intent.platform.stack:
         case Stack.GPU_OPERATOR:
@@ -166,7 +167,7 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
     version = platform.version or chart.version
     where = chart.in_words_of_helm(platform.charts)
     yield f"    helm upgrade --install {chart.name} {where} --version {version} \\"
-    yield f"      --namespace {plan.intent.namespace} --values {values}"
+    yield f"      --namespace {plan.intent.plugin_namespace} --values {values}"
     if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
         yield from ("", "The pools, or those of an earlier bundle, need different MIG strategies. So the operator's is empty,")
         yield "and server-side apply refuses that: give Helm 4 `--server-side=false` for this release. Helm 3 needs nothing."

@@ -55,14 +55,15 @@ def check_foreign(context: RuleContext) -> Iterator[Finding]:
     if (
         intent.platform.stack is Stack.EXISTING
         and not intent.platform.namespaces
+        and intent.platform.namespace is None
         and intent.admission.mode is not AdmissionMode.NONE
     ):
         yield Finding(
             code="GS622",
             severity=Severity.WARNING,
-            message="platform.namespaces does not list the namespace of the installed device plugin, so its pods that request a"
-            " GPU, such as an operator's validator, may be refused",
-            hints=("write platform: {namespaces: [gpu-operator]}, with the namespace that kubectl get daemonsets -A shows",),
+            message="the intent does not say the namespace of the installed device plugin, so its pods that request a GPU,"
+            " such as an operator's validator, may be refused",
+            hints=("write platform: {namespace: gpu-operator}, with the namespace that kubectl get daemonsets -A shows",),
             path=("spec", "platform", "stack"),
         )
 
@@ -129,7 +130,7 @@ def check_both(context: RuleContext) -> Iterator[Finding]:
                 hints=("leave it out here, or out of the pools' namespaces and of quotas",),
                 path=(*_NAMESPACES, number),
             )
-    always = {"kube-system", intent.namespace}.difference(intent.platform.namespaces)
+    always = {"kube-system", intent.namespace, intent.plugin_namespace}.difference(intent.platform.namespaces)
     for pool in intent.pools:
         for number, namespace in enumerate(pool.namespaces):
             if namespace in always:

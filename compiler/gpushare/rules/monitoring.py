@@ -18,7 +18,8 @@ _PAGE = r"https?://[^\s#{}\"\\@]+\Z"
 def check_reach(context: RuleContext) -> Iterator[Finding]:
     """GS741: scraping that the NetworkPolicy on the metrics port refuses, unless Prometheus is in one of two namespaces."""
     intent = context.intent
-    if intent.monitoring.get("serviceMonitor") and set(intent.platform_namespaces) <= {"kube-system", intent.namespace}:
+    reached = {"kube-system", intent.namespace, intent.plugin_namespace}
+    if intent.monitoring.get("serviceMonitor") and set(intent.platform_namespaces) <= reached:
         yield Finding(
             code="GS741",
             severity=Severity.WARNING,

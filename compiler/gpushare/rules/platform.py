@@ -201,12 +201,12 @@ def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
 def check_namespace(context: RuleContext) -> Iterator[Finding]:
     """GS717: a namespace that the stack's chart rejects."""
     intent = context.intent
-    if intent.platform.stack is Stack.DEVICE_PLUGIN and intent.namespace == "default":
+    if intent.platform.stack is Stack.DEVICE_PLUGIN and intent.plugin_namespace == "default":
         yield Finding(
             code="GS717",
             message="the chart nvidia-device-plugin does not install into the namespace default",
             hints=("write another namespace, such as gpu-system",),
-            path=("spec", "namespace"),
+            path=("spec", "namespace") if intent.platform.namespace is None else (*HERE, "namespace"),
         )
 
 

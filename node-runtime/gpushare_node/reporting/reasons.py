@@ -158,7 +158,7 @@ class ConditionReason(Enum):
         "WaitingForPlugin",
         "The layout is in place; the device plugin does not offer it yet.",
         "Check the device plugin's pod on the node, and that it reads the label nvidia.com/device-plugin.config. The ConfigMap "
-        "gpushare-profiles must be in the plugin's own namespace: install both into the intent's namespace, or copy it.",
+        "gpushare-profiles must be in the plugin's own namespace: write that as `platform.namespace` in the intent.",
     )
     WRONG_RESOURCES = _not(
         "WrongResources",

@@ -26,6 +26,7 @@ from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comp
         ("spec/platform/values", {"toolkit": {"enabled": False}}, EffectKind.UPSTREAM),
         (f"{P}/tolerations", [], EffectKind.RESTARTS), (f"{P}/namespaces", ["atlas", "cms", "lhcb"], EffectKind.ADMITTED),
         ("spec/platform/stack", "existing", EffectKind.REINSTALLED), ("spec/namespace", "gpu", EffectKind.REINSTALLED),
+        ("spec/platform/namespace", "nvidia", EffectKind.REINSTALLED),
         ("spec/platform/registry", "mirror.example.org", EffectKind.RESTARTS),
         ("spec/platform/image/tag", "own", EffectKind.RESTARTS),
         (f"{P}/rollout/maxUnavailable", 2, EffectKind.ROLLOUT),

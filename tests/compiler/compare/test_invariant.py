@@ -95,6 +95,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/adoption", "observe"), ("spec/platform/image/repository", "own/gpushare"), ("spec/platform/image/tag", "own"),
     ("spec/platform/image/digest", f"sha256:{'0f' * 32}"),
     ("spec/platform/imagePullSecrets", ["mirror", "second"]), ("spec/platform/namespaces", ["gpu-operator"]),
+    ("spec/platform/namespace", "nvidia"),
     ("spec/platform/values", {"dcgm": {"enabled": False}}), ("spec/accept", {"GS734": "for another reason"}),
     ("spec/admission/enforce", "deny"), ("spec/admission/scope", "cluster"),
     ("spec/admission/localhostProfiles", ["lax", "strict"]),

@@ -47,6 +47,15 @@ def test_what_only_the_bundles_charts_say_comes_back_too() -> None:
     assert "adoption" not in found.draft.spec
 
 
+def test_the_namespaces_of_the_bundle_and_of_nvidias_chart_come_back() -> None:
+    text = (ROOT / "examples/11-rtx-pro-6000/intent.yaml").read_bytes()
+    files = [file for file in pipeline.compile_intent(text, "intent.yaml", lock.EMPTY).artifacts
+             if file.path.startswith((*READ, "platform-namespace.yaml", "chart/values.yaml")) and file.path.endswith(".yaml")]
+    spec = importing.build([InputFile(name=file.path, data=file.text.encode()) for file in files]).draft.spec
+    assert (spec["namespace"], spec["platform"]["namespace"]) == ("gpu-system", "gpu-operator")
+    assert "namespaces" not in spec["platform"]
+
+
 def test_a_value_that_was_edited_in_a_bundle_is_reported_by_its_file_and_path() -> None:
     first = pipeline.compile_intent((ROOT / "examples/02-t4-notebooks/intent.yaml").read_bytes(), "intent.yaml", lock.EMPTY)
     files = {file.path: file.text for file in first.artifacts}

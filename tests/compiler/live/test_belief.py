@@ -62,6 +62,20 @@ def test_a_node_without_a_pod_of_the_runtime_is_not_believed(live: LiveCluster, 
     assert "gpushare.dev/runtime=away keeps the runtime off the node" in said(ask, "explain", "t4-1")
 
 
+@pytest.mark.parametrize(("value", "instead"), [(None, "none"), ("paused-for-driver-upgrade", "paused-for-driver-upgrade")])
+def test_a_label_that_the_runtimes_pods_select_and_the_node_lacks_is_named(
+    live: LiveCluster, ask: Ask, value: str | None, instead: str
+) -> None:
+    key = "nvidia.com/gpu.deploy.client"
+    live.api.remove("pods", POD, namespace=RELEASE)
+    live.api.edit("daemonsets", "gpushare-notebooks", lambda one: one["spec"]["template"]["spec"].update(
+        nodeSelector={key: "true"}), namespace=RELEASE)
+    if value is not None:
+        live.api.edit("nodes", "t4-1", lambda node: node["metadata"]["labels"].update({key: value}))
+    told = said(ask, "explain", "t4-1")
+    assert f"no pod of the runtime is on the node: it selects the label {key}=true, and the node has {instead}" in told
+
+
 def test_a_condition_that_is_older_than_its_pod_is_called_old(live: LiveCluster, ask: Ask) -> None:
     def age(node: dict[str, Any]) -> None:
         node["status"]["conditions"][-1]["lastHeartbeatTime"] = "2026-11-23T06:00:00Z"

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpushare.reading import schema
-from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
+from tests.compiler.cli.process import gpushare
+from tests.compiler.live.clusters import INTENT, RELEASE, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
+from tests.compiler.live.rights import allowed_by
 from tests.support.fake_api.server import ApiServer
 
 
@@ -63,6 +66,20 @@ def test_each_change_is_one_kind_of_difference(
     assert done.returncode == 3, done.stderr
     assert f"{kind}: " in done.stdout
     assert told in done.stdout
+
+
+def test_profiles_are_looked_for_where_the_device_plugin_runs(api: ApiServer, ask: Ask, tmp_path: Path) -> None:
+    """Under the printed rights. A copy in the release's namespace is no use to the plugin."""
+    live = LiveCluster(api, INTENT.replace("  pools:", "  platform: {namespace: nvidia}\n  pools:"))
+    api.allows = allowed_by(list(yaml.safe_load_all(gpushare("rbac", "--plugin-namespace", "nvidia").stdout)))
+    bundle = live.write(tmp_path)
+    assert "gpushare-profiles" not in ask("drift", bundle).stdout
+    [one] = [one for one in api.all("configmaps", namespace="nvidia") if one["metadata"]["name"] == "gpushare-profiles"]
+    api.remove("configmaps", "gpushare-profiles", namespace="nvidia")
+    api.add("configmaps", "gpushare-profiles", one, namespace=RELEASE)
+    done = ask("drift", bundle)
+    assert "object: ConfigMap gpushare-profiles" in done.stdout
+    assert "configmaps" not in done.stderr
 
 
 def test_the_document_is_what_its_schema_says(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:

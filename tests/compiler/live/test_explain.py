@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from gpushare.core import resources
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
+from tests.compiler.live.rights import allowed_by
 
 
 def test_a_reason_needs_no_cluster(tmp_path: Path) -> None:
@@ -50,6 +53,33 @@ def test_a_node_of_no_pool_and_one_without_a_report(live: LiveCluster, ask: Ask)
 
 def test_a_node_where_nothing_is_wrong(live: LiveCluster, ask: Ask) -> None:
     assert "Nothing that can be seen is wrong." in ask("explain", "t4-1").stdout
+
+
+FAILED = 'MountVolume.SetUp failed for volume "gpushare-profiles" : configmap "gpushare-profiles" not found'
+
+
+@pytest.mark.parametrize(("volume", "message", "remedy"), [
+    ({"configMap": {"name": "gpushare-profiles"}}, FAILED, "`platform.namespace: nvidia`"),
+    ({"projected": {"sources": [{"configMap": {"name": "gpushare-profiles"}}]}}, FAILED, "`platform.namespace: nvidia`"),
+    ({"configMap": {"name": "gpushare-profiles"}}, "hostPath type check failed", "kubectl describe pod plugin-x -n nvidia"),
+    ({"configMap": {"name": "gpushare-profiles"}}, "", "kubectl describe pod plugin-x -n nvidia"),
+])
+def test_a_plugin_that_lacks_its_configs_is_named_with_what_kubelet_says(
+    live: LiveCluster, ask: Ask, volume: dict[str, Any], message: str, remedy: str
+) -> None:
+    """Under the rights that `gpushare rbac` prints. Pods elsewhere, and those that mount something else, are not."""
+    live.api.allows = allowed_by(list(yaml.safe_load_all(gpushare("rbac").stdout)))
+    for name, node in (("plugin-x", "t4-2"), ("plugin-y", "t4-1"), ("other", "t4-2")):
+        live.api.add_pod(name, namespace="nvidia", node=node, phase="Pending")
+    for name in ("plugin-x", "plugin-y"):
+        live.api.edit("pods", name, lambda pod: pod["spec"].update(volumes=[{"name": "a", **volume}]), namespace="nvidia")
+    if message:
+        live.api.add("events", "x", {"involvedObject": {"kind": "Pod", "name": "plugin-x", "namespace": "nvidia"},
+                                     "reason": "FailedMount", "message": message, "lastTimestamp": "2026-11-24T07:00:00Z"},
+                     namespace="nvidia")
+    told = " ".join(ask("explain", "node/t4-2").stdout.split())
+    assert "Pod nvidia/plugin-x has not started" in told
+    assert (message in told, remedy in told, "plugin-y" in told, "nvidia/other" in told) == (True, True, False, False)
 
 
 def test_a_reason_of_another_release_is_shown_as_it_is(live: LiveCluster, ask: Ask) -> None:

@@ -86,3 +86,5 @@ def test_terms_of_a_daemonset_may_be_anything(wrong: Any) -> None:
                  [{"matchExpressions": [{"key": "a", "operator": wrong}]}]):
         found = views.daemonset(selects(term))
         assert selection.pool_of(views.node({"metadata": {"name": "n"}}), {"p": found.terms or ()}) == ""
+    selector = views.daemonset({"spec": {"template": {"spec": {"nodeSelector": wrong}}}}).node_selector
+    assert {type(text) for pair in selector.items() for text in pair} <= {str}

@@ -156,6 +156,17 @@ def test_a_project_of_its_own_has_the_least_rights() -> None:
     assert "argocd/project.yaml" not in compiled("hpc")
 
 
+def test_nvidias_chart_may_have_a_namespace_of_its_own() -> None:
+    """Which is made before the chart, and in which our Application may put the plugin's configs."""
+    bundle = compiled("hpc", more=", project: gpus", platform="{namespace: nvidia}")
+    found = apps(bundle)
+    where = {name: app["spec"]["destination"]["namespace"] for name, app in found.items()}
+    assert where == dict.fromkeys(found, "gpu-system") | {"gpu-operator": "nvidia"}
+    assert found["namespace"]["spec"]["source"]["directory"] == {"include": "{namespace.yaml,platform-namespace.yaml}"}
+    destinations = document(bundle, "argocd/project.yaml")["spec"]["destinations"]
+    assert [one["namespace"] for one in destinations] == ["gpu-system", "nvidia"]
+
+
 def test_the_readme_says_what_deletion_does() -> None:
     enforcing, observing = compiled("hpc")["README.md"], compiled("hpc", spec="  adoption: observe\n")["README.md"]
     assert "makes nodes exclusive" in enforcing

@@ -114,6 +114,22 @@ def test_the_namespace_lets_privileged_pods_in() -> None:
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
+@pytest.mark.parametrize(("platform", "more", "made"), [
+    ("{}", "", ["gpu-system"]), ("{namespace: gpu-system}", "", ["gpu-system"]),
+    ("{namespace: nvidia}", "", ["gpu-system", "nvidia"]),
+    ("{stack: existing, namespace: nvidia}", "", ["gpu-system"]),
+    ("{namespace: nvidia}", "  adoption: observe\n", ["gpu-system"]),
+])
+def test_nvidias_chart_has_its_namespace_made_where_the_bundle_installs_it(platform: str, more: str, made: list[str]) -> None:
+    _, bundle = compiled(intent("hpc", platform=platform, more=more))
+    files_of = [path for path in ("namespace.yaml", "platform-namespace.yaml") if path in bundle]
+    assert [document(bundle, path)["metadata"]["name"] for path in files_of] == made
+    values, elsewhere = document(bundle, "chart/values.yaml"), {"nvidia"} if "nvidia" in platform else set()
+    assert {values.get("pluginNamespace")} - {None} == elsewhere
+    assert set(values["admission"]["platformNamespaces"]) == {"kube-system", "gpu-system"} | elsewhere
+    assert f"kubectl apply{''.join(f' -f {path}' for path in files_of)}\n" in bundle["README.md"]
+
+
 @pytest.mark.parametrize("pool", sorted(POOLS))
 def test_a_policys_digest_in_the_values_changes_with_the_policy_alone(pool: str) -> None:
     before = document(files(), "chart/values.yaml")["pools"]

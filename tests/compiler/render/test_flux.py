@@ -186,6 +186,16 @@ def test_the_namespace_is_that_of_the_bundle() -> None:
     assert {spec["targetNamespace"] for spec in releases(bundle).values()} == {"shares"}
 
 
+def test_nvidias_chart_may_have_a_namespace_of_its_own() -> None:
+    bundle = compiled("hpc", platform="{namespace: nvidia}")
+    found = releases(bundle)
+    assert {name: (spec["targetNamespace"], spec["storageNamespace"]) for name, spec in found.items()} == {
+        "gpushare": ("gpu-system", "gpu-system"), "gpu-operator": ("nvidia", "nvidia")}
+    made = document(bundle, "flux/apps/platform-namespace.yaml")["metadata"]
+    assert (made["name"], made["annotations"]) == ("nvidia", {"kustomize.toolkit.fluxcd.io/prune": "disabled"})
+    assert "platform-namespace.yaml" in document(bundle, "flux/apps/kustomization.yaml")["resources"]
+
+
 def test_helm_waits_for_the_nodes_and_not_for_the_plugin_that_waits_for_us() -> None:
     found = releases(compiled("hpc", platform="{stack: device-plugin}"))
     for action in ("install", "upgrade"):

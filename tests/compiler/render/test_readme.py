@@ -38,6 +38,12 @@ def test_the_readme_installs_namespace_then_our_chart_then_upstreams(platform: s
     assert not upstream or at[2] > at[1]
 
 
+def test_nvidias_chart_is_installed_where_the_intent_says() -> None:
+    text = files("hpc", platform="{namespace: nvidia}")["README.md"]
+    assert "helm upgrade --install gpushare chart --namespace gpu-system\n" in text
+    assert "--namespace nvidia --values gpu-operator/values.yaml" in text
+
+
 @pytest.mark.parametrize(
     ("platform", "name"),
     [

@@ -275,3 +275,23 @@ def test_our_pods_find_kubelet_where_the_operator_is_told_that_it_is() -> None:
 )
 def test_our_pods_use_the_runtime_class_that_upstream_uses(platform: str, name: str) -> None:
     assert document(files("hpc", platform=platform), "chart/values.yaml")["runtimeClassName"] == name
+
+
+def test_an_existing_plugin_whose_namespace_is_known_needs_no_copy_of_the_config_map() -> None:
+    bundle = files(platform="{stack: existing, namespace: nvidia}")
+    assert "existing/configmap.yaml" not in bundle
+    steps = bundle["existing/README.md"]
+    assert "Our chart puts the ConfigMap into `nvidia`" in steps
+    assert "kubectl apply" not in steps
+
+
+@pytest.mark.parametrize(("platform", "more", "has_label"), [
+    ("{}", "", True), ("{version: v26.7.1}", "", True), ("{version: v26.3.3}", "", False),
+    ("{version: v26.7.0-rc.1}", "", False), ("{stack: device-plugin}", "", False), ("{stack: existing}", "", False),
+    ("{}", "  adoption: observe\n", False), ("{version: v26.7.0}", "  adoption: observe\n", True),
+])
+def test_our_pods_select_the_label_of_gpu_clients_where_the_operator_is_known_to_set_it(
+    platform: str, more: str, has_label: bool
+) -> None:
+    """Every release from 26.7 on, on every GPU node. What a bundle that observes does not install may be older."""
+    assert document(files("hpc", platform=platform, more=more), "chart/values.yaml")["gpuClientLabel"] is has_label

@@ -270,6 +270,8 @@ def test_mig_beside_an_existing_operator_warns() -> None:
 def test_the_device_plugin_does_not_go_into_the_default_namespace() -> None:
     assert one("GS717", namespace="default", platform="{stack: device-plugin}")[0] == "/spec/namespace"
     assert codes(namespace="default") == []
+    assert codes(namespace="default", platform="{stack: device-plugin, namespace: nvidia}") == []
+    assert one("GS717", platform="{stack: device-plugin, namespace: default}")[0] == "/spec/platform/namespace"
 
 
 @pytest.mark.parametrize(

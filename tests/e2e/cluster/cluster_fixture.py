@@ -14,7 +14,7 @@ from tests.e2e.cluster.cluster import ROOT, Cluster
 from tests.e2e.cluster.fake_gpus import Fleet
 from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
-from tests.e2e.cluster.node import Node
+from tests.e2e.cluster.node import GPU_CLIENTS, Node
 from tests.e2e.cluster.release import NAME, Release
 from tests.support.fake_nvml import FakeNvml
 
@@ -95,7 +95,8 @@ class ClusterFixture:
         path, metadata = f"/api/v1/nodes/{node.name}", self.state(node.name)["metadata"]
         ours = ("gpushare.dev/", "nvidia.com/", POOL)
         marks = {part: metadata.get(part, {}) for part in ("labels", "annotations")}
-        gone = {part: {key: None for key in found if key.startswith(ours)} for part, found in marks.items()}
+        gone: Object = {part: {key: None for key in found if key.startswith(ours)} for part, found in marks.items()}
+        gone["labels"][GPU_CLIENTS] = "true"
         self.cluster.write("PATCH", path, {"metadata": gone, "spec": {"taints": None}}, "application/merge-patch+json")
         if self.condition(node.name):
             body = {"status": {"conditions": [{"$patch": "delete", "type": CONDITION}]}}
@@ -298,7 +299,7 @@ class ClusterFixture:
         for node in self.cluster.nodes:
             state = self.state(node.name)
             metadata = state["metadata"]
-            marks = [*metadata["labels"], *metadata.get("annotations", {})]
+            marks = [*(metadata["labels"].keys() - {GPU_CLIENTS}), *metadata.get("annotations", {})]
             found += [f"{node.name}: {name}" for name in marks if "gpushare" in name or name.startswith("nvidia.com/")]
             found += [f"{node.name}: {one['manager']} owns {one['fieldsV1']}" for one in metadata["managedFields"]
                       if one["manager"].startswith("gpushare")]

@@ -30,6 +30,8 @@ exec "$@"
 """
 
 _RUNC = "io.containerd.runc.v2"
+GPU_CLIENTS = "nvidia.com/gpu.deploy.client"
+"""The label that gpu-operator gives every node with GPUs, with the value `true`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +154,7 @@ base_runtime_spec = "{self.folder}/nvidia.json"
                 "--kubeconfig", self.folder / "kubelet.kubeconfig",
                 "--root-dir", "/var/lib/kubelet", "--cert-dir", self.folder / "kubelet-certificates",
                 "--hostname-override", self.name, "--node-ip", NODE_ADDRESSES[self.number],
+                "--node-labels", f"{GPU_CLIENTS}=true",
             ),
             self.folder / "kubelet.log",
         )

@@ -26,7 +26,8 @@ def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothin
 ) -> None:
     bundle = compiled((example / "intent.yaml").read_text(), tmp_path)
     namespace(api, NAMESPACE, **{"pod-security.kubernetes.io/enforce": "privileged"})
-    for name in yaml.safe_load((bundle / "chart" / "values.yaml").read_text())["quotas"]:
+    values = yaml.safe_load((bundle / "chart" / "values.yaml").read_text())
+    for name in (*values["quotas"], values.get("pluginNamespace", NAMESPACE)):
         namespace(api, name)
     is_watched = (bundle / "chart" / "files" / "monitoring" / "podmonitor.yaml").is_file()
     if is_watched:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import A100, SHARED, ClusterFixture, intent
-from tests.e2e.cluster.test_changes import BOTH, SEVEN, THREE, await_offers, bring, mig, slicing
+from tests.e2e.cluster.node import GPU_CLIENTS
+from tests.e2e.cluster.test_changes import BOTH, SEVEN, THREE, await_offers, bring, mig, sleeper, slicing
 
 CONFIG = "nvidia.com/device-plugin.config"
 QUICK = ", rollout: {maxUnavailable: 2}"
@@ -88,6 +89,35 @@ def test_a_profile_that_the_plugin_does_not_see_yet_is_waited_for(pool: ClusterF
 def _keys(cluster_fixture: ClusterFixture) -> list[str]:
     data = cluster_fixture.cluster.get("configmap", "gpushare-profiles", "--namespace", NAMESPACE)["data"]
     return [key.removesuffix("-a") for key in data]
+
+
+@pytest.mark.failure_case(95)
+def test_a_driver_upgrade_amid_a_change_waits_for_the_runtime_which_then_goes_on(pool: ClusterFixture) -> None:
+    """k8s-driver-manager waits for pods of DaemonSets with a key in `nodeSelector`, whose label it has paused before."""
+
+    def clients() -> list[str]:
+        found = pool.cluster.read("/api/v1/pods", fieldSelector="spec.nodeName=node-1")["items"]
+        owners = {one["metadata"]["name"]: one["metadata"].get("ownerReferences", ()) for one in found}
+        return [one["metadata"]["name"] for one in found if GPU_CLIENTS in one["spec"].get("nodeSelector", {})
+                and any(owner["kind"] == "DaemonSet" for owner in owners[one["metadata"]["name"]])]
+
+    def label(value: str) -> None:
+        pool.cluster.kubectl("label", "node", "node-1", f"{GPU_CLIENTS}={value}", "--overwrite")
+
+    assert len(clients()) == 1
+    sleeper(pool, "asleep", "node-1", SHARED)
+    pool.install(intent(training=mig("{1g.5gb: 7}", QUICK)))
+    pool.await_reason("node-1", "GPUBusy")
+    fake_nvml = pool.fake_nvml("node-1")
+    fake_nvml.forget_calls()
+    fake_nvml.delay("nvmlDeviceCreateGpuInstanceWithPlacement", 0.5)
+    pool.dismiss("asleep")
+    pool.cluster.wait(lambda: "CreateGpuInstance" in str(fake_nvml.calls()), "the change has begun")
+    label("paused-for-driver-upgrade")
+    pool.cluster.wait(lambda: not clients(), "the driver can be unloaded")
+    fake_nvml.heal()
+    label("true")
+    await_offers(pool, {SEVEN: 14})
 
 
 def test_no_runtime_was_restarted_without_a_reason(pool: ClusterFixture) -> None:

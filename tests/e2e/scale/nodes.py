@@ -16,8 +16,8 @@ _NOT_FOUND = 404
 
 
 def simulated(name: str, purpose: str, labels: dict[str, str], status: Json) -> Json:
-    """A node that belongs to a simulation of this purpose."""
-    metadata = {"name": name, "labels": {**labels, _MARK: purpose}}
+    """A node that belongs to a simulation of this purpose, labelled as gpu-operator labels nodes with GPUs."""
+    metadata = {"name": name, "labels": {**labels, _MARK: purpose, "nvidia.com/gpu.deploy.client": "true"}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
 
 

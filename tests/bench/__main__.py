@@ -66,7 +66,7 @@ def cold_compile(folder: Path, gpushare: Program) -> Iterator[Line]:
             partial(cpu, gpushare("compile", intent, "-o", bundle)),
             partial(cpu, gpushare("check", intent)),
             partial(cpu, gpushare("show", intent)),
-            partial(cpu, [program, "template", "gpushare", str(bundle / "chart")]),
+            partial(cpu, [program, "template", "gpushare", str(bundle / "chart"), "--namespace", "gpu-system"]),
             partial(cpu, [program, "template", "gpu-operator", str(chart), *values]),
         )
         yield Line(f"cold compile, four pools, CPU time: {ours * 1000:.0f} ms; "

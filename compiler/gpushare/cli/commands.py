@@ -1,4 +1,4 @@
-"""The group of commands for click, and running it: for every call that `daily` does not understand, and for all help.
+"""The group of commands for click, the one parser of the command line, and running it.
 
 Owns the list of commands and the exit codes of click's own exceptions.
 """

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpushare.cli import fast_path
 from gpushare.core.wording import nearest
 
 if TYPE_CHECKING:
@@ -56,14 +55,14 @@ def findings_format() -> Decorator[Any]:
     return click.option(
         "--format",
         "style",
-        type=click.Choice(fast_path.FINDINGS_FORMATS),
+        type=click.Choice(("text", "json", "github", "sarif")),
         help="How findings are written. Default: text; github on GitHub Actions.",
     )
 
 
 def product_format(*styles: str) -> Decorator[Any]:
     """--format of output that people and programs read: text or json, unless there are more."""
-    choice = click.Choice(styles or fast_path.PRODUCT_FORMATS)
+    choice = click.Choice(styles or ("text", "json"))
     return click.option("--format", "style", type=choice, default="text", help="Default: text.")
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from gpushare import __version__
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
-from gpushare.core.patterns import pattern
 from gpushare.core.record import replace
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
@@ -21,8 +20,8 @@ from gpushare.reading.source import Source
 POOLS = "nodes/pools.yaml"
 _CODE = "GS794"
 _AGAIN = "restore the file from version control, or compile the bundle again"
-_CONFLICT = pattern(r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
-_WRITTEN_BY = pattern(r"""^gpushare: ["']?([^"'\s]+)["']?\s*$""", re.MULTILINE)
+_CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
+_WRITTEN_BY = re.compile(r"""^gpushare: ["']?([^"'\s]+)["']?\s*$""", re.MULTILINE)
 _LOCK = "gpushare.lock.yaml"
 
 _ANY: Mapping[str, Any] = {"type": "object"}

@@ -12,16 +12,14 @@ from functools import lru_cache
 from io import StringIO
 from typing import Any
 
-from gpushare.core.patterns import pattern
-
-_PLAIN = pattern(r"[A-Za-z/][A-Za-z0-9_./-]*")
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _KEYWORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf", "infinity"})
 # What must be escaped in double quotes: YAML's non-printable characters, its line breaks, and the byte order mark.
-_ESCAPED = pattern("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_ESCAPED = re.compile("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NAMED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # What a literal block cannot keep unchanged, or only with an indentation or chomping indicator, or what yamllint rejects.
-_NOT_LITERAL = pattern("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
-_NOT_IN_LITERAL = pattern("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_NOT_LITERAL = re.compile("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
+_NOT_IN_LITERAL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NESTED = (dict, list, tuple)
 _MAX_KEY_LENGTH = 1000  # YAML's readers reject an implicit key of more than 1,024 characters
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -136,10 +134,7 @@ def _scalar(value: object, indent: str) -> str:
 
 
 def _is_literal(value: str) -> bool:
-    if _NOT_LITERAL.search(value):
-        return False
-    # All that is printable for Python is printable for YAML. Usually this check suffices and avoids compiling a large pattern.
-    return value.replace("\n", "").isprintable() or not _NOT_IN_LITERAL.search(value)
+    return not _NOT_LITERAL.search(value) and not _NOT_IN_LITERAL.search(value)
 
 
 def _literal(value: str, indent: str) -> str:
@@ -152,8 +147,6 @@ def _literal(value: str, indent: str) -> str:
 def _text(value: str) -> str:
     if _PLAIN.fullmatch(value) and value.lower() not in _KEYWORDS:
         return value
-    if value.isprintable():  # as in _is_literal
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return '"' + _ESCAPED.sub(_escape, value) + '"'
 
 

@@ -4,12 +4,12 @@ Every goal selects the best of the card's legal layouts by a fixed order, so the
 profiles without attributes are considered. Sizes in bytes come from the caller: what is usable depends on the pool's reserve.
 """
 
+import re
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import assert_never
 
 from gpushare.catalog.cards import Geometry, MigProfile
-from gpushare.core.patterns import pattern
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MostInstances
 from gpushare.mig.layouts import CardSolver, Counts, board
 
@@ -17,7 +17,7 @@ UsableBytes = Callable[[MigProfile], int | None]
 
 NameKey = tuple[str | int, ...]
 
-_NUMBERS = pattern(r"([0-9]+)")
+_NUMBERS = re.compile(r"([0-9]+)")
 
 _BALANCED = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 """Compute slices of the whole card → how many instances of each number of compute slices."""

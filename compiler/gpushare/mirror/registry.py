@@ -5,6 +5,7 @@ registry it belongs to and to the token service that this registry names.
 """
 
 import json
+import re
 import ssl
 import urllib.error
 import urllib.parse
@@ -15,7 +16,6 @@ from http.client import HTTPException, HTTPMessage
 from typing import Any, NoReturn
 
 from gpushare.catalog.image_registry import has_host
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 from gpushare.mirror.credentials import Credentials, Login
 
@@ -31,7 +31,7 @@ _ACCEPT = ", ".join((
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 ))
-_PARAMETER = pattern(r'([a-zA-Z]+)="([^"]*)"')
+_PARAMETER = re.compile(r'([a-zA-Z]+)="([^"]*)"')
 
 
 class RegistryError(Exception):

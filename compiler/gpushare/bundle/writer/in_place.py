@@ -6,15 +6,15 @@ next run learns which of the files are ours. The bundle's own lock is replaced l
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from gpushare.bundle.writer.folder import Folder, create, make_folder, remove
-from gpushare.core.patterns import pattern
 
-_STAGE = pattern(r"\.gpushare-[0-9]+\Z")
+_STAGE = re.compile(r"\.gpushare-[0-9]+\Z")
 
 
 def leftovers(root: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""`make docs`: writes the generated pages, and the tables of facts and reasons."""
+"""`make docs`: writes the generated pages, and the table of reasons."""
 
 import ast
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from gpushare.catalog import cards, facts
+from gpushare.catalog import cards
 from gpushare.cli.commands import NAMES, commands
 from gpushare.core import resources
 from gpushare.monitoring.alerts import ALERTS
@@ -194,17 +194,11 @@ def _first_sentence(module: Path) -> str:
     return re.split(r"(?<=\.)\s", ast.get_docstring(ast.parse(module.read_text())) or "")[0]
 
 
-def facts_table() -> str:
-    """Return the cards and the facts about charts as JSON."""
-    return facts.table(sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml")))
-
-
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
     "docs/metrics.md": metrics_page, "docs/alerts.md": alerts_page,
     "docs/commands.md": commands_page, "docs/ownership.md": ownership_page,
-    "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
-    "compiler/gpushare/live/reasons.json": reasons_table,
+    "docs/failure-cases.md": failures_page, "compiler/gpushare/live/reasons.json": reasons_table,
 }
 
 

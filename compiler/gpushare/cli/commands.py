@@ -16,8 +16,8 @@ NAMES = (
     "explain", "schema", "completion",
 )
 _ENVIRONMENT = (
-    "Environment: show, plan, cards and explain give a text that is longer than the terminal to $GPUSHARE_PAGER, else $PAGER, "
-    "else `less -FRX`; an empty value or `cat` turns that off. NO_COLOR turns colours off, COLUMNS sets the width."
+    "Environment: show, plan, cards and explain give a text that is longer than the terminal to $PAGER, else `less`; PAGER=cat "
+    "turns that off. NO_COLOR turns colours off, COLUMNS sets the width."
 )
 _MODULES = {"import": "importing", "images": "image_list"}
 

@@ -68,7 +68,10 @@ def findings(files: Mapping[str, bytes], folder: str) -> Iterator[tuple[Finding,
 
 @lru_cache(maxsize=16_384)
 def _finding(path: str, data: bytes, later: str) -> tuple[Finding, Source] | None:
-    """Return the first thing that is wrong with a file. The same file is on both sides of most comparisons."""
+    """Return the first thing that is wrong with a file. The same file is on both sides of most comparisons.
+
+    Checked twice, the files of 300 pools take half a second longer.
+    """
     wanted = _schema(path)
     text = source.read(data, path, own=True) if wanted is not None else _plain(path, data)
     marker = _CONFLICT.search(text.text) if text.findings or wanted is not None else None

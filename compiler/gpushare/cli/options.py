@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from inspect import cleandoc
-from textwrap import indent
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -21,7 +20,8 @@ class Command(click.Command):
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the docstring, indented."""
-        formatter.write("\n" + indent(cleandoc(self.help or ""), "  ") + "\n")
+        lines = cleandoc(self.help or "").split("\n")
+        formatter.write("\n" + "\n".join(f"  {line}" if line else "" for line in lines) + "\n")
 
 
 def number(most: int) -> Callable[[object], int]:

@@ -5,7 +5,6 @@ Output for programs is UTF-8 in every locale; text for people has the stream's o
 
 import errno
 import os
-import shutil
 import sys
 from pathlib import Path
 from shlex import quote
@@ -90,7 +89,7 @@ def _is_longer_than_the_terminal(text: str) -> bool:
     """Whether a person reads it on a terminal, with a keyboard to turn pages, that has fewer lines."""
     if any(stream is None or not stream.isatty() for stream in (sys.stdin, sys.stdout)):
         return False
-    return text.count("\n") >= shutil.get_terminal_size().lines
+    return 0 < os.get_terminal_size(sys.stdout.fileno()).lines <= text.count("\n")
 
 
 def warn(text: str) -> None:

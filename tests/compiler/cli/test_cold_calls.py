@@ -11,7 +11,7 @@ from gpushare.bundle import artifact
 from tests.support.paths import ROOT
 
 INTENT = ROOT / "examples" / "01-heterogeneous" / "intent.yaml"
-NEEDLESS = {"hashlib", "importlib.metadata", "jinja2", "jsonschema", "kubernetes"}
+NEEDLESS = {"dataclasses", "hashlib", "importlib.metadata", "jinja2", "jsonschema", "kubernetes"}
 """Each is a twentieth of a cold compile or more, and nothing on the way needs it."""
 
 

@@ -14,7 +14,7 @@ from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass, profiles_by_name
 
 MOST_POOLS = 300
-"""The tests compile this many; a table with more is read by nobody."""
+"""The tests compile this many."""
 
 NAME_LENGTH = 48
 """A pool's name is part of object names and labels of at most 63 characters, between `gpushare-` and a suffix."""

@@ -1,7 +1,10 @@
 """As many pools as gpushare is tested with, with 20,000 nodes: what a compile costs, and that it grows with their number."""
 
+import gc
+from collections.abc import Iterator
 from functools import partial
 
+import pytest
 import yaml
 
 from gpushare import pipeline
@@ -13,6 +16,14 @@ from tests.support.costs import grows_in_line, ratio
 
 NODES = 67
 """In each pool."""
+
+
+@pytest.fixture(autouse=True)
+def _without_garbage_collection() -> Iterator[None]:
+    """As the program runs."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def compiled(text: bytes) -> pipeline.Compilation:

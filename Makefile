@@ -95,7 +95,7 @@ upstream: $(SUITES)  ## what NVIDIA's charts make of their values, from NVIDIA=F
 bench: $(SUITES)  ## timings, each against a peer in the same run; NVIDIA=FOLDER with NVIDIA's charts for the real one
 	$(BIN)/python -m tests.bench
 
-docs: $(READY)  ## write the generated pages and the picture of a session under docs/, and profiles/facts.jsonl
+docs: $(READY)  ## write the generated pages and the picture of a session under docs/
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/session.py
 

@@ -1,4 +1,4 @@
-"""`make docs`: writes the generated pages, and the tables of facts and reasons."""
+"""`make docs`: writes the generated pages, and the table of reasons."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpushare.catalog import cards, facts
+from gpushare.catalog import cards
 from gpushare.cli.commands import NAMES, commands
 from gpushare.core import resources
 from gpushare.monitoring.alerts import ALERTS
@@ -118,16 +118,12 @@ def commands_page() -> str:
     return "\n".join([NOTE, "", "# Commands", "", head, "", *lines])
 
 
-def facts_table() -> str:
-    """Return the cards and the facts about charts as JSON."""
-    return facts.table(sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml")))
 
 
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
     "docs/metrics.md": metrics_page, "docs/alerts.md": alerts_page,
-    "docs/commands.md": commands_page, "profiles/facts.jsonl": facts_table,
-    "compiler/gpushare/live/reasons.json": reasons_table,
+    "docs/commands.md": commands_page, "compiler/gpushare/live/reasons.json": reasons_table,
 }
 
 

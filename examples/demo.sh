@@ -27,11 +27,11 @@ if [ -n "$helm" ]; then
 fi
 
 step "See it: what every GPU becomes" "gpushare show $intent"
-GPUSHARE_PAGER='' gpushare show "$intent"
+PAGER=cat gpushare show "$intent"
 
 step "Review a change: six people to a T4 instead of four" "gpushare plan $out/bundle $out/changed.yaml"
 sed 's/mode: time-slicing, replicas: 4/mode: time-slicing, replicas: 6/' "$intent" > "$out/changed.yaml"
-GPUSHARE_PAGER='' gpushare plan "$out/bundle" "$out/changed.yaml"
+PAGER=cat gpushare plan "$out/bundle" "$out/changed.yaml"
 
 step "A layout that no A100 can have is refused before it reaches a node" "gpushare check $out/refused.yaml"
 sed 's/layout: {2g.10gb: 2, 1g.5gb: 3}/layout: {2g.10gb: 3, 1g.5gb: 2}/' "$intent" > "$out/refused.yaml"

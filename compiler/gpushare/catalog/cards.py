@@ -11,11 +11,11 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from gpushare.catalog import card_check, facts
+from gpushare.catalog import card_check
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 from gpushare.core.record import NOTHING, Record, replace
-from gpushare.reading import schema
+from gpushare.reading import schema, source
 
 MAX_FINDINGS = 100
 """How many findings the cards of one intent may have."""
@@ -159,7 +159,8 @@ def load(card_id: str) -> Card:
     """Return a shipped card. Reads only that card's file. Raises KeyError if there is none."""
     if card_id not in ids():
         raise KeyError(card_id)
-    return build(card_id, facts.read(resources.cards() / f"{card_id}.yaml"))
+    path = resources.cards() / f"{card_id}.yaml"
+    return build(card_id, source.read(path.read_bytes(), str(path)).data)
 
 
 def check(cards: Mapping[str, Any]) -> list[Finding]:

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gpushare.catalog import facts, releases
+from gpushare.catalog import releases
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.wording import nearest
-from gpushare.reading import schema
+from gpushare.reading import schema, source
 
 FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
 """Stack of an intent → name of its chart. The stack `existing` has none."""
@@ -270,7 +270,8 @@ def check_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMa
 
 @cache
 def _read(file: str) -> Mapping[str, Any]:
-    data: Mapping[str, Any] = facts.read(resources.upstream() / file)
+    path = resources.upstream() / file
+    data: Mapping[str, Any] = source.read(path.read_bytes(), str(path)).data
     return data
 
 

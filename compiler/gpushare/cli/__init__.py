@@ -1,8 +1,7 @@
 """The command line: one module per command, imported only when it is called. Owns how every run ends.
 
-A command module has one click command called `command`, which returns an ExitCode. The most frequent calls bypass click
-(`daily`): importing it takes a fifth of a cold compile. Only `streams` uses stdin, stdout and stderr; only this module turns
-exceptions into exit codes.
+A command module has one click command called `command`, which returns an ExitCode. Only `streams` uses stdin, stdout and
+stderr; only this module turns exceptions into exit codes.
 """
 
 import gc
@@ -34,26 +33,15 @@ def call() -> int:
     gc.disable()
     program = "kubectl gpushare" if PurePath(sys.argv[0]).stem == "kubectl-gpushare" else "gpushare"
     try:
-        return _run(program, sys.argv[1:] or ["--help"])
+        from gpushare.cli import commands  # noqa: PLC0415 - an interrupt during the import ends the run without a traceback, too
+
+        return commands.run(program, sys.argv[1:] or ["--help"], COMPLETE_VARIABLE, os.environ.get(COMPLETE_VARIABLE))
     except (CouldNotRunError, BrokenOutputError, OSError) as problem:
         return _outside(problem)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as problem:
         return _bug(problem)
-
-
-def _run(program: str, arguments: list[str]) -> int:
-    instruction = os.environ.get(COMPLETE_VARIABLE)
-    if not instruction:
-        from gpushare.cli import fast_path  # noqa: PLC0415 - completion does not need it
-
-        call = fast_path.understood(arguments)
-        if call:
-            return int(call())
-    from gpushare.cli import commands  # noqa: PLC0415 - click, see the docstring
-
-    return commands.run(program, arguments, COMPLETE_VARIABLE, instruction)
 
 
 def _outside(problem: CouldNotRunError | BrokenOutputError | OSError) -> ExitCode:

@@ -2,7 +2,7 @@
 
 import click
 
-from gpushare.cli import compile_commands, options
+from gpushare.cli import options
 from gpushare.cli.exits import ExitCode
 
 
@@ -28,4 +28,16 @@ def command(intent: str, overlays: tuple[str, ...], style: str | None, strict: b
       1  errors were found
       2  INTENT could not be read
     """
-    return compile_commands.check(intent=intent, overlays=overlays, style=style, strict=strict)
+    from gpushare import pipeline  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import report, streams  # noqa: PLC0415 - as above
+    from gpushare.reading import source  # noqa: PLC0415 - as above
+
+    over: list[pipeline.Overlay] = []
+    if overlays:
+        from gpushare.cli import inputs  # noqa: PLC0415 - most calls have none
+
+        over = inputs.read_overlays(intent, overlays)
+    compilation = pipeline.check(*streams.read(intent, source.MAX_BYTES), over)
+    form, text = report.chosen(style), compilation.source.texts
+    report.report(compilation.findings, text, form, as_product=True, accepted=compilation.accepted)
+    return report.verdict(compilation.findings, strict=strict)

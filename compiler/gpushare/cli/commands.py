@@ -1,4 +1,4 @@
-"""The group of commands for click, and running it: for every call that `daily` does not understand, and for all help.
+"""The group of commands for click, the one parser of the command line, and running it.
 
 Owns the list of commands and the exit codes of click's own exceptions.
 """
@@ -16,8 +16,8 @@ NAMES = (
     "explain", "schema", "completion",
 )
 _ENVIRONMENT = (
-    "Environment: show, plan, cards and explain give a text that is longer than the terminal to $GPUSHARE_PAGER, else $PAGER, "
-    "else `less -FRX`; an empty value or `cat` turns that off. NO_COLOR turns colours off, COLUMNS sets the width."
+    "Environment: show, plan, cards and explain give a text that is longer than the terminal to $PAGER, else `less`; PAGER=cat "
+    "turns that off. NO_COLOR turns colours off, COLUMNS sets the width."
 )
 _MODULES = {"import": "importing", "images": "image_list"}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpushare.catalog.cards import Geometry
 from gpushare.cli import comparison_words as words
-from gpushare.cli import html_page
+from gpushare.cli import folding, html_page
 from gpushare.cli.comparison_verdict import verdict
 from gpushare.cli.html_table import Table, table
 from gpushare.cli.plan_view import known, ranges
@@ -33,7 +33,7 @@ def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: 
         "Quotas that no longer fit": str(broken),
     }
     described = ((pool.name, *_described(pool, comparison, sides, geometry_of)) for pool in pools)
-    cards = [{**card, **html_page.heading(list(map(visible, names)))} for names, card in html_page.alike(described)]
+    cards = [{**card, **html_page.heading(list(map(visible, names)))} for names, card in folding.alike(described)]
     tables = [one for one in _tables(comparison) if one.rows]
     return html_page.render(
         "plan.html.j2", tables=tables, name=visible(str(sides[1].get("cluster", ""))), is_empty=comparison.is_empty,

@@ -29,16 +29,15 @@ def render(comparison: Comparison, style: Style) -> str:
     """Return the whole comparison; one line if nothing changes."""
     if comparison.is_empty:
         return "no changes\n"
-    groups = folding.alike(_pools(comparison, style))
-    shown = "".join(_heading(names, style, *about) for about, names in groups.items())
+    groups = folding.alike((name, about, about) for name, about in _pools(comparison, style))
+    shown = "".join(_heading(names, style, *about) for names, about in groups)
     shown += _strategy(comparison, style) + _moves(comparison.moves, style)
     shown += _capacity(comparison, style) + _quotas(comparison.quotas, style)
     shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.order(comparison), 1)], style)
     shown += _section("CLUSTER", [words.effect(one, _arrow(style)) for one in comparison.effects if one.pool is None], style)
     shown += _section("FILES", [line for one in comparison.files for line in words.file(one, _arrow(style))], style)
     shown += _section("INTENT", [words.setting(one, _arrow(style)) for one in comparison.intent], style)
-    if names := folding.all_names((names for names in groups.values() if len(names) > _NAMED), style):
-        shown += f"{names}\n"
+    shown += _all_names([names for names, _ in groups if len(names) > _NAMED], style)
     summary = wrapped(words.summary(comparison), style)
     said = "".join(wrapped(visible(one), style, indent=2) for one in verdict(comparison))
     return f"{said}\n" + (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
@@ -77,6 +76,12 @@ def _heading(names: list[str], style: Style, change: Change, becomes: str, text:
     sign, colour = _SIGNS[change]
     each = "each " if len(names) > 1 else ""
     return style.paint(f"{sign} {few(names, _NAMED)}", BOLD, colour) + f"  {each}{becomes}\n{text}\n"
+
+
+def _all_names(groups: Sequence[list[str]], style: Style) -> str:
+    """Return every name of the groups whose heading has not all of them."""
+    lines = "".join(wrapped(f"  {visible(', '.join(names))}", style, indent=4) for names in groups)
+    return style.paint("POOLS ALIKE", BOLD) + f"\n{lines}\n" if lines else ""
 
 
 def _strategy(comparison: Comparison, style: Style) -> str:

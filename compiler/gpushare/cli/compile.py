@@ -1,9 +1,15 @@
 """`gpushare compile`: the bundle, or whether it is current."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from gpushare.cli import compile_commands, options
-from gpushare.cli.exits import ExitCode
+from gpushare.cli import options
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+
+if TYPE_CHECKING:
+    from gpushare.cli.inputs import LoadedIntent
 
 
 @click.command(cls=options.Command, short_help="Prove an intent and write its bundle.")
@@ -57,6 +63,35 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         raise click.UsageError("--jobs is for --fleet")
     if output == "":  # an unset variable of a script, not the working directory
         raise click.UsageError("--output: DIR is empty text")
-    return compile_commands.compile_bundle(
-        intent=intent, overlays=overlays, output=output, check=check, style=style, strict=strict,
-    )
+    from gpushare.cli import inputs, report  # noqa: PLC0415 - `--help` needs none of it
+
+    directory = Path(output) if output else inputs.bundle_of(intent)
+    read = inputs.judged(inputs.compiled(intent, directory, overlays=overlays), directory)
+    form = report.chosen(style)
+    for_programs = form in {report.Format.JSON, report.Format.SARIF}
+    files = [artifact.path for artifact in read.artifacts]
+    report.report(read.findings, read.text.texts, form, as_product=for_programs, accepted=read.accepted, files=files)
+    code = report.verdict(read.findings, strict=strict)
+    if code is not ExitCode.DONE:
+        return code
+    return _bundle(read, directory, write=not check, quiet=for_programs)
+
+
+def _bundle(read: "LoadedIntent", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
+    from gpushare.bundle import writer  # noqa: PLC0415 - as above
+    from gpushare.cli import streams, summary  # noqa: PLC0415 - as above
+    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
+    from gpushare.core.wording import counted  # noqa: PLC0415 - as above
+
+    say = streams.warn if quiet else streams.write
+    try:
+        if write:
+            with Progress(f"writing {counted(len(read.artifacts), 'file')}"):
+                changes = writer.write(read.artifacts, directory, read.memory)
+            say(summary.written(read, changes, directory))
+            return ExitCode.DONE
+        changes = writer.changes(read.artifacts, directory)
+    except writer.OutputError as problem:
+        raise CouldNotRunError(problem.message, problem.hint) from problem
+    say(summary.checked(changes, directory))
+    return ExitCode.CHANGES if changes else ExitCode.DONE

@@ -6,8 +6,8 @@ another. It also forbids `style` attributes: what depends on the page, such as t
 
 import base64
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -28,8 +28,6 @@ _MAX_NAMED = 2
 """Pools that the heading of several equal pools names."""
 _MAX_CELL = 32
 """Slices: the style has a rule for each length."""
-
-_T = TypeVar("_T")
 
 
 def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str:
@@ -69,17 +67,6 @@ def _variables(shades: Shades) -> str:
 def _class(kind: str) -> str:
     """Return the class of a kind of the palette; a class does not begin with a digit."""
     return f"g{kind[0]}" if kind[0].isdigit() else kind
-
-
-def alike(pools: Iterable[tuple[str, Hashable, _T]]) -> list[tuple[list[str], _T]]:
-    """Return pools of which the same is said together: their names, and what is said of the first.
-
-    Each of `pools` is a name, what has to be equal, and what is said.
-    """
-    groups: dict[Hashable, tuple[list[str], _T]] = {}
-    for name, same, said in pools:
-        groups.setdefault(same, ([], said))[0].append(name)
-    return list(groups.values())
 
 
 def heading(names: Sequence[str]) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from inspect import cleandoc
-from textwrap import indent
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpushare.cli import fast_path
 from gpushare.core.wording import nearest
 
 if TYPE_CHECKING:
@@ -22,7 +20,8 @@ class Command(click.Command):
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the docstring, indented."""
-        formatter.write("\n" + indent(cleandoc(self.help or ""), "  ") + "\n")
+        lines = cleandoc(self.help or "").split("\n")
+        formatter.write("\n" + "\n".join(f"  {line}" if line else "" for line in lines) + "\n")
 
 
 def number(most: int) -> Callable[[object], int]:
@@ -56,14 +55,14 @@ def findings_format() -> Decorator[Any]:
     return click.option(
         "--format",
         "style",
-        type=click.Choice(fast_path.FINDINGS_FORMATS),
+        type=click.Choice(("text", "json", "github", "sarif")),
         help="How findings are written. Default: text; github on GitHub Actions.",
     )
 
 
 def product_format(*styles: str) -> Decorator[Any]:
     """--format of output that people and programs read: text or json, unless there are more."""
-    choice = click.Choice(styles or fast_path.PRODUCT_FORMATS)
+    choice = click.Choice(styles or ("text", "json"))
     return click.option("--format", "style", type=choice, default="text", help="Default: text.")
 
 

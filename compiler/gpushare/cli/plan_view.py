@@ -1,6 +1,6 @@
 """The plan for people: a table of the pools, and per pool its resources and the memory map of each distinct GPU."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from gpushare.cli import folding, memory_map
@@ -20,13 +20,10 @@ def render(plan: Plan, style: Style) -> str:
     shown += f"namespace {plan.intent.namespace}\n\n"
     if plan.intent.observes:
         shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
-    groups = folding.rows((pool.name, _row(pool)) for pool in plan.pools)
-    rows = ((pool.name, *_row(pool)) for pool in plan.pools) if groups is None else _short_rows(groups)
+    rows = map(_row, plan.pools)
     shown += table(_HEADERS, rows, style, numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE",), uncut=("CARD", "MODE"))
-    shown += "".join(_folded(plan.pools, style))
-    shown += _quotas(plan, style) if plan.quotas else ""
-    names = folding.all_names((groups or {}).values(), style)
-    return shown + (f"\n{names}" if names else "")
+    shown += "".join(_drawn(plan.pools, style))
+    return shown + (_quotas(plan, style) if plan.quotas else "")
 
 
 def known(number: int | None) -> str:
@@ -35,24 +32,17 @@ def known(number: int | None) -> str:
 
 
 _HEADERS = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
-_Row = tuple[str, ...]
 
 
-def _row(pool: PoolPlan) -> _Row:
-    """Return what the table says of a pool, its name aside."""
-    return pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key
+def _row(pool: PoolPlan) -> tuple[str, ...]:
+    return pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key
 
 
-def _short_rows(groups: Mapping[_Row, list[str]]) -> Iterator[_Row]:
-    """Yield a row for all pools that differ in their names alone."""
-    for row, names in groups.items():
-        yield folding.short(names), *row
-
-
-def _folded(pools: Iterable[PoolPlan], style: Style) -> Iterator[str]:
+def _drawn(pools: Iterable[PoolPlan], style: Style) -> Iterator[str]:
     """Yield what each pool offers, once for all pools of which it is the same."""
-    for text, same in folding.alike((pool.name, _pool(pool, style)) for pool in pools).items():
-        yield "\n" + style.paint(few(same), BOLD) + text
+    said = [(pool.name, _pool(pool, style)) for pool in pools]
+    for names, text in folding.alike((name, text, text) for name, text in said):
+        yield "\n" + style.paint(few(names), BOLD) + text
 
 
 def _pool(pool: PoolPlan, style: Style) -> str:

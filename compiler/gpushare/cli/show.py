@@ -1,8 +1,10 @@
 """`gpushare show`: what every pool and every GPU becomes, as tables and memory maps, or as the Offer document."""
 
+import sys
+
 import click
 
-from gpushare.cli import compile_commands, options
+from gpushare.cli import options
 from gpushare.cli.exits import ExitCode
 
 
@@ -34,4 +36,26 @@ def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], styl
       1  INTENT has errors
       2  INTENT could not be read, or has no such pool
     """
-    return compile_commands.show(intent=intent, overlays=overlays, style=style, strict=strict, pools=pools)
+    from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
+
+    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
+    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
+    code = report.verdict(read.findings, strict=strict)
+    if code is not ExitCode.DONE:
+        return code
+    plan = inputs.only(read.plan, pools) if pools else read.plan
+    if style == "json":
+        from gpushare.core import emit  # noqa: PLC0415 - as above
+        from gpushare.render import offer  # noqa: PLC0415 - as above
+
+        streams.product(emit.json_text(offer.offer(plan)))
+    elif style == "html":
+        from gpushare.cli import show_page  # noqa: PLC0415 - as above
+        from gpushare.core.diagnostics import is_error  # noqa: PLC0415 - as above
+
+        streams.product(show_page.page(plan, [one for one in read.findings if not is_error(one)]))
+    else:
+        from gpushare.cli import plan_view  # noqa: PLC0415 - as above
+
+        streams.page(plan_view.render(plan, terminal.detect_style(sys.stdout)))
+    return ExitCode.DONE

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpushare.cli import html_page, plan_view
+from gpushare.cli import folding, html_page, plan_view
 from gpushare.cli.card_view import left_over
 from gpushare.cli.html_table import Table, table
 from gpushare.core import emit
@@ -22,7 +22,7 @@ _POOL, _RESOURCE = "⟨pool⟩", "⟨resource⟩"
 def page(plan: Plan, findings: Sequence[Finding]) -> str:
     """Return the page. `findings` are the warnings of the intent."""
     described = ((pool.name, *_described(pool, plan)) for pool in plan.pools)
-    cards = [{**card, **html_page.heading(names)} for names, card in html_page.alike(described)]
+    cards = [{**card, **html_page.heading(names)} for names, card in folding.alike(described)]
     quotas = table(
         "Quotas", ("Namespace", "Resource", "At most"),
         [(quota.namespace, key.removeprefix("requests."), str(number)) for quota in plan.quotas for key, number in quota.hard],

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpushare.cli import folding, observed_view
+from gpushare.cli import observed_view
 from gpushare.cli.plan_view import known
 from gpushare.cli.terminal import BOLD, Style, table
 from gpushare.core.record import replace
@@ -36,15 +36,8 @@ _Lines = tuple[tuple[str, ...], ...]
 
 
 def _pools(pools: Sequence[PoolStatus], style: Style) -> str:
-    """Return the table of the pools, and the names of those that share its rows."""
-    entries = [(pool.name, _lines(pool)) for pool in pools]
-    groups = folding.rows(entries)
-    if groups is not None:
-        entries = [(folding.short(names), lines) for lines, names in groups.items()]
-    rows = [("" if number else name, *line) for name, lines in entries for number, line in enumerate(lines)]
-    shown = table(_HEADERS, rows, style, numbers=_HEADERS[4:], dropped=("MODE",), uncut=("READY",))
-    names = folding.all_names((groups or {}).values(), style)
-    return shown + (f"\n{names}" if names else "")
+    rows = [("" if number else pool.name, *line) for pool in pools for number, line in enumerate(_lines(pool))]
+    return table(_HEADERS, rows, style, numbers=_HEADERS[4:], dropped=("MODE",), uncut=("READY",))
 
 
 def _lines(pool: PoolStatus) -> _Lines:

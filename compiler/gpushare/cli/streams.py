@@ -10,6 +10,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TextIO
 
+import click
+
 from gpushare.cli.exits import BrokenOutputError, CouldNotRunError
 
 STDIN = "<stdin>"
@@ -76,19 +78,18 @@ def write(text: str) -> None:
 
 
 def page(text: str) -> None:
-    """Write a product for people to stdout, through their pager if it is longer than their terminal."""
-    problem = None
-    if sys.stdout is not None and sys.stdout.isatty():
-        from gpushare.cli import pager  # noqa: PLC0415 - only a terminal has one
+    """Write a product for people to stdout, through click's pager if it has more lines than their terminal."""
+    if _is_longer_than_the_terminal(text):
+        click.echo_via_pager(text.removesuffix("\n"))  # which adds a line break
+    else:
+        write(text)
 
-        try:
-            if pager.show(text, sys.stdout):
-                return
-        except CouldNotRunError as failed:
-            problem = failed
-    write(text)
-    if problem:
-        warn(f"gpushare: {problem}\n")
+
+def _is_longer_than_the_terminal(text: str) -> bool:
+    """Whether a person reads it on a terminal, with a keyboard to turn pages, that has fewer lines."""
+    if any(stream is None or not stream.isatty() for stream in (sys.stdin, sys.stdout)):
+        return False
+    return 0 < os.get_terminal_size(sys.stdout.fileno()).lines <= text.count("\n")
 
 
 def warn(text: str) -> None:

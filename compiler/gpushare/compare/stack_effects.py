@@ -7,14 +7,13 @@ from gpushare.catalog.image_registry import reference
 from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files, parsed
-from gpushare.core.patterns import pattern
 
 _OPERATOR = "gpu-operator/values.yaml"
 _UPSTREAM = (_OPERATOR, "device-plugin/values.yaml")
 _OF_DRIVER = ("driver", "daemonsets")
 """The sections of the values that the driver's DaemonSet is rendered from."""
 _IMAGES = "images.txt"
-_CHART = pattern(r"^# The chart: .* --version (\S+)$", re.MULTILINE)
+_CHART = re.compile(r"^# The chart: .* --version (\S+)$", re.MULTILINE)
 
 
 def of_upstream(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Effect]:

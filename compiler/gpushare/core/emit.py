@@ -7,41 +7,22 @@ something else.
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from io import StringIO
 from typing import Any
 
-from gpushare.core.patterns import pattern
-
-_PLAIN = pattern(r"[A-Za-z/][A-Za-z0-9_./-]*")
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _KEYWORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf", "infinity"})
 # What must be escaped in double quotes: YAML's non-printable characters, its line breaks, and the byte order mark.
-_ESCAPED = pattern("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_ESCAPED = re.compile("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NAMED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # What a literal block cannot keep unchanged, or only with an indentation or chomping indicator, or what yamllint rejects.
-_NOT_LITERAL = pattern("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
-_NOT_IN_LITERAL = pattern("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_NOT_LITERAL = re.compile("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
+_NOT_IN_LITERAL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NESTED = (dict, list, tuple)
 _MAX_KEY_LENGTH = 1000  # YAML's readers reject an implicit key of more than 1,024 characters
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-
-
-class Repeated(list[Any]):
-    """A non-empty list that occurs in many places: its lines are rendered once and reused."""
-
-    def __init__(self, entries: Iterable[Any]) -> None:
-        super().__init__(entries)
-        self._texts: dict[tuple[str, str], str] = {}
-
-    def text(self, indent: str, lead: str) -> str:
-        """Return its lines, see `_nested`."""
-        known = self._texts.get((indent, lead))
-        if known is None:
-            out = StringIO()
-            _sequence(self, indent, lead, out.write)
-            known = self._texts[indent, lead] = out.getvalue()
-        return known
 
 
 def yaml_text(value: Any, header: str = "") -> str:
@@ -50,7 +31,7 @@ def yaml_text(value: Any, header: str = "") -> str:
     Block style, mapping order kept, list items indented by two, final newline. Raises TypeError for other types and for
     keys that are not strings, ValueError for text with half a surrogate pair: all three are bugs of the caller.
     """
-    out = StringIO()  # a list of the lines of a thousand pools takes five times the memory of their text
+    out = StringIO()  # a list of the lines takes five times the memory of their text
     out.writelines(f"# {line}".rstrip() + "\n" for line in header.splitlines())
     if value and isinstance(value, _NESTED):
         _nested(value, "", "", out.write)
@@ -77,9 +58,7 @@ def _nested(value: Any, indent: str, lead: str, write: Write) -> None:
 
     `lead` is written before the first line (a list item's dash), `indent` before the others.
     """
-    if isinstance(value, Repeated):
-        write(value.text(indent, lead))
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         _mapping(value, indent, lead, write)
     else:
         _sequence(value, indent, lead, write)
@@ -106,7 +85,6 @@ def _sequence(value: list[Any] | tuple[Any, ...], indent: str, lead: str, write:
         lead = indent
 
 
-@lru_cache(maxsize=1 << 12)
 def _key(key: object, indent: str) -> str:
     """Return the key with its colon."""
     if not isinstance(key, str):
@@ -136,10 +114,7 @@ def _scalar(value: object, indent: str) -> str:
 
 
 def _is_literal(value: str) -> bool:
-    if _NOT_LITERAL.search(value):
-        return False
-    # All that is printable for Python is printable for YAML. Usually this check suffices and avoids compiling a large pattern.
-    return value.replace("\n", "").isprintable() or not _NOT_IN_LITERAL.search(value)
+    return not _NOT_LITERAL.search(value) and not _NOT_IN_LITERAL.search(value)
 
 
 def _literal(value: str, indent: str) -> str:
@@ -148,12 +123,10 @@ def _literal(value: str, indent: str) -> str:
     return "\n".join([mark, *(indent + line if line else "" for line in lines)])
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 14)  # names are in many places: saves 60 ms of a compile of 300 pools
 def _text(value: str) -> str:
     if _PLAIN.fullmatch(value) and value.lower() not in _KEYWORDS:
         return value
-    if value.isprintable():  # as in _is_literal
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return '"' + _ESCAPED.sub(_escape, value) + '"'
 
 

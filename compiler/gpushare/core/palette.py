@@ -4,14 +4,14 @@ The colours differ in lightness as well as hue, so that people with any of the t
 them; a test simulates these. Text in `ink` on any of them has a contrast of more than 4.5.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 
 WHOLE, OTHER = "whole", "other"
 """The kinds of a GPU without MIG, and of profiles whose size has no colour of its own."""
-_SLICES = pattern(r"([1-7]g)\.")
+_SLICES = re.compile(r"([1-7]g)\.")
 _LEVELS = (0, 95, 135, 175, 215, 255)
 """Of red, green and blue among colours 16 to 231 of a terminal that has 256 (ctlseqs of XTerm)."""
 

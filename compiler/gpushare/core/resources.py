@@ -25,11 +25,6 @@ def upstream() -> Path:
     return _folder("profiles") / "upstream"
 
 
-def facts() -> Path:
-    """Return the table with the content of the files in both folders."""
-    return _folder("profiles") / "facts.jsonl"
-
-
 def chart() -> Path:
     """Return the static Helm chart that every bundle copies."""
     return _folder("charts") / "gpushare"

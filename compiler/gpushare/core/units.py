@@ -3,34 +3,34 @@
 Every parser returns None for what it does not accept: the schema and the rules turn that into findings with positions.
 """
 
+import re
 from collections.abc import Mapping
 
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 
 MIB = 1 << 20
 
 _SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _SUFFIXES |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
-_QUANTITY = pattern(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([kMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
-_AMOUNT = pattern(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
+_QUANTITY = re.compile(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([kMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
+_AMOUNT = re.compile(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
 _BILLIONTHS = {"n": 1, "u": 10**3, "m": 10**6} | {suffix: factor * 10**9 for suffix, factor in _SUFFIXES.items()}
 _DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|μs|ns)"
-_DURATION = pattern(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
-_DURATION_PARTS = pattern(_DURATION_PART)
+_DURATION = re.compile(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
+_DURATION_PARTS = re.compile(_DURATION_PART)
 _MAX_DURATION_LENGTH = 100
 """In characters. Go sets no limit; a longer text is not a real duration."""
 _NANOSECONDS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
 _MAX_SECONDS = (1 << 63) // 10**9
 """Go counts nanoseconds in 63 bits."""
-_PERCENT = pattern(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
+_PERCENT = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
 
-_FOREIGN_SIZE = pattern(r"\s*([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT])(i?)[bB]?\s*\Z")
+_FOREIGN_SIZE = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT])(i?)[bB]?\s*\Z")
 
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_DNS_LABEL = pattern(DNS_LABEL + r"\Z")
-_DNS_SUBDOMAIN = pattern(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
-_LABEL_NAME = pattern(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+_DNS_LABEL = re.compile(DNS_LABEL + r"\Z")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
 class Share(Record):

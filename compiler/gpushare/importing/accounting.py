@@ -5,10 +5,10 @@ reads is in the rest. Owns the short list of fields that mean nothing for sharin
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 from gpushare.core.diagnostics import Path
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 from gpushare.core.wording import counted, shorten
 from gpushare.importing.parts import PLACEHOLDER_HINT, Notes, Part, is_placeholder
@@ -17,46 +17,46 @@ _MOST_LISTED = 60
 _MOST_OF_A_VALUE = 120
 
 MEANINGLESS = (
-    ("*", pattern(r"(?:apiVersion|kind)\Z"), "what the object is"),
-    ("*", pattern(r"metadata/(?:name|namespace|uid|resourceVersion|generation|creationTimestamp|selfLink|deletionTimestamp"
+    ("*", re.compile(r"(?:apiVersion|kind)\Z"), "what the object is"),
+    ("*", re.compile(r"metadata/(?:name|namespace|uid|resourceVersion|generation|creationTimestamp|selfLink|deletionTimestamp"
                   r"|managedFields/.*|ownerReferences/.*|finalizers/.*|annotations/.*)\Z"),
      "the API server's bookkeeping, and notes"),
-    ("!Node", pattern(r"(?:status|metadata/labels)/.*"), "what controllers report, and marks of the object itself"),
-    ("Node", pattern(r"status/(?:allocatable|conditions|addresses|daemonEndpoints|images|nodeInfo|config|features"
+    ("!Node", re.compile(r"(?:status|metadata/labels)/.*"), "what controllers report, and marks of the object itself"),
+    ("Node", re.compile(r"status/(?:allocatable|conditions|addresses|daemonEndpoints|images|nodeInfo|config|features"
                      r"|runtimeHandlers|volumes(?:InUse|Attached))(?:/.*)?\Z"),
      "what the kubelet reports of the node beside its capacity"),
-    ("Node", pattern(r"status/phase\Z"), "no longer used by Kubernetes"),
-    ("Node", pattern(r"status/capacity/(?!nvidia\.com/).*"), "resources of others"),
-    ("Node", pattern(r"spec/(?:podCIDRs?|providerID|externalID|configSource)(?:/.*)?\Z"),
+    ("Node", re.compile(r"status/phase\Z"), "no longer used by Kubernetes"),
+    ("Node", re.compile(r"status/capacity/(?!nvidia\.com/).*"), "resources of others"),
+    ("Node", re.compile(r"spec/(?:podCIDRs?|providerID|externalID|configSource)(?:/.*)?\Z"),
      "network and cloud identity of the node"),
-    ("Node", pattern(r"spec/unschedulable\Z"), "a cordon, which gpushare leaves as it is"),
-    ("Node", pattern(r"spec/taints/.*"), "taints that pass: `node_objects.taints` reads the lasting ones"),
-    ("Node", pattern(r"metadata/labels/(?!nvidia\.com/|cloud\.google\.com/gke-(?:gpu|max-shared|accelerator)).*"),
+    ("Node", re.compile(r"spec/unschedulable\Z"), "a cordon, which gpushare leaves as it is"),
+    ("Node", re.compile(r"spec/taints/.*"), "taints that pass: `node_objects.taints` reads the lasting ones"),
+    ("Node", re.compile(r"metadata/labels/(?!nvidia\.com/|cloud\.google\.com/gke-(?:gpu|max-shared|accelerator)).*"),
      "labels of others, of which one may select the pool"),
-    ("Node", pattern(r"metadata/labels/nvidia\.com/(?:gfd\.timestamp|cuda\..*"
+    ("Node", re.compile(r"metadata/labels/nvidia\.com/(?:gfd\.timestamp|cuda\..*"
                      r"|gpu\.(?:machine|family|mode|compute\..*|clique|present)|vgpu\..*|mps\.capable|mig\.capable|gpu-driver-upgrade-.*"
                      r"|mig-[^/]*\.(?:engines\..*|multiprocessors|slices\..*|memory))\Z"),
      "facts of hardware and driver that follow from the card, or that no layout depends on"),
-    ("Node", pattern(r"metadata/labels/nvidia\.com/gpu\.deploy\..*"),
+    ("Node", re.compile(r"metadata/labels/nvidia\.com/gpu\.deploy\..*"),
      "which of the operator's pods run there: written by the operator"),
-    ("ResourceQuota", pattern(r"spec/hard/(?!.*(?:nvidia\.com|\.shared)).*"), "limits on other resources"),
-    ("HelmRelease", pattern(r"spec/(?:interval|timeout|releaseName|maxHistory|dependsOn|driftDetection|storageNamespace"
+    ("ResourceQuota", re.compile(r"spec/hard/(?!.*(?:nvidia\.com|\.shared)).*"), "limits on other resources"),
+    ("HelmRelease", re.compile(r"spec/(?:interval|timeout|releaseName|maxHistory|dependsOn|driftDetection|storageNamespace"
                             r"|serviceAccountName|persistentClient|suspend|install|upgrade|uninstall|rollback|test"
                             r"|chart/spec/(?:interval|sourceRef|reconcileStrategy|verify)|chartRef/(?:kind|namespace))(?:/.*)?\Z"),
      "how Flux delivers the release"),
-    ("Application", pattern(r"(?:operation|spec/(?:project|syncPolicy|ignoreDifferences|revisionHistoryLimit|info"
+    ("Application", re.compile(r"(?:operation|spec/(?:project|syncPolicy|ignoreDifferences|revisionHistoryLimit|info"
                             r"|destination/(?:name|server)|sources?(?:/\d+)?/(?:repoURL|ref|helm/(?:releaseName|version"
                             r"|skipCrds|passCredentials))))(?:/.*)?\Z"), "how Argo CD delivers the release"),
-    ("ApplicationSet", pattern(r"spec/(?!template/spec/source).*"), "for which clusters Argo CD makes Applications"),
-    ("HelmChart", pattern(r"spec/(?:repo|bootstrap|helmVersion|createNamespace|jobImage|timeout|failurePolicy|backOffLimit"
+    ("ApplicationSet", re.compile(r"spec/(?!template/spec/source).*"), "for which clusters Argo CD makes Applications"),
+    ("HelmChart", re.compile(r"spec/(?:repo|bootstrap|helmVersion|createNamespace|jobImage|timeout|failurePolicy|backOffLimit"
                           r"|authSecret|repoCA.*|dockerRegistrySecret)(?:/.*)?\Z"),
      "how the controller of k3s delivers the release"),
-    ("Kustomization", pattern(r"(?!helmCharts/).*|helmCharts/\d+/(?:repo|releaseName|includeCRDs|valuesMerge)\Z"),
+    ("Kustomization", re.compile(r"(?!helmCharts/).*|helmCharts/\d+/(?:repo|releaseName|includeCRDs|valuesMerge)\Z"),
      "other parts of the kustomization, and how it delivers the release"),
-    ("Fleet", pattern(r"(?!helm/).*|helm/(?:repo|releaseName|takeOwnership|force|atomic|timeoutSeconds)\Z"),
+    ("Fleet", re.compile(r"(?!helm/).*|helm/(?:repo|releaseName|takeOwnership|force|atomic|timeoutSeconds)\Z"),
      "how Fleet delivers the release"),
-    ("ConfigMap", pattern(r"immutable\Z"), "whether the ConfigMap may be edited"),
-    ("ConfigMap", pattern(r"binaryData/.*"), "the plugin reads text only"),
+    ("ConfigMap", re.compile(r"immutable\Z"), "whether the ConfigMap may be edited"),
+    ("ConfigMap", re.compile(r"binaryData/.*"), "the plugin reads text only"),
 )
 """Kind (`*`: every one, `!Node`: every other one), paths with `/` between the keys, and why they mean nothing here."""
 

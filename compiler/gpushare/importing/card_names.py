@@ -3,15 +3,15 @@
 Owns the tables of the clouds' names. A name that several cards share is decided by the memory, if that is given.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Card
-from gpushare.core.patterns import pattern
 
-_SUFFIXES = pattern(r"(?:-MIG-[0-9a-zA-Z.+-]+?)?(?:-SHARED)?\Z")
-_INSTANCE = pattern(r"-MIG-([0-9]+g\.[0-9]+gb[a-z.+-]*?|INVALID)(?:-SHARED)?\Z")
+_SUFFIXES = re.compile(r"(?:-MIG-[0-9a-zA-Z.+-]+?)?(?:-SHARED)?\Z")
+_INSTANCE = re.compile(r"-MIG-([0-9]+g\.[0-9]+gb[a-z.+-]*?|INVALID)(?:-SHARED)?\Z")
 _A100 = ("a100-sxm4-40gb", "a100-sxm4-80gb")
 _CLOUD: Mapping[str, tuple[str, ...]] = {
     "t4": ("t4",), "l4": ("l4",), "l40s": ("l40s",), "a10g": ("a10g",), "a10": ("a10",), "p100": ("p100-pcie-16gb",),
@@ -39,7 +39,7 @@ _MACHINES = (
     (r"Standard_ND128isr_NDR_GB200_v6", "gb200-186gb"),
 )
 """The smaller sizes of NVads A10 v5 have a part of an A10, which is another device: no card here."""
-_MACHINE = pattern("|".join(f"(?P<m{number}>{text})" for number, (text, _) in enumerate(_MACHINES)))
+_MACHINE = re.compile("|".join(f"(?P<m{number}>{text})" for number, (text, _) in enumerate(_MACHINES)))
 
 
 @cache

@@ -3,10 +3,10 @@
 A ConfigMap is known by reference, and by its shape where nothing refers to one; any other is left alone.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import PurePath
 
-from gpushare.core.patterns import pattern
 from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import (
@@ -26,12 +26,12 @@ from gpushare.importing.facts import Facts
 from gpushare.importing.gitops_values import Values
 from gpushare.importing.parts import Notes, Part
 
-_CONFIG = pattern(
+_CONFIG = re.compile(
     r"(?m)^(?:sharing|timeSlicing|mps|imex):|^\s+timeSlicing:|^resources:\s*(?:\{\s*|\n\s+)(?:gpus|migs)\b"
     r"|(?s:\A\s*version:\s*[\"']?v1\b.*^\s*sharing:)|^flags:(?:\s*\{[^}]*|\s*\n\s+)(?:migStrategy|plugin|mpsRoot|gfd"
     r"|failOnInitError|gdsEnabled|mofedEnabled|nvidiaDriverRoot|deviceDiscoveryStrategy|gdrcopyEnabled)\b"
 )
-_MIG_CONFIG = pattern(r"(?m)^mig-configs:")
+_MIG_CONFIG = re.compile(r"(?m)^mig-configs:")
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 """Helm writes it on the ClusterPolicy, which has no namespace of its own."""
 _VERSION_LABELS = ("app.kubernetes.io/version", "helm.sh/chart")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare.core.diagnostics import Finding, Severity, Span
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 from gpushare.core.wording import shorten
 from gpushare.importing.embedded import FromText
@@ -23,8 +22,8 @@ MAX_TEXT = 2 << 20
 """Most characters of configs inside other documents; each different text counts once."""
 MAX_TEXTS = 2000
 _EMPTY, _AMBIGUOUS = "GS011", "GS005"
-_MARK = pattern(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_CONTENT = pattern(r"^(?!---|\.\.\.|%|[ \t]*(?:#|\r?$))", re.MULTILINE)
+_MARK = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_CONTENT = re.compile(r"^(?!---|\.\.\.|%|[ \t]*(?:#|\r?$))", re.MULTILINE)
 
 
 class InputFile(Record):

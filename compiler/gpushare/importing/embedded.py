@@ -4,18 +4,18 @@ Owns the way from a line and column of the inner text to those of the file, for 
 Where the inner text is not exactly what the file's lines contain (folded text), the position is that of the whole value.
 """
 
+import re
 from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate
 
 from gpushare.core.diagnostics import Path, Span
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 from gpushare.importing.parts import FromFile, Part, Place, shifted
 from gpushare.reading.source import Source
 
 # A double-quoted text in pieces: an escaped line break, an escape, white space, other characters.
-_PIECE = pattern(r"\\\r?\n[ \t]*|\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)|[ \t\r\n]+|[^\\\r\n \t]+")
+_PIECE = re.compile(r"\\\r?\n[ \t]*|\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)|[ \t\r\n]+|[^\\\r\n \t]+")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "/": "/", " ": " ", "0": "\0", "e": "\x1b", "a": "\a",
           "b": "\b", "f": "\f", "v": "\v", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029", "\t": "\t"}
 

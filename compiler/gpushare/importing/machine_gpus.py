@@ -6,9 +6,8 @@ the series. Google Cloud: its page on accelerator-optimized machine types (A2, A
 part of the name but in G2 and G4. What only others write of a type is unconfirmed, and decides nothing that a capacity says.
 """
 
+import re
 from functools import cache
-
-from gpushare.core.patterns import pattern
 
 _GPUS = (
     (r"g4dn\.(?:2?x|4x|8x|16x)large", 1), (r"g4dn\.12xlarge", 4), (r"g4dn\.metal", 8),
@@ -27,7 +26,7 @@ _GPUS = (
     (r"g4-standard-48", 1), (r"g4-standard-96", 2), (r"g4-standard-192", 4), (r"g4-standard-384", 8),
 )
 _UNCONFIRMED = ((r"p5e\.48xlarge", 8), (r"p6-b300\.48xlarge", 8), (r"p6e-gb200\.36xlarge", 4))
-_NAMED = pattern(r"a[234]x?-(?:high|mega|ultra|edge|max)gpu-(\d{1,2})g(?:-(?:nolssd|metal|lowmem))?\Z")
+_NAMED = re.compile(r"a[234]x?-(?:high|mega|ultra|edge|max)gpu-(\d{1,2})g(?:-(?:nolssd|metal|lowmem))?\Z")
 
 
 def count(machine: str) -> int | None:
@@ -44,4 +43,4 @@ def unconfirmed(machine: str) -> int | None:
 
 @cache
 def _found(machine: str, table: tuple[tuple[str, int], ...]) -> int | None:
-    return next((gpus for text, gpus in table if pattern(rf"(?:{text})\Z").match(machine)), None)
+    return next((gpus for text, gpus in table if re.match(rf"(?:{text})\Z", machine)), None)

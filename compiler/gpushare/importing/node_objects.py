@@ -4,9 +4,9 @@ Facts: GFD's labels (k8s-device-plugin v0.20.0, internal/lm), and the documented
 `gpu.count` is the number of GPUs, but under MIG strategy `single` that of the instances. Nothing here reports findings.
 """
 
+import re
 from collections.abc import Mapping
 
-from gpushare.core.patterns import pattern
 from gpushare.importing import card_names
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
@@ -15,13 +15,13 @@ _GKE = "cloud.google.com/gke-"
 _GPU_KEYS = ("nvidia.com/gpu.product", "nvidia.com/gpu.present", "nvidia.com/gpu.count", f"{_GKE}accelerator",
              "nvidia.com/mig.config", "k8s.amazonaws.com/accelerator", "karpenter.k8s.aws/instance-gpu-name",
              "kubernetes.azure.com/accelerator", "nvidia.com/device-plugin.config")
-_MIG_COUNT = pattern(r"nvidia\.com/mig-([0-9]+g\.[0-9]+gb[a-z.-]*)\.(count|replicas|sharing-strategy|product)\Z")
+_MIG_COUNT = re.compile(r"nvidia\.com/mig-([0-9]+g\.[0-9]+gb[a-z.-]*)\.(count|replicas|sharing-strategy|product)\Z")
 _POOL_LABELS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "karpenter.sh/nodepool",
                 "kubernetes.azure.com/agentpool", "k8s.scaleway.com/pool-name", "agentpool")
 _OURS = ("node.kubernetes.io/", "gpushare.dev/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 
 
-_FOREIGN = pattern(r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|google\.com|amazonaws\.com|aws|azure\.com"
+_FOREIGN = re.compile(r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|google\.com|amazonaws\.com|aws|azure\.com"
                    r"|karpenter\.sh|scaleway\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev|openshift\.io|eksctl\.io"
                    r"|digitalocean\.com|mellanox\.com|intel\.com|amd\.com)/")
 """Domains whose labels a program writes: they come and go with the program, so that no pool should select by them."""

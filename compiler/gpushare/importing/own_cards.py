@@ -4,18 +4,18 @@ Fact: GFD writes the name that NVML returns with hyphens for spaces, the memory 
 (k8s-device-plugin v0.20.0, internal/lm/nvml.go).
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Card
-from gpushare.core.patterns import pattern
 from gpushare.importing import card_names, node_objects
 from gpushare.importing.draft import label
 
 _PRODUCT = "nvidia.com/gpu.product"
-_SHARED = pattern(r"-SHARED\Z")
-_LABEL_VALUE = pattern(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+_SHARED = re.compile(r"-SHARED\Z")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
 def of_labels(labels: Mapping[str, str]) -> tuple[str, dict[str, Any], Card] | None:

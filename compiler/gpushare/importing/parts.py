@@ -4,11 +4,11 @@ Owns the way from a value back to its file, line and column, whatever contains i
 scalar through a Part marks it, and `unread` yields the rest. Knows no kind of object.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from gpushare.core.diagnostics import Finding, Path, Severity, Span
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 from gpushare.core.units import parse_amount
 from gpushare.reading.source import Source
@@ -17,7 +17,7 @@ MAX_OF_A_CODE = 50
 """How many findings of one code are shown; one more reports that further ones are not."""
 
 PLACEHOLDER_HINT = "give the file as it is applied: after Flux, Helm or envsubst has put the value in its place"
-_PLACEHOLDER = pattern(r"\$\{[^}]*\}|\{\{.*?\}\}|\$\([A-Za-z_]\w*\)|<[A-Z][A-Z0-9_-]+>")
+_PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|\$\([A-Za-z_]\w*\)|<[A-Z][A-Z0-9_-]+>")
 
 Place = tuple[str, Span | None]
 _BILLION = 10**9

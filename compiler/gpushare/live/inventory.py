@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 from gpushare.live import helm_release
 from gpushare.live.pages import Api, Json, Lists
@@ -20,7 +19,7 @@ NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nv
 _CHARTS = ("gpu-operator", "nvidia-device-plugin")
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 """Helm writes it on what it installs, the ClusterPolicy among them."""
-_LIKE_CONFIG = pattern(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
+_LIKE_CONFIG = re.compile(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
 _OURS = "app.kubernetes.io/name!=gpushare"
 
 

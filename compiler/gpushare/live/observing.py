@@ -3,15 +3,15 @@
 The runtime writes the annotation (gpushare_node/reconcile/observation.py). Long lists in it end with `and 3 more`.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from gpushare.core.patterns import pattern
 from gpushare.core.record import NOTHING, Record
 from gpushare.live.snapshot import LiveNode, RuntimeMetrics
 
 OBSERVING = "Observing"
 """The condition's reason on a node that is observed: a mode, and not a fault."""
-_MORE = pattern(r"and ([0-9]{1,9}) more\Z")
+_MORE = re.compile(r"and ([0-9]{1,9}) more\Z")
 
 
 class Would(Record):

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.core.patterns import pattern
 from gpushare.core.wording import counted
 from gpushare.live.errors import NoClusterError, RequestError
 from gpushare.live.pages import Api
@@ -24,8 +23,8 @@ _SECONDS_EACH = 3.0
 _SECONDS = 20.0
 _AT_ONCE = 8
 _LATE = "no time was left"
-_SERIES = pattern(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? ([0-9.eE+-]+)\Z')
-_LABEL = pattern(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+_SERIES = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? ([0-9.eE+-]+)\Z')
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _DEVICE = ("namespace", "pod", "container", "gpu")
 _FIELDS: Mapping[str, str] = {

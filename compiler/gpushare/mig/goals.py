@@ -4,12 +4,12 @@ Every goal selects the best of the card's legal layouts by a fixed order, so the
 profiles without attributes are considered. Sizes in bytes come from the caller: what is usable depends on the pool's reserve.
 """
 
+import re
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from typing import assert_never
 
 from gpushare.catalog.cards import Geometry, MigProfile
-from gpushare.core.patterns import pattern
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MostInstances
 from gpushare.mig.layouts import CardSolver, Counts, board
 
@@ -17,7 +17,7 @@ UsableBytes = Callable[[MigProfile], int | None]
 
 NameKey = tuple[str | int, ...]
 
-_NUMBERS = pattern(r"([0-9]+)")
+_NUMBERS = re.compile(r"([0-9]+)")
 
 _BALANCED = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 """Compute slices of the whole card → how many instances of each number of compute slices."""
@@ -50,9 +50,8 @@ def instance_counts(geometry: Geometry) -> tuple[int, ...]:
     return tuple(sorted({sum(counts) for counts in board(geometry).plain.legal}))
 
 
-@lru_cache(maxsize=1024)
 def _most_without(own: CardSolver, left_out: frozenset[int]) -> Counts | None:
-    """Return the layout with the most instances, without the profiles at these indexes. Cached for thousands of equal pools."""
+    """Return the layout with the most instances, without the profiles at these indexes."""
     layouts = (counts for counts in own.legal if not any(counts[index] for index in left_out))
     return min(layouts, key=lambda counts: (-sum(counts), _in_name_order(own, counts)), default=None)
 
@@ -69,7 +68,6 @@ def _balanced(own: CardSolver) -> Counts | None:
     return own.counts(chosen.items()) if chosen and own.is_legal(chosen.items()) else None
 
 
-@lru_cache(maxsize=1024)
 def _exactly(own: CardSolver, number: int) -> Counts | None:
     """Return the layout of `number` instances or the next possible number: the largest smallest instance, then most memory.
 

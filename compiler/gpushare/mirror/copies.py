@@ -3,16 +3,16 @@
 Pure. Nothing here knows whether an image exists.
 """
 
+import re
 from collections.abc import Iterable
 
 from gpushare.catalog.image_registry import has_host, mirrored
 from gpushare.catalog.upstream import OCI
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 from gpushare.render.images import ChartSource, Pulled
 
-_REGISTRY = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
-_TAG_PART = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
+_REGISTRY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
+_TAG_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
 
 
 class Copy(Record):

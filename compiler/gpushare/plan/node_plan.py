@@ -1,10 +1,9 @@
 """What one node of a pool resolves to: its GPUs, the devices they offer, and the two upstream configs that describe them.
 
-Owns the per-node types of the Plan and their computation from an Intent that passed the rules. A shape depends on nothing
-of the pool except its GPU count, card, sharing and memory, so a thousand pools that share alike are resolved once.
+Owns the per-node types of the Plan and their computation from an Intent that passed the rules.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gpushare import mig
@@ -69,57 +68,40 @@ class NodeShape(Record):
     mig_config: MigConfig | None
 
 
-class NodeShapes:
-    """The shapes of one compilation. Cards are identified by id, which is unique within it."""
+def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
+    """Return the shape of the pool's nodes; `pinned` is the layout that the lock file pins for the pool's goal.
 
-    def __init__(self) -> None:
-        self._shapes: dict[Hashable, NodeShape] = {}
-        self._placements: dict[tuple[str, Layout], tuple[Instance, ...]] = {}
+    A ValueError is a bug: the rules accepted something that cannot be resolved.
+    """
+    layouts = shares.layouts(pool, card, pinned)
+    if layouts is None:
+        raise ValueError(f"pool {pool.name}: no layout")
+    kinds = shares.kinds(pool, card, layouts)
+    placed = {layout: _place(card, layout) for layout in set(layouts)}
+    gpus = tuple(
+        GpuPlan(index=index, mig_enabled=bool(layout), instances=placed[layout]) for index, layout in enumerate(layouts)
+    )
+    devices = _devices(pool, card, gpus, kinds)
+    config = plugin_configs.plugin_config(pool.sharing, kinds)
+    mig_parted = plugin_configs.mig_parted_config(pool.sharing, card, layouts)
+    return NodeShape(
+        layouts=layouts,
+        kinds=kinds,
+        gpus=gpus,
+        devices=devices,
+        samples=_samples(devices),
+        profile=SharingProfile(key=plugin_configs.profile_key(pool.mode, config), config=config),
+        mig_config=MigConfig(name=mig_parted[0], entries=mig_parted[1]) if mig_parted else None,
+    )
 
-    def of(self, pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
-        """Return the shape of the pool's nodes; `pinned` is the layout that the lock file pins for the pool's goal.
 
-        A ValueError is a bug: the rules accepted something that cannot be resolved.
-        """
-        key = (card.id, pool.gpus_per_node, pool.sharing, pool.memory, pinned)
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = self._resolve(pool, card, pinned)
-        return shape
-
-    def _resolve(self, pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
-        layouts = shares.layouts(pool, card, pinned)
-        if layouts is None:
-            raise ValueError(f"pool {pool.name}: no layout")
-        kinds = shares.kinds(pool, card, layouts)
-        gpus = tuple(
-            GpuPlan(index=index, mig_enabled=bool(layout), instances=self._place(card, layout))
-            for index, layout in enumerate(layouts)
-        )
-        devices = _devices(pool, card, gpus, kinds)
-        config = plugin_configs.plugin_config(pool.sharing, kinds)
-        mig_parted = plugin_configs.mig_parted_config(pool.sharing, card, layouts)
-        return NodeShape(
-            layouts=layouts,
-            kinds=kinds,
-            gpus=gpus,
-            devices=devices,
-            samples=_samples(devices),
-            profile=SharingProfile(key=plugin_configs.profile_key(pool.mode, config), config=config),
-            mig_config=MigConfig(name=mig_parted[0], entries=mig_parted[1]) if mig_parted else None,
-        )
-
-    def _place(self, card: Card, layout: Layout) -> tuple[Instance, ...]:
-        if not layout or card.mig is None:
-            return ()
-        known = self._placements.get((card.id, layout))
-        if known is not None:
-            return known
-        placed = mig.place(card.mig, layout)
-        if placed is None:
-            raise ValueError(f"layout {dict(layout)} does not fit {card.id}")
-        self._placements[card.id, layout] = placed
-        return placed
+def _place(card: Card, layout: Layout) -> tuple[Instance, ...]:
+    if not layout or card.mig is None:
+        return ()
+    placed = mig.place(card.mig, layout)
+    if placed is None:
+        raise ValueError(f"layout {dict(layout)} does not fit {card.id}")
+    return placed
 
 
 def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[DeviceClass, ...]) -> tuple[DevicePlan, ...]:

@@ -5,19 +5,15 @@ Field names are a public contract.
 
 from typing import Any
 
-from gpushare.core.emit import Repeated
 from gpushare.plan.plan import DevicePlan, PoolPlan
 
 
 def entries(pools: tuple[PoolPlan, ...]) -> dict[str, dict[str, Any]]:
     """Return the entry of every pool, by pool name: resources of all nodes, devices of one node."""
-    # Pools that share alike refer to the same tuple of devices, and devices are most of the text.
-    devices = {id(pool.devices): pool.devices for pool in pools}
-    listed = {key: Repeated(map(_device, each)) for key, each in devices.items()}
-    return {pool.name: _entry(pool, listed[id(pool.devices)]) for pool in pools}
+    return {pool.name: _entry(pool) for pool in pools}
 
 
-def _entry(pool: PoolPlan, devices: list[dict[str, Any]]) -> dict[str, Any]:
+def _entry(pool: PoolPlan) -> dict[str, Any]:
     return {
         "card": pool.card.id,
         "mode": pool.mode.value,
@@ -25,7 +21,7 @@ def _entry(pool: PoolPlan, devices: list[dict[str, Any]]) -> dict[str, Any]:
         "gpusPerNode": pool.pool.gpus_per_node,
         "profile": pool.profile.key,
         "resources": {one.name: {"perNode": one.per_node, "total": one.total} for one in pool.resources},
-        "devices": devices,
+        "devices": [_device(device) for device in pool.devices],
     }
 
 

@@ -14,7 +14,8 @@ from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
 from gpushare.intent.types import Intent, Layout, Mig, Mode, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
-from gpushare.plan.node_plan import DevicePlan, GpuPlan, MigConfig, NodeShape, NodeShapes, SharingProfile
+from gpushare.plan import node_plan
+from gpushare.plan.node_plan import DevicePlan, GpuPlan, MigConfig, NodeShape, SharingProfile
 from gpushare.sharing import caps, plugin_configs, shares
 from gpushare.sharing.shares import DeviceClass
 
@@ -99,13 +100,13 @@ class Plan(Record):
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
     """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""
-    shapes, assignment = NodeShapes(), selectors.NodeAssignment(intent.pools)
+    assignment = selectors.NodeAssignment(intent.pools)
     pools = sorted(intent.pools, key=lambda pool: pool.name)
     resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
     for pool in pools:
         card = _pool_card(pool, catalog)
         pinned = _pinned(card, lock.goals.get(pool.name), goal_question(intent, pool))
-        resolved[pool.name] = (pool, card, shapes.of(pool, card, pinned))
+        resolved[pool.name] = (pool, card, node_plan.resolve(pool, card, pinned))
     return Plan(
         intent=intent,
         digest=digest,

@@ -7,8 +7,6 @@ resolver and go-yaml's `resolve.go`.
 
 import re
 
-from gpushare.core.patterns import pattern
-
 _WORDS: dict[str, bool | None] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 _WORDS |= dict.fromkeys(("true", "True", "TRUE"), True)
 _WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
@@ -16,11 +14,11 @@ _WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
 _TRUE_FOR_SOME = frozenset({"y", "Y", "yes", "Yes", "YES", "on", "On", "ON"})
 _FALSE_FOR_SOME = frozenset({"n", "N", "no", "No", "NO", "off", "Off", "OFF"})
 
-_INTEGER = pattern(r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)\Z")
-_FLOAT = pattern(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?\Z")
-_NOT_FINITE = pattern(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_INTEGER = re.compile(r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 # Forms that only some readers parse as numbers, without underscores, which go-yaml and PyYAML ignore.
-_NUMBER_FOR_SOME = pattern(
+_NUMBER_FOR_SOME = re.compile(
     r"""[-+]?(?: 0[xX][0-9a-fA-F]+ | 0[oO][0-7]+ | 0[bB][01]+            # hexadecimal with sign or X, octal, binary
              | (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?      # leading zeros, exponents without point or sign
              | [1-9][0-9]*(?::[0-5]?[0-9])+                              # base sixty: 12:34
@@ -29,8 +27,8 @@ _NUMBER_FOR_SOME = pattern(
     re.VERBOSE,
 )
 # PyYAML and ruamel.yaml parse these as numbers as well, and fail.
-_PREFIX_ALONE = pattern(r"[-+]?0[xbo]_+\Z")
-_DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z")
+_PREFIX_ALONE = re.compile(r"[-+]?0[xbo]_+\Z")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z")
 
 # Integers that every reader represents exactly: 64 bits with a sign. The length limit keeps the conversion itself cheap.
 _LIMIT = 1 << 63

@@ -1,8 +1,9 @@
 """Whether a document conforms to a JSON Schema, and where it does not.
 
 Owns the loading of schemas and both ways to validate: `accepts`, a small interpreter of exactly the keywords that our schemas
-use, which accepts a document in a millisecond, and jsonschema, which is imported only to find what is wrong (the import takes
-longer than a whole compile). A test checks that the two give the same results. Wording is in `schema_findings`.
+use, and jsonschema, which finds what is wrong. A document without violations needs no jsonschema: that saves each call the
+60 ms of its import, half of a cold compile, and one of 300 pools 300 ms. A test checks that the two give the same results.
+Wording is in `schema_findings`.
 """
 
 import json

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare.core.diagnostics import Finding, Path
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 from gpushare.core.units import meant_sizes
 from gpushare.core.wording import listing, nearest, shorten
@@ -21,7 +20,7 @@ MAX_FINDINGS = 100
 
 _NAMES = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
           "boolean": "true or false", "null": "nothing"}
-_WORD_LIST = pattern(r"\^\(([a-z|-]+)\)\$")
+_WORD_LIST = re.compile(r"\^\(([a-z|-]+)\)\$")
 _OF_TYPE = {
     "object": ("write a mapping of fields",),
     "array": ("write a list",),

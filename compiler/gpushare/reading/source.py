@@ -15,13 +15,11 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+import yaml
+
 from gpushare.core.diagnostics import Finding, Path, Span
-from gpushare.core.patterns import compiled_late, pattern
 from gpushare.core.record import Record, replace
 from gpushare.reading.tree import MAX_WEIGHT, TOO_DEEP, Builder, RawFinding, TreeNode
-
-with compiled_late():  # libyaml needs none of PyYAML's patterns, and one of them takes an eighth of a cold compile
-    import yaml
 
 MAX_BYTES = 4 << 20
 """The largest document. A thousand pools of twenty named nodes each need about half a megabyte."""
@@ -34,10 +32,10 @@ MAX_FINDINGS = 100
 """Most findings on one text; one more then reports how many are not shown."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_BREAK = pattern(r"\r\n|\r|\n")
+_BREAK = re.compile(r"\r\n|\r|\n")
 # Characters that YAML defines as not printable, line breaks of YAML 1.1 only, and byte order marks within the text.
-_FORBIDDEN = pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_TAG_DIRECTIVE = pattern(r"(?:^|\r)(%TAG)", re.MULTILINE)
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_TAG_DIRECTIVE = re.compile(r"(?:^|\r)(%TAG)", re.MULTILINE)
 _WIDE_MARKS = {b"\xff\xfe\x00\x00": "UTF-32", b"\x00\x00\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 _OWN_LIMIT = "exceeded maximum nesting depth"
@@ -187,8 +185,6 @@ def _not_utf8(message: str, start: int, end: int) -> RawFinding:
 
 
 def _forbidden(text: str) -> Iterator[RawFinding]:
-    if text.replace("\n", "").isprintable():  # for most texts this avoids compiling a large character class
-        return
     for number, found in enumerate(_FORBIDDEN.finditer(text)):
         if number == MAX_FINDINGS:
             return

@@ -4,12 +4,12 @@ Owns the building of the tree from a reader's events and every finding on keys, 
 files and knows no YAML library: `source` feeds it. Offsets count characters from the start of the text.
 """
 
+import re
 from collections.abc import Callable
 from itertools import takewhile
 from typing import Any
 
 from gpushare.core.diagnostics import Path
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 from gpushare.core.wording import shorten
 from gpushare.reading.scalars import resolve
@@ -20,7 +20,7 @@ TOO_DEEP = f"mappings and lists are nested more than {MAX_DEPTH} deep here"
 MAX_WEIGHT = 250_000
 """Most nodes of the document with its aliases expanded; 32 characters of text count as much as a node."""
 
-_PROPERTY = pattern(r"([&!]\S*)(?:\s|(?<=\s)#[^\r\n]*)*")
+_PROPERTY = re.compile(r"([&!]\S*)(?:\s|(?<=\s)#[^\r\n]*)*")
 
 
 class TreeNode:

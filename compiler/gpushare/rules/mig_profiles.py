@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path
-from gpushare.core.patterns import pattern
 from gpushare.core.wording import listing
 from gpushare.intent.types import Pool
 from gpushare.rules.card_names import a_card
@@ -13,8 +12,8 @@ from gpushare.rules.layouts import mig_pools, written_layouts
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing.shares import profiles_by_name
 
-_COMPUTE_INSTANCE = pattern(r"[0-9]+c\.(?=[0-9]+g\.)")
-_SLICES = pattern(r"([0-9]+)g\b")
+_COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.(?=[0-9]+g\.)")
+_SLICES = re.compile(r"([0-9]+)g\b")
 
 
 def check_names(context: RuleContext) -> Iterator[Finding]:

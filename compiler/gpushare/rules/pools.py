@@ -1,4 +1,4 @@
-"""Rules on a pool's name and card: GS201, GS205, GS208, GS209 and GS210."""
+"""Rules on a pool's name and card, and on the number of pools: GS201, GS205, GS208, GS209, GS210 and GS218."""
 
 from collections.abc import Iterator
 
@@ -12,6 +12,9 @@ from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass, profiles_by_name
+
+MOST_POOLS = 300
+"""The tests compile this many."""
 
 NAME_LENGTH = 48
 """A pool's name is part of object names and labels of at most 63 characters, between `gpushare-` and a suffix."""
@@ -163,10 +166,25 @@ def _difference(context: RuleContext, first: tuple[Pool, DeviceClass, str], othe
     return pool_path(two, "sharing")
 
 
+def check_number(context: RuleContext) -> Iterator[Finding]:
+    """GS218: more pools than gpushare is tested with."""
+    number = len(context.intent.pools)
+    if number > MOST_POOLS:
+        yield Finding(
+            code="GS218",
+            severity=Severity.WARNING,
+            message=f"{number} pools are more than the {MOST_POOLS} that gpushare is tested with",
+            hints=("describe nodes that share alike as one pool, or give each cluster an intent of its own",),
+            path=("spec", "pools"),
+            on_key=True,
+        )
+
+
 RULES = (
     Rule(code="GS201", check=check_card),
     Rule(code="GS205", check=check_name),
     Rule(code="GS208", check=check_requirements),
     Rule(code="GS209", check=check_confirmed),
     Rule(code="GS210", check=check_same_resource),
+    Rule(code="GS218", check=check_number),
 )

@@ -127,17 +127,6 @@ def test_show_cuts_no_card_and_no_mode(intents: Path) -> None:
     assert len(row) <= 80
 
 
-@pytest.mark.parametrize(("count", "rows"), [(100, 100), (101, 1)])
-def test_show_has_one_row_for_equal_pools_that_no_terminal_has_room_for(count: int, rows: int, intents: Path) -> None:
-    pool = "    p{n:03}: {{card: t4, nodes: {{matchLabels: {{gpu: p{n}}}}}, gpusPerNode: 1, sharing: {{mode: exclusive}}}}\n"
-    head, _, _ = GOOD.partition("    notebooks:")
-    (intents / "equal.yaml").write_text(head + "".join(pool.format(n=number) for number in range(count)))
-    shown = gpushare("show", "equal.yaml", cwd=intents).stdout
-    assert len(shown.partition("PROFILE\n")[2].partition("\n\n")[0].splitlines()) == rows
-    assert all(f"p{number:03}" in shown for number in range(count))
-    assert ("p000 and 100 more" in shown) == ("POOLS ALIKE" in shown) == (rows == 1)
-
-
 def test_show_for_programs_is_the_offer_document(intents: Path) -> None:
     document = json.loads(gpushare("show", "--format", "json", "good.yaml", cwd=intents).stdout)
     assert schema.accepts(schema.load("offer.v1"), document)

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.cli import status_page, status_view
-from gpushare.cli.terminal import Style
+from gpushare.cli import status_page
 from gpushare.live.snapshot import Condition, Pod
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes.taints import OUR_TAINTS
@@ -203,14 +202,3 @@ def test_a_page_of_a_large_cluster_is_small_and_counts_every_node_that_is_not_as
     assert "and 3000 nodes more; 500 of them do not match the plan" in text
     assert "and 4950 more" in text
     assert "no Event about a cap" in text
-
-
-def test_pools_that_say_the_same_are_one_row_where_no_terminal_has_room_for_all() -> None:
-    nodes = (node_status(1, is_ready=True),)
-    same = tuple(PoolStatus(name=f"desk-{number:03}", card="t4", mode="mps", nodes=nodes, shares=nodes[0].shares)
-                 for number in range(101))
-    for pools, is_folded in ((same, True), (same[:100], False)):
-        shown = status_view.render(Status(pools=pools, others=(), kills=(), pending=(), unseen=()), Style(), is_wide=False,
-                                  with_kills=False)
-        assert ("desk-000 and 100 more" in shown) == is_folded
-        assert all(pool.name in shown for pool in pools)

@@ -1,25 +1,43 @@
-"""A thousand pools are planned in time that grows with their number, not with its square."""
+"""As many pools as gpushare is tested with, with 20,000 nodes: what a compile costs, and that it grows with their number."""
 
+import gc
+from collections.abc import Iterator
 from functools import partial
 
-from gpushare.intent.types import Mig, NodeSelector, Pool, Sharing, TimeSlicing
-from tests.compiler.plan.builders import A100, plan, pool
-from tests.support.costs import grows_in_line
+import pytest
+import yaml
+
+from gpushare import pipeline
+from gpushare.bundle.lock import EMPTY
+from gpushare.core.diagnostics import is_error
+from gpushare.rules.pools import MOST_POOLS
+from tests.bench.intents import many_pools
+from tests.support.costs import grows_in_line, ratio
+
+NODES = 67
+"""In each pool."""
 
 
-def many(count: int, sharing: Sharing, card: str) -> list[Pool]:
-    def nodes(number: int) -> NodeSelector:
-        return NodeSelector(match_labels=(("flavour", f"gpu-{number}"),))
-
-    return [pool(sharing, card, f"pool-{number:04}", gpus=8, nodes=nodes(number)) for number in range(count)]
-
-
-def test_a_thousand_time_sliced_pools() -> None:
-    assert len(plan(*many(1000, TimeSlicing(replicas=4), "t4")).pools) == 1000
-    assert grows_in_line(lambda count: partial(plan, *many(count, TimeSlicing(replicas=4), "t4")), 1000)
+@pytest.fixture(autouse=True)
+def _without_garbage_collection() -> Iterator[None]:
+    """As the program runs."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
-def test_a_thousand_mig_pools_share_one_profile() -> None:
-    sharing = Mig(wanted=(("2g.10gb", 2), ("1g.5gb", 3)), replicas=2)
-    assert len({one.profile.key for one in plan(*many(1000, sharing, A100)).pools}) == 1
-    assert grows_in_line(lambda count: partial(plan, *many(count, sharing, A100)), 1000)
+def compiled(text: bytes) -> pipeline.Compilation:
+    return pipeline.compile_intent(text, "intent.yaml", EMPTY)
+
+
+def test_the_most_pools_compile_in_a_second() -> None:
+    """PyYAML with libyaml reads the intent in 80 to 90 ms, and a process has a tenth of a second besides."""
+    text = many_pools(MOST_POOLS, NODES).encode()
+    found = compiled(text)
+    assert found.plan is not None
+    assert (len(found.plan.pools), [one for one in found.findings if is_error(one)]) == (MOST_POOLS, [])
+    assert ratio(partial(compiled, text), partial(yaml.load, text, yaml.CSafeLoader)) < 10
+
+
+def test_the_cost_grows_with_the_number_of_pools() -> None:
+    assert grows_in_line(lambda pools: partial(compiled, many_pools(pools, NODES).encode()), MOST_POOLS)

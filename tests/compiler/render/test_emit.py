@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
-from gpushare.core.emit import Repeated, json_text, yaml_text
+from gpushare.core.emit import json_text, yaml_text
 from tests.compiler.reading.test_scalars import KEYWORDS, by_pyyaml, core
 from tests.support import scale
 
@@ -95,15 +95,6 @@ def test_every_short_word_that_stays_plain_is_text_to_both_versions() -> None:
     plain = [text for text in (*short, *cases) if yaml_text(text) == f"{text}\n"]
     assert [text for text in plain if not text == core(text) == by_pyyaml(text)] == []
     assert len(plain) > 10_000
-
-
-def test_a_list_that_is_repeated_is_written_like_any_other() -> None:
-    entries = [{"a": [1]}, ["b"], "c"]
-    places = {"x": entries, "y": [entries, entries], "z": {"deep": entries}, "empty": []}
-    again = Repeated(entries)
-    same_places = {"x": again, "y": [again, again], "z": {"deep": again}, "empty": Repeated([])}
-    assert yaml_text(same_places) == yaml_text(places)
-    assert json_text(same_places) == json_text(places)
 
 
 def test_words_that_are_safe_stay_plain_and_the_others_are_quoted() -> None:

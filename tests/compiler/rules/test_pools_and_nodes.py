@@ -293,3 +293,10 @@ def test_a_selector_that_every_node_satisfies(selector: str, warns: bool) -> Non
     message = "pool notebooks selects nodes without GPUs too: nothing that it asks for is theirs alone"
     expected = [("/spec/pools/notebooks/nodes", False, message)] if warns else []
     assert found(written(pool(nodes=selector)), "GS216") == expected
+
+
+@pytest.mark.parametrize("count", [300, 301])
+def test_more_pools_than_the_tests_compile(count: int) -> None:
+    pools = [pool(f"p{number}", nodes=f"{{names: [n{number}]}}") for number in range(count)]
+    message = "301 pools are more than the 300 that gpushare is tested with"
+    assert found(written(*pools), "GS218") == ([("/spec/pools", True, message)] if count > 300 else [])

@@ -7,6 +7,7 @@ default pools, and upstream values that differ from the generated ones.
 
 from typing import Any
 
+from gpushare import modes
 from gpushare.bundle import reader
 from gpushare.catalog import cards
 from gpushare.core.wording import shorten
@@ -126,7 +127,7 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
     path = draft.add(name, document, pool)
     draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {shorten(name)}")
     for device in devices:
-        by_profile = sharing["mode"] == "mig" and "strategy" not in sharing
+        by_profile = modes.named(sharing["mode"]).is_partitioned and "strategy" not in sharing
         draft.offer(device.at("resource").text, path, (device.at("profile").text or GPU) if by_profile else None)
 
 
@@ -146,9 +147,9 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
     rename: dict[str, Any] = {}
     if shared and not all(device.at("resource").text.endswith(SHARED) for device in shared.values()):
         rename["rename"] = False
-    if mode != "mig":
+    if not modes.named(mode).is_partitioned:
         return {"mode": mode} | ({"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {})
-    found: dict[str, Any] = {"mode": "mig"}
+    found: dict[str, Any] = {"mode": mode}
     single = all(device.at("resource").text in (GPU, GPU + SHARED) for device in devices)
     found |= ({"strategy": "single"} if single else {}) | _layouts(devices, gpus)
     if shared:

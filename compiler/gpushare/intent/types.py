@@ -144,24 +144,34 @@ class NodeSelector(Record):
         return len(self.names) if self.names else self.expected
 
 
+Replicas = int | tuple[tuple[str, int], ...]
+"""In how many shares devices are divided: one number, or (MIG profile, number) pairs; empty: devices are whole."""
+
+
 class Exclusive(Record):
     """Whole GPUs."""
 
+    mode = Mode.EXCLUSIVE
 
-class TimeSlicing(Record):
+
+class Replicated(Record):
+    """What all modes have that offer a device several times."""
+
+    replicas: Replicas = ()
+    rename: bool = True
+    placement: SharePlacement = SharePlacement.SPREAD
+
+
+class TimeSlicing(Replicated):
     """Every GPU offered `replicas` times; containers take turns on it, without memory isolation."""
 
-    replicas: int
-    rename: bool = True
-    placement: SharePlacement = SharePlacement.SPREAD
+    mode = Mode.TIME_SLICING
 
 
-class Mps(Record):
+class Mps(Replicated):
     """Every GPU offered `replicas` times through the device plugin's MPS daemon."""
 
-    replicas: int
-    rename: bool = True
-    placement: SharePlacement = SharePlacement.SPREAD
+    mode = Mode.MPS
 
 
 Layout = tuple[tuple[str, int], ...]
@@ -198,20 +208,19 @@ class MemoryEach(Record):
 Goal = MostInstances | Balanced | Instances | MemoryEach
 
 
-class Mig(Record):
+class Mig(Replicated):
     """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, or a goal that the compiler resolves.
 
-    `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: no time-slicing.
+    `replicas` adds time-slicing.
     """
 
+    mode = Mode.MIG
     wanted: Layout | tuple[LayoutGroup, ...] | Goal
     strategy: MigStrategy = MigStrategy.MIXED
-    replicas: int | tuple[tuple[str, int], ...] = ()
-    rename: bool = True
-    placement: SharePlacement = SharePlacement.SPREAD
 
 
 Sharing = Exclusive | TimeSlicing | Mps | Mig
+"""The settings of a mode; what is true of the mode itself is in `modes`."""
 
 CapValue = int | CapWord
 """A cap: bytes, `even` or `none`."""
@@ -281,15 +290,7 @@ class Pool(Record):
     @property
     def mode(self) -> Mode:
         """The pool's mode as the user wrote it."""
-        match self.sharing:
-            case Exclusive():
-                return Mode.EXCLUSIVE
-            case TimeSlicing():
-                return Mode.TIME_SLICING
-            case Mps():
-                return Mode.MPS
-            case Mig():
-                return Mode.MIG
+        return self.sharing.mode
 
 
 class Driver(Record):

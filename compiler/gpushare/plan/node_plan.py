@@ -7,12 +7,13 @@ of the pool except its GPU count, card, sharing and memory, so a thousand pools 
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from gpushare import mig
+from gpushare import backends, mig, modes
 from gpushare.catalog.cards import Card
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.mig import Instance
-from gpushare.sharing import caps, plugin_configs, shares
+from gpushare.sharing import caps, shares
+from gpushare.sharing.mig_parted import mig_parted_config
 from gpushare.sharing.shares import DeviceClass
 
 
@@ -88,7 +89,7 @@ class NodeShapes:
         return shape
 
     def _resolve(self, pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
-        layouts = shares.layouts(pool, card, pinned)
+        layouts = modes.of(pool).layouts(card, pinned)
         if layouts is None:
             raise ValueError(f"pool {pool.name}: no layout")
         kinds = shares.kinds(pool, card, layouts)
@@ -97,15 +98,15 @@ class NodeShapes:
             for index, layout in enumerate(layouts)
         )
         devices = _devices(pool, card, gpus, kinds)
-        config = plugin_configs.plugin_config(pool.sharing, kinds)
-        mig_parted = plugin_configs.mig_parted_config(pool.sharing, card, layouts)
+        key, config = backends.of(pool).profile(pool, {kind.base: kind.replicas for kind in kinds if kind.shared})
+        mig_parted = mig_parted_config(pool, card, layouts)
         return NodeShape(
             layouts=layouts,
             kinds=kinds,
             gpus=gpus,
             devices=devices,
             samples=_samples(devices),
-            profile=SharingProfile(key=plugin_configs.profile_key(pool.mode, config), config=config),
+            profile=SharingProfile(key=key, config=config),
             mig_config=MigConfig(name=mig_parted[0], entries=mig_parted[1]) if mig_parted else None,
         )
 

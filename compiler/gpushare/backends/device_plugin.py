@@ -1,0 +1,88 @@
+"""NVIDIA's device plugin: each node has one of its configs, and pods request shares as extended resources.
+
+A config contains nothing specific to one pool, so pools that share in the same way get equal configs and equal names. The
+plugin's parser is lenient or fails late, so what it needs is ensured here: one sharing strategy, no empty maps, each resource
+once and in its sanitised form, MIG strategy `none` with MPS. Names follow k8s-device-plugin v0.20 (internal/rm/rm.go): `+`
+becomes `.`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpushare import modes
+from gpushare.bundle.artifact import content_hash
+from gpushare.catalog.cards import MigProfile
+from gpushare.intent.types import MigStrategy, Pool, SharePlacement
+
+WHOLE_GPU = "nvidia.com/gpu"
+SHARED_SUFFIX = ".shared"
+
+MPS_ROOT = "/run/nvidia/mps"
+"""Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""
+
+_POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
+
+
+def names(pool: Pool, profile: MigProfile | None, *, is_shared: bool) -> tuple[str, str]:
+    """Return the name of a device's resource before sharing renames it, as configs use it, and the one that pods request."""
+    mode = modes.of(pool)
+    by_profile = profile and mode.mig_strategy != MigStrategy.SINGLE
+    base = f"nvidia.com/mig-{profile.resource_suffix}" if profile and by_profile else WHOLE_GPU
+    return base, base + SHARED_SUFFIX if is_shared and mode.rename else base
+
+
+def profile(pool: Pool, replicated: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
+    """Return the config v1 of nodes that offer these resources so many times, without `sharing` if there are none, and its key.
+
+    The key is `<mode>-<8 hex>`: a legal ConfigMap key, label value and unquoted YAML string.
+    """
+    mode = modes.of(pool)
+    flags: dict[str, Any] = {"migStrategy": mode.mig_strategy or "none"}
+    if mode.has_daemon:
+        flags["mpsRoot"] = MPS_ROOT
+    if mode.replication_key:
+        flags["plugin"] = {"sharedDevicesAllocationPolicy": _POLICY[mode.placement]}
+    config: dict[str, Any] = {"version": "v1", "flags": flags}
+    if replicated:
+        how = {
+            "renameByDefault": mode.rename,
+            "failRequestsGreaterThanOne": True,
+            "resources": [{"name": name, "replicas": replicas} for name, replicas in sorted(replicated.items())],
+        }
+        config["sharing"] = {mode.replication_key: how}
+    return f"{pool.mode.value}-{content_hash(config)}", config
+
+
+def labels(key: str) -> dict[str, list[str]]:
+    """Return the labels by which a node gets the config, each with every value that it may have."""
+    return {"nvidia.com/device-plugin.config": [f"{key}-a", f"{key}-b"]}
+
+
+def quota_key(resource: str) -> str:
+    """Return what a ResourceQuota calls the resource."""
+    return f"requests.{resource}"
+
+
+def requesting(container: Mapping[str, Any], resource: str) -> dict[str, Any]:
+    """Return the part of a pod's spec with the container, which gets one share of the resource."""
+    return {"containers": [{**container, "resources": {"limits": {resource: 1}}}]}
+
+
+def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:
+    """Return the MIG strategy that nodes with this config need, None if any works: a lock has configs of former modes."""
+    if "mps" in config.get("sharing", {}):
+        return "none"
+    strategy: str = config.get("flags", {}).get("migStrategy", "none")
+    return None if strategy == "none" else strategy
+
+
+def one_mig_strategy(needed: Iterable[str | None]) -> str | None:
+    """Return the MIG strategy that suits all nodes, for the operator's single setting; None if none does.
+
+    MPS rejects `mixed`, even on nodes without MIG. `single` together with MPS is legal, because a node of an MPS pool has no
+    MIG device.
+    """
+    wanted = {strategy for strategy in needed if strategy}
+    if wanted >= {"mixed", "none"} or wanted >= {"mixed", "single"}:
+        return None
+    return next((strategy for strategy in ("single", "none") if strategy in wanted), "mixed")

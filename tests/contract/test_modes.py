@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-from gpushare import modes
-from gpushare.core import resources
 from gpushare.intent.types import Mode
 from tests.contract.test_layers import COMPILER
 
@@ -37,9 +35,3 @@ def test_nothing_branches_on_a_mode_but_where_modes_are_built_and_described() ->
     for module, path in COMPILER.modules.items():
         package = module.removeprefix("gpushare").removeprefix(".").split(".")[0]
         assert package in MAY_KNOW or not branches(path), f"{module}: ask a trait of gpushare.modes"
-
-
-def test_every_mode_of_the_schema_has_traits() -> None:
-    words = {mode.mode.value for mode in modes.MODES}
-    assert words == WORDS
-    assert all(f'"{word}"' in resources.schema("intent.v1").read_text() for word in words)

@@ -149,9 +149,10 @@ Replicas = int | tuple[tuple[str, int], ...]
 
 
 class Exclusive(Record):
-    """Whole GPUs."""
+    """Whole GPUs. The attributes are no fields: nobody can set them, and no digest has them."""
 
     mode = Mode.EXCLUSIVE
+    replicas, rename, placement = (), True, SharePlacement.SPREAD
 
 
 class Replicated(Record):

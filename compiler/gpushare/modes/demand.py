@@ -70,8 +70,8 @@ class Variant(Record):
 
     word: str
     divide: Callable[[Demand], list[Sharing] | str]
-    memory_isolation: MemoryIsolation
-    fault_isolation: FaultIsolation
+    memory: MemoryIsolation
+    faults: FaultIsolation
 
 
 def too_small(what: str, usable_mib: int, need: Need) -> str:

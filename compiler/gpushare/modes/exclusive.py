@@ -21,11 +21,5 @@ class ExclusiveTraits(ModeTraits[Exclusive]):
     description = "Whole GPUs, one container each."
     pool_name = "whole"
     starter_card = "h100-sxm5-80gb"
-    variants = (
-        Variant(
-            word="exclusive",
-            divide=_divide,
-            memory_isolation=MemoryIsolation.HARDWARE,
-            fault_isolation=FaultIsolation.HARDWARE,
-        ),
-    )
+    replication_key = ""
+    variants = (Variant(word="exclusive", divide=_divide, memory=MemoryIsolation.HARDWARE, faults=FaultIsolation.HARDWARE),)

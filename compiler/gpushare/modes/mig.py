@@ -9,12 +9,12 @@ from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.catalog.memory import usable_bytes
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig, Mode
-from gpushare.modes import mig_divisions
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation, Variant
-from gpushare.modes.traits import ReplicatedTraits
+from gpushare.modes.mig_divisions import partitioned, replicated
+from gpushare.modes.traits import ModeTraits
 
 
-class MigTraits(ReplicatedTraits[Mig]):
+class MigTraits(ModeTraits[Mig]):
     """The traits of MIG."""
 
     mode = Mode.MIG
@@ -24,18 +24,8 @@ class MigTraits(ReplicatedTraits[Mig]):
     is_partitioned = True
     mechanisms = frozenset({Mechanism.AUTO, Mechanism.WATCHER})
     variants = (
-        Variant(
-            word="mig",
-            divide=mig_divisions.partitioned,
-            memory_isolation=MemoryIsolation.HARDWARE,
-            fault_isolation=FaultIsolation.HARDWARE,
-        ),
-        Variant(
-            word="mig-replicas",
-            divide=mig_divisions.replicated,
-            memory_isolation=MemoryIsolation.CAP,
-            fault_isolation=FaultIsolation.PROCESS,
-        ),
+        Variant(word="mig", divide=partitioned, memory=MemoryIsolation.HARDWARE, faults=FaultIsolation.HARDWARE),
+        Variant(word="mig-replicas", divide=replicated, memory=MemoryIsolation.CAP, faults=FaultIsolation.PROCESS),
     )
 
     @classmethod

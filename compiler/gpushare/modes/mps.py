@@ -3,7 +3,7 @@
 from gpushare.catalog.cards import Card
 from gpushare.intent.types import Mechanism, Mode, Mps, Sharing
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small
-from gpushare.modes.traits import ReplicatedTraits
+from gpushare.modes.traits import ModeTraits
 
 _CLIENT_LIMITS_FROM = (7, 0)
 """Compute capability from which an MPS client can have a memory limit (Volta)."""
@@ -31,7 +31,7 @@ def _divide(demand: Demand) -> list[Sharing] | str:
     return [Mps(replicas=replicas)] if replicas > 1 else too_small("half a GPU", card.memory_mib // 2, need)
 
 
-class MpsTraits(ReplicatedTraits[Mps]):
+class MpsTraits(ModeTraits[Mps]):
     """The traits of MPS."""
 
     mode = Mode.MPS
@@ -43,14 +43,7 @@ class MpsTraits(ReplicatedTraits[Mps]):
     mechanisms = frozenset(Mechanism)
     card_facts = (("mps", "MPS"), ("computeCapability", "compute capability"))
     replica_limit = "the device plugin admits {} MPS clients on this card"
-    variants = (
-        Variant(
-            word="mps",
-            divide=_divide,
-            memory_isolation=MemoryIsolation.CAP,
-            fault_isolation=FaultIsolation.NONE,
-        ),
-    )
+    variants = (Variant(word="mps", divide=_divide, memory=MemoryIsolation.CAP, faults=FaultIsolation.NONE),)
 
     @classmethod
     def missing(cls, card: Card) -> tuple[str, str] | None:

@@ -4,7 +4,7 @@ from gpushare.catalog.memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import Mode, Sharing, TimeSlicing
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small
-from gpushare.modes.traits import ReplicatedTraits
+from gpushare.modes.traits import ModeTraits
 
 
 def _divide(demand: Demand) -> list[Sharing] | str:
@@ -15,7 +15,7 @@ def _divide(demand: Demand) -> list[Sharing] | str:
     return [TimeSlicing(replicas=replicas)] if replicas > 1 else too_small("half a GPU", usable // MIB // 2, need)
 
 
-class TimeSlicingTraits(ReplicatedTraits[TimeSlicing]):
+class TimeSlicingTraits(ModeTraits[TimeSlicing]):
     """The traits of time-slicing."""
 
     mode = Mode.TIME_SLICING
@@ -25,11 +25,4 @@ class TimeSlicingTraits(ReplicatedTraits[TimeSlicing]):
     )
     pool_name = "shared"
     starter_card = "t4"
-    variants = (
-        Variant(
-            word="time-slicing",
-            divide=_divide,
-            memory_isolation=MemoryIsolation.CAP,
-            fault_isolation=FaultIsolation.PROCESS,
-        ),
-    )
+    variants = (Variant(word="time-slicing", divide=_divide, memory=MemoryIsolation.CAP, faults=FaultIsolation.PROCESS),)

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from gpushare.catalog.cards import Card, MigProfile
-from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mode, Pool, Replicas, Replicated, SharePlacement
+from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mode, Pool, Sharing
 from gpushare.modes.demand import MAX_REPLICAS, Variant
 
-S = TypeVar("S")
-R = TypeVar("R", bound=Replicated)
+S = TypeVar("S", bound=Sharing)
 
 
 class ModeTraits(Generic[S]):
@@ -33,7 +32,7 @@ class ModeTraits(Generic[S]):
     has_daemon: ClassVar[bool] = False
     """Whether MPS daemons divide all memory of a device evenly. A daemon restarts with its config, which ends its clients."""
 
-    replication_key: ClassVar[str] = ""
+    replication_key: ClassVar[str] = "timeSlicing"
     """The section of the device plugin's config in which devices are replicated; empty if the mode has no replicas."""
 
     mechanisms: ClassVar[frozenset[Mechanism]] = frozenset({Mechanism.AUTO, Mechanism.DRIVER, Mechanism.WATCHER})
@@ -44,10 +43,6 @@ class ModeTraits(Generic[S]):
 
     replica_limit: ClassVar[str] = "an intent has at most {} replicas"
     """What limits the replicas of a device."""
-
-    replicas: Replicas = ()
-    rename: bool = True
-    placement: SharePlacement = SharePlacement.SPREAD
 
     def __init__(self, pool: Pool, sharing: S) -> None:
         self.pool, self.sharing = pool, sharing
@@ -89,28 +84,19 @@ class ModeTraits(Generic[S]):
         """Return how many shares a device is divided into. If GPUs are partitioned, only instances are, never whole GPUs."""
         if self.is_partitioned and profile is None:
             return 1
-        return self.replicas if isinstance(self.replicas, int) else dict(self.replicas).get(profile.name if profile else "", 1)
+        replicas = self.sharing.replicas
+        return replicas if isinstance(replicas, int) else dict(replicas).get(profile.name if profile else "", 1)
 
     def document(self) -> dict[str, Any]:
         """Return the `sharing` section of an intent with this mode, layout and replicas."""
-        replicas = dict(self.replicas) if isinstance(self.replicas, tuple) else self.replicas
-        written = {"replicas": replicas} if replicas else {}
-        return {"mode": self.mode.value, **written}
+        given = self.sharing.replicas
+        replicas = dict(given) if isinstance(given, tuple) else given
+        return {"mode": self.mode.value, **({"replicas": replicas} if replicas else {})}
 
     def notes(self, card: Card) -> Iterator[str]:
         """Yield the limits that the pool meets, in words."""
-        if self.replicas == self.most_replicas(card):
-            yield self.replica_limit.format(self.replicas)
-
-
-class ReplicatedTraits(ModeTraits[R]):
-    """The traits of a mode that offers a device several times."""
-
-    replication_key = "timeSlicing"
-
-    def __init__(self, pool: Pool, sharing: R) -> None:
-        super().__init__(pool, sharing)
-        self.replicas, self.rename, self.placement = sharing.replicas, sharing.rename, sharing.placement
+        if self.sharing.replicas == self.most_replicas(card):
+            yield self.replica_limit.format(self.sharing.replicas)
 
 
 AnyTraits = ModeTraits[Any]

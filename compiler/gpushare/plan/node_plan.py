@@ -8,12 +8,12 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from gpushare import backends, mig, modes
+from gpushare.backends import device_plugin
 from gpushare.catalog.cards import Card
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.mig import Instance
 from gpushare.sharing import caps, shares
-from gpushare.sharing.mig_parted import mig_parted_config
 from gpushare.sharing.shares import DeviceClass
 
 
@@ -98,8 +98,8 @@ class NodeShapes:
             for index, layout in enumerate(layouts)
         )
         devices = _devices(pool, card, gpus, kinds)
-        key, config = backends.of(pool).profile(pool, {kind.base: kind.replicas for kind in kinds if kind.shared})
-        mig_parted = mig_parted_config(pool, card, layouts)
+        key, config = backends.of(pool).profile({kind.base: kind.replicas for kind in kinds if kind.shared})
+        mig_parted = device_plugin.mig_parted_config(pool, card, layouts)
         return NodeShape(
             layouts=layouts,
             kinds=kinds,

@@ -4,12 +4,12 @@ One config that mig-parted cannot parse makes the whole file unusable, and a nod
 former configs are kept, and the file always has `all-disabled`, which the operator sets on every node without a label.
 """
 
+from gpushare.backends.device_plugin import ALL_DISABLED
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
 from gpushare.intent.types import Partitioner
 from gpushare.plan.plan import Plan
-from gpushare.sharing.mig_parted import ALL_DISABLED
 
 _ALL_DISABLED = [{"devices": "all", "mig-enabled": False}]
 

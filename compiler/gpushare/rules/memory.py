@@ -102,10 +102,10 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
         card, cap = context.card(pool), pool.memory.cap
         if cap is None:
             continue
-        path, mode = pool_path(pool, "memory", "cap"), modes.of(pool)
-        if mode.replicas == () and not mode.is_partitioned:
+        path, is_partitioned = pool_path(pool, "memory", "cap"), modes.of(pool).is_partitioned
+        if pool.sharing.replicas == () and not is_partitioned:
             yield _nothing_shared("whole GPUs are not shared, so memory.cap means nothing here", path)
-        elif isinstance(cap, tuple) and not mode.is_partitioned:
+        elif isinstance(cap, tuple) and not is_partitioned:
             yield Finding(
                 code="GS502",
                 message="memory.cap by profile needs mode: mig",
@@ -117,7 +117,7 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
             for name in unshared:
                 message = f"{name} is not replicated in pool {pool.name}, so it has no cap"
                 yield _nothing_shared(message, (*path, name), on_key=True)
-        elif mode.replicas == ():
+        elif pool.sharing.replicas == ():
             yield _nothing_shared(f"no profile of pool {pool.name} is replicated, so memory.cap means nothing here", path)
 
 
@@ -179,7 +179,7 @@ def _too_many_for_mps(shared: _Shared) -> bool:
 
 def _replicas_path(shared: _Shared) -> Path:
     path = pool_path(shared.pool, "sharing", "replicas")
-    by_profile = isinstance(modes.of(shared.pool).replicas, tuple)
+    by_profile = isinstance(shared.pool.sharing.replicas, tuple)
     return (*path, shared.kind.profile.name) if by_profile and shared.kind.profile else path
 
 

@@ -18,7 +18,7 @@ _SLICES = pattern(r"([0-9]+)g\b")
 
 def check_names(context: RuleContext) -> Iterator[Finding]:
     """GS403: a profile that the card does not have, in any field that names profiles."""
-    for pool, _, card, _ in mig_pools(context):
+    for pool, card, _ in mig_pools(context):
         known = card.profiles
         for path, name in _named(pool):
             if name not in known:
@@ -78,7 +78,7 @@ def _respell(name: str) -> str:
 
 def check_replicas(context: RuleContext) -> Iterator[Finding]:
     """GS407: replicas for a profile that no GPU of the pool has; the device plugin would silently ignore them."""
-    for pool, _, card, _ in mig_pools(context):
+    for pool, card, _ in mig_pools(context):
         present = _present(context, pool)
         for name in _replicated(pool):
             if name in card.profiles and present is not None and name not in present:

@@ -125,14 +125,13 @@ def check_plugin(context: RuleContext) -> Iterator[Finding]:
 
 def _lacking(context: RuleContext, pool: Pool, plugin: tuple[int, ...]) -> Iterator[tuple[str, str, Path]]:
     """Yield (what the plugin cannot do, what to write instead, path) for one pool."""
-    mode = modes.of(pool)
-    if mode.has_daemon and plugin < MPS_PLUGIN:
+    if modes.of(pool).has_daemon and plugin < MPS_PLUGIN:
         yield "knows no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
     attributed = [kind.profile.name for kind in context.kinds(pool) or () if kind.profile and kind.profile.has_attributes]
     if attributed and plugin < EXACT_PLUGIN:
         lacks = f"cannot tell {attributed[0]} from other profiles of its size"
         yield lacks, "leave platform.version out, or use profiles without attributes", pool_path(pool, "sharing")
-    if mode.placement is SharePlacement.PACK and plugin < EXACT_PLUGIN:
+    if pool.sharing.placement is SharePlacement.PACK and plugin < EXACT_PLUGIN:
         where = pool_path(pool, "sharing", "placement")
         yield "ignores placement: pack", "leave platform.version out, or write placement: spread", where
 

@@ -78,7 +78,7 @@ def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[DeviceCl
 
 def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> DeviceClass:
     replicas = modes.of(pool).replicas_of(profile)
-    base, resource = backends.of(pool).names(pool, profile, is_shared=replicas > 1)
+    base, resource = backends.of(pool).names(profile, is_shared=replicas > 1)
     return DeviceClass(
         profile=profile,
         base=base,

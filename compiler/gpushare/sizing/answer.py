@@ -2,7 +2,7 @@
 
 from gpushare.core.record import Record
 from gpushare.intent.types import Pool
-from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant
+from gpushare.modes.demand import Demand, Variant
 from gpushare.sharing.shares import DeviceClass
 
 
@@ -28,8 +28,6 @@ class Option(Record):
     nodes_needed: int
     users: int | None
     suffices: bool | None
-    memory_isolation: MemoryIsolation
-    fault_isolation: FaultIsolation
     total_mib: int | None
     wasted_mib: int | None
     unconfirmed: tuple[str, ...]

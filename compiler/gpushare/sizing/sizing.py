@@ -32,7 +32,7 @@ def size(demand: Demand, preferred: str | None = None) -> Sizing:
 def _divisions(demand: Demand) -> Iterator[tuple[Variant, Sharing] | Unfit]:
     """Yield what can serve the demand, and for each variant that cannot why."""
     for variant in VARIANTS:
-        if demand.in_hardware and variant.memory_isolation is not MemoryIsolation.HARDWARE:
+        if demand.in_hardware and variant.memory is not MemoryIsolation.HARDWARE:
             yield Unfit(variant=variant, reason="users of one device share its memory: only caps keep them apart")
             continue
         found = variant.divide(demand)
@@ -57,8 +57,6 @@ def _option(demand: Demand, variant: Variant, sharing: Sharing) -> Option:
         nodes_needed=needed,
         users=users,
         suffices=None if is_open else needed <= nodes,
-        memory_isolation=variant.memory_isolation,
-        fault_isolation=variant.fault_isolation,
         total_mib=total,
         wasted_mib=wasted,
         unconfirmed=_unconfirmed(demand, pool, grants),
@@ -118,7 +116,7 @@ def _of_profile(demand: Demand, kind: DeviceClass) -> Iterator[str]:
 
 def rank(demand: Demand, one: Option) -> tuple[int, ...]:
     """Return what makes an option better, as a sort key: that it suffices, then the least cost, then the most isolation."""
-    isolation = (list(MemoryIsolation).index(one.memory_isolation), list(FaultIsolation).index(one.fault_isolation))
+    isolation = (list(MemoryIsolation).index(one.variant.memory), list(FaultIsolation).index(one.variant.faults))
     cost = one.nodes_needed if demand.needs[0].users is not None else -(one.users or 0)
     decided = (*isolation, cost) if one.suffices else (cost, *isolation)
     return (one.suffices is False, *decided, one.wasted_mib or 0)
@@ -148,7 +146,7 @@ def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], prefe
     if best is None:
         return next((f"{one.variant.word}: {one.reason}" for one in unfit if preferred in (None, one.variant.word)), "")
     what = f"of {preferred}, " if preferred else ""
-    isolated = "no memory is shared" if best.memory_isolation is MemoryIsolation.HARDWARE else "memory is kept apart by caps"
+    isolated = "no memory is shared" if best.variant.memory is MemoryIsolation.HARDWARE else "memory is kept apart by caps"
     if best.suffices is False:
         return f"{what}{counted(best.nodes_needed, 'node')} needed, the fewest; {demand.nodes} do not suffice"
     if best.suffices:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpushare import modes, render
-from gpushare.backends.device_plugin import mig_strategy_of_config
+from gpushare.backends.device_plugin import mig_parted_config, mig_strategy_of_config
 from gpushare.bundle.lock import EMPTY, all_profiles
 from gpushare.catalog import cards
 from gpushare.core.record import replace
@@ -26,7 +26,6 @@ from gpushare.intent.types import (
     Sharing,
     TimeSlicing,
 )
-from gpushare.sharing.mig_parted import mig_parted_config
 from tests.compiler.plan.builders import memory, plan, planned, pool
 
 SEVEN: Layout = (("1g.5gb", 7),)

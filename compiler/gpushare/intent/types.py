@@ -144,21 +144,16 @@ class NodeSelector(Record):
         return len(self.names) if self.names else self.expected
 
 
-Replicas = int | tuple[tuple[str, int], ...]
-"""In how many shares devices are divided: one number, or (MIG profile, number) pairs; empty: devices are whole."""
-
-
 class Exclusive(Record):
-    """Whole GPUs. The attributes are no fields: nobody can set them, and no digest has them."""
+    """Whole GPUs. It has no fields: nobody can set the attributes, and no digest includes them."""
 
     mode = Mode.EXCLUSIVE
     replicas, rename, placement = (), True, SharePlacement.SPREAD
 
 
 class Replicated(Record):
-    """What all modes have that offer a device several times."""
+    """What all modes have that offer a device several times, as often as their `replicas` say."""
 
-    replicas: Replicas = ()
     rename: bool = True
     placement: SharePlacement = SharePlacement.SPREAD
 
@@ -167,12 +162,14 @@ class TimeSlicing(Replicated):
     """Every GPU offered `replicas` times; containers take turns on it, without memory isolation."""
 
     mode = Mode.TIME_SLICING
+    replicas: int
 
 
 class Mps(Replicated):
     """Every GPU offered `replicas` times through the device plugin's MPS daemon."""
 
     mode = Mode.MPS
+    replicas: int
 
 
 Layout = tuple[tuple[str, int], ...]
@@ -212,12 +209,13 @@ Goal = MostInstances | Balanced | Instances | MemoryEach
 class Mig(Replicated):
     """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, or a goal that the compiler resolves.
 
-    `replicas` adds time-slicing.
+    `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: no time-slicing.
     """
 
     mode = Mode.MIG
     wanted: Layout | tuple[LayoutGroup, ...] | Goal
     strategy: MigStrategy = MigStrategy.MIXED
+    replicas: int | tuple[tuple[str, int], ...] = ()
 
 
 Sharing = Exclusive | TimeSlicing | Mps | Mig

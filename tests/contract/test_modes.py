@@ -6,6 +6,7 @@ from pathlib import Path
 from gpushare.intent.types import Mode
 from tests.contract.test_layers import COMPILER
 
+CLASSES = {"Exclusive", "TimeSlicing", "Mps", "Mig"}
 WORDS = {mode.value for mode in Mode}
 MAY_KNOW = {
     "intent": "builds the settings of a mode from a document",
@@ -26,8 +27,10 @@ def branches(path: Path) -> list[str]:
                 found += [ast.unparse(node) for part in parts if isinstance(part, ast.Constant) and part.value in WORDS]
             case ast.MatchValue(value=ast.Constant(value=str(word))) if word in WORDS:
                 found.append(word)
-            case ast.Attribute(value=ast.Name(id="Mode")) | ast.alias(name="Exclusive" | "TimeSlicing" | "Mps" | "Mig"):
+            case ast.Attribute(value=ast.Name(id="Mode")):
                 found.append(ast.unparse(node))
+            case ast.alias(name=name) | ast.Attribute(attr=name) if name in CLASSES:
+                found.append(name)
     return found
 
 

@@ -158,7 +158,7 @@ def check_small(context: RuleContext) -> Iterator[Finding]:
     for shared in _shared(context):
         kind = shared.kind
         cap = caps.cap_mib(shared.pool, shared.card, kind.profile, kind.replicas)
-        if not cap or cap >= SMALL_CAP_MIB or _too_many_for_mps(shared):
+        if not cap or cap >= SMALL_CAP_MIB or _too_many_replicas(shared):
             continue
         path = shared.path if shared.pool.memory.cap is not None else _replicas_path(shared)
         if path not in seen:
@@ -172,7 +172,7 @@ def check_small(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-def _too_many_for_mps(shared: _Shared) -> bool:
+def _too_many_replicas(shared: _Shared) -> bool:
     """Whether GS301 already asks for fewer replicas."""
     return shared.kind.replicas > modes.of(shared.pool).most_replicas(shared.card)
 

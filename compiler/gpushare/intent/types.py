@@ -145,7 +145,7 @@ class NodeSelector(Record):
 
 
 class Exclusive(Record):
-    """Whole GPUs. It has no fields: nobody can set the attributes, and no digest includes them."""
+    """Whole GPUs. The attributes are constants, not fields: an intent cannot set them, and digests leave them out."""
 
     mode = Mode.EXCLUSIVE
     replicas, rename, placement = (), True, SharePlacement.SPREAD

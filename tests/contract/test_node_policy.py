@@ -14,9 +14,9 @@ from gpushare import mig, pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
+from gpushare.modes.mps import has_shares
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
-from gpushare.sharing import caps
 from gpushare_node.core import policy
 from tests.support import scale
 from tests.support.paths import ROOT
@@ -151,7 +151,7 @@ def test_there_are_examples_of_every_mode() -> None:
 def sharings(card: cards.Card) -> Iterator[str]:
     yield "{mode: exclusive}"
     yield "{mode: time-slicing, replicas: 3}" + ("" if card.memory_mib else ", memory: {cap: none}")
-    if caps.has_mps_shares(card) and (card.memory_mib or 0) > 8192:
+    if has_shares(card) and (card.memory_mib or 0) > 8192:
         yield "{mode: mps, replicas: 4}"
     if card.mig is not None and all(profile.memory_mib for profile in card.mig.profiles):
         for layout in mig.maximal_layouts(card.mig)[:: 1 + len(mig.maximal_layouts(card.mig)) // 5]:

@@ -1,5 +1,7 @@
 """A file of the bundle before it is written: a relative path and its text. Writes nothing."""
 
+from typing import Any
+
 try:  # importing hashlib loads OpenSSL, a twentieth of a cold compile; Python's own `random` imports it this way too
     from _sha2 import sha256  # type: ignore[import-not-found]  # of CPython from 3.12 on
 except ImportError:
@@ -8,6 +10,7 @@ except ImportError:
     except ImportError:
         from hashlib import sha256
 
+from gpushare.core import emit
 from gpushare.core.record import Record
 
 _MAX_PATH_LENGTH = 1000
@@ -29,6 +32,11 @@ def digest(text: str) -> str:
 def hexdigest(content: bytes) -> str:
     """Return the 64 hex digits of SHA-256."""
     return str(sha256(content).hexdigest())
+
+
+def content_hash(content: Any) -> str:
+    """Return eight hex digits of the digest of a document's canonical JSON: its identity in labels and keys."""
+    return hexdigest(emit.canonical_json(content).encode())[:8]
 
 
 def is_bundle_path(path: str) -> bool:

@@ -8,6 +8,7 @@ finishes, whatever its contents.
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,10 +20,9 @@ from gpushare.bundle import lock
 from gpushare.bundle.artifact import Artifact, hexdigest, is_bundle_path
 from gpushare.bundle.lock import Lock
 from gpushare.core.diagnostics import Finding
-from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 
-_TEMPORARY = pattern(r"\.gpushare-[0-9a-f]{16}-[0-9]+")
+_TEMPORARY = re.compile(r"\.gpushare-[0-9a-f]{16}-[0-9]+")
 
 
 class OutputError(Exception):

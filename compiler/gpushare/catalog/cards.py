@@ -7,7 +7,7 @@ allows, `card_check` whether an intent's own card is consistent.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any
 
@@ -129,6 +129,11 @@ class Card(Record):
     note: str = ""
     sources: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
+
+    @cached_property
+    def profiles(self) -> Mapping[str, MigProfile]:
+        """The MIG profiles by name; empty if the card has none."""
+        return {profile.name: profile for profile in self.mig.profiles} if self.mig else {}
 
 
 class Catalog(Record):

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 MODES = ("exclusive", "time-slicing", "mps", "mig")
 SCHEMA_FILE = "intent.v1.json"
 _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
-_POOLS = {"exclusive": "whole", "time-slicing": "shared", "mps": "serving", "mig": "partitions"}
-_CARDS = {"exclusive": "h100-sxm5-80gb", "time-slicing": "t4", "mps": "l40s", "mig": "a100-sxm4-40gb"}
 
 
 @click.command(cls=options.Command, short_help="Write a commented starter intent.")
@@ -43,11 +41,12 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
       2  FILE or another intent.v1.json exists, FILE cannot be written, or CARD
          cannot do MODE
     """
-    from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
+    from gpushare import modes  # noqa: PLC0415 - `--help` does not need it
+    from gpushare.core import units  # noqa: PLC0415 - as above
 
     if not units.is_dns_label(name):
         raise CouldNotRunError(f"invalid cluster name {name!r}", "a DNS label: a-z, 0-9 and -, at most 63 characters")
-    text = _text(name, mode, _card(card_id or _CARDS[mode], mode), beside=output is not None)
+    text = _text(name, mode, _card(card_id or modes.named(mode).starter_card, mode), beside=output is not None)
     if output is None:
         streams.product(text)
     else:
@@ -72,15 +71,13 @@ def _write(output: Path, text: str, *, overwrite: bool) -> None:
 
 def _card(card_id: str, mode: str) -> "Card":
     """Return the card, if it supports the mode."""
+    from gpushare import modes  # noqa: PLC0415 - as above
     from gpushare.cli import card_choice  # noqa: PLC0415 - as above
-    from gpushare.sharing import caps  # noqa: PLC0415 - as above
 
     card = card_choice.chosen(card_id)
-    if mode == "mig" and card.mig is None:
-        hint = "take --mode time-slicing or mps, or another card"
-        raise CouldNotRunError(f"{card.name} has no MIG that the catalogue knows", hint)
-    if mode == "mps" and not caps.has_mps_shares(card):
-        raise CouldNotRunError(f"{card.name} has no MPS with shares", "take --mode time-slicing")
+    missing = modes.named(mode).missing(card)
+    if missing:
+        raise CouldNotRunError(f"{card.name} has no {missing[0]}", f"take --mode {missing[1]}")
     return card
 
 
@@ -88,13 +85,15 @@ def _text(name: str, mode: str, card: "Card", *, beside: bool) -> str:
     """Return the starter intent. The template gets only checked words, so nothing needs quoting."""
     import jinja2  # noqa: PLC0415 - expensive, and only needed here
 
+    from gpushare import modes  # noqa: PLC0415 - as above
     from gpushare.core import resources  # noqa: PLC0415 - as above
 
     loader = jinja2.FileSystemLoader(resources.templates())
     environment = jinja2.Environment(  # noqa: S701 - YAML, not HTML
         loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
-    facts = {"beside": beside, "name": name, "mode": mode, "card": card, "pool": _POOLS[mode], "layout": _layout(card)}
+    pool = modes.named(mode).pool_name
+    facts = {"beside": beside, "name": name, "mode": mode, "card": card, "pool": pool, "layout": _layout(card)}
     return environment.get_template("intent.yaml.j2").render(facts)
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpushare.catalog.cards import Card
+    from gpushare.modes.demand import Need
     from gpushare.sizing.comparison import Comparison
-    from gpushare.sizing.demand import Need
 
 MODES = ("exclusive", "mig", "mig-replicas", "time-slicing", "mps")
 MAX_NUMBER = 1_000_000
@@ -68,8 +68,8 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       1  the users do not fit: not on --nodes, or not on the card
       2  an option is wrong
     """
+    from gpushare.modes.demand import Demand  # noqa: PLC0415 - as above
     from gpushare.sizing.comparison import compare  # noqa: PLC0415 - `--help` needs no catalogue
-    from gpushare.sizing.demand import Demand, Variant  # noqa: PLC0415 - as above
     from gpushare.sizing.sizing import size  # noqa: PLC0415 - as above
 
     wanted = _needs(memory, users, needs)
@@ -79,7 +79,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         Demand(card=card, described=document, needs=wanted, gpus_per_node=gpus, nodes=nodes, in_hardware=isolation == "memory")
         for card, document in _cards(card_ids, own)
     ]
-    compared = compare(tuple(size(demand, Variant(mode) if mode else None) for demand in demands))
+    compared = compare(tuple(size(demand, mode) for demand in demands))
     best = compared.best.best if compared.best else None
     if only_intent:
         _print_intent(compared)
@@ -115,7 +115,7 @@ def _cards(card_ids: tuple[str, ...], own: str | None) -> "Iterator[tuple[Card, 
 
 def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tuple[Need, ...]":
     """Return the needs, the largest first, equal sizes together. Raises CouldNotRunError."""
-    from gpushare.sizing.demand import MAX_SIZES, Need  # noqa: PLC0415 - as above
+    from gpushare.modes.demand import MAX_SIZES, Need  # noqa: PLC0415 - as above
 
     if needs and (memory is not None or users is not None):
         raise CouldNotRunError("--need is not for use with --memory or --users", "write each of them as --need NxSIZE")

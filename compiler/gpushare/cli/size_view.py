@@ -8,9 +8,10 @@ from gpushare.core import emit
 from gpushare.core.printable import visible
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import counted, layout_text, listing, mib
-from gpushare.intent.types import Mig
+from gpushare.modes import VARIANTS
+from gpushare.modes.demand import Variant
+from gpushare.sizing.answer import Option, Sizing
 from gpushare.sizing.comparison import Comparison
-from gpushare.sizing.demand import Option, Sizing, Variant
 from gpushare.sizing.document import intent
 
 MAX_LAYOUTS = 3
@@ -22,7 +23,7 @@ _NUMBERS = ("PER NODE", "NODES", "WASTED")
 def render(found: Sizing, style: Style) -> str:
     """Return everything about the sizing."""
     shown = style.paint(found.demand.card.id, BOLD) + f"  {_question(found)}\n\n"
-    listed = [one for variant in Variant for one in _listed(found, variant)]
+    listed = [one for variant in VARIANTS for one in _listed(found, variant)]
     if listed:
         headers = ("", "MODE", "PER NODE", "CAP", "MEMORY", "FAULTS", "WASTED", "NODES", "FITS")
         head, *rows = table(headers, [_row(one, found) for one in listed], style, numbers=_NUMBERS).splitlines()
@@ -30,7 +31,7 @@ def render(found: Sizing, style: Style) -> str:
     more = len(found.options) - len(listed)
     if more:
         shown += style.paint(f"{counted(more, 'further layout')} in --format json", DIM) + "\n"
-    shown += "".join(wrapped(f"   {one.variant.value}: {one.reason}", style, indent=3) for one in found.unfit)
+    shown += "".join(wrapped(f"   {one.variant.word}: {one.reason}", style, indent=3) for one in found.unfit)
     if found.best is None:
         return shown + "\n" + wrapped(f"nothing fits: {found.reason}", style)
     return shown + "\n" + _best(found.best, found.reason, style) + "\n" + emit.yaml_text(intent(found.demand, found.best))
@@ -77,14 +78,14 @@ def _listed(found: Sizing, variant: Variant) -> list[Option]:
 def _row(one: Option, found: Sizing) -> tuple[str, ...]:
     caps = [grant.cap_mib for grant in one.grants if grant.cap_mib is not None]
     replicas = one.grants[0].kind.replicas
-    times = f" x{replicas}" if replicas > 1 and not isinstance(one.pool.sharing, Mig) else ""
+    times = f" x{replicas}" if replicas > 1 and not _entries(one) else ""
     return (
         "*" if one is found.best else "",
-        one.variant.value + times + ("?" if one.unconfirmed else ""),
+        one.variant.word + times + ("?" if one.unconfirmed else ""),
         str(sum(grant.kind.per_node for grant in one.grants)),
         mib(min(caps)) if caps else "-",
-        one.memory_isolation.value,
-        one.fault_isolation.value,
+        one.variant.memory.value,
+        one.variant.faults.value,
         _percent(one),
         str(one.nodes_needed),
         {None: str(one.users) if found.demand.nodes else "-", True: "yes", False: "no"}[one.suffices],
@@ -92,8 +93,8 @@ def _row(one: Option, found: Sizing) -> tuple[str, ...]:
 
 
 def _layout(one: Option, style: Style) -> str:
-    """Return the line under an option of MIG: its layout, with the replicas of each profile."""
-    if not isinstance(one.pool.sharing, Mig):
+    """Return the line under an option that partitions GPUs: its layout, with the replicas of each profile."""
+    if not _entries(one):
         return ""
     times = {grant.kind.profile.name: grant.kind.replicas for grant in one.grants if grant.kind.profile}
     words = (f"{count} {name}" + (f" x{times[name]}" if times[name] > 1 else "") for name, count in _entries(one))
@@ -110,9 +111,9 @@ def _percent(one: Option) -> str:
 
 
 def _best(one: Option, reason: str, style: Style) -> str:
-    asked = one.pool.sharing
-    layout = f" {layout_text(_entries(one))}" if isinstance(asked, Mig) else ""
-    shown = wrapped(f"{style.paint('best', BOLD)}: {one.variant.value}{layout}: {reason}", style, indent=2)
+    entries = _entries(one)
+    layout = f" {layout_text(entries)}" if entries else ""
+    shown = wrapped(f"{style.paint('best', BOLD)}: {one.variant.word}{layout}: {reason}", style, indent=2)
     for grant in one.grants:
         usable = mib(grant.provides_bytes // MIB)
         limit = "usable" if grant.cap_mib is None else "at most"

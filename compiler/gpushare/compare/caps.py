@@ -44,7 +44,7 @@ def _ends_all(old: PoolSide | None, new: PoolSide | None) -> bool:
     """Whether no container of before is left: MPS's daemon restarts, or the card is another."""
     if old is None or new is None:
         return True
-    return old.card != new.card or (old.profile != new.profile and "mps" in {old.mode, new.mode})
+    return old.card != new.card or (old.profile != new.profile and (old.has_daemon or new.has_daemon))
 
 
 def _device(side: PoolSide | None, profile: str | None, resource: str) -> Device | None:

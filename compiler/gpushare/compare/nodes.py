@@ -28,7 +28,7 @@ class NodeMoves(Record):
         """Return how many shares of one node the change from `old` to `new` removes."""
         if old.card != new.card:
             return old.shares
-        restarts = "mps" in {old.mode, new.mode} and old.profile != new.profile
+        restarts = (old.has_daemon or new.has_daemon) and old.profile != new.profile
         return gpus.disturbed(old.gpus, new.gpus, self.geometry_of(old.card), restarts=restarts)
 
     def worst(self, new: PoolSide, candidates: Iterable[PoolSide]) -> int:
@@ -90,4 +90,4 @@ class NodeMoves(Record):
 
 def released(old: PoolSide) -> int:
     """Return how many shares of one node are removed when gpushare releases it."""
-    return gpus.disturbed(old.gpus, snapshots.released(old), None, restarts=old.mode == "mps")
+    return gpus.disturbed(old.gpus, snapshots.released(old), None, restarts=old.has_daemon)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare import modes
 from gpushare.core.record import Record, replace
 
 WHOLE_GPU = "nvidia.com/gpu"
@@ -42,6 +43,11 @@ class PoolSide(Record):
     gpus: tuple[Gpu, ...]
     resources: Mapping[str, int]
     policy: Any
+
+    @property
+    def has_daemon(self) -> bool:
+        """Whether MPS daemons serve the pool's nodes: with another config they restart, which ends every container."""
+        return modes.named(self.mode).has_daemon
 
     @property
     def layouts(self) -> tuple[Counter[str | None], ...]:

@@ -7,8 +7,11 @@ default pools, and upstream values that differ from the generated ones.
 
 from typing import Any
 
+from gpushare import modes
 from gpushare.bundle import reader
 from gpushare.catalog import cards
+from gpushare.catalog.memory import reserve_bytes
+from gpushare.core.units import MIB
 from gpushare.core.wording import shorten
 from gpushare.importing import bundle_gitops, bundle_monitoring
 from gpushare.importing.draft import Draft
@@ -16,7 +19,6 @@ from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota
 from gpushare.importing.parts import Notes, Part
 
 _DRIVER = ("repository", "image", "version")
-_MEMORY_RESERVE_PERCENT, _LEAST_RESERVE_MIB = 3, 256
 
 
 def is_pools(part: Part) -> bool:
@@ -130,7 +132,7 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
     path = draft.add(name, document, pool)
     draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {shorten(name)}")
     for device in devices:
-        by_profile = sharing["mode"] == "mig" and "strategy" not in sharing
+        by_profile = modes.named(sharing["mode"]).is_partitioned and "strategy" not in sharing
         draft.offer(device.at("resource").text, path, (device.at("profile").text or GPU) if by_profile else None)
 
 
@@ -150,9 +152,9 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
     rename: dict[str, Any] = {}
     if shared and not all(device.at("resource").text.endswith(SHARED) for device in shared.values()):
         rename["rename"] = False
-    if mode != "mig":
+    if not modes.named(mode).is_partitioned:
         return {"mode": mode} | ({"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {})
-    found: dict[str, Any] = {"mode": "mig"}
+    found: dict[str, Any] = {"mode": mode}
     single = all(device.at("resource").text in (GPU, GPU + SHARED) for device in devices)
     found |= ({"strategy": "single"} if single else {}) | _layouts(devices, gpus)
     if shared:
@@ -210,7 +212,7 @@ def _memory(devices: list[Part]) -> dict[str, Any]:
             continue
         caps[device.at("profile").text] = "none" if cap is None else f"{cap}Mi"
         if cap is not None and size:
-            usable = max(1, size - max(size * _MEMORY_RESERVE_PERCENT // 100, _LEAST_RESERVE_MIB))
+            usable = max(1, size - reserve_bytes(size, None) // MIB)
             most = max(most, -(-cap * replicas * 100 // usable))
     if not caps:
         return {}

@@ -5,6 +5,7 @@ Everything but the sharing is an assumption here, and reported as one.
 
 from typing import Any
 
+from gpushare import modes
 from gpushare.catalog import cards
 from gpushare.core.wording import shorten
 from gpushare.importing import card_names, sharing_fields
@@ -41,7 +42,7 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             continue
         selection = {"matchLabels": {"node.example.org/gpu": card_id}}
         document: dict[str, Any] = {"card": card_id, "nodes": selection, "gpusPerNode": 1, "sharing": sharing}
-        if sharing["mode"] == "time-slicing":
+        if "replicas" in sharing and not modes.named(sharing["mode"]).has_daemon:
             document["memory"] = {"cap": "none"}
         path = draft.add(config.name, document, config.part)
         notes.warn("GS860", config.part, f"assumed: config {name} is for one {cards.load(card_id).name} per node",

@@ -6,6 +6,7 @@ NVIDIA's charts the bundle takes the place of the release, and each difference t
 
 import re
 
+from gpushare import modes
 from gpushare.catalog import upstream
 from gpushare.core.record import Record
 from gpushare.core.wording import few, shorten
@@ -105,7 +106,7 @@ def _has_mig_manager(facts: Facts) -> bool:
 
 
 def _has_mig(draft: Draft) -> bool:
-    return any(pool["sharing"]["mode"] == "mig" for pool in draft.pools.values())
+    return any(modes.named(pool["sharing"]["mode"]).is_partitioned for pool in draft.pools.values())
 
 
 def _kubelets(facts: Facts, notes: Notes) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from gpushare import modes
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Path
@@ -224,7 +225,7 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
         selection = {"matchLabels": dict([home]), "expected": len(nodes)}
     gpus = len(kind.layouts.gpus)
     document: dict[str, Any] = {"card": kind.card.id, "nodes": selection, "gpusPerNode": gpus, "sharing": sharing}
-    if "replicas" in sharing and sharing["mode"] != "mps":
+    if "replicas" in sharing and not modes.named(sharing["mode"]).has_daemon:
         document["memory"] = {"cap": "none"}
     taints = sorted({taint for node in nodes for taint in node_objects.taints(node)})
     if taints:
@@ -255,7 +256,8 @@ def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
     draft.note((*path, "sharing"), kind.layouts.part or labels, f"from {origin}")
     cap = sharing_fields.cap_comment(kind.sharing)
     if cap:
-        draft.note((*path, "memory") if kind.sharing["mode"] != "mps" else (*path, "sharing", "replicas"), None, cap)
+        has_daemon = modes.named(kind.sharing["mode"]).has_daemon
+        draft.note((*path, "sharing", "replicas") if has_daemon else (*path, "memory"), None, cap)
     if any(node_objects.taints(node) for node in nodes):
         draft.note((*path, "tolerations"), None, "from the taints of the nodes")
 

@@ -5,6 +5,7 @@ Owns what the device plugin offers for a config on given hardware (k8s-device-pl
 
 from typing import Any
 
+from gpushare import modes
 from gpushare.core.record import Record
 from gpushare.core.wording import shorten
 from gpushare.importing import node_objects
@@ -103,9 +104,7 @@ def _layouts(layouts: Layouts) -> dict[str, Any]:
 def resources(sharing: dict[str, Any], layouts: Layouts) -> dict[str, str | None]:
     """Return the resources that a pool with this `sharing` offers, with what a quota calls each; None for the only one."""
     suffix = SHARED if sharing.get("rename", True) else ""
-    if sharing["mode"] != "mig":
-        return {GPU + (suffix if "replicas" in sharing else ""): None}
-    if sharing.get("strategy") == "single":
+    if not modes.named(sharing["mode"]).is_partitioned or sharing.get("strategy") == "single":
         return {GPU + (suffix if "replicas" in sharing else ""): None}
     shared = sharing.get("replicas", {})
     return {
@@ -118,7 +117,7 @@ def totals(sharing: dict[str, Any], layouts: Layouts) -> dict[str, int]:
     """Return how many of each resource a node of a pool with this `sharing` offers."""
     found: dict[str, int] = {}
     replicas, rename = sharing.get("replicas", 1), sharing.get("rename", True)
-    mixed = sharing["mode"] == "mig" and sharing.get("strategy") != "single"
+    mixed = modes.named(sharing["mode"]).is_partitioned and sharing.get("strategy") != "single"
     for layout in layouts.gpus:
         for profile, number in layout or (("", 1),):
             each = replicas.get(profile, 1) if isinstance(replicas, dict) else replicas if profile or not layout else 1
@@ -130,7 +129,7 @@ def totals(sharing: dict[str, Any], layouts: Layouts) -> dict[str, int]:
 
 def cap_comment(sharing: dict[str, Any]) -> str:
     """Return what a comment says of the memory cap; empty for pools that do not share."""
-    if sharing["mode"] == "mps":
+    if modes.named(sharing["mode"]).has_daemon:
         return "MPS gives every client memory / replicas already, which is `even`, the default"
     if "replicas" in sharing:
         return "before, no container had a limit; `cap: even` gives each the same part of the memory, which is what we advise"

@@ -145,23 +145,31 @@ class NodeSelector(Record):
 
 
 class Exclusive(Record):
-    """Whole GPUs."""
+    """Whole GPUs. The attributes are constants, not fields: an intent cannot set them, and digests leave them out."""
+
+    mode = Mode.EXCLUSIVE
+    replicas, rename, placement = (), True, SharePlacement.SPREAD
 
 
-class TimeSlicing(Record):
+class Replicated(Record):
+    """What all modes have that offer a device several times, as often as their `replicas` say."""
+
+    rename: bool = True
+    placement: SharePlacement = SharePlacement.SPREAD
+
+
+class TimeSlicing(Replicated):
     """Every GPU offered `replicas` times; containers take turns on it, without memory isolation."""
 
+    mode = Mode.TIME_SLICING
     replicas: int
-    rename: bool = True
-    placement: SharePlacement = SharePlacement.SPREAD
 
 
-class Mps(Record):
+class Mps(Replicated):
     """Every GPU offered `replicas` times through the device plugin's MPS daemon."""
 
+    mode = Mode.MPS
     replicas: int
-    rename: bool = True
-    placement: SharePlacement = SharePlacement.SPREAD
 
 
 Layout = tuple[tuple[str, int], ...]
@@ -198,20 +206,20 @@ class MemoryEach(Record):
 Goal = MostInstances | Balanced | Instances | MemoryEach
 
 
-class Mig(Record):
+class Mig(Replicated):
     """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, or a goal that the compiler resolves.
 
     `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: no time-slicing.
     """
 
+    mode = Mode.MIG
     wanted: Layout | tuple[LayoutGroup, ...] | Goal
     strategy: MigStrategy = MigStrategy.MIXED
     replicas: int | tuple[tuple[str, int], ...] = ()
-    rename: bool = True
-    placement: SharePlacement = SharePlacement.SPREAD
 
 
 Sharing = Exclusive | TimeSlicing | Mps | Mig
+"""The settings of a mode; what is true of the mode itself is in `modes`."""
 
 CapValue = int | CapWord
 """A cap: bytes, `even` or `none`."""
@@ -281,15 +289,7 @@ class Pool(Record):
     @property
     def mode(self) -> Mode:
         """The pool's mode as the user wrote it."""
-        match self.sharing:
-            case Exclusive():
-                return Mode.EXCLUSIVE
-            case TimeSlicing():
-                return Mode.TIME_SLICING
-            case Mps():
-                return Mode.MPS
-            case Mig():
-                return Mode.MIG
+        return self.sharing.mode
 
 
 class Driver(Record):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpushare import modes
 from gpushare.compare import snapshots
 from gpushare.compare.bundles import policy, values
 from gpushare.compare.files import Files
@@ -105,9 +106,9 @@ def _untouched(node: LiveNode, new: PoolSide | None) -> PoolSide | None:
         gpu = (Device(resource=snapshots.WHOLE_GPU, profile=None, start=0, replicas=1),)
         offers = {snapshots.WHOLE_GPU: whole}
         return replace(new, mode="exclusive", profile="", gpus=(gpu,) * whole, resources=offers, labels=NOTHING)
-    has_mps = "mps" in (new.mode, node.labels.get(_SHARED_BY))
+    has_daemon = new.has_daemon or modes.named(node.labels.get(_SHARED_BY, "")).has_daemon
     is_alike = dict(node.allocatable) == dict(new.resources) and not any(device.profile for gpu in new.gpus for device in gpu)
-    return replace(new, profile="", labels=NOTHING) if is_alike and not has_mps else None
+    return replace(new, profile="", labels=NOTHING) if is_alike and not has_daemon else None
 
 
 def _same(one: PoolSide, other: PoolSide) -> bool:

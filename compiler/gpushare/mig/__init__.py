@@ -17,6 +17,7 @@ from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, board, is_mana
 __all__ = [
     "MAX_LAYOUTS",
     "Instance",
+    "canonical",
     "fits",
     "instance_counts",
     "is_manageable",
@@ -39,6 +40,12 @@ class Instance(Record):
 def fits(geometry: Geometry, layout: Layout) -> bool:
     """Whether the layout is legal: placements exist, and counts, engines and the card's own constraints allow it."""
     return board(geometry).is_legal(layout)
+
+
+def canonical(geometry: Geometry, layout: Layout) -> Layout:
+    """Return the layout in the solver's order, larger profiles first: equal layouts become equal values."""
+    own = board(geometry)
+    return own.layout(own.counts(layout))
 
 
 def maximal_layouts(geometry: Geometry, *, attributes: bool = True) -> tuple[Layout, ...]:

@@ -1,19 +1,18 @@
 """Which images a registry lacks, by what skopeo or crane says; logins, certificates and proxies are the program's own."""
 
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from gpushare.core.patterns import pattern
-
 SECONDS = 60.0
 """How long one question may take."""
 AT_ONCE = 8
 """Most questions at a time."""
 
-_MISSING = pattern(r"(?i)manifest.unknown|name.unknown|(?:artifact|repository) \S+ not found|status.?code:? 404")
+_MISSING = re.compile(r"(?i)manifest.unknown|name.unknown|(?:artifact|repository) \S+ not found|status.?code:? 404")
 """What the last line says if the registry has no such image: the OCI specification's codes, Harbor's words, or the status."""
 
 

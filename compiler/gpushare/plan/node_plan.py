@@ -6,12 +6,13 @@ Owns the per-node types of the Plan and their computation from an Intent that pa
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import mig
+from gpushare import backends, mig, modes
+from gpushare.backends import device_plugin
 from gpushare.catalog.cards import Card
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.mig import Instance
-from gpushare.sharing import caps, plugin_configs, shares
+from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import DeviceClass
 
 
@@ -73,7 +74,7 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
 
     A ValueError is a bug: the rules accepted something that cannot be resolved.
     """
-    layouts = shares.layouts(pool, card, pinned)
+    layouts = modes.of(pool).layouts(card, pinned)
     if layouts is None:
         raise ValueError(f"pool {pool.name}: no layout")
     kinds = shares.kinds(pool, card, layouts)
@@ -82,15 +83,15 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
         GpuPlan(index=index, mig_enabled=bool(layout), instances=placed[layout]) for index, layout in enumerate(layouts)
     )
     devices = _devices(pool, card, gpus, kinds)
-    config = plugin_configs.plugin_config(pool.sharing, kinds)
-    mig_parted = plugin_configs.mig_parted_config(pool.sharing, card, layouts)
+    key, config = backends.of(pool).profile({kind.base: kind.replicas for kind in kinds if kind.shared})
+    mig_parted = device_plugin.mig_parted_config(pool, card, layouts)
     return NodeShape(
         layouts=layouts,
         kinds=kinds,
         gpus=gpus,
         devices=devices,
         samples=_samples(devices),
-        profile=SharingProfile(key=plugin_configs.profile_key(pool.mode, config), config=config),
+        profile=SharingProfile(key=key, config=config),
         mig_config=MigConfig(name=mig_parted[0], entries=mig_parted[1]) if mig_parted else None,
     )
 

@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare import mig
+from gpushare import backends, mig, modes
+from gpushare.backends import device_plugin
+from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
-from gpushare.intent.types import Intent, Layout, Mig, Mode, Partitioner, Pool, Quota
+from gpushare.intent.types import Intent, Layout, Mode, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
 from gpushare.plan import node_plan
 from gpushare.plan.node_plan import DevicePlan, GpuPlan, MigConfig, NodeShape, SharingProfile
-from gpushare.sharing import caps, plugin_configs, shares
+from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import DeviceClass
 
 __all__ = [
@@ -112,15 +114,15 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         digest=digest,
         pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
-        operator_mig_strategy=plugin_configs.one_mig_strategy(_needed_mig_strategies(pools, lock)),
+        operator_mig_strategy=device_plugin.one_mig_strategy(_needed_mig_strategies(pools, lock)),
     )
 
 
 def _needed_mig_strategies(pools: Iterable[Pool], lock: Lock) -> Iterator[str | None]:
     for pool in pools:
-        yield plugin_configs.needed_mig_strategy(pool.sharing)
+        yield modes.of(pool).mig_strategy
     for config in all_profiles(lock).values():
-        yield plugin_configs.mig_strategy_of_config(config)
+        yield device_plugin.mig_strategy_of_config(config)
 
 
 def goal_question(intent: Intent, pool: Pool) -> str:
@@ -129,16 +131,17 @@ def goal_question(intent: Intent, pool: Pool) -> str:
     The catalogue is left out on purpose: a newer gpushare with better data on a card must not repartition nodes. A card that
     the intent itself defines is part of the digest.
     """
-    if not isinstance(pool.sharing, Mig) or isinstance(pool.sharing.wanted, tuple):
+    mode, reserve = modes.of(pool), pool.memory.reserve
+    goal = mode.goal
+    if goal is None:
         return ""
-    goal, reserve = pool.sharing.wanted, pool.memory.reserve
     question = [
         [pool.card, intent.cards.get(pool.card)],
         [type(goal).__name__, vars(goal)],
-        pool.sharing.strategy.value,
+        mode.mig_strategy,
         vars(reserve) if reserve else None,
     ]
-    return plugin_configs.content_hash(question)
+    return content_hash(question)
 
 
 def pinned_layouts(intent: Intent, catalog: Catalog, lock: Lock) -> dict[str, Layout]:
@@ -161,8 +164,7 @@ def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
     """Return the layout that the lock pins for a goal, if the digest is the same and the card still allows the layout."""
     if not question or pin is None or pin.question != question or card.mig is None:
         return None
-    known = shares.profiles_by_name(card)
-    return pin.layout if all(name in known for name, _ in pin.layout) and mig.fits(card.mig, pin.layout) else None
+    return pin.layout if all(name in card.profiles for name, _ in pin.layout) and mig.fits(card.mig, pin.layout) else None
 
 
 def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
@@ -199,7 +201,7 @@ def _quotas(intent: Intent, resolved: Mapping[str, tuple[Pool, Card, NodeShape]]
     for quota in intent.quotas:
         budget = hard.setdefault(quota.namespace, Counter())
         for resource, number in _granted(quota, *resolved[quota.pool]):
-            budget[f"requests.{resource}"] += number
+            budget[backends.of(resolved[quota.pool][0]).quota_key(resource)] += number
     return tuple(QuotaPlan(namespace=name, hard=tuple(sorted(budget.items()))) for name, budget in sorted(hard.items()))
 
 

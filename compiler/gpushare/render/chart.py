@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpushare import modes
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.bundle.artifact import Artifact, hexdigest
 from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
-from gpushare.intent.types import Action, Mode, OnBusy, Partitioner, Platform, Stack
+from gpushare.intent.types import Action, OnBusy, Partitioner, Platform, Stack
 from gpushare.plan.plan import Plan, PoolPlan
 from gpushare.sharing import shares
 
@@ -95,13 +96,13 @@ def _has_client_label(plan: Plan) -> bool:
 
 
 def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
-    enforcement, rollout = pool.pool.enforcement, pool.pool.rollout
+    mode, enforcement, rollout = modes.of(pool.pool), pool.pool.enforcement, pool.pool.rollout
     return {
         "card": pool.card.id,
         "mode": pool.mode.value,
         "migCapable": pool.card.mig is not None or pool.card.mig_supported is True,
-        "mig": pool.mode is Mode.MIG,
-        "mps": pool.mode is Mode.MPS,
+        "mig": mode.is_partitioned,
+        "mps": mode.has_daemon,
         # If the node runtime may not send a signal to a process, it must evict its pod: so action `kill` needs this right too.
         "evict": not observes
         and (enforcement.action in {Action.KILL, Action.EVICT} or rollout.on_busy is OnBusy.EVICT),

@@ -5,6 +5,7 @@ Devices have the fields of the Offer; labels are listed with every value that a 
 
 from typing import Any
 
+from gpushare import backends
 from gpushare.intent.types import Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.plan import offer_entry
@@ -68,11 +69,7 @@ def _selector(pool: PoolPlan) -> dict[str, Any]:
 
 def _labels(pool: PoolPlan) -> dict[str, list[str]]:
     key = pool.profile.key
-    labels = {
-        POOL_LABEL: [pool.name],
-        "gpushare.dev/profile": [key],
-        "nvidia.com/device-plugin.config": [f"{key}-a", f"{key}-b"],
-    }
+    labels = {POOL_LABEL: [pool.name], "gpushare.dev/profile": [key], **backends.of(pool.pool).labels(key)}
     return labels | ({"nvidia.com/mig.config": [pool.mig_config.name]} if pool.mig_config else {})
 
 

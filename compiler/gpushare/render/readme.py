@@ -5,6 +5,7 @@ Built without a template engine, whose import takes longer than the rest of a co
 
 from collections.abc import Iterator, Sequence
 
+from gpushare import backends, modes
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import example_image, node_image, reference
 from gpushare.core import emit
@@ -12,14 +13,6 @@ from gpushare.intent import gitops as sync
 from gpushare.intent.types import Action, Partitioner, RuntimeImage, Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.plan.plan import DevicePlan, Plan, PoolPlan
-
-_MODES = {
-    "exclusive": "Whole GPUs, one container each.",
-    "time-slicing": "Containers share a GPU by time-slicing: a container alone gets all of its compute time."
-    " Memory is not isolated in hardware.",
-    "mps": "Containers compute on a GPU at the same time, through NVIDIA MPS.",
-    "mig": "Hardware partitions: compute and memory are isolated from the other partitions.",
-}
 
 
 def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
@@ -75,7 +68,7 @@ def _mib(size: int | None) -> str:
 
 def _pool(pool: PoolPlan, plan: Plan) -> Iterator[str]:
     kinds = _kinds(pool)
-    yield from (f"## {pool.name}", "", _MODES[pool.mode.value])
+    yield from (f"## {pool.name}", "", modes.of(pool.pool).description)
     if any(device.replicas > 1 for device in kinds.values()):
         yield "Request one share per container. A request for more is refused; it would add neither memory nor speed."
     if any(device.cap_mib is not None for device in kinds.values()):
@@ -110,14 +103,13 @@ def pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
         "name": "main",
         "image": example_image(plan.intent.platform.registry),
         "command": ["nvidia-smi", "-L"],
-        "resources": {"limits": {resource: 1}},
     }
     spec: dict[str, object] = {"restartPolicy": "Never", "nodeSelector": {POOL_LABEL: pool.name}}
     if plan.intent.platform.runtime_class:
         spec["runtimeClassName"] = plan.intent.platform.runtime_class
     if pool.pool.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in pool.pool.tolerations]
-    spec["containers"] = [container]
+    spec |= backends.of(pool.pool).requesting(container, resource)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": f"{pool.name}-"}, "spec": spec}
 
 

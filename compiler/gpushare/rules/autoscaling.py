@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from gpushare import modes
 from gpushare.core.diagnostics import Finding
-from gpushare.intent.types import Autoscaler, Mig, MigStrategy, Pool
+from gpushare.intent.types import Autoscaler, MigStrategy, Pool
 from gpushare.nodes.selectors import region
 from gpushare.rules.rule import Rule, RuleContext, warn_of_pool
 
@@ -57,8 +58,8 @@ def _message(pool: Pool, label: str) -> str:
 
 
 def _hint(pool: Pool, label: str) -> str:
-    is_mig = isinstance(pool.sharing, Mig)
-    keep = f"write strategy: {MigStrategy.SINGLE.value} and no replicas" if is_mig else "write rename: false"
+    is_partitioned = modes.of(pool).is_partitioned
+    keep = f"write strategy: {MigStrategy.SINGLE.value} and no replicas" if is_partitioned else "write rename: false"
     return f"{keep}, so that they offer {_WHOLE}; or see that they do not have the label {label}"
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpushare import modes
+from gpushare.catalog.memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import counted
@@ -16,12 +18,11 @@ from gpushare.intent.types import (
     Intent,
     Mechanism,
     MemoryEach,
-    Mig,
-    Mode,
     OnBusy,
     Pool,
     Stack,
 )
+from gpushare.modes.mps import limits_clients
 from gpushare.rules.card_names import a_card
 from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
@@ -76,7 +77,7 @@ def _unshared(context: RuleContext, pool: Pool) -> _Idle:
         yield ("enforcement",), why, hint
     if pool.memory.oversubscribe_percent != 100:
         yield ("memory", "oversubscribe"), why, hint
-    if pool.memory.reserve is not None and pool.mode is not Mode.MIG:
+    if pool.memory.reserve is not None and not modes.of(pool).is_partitioned:
         yield ("memory", "reserve"), why, hint
     if "rename" in _written(context, pool, "sharing"):
         yield ("sharing", "rename"), why, hint
@@ -84,7 +85,7 @@ def _unshared(context: RuleContext, pool: Pool) -> _Idle:
 
 def _of_sharing(context: RuleContext, pool: Pool, shared: list[DeviceClass]) -> _Idle:
     wanted: set[CapValue] = {caps.wanted_cap(pool, kind.profile) for kind in shared}
-    uncapped, by_mps = wanted == {CapWord.NONE}, pool.mode is Mode.MPS
+    uncapped, by_mps = wanted == {CapWord.NONE}, modes.of(pool).has_daemon
     if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
         why = "the MPS daemon divides all memory" if by_mps else f"pool {pool.name} has no caps"
         yield ("memory", "reserve"), why, "remove it" if by_mps else "remove it, or write a cap"
@@ -114,7 +115,7 @@ def _of_rollout(context: RuleContext, pool: Pool) -> _Idle:
 
 def _goal_in_memory(pool: Pool) -> bool:
     """Whether the reserve decides which layout a goal resolves to."""
-    return isinstance(pool.sharing, Mig) and isinstance(pool.sharing.wanted, MemoryEach)
+    return isinstance(modes.of(pool).goal, MemoryEach)
 
 
 def _written(context: RuleContext, pool: Pool, section: str) -> Mapping[str, Any]:
@@ -125,16 +126,13 @@ def _written(context: RuleContext, pool: Pool, section: str) -> Mapping[str, Any
 
 def is_misplaced(pool: Pool) -> bool:
     """Whether another finding reports the mechanism: this mode does not have it."""
-    mechanism = pool.enforcement.mechanism
-    return (mechanism is Mechanism.DRIVER and pool.mode is Mode.MIG) or (
-        mechanism is Mechanism.MPS and pool.mode is not Mode.MPS
-    )
+    return pool.enforcement.mechanism not in modes.of(pool).mechanisms
 
 
 def check_daemon(context: RuleContext) -> Iterator[Finding]:
     """GS512: no cap under MPS, although the daemon always sets one."""
     for pool, card in context.pools_with_card():
-        if pool.mode is not Mode.MPS or card.compute_capability < caps.CLIENT_LIMITS_FROM:
+        if not modes.of(pool).has_daemon or not limits_clients(card):
             continue
         for kind in context.kinds(pool) or ():
             if caps.wanted_cap(pool, kind.profile) is CapWord.NONE and kind.memory_mib:
@@ -187,7 +185,7 @@ def check_beyond(context: RuleContext) -> Iterator[Finding]:
 def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
     """GS515: caps that add up to more than the device has, as `oversubscribe` allows."""
     for pool, kind, size in _sizes(context):
-        usable = caps.usable_bytes(kind.memory_mib, pool.memory.reserve)
+        usable = usable_bytes(kind.memory_mib, pool.memory.reserve)
         together = kind.replicas * (size // MIB)
         allowed = usable * pool.memory.oversubscribe_percent // 100 if usable else 0
         if usable and usable < size * kind.replicas <= allowed:  # more than is allowed is GS501
@@ -204,7 +202,7 @@ def _sizes(context: RuleContext) -> Iterator[tuple[Pool, DeviceClass, int]]:
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():
             cap = caps.wanted_cap(pool, kind.profile)
-            if kind.shared and isinstance(cap, int) and pool.mode is not Mode.MPS:
+            if kind.shared and isinstance(cap, int) and not modes.of(pool).has_daemon:
                 yield pool, kind, cap
 
 

@@ -5,16 +5,18 @@ GS501 to GS504, GS507, GS509 and GS510. The rules on how caps are enforced are i
 
 from collections.abc import Iterator
 
+from gpushare import modes
 from gpushare.catalog.cards import Card
+from gpushare.catalog.memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import counted
-from gpushare.intent.types import CapWord, Mig, Mode, Pool
+from gpushare.intent.types import CapWord, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
-from gpushare.sharing.shares import DeviceClass, profiles_by_name, replicas_of
+from gpushare.sharing.shares import DeviceClass
 
 SMALL_CAP_MIB = 512
 """Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""
@@ -36,7 +38,7 @@ class _Shared(Record):
     @property
     def usable(self) -> int | None:
         """Bytes that all its containers may use together, None if unknown."""
-        return caps.usable_bytes(self.kind.memory_mib, self.pool.memory.reserve)
+        return usable_bytes(self.kind.memory_mib, self.pool.memory.reserve)
 
     @property
     def cap_bytes(self) -> int | None:
@@ -66,7 +68,7 @@ def check_sum(context: RuleContext) -> Iterator[Finding]:
     tightest: dict[Path, tuple[int, _Shared]] = {}
     for shared in _shared(context):
         cap, usable = shared.cap_bytes, shared.usable
-        if cap is None or usable is None or cap < MIB or usable <= 0 or shared.pool.mode is Mode.MPS:
+        if cap is None or usable is None or cap < MIB or usable <= 0 or modes.of(shared.pool).has_daemon:
             continue  # under MPS a cap is limited by what the daemon gives each client: GS507
         room = usable * shared.pool.memory.oversubscribe_percent
         if cap * shared.kind.replicas * 100 > room and room < tightest.get(shared.path, (room + 1, shared))[0]:
@@ -100,10 +102,10 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
         card, cap = context.card(pool), pool.memory.cap
         if cap is None:
             continue
-        path = pool_path(pool, "memory", "cap")
-        if pool.mode is Mode.EXCLUSIVE:
+        path, is_partitioned = pool_path(pool, "memory", "cap"), modes.of(pool).is_partitioned
+        if pool.sharing.replicas == () and not is_partitioned:
             yield _nothing_shared("whole GPUs are not shared, so memory.cap means nothing here", path)
-        elif isinstance(cap, tuple) and pool.mode is not Mode.MIG:
+        elif isinstance(cap, tuple) and not is_partitioned:
             yield Finding(
                 code="GS502",
                 message="memory.cap by profile needs mode: mig",
@@ -111,11 +113,11 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
                 path=path,
             )
         elif isinstance(cap, tuple) and card:
-            unshared = [name for name, _ in cap if name in profiles_by_name(card) and not _replicated(context, pool, name)]
+            unshared = [name for name, _ in cap if name in card.profiles and not _replicated(context, pool, name)]
             for name in unshared:
                 message = f"{name} is not replicated in pool {pool.name}, so it has no cap"
                 yield _nothing_shared(message, (*path, name), on_key=True)
-        elif isinstance(pool.sharing, Mig) and pool.sharing.replicas == ():
+        elif pool.sharing.replicas == ():
             yield _nothing_shared(f"no profile of pool {pool.name} is replicated, so memory.cap means nothing here", path)
 
 
@@ -124,7 +126,7 @@ def _replicated(context: RuleContext, pool: Pool, name: str) -> bool:
     if kinds is not None:
         return any(kind.shared and kind.profile and kind.profile.name == name for kind in kinds)
     card = context.card(pool)
-    return card is None or replicas_of(pool.sharing, profiles_by_name(card)[name]) > 1
+    return card is None or modes.of(pool).replicas_of(card.profiles[name]) > 1
 
 
 def _nothing_shared(message: str, path: Path, *, on_key: bool = False) -> Finding:
@@ -156,7 +158,7 @@ def check_small(context: RuleContext) -> Iterator[Finding]:
     for shared in _shared(context):
         kind = shared.kind
         cap = caps.cap_mib(shared.pool, shared.card, kind.profile, kind.replicas)
-        if not cap or cap >= SMALL_CAP_MIB or _too_many_for_mps(shared):
+        if not cap or cap >= SMALL_CAP_MIB or _too_many_replicas(shared):
             continue
         path = shared.path if shared.pool.memory.cap is not None else _replicas_path(shared)
         if path not in seen:
@@ -170,14 +172,14 @@ def check_small(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-def _too_many_for_mps(shared: _Shared) -> bool:
+def _too_many_replicas(shared: _Shared) -> bool:
     """Whether GS301 already asks for fewer replicas."""
-    return shared.pool.mode is Mode.MPS and shared.kind.replicas > shared.card.mps_max_replicas
+    return shared.kind.replicas > modes.of(shared.pool).most_replicas(shared.card)
 
 
 def _replicas_path(shared: _Shared) -> Path:
     path = pool_path(shared.pool, "sharing", "replicas")
-    by_profile = isinstance(shared.pool.sharing, Mig) and isinstance(shared.pool.sharing.replicas, tuple)
+    by_profile = isinstance(shared.pool.sharing.replicas, tuple)
     return (*path, shared.kind.profile.name) if by_profile and shared.kind.profile else path
 
 
@@ -198,14 +200,14 @@ def check_mps(context: RuleContext) -> Iterator[Finding]:
 def _over_mps(shared: _Shared) -> bool:
     """Whether the cap is a quantity above the MPS daemon's limit: total memory over replicas, in whole MiB."""
     cap, memory = shared.cap_bytes, shared.kind.memory_mib
-    return bool(shared.pool.mode is Mode.MPS and cap and memory and cap > memory // shared.kind.replicas * MIB)
+    return bool(modes.of(shared.pool).has_daemon and cap and memory and cap > memory // shared.kind.replicas * MIB)
 
 
 def check_reserve(context: RuleContext) -> Iterator[Finding]:
     """GS509: a reserve that leaves no memory of a device, or less than one MiB for each share."""
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
-            usable = caps.usable_bytes(kind.memory_mib, pool.memory.reserve)
+            usable = usable_bytes(kind.memory_mib, pool.memory.reserve)
             if usable is None or usable >= kind.replicas * MIB:
                 continue
             name = kind.profile.name if kind.profile else product(card)

@@ -7,23 +7,22 @@ with a name that the card lacks.
 from collections.abc import Iterator
 from typing import assert_never
 
-from gpushare import mig
+from gpushare import mig, modes
 from gpushare.catalog.cards import Card, Geometry
+from gpushare.catalog.memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import layout_text, listing
-from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
+from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MigStrategy, MostInstances, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.layouts import layout_groups, mig_pools, written_layouts
 from gpushare.rules.rule import Rule, RuleContext, pool_path
-from gpushare.sharing import caps
-from gpushare.sharing.shares import profiles_by_name
 
 
 def check_support(context: RuleContext) -> Iterator[Finding]:
     """GS401: a card without MIG, or one for which the catalogue does not know whether it has MIG."""
     for pool, card in context.pools_with_card():
-        if not isinstance(pool.sharing, Mig) or card.mig:
+        if not modes.of(pool).is_partitioned or card.mig:
             continue
         known = card.mig_supported is False
         own = f"if yours has it, describe its profiles under spec.cards.{card.id}-mig and name that card"
@@ -42,10 +41,9 @@ def check_support(context: RuleContext) -> Iterator[Finding]:
 def check_fit(context: RuleContext) -> Iterator[Finding]:
     """GS402: a layout for which no placement exists."""
     judged: dict[tuple[str, Layout], bool] = {}
-    for pool, _, card, geometry in mig_pools(context):
-        known = profiles_by_name(card)
+    for pool, card, geometry in mig_pools(context):
         for path, layout in written_layouts(pool):
-            if not layout or any(name not in known for name, _ in layout):
+            if not layout or any(name not in card.profiles for name, _ in layout):
                 continue
             if (card.id, layout) not in judged:
                 judged[card.id, layout] = mig.fits(geometry, layout)
@@ -112,7 +110,7 @@ def _no_such_gpu(gpu: int, pool: Pool, path: Path) -> Finding:
 def check_single(context: RuleContext) -> Iterator[Finding]:
     """GS405: strategy `single` with more than one kind of device: the device plugin exits."""
     for pool in context.intent.pools:
-        if not isinstance(pool.sharing, Mig) or pool.sharing.strategy is not MigStrategy.SINGLE:
+        if modes.of(pool).mig_strategy != MigStrategy.SINGLE:
             continue
         written = written_layouts(pool)
         if not written:
@@ -151,12 +149,13 @@ def _not_single(reason: str, path: Path) -> Finding:
 
 def check_goals(context: RuleContext) -> Iterator[Finding]:
     """GS406: a goal that the card cannot reach."""
-    for pool, sharing, card, geometry in mig_pools(context):
-        if isinstance(sharing.wanted, tuple) or context.layouts(pool):
+    for pool, card, geometry in mig_pools(context):
+        goal = modes.of(pool).goal
+        if goal is None or context.layouts(pool):
             continue
-        what, hint = _out_of_reach(sharing.wanted, pool, card, geometry)
+        what, hint = _out_of_reach(goal, pool, card, geometry)
         message = f"{a_card(card)} cannot be divided into {what}"
-        if isinstance(sharing.wanted, MemoryEach) and (unknown := _unmeasured(geometry)):
+        if isinstance(goal, MemoryEach) and (unknown := _unmeasured(geometry)):
             message = f"the memory of {listing(unknown)} of {a_card(card)} has not been measured, so {what} cannot be promised"
         yield Finding(
             code="GS406",
@@ -189,7 +188,7 @@ def _unmeasured(geometry: Geometry) -> list[str]:
 
 def _largest_usable(pool: Pool, card: Card, geometry: Geometry) -> str:
     plain = [profile for profile in geometry.profiles if not profile.has_attributes]
-    sizes = {profile.name: caps.usable_bytes(profile.memory_mib, pool.memory.reserve) for profile in plain}
+    sizes = {profile.name: usable_bytes(profile.memory_mib, pool.memory.reserve) for profile in plain}
     known = [(size, name) for name, size in sizes.items() if size]
     if not known:
         return "write a layout, or a goal that asks for a number: {instances: 2}"

@@ -10,7 +10,6 @@ from gpushare.intent.types import Pool
 from gpushare.rules.card_names import a_card
 from gpushare.rules.layouts import mig_pools, written_layouts
 from gpushare.rules.rule import Rule, RuleContext, pool_path
-from gpushare.sharing.shares import profiles_by_name
 
 _COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.(?=[0-9]+g\.)")
 _SLICES = re.compile(r"([0-9]+)g\b")
@@ -18,8 +17,8 @@ _SLICES = re.compile(r"([0-9]+)g\b")
 
 def check_names(context: RuleContext) -> Iterator[Finding]:
     """GS403: a profile that the card does not have, in any field that names profiles."""
-    for pool, _, card, _ in mig_pools(context):
-        known = profiles_by_name(card)
+    for pool, card, _ in mig_pools(context):
+        known = card.profiles
         for path, name in _named(pool):
             if name not in known:
                 yield Finding(
@@ -78,10 +77,10 @@ def _respell(name: str) -> str:
 
 def check_replicas(context: RuleContext) -> Iterator[Finding]:
     """GS407: replicas for a profile that no GPU of the pool has; the device plugin would silently ignore them."""
-    for pool, _, card, _ in mig_pools(context):
+    for pool, card, _ in mig_pools(context):
         present = _present(context, pool)
         for name in _replicated(pool):
-            if name in profiles_by_name(card) and present is not None and name not in present:
+            if name in card.profiles and present is not None and name not in present:
                 yield Finding(
                     code="GS407",
                     message=f"replicas names {name}, which no GPU of pool {pool.name} has",

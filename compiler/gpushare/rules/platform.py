@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 
+from gpushare import modes
+from gpushare.backends.device_plugin import one_mig_strategy
 from gpushare.catalog.image_registry import NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
-from gpushare.intent.types import Mig, MigStrategy, Partitioner, Stack
+from gpushare.intent.types import MigStrategy, Partitioner, Stack
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
-from gpushare.sharing import plugin_configs
 
 HERE = ("spec", "platform")
 
@@ -152,8 +153,8 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
 def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
     """GS713: pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
-    needed = {pool.name: plugin_configs.needed_mig_strategy(pool.sharing) for pool in pools}
-    one = plugin_configs.one_mig_strategy(needed.values())
+    needed = {pool.name: modes.of(pool).mig_strategy for pool in pools}
+    one = one_mig_strategy(needed.values())
     if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
         return
     wishes = [wish for wish in needed.items() if wish[1]]
@@ -192,7 +193,7 @@ def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
     if context.intent.platform.stack is not Stack.EXISTING:
         return
     for pool in context.intent.pools:
-        if isinstance(pool.sharing, Mig):
+        if modes.of(pool).is_partitioned:
             message = f"an operator that is already there may run mig-manager, which would undo the layout of {pool.name}"
             hint = "set its migManager.enabled: false, or label these nodes nvidia.com/gpu.deploy.mig-manager=false"
             yield warn_of_pool("GS716", pool, message, hint, "sharing", "mode")

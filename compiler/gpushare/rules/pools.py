@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 
+from gpushare import modes
 from gpushare.catalog import card_search
 from gpushare.catalog.cards import Card, NvLink
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import few
-from gpushare.intent.types import CapWord, Mps, Pool
+from gpushare.intent.types import CapWord, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
-from gpushare.sharing.shares import DeviceClass, profiles_by_name
+from gpushare.sharing.shares import DeviceClass
 
 MOST_POOLS = 300
 """The tests compile this many."""
@@ -102,8 +103,7 @@ def _board_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> Iter
     capped = any(_is_capped(pool, kind) for kind in kinds if kind.profile is None)
     relied = {
         "memoryMiB": ("memory", capped or pool.require.memory_bytes is not None),
-        "computeCapability": ("compute capability", isinstance(pool.sharing, Mps)),
-        "mps": ("MPS", isinstance(pool.sharing, Mps)),
+        **{fact: (text, True) for fact, text in reversed(modes.of(pool).card_facts)},
         "nvlink": ("NVLink", pool.require.nvlink is not None),
         "ecc": ("ECC", pool.require.ecc is not None),
     }
@@ -114,7 +114,7 @@ def _board_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> Iter
 def _profile_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> Iterator[str]:
     for kind in kinds:
         profile = kind.profile
-        if profile is None or profile.name not in profiles_by_name(card):
+        if profile is None or profile.name not in card.profiles:
             continue
         of_all = card.mig.unconfirmed if card.mig else ()
         unconfirmed = {*profile.unconfirmed, *(fact.removeprefix("profiles.") for fact in of_all)}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from gpushare import modes
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import NOTHING, Record
@@ -61,7 +62,7 @@ class RuleContext:
         """Return the layout of each GPU of one node of the pool, by index; None if card, profile, index or goal is wrong."""
         if pool.name not in self._layouts:
             card = self.card(pool)
-            self._layouts[pool.name] = None if card is None else shares.layouts(pool, card, self.pinned.get(pool.name))
+            self._layouts[pool.name] = None if card is None else modes.of(pool).layouts(card, self.pinned.get(pool.name))
         return self._layouts[pool.name]
 
     def kinds(self, pool: Pool) -> tuple[DeviceClass, ...] | None:

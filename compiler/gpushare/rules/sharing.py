@@ -2,31 +2,31 @@
 
 from collections.abc import Iterator
 
+from gpushare import modes
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding
-from gpushare.intent.types import Mps, Pool
+from gpushare.intent.types import Pool
+from gpushare.modes.mps import limits_clients
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
-from gpushare.sharing import caps
 
 
-def _mps_pools(context: RuleContext) -> Iterator[tuple[Pool, Mps, Card]]:
-    for pool, card in context.pools_with_card():
-        if isinstance(pool.sharing, Mps):
-            yield pool, pool.sharing, card
+def _daemon_pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
+    return ((pool, card) for pool, card in context.pools_with_card() if modes.of(pool).has_daemon)
 
 
 def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
     """GS301: more MPS replicas than the daemon admits; it would fail to start and the plugin would wait for it forever."""
-    for pool, sharing, card in _mps_pools(context):
-        if not card.mps_supported or sharing.replicas <= card.mps_max_replicas:
+    for pool, card in _daemon_pools(context):
+        replicas = modes.of(pool).replicas_of(None)
+        if not card.mps_supported or replicas <= card.mps_max_replicas:
             continue
         major, minor = card.compute_capability
         old = card.compute_capability < (7, 5)
         why = f"the device plugin admits {card.mps_max_replicas} on compute capability {major}.{minor}"
         yield Finding(
             code="GS301",
-            message=f"{sharing.replicas} MPS replicas are more than {a_card(card)} can have",
+            message=f"{replicas} MPS replicas are more than {a_card(card)} can have",
             hints=(
                 why + (", since that is below 7.5" if old else ""),
                 f"write replicas: {card.mps_max_replicas} or less, or mode: time-slicing, which has no such limit",
@@ -37,10 +37,10 @@ def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
 
 def check_mps_support(context: RuleContext) -> Iterator[Finding]:
     """GS302: a card on which the device plugin's MPS does not run, or whose MPS holds no client to its share."""
-    for pool, _, card in _mps_pools(context):
+    for pool, card in _daemon_pools(context):
         if not card.mps_supported:
             message = f"the device plugin does not run MPS on {a_card(card)}"
-        elif card.compute_capability < caps.CLIENT_LIMITS_FROM:
+        elif not limits_clients(card):
             message = f"MPS needs Volta or newer to give clients of {a_card(card)} shares of their own"
         else:
             continue

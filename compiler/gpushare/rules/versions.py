@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from gpushare import modes
 from gpushare.catalog import drivers, upstream
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
 from gpushare.core.wording import listing
-from gpushare.intent.types import Exclusive, Mig, Mps, Pool, SharePlacement, Stack
+from gpushare.intent.types import Pool, SharePlacement, Stack
 from gpushare.rules.card_names import a_card
 from gpushare.rules.charts import VERSIONS, judging_chart
 from gpushare.rules.effects import operator_driver
@@ -124,15 +125,13 @@ def check_plugin(context: RuleContext) -> Iterator[Finding]:
 
 def _lacking(context: RuleContext, pool: Pool, plugin: tuple[int, ...]) -> Iterator[tuple[str, str, Path]]:
     """Yield (what the plugin cannot do, what to write instead, path) for one pool."""
-    sharing = pool.sharing
-    if isinstance(sharing, Mps) and plugin < MPS_PLUGIN:
+    if modes.of(pool).has_daemon and plugin < MPS_PLUGIN:
         yield "knows no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
     attributed = [kind.profile.name for kind in context.kinds(pool) or () if kind.profile and kind.profile.has_attributes]
-    if isinstance(sharing, Mig) and attributed and plugin < EXACT_PLUGIN:
+    if attributed and plugin < EXACT_PLUGIN:
         lacks = f"cannot tell {attributed[0]} from other profiles of its size"
         yield lacks, "leave platform.version out, or use profiles without attributes", pool_path(pool, "sharing")
-    packed = not isinstance(sharing, Exclusive) and sharing.placement is SharePlacement.PACK
-    if packed and plugin < EXACT_PLUGIN:
+    if pool.sharing.placement is SharePlacement.PACK and plugin < EXACT_PLUGIN:
         where = pool_path(pool, "sharing", "placement")
         yield "ignores placement: pack", "leave platform.version out, or write placement: spread", where
 
@@ -215,7 +214,7 @@ _OPEN_MODULES: Mapping[str, object] = {"kernelModuleType": "open", "useOpenKerne
 
 def _check_mig(context: RuleContext, text: str, version: tuple[int, ...]) -> Iterator[Finding]:
     """Yield findings whose path is that of their pool; the caller knows where the driver is written."""
-    for pool, _, card, geometry in mig_pools(context):
+    for pool, card, geometry in mig_pools(context):
         if _is_older(version, geometry.min_driver):
             message = f"driver {text} cannot partition {a_card(card)} of pool {pool.name}"
             hint = f"MIG on this card needs driver {geometry.min_driver} or newer"

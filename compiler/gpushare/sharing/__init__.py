@@ -1,1 +1,1 @@
-"""How a sharing mode divides a GPU: shares, memory caps, configurations of the device plugin."""
+"""How a sharing mode divides a GPU: shares and memory caps."""

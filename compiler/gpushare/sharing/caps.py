@@ -1,41 +1,13 @@
-"""Memory arithmetic: what is usable on a device, how much of it one container may use, and how far it may exceed that.
+"""Memory arithmetic: how much of a device one container may use, and how far it may exceed that.
 
-Pure integers in bytes, rounded once, at the end. Knows pools and cards, neither layouts nor findings. A memory of None
-(or the 0 that unified-memory boards report) is unknown, and whatever depends on it is None.
+Pure integers in bytes, rounded once, at the end. Knows pools and cards, neither layouts nor findings.
 """
 
+from gpushare import modes
 from gpushare.catalog.cards import Card, MigProfile
+from gpushare.catalog.memory import memory_mib, usable_bytes
 from gpushare.core.units import MIB, Share
-from gpushare.intent.types import CapValue, CapWord, Mode, Pool
-
-DEFAULT_RESERVE = Share(percent_hundredths=300)
-"""What the driver and its contexts need of a device before any tenant: 3 %, but never less than `MIN_RESERVE_BYTES`."""
-
-MIN_RESERVE_BYTES = 256 * MIB
-
-CLIENT_LIMITS_FROM = (7, 0)
-"""Compute capability from which an MPS client can have a memory limit (Volta)."""
-
-
-def has_mps_shares(card: Card) -> bool:
-    """Whether the device plugin runs MPS on the card, and MPS holds each client to its share there."""
-    return card.mps_supported and card.compute_capability >= CLIENT_LIMITS_FROM
-
-
-def reserve_bytes(memory_mib: int, reserve: Share | None) -> int:
-    """Return how much of a device with `memory_mib` is reserved, in whole bytes, rounded up. `reserve` None: the default."""
-    whole = memory_mib * MIB
-    return max(DEFAULT_RESERVE.of(whole), MIN_RESERVE_BYTES) if reserve is None else reserve.of(whole)
-
-
-def usable_bytes(memory_mib: int | None, reserve: Share | None) -> int | None:
-    """Return what all containers of a device may use together, in whole bytes; zero or less if the reserve takes it all."""
-    return memory_mib * MIB - reserve_bytes(memory_mib, reserve) if memory_mib else None
-
-
-def memory_mib(card: Card, profile: MigProfile | None) -> int | None:
-    """Return the smallest catalogued memory of a whole card or of an instance; None if it was never measured."""
-    return (card.memory_mib if profile is None else profile.memory_mib) or None
+from gpushare.intent.types import CapValue, CapWord, Pool
 
 
 def even_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) -> int | None:
@@ -47,7 +19,7 @@ def even_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) 
     memory = memory_mib(card, profile)
     if memory is None:
         return None
-    if pool.mode is Mode.MPS:
+    if modes.of(pool).has_daemon:
         return memory // replicas
     usable = usable_bytes(memory, pool.memory.reserve)
     return None if usable is None else max(usable, 0) // (replicas * MIB)

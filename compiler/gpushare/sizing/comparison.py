@@ -1,7 +1,7 @@
 """The same users on several cards: each card's best way to share, and which of them is the best. Prices are not known here."""
 
 from gpushare.core.record import Record
-from gpushare.sizing.demand import Sizing
+from gpushare.sizing.answer import Sizing
 from gpushare.sizing.sizing import rank
 
 

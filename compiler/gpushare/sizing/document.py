@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from gpushare.intent.types import Exclusive, Mig, Mode, Mps, Sharing
-from gpushare.sharing.shares import replicas_of
+from gpushare import modes
+from gpushare.modes.demand import Demand
+from gpushare.sizing.answer import Grant, Option, Sizing
 from gpushare.sizing.comparison import Comparison
-from gpushare.sizing.demand import Demand, Grant, Option, Sizing, layout_of
 
 
 def intent(demand: Demand, option: Option) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def intent(demand: Demand, option: Option) -> dict[str, Any]:
         "card": pool.card,
         "nodes": {"matchLabels": dict(pool.nodes.match_labels), "expected": pool.nodes.expected},
         "gpusPerNode": pool.gpus_per_node,
-        "sharing": sharing(pool.sharing),
+        "sharing": modes.of(pool).document(),
     }
     return {
         "apiVersion": "gpushare.dev/v1",
@@ -23,19 +23,6 @@ def intent(demand: Demand, option: Option) -> dict[str, Any]:
         "metadata": {"name": "my-cluster"},
         "spec": {**({"cards": {pool.card: own}} if own else {}), "pools": {pool.name: described}},
     }
-
-
-def sharing(asked: Sharing) -> dict[str, Any]:
-    """Return the `sharing` section of an intent."""
-    if isinstance(asked, Exclusive):
-        return {"mode": "exclusive"}
-    if not isinstance(asked, Mig):
-        mode = Mode.MPS if isinstance(asked, Mps) else Mode.TIME_SLICING
-        return {"mode": mode.value, "replicas": replicas_of(asked, None)}
-    found: dict[str, Any] = {"mode": Mode.MIG.value, "layout": dict(layout_of(asked))}
-    if asked.replicas != ():
-        found["replicas"] = dict(asked.replicas) if isinstance(asked.replicas, tuple) else asked.replicas
-    return found
 
 
 def document(sizing: Sizing) -> dict[str, Any]:
@@ -50,7 +37,7 @@ def document(sizing: Sizing) -> dict[str, Any]:
         "isolation": "memory" if demand.in_hardware else "none",
         "needs": [{"memoryBytes": need.memory_bytes, "users": need.users} for need in demand.needs],
         "options": [_option(one, is_best=one is sizing.best) for one in sizing.options],
-        "unfit": [{"mode": one.variant.value, "reason": one.reason} for one in sizing.unfit],
+        "unfit": [{"mode": one.variant.word, "reason": one.reason} for one in sizing.unfit],
         "reason": sizing.reason,
         "intent": None if sizing.best is None else intent(demand, sizing.best),
     }
@@ -68,15 +55,15 @@ def comparison_document(compared: Comparison) -> dict[str, Any]:
 
 def _option(one: Option, *, is_best: bool) -> dict[str, Any]:
     return {
-        "mode": one.variant.value,
+        "mode": one.variant.word,
         "best": is_best,
-        "sharing": sharing(one.pool.sharing),
+        "sharing": modes.of(one.pool).document(),
         "resources": [_grant(grant) for grant in one.grants],
         "nodesNeeded": one.nodes_needed,
         "users": one.users,
         "suffices": one.suffices,
-        "memoryIsolation": one.memory_isolation.value,
-        "faultIsolation": one.fault_isolation.value,
+        "memoryIsolation": one.variant.memory.value,
+        "faultIsolation": one.variant.faults.value,
         "totalMiB": one.total_mib,
         "wastedMiB": one.wasted_mib,
         "unconfirmed": list(one.unconfirmed),

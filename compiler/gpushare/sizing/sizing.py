@@ -7,44 +7,43 @@ gives the same. What a mode isolates is NVIDIA's documentation of MIG, of MPS on
 from collections.abc import Iterator
 from functools import partial
 
+from gpushare import modes
+from gpushare.catalog.memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.core.wording import counted, mib
-from gpushare.intent.types import Mig, Mode, NodeSelector, Pool, Sharing
+from gpushare.intent.types import NodeSelector, Pool, Sharing
+from gpushare.modes import VARIANTS, fit
+from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import DeviceClass
-from gpushare.sizing import fit
-from gpushare.sizing.demand import Demand, FaultIsolation, Grant, MemoryIsolation, Option, Sizing, Unfit, Variant, layout_of
-from gpushare.sizing.divisions import IN_HARDWARE, MAX_REPLICAS, divisions
-
-_POOLS = {
-    Variant.EXCLUSIVE: "whole",
-    Variant.MIG: "partitions",
-    Variant.MIG_REPLICAS: "partitions",
-    Variant.TIME_SLICING: "shared",
-    Variant.MPS: "serving",
-}
-_FAULTS = {
-    Variant.EXCLUSIVE: FaultIsolation.HARDWARE,
-    Variant.MIG: FaultIsolation.HARDWARE,
-    Variant.MIG_REPLICAS: FaultIsolation.PROCESS,
-    Variant.TIME_SLICING: FaultIsolation.PROCESS,
-    Variant.MPS: FaultIsolation.NONE,
-}
+from gpushare.sizing.answer import Grant, Option, Sizing, Unfit
 
 
-def size(demand: Demand, variant: Variant | None = None) -> Sizing:
-    """Return every option of the demand and the best one: of all, or of the `variant` that the user prefers."""
-    found = list(divisions(demand))
+def size(demand: Demand, preferred: str | None = None) -> Sizing:
+    """Return every option of the demand and the best one: of all, or of the variant that the user prefers."""
+    found = list(_divisions(demand))
     options = sorted((_option(demand, *one) for one in found if not isinstance(one, Unfit)), key=partial(_preference, demand))
     unfit = tuple(one for one in found if isinstance(one, Unfit))
-    best = next((one for one in options if variant in (None, one.variant)), None)
-    order = list(Variant)
-    in_order = tuple(sorted(options, key=lambda one: order.index(one.variant)))
-    return Sizing(demand=demand, options=in_order, unfit=unfit, best=best, reason=_reason(demand, best, unfit, variant))
+    best = next((one for one in options if preferred in (None, one.variant.word)), None)
+    in_order = tuple(sorted(options, key=lambda one: VARIANTS.index(one.variant)))
+    return Sizing(demand=demand, options=in_order, unfit=unfit, best=best, reason=_reason(demand, best, unfit, preferred))
+
+
+def _divisions(demand: Demand) -> Iterator[tuple[Variant, Sharing] | Unfit]:
+    """Yield what can serve the demand, and for each variant that cannot why."""
+    for variant in VARIANTS:
+        if demand.in_hardware and variant.memory is not MemoryIsolation.HARDWARE:
+            yield Unfit(variant=variant, reason="users of one device share its memory: only caps keep them apart")
+            continue
+        found = variant.divide(demand)
+        if isinstance(found, str):
+            yield Unfit(variant=variant, reason=found)
+        else:
+            yield from ((variant, sharing) for sharing in found)
 
 
 def _option(demand: Demand, variant: Variant, sharing: Sharing) -> Option:
-    pool = _pool(demand, variant, sharing)
+    pool = _pool(demand, sharing)
     grants = tuple(_grants(demand, pool))
     offered = tuple((grant.provides_bytes, grant.kind.per_node) for grant in grants)
     needed, users = _nodes_and_users(demand, offered)
@@ -53,33 +52,30 @@ def _option(demand: Demand, variant: Variant, sharing: Sharing) -> Option:
     is_open = demand.nodes is None or demand.needs[0].users is None
     return Option(
         variant=variant,
-        pool=_pool(demand, variant, sharing, nodes),
+        pool=_pool(demand, sharing, nodes),
         grants=grants,
         nodes_needed=needed,
         users=users,
         suffices=None if is_open else needed <= nodes,
-        memory_isolation=MemoryIsolation.HARDWARE if variant in IN_HARDWARE else MemoryIsolation.CAP,
-        fault_isolation=_FAULTS[variant],
         total_mib=total,
         wasted_mib=wasted,
         unconfirmed=_unconfirmed(demand, pool, grants),
-        notes=tuple(_notes(demand, pool)),
+        notes=tuple(modes.of(pool).notes(demand.card)),
     )
 
 
-def _pool(demand: Demand, variant: Variant, sharing: Sharing, nodes: int = 0) -> Pool:
+def _pool(demand: Demand, sharing: Sharing, nodes: int = 0) -> Pool:
     label = (("node.example.org/gpu", demand.card.id),)
     selector = NodeSelector(match_labels=label, expected=nodes)
-    return Pool(
-        name=_POOLS[variant], card=demand.card.id, nodes=selector, gpus_per_node=demand.gpus_per_node, sharing=sharing
-    )
+    name = modes.named(sharing.mode).pool_name
+    return Pool(name=name, card=demand.card.id, nodes=selector, gpus_per_node=demand.gpus_per_node, sharing=sharing)
 
 
 def _grants(demand: Demand, pool: Pool) -> Iterator[Grant]:
-    layouts = shares.layouts(pool, demand.card)
+    layouts = modes.of(pool).layouts(demand.card)
     for kind in shares.kinds(pool, demand.card, layouts) if layouts else ():
         cap = caps.cap_mib(pool, demand.card, kind.profile, kind.replicas)
-        provides = caps.usable_bytes(kind.memory_mib, None) if cap is None else cap * MIB
+        provides = usable_bytes(kind.memory_mib, None) if cap is None else cap * MIB
         yield Grant(kind=kind, cap_mib=cap, provides_bytes=provides or 0)
 
 
@@ -105,9 +101,7 @@ def _memory(demand: Demand, nodes: int, users: int | None) -> tuple[int, int] | 
 
 def _unconfirmed(demand: Demand, pool: Pool, grants: tuple[Grant, ...]) -> tuple[str, ...]:
     """Return the facts of the catalogue that the option relies on and no source confirms."""
-    relied = {"memoryMiB": "memory"}
-    if pool.mode is Mode.MPS:
-        relied |= {"mps": "MPS", "computeCapability": "compute capability"}
+    relied = {"memoryMiB": "memory", **dict(modes.of(pool).card_facts)}
     found = [words for fact, words in relied.items() if fact in demand.card.unconfirmed and not grants[0].kind.profile]
     return (*found, *(text for grant in grants for text in _of_profile(demand, grant.kind)))
 
@@ -120,24 +114,9 @@ def _of_profile(demand: Demand, kind: DeviceClass) -> Iterator[str]:
         yield from (f"{text} of {kind.profile.name}" for fact, text in relied.items() if fact in doubts)
 
 
-def _notes(demand: Demand, pool: Pool) -> Iterator[str]:
-    """Yield the limits that the option meets, in words."""
-    card, sharing = demand.card, pool.sharing
-    if isinstance(sharing, Mig):
-        names = {name for name, _ in layout_of(sharing)}
-        needed = [one for one in card.mig.layout_drivers if names >= set(one.profiles)] if card.mig else []
-        yield from (f"{' with '.join(one.profiles)} needs driver {one.min_driver} or newer" for one in needed)
-        return
-    replicas = shares.replicas_of(sharing, None)
-    if pool.mode is Mode.MPS and replicas == card.mps_max_replicas:
-        yield f"the device plugin admits {replicas} MPS clients on this card"
-    if pool.mode is Mode.TIME_SLICING and replicas == MAX_REPLICAS:
-        yield f"an intent has at most {MAX_REPLICAS} replicas"
-
-
 def rank(demand: Demand, one: Option) -> tuple[int, ...]:
     """Return what makes an option better, as a sort key: that it suffices, then the least cost, then the most isolation."""
-    isolation = (list(MemoryIsolation).index(one.memory_isolation), list(FaultIsolation).index(one.fault_isolation))
+    isolation = (list(MemoryIsolation).index(one.variant.memory), list(FaultIsolation).index(one.variant.faults))
     cost = one.nodes_needed if demand.needs[0].users is not None else -(one.users or 0)
     decided = (*isolation, cost) if one.suffices else (cost, *isolation)
     return (one.suffices is False, *decided, one.wasted_mib or 0)
@@ -147,7 +126,7 @@ def _preference(demand: Demand, one: Option) -> tuple[int, ...]:
     """Return the sort key of a card's options: their rank, and between equals what is simpler for users of one size."""
     kinds, compute = len(one.grants), -_compute(one)
     parts = (kinds, compute) if len(demand.needs) == 1 else (compute, kinds)
-    return (*rank(demand, one), *parts, _is_one_instance(one), list(Variant).index(one.variant))
+    return (*rank(demand, one), *parts, _is_one_instance(one), VARIANTS.index(one.variant))
 
 
 def _compute(one: Option) -> int:
@@ -163,11 +142,11 @@ def _is_one_instance(one: Option) -> bool:
     return sum(instances) == one.pool.gpus_per_node
 
 
-def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], variant: Variant | None) -> str:
+def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], preferred: str | None) -> str:
     if best is None:
-        return next((f"{one.variant.value}: {one.reason}" for one in unfit if variant in (None, one.variant)), "")
-    what = f"of {variant.value}, " if variant else ""
-    isolated = "no memory is shared" if best.memory_isolation is MemoryIsolation.HARDWARE else "memory is kept apart by caps"
+        return next((f"{one.variant.word}: {one.reason}" for one in unfit if preferred in (None, one.variant.word)), "")
+    what = f"of {preferred}, " if preferred else ""
+    isolated = "no memory is shared" if best.variant.memory is MemoryIsolation.HARDWARE else "memory is kept apart by caps"
     if best.suffices is False:
         return f"{what}{counted(best.nodes_needed, 'node')} needed, the fewest; {demand.nodes} do not suffice"
     if best.suffices:

@@ -18,8 +18,8 @@ from gpushare.cli import COMPLETE_VARIABLE
 from gpushare.cli.commands import commands
 from gpushare.core import finding_texts
 from gpushare.core.diagnostics import is_error
+from gpushare.modes.mps import has_shares
 from gpushare.reading import schema
-from gpushare.sharing import caps
 from tests.compiler.cli.process import gpushare
 
 
@@ -128,7 +128,7 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
     made = 0
     for name in cards.ids():
         card = cards.load(name)
-        if (mode == "mig" and card.mig is None) or (mode == "mps" and not caps.has_mps_shares(card)):
+        if (mode == "mig" and card.mig is None) or (mode == "mps" and not has_shares(card)):
             continue
         text = run("init", "--mode", mode, "--card", name, "--name", "lab-1").stdout
         findings = pipeline.check(text.encode(), "intent.yaml").findings

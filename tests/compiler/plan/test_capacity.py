@@ -5,6 +5,7 @@ import pytest
 from gpushare import mig
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Catalog
+from gpushare.catalog.memory import usable_bytes
 from gpushare.core.diagnostics import is_error
 from gpushare.core.units import MIB
 from gpushare.intent.types import (
@@ -22,8 +23,8 @@ from gpushare.intent.types import (
     Sharing,
     TimeSlicing,
 )
+from gpushare.modes.mps import has_shares
 from gpushare.rules import run_rules
-from gpushare.sharing import caps
 from tests.compiler.plan.builders import A100, capacity, intent, memory, plan, planned, pool
 
 SINGLE = MigStrategy.SINGLE
@@ -67,7 +68,7 @@ def test_totals_are_unknown_rather_than_one_when_the_nodes_are_not_counted() -> 
 
 
 def modes(card: cards.Card) -> list[Sharing]:
-    mps = [Mps(replicas=card.mps_max_replicas)] if caps.has_mps_shares(card) else []
+    mps = [Mps(replicas=card.mps_max_replicas)] if has_shares(card) else []
     return [Exclusive(), TimeSlicing(replicas=2), TimeSlicing(replicas=7, rename=False), *mps]
 
 
@@ -91,7 +92,7 @@ def check_devices(one: Pool) -> None:
         assert not slots & stands
         stands |= slots
         if device.cap_mib is not None:
-            usable = caps.usable_bytes(device.memory_mib, None)
+            usable = usable_bytes(device.memory_mib, None)
             assert usable
             whole = (device.memory_mib or 0) * MIB if isinstance(one.sharing, Mps) else usable
             assert 0 < device.cap_mib * device.replicas * MIB <= whole < (device.cap_mib + 1) * device.replicas * MIB

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushare.catalog import cards
+from gpushare.catalog.memory import usable_bytes
 from gpushare.core.units import MIB, Share
 from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, TimeSlicing
 from gpushare.sharing import caps
@@ -28,7 +29,7 @@ def test_a_quarter_of_a_t4_is_3724_mib() -> None:
 
 
 def test_the_default_reserve_of_a_small_instance_is_256_mib() -> None:
-    assert caps.usable_bytes(4864, None) == (4864 - 256) * MIB
+    assert usable_bytes(4864, None) == (4864 - 256) * MIB
     assert caps.cap_mib(pool(Mig(wanted=(), replicas=2)), cards.load(A100), profile(A100, "1g.5gb"), 2) == 2304
 
 
@@ -36,7 +37,7 @@ def test_the_default_reserve_of_a_small_instance_is_256_mib() -> None:
 def test_even_is_exact_whatever_the_numbers(memory_mib: int, replicas: int) -> None:
     kept = max(Fraction(memory_mib * MIB * 3, 100), Fraction(256 * MIB))
     exact = max(floor((memory_mib * MIB - kept) / replicas / MIB), 0)
-    usable = caps.usable_bytes(memory_mib, None)
+    usable = usable_bytes(memory_mib, None)
     assert usable is not None
     assert max(usable, 0) // (replicas * MIB) == exact
 
@@ -46,7 +47,7 @@ def test_even_is_exact_whatever_the_numbers(memory_mib: int, replicas: int) -> N
     [(Share(bytes=1 << 30), 14336), (Share(bytes=0), 15360), (Share(percent_hundredths=5000), 7680)],
 )
 def test_a_reserve_of_ones_own_replaces_the_default(reserve: Share, usable_mib: int) -> None:
-    assert caps.usable_bytes(15360, reserve) == usable_mib * MIB
+    assert usable_bytes(15360, reserve) == usable_mib * MIB
 
 
 def test_mps_divides_the_whole_memory_as_its_daemon_does() -> None:
@@ -55,7 +56,7 @@ def test_mps_divides_the_whole_memory_as_its_daemon_does() -> None:
 
 @pytest.mark.parametrize("memory_mib", [None, 0])
 def test_unknown_memory_has_no_usable_part(memory_mib: int | None) -> None:
-    assert caps.usable_bytes(memory_mib, None) is None
+    assert usable_bytes(memory_mib, None) is None
 
 
 def test_even_of_an_unknown_memory_is_no_cap() -> None:

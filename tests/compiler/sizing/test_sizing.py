@@ -4,18 +4,20 @@ from itertools import product
 
 import pytest
 
-from gpushare import pipeline
+from gpushare import modes, pipeline
 from gpushare.catalog import cards
 from gpushare.core import emit
 from gpushare.core.record import replace
 from gpushare.core.units import MIB
-from gpushare.intent.types import Layout, Mig
-from gpushare.sizing import fit
-from gpushare.sizing.demand import Demand, Need, Option, Variant, layout_of
+from gpushare.intent.types import Layout
+from gpushare.modes import VARIANTS, fit
+from gpushare.modes.demand import Demand, Need, Variant
+from gpushare.sizing.answer import Option
 from gpushare.sizing.document import intent
 from gpushare.sizing.sizing import size
 from tests.support import scale
 
+EXCLUSIVE, MIG, MIG_REPLICAS, TIME_SLICING, MPS = VARIANTS
 GIB = 1024 * MIB
 UNAVOIDABLE = {"GS209", "GS725"}
 """Warnings that no other intent for the option avoids: an unconfirmed fact of the card, and an image that is not published."""
@@ -45,7 +47,7 @@ def test_a_compile_of_an_options_intent_gives_its_shares_and_caps(card: str) -> 
         if nodes is None and needs[0][0] is None:
             continue
         found = size(demanded(card, *needs, gpus=gpus, nodes=nodes))
-        for option in [one for variant in Variant for one in found.options if one.variant is variant][:2]:
+        for option in [one for variant in VARIANTS for one in found.options if one.variant is variant][:2]:
             resources, caps = compiled(found.demand, option)
             offered: dict[str, int] = {}
             for grant in option.grants:
@@ -91,9 +93,9 @@ def test_enough_nodes_get_the_strongest_isolation_and_few_the_densest_sharing() 
     tight = size(demanded("t4", (15, 4), nodes=5)).best
     short = size(demanded("t4", (40, 4), nodes=5)).best
     assert roomy is not None
-    assert (roomy.variant, roomy.suffices) == (Variant.EXCLUSIVE, True)
+    assert (roomy.variant, roomy.suffices) == (EXCLUSIVE, True)
     assert tight is not None
-    assert (tight.variant, tight.suffices, tight.nodes_needed) == (Variant.TIME_SLICING, True, 5)
+    assert (tight.variant, tight.suffices, tight.nodes_needed) == (TIME_SLICING, True, 5)
     assert short is not None
     assert (short.suffices, short.nodes_needed, short.wasted_mib) == (False, 14, 14 * 15360 - 40 * 4096)
 
@@ -101,14 +103,14 @@ def test_enough_nodes_get_the_strongest_isolation_and_few_the_densest_sharing() 
 def test_a_tie_of_nodes_goes_to_memory_that_nobody_shares() -> None:
     best = size(demanded("a100-sxm4-80gb", (3, 35), (40, 8), gpus=8)).best
     assert best is not None
-    assert best.variant is Variant.MIG
+    assert best.variant is MIG
 
 
 @pytest.mark.parametrize("card", [card for card in cards.ids() if cards.load(card).mig])
 def test_users_of_one_size_get_instances_of_one_profile_unless_several_hold_more(card: str) -> None:
     for size_gib in (3, 9, 17):
         options = size(demanded(card, (50, size_gib), gpus=2)).options
-        for variant in (Variant.MIG, Variant.MIG_REPLICAS):
+        for variant in (MIG, MIG_REPLICAS):
             layouts = [(layout(one), one.users or 0) for one in options if one.variant is variant]
             assert len(layouts) == len({layout for layout, _ in layouts})
             alone = [name for ((name, _), *others), _ in layouts if not others]
@@ -118,7 +120,7 @@ def test_users_of_one_size_get_instances_of_one_profile_unless_several_hold_more
 
 def layout(option: Option) -> Layout:
     """The layout of an option of MIG; empty for others."""
-    return layout_of(option.pool.sharing) if isinstance(option.pool.sharing, Mig) else ()
+    return modes.of(option.pool).written[1]
 
 
 def shares(option: Option) -> int:
@@ -140,7 +142,7 @@ def test_several_profiles_are_proposed_where_they_hold_more_users_than_one() -> 
 
 @pytest.mark.parametrize(
     ("size_gib", "chosen", "beside"),
-    [(50, Variant.EXCLUSIVE, Variant.MIG), (14, Variant.TIME_SLICING, Variant.MIG_REPLICAS)],
+    [(50, EXCLUSIVE, MIG), (14, TIME_SLICING, MIG_REPLICAS)],
 )
 def test_one_instance_for_a_whole_gpu_is_no_better_than_the_gpu_itself(size_gib: int, chosen: Variant, beside: Variant) -> None:
     found = size(demanded("a100-sxm4-80gb", (5, size_gib)))
@@ -153,7 +155,7 @@ def test_one_instance_for_a_whole_gpu_is_no_better_than_the_gpu_itself(size_gib:
 def test_two_instances_are_better_than_one_device_for_as_many_users() -> None:
     best = size(demanded("h100-sxm5-80gb", (None, 9), gpus=8, nodes=2)).best
     assert best is not None
-    assert (best.variant, layout(best), shares(best)) == (Variant.MIG_REPLICAS, (("3g.40gb", 2),), 64)
+    assert (best.variant, layout(best), shares(best)) == (MIG_REPLICAS, (("3g.40gb", 2),), 64)
 
 
 def test_without_users_the_most_of_them_are_counted() -> None:
@@ -165,32 +167,32 @@ def test_without_users_the_most_of_them_are_counted() -> None:
 
 def test_isolation_of_memory_leaves_out_every_mode_that_shares_a_device() -> None:
     found = size(demanded("h100-sxm5-80gb", (14, 9), hard=True))
-    assert {option.variant for option in found.options} == {Variant.EXCLUSIVE, Variant.MIG}
-    assert {one.variant for one in found.unfit} == {Variant.MIG_REPLICAS, Variant.TIME_SLICING, Variant.MPS}
+    assert {option.variant for option in found.options} == {EXCLUSIVE, MIG}
+    assert {one.variant for one in found.unfit} == {MIG_REPLICAS, TIME_SLICING, MPS}
 
 
 def test_the_mode_that_the_user_prefers_is_the_best_of_its_kind() -> None:
-    best = size(demanded("h100-sxm5-80gb", (14, 9)), Variant.MPS).best
+    best = size(demanded("h100-sxm5-80gb", (14, 9)), MPS.word).best
     assert best is not None
-    assert best.variant is Variant.MPS
-    none = size(demanded("t4", (14, 9)), Variant.MIG)
+    assert best.variant is MPS
+    none = size(demanded("t4", (14, 9)), MIG.word)
     assert none.best is None
     assert none.reason == "mig: the card has no MIG"
 
 
 def test_limits_of_mps_and_replicas_are_met_and_named() -> None:
     found = size(demanded("h200-sxm5-141gb", (100, 1)))
-    mps = next(one for one in found.options if one.variant is Variant.MPS)
+    mps = next(one for one in found.options if one.variant is MPS)
     assert mps.grants[0].kind.replicas == 48
     assert mps.notes == ("the device plugin admits 48 MPS clients on this card",)
     tiny = Demand(card=cards.load("h200-sxm5-141gb"), needs=(Need(memory_bytes=MIB, users=5),))
-    slicing = next(one for one in size(tiny).options if one.variant is Variant.TIME_SLICING)
+    slicing = next(one for one in size(tiny).options if one.variant is TIME_SLICING)
     assert slicing.grants[0].kind.replicas == 1024
     assert slicing.notes == ("an intent has at most 1024 replicas",)
 
 
 def test_facts_that_no_source_confirms_are_named() -> None:
-    found = size(demanded("b200-180gb", (3, 20)), Variant.MIG)
+    found = size(demanded("b200-180gb", (3, 20)), MIG.word)
     assert found.best is not None
     assert any(text.startswith("placements of ") for text in found.best.unconfirmed)
 

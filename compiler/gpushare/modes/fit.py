@@ -7,7 +7,7 @@ of at least that size are as many as the users who need at least that size.
 from collections.abc import Iterable
 from itertools import accumulate
 
-from gpushare.sizing.demand import Need
+from gpushare.modes.demand import Need
 
 Shares = tuple[tuple[int, int], ...]
 """(bytes that one user may use, number of shares) of one node."""

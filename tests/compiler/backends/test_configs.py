@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpushare import render
+from gpushare import modes, render
+from gpushare.backends.device_plugin import mig_parted_config, mig_strategy_of_config
 from gpushare.bundle.lock import EMPTY, all_profiles
 from gpushare.catalog import cards
 from gpushare.core.record import replace
@@ -25,7 +26,6 @@ from gpushare.intent.types import (
     Sharing,
     TimeSlicing,
 )
-from gpushare.sharing import plugin_configs
 from tests.compiler.plan.builders import memory, plan, planned, pool
 
 SEVEN: Layout = (("1g.5gb", 7),)
@@ -173,7 +173,7 @@ def test_a_card_without_mig_has_no_mig_parted_config() -> None:
 @pytest.mark.parametrize(("supported", "name"), [(True, "all-disabled"), (None, None), (False, None)])
 def test_a_card_whose_profiles_nobody_knows_is_all_disabled_where_it_has_mig(supported: bool | None, name: str | None) -> None:
     card = replace(cards.load("b100"), mig_supported=supported)
-    config = plugin_configs.mig_parted_config(Exclusive(), card, ((),))
+    config = mig_parted_config(pool(Exclusive()), card, ((),))
     assert (config[0] if config else None) == name
 
 
@@ -215,7 +215,7 @@ def test_the_operator_gets_one_strategy_where_one_suits_all_pools(sharings: list
     ],
 )
 def test_a_config_in_a_lock_needs_the_strategy_that_it_states(config: dict[str, Any], strategy: str | None) -> None:
-    assert plugin_configs.mig_strategy_of_config(config) == strategy
+    assert mig_strategy_of_config(config) == strategy
 
 
 SHARED: tuple[Sharing, ...] = (Exclusive(), TimeSlicing(replicas=4), MPS, MIXED, SINGLE)
@@ -238,5 +238,5 @@ def test_a_strategy_suits_every_node_that_has_not_followed_yet(first: Sharing) -
             now = plan(pool(sharing), lock=before)
             before = render.next_lock(now, before)
             assert all(suits(now.operator_mig_strategy, config) for config in all_profiles(before).values()), (first, others)
-        needed = {plugin_configs.needed_mig_strategy(sharing) for sharing in (first, *others)}
+        needed = {modes.of(pool(sharing)).mig_strategy for sharing in (first, *others)}
         assert (now.operator_mig_strategy is None) is ("mixed" in needed and bool(needed & {"none", "single"}))

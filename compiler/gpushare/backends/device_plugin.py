@@ -1,0 +1,117 @@
+"""NVIDIA's device plugin: each node has one of its configs, and one of mig-parted's, and pods request extended resources.
+
+Configs contain nothing specific to one pool, so pools that share in the same way get equal configs and equal names. The
+upstream parsers are lenient or fail late, so what they need is ensured here: one sharing strategy, no empty maps, each resource
+once and in its sanitised form, MIG strategy `none` with MPS, mig-parted profiles with `+` and every GPU covered once. Names
+follow k8s-device-plugin v0.20 (internal/rm/rm.go): `+` becomes `.`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpushare import modes
+from gpushare.bundle.artifact import content_hash
+from gpushare.catalog.cards import Card, MigProfile
+from gpushare.intent.types import Layout, MigStrategy, Pool, SharePlacement
+
+WHOLE_GPU = "nvidia.com/gpu"
+SHARED_SUFFIX = ".shared"
+
+MPS_ROOT = "/run/nvidia/mps"
+"""Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""
+
+ALL_DISABLED = "all-disabled"
+"""The mig-parted config of GPUs without MIG: the name that the operator itself sets on nodes without a label."""
+
+NamedEntries = tuple[str, tuple[dict[str, Any], ...]]
+"""A mig-parted config: its name and its entries."""
+
+_POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
+
+
+class DevicePlugin:
+    """The back end of one pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._mode, self._sharing = modes.of(pool), pool.sharing
+
+    def names(self, profile: MigProfile | None, *, is_shared: bool) -> tuple[str, str]:
+        """Return the name of a device's resource before sharing renames it, as in configs, and the one that pods request."""
+        by_profile = profile and self._mode.mig_strategy != MigStrategy.SINGLE
+        base = f"nvidia.com/mig-{profile.resource_suffix}" if profile and by_profile else WHOLE_GPU
+        return base, base + SHARED_SUFFIX if is_shared and self._sharing.rename else base
+
+    def profile(self, replicated: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
+        """Return the key and the config v1 of nodes; `replicated`: names before renaming → shares of a device, if it is shared.
+
+        The key is `<mode>-<8 hex>`: a legal ConfigMap key, label value and unquoted YAML string.
+        """
+        mode = self._mode
+        flags: dict[str, Any] = {"migStrategy": mode.mig_strategy or "none"}
+        if mode.has_daemon:
+            flags["mpsRoot"] = MPS_ROOT
+        if mode.replication_key:
+            flags["plugin"] = {"sharedDevicesAllocationPolicy": _POLICY[self._sharing.placement]}
+        config: dict[str, Any] = {"version": "v1", "flags": flags}
+        if replicated:
+            how = {
+                "renameByDefault": self._sharing.rename,
+                "failRequestsGreaterThanOne": True,
+                "resources": [{"name": name, "replicas": replicas} for name, replicas in sorted(replicated.items())],
+            }
+            config["sharing"] = {mode.replication_key: how}
+        return f"{mode.mode.value}-{content_hash(config)}", config
+
+    def labels(self, key: str) -> dict[str, list[str]]:
+        """Return the labels by which a node gets the profile of that key, each with every value that it may have."""
+        return {"nvidia.com/device-plugin.config": [f"{key}-a", f"{key}-b"]}
+
+    def quota_key(self, resource: str) -> str:
+        """Return what a ResourceQuota calls the resource."""
+        return f"requests.{resource}"
+
+    def requesting(self, container: Mapping[str, Any], resource: str) -> dict[str, Any]:
+        """Return the part of a pod's spec with the container, which gets one share of the resource."""
+        return {"containers": [{**container, "resources": {"limits": {resource: 1}}}]}
+
+
+def mig_parted_config(pool: Pool, card: Card, layouts: tuple[Layout, ...]) -> NamedEntries | None:
+    """Return a node's mig-parted config; None if the card does not support MIG, or is not known to.
+
+    Entries have no device filter: a filter that matches nothing is a silent success (mig-parted 0.15), and a node has one
+    card model.
+    """
+    if card.mig is None and card.mig_supported is not True:
+        return None
+    if not modes.of(pool).is_partitioned:
+        return ALL_DISABLED, ({"devices": "all", "mig-enabled": False},)
+    gpus: dict[Layout, list[int]] = {}
+    for index, layout in enumerate(layouts):
+        gpus.setdefault(layout, []).append(index)
+    entries = tuple(_mig_parted_entry("all" if len(gpus) == 1 else indexes, layout) for layout, indexes in gpus.items())
+    return f"mig-{content_hash(entries)}", entries
+
+
+def _mig_parted_entry(devices: str | list[int], layout: Layout) -> dict[str, Any]:
+    entry: dict[str, Any] = {"devices": devices, "mig-enabled": bool(layout)}
+    return entry | {"mig-devices": dict(layout)} if layout else entry
+
+
+def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:
+    """Return the MIG strategy that nodes with this config need, None if any works: a lock has configs of former modes."""
+    if "mps" in config.get("sharing", {}):
+        return "none"
+    strategy: str = config.get("flags", {}).get("migStrategy", "none")
+    return None if strategy == "none" else strategy
+
+
+def one_mig_strategy(needed: Iterable[str | None]) -> str | None:
+    """Return the MIG strategy that suits all nodes, for the operator's single setting; None if none does.
+
+    MPS rejects `mixed`, even on nodes without MIG. `single` together with MPS is legal, because a node of an MPS pool has no
+    MIG device.
+    """
+    wanted = {strategy for strategy in needed if strategy}
+    if wanted >= {"mixed", "none"} or wanted >= {"mixed", "single"}:
+        return None
+    return next((strategy for strategy in ("single", "none") if strategy in wanted), "mixed")

@@ -1,0 +1,84 @@
+"""What a division of a card must hold, and the variants in which modes divide it: Need, Demand, Variant."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from gpushare.catalog.cards import Card
+from gpushare.core.record import Record
+from gpushare.core.units import MIB, show_bytes
+from gpushare.core.wording import mib
+from gpushare.intent.types import Sharing
+
+MAX_REPLICAS = 1024
+"""How many replicas an intent may ask for (schemas/intent.v1.json)."""
+
+MAX_SIZES = 4
+"""How many different sizes one demand may have: the search tries every size on every profile of every layout."""
+
+UNKNOWN_MEMORY = "the memory of the card is not known"
+
+
+class MemoryIsolation(StrEnum):
+    """What keeps a container off the memory of others: `hardware`, or the `cap` to which the node runtime holds it."""
+
+    HARDWARE = "hardware"
+    CAP = "cap"
+
+
+class FaultIsolation(StrEnum):
+    """Whom a GPU fault of a container can end: no other (`hardware`), others if the device fails (`process`), all (`none`)."""
+
+    HARDWARE = "hardware"
+    PROCESS = "process"
+    NONE = "none"
+
+
+class Need(Record):
+    """`users` containers that need `memory_bytes` each. `users` None: as many as fit."""
+
+    memory_bytes: int
+    users: int | None = None
+
+    @property
+    def memory_mib(self) -> int:
+        """The memory in MiB, rounded up: caps are whole MiB."""
+        return -(-self.memory_bytes // MIB)
+
+
+class Demand(Record):
+    """What must fit on nodes with `gpus_per_node` GPUs of one card. `nodes` None: as many as are needed.
+
+    `needs` have different sizes, the largest first; only a single one may have unknown users, and then `nodes` is known.
+    `in_hardware`: only modes that isolate memory in hardware are wanted. `described` is the card's entry of `spec.cards`, if
+    the catalogue lacks it.
+    """
+
+    card: Card
+    described: Mapping[str, Any] | None = None
+    needs: tuple[Need, ...]
+    gpus_per_node: int = 1
+    nodes: int | None = None
+    in_hardware: bool = False
+
+
+class Variant(Record):
+    """One way of sharing a card: a mode, with or without replicas, and what it isolates.
+
+    `divide` returns what can serve a demand, or why nothing can.
+    """
+
+    word: str
+    divide: Callable[[Demand], list[Sharing] | str]
+    memory: MemoryIsolation
+    faults: FaultIsolation
+
+
+def too_small(what: str, usable_mib: int, need: Need) -> str:
+    """Return that the largest share is smaller than the need."""
+    return f"{what} has {mib(max(usable_mib, 0))} for a user, less than {show_bytes(need.memory_bytes)}"
+
+
+def most_caps(memory_mib: int, need: Need) -> int:
+    """Return into how many equal caps of whole MiB the memory can be divided, if each is at least the need."""
+    return min(max(memory_mib, 0) // need.memory_mib, MAX_REPLICAS)

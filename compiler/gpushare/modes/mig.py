@@ -1,0 +1,87 @@
+"""Mode `mig`: hardware partitions of a GPU, which time-slicing may divide further."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from gpushare import mig
+from gpushare.catalog.cards import Card, Geometry, MigProfile
+from gpushare.catalog.memory import usable_bytes
+from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig, Mode
+from gpushare.modes.demand import FaultIsolation, MemoryIsolation, Variant
+from gpushare.modes.mig_divisions import partitioned, replicated
+from gpushare.modes.traits import ModeTraits
+
+
+class MigTraits(ModeTraits[Mig]):
+    """The traits of MIG."""
+
+    mode = Mode.MIG
+    description = "Hardware partitions: compute and memory are isolated from the other partitions."
+    pool_name = "partitions"
+    starter_card = "a100-sxm4-40gb"
+    is_partitioned = True
+    mechanisms = frozenset({Mechanism.AUTO, Mechanism.WATCHER})
+    variants = (
+        Variant(word="mig", divide=partitioned, memory=MemoryIsolation.HARDWARE, faults=FaultIsolation.HARDWARE),
+        Variant(word="mig-replicas", divide=replicated, memory=MemoryIsolation.CAP, faults=FaultIsolation.PROCESS),
+    )
+
+    @classmethod
+    def missing(cls, card: Card) -> tuple[str, str] | None:
+        """Return that the catalogue knows no MIG of the card."""
+        return None if card.mig else ("MIG that the catalogue knows", "time-slicing or mps, or another card")
+
+    @property
+    def mig_strategy(self) -> str:
+        """The strategy by which the plugin names the instances."""
+        return self.sharing.strategy.value
+
+    @property
+    def goal(self) -> Goal | None:
+        """The goal of a pool that has one in place of layouts."""
+        return None if isinstance(self.sharing.wanted, tuple) else self.sharing.wanted
+
+    @property
+    def written(self) -> tuple[tuple[LayoutGroup, ...], Layout]:
+        """The layouts of a pool that has no goal."""
+        entries = self.sharing.wanted if isinstance(self.sharing.wanted, tuple) else ()
+        groups = tuple(entry for entry in entries if isinstance(entry, LayoutGroup))
+        return groups, tuple(entry for entry in entries if not isinstance(entry, LayoutGroup))
+
+    def layouts(self, card: Card, pinned: Layout | None = None) -> tuple[Layout, ...] | None:
+        """Return the layouts that the pool names, or to which its goal is resolved."""
+        per_gpu = self._per_gpu(card.mig, pinned) if card.mig else None
+        if card.mig is None or per_gpu is None:
+            return None
+        if any(name not in card.profiles for name, _ in chain.from_iterable(set(per_gpu))):
+            return None
+        ordered = {layout: mig.canonical(card.mig, layout) for layout in set(per_gpu)}
+        return tuple(ordered[layout] for layout in per_gpu)
+
+    def _per_gpu(self, geometry: Geometry, pinned: Layout | None) -> tuple[Layout, ...] | None:
+        gpus = self.pool.gpus_per_node
+        if self.goal is not None:
+            layout = pinned or mig.resolve_goal(geometry, self.goal, self._usable_bytes)
+            return (layout,) * gpus if layout else None
+        groups, alike = self.written
+        if not groups:
+            return (alike,) * gpus
+        by_index = {index: group.layout for group in groups for index in group.gpus}
+        if Counter(index for group in groups for index in group.gpus) != Counter(range(gpus)):
+            return None
+        return tuple(by_index[index] for index in range(gpus))
+
+    def _usable_bytes(self, profile: MigProfile) -> int | None:
+        return usable_bytes(profile.memory_mib, self.pool.memory.reserve)
+
+    def document(self) -> dict[str, Any]:
+        """Return the section with the one layout of all GPUs."""
+        return {"mode": self.mode.value, "layout": dict(self.written[1])} | super().document()
+
+    def notes(self, card: Card) -> Iterator[str]:
+        """Yield the drivers that the one layout of all GPUs needs."""
+        names = {name for name, _ in self.written[1]}
+        needed = [one for one in card.mig.layout_drivers if names >= set(one.profiles)] if card.mig else []
+        yield from (f"{' with '.join(one.profiles)} needs driver {one.min_driver} or newer" for one in needed)

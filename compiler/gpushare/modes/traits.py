@@ -1,0 +1,102 @@
+"""ModeTraits: what the rest of the compiler asks of a mode. The defaults are those of whole GPUs that nothing divides."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Generic, TypeVar
+
+from gpushare.catalog.cards import Card, MigProfile
+from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mode, Pool, Sharing
+from gpushare.modes.demand import MAX_REPLICAS, Variant
+
+S = TypeVar("S", bound=Sharing)
+
+
+class ModeTraits(Generic[S]):
+    """The traits of a mode, and those of one pool that has it."""
+
+    mode: ClassVar[Mode]
+
+    description: ClassVar[str]
+    """What users of a pool read about the mode."""
+
+    pool_name: ClassVar[str]
+    """What a pool is called in an intent that gpushare writes."""
+
+    starter_card: ClassVar[str]
+    """The card of a starter intent."""
+
+    variants: ClassVar[tuple[Variant, ...]]
+
+    is_partitioned: ClassVar[bool] = False
+    """Whether GPUs can be divided into MIG instances."""
+
+    has_daemon: ClassVar[bool] = False
+    """Whether MPS daemons divide all memory of a device evenly. A daemon restarts with its config, which ends its clients."""
+
+    replication_key: ClassVar[str] = "timeSlicing"
+    """The section of the device plugin's config in which devices are replicated; empty if the mode has no replicas."""
+
+    mechanisms: ClassVar[frozenset[Mechanism]] = frozenset({Mechanism.AUTO, Mechanism.DRIVER, Mechanism.WATCHER})
+    """What can enforce a cap."""
+
+    card_facts: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Facts of the card on which the mode relies: (key in the catalogue, words) pairs."""
+
+    replica_limit: ClassVar[str] = "an intent has at most {} replicas"
+    """What limits the replicas of a device."""
+
+    def __init__(self, pool: Pool, sharing: S) -> None:
+        self.pool, self.sharing = pool, sharing
+
+    @classmethod
+    def missing(cls, card: Card) -> tuple[str, str] | None:  # noqa: ARG003 - every card has whole GPUs
+        """Return what the mode needs and the card lacks, and the modes to take instead; None if it lacks nothing."""
+        return None
+
+    @classmethod
+    def most_replicas(cls, card: Card) -> int:  # noqa: ARG003 - as above
+        """Return how many replicas of a device are possible on the card."""
+        return MAX_REPLICAS
+
+    @property
+    def mig_strategy(self) -> str | None:
+        """The MIG strategy that the pool's nodes need; None if any works."""
+        return None
+
+    @property
+    def goal(self) -> Goal | None:
+        """What the compiler resolves to a layout; None if nothing is left to resolve."""
+        return None
+
+    @property
+    def written(self) -> tuple[tuple[LayoutGroup, ...], Layout]:
+        """The layouts that the user wrote, as (groups by GPU index, layout of all GPUs): at least one of them is empty."""
+        return (), ()
+
+    def layouts(self, card: Card, pinned: Layout | None = None) -> tuple[Layout, ...] | None:  # noqa: ARG002 - as above
+        """Return the layout of each GPU index of a node, in canonical order; the empty layout is a whole GPU.
+
+        `pinned` is what the pool's goal was resolved to before and takes precedence over resolving it again. None if the goal
+        cannot be reached, an index is not covered exactly once or the card lacks a profile: the rules report why.
+        """
+        return ((),) * self.pool.gpus_per_node
+
+    def replicas_of(self, profile: MigProfile | None) -> int:
+        """Return how many shares a device is divided into. If GPUs are partitioned, only instances are, never whole GPUs."""
+        if self.is_partitioned and profile is None:
+            return 1
+        replicas = self.sharing.replicas
+        return replicas if isinstance(replicas, int) else dict(replicas).get(profile.name if profile else "", 1)
+
+    def document(self) -> dict[str, Any]:
+        """Return the `sharing` section of an intent with this mode, layout and replicas."""
+        given = self.sharing.replicas
+        replicas = dict(given) if isinstance(given, tuple) else given
+        return {"mode": self.mode.value, **({"replicas": replicas} if replicas else {})}
+
+    def notes(self, card: Card) -> Iterator[str]:
+        """Yield the limits that the pool meets, in words."""
+        if self.sharing.replicas == self.most_replicas(card):
+            yield self.replica_limit.format(self.sharing.replicas)
+
+
+AnyTraits = ModeTraits[Any]

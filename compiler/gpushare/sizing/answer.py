@@ -1,0 +1,51 @@
+"""What an answer is: Option, Unfit, Sizing. Plain values; computes nothing of a card."""
+
+from gpushare.core.record import Record
+from gpushare.intent.types import Pool
+from gpushare.modes.demand import Demand, Variant
+from gpushare.sharing.shares import DeviceClass
+
+
+class Grant(Record):
+    """Shares of one kind of device. `cap_mib` is None if the device is not shared; `provides_bytes` is what a user may use."""
+
+    kind: DeviceClass
+    cap_mib: int | None
+    provides_bytes: int
+
+
+class Option(Record):
+    """One way to share. `pool` is what its intent says.
+
+    `nodes_needed` is for all users; `users` is how many fit on the given nodes, or on those needed; None if they need
+    different sizes. `wasted_mib` is the memory of the nodes needed (`total_mib`) that no user asked for, None if the card's
+    memory is not known. `suffices` is None if the number of nodes or users is open.
+    """
+
+    variant: Variant
+    pool: Pool
+    grants: tuple[Grant, ...]
+    nodes_needed: int
+    users: int | None
+    suffices: bool | None
+    total_mib: int | None
+    wasted_mib: int | None
+    unconfirmed: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class Unfit(Record):
+    """A way to share that cannot serve the demand on any number of nodes, and why."""
+
+    variant: Variant
+    reason: str
+
+
+class Sizing(Record):
+    """The answer: `options` the best first within each variant, what cannot serve, the best one and why it is."""
+
+    demand: Demand
+    options: tuple[Option, ...]
+    unfit: tuple[Unfit, ...]
+    best: Option | None
+    reason: str

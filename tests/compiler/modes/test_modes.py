@@ -1,0 +1,31 @@
+"""The modes that exist are those of the schemas and the command line; what a newer gpushare names is taken for whole GPUs."""
+
+import re
+
+from gpushare import modes
+from gpushare.cli import init, size
+from gpushare.core import resources
+from gpushare.intent.types import Mode
+
+
+def schema_words(name: str) -> set[str]:
+    """Every list of words for a `mode` in a schema, as one set."""
+    lists = re.findall(r'"mode": \{[^{}]*?"enum": \[([^\]]*)\]', resources.schema(name).read_text())
+    return set(re.findall(r'"([^"]+)"', "".join(lists)))
+
+
+def test_every_mode_of_the_schema_has_traits_and_a_starter_intent() -> None:
+    words = {mode.mode.value for mode in modes.MODES}
+    assert words == set(Mode) == schema_words("intent.v1") == set(init.MODES)
+
+
+def test_every_variant_is_compared_and_can_be_chosen() -> None:
+    words = [variant.word for variant in modes.VARIANTS]
+    assert words == list(size.MODES)
+    assert set(words) == schema_words("size.v1")
+
+
+def test_a_mode_that_is_not_known_has_no_daemon_and_no_partitions() -> None:
+    unknown = modes.named("hologram")
+    assert not unknown.has_daemon
+    assert not unknown.is_partitioned

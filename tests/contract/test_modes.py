@@ -1,0 +1,40 @@
+"""What depends on a mode asks `gpushare.modes` for a trait: no other package knows a mode by its name or class."""
+
+import ast
+from pathlib import Path
+
+from gpushare.intent.types import Mode
+from tests.contract.test_layers import COMPILER
+
+CLASSES = {"Exclusive", "TimeSlicing", "Mps", "Mig"}
+WORDS = {mode.value for mode in Mode}
+MAY_KNOW = {
+    "intent": "builds the settings of a mode from a document",
+    "modes": "has the traits of each mode",
+    "reading": "hints on the keywords of a document that does not fit its schema",
+    "backends": "reads the keywords of former configs",
+    "importing": "writes the keywords of an intent from what others call the modes",
+}
+
+
+def branches(path: Path) -> list[str]:
+    """Every import of a mode's class, member of `Mode` and comparison with a mode's word in the file."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Compare():
+                parts = [part for side in (node.left, *node.comparators) for part in getattr(side, "elts", [side])]
+                found += [ast.unparse(node) for part in parts if isinstance(part, ast.Constant) and part.value in WORDS]
+            case ast.MatchValue(value=ast.Constant(value=str(word))) if word in WORDS:
+                found.append(word)
+            case ast.Attribute(value=ast.Name(id="Mode")):
+                found.append(ast.unparse(node))
+            case ast.alias(name=name) | ast.Attribute(attr=name) if name in CLASSES:
+                found.append(name)
+    return found
+
+
+def test_nothing_branches_on_a_mode_but_where_modes_are_built_and_described() -> None:
+    for module, path in COMPILER.modules.items():
+        package = module.removeprefix("gpushare").removeprefix(".").split(".")[0]
+        assert package in MAY_KNOW or not branches(path), f"{module}: ask a trait of gpushare.modes"

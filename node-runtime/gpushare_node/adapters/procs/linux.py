@@ -50,13 +50,14 @@ class LinuxProcesses(Processes):
         return self._files.pids()
 
     def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
-        """Return the identities of those pids that exist and are readable, as they are now.
+        """Return the identities of those pids that live and are readable, as they are now.
 
         Nothing is remembered: a process changes its cgroup without another pid or start time, as a container's first one does.
         """
         found = ((pid, self._files.stat(pid), self._files.cgroup(pid)) for pid in pids)
         return {
-            pid: _seen(pid, stat, locate(text, self._own)) for pid, stat, text in found if stat is not None and text is not None
+            pid: _seen(pid, stat, locate(text, self._own))
+            for pid, stat, text in found if stat is not None and not stat.has_ended() and text is not None
         }
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
@@ -78,7 +79,12 @@ class LinuxProcesses(Processes):
     def in_pods(self) -> tuple[ProcessIdentity, ...]:
         """Return every living process that is in a pod."""
         found = self.look(self._files.pids())
-        return tuple(one for one in found.values() if one.candidates and not self.has_ended(one))
+        return tuple(one for one in found.values() if one.candidates)
+
+    def is_living(self, pid: int) -> bool:
+        """Whether a process, readable or not, has this pid and is no zombie."""
+        stat = self._files.stat(pid)
+        return pid in self._files.pids() if stat is None else not stat.has_ended()
 
     def kill_group(self, seen: ProcessIdentity) -> bool:
         """Have the kernel kill everything in its container's cgroup; False if it cannot: cgroup v1, or no access to it."""

@@ -290,6 +290,7 @@ def test_a_zombie_has_ended_though_nobody_reaps_it(process_pool: ProcessPool) ->
     await_exit(child)
     assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
     assert processes.has_ended(seen)
+    assert (processes.look([child]), processes.is_living(child), processes.is_living(os.getpid())) == ({}, False, True)
 
 
 def test_a_process_whose_first_thread_has_ended_lives_on(process_pool: ProcessPool) -> None:
@@ -301,10 +302,11 @@ def test_a_process_whose_first_thread_has_ended_lives_on(process_pool: ProcessPo
     pid = process_pool.pid(code)
     processes = LinuxProcesses()
     wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
-    assert not processes.has_ended(processes.look([pid])[pid])
+    seen = processes.look([pid])[pid]
+    assert not processes.has_ended(seen)
     os.kill(pid, 9)
     await_exit(pid)
-    assert processes.has_ended(processes.look([pid])[pid])
+    assert processes.has_ended(seen)
 
 
 def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(fake_proc: FakeProc, process_pool: ProcessPool) -> None:

@@ -26,6 +26,8 @@ _SCAN_SECONDS = 0.1
 thousand mappings."""
 
 _COMM_LENGTH = 64
+_FABRIC_MANAGER = b"nv-fabricmanager"[:15]
+"""The kernel keeps 15 bytes of a program's name."""
 
 
 class LinuxProcesses(Processes):
@@ -59,6 +61,20 @@ class LinuxProcesses(Processes):
             pid: _seen(pid, stat, locate(text, self._own))
             for pid, stat, text in found if stat is not None and not stat.has_ended() and text is not None
         }
+
+    def lacks_fabric_manager(self) -> bool:
+        """Whether the host certainly has NVSwitches, and no living process that is the fabric manager.
+
+        The driver lists the switches that it has, by PCI address; the control device /dev/nvidia-nvswitchctl is there without
+        any.
+        """
+        try:
+            has_switches = any((self._root / "driver/nvidia-nvswitch/devices").iterdir())
+        except OSError:
+            return False
+        return has_switches and self.sees_host() and not any(
+            self._files.comm(pid) == _FABRIC_MANAGER and self.is_living(pid) for pid in self._files.pids()
+        )
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Return all processes whose identity has the same cgroup now, without those that have ended.

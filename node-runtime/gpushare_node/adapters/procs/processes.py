@@ -106,6 +106,10 @@ class Processes(Protocol):
         """Whether a process, readable or not, has this pid and is no zombie."""
         ...
 
+    def lacks_fabric_manager(self) -> bool:
+        """Whether the host certainly has NVSwitches, and no living process that is the fabric manager."""
+        ...
+
     def kill_group(self, seen: ProcessIdentity) -> bool:
         """Have the kernel kill everything in its container's cgroup; False if it cannot."""
         ...

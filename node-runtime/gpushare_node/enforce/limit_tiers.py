@@ -81,7 +81,7 @@ class LimitTiers(Struct, frozen=False):
     def tiers(self) -> frozenset[Tier]:
         """Return the tiers that enforce caps now."""
         found = {Tier.WATCHER}
-        if self._has_limits and not self._refused:
+        if self._held and not self._refused:
             found.add(Tier.DRIVER)
         if self._mps_state is Mps.REACHABLE and self.policy.mode is Mode.MPS:
             found.add(Tier.MPS)

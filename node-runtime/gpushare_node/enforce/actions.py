@@ -59,6 +59,10 @@ class MpsControl(Protocol):
         """Return how much one client process may allocate on a device; None: no limit, or not known."""
         ...
 
+    def faults(self) -> frozenset[str]:
+        """Return which servers serve nobody although their daemon answers, and why."""
+        ...
+
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
         """Have the daemon terminate these clients; return those for which it confirmed."""
         ...

@@ -61,11 +61,11 @@ class Holders(Struct, frozen=False):
         due = [row for row, since in self._since.items() if now - since >= _PATIENCE_SECONDS or row[0] in known]
         if not due:
             return {}, {}
-        unread, may_hold = set(self.processes.pids()) - known.keys(), self._who_may_hold(grants)
+        may_hold = self._who_may_hold(grants)
         found: dict[Row, tuple[Process, ...]] = {}
         doubtful: dict[Row, tuple[ContainerId, ...]] = {}
         for row in due:
-            if row[0] in unread:
+            if row[0] not in known and self.processes.is_living(row[0]):
                 continue
             candidates = self._candidates(row, known.get(row[0]), may_hold, grants)
             heirs = next(iter(candidates.values())) if len(candidates) == 1 else ()

@@ -58,6 +58,10 @@ class LimitTiers(Struct, frozen=False):
     _mps_state: Mps = Mps.OFF
     _has_reached_mps: bool = False
     _mps_asked_at: float | None = None
+    mps_faults: frozenset[str] = frozenset()
+    """What two looks in a row have found wrong with the servers of daemons that answer."""
+
+    _seen_faults: frozenset[str] = frozenset()
     _has_limits: bool | None = None
     _refused: dict[str, float] = field(default_factory=dict)
     _held: dict[CgroupLimit, tuple[ContainerId, int]] = field(default_factory=dict)
@@ -77,7 +81,7 @@ class LimitTiers(Struct, frozen=False):
     def tiers(self) -> frozenset[Tier]:
         """Return the tiers that enforce caps now."""
         found = {Tier.WATCHER}
-        if self._has_limits and not self._refused:
+        if self._held and not self._refused:
             found.add(Tier.DRIVER)
         if self._mps_state is Mps.REACHABLE and self.policy.mode is Mode.MPS:
             found.add(Tier.MPS)
@@ -168,11 +172,14 @@ class LimitTiers(Struct, frozen=False):
         return None if found == limit_bytes else f"{found} instead of {limit_bytes} bytes"
 
     def _look_at_mps(self, mps: MpsControl, devices: tuple[Device, ...]) -> None:
-        """Read the state, and whether the daemon's limit matches a client's share. On the work queue's thread."""
-        former, self._mps_state = self._mps_state, mps.state()
-        self._has_reached_mps |= Mps.REACHABLE in (former, self._mps_state)
+        """Read the state, the faults, and whether the daemon's limit matches a client's share. On the work queue's thread."""
+        self._mps_state = mps.state()
+        self._has_reached_mps |= self._mps_state is Mps.REACHABLE
+        is_served = self.policy.mode is Mode.MPS and self._mps_state is Mps.REACHABLE
+        former, self._seen_faults = self._seen_faults, mps.faults() if is_served else frozenset()
+        self.mps_faults = former & self._seen_faults
         replicas = {share.replicas for share in self.policy.shares if share.profile is None}
-        if self.policy.mode is not Mode.MPS or len(replicas) != 1 or self._mps_state is not Mps.REACHABLE:
+        if not is_served or len(replicas) != 1:
             return
         count = replicas.pop()
         for device in devices:

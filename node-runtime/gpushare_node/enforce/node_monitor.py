@@ -137,6 +137,9 @@ class NodeMonitor(Struct, frozen=False):
         """Return what is wrong with the offer, or with the daemon behind it."""
         if self.enforcer.limit_tiers.has_lost_mps:
             return ConditionReason.MPS_UNAVAILABLE, ConditionReason.MPS_UNAVAILABLE.value.means
+        faults = self.enforcer.limit_tiers.mps_faults
+        if faults:
+            return ConditionReason.MPS_SERVER_FAULT, f"MPS {'; '.join(sorted(faults))}."
         unmet = self._offer.finding
         return None if unmet is None else (unmet.reason, f"{unmet.message[0].upper()}{unmet.message[1:]}.")
 
@@ -169,7 +172,7 @@ class NodeMonitor(Struct, frozen=False):
         """
         planned = self.plan(surveys)
         wrong = () if self.refusal else tuple(one for one in surveys if has_wrong_mode(one, self.enforcer.config.policy))
-        former, self._finding = self._finding, _find(planned, wrong, surveys)
+        former, self._finding = self._finding, _find(planned, wrong) or self._find_fabric(surveys)
         is_repairable = any(gpu.operations for gpu in planned.gpus) or bool(wrong)
         if self._finding is None or self._finding != former or not is_repairable or self._is_deleting:
             return
@@ -187,6 +190,24 @@ class NodeMonitor(Struct, frozen=False):
             return
         self._tell(EventReason.DRIFTED, f"{text} The runtime's pod is recreated to repair it.")
         self._start_over()
+
+    def _find_fabric(self, surveys: Sequence[GpuInfo]) -> tuple[ConditionReason, str] | None:
+        """Return which GPUs have no NVLink.
+
+        Before Hopper the driver does not say. There no CUDA program starts without the manager; of GPUs in MIG mode, which have
+        no NVLink, that is not certain.
+        """
+        unready = [str(one.index) for one in surveys if one.is_fabric_ready is False]
+        if unready:
+            return ConditionReason.FABRIC_NOT_READY, f"NVLink of GPU {', '.join(unready)} is not set up."
+        silent = [
+            str(one.index) for one in surveys
+            if one.is_fabric_ready is None and one.fault is None and "-SXM" in one.name and not (one.mig and one.mig.current)
+        ]
+        if not silent or not self.enforcer.adapters.processes.lacks_fabric_manager():
+            return None
+        text = f"The node has NVSwitches and no nv-fabricmanager, so that NVLink of GPU {', '.join(silent)} is not set up."
+        return ConditionReason.FABRIC_NOT_READY, text
 
     def _check_node(self, now: float) -> None:
         """Check whether the node still belongs to the pool, and its labels are ours. On the work queue's thread."""
@@ -266,9 +287,7 @@ class NodeMonitor(Struct, frozen=False):
         self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=message))
 
 
-def _find(
-    planned: PartitionPlan, wrong_modes: Sequence[GpuInfo], surveys: Sequence[GpuInfo]
-) -> tuple[ConditionReason, str] | None:
+def _find(planned: PartitionPlan, wrong_modes: Sequence[GpuInfo]) -> tuple[ConditionReason, str] | None:
     """Return how the hardware differs from the policy; a GPU that cannot be partitioned takes precedence over a changed one."""
     if planned.unfit:
         text = "; ".join(f"GPU {one.index}: {one.detail}" for one in planned.unfit)
@@ -280,11 +299,4 @@ def _find(
         known = ((one.index, one.compute_mode) for one in wrong_modes)
         modes = "; ".join(f"GPU {index} has the compute mode {mode.name}" for index, mode in known if mode is not None)
         return ConditionReason.DRIFTED, f"{modes}, which keeps tenants out."
-    return _find_fabric(surveys)
-
-
-def _find_fabric(surveys: Sequence[GpuInfo]) -> tuple[ConditionReason, str] | None:
-    unready = [str(one.index) for one in surveys if one.is_fabric_ready is False]
-    if not unready:
-        return None
-    return ConditionReason.FABRIC_NOT_READY, f"NVLink of GPU {', '.join(unready)} is not set up."
+    return None

@@ -1,10 +1,12 @@
 """What a node advertises, compared with what the policy expects: resources, and ids that the device plugin registered. Pure."""
 
+import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpushare_node.adapters.host.kubelet import is_gpu_resource
 from gpushare_node.core.policy import Policy, WantedGpu
+from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 
@@ -48,7 +50,9 @@ def find_mismatch(
     counts = {name: len(some) for name, some in ids.items()}
     if counts != wanted:
         return _about_numbers("the device plugin registered", wanted, counts)
-    return find_offer_mismatch(wanted, allocatable)
+    found = find_offer_mismatch(wanted, allocatable)
+    left = sorted(advertised(allocatable).keys() - counts.keys())
+    return found if found is None or not left else replace(found, message=f"{found.message}; {_about_left(left)}")
 
 
 def find_offer_mismatch(wanted: Mapping[str, int], allocatable: Mapping[str, int]) -> Unmet | None:
@@ -67,6 +71,16 @@ def _about_numbers(who: str, wanted: Mapping[str, int], shown: Mapping[str, int]
     if is_less:
         text += "; a plugin leaves out what it takes for unhealthy until it restarts"
     return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=text, is_stale=is_less)
+
+
+def _about_left(names: Iterable[str]) -> str:
+    """Return how to remove resources whose plugin is gone: kubelet does so after five minutes, by a write that may be lost."""
+    paths = (f"/status/{part}/{name.replace('/', '~1')}" for name in names for part in ("capacity", "allocatable"))
+    patch = json.dumps([{"op": "remove", "path": path} for path in paths], separators=(",", ":"))
+    return (
+        f"no plugin has registered {', '.join(names)}: if that is still offered after five minutes, stop kubelet, run `kubectl "
+        f"patch node NODE --subresource=status --type=json -p '{patch}'`, start kubelet"
+    )
 
 
 def _about_ids(known: Collection[str], devices: frozenset[str]) -> str:

@@ -252,12 +252,16 @@ def _facts(
 
 
 def _is_listed(target: Target, view: DeviceView, inputs: GuardInput) -> bool:
-    """Whether any process of the target still has a row. A row that cannot be identified may belong to the dying target."""
+    """Whether any process of the target still has a row of its own.
+
+    A row that cannot be identified may belong to the dying target; one whose memory others are known to hold does not.
+    """
     present = _present(target, view)
     if present and (target.scope is KillScope.CONTAINER or not set(present).isdisjoint(target.processes)):
         return True
     return any(
-        process.pid in view.uses and inputs.identities.get(process.pid, process).start_time == process.start_time
+        process.pid in view.uses and (process.pid, view.device) not in inputs.holders
+        and inputs.identities.get(process.pid, process).start_time == process.start_time
         for process in target.processes
     )
 

@@ -164,7 +164,9 @@ class ConditionReason(Enum):
         "WrongResources",
         "The node offers other GPU resources than the plan says.",
         "If the node offers more, a second plugin, or one that ignores its config, may be running. If it offers less, check "
-        "the device plugin's pod and its log on the node; a GPU that it takes for unhealthy is in the log with its XID.",
+        "the device plugin's pod and its log on the node; a GPU that it takes for unhealthy is in the log with its XID. A "
+        "resource that no plugin has registered for five minutes is one that kubelet has failed to remove: stop kubelet, run "
+        "the `kubectl patch` of the message, start kubelet.",
     )
     RESET_REQUIRED = _failed(
         "ResetRequired",
@@ -197,6 +199,12 @@ class ConditionReason(Enum):
         "The MPS control daemon no longer answers: containers with a share get no CUDA context.",
         "Check the pod nvidia-device-plugin-mps-control-daemon on the node. When it runs again, restart the pods that were its "
         "clients.",
+    )
+    MPS_SERVER_FAULT = _not(
+        "MpsServerFault",
+        "An MPS server serves nobody, although its control daemon answers: containers with a share get no CUDA context.",
+        "A server in state FAULT recovers when all that were its clients at the fault have ended: delete the pods that hold "
+        "shares of its GPU. If it does not, delete the pod nvidia-device-plugin-mps-control-daemon on the node first.",
     )
     FABRIC_NOT_READY = _not(
         "FabricNotReady",

@@ -178,6 +178,9 @@ class EnforcementFuzz(HostileNode):
     def limit_mib(self, _device: int | str) -> int | None:
         return CAP_MIB
 
+    def faults(self) -> frozenset[str]:
+        return frozenset()
+
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
         chosen = sorted(targets, key=lambda one: one.pid)
         for target in chosen:

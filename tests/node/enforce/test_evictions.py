@@ -63,6 +63,9 @@ class Terminator:
     def limit_mib(self, _device: int | str) -> int | None:
         return 4096
 
+    def faults(self) -> frozenset[str]:
+        return frozenset()
+
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
         return frozenset(targets)
 

@@ -71,6 +71,24 @@ def test_who_closes_its_files_and_leaves_them_to_a_fork_is_ended_with_it(enforce
     await_end(fork)
 
 
+@pytest.mark.parametrize("end", ["a zombie", "a zombie outside its cgroup", "gone"])
+def test_who_is_ended_and_leaves_its_files_to_a_worker_is_ended_with_it(enforcement: EnforcementFixture, end: str) -> None:
+    """A data loader's worker: the driver goes on naming the one that was killed. Cgroup v1 shows a zombie in the root."""
+    listed = enforcement.admit_and_begin(1, "loader", 9000, DEAF)
+    worker = hold(enforcement, 1, code=DEAF)
+    enforcement.run(10)
+    await_end(listed)
+    enforcement.fake_proc.fake(listed, "maps", UNMAPPED)
+    if end == "gone":
+        enforcement.fake_proc.hide(listed)
+    elif end == "a zombie outside its cgroup":
+        enforcement.fake_proc.show(listed, "/")
+    enforcement.fake_nvml.put(0, listed, 9000)
+    enforcement.run(30)
+    await_end(worker)
+    assert "GPUProcessKillFailed" not in enforcement.told.reasons()
+
+
 @pytest.mark.parametrize("has_gpu", [True, False])
 def test_memory_whose_pid_passes_to_a_neighbour_is_charged_to_neither(enforcement: EnforcementFixture, has_gpu: bool) -> None:
     """Whether the driver means the hog's ended process, or one that the neighbour has begun, cannot be told."""

@@ -20,6 +20,9 @@ def test_the_driver_holds_caps_where_it_can_until_processes_are_gone(
     two_gpus.offer_limits()
     two_gpus.load()
     enforcement_loop = EnforcementLoop(tmp_path, two_gpus, process_pool)
+    enforcement_loop.run(2)
+    assert 'enforcement_tier{tier="watcher"} 1' in enforcement_loop.enforcement.metric("enforcement_tier{")
+    assert 'enforcement_tier{tier="driver-set"} 1' not in enforcement_loop.enforcement.metric("enforcement_tier{")
     pid = enforcement_loop.enforcement.admit_and_begin(1, "modest", 3000)
     enforcement_loop.run(2)
     cgroup = enforcement_loop.enforcement.processes.look([pid])[pid].cgroup

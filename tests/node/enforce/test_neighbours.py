@@ -301,6 +301,9 @@ class FakeMps:
     def limit_mib(self, _device: int | str) -> int | None:
         return self.limit
 
+    def faults(self) -> frozenset[str]:
+        return frozenset()
+
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
         chosen = frozenset(targets)
         self.asked += [target.pid for target in chosen]

@@ -1,18 +1,37 @@
 """What the node offers while caps are enforced: a difference from the plan is the condition within a minute, and is cured."""
 
+from pathlib import Path
+
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.adapters.nvml.driver import MigInfo
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.process_list import Mps
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import SHARED, pod
 from tests.node.enforce.enforcement_loop import LABELS, VIEW, EnforcementLoop
 from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import OBEDIENT, ProcessPool
 
 READY = ConditionReason.READY
 MINUTE = 62
 """Cycles of one second, the first of which only finds that the last look is over."""
+
+
+class FakeMps:
+    """A control daemon that answers, with the faults of its servers."""
+
+    faulty: frozenset[str] = frozenset()
+
+    def state(self) -> Mps:
+        return Mps.REACHABLE
+
+    def limit_mib(self, _device: int | str) -> int | None:
+        return None
+
+    def faults(self) -> frozenset[str]:
+        return self.faulty
 
 
 def word(loop: EnforcementLoop) -> str:
@@ -109,11 +128,55 @@ def test_an_mps_daemon_that_answered_and_is_gone_is_told(ready: EnforcementLoop)
     assert word(ready) == ConditionReason.MPS_UNAVAILABLE.word
 
 
+def test_an_mps_server_that_serves_nobody_is_told_at_the_second_look(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    mps = FakeMps()
+    loop = EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mps", mps=mps)
+    loop.enforcement.register(10)
+    loop.run(20)
+    assert word(loop) == "Ready"
+    mps.faulty = frozenset({"server 7 of gpu is in state FAULT"})
+    loop.run(9)
+    mps.faulty = frozenset()
+    loop.run(30)
+    assert "MpsServerFault" not in loop.api.reasons()
+    mps.faulty = frozenset({"server 7 of gpu is in state FAULT"})
+    loop.run(25)
+    assert loop.api.said[-1] == (ConditionReason.MPS_SERVER_FAULT, "MPS server 7 of gpu is in state FAULT.")
+    assert "MpsServerFault" in loop.api.reasons()
+    mps.faulty = frozenset()
+    loop.run(12)
+    assert word(loop) == "Ready"
+
+
 def test_a_fabric_that_is_not_set_up_is_told(ready: EnforcementLoop) -> None:
     surveys = ready.enforcement.enforcer.inventory.surveys
     assert surveys is not None
     ready.monitor._check_layout(tuple(replace(one, is_fabric_ready=one.index == 0) for one in surveys), 0.0)
     assert ready.monitor.reason(0.0) == (ConditionReason.FABRIC_NOT_READY, "NVLink of GPU 1 is not set up.")
+
+
+@pytest.mark.parametrize(("name", "is_mig", "manager", "is_told"), [
+    ("NVIDIA A100-SXM4-40GB", False, "nvidia-persiste", True),
+    ("NVIDIA A100-SXM4-40GB", False, "nv-fabricmanage", False),
+    ("NVIDIA A100-SXM4-40GB", True, "nvidia-persiste", False),
+    ("NVIDIA A100-PCIE-40GB", False, "nvidia-persiste", False),
+])
+def test_a_fabric_manager_that_does_not_run_is_told_where_the_driver_says_nothing(
+    ready: EnforcementLoop, name: str, is_mig: bool, manager: str, is_told: bool
+) -> None:
+    surveys, proc = ready.enforcement.enforcer.inventory.surveys, ready.enforcement.fake_proc
+    assert surveys is not None
+    mig = MigInfo(current=is_mig, pending=is_mig)
+    silent = tuple(replace(one, name=name, mig=mig) for one in surveys)
+    pid = proc.show(ready.enforcement.started.pid(OBEDIENT), "/system.slice/nvidia-fabricmanager.service")
+    proc.fake(pid, "comm", f"{manager}\n")
+    assert ready.monitor._find_fabric(silent) is None, "without switches"
+    (proc.root / "driver/nvidia-nvswitch/devices/0000:c1:00.0").mkdir(parents=True)
+    found = ready.monitor._find_fabric(silent)
+    assert (found is not None and found[0] is ConditionReason.FABRIC_NOT_READY) is is_told
+    assert ready.monitor._find_fabric(tuple(replace(one, is_fabric_ready=True) for one in silent)) is None
 
 
 def test_a_selecting_label_that_is_gone_is_waited_for(ready: EnforcementLoop) -> None:

@@ -1,5 +1,6 @@
 """The loop's pure decisions: names and flips, what is offered, who is disturbed, which pods and labels count."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,20 @@ def test_an_offer_is_right_when_ids_and_counts_are_and_nothing_else_is_sold(regi
     lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, allocatable)
     found = (None, False) if lack is None else (lack.reason, lack.is_stale)
     assert found == (reason, is_stale)
+
+
+def test_a_resource_that_no_plugin_registers_is_named_with_the_command_that_removes_it() -> None:
+    registered = IDS | {"nvidia.com/mig-1g.5gb": frozenset()}
+    lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, WANTED | {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 7})
+    assert lack is not None
+    assert lack.message.startswith("the node offers nvidia.com/gpu: 2 instead of 0, nvidia.com/mig-1g.5gb: 7 instead of 0; ")
+    assert "no plugin has registered nvidia.com/gpu, nvidia.com/mig-1g.5gb" in lack.message
+    patch = json.loads(lack.message.split("'")[1])
+    paths = [f"/status/{part}/nvidia.com~1{name}" for name in ("gpu", "mig-1g.5gb") for part in ("capacity", "allocatable")]
+    assert patch == [{"op": "remove", "path": path} for path in paths]
+    late = find_mismatch(WANTED, frozenset({"GPU-1"}), IDS, {"nvidia.com/gpu.shared": 1})
+    assert late is not None
+    assert "kubectl" not in late.message
 
 
 def test_gpu_resources_are_told_from_other_resources_of_the_maker() -> None:

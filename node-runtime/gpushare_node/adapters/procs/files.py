@@ -54,6 +54,7 @@ class ProcessStatus(Struct):
 
 
 _STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
+_SYSCALL = ctypes.CDLL(None, use_errno=True).syscall
 _AT_FDCWD, _DONT_SYNC, _TYPE, _NO_FILE = -100, 0x4000, 0x1, 2
 """AT_FDCWD, AT_STATX_DONT_SYNC, STATX_TYPE and ENOENT of Linux's uapi headers."""
 
@@ -73,6 +74,22 @@ def _is_device(path: str, major: int) -> bool | None:
         return False if ctypes.get_errno() == _NO_FILE else None
     (mode,), (found,) = struct.unpack_from("=H", answer, _MODE_AT), struct.unpack_from("=I", answer, _DEVICE_AT)
     return stat.S_ISCHR(mode) and found == major
+
+
+_KCMP = {"x86_64": 312, "aarch64": 272}
+"""The number of the system call kcmp, of which the C library has no function."""
+
+_KCMP_FILES, _NO_THREAD = 2, 3
+"""KCMP_FILES and ESRCH of Linux's uapi headers."""
+
+
+def _share_files(one: int, other: int) -> bool:
+    """Whether two threads surely have the same table of open files, or one has ended: the kernel tells in a microsecond."""
+    number = _KCMP.get(os.uname().machine)
+    if number is None:
+        return False
+    order = _SYSCALL(number, one, other, _KCMP_FILES, 0, 0)
+    return order == 0 or (order < 0 and ctypes.get_errno() == _NO_THREAD)
 
 
 class ProcFiles:
@@ -156,13 +173,28 @@ class ProcFiles:
     def has_open(self, pid: int, major: int, seconds: float) -> bool | None:
         """Whether the process has a character device of this driver open; None if one of its open files is not readable.
 
+        A thread may have a table of open files of its own (CLONE_FILES). What is in a socket's queue, or registered with
+        io_uring, is in no table, and is not seen.
+
         Also None after so many seconds of CPU time: a process may have a million files open. For other users' processes it
         needs CAP_DAC_READ_SEARCH.
         """
         deadline = time.thread_time() + seconds
+        living = self._living(pid)
+        found, first = self._has_open(living, major, deadline), int(living.rpartition("/")[2])
+        for thread in self._threads(pid):
+            if found is not False:
+                break
+            if time.thread_time() > deadline:
+                return None
+            if thread != first and not _share_files(first, thread):
+                found = self._has_open(f"{pid}/task/{thread}", major, deadline)
+        return found
+
+    def _has_open(self, folder: str, major: int, deadline: float) -> bool | None:
         answers: set[bool | None] = set()
         try:
-            with os.scandir(f"{self._root}/{self._living(pid)}/fd") as files:
+            with os.scandir(f"{self._root}/{folder}/fd") as files:
                 for file in files:
                     answers.add(_is_device(file.path, major))
                     if True in answers:
@@ -178,12 +210,14 @@ class ProcFiles:
         found = self.stat(int(pid)) if isinstance(pid, int) else None
         if found is None or found.state not in _ENDED or found.threads <= 1:
             return str(pid)
-        try:
-            threads = os.listdir(f"{self._root}/{pid}/task")  # noqa: PTH208 - names are enough
-        except OSError:
-            return str(pid)
-        folders = (f"{pid}/task/{thread}" for thread in threads)
+        folders = (f"{pid}/task/{thread}" for thread in self._threads(pid))
         return next((folder for folder in folders if (own := self._stat(folder)) and own.state not in _ENDED), str(pid))
+
+    def _threads(self, pid: int | str) -> list[int]:
+        try:
+            return [int(name) for name in os.listdir(f"{self._root}/{pid}/task")]  # noqa: PTH208 - names are enough
+        except OSError:
+            return []
 
     def pid_max(self) -> int | None:
         """Return the kernel's limit of pids."""

@@ -26,6 +26,8 @@ _SCAN_SECONDS = 0.1
 thousand mappings."""
 
 _COMM_LENGTH = 64
+_FABRIC_MANAGER = b"nv-fabricmanager"[:15]
+"""The kernel keeps 15 bytes of a program's name."""
 
 
 class LinuxProcesses(Processes):
@@ -50,14 +52,29 @@ class LinuxProcesses(Processes):
         return self._files.pids()
 
     def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
-        """Return the identities of those pids that exist and are readable, as they are now.
+        """Return the identities of those pids that live and are readable, as they are now.
 
         Nothing is remembered: a process changes its cgroup without another pid or start time, as a container's first one does.
         """
         found = ((pid, self._files.stat(pid), self._files.cgroup(pid)) for pid in pids)
         return {
-            pid: _seen(pid, stat, locate(text, self._own)) for pid, stat, text in found if stat is not None and text is not None
+            pid: _seen(pid, stat, locate(text, self._own))
+            for pid, stat, text in found if stat is not None and not stat.has_ended() and text is not None
         }
+
+    def lacks_fabric_manager(self) -> bool:
+        """Whether the host certainly has NVSwitches, and no living process that is the fabric manager.
+
+        The driver lists the switches that it has, by PCI address; the control device /dev/nvidia-nvswitchctl is there without
+        any.
+        """
+        try:
+            has_switches = any((self._root / "driver/nvidia-nvswitch/devices").iterdir())
+        except OSError:
+            return False
+        return has_switches and self.sees_host() and not any(
+            self._files.comm(pid) == _FABRIC_MANAGER and self.is_living(pid) for pid in self._files.pids()
+        )
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Return all processes whose identity has the same cgroup now, without those that have ended.
@@ -78,7 +95,12 @@ class LinuxProcesses(Processes):
     def in_pods(self) -> tuple[ProcessIdentity, ...]:
         """Return every living process that is in a pod."""
         found = self.look(self._files.pids())
-        return tuple(one for one in found.values() if one.candidates and not self.has_ended(one))
+        return tuple(one for one in found.values() if one.candidates)
+
+    def is_living(self, pid: int) -> bool:
+        """Whether a process, readable or not, has this pid and is no zombie."""
+        stat = self._files.stat(pid)
+        return pid in self._files.pids() if stat is None else not stat.has_ended()
 
     def kill_group(self, seen: ProcessIdentity) -> bool:
         """Have the kernel kill everything in its container's cgroup; False if it cannot: cgroup v1, or no access to it."""

@@ -4,6 +4,7 @@ A signal to an MPS client with work on the GPU has undefined effects and can end
 terminate the client first. Owns the translation between our pids and a daemon's. Does not decide which client.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -78,6 +79,13 @@ class HostMpsControl:
         known = [limit for limit in limits if limit is not None]
         return max(known) if known and len(known) == len(limits) else None
 
+    def faults(self) -> frozenset[str]:
+        """Return which servers serve nobody although their daemon answers, and why. Only what is certain."""
+        return frozenset(
+            f"server {server} of {daemon.pipe.parent.name} {trouble}"
+            for daemon in self._daemons() for server, trouble in self._faults(daemon)
+        )
+
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
         """Terminate these clients, and return those that the daemon confirmed, for `GuardInput.terminated_clients`."""
         return frozenset(target for target in targets if self._terminate(target))
@@ -87,6 +95,22 @@ class HostMpsControl:
         return tuple(
             ControlProgram(pipe, program=self._program, timeout_seconds=self._timeout_seconds)
             for pipe in pipes if pipe.is_dir()
+        )
+
+    def _faults(self, daemon: ControlProgram) -> Iterator[tuple[int, str]]:
+        with contextlib.suppress(MpsError):
+            for server in daemon.servers():
+                if self._has_ended(server):
+                    yield server, "has ended, and its daemon still lists it"
+                elif daemon.has_fault(server):
+                    yield server, "is in state FAULT"
+
+    def _has_ended(self, server: int) -> bool:
+        """Whether no living process has this pid, in whatever namespace: the daemon's is not known."""
+        processes = self._processes
+        known = ((pid, processes.details(pid)) for pid in processes.pids())
+        return processes.sees_host() and not any(
+            details is not None and server in details.namespace_pids and processes.is_living(pid) for pid, details in known
         )
 
     def _terminate(self, target: Process) -> bool:

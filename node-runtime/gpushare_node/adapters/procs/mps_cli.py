@@ -21,6 +21,7 @@ _UNITS_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
 # Neither wording is documented; the program exits with 0 in either case.
 _REFUSAL = re.compile(r"error|fail|invalid|unknown|unrecognized|denied|refused|not |cannot|no such|usage", re.IGNORECASE)
+_FAULT = re.compile(r"\bFAULT\b")
 _CONSENT = re.compile(r"success|terminated", re.IGNORECASE)
 
 
@@ -51,6 +52,10 @@ class ControlProgram:
     def clients(self, server: int) -> tuple[int, ...]:
         """Return the pids of a server's clients, in its own pid namespace. MpsError."""
         return self._numbers(f"get_client_list {server}")
+
+    def has_fault(self, server: int) -> bool:
+        """Whether a server is in state FAULT: it accepts no client until all that the fault concerns have ended. MpsError."""
+        return _FAULT.search(self.ask(f"get_server_status {server}")) is not None
 
     def terminate(self, server: int, client: int) -> bool:
         """End a client's work on the GPU, not its process. Whether the daemon confirmed it, or no longer lists it. MpsError.

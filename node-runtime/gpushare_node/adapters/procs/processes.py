@@ -91,7 +91,7 @@ class Processes(Protocol):
         ...
 
     def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
-        """Return the identities of those pids that exist and are readable, as they are now."""
+        """Return the identities of those pids that live and are readable, as they are now."""
         ...
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
@@ -100,6 +100,14 @@ class Processes(Protocol):
 
     def in_pods(self) -> tuple[ProcessIdentity, ...]:
         """Return every living process that is in a pod."""
+        ...
+
+    def is_living(self, pid: int) -> bool:
+        """Whether a process, readable or not, has this pid and is no zombie."""
+        ...
+
+    def lacks_fabric_manager(self) -> bool:
+        """Whether the host certainly has NVSwitches, and no living process that is the fabric manager."""
         ...
 
     def kill_group(self, seen: ProcessIdentity) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushare_node.adapters.procs import linux
 from gpushare_node.adapters.procs.files import ProcFiles
 from gpushare_node.adapters.procs.linux import NVIDIA_MAJOR, LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, Processes
@@ -198,6 +199,36 @@ def test_more_open_files_than_can_be_read_in_time_acquit_nobody(seconds: float, 
         assert ProcFiles(Path("/proc")).has_open(os.getpid(), NVIDIA_MAJOR, seconds) is expected
 
 
+PRIVATE_FILES = """import ctypes, os, threading, time
+def run():
+    if {has_own}:
+        assert ctypes.CDLL(None).unshare(0x400) == 0
+    os.open("/dev/ptmx", os.O_RDWR)
+    print("ready", flush=True)
+    time.sleep(600)
+for _ in range(8):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+threading.Thread(target=run).start()
+"""
+"""A thread opens a device; the others have it only if they share their table of open files (CLONE_FILES)."""
+
+
+@pytest.mark.failure_case(78)
+@pytest.mark.parametrize("has_kcmp", [True, False])
+@pytest.mark.parametrize("has_own", [True, False])
+def test_a_device_that_one_thread_alone_has_open_is_found(
+    process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch, has_own: bool, has_kcmp: bool
+) -> None:
+    pid = process_pool.pid(PRIVATE_FILES.format(has_own=has_own))
+    assert has_own != any("ptmx" in str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir())
+    if not has_kcmp:
+        monkeypatch.setattr("gpushare_node.adapters.procs.files._KCMP", {})
+    monkeypatch.setattr(linux, "NVIDIA_MAJOR", 5)
+    assert LinuxProcesses().uses_gpu(pid) is GpuUse.YES
+    monkeypatch.setattr(linux, "NVIDIA_MAJOR", NVIDIA_MAJOR)
+    assert LinuxProcesses().uses_gpu(pid) is GpuUse.NO
+
+
 @pytest.mark.failure_case(78)
 @needs_root
 def test_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart_gives() -> None:
@@ -290,6 +321,7 @@ def test_a_zombie_has_ended_though_nobody_reaps_it(process_pool: ProcessPool) ->
     await_exit(child)
     assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
     assert processes.has_ended(seen)
+    assert (processes.look([child]), processes.is_living(child), processes.is_living(os.getpid())) == ({}, False, True)
 
 
 def test_a_process_whose_first_thread_has_ended_lives_on(process_pool: ProcessPool) -> None:
@@ -301,10 +333,11 @@ def test_a_process_whose_first_thread_has_ended_lives_on(process_pool: ProcessPo
     pid = process_pool.pid(code)
     processes = LinuxProcesses()
     wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
-    assert not processes.has_ended(processes.look([pid])[pid])
+    seen = processes.look([pid])[pid]
+    assert not processes.has_ended(seen)
     os.kill(pid, 9)
     await_exit(pid)
-    assert processes.has_ended(processes.look([pid])[pid])
+    assert processes.has_ended(seen)
 
 
 def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(fake_proc: FakeProc, process_pool: ProcessPool) -> None:

@@ -34,6 +34,7 @@ echo "$command $first $second" >> log
 [ -e exit ] && exit "$(cat exit)"
 case $command in
 get_server_list) cat servers ;;
+get_server_status) cat "status-$first" ;;
 get_client_list) cat "clients-$first" 2>/dev/null || echo "Server $first not found" ;;
 get_default_active_thread_percentage) cat percentage ;;
 get_default_device_pinned_mem_limit) cat "limit-$first" ;;
@@ -64,6 +65,7 @@ class Daemon:
         with (self.pipe / "servers").open("a") as file:
             file.write(f"{server}\n")
         self.write(f"clients-{server}", "".join(f"{client}\n" for client in clients))
+        self.write(f"status-{server}", "ACTIVE\n")
 
     def log(self) -> list[str]:
         return [line.strip() for line in (self.pipe / "log").read_text().splitlines()]
@@ -236,6 +238,39 @@ def test_mps_is_reachable_when_every_daemon_answers(mps: HostMpsControl, daemon:
     assert mps.state() is Mps.REACHABLE
     Daemon(tmp_path / "mps/flat/pipe").write("percentage", "cannot connect\n")
     assert mps.state() is Mps.UNREACHABLE
+
+
+@pytest.mark.parametrize(("status", "words"), [
+    ("ACTIVE", ""), ("INITIALIZING", ""), ("Unknown command", ""), ("Server default", ""), ("FAULT", "is in state FAULT"),
+])
+def test_a_server_in_state_fault_is_told_though_its_daemon_answers(  # noqa: PLR0917 - fixtures
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool, status: str, words: str
+) -> None:
+    server = serve(daemon, fake_proc, process_pool)
+    daemon.write(f"status-{server}", f"{status}\n")
+    assert mps.state() is Mps.REACHABLE
+    assert mps.faults() == ({f"server {server} of gpu {words}"} if words else frozenset())
+    daemon.write("exit", "1")
+    assert mps.faults() == frozenset()
+
+
+def test_a_server_that_has_ended_and_is_still_listed_is_told(
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
+) -> None:
+    server = serve(daemon, fake_proc, process_pool)
+    assert mps.faults() == frozenset()
+    fake_proc.hide(server)
+    assert mps.faults() == {f"server {server} of gpu has ended, and its daemon still lists it"}
+
+
+def test_a_server_of_another_pid_namespace_is_found_by_its_pid_there(
+    mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
+) -> None:
+    seen = serve(daemon, fake_proc, process_pool)
+    fake_proc.fake(seen, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{seen}\t30\n")
+    daemon.write("servers", "30\n")
+    daemon.write("status-30", "ACTIVE\n")
+    assert mps.faults() == frozenset()
 
 
 @pytest.mark.failure_case(62)

@@ -5,6 +5,7 @@ reads is in the rest. Owns the short list of fields that mean nothing for sharin
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 from gpushare.core.diagnostics import Path
@@ -12,9 +13,11 @@ from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
 from gpushare.core.wording import counted, shorten
 from gpushare.importing.parts import PLACEHOLDER_HINT, Notes, Part, is_placeholder
+from gpushare.nodes.clouds import CLOUDS
 
 _MOST_LISTED = 60
 _MOST_OF_A_VALUE = 120
+_OF_CLOUDS = "".join(f"|{re.escape(start)}" for cloud in CLOUDS for start in cloud.counted_labels)
 
 MEANINGLESS = (
     ("*", pattern(r"(?:apiVersion|kind)\Z"), "what the object is"),
@@ -31,7 +34,7 @@ MEANINGLESS = (
      "network and cloud identity of the node"),
     ("Node", pattern(r"spec/unschedulable\Z"), "a cordon, which gpushare leaves as it is"),
     ("Node", pattern(r"spec/taints/.*"), "taints that pass: `node_objects.taints` reads the lasting ones"),
-    ("Node", pattern(r"metadata/labels/(?!nvidia\.com/|cloud\.google\.com/gke-(?:gpu|max-shared|accelerator)).*"),
+    ("Node", pattern(rf"metadata/labels/(?!nvidia\.com/{_OF_CLOUDS}).*"),
      "labels of others, of which one may select the pool"),
     ("Node", pattern(r"metadata/labels/nvidia\.com/(?:gfd\.timestamp|cuda\..*"
                      r"|gpu\.(?:machine|family|mode|compute\..*|clique|present)|vgpu\..*|mps\.capable|mig\.capable|gpu-driver-upgrade-.*"

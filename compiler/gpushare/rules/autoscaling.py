@@ -4,25 +4,21 @@ from collections.abc import Iterator
 
 from gpushare.core.diagnostics import Finding
 from gpushare.intent.types import Autoscaler, Mig, MigStrategy, Pool
+from gpushare.nodes.clouds import CLOUDS, Cloud
 from gpushare.nodes.selectors import region
 from gpushare.rules.rule import Rule, RuleContext, warn_of_pool
 
 _WHOLE = "nvidia.com/gpu"
 
-_GPU_LABELS = {
-    "cloud.google.com/gke-accelerator": "cloud.google.com/gke-accelerator",
-    "cloud.google.com/gke-nodepool": "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator": "k8s.amazonaws.com/accelerator",
-    "kubernetes.azure.com/accelerator": "kubernetes.azure.com/accelerator",
-    "kubernetes.azure.com/agentpool": "kubernetes.azure.com/accelerator",
-    "accelerator": "accelerator",
-    "cluster-api/accelerator": "cluster-api/accelerator",
-}
-"""Label that a pool selects → the label by which Cluster Autoscaler knows a node with GPUs, which such a node has.
 
-GKE and AKS set it on every node with a GPU, elsewhere the administrator does. `GPULabel` of each provider under
-https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider; AKS: https://github.com/kubernetes/autoscaler/pull/7203.
-"""
+def _gpu_labels(cloud: Cloud) -> dict[str, str]:
+    """Return labels that a pool may select, each with the label of Cluster Autoscaler that its nodes then have."""
+    label, former = cloud.autoscaler_label, cloud.former_gpu_label
+    pools = {cloud.pool_label: label} if cloud.labels_every_gpu_node else {}
+    return ({label: label} if label else {}) | pools | ({former: former} if former else {})
+
+
+_GPU_LABELS = {selected: label for cloud in CLOUDS for selected, label in _gpu_labels(cloud).items()}
 
 
 def check_gpu_label(context: RuleContext) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from gpushare.catalog import cards, facts
 from gpushare.cli.commands import NAMES, commands
 from gpushare.core import resources
 from gpushare.monitoring.alerts import ALERTS
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
@@ -196,7 +197,8 @@ def _first_sentence(module: Path) -> str:
 
 def facts_table() -> str:
     """Return the cards and the facts about charts as JSON."""
-    return facts.table(sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml")))
+    folders = (resources.cards(NVIDIA.catalogue), resources.upstream())
+    return facts.table(sorted(path for folder in folders for path in folder.glob("*.yaml")))
 
 
 PAGES = {

@@ -16,6 +16,7 @@ from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.reading import schema
+from gpushare.vendors.nvidia import NVIDIA
 
 MAX_FINDINGS = 100
 """How many findings the cards of one intent may have."""
@@ -151,7 +152,7 @@ class Catalog(Record):
 @cache
 def ids() -> tuple[str, ...]:
     """Return the ids of the shipped cards, sorted. They are the names of the files."""
-    return tuple(sorted(path.stem for path in resources.cards().glob("*.yaml")))
+    return tuple(sorted(path.stem for path in resources.cards(NVIDIA.catalogue).glob("*.yaml")))
 
 
 @cache
@@ -159,7 +160,7 @@ def load(card_id: str) -> Card:
     """Return a shipped card. Reads only that card's file. Raises KeyError if there is none."""
     if card_id not in ids():
         raise KeyError(card_id)
-    return build(card_id, facts.read(resources.cards() / f"{card_id}.yaml"))
+    return build(card_id, facts.read(resources.cards(NVIDIA.catalogue) / f"{card_id}.yaml"))
 
 
 def check(cards: Mapping[str, Any]) -> list[Finding]:

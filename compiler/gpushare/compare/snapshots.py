@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare.core.record import Record, replace
+from gpushare.vendors.nvidia import NVIDIA
 
-WHOLE_GPU = "nvidia.com/gpu"
+WHOLE_GPU = NVIDIA.whole_gpu
 """The resource of a GPU that is not shared, also on a node that gpushare released."""
 
 

@@ -13,6 +13,7 @@ from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.manifests import argocd_health, rights
 from gpushare.plan.plan import Plan
+from gpushare.vendors.nvidia import NVIDIA
 
 Object = dict[str, Any]
 
@@ -41,7 +42,7 @@ _OUR_CLUSTER_KINDS = (
 )
 _NVIDIA_CLUSTER_KINDS = (
     ("apiextensions.k8s.io", "CustomResourceDefinition"), ("nfd.k8s-sigs.io", "NodeFeatureRule"),
-    ("nvidia.com", "ClusterPolicy"), ("nvidia.com", "NVIDIADriver"),
+    *((NVIDIA.domain, kind) for kind in NVIDIA.cluster_kinds),
 )
 
 def objects(plan: Plan) -> Iterator[tuple[str, Object]]:

@@ -14,6 +14,7 @@ from gpushare.nodes import taints
 from gpushare.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
 from gpushare.nodes.selectors import POOL_LABEL, region
 from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.vendors.nvidia import NVIDIA
 
 _INTRODUCTION = """# Autoscaling
 
@@ -91,8 +92,8 @@ def overlays(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def _unknown(pool: PoolPlan) -> dict[str, int]:
-    """Return the resources of a node that no cloud reports: all but as many nvidia.com/gpu as there are GPUs."""
-    of_cards = ("nvidia.com/gpu", pool.pool.gpus_per_node)
+    """Return the resources of a node that no cloud reports: all but as many whole GPUs as there are."""
+    of_cards = (NVIDIA.whole_gpu, pool.pool.gpus_per_node)
     return {one.name: one.per_node for one in pool.resources if (one.name, one.per_node) != of_cards}
 
 
@@ -138,7 +139,7 @@ def _annotations(group: GroupAnnotations, pool: PoolPlan) -> str:
 
 def _nothing(groups: Iterable[Cloud]) -> str:
     names = listing([cloud.name for cloud in groups if cloud.group is None])
-    return f"{names} document no setting for other resources than nvidia.com/gpu: let the node pool keep one node.\n"
+    return f"{names} document no setting for other resources than {NVIDIA.whole_gpu}: let the node pool keep one node.\n"
 
 
 def _block(told: str, lines: Iterable[str]) -> str:

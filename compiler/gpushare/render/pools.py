@@ -10,6 +10,7 @@ from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.plan import offer_entry
 from gpushare.plan.plan import Plan, PoolPlan
 from gpushare.sharing import caps
+from gpushare.vendors.nvidia import NVIDIA
 
 
 def pools_document(plan: Plan) -> dict[str, Any]:
@@ -71,9 +72,9 @@ def _labels(pool: PoolPlan) -> dict[str, list[str]]:
     labels = {
         POOL_LABEL: [pool.name],
         "gpushare.dev/profile": [key],
-        "nvidia.com/device-plugin.config": [f"{key}-a", f"{key}-b"],
+        NVIDIA.plugin_label: [f"{key}-a", f"{key}-b"],
     }
-    return labels | ({"nvidia.com/mig.config": [pool.mig_config.name]} if pool.mig_config else {})
+    return labels | ({NVIDIA.layout_label: [pool.mig_config.name]} if pool.mig_config else {})
 
 
 def _tolerances(pool: PoolPlan) -> list[int]:

@@ -7,8 +7,7 @@ from gpushare.intent.types import Autoscaler, Mig, MigStrategy, Pool
 from gpushare.nodes.clouds import CLOUDS, Cloud
 from gpushare.nodes.selectors import region
 from gpushare.rules.rule import Rule, RuleContext, warn_of_pool
-
-_WHOLE = "nvidia.com/gpu"
+from gpushare.vendors.nvidia import NVIDIA
 
 
 def _gpu_labels(cloud: Cloud) -> dict[str, str]:
@@ -35,7 +34,7 @@ def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
         kinds, label = context.kinds(pool), _gpu_label(pool)
         if pool.autoscaler is Autoscaler.KARPENTER or label is None or kinds is None:
             continue
-        if all(kind.resource != _WHOLE for kind in kinds):
+        if all(kind.resource != NVIDIA.whole_gpu for kind in kinds):
             yield warn_of_pool("GS217", pool, _message(pool, label), _hint(pool, label), "nodes")
 
 
@@ -46,7 +45,7 @@ def _gpu_label(pool: Pool) -> str | None:
 
 
 def _message(pool: Pool, label: str) -> str:
-    offers = f"nodes of pool {pool.name} have the label {label} and never offer {_WHOLE}"
+    offers = f"nodes of pool {pool.name} have the label {label} and never offer {NVIDIA.whole_gpu}"
     if pool.autoscaler is None:
         return f"{offers}: Cluster Autoscaler, which does not manage them, then adds no nodes to any pool"
     return f"{offers}: Cluster Autoscaler never counts them as ready"
@@ -55,7 +54,7 @@ def _message(pool: Pool, label: str) -> str:
 def _hint(pool: Pool, label: str) -> str:
     is_mig = isinstance(pool.sharing, Mig)
     keep = f"write strategy: {MigStrategy.SINGLE.value} and no replicas" if is_mig else "write rename: false"
-    return f"{keep}, so that they offer {_WHOLE}; or see that they do not have the label {label}"
+    return f"{keep}, so that they offer {NVIDIA.whole_gpu}; or see that they do not have the label {label}"
 
 
 RULES = (Rule(code="GS217", check=check_gpu_label),)

@@ -16,8 +16,9 @@ from gpushare.core.record import Record
 from gpushare.intent.types import Exclusive, Layout, LayoutGroup, Mig, MigStrategy, Mps, Pool, Sharing, TimeSlicing
 from gpushare.mig.layouts import board as layout_board
 from gpushare.sharing import caps
+from gpushare.vendors.nvidia import NVIDIA
 
-WHOLE_GPU = "nvidia.com/gpu"
+WHOLE_GPU = NVIDIA.whole_gpu
 SHARED_SUFFIX = ".shared"
 
 
@@ -157,7 +158,7 @@ def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> D
 def _base_name(sharing: Sharing, profile: MigProfile | None) -> str:
     if profile is None or (isinstance(sharing, Mig) and sharing.strategy is MigStrategy.SINGLE):
         return WHOLE_GPU
-    return f"nvidia.com/mig-{profile.resource_suffix}"
+    return f"{NVIDIA.partitions}{profile.resource_suffix}"
 
 
 def replicas_of(sharing: Sharing, profile: MigProfile | None) -> int:
@@ -177,9 +178,9 @@ def replicas_of(sharing: Sharing, profile: MigProfile | None) -> int:
 
 def find(offered: tuple[DeviceClass, ...], name: str) -> DeviceClass | None:
     """Return the kind that `name` refers to: a profile, `gpu` for whole GPUs, or the resource with or without its prefix."""
-    short = name.removeprefix("nvidia.com/")
+    short = NVIDIA.short(name)
     for kind in offered:
         called = {kind.base, kind.resource} | ({kind.profile.name, kind.profile.resource_suffix} if kind.profile else {"gpu"})
-        if name in called or f"nvidia.com/{short}" in called:
+        if name in called or f"{NVIDIA.prefix}{short}" in called:
             return kind
     return None

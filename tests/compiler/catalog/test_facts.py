@@ -7,8 +7,9 @@ import pytest
 from gpushare.catalog import facts
 from gpushare.core import resources
 from gpushare.reading import source
+from gpushare.vendors.nvidia import NVIDIA
 
-FILES = sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml"))
+FILES = sorted(path for folder in (resources.cards(NVIDIA.catalogue), resources.upstream()) for path in folder.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -21,5 +22,5 @@ def test_the_table_says_what_the_file_says(path: Path, monkeypatch: pytest.Monke
 
 def test_a_file_that_was_edited_is_read_itself(tmp_path: Path) -> None:
     edited = tmp_path / "t4.yaml"
-    edited.write_text((resources.cards() / "t4.yaml").read_text() + "more: true\n")
-    assert facts.read(edited) == {**facts.read(resources.cards() / "t4.yaml"), "more": True}
+    edited.write_text((resources.cards(NVIDIA.catalogue) / "t4.yaml").read_text() + "more: true\n")
+    assert facts.read(edited) == {**facts.read(resources.cards(NVIDIA.catalogue) / "t4.yaml"), "more": True}

@@ -23,7 +23,6 @@ from gpushare_node.adapters.kube.cluster import (
     EventType,
     NodeView,
 )
-from gpushare_node.adapters.nvml.driver import GpuInfo, Xid
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
@@ -33,6 +32,7 @@ from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS, Selection,
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.events import EventReason
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.driver import GpuInfo, Xid
 
 _NODE_SECONDS = 600.0
 """How often the node is checked without a trigger: its watch reports changes, and a new selector means a new pod."""

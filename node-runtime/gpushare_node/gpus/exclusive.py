@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 
-from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import (
     Action,
     Card,
@@ -19,6 +18,7 @@ from gpushare_node.core.policy import (
     WantedGpu,
 )
 from gpushare_node.core.structs import replace
+from gpushare_node.vendors.driver import GpuInfo
 
 _MIG_CONFIG = "all-disabled"
 """The config that every mig-manager has."""

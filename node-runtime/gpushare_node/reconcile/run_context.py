@@ -17,7 +17,6 @@ from gpushare_node.adapters.kube.cluster import (
     NodeView,
     Taint,
 )
-from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.core.policy import Policy, PolicyError, read
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.gpus.hardware import Hardware
@@ -30,6 +29,7 @@ from gpushare_node.reconcile.usage import Blocker, Holder, find_holders
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.driver import DriverError
 
 _TICK_SECONDS = 1.0
 

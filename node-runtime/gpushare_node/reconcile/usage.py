@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, is_gpu_resource
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
-from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.advertised import UUIDS, advertised
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.reporting.wording import few
+from gpushare_node.vendors.driver import GpuInfo
 
 _MAX_NAMED = 5
 _SHARED_BY = "nvidia.com/gpu.sharing-strategy"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, GpuInfo, Versions
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.partition.state import FaultKind, Placement
+from gpushare_node.vendors.driver import Code, ComputeMode, DriverError, GpuInfo, Versions
+from gpushare_node.vendors.nvidia.session import Session
 from tests.support.fake_nvml import FakeNvml
 
 MIG_CARDS = ("a100-sxm4-40gb", "a100-sxm4-80gb", "a30", "h100-sxm5-80gb", "b200-180gb", "rtx-pro-6000-server")

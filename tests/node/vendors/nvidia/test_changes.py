@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Activation, Code, ComputeInstance, DriverError, GpuInstance
-from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.vendors.driver import Activation, Code, ComputeInstance, DriverError, GpuInstance
+from gpushare_node.vendors.nvidia.session import Session
 from tests.support.fake_nvml import FakeNvml
 
 GIB = 1 << 30

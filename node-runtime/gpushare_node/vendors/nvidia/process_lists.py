@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, Protocol
 
-from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.library import ABSENT, Handle, Library
 from gpushare_node.guard.process_list import MEMORY_UNKNOWN, Kind, ProcessEntry
+from gpushare_node.vendors.driver import ABSENT, Code, DriverError
+from gpushare_node.vendors.nvidia.library import Handle, Library
 
 PLAIN = struct.Struct("=I4xQII")
 """`nvmlProcessInfo_t` since its second version: pid, bytes, GPU instance, compute instance."""

@@ -6,13 +6,13 @@ Owns the cached handles of a GPU and of its MIG devices. One thread at a time re
 import ctypes
 from collections.abc import Mapping
 
-from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.gpu_info import read_memory
-from gpushare_node.adapters.nvml.instances import each_mig_device
-from gpushare_node.adapters.nvml.library import Handle, Library
-from gpushare_node.adapters.nvml.process_lists import ProcessLists
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.process_list import Device, MigInstance, ProcessEntry
+from gpushare_node.vendors.driver import Code, DriverError
+from gpushare_node.vendors.nvidia.gpu_info import read_memory
+from gpushare_node.vendors.nvidia.instances import each_mig_device
+from gpushare_node.vendors.nvidia.library import Handle, Library
+from gpushare_node.vendors.nvidia.process_lists import ProcessLists
 
 _UUID_ROOM = 96
 

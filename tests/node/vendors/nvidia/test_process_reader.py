@@ -6,10 +6,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpushare_node.adapters.nvml import process_lists
-from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.guard.process_list import Kind, MigInstance, ProcessEntry, ProcessUsage, RejectReason, validate
+from gpushare_node.vendors.driver import Code, DriverError
+from gpushare_node.vendors.nvidia import process_lists
+from gpushare_node.vendors.nvidia.session import Session
 from tests.support.fake_nvml import FakeNvml
 
 PID = 4_300_001

@@ -10,13 +10,22 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
-from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, GpuInfo, Versions, Xid
-from gpushare_node.adapters.nvml.library import ABSENT, SESSION_OVER
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.structs import replace
 from gpushare_node.core.worker import Future, Worker
 from gpushare_node.guard.process_list import Device
 from gpushare_node.partition.state import Fault, FaultKind
+from gpushare_node.vendors.driver import (
+    ABSENT,
+    SESSION_OVER,
+    Code,
+    Driver,
+    DriverError,
+    GpuInfo,
+    Partitionable,
+    Versions,
+    Xid,
+)
 
 NODE = "node"
 """The name for calls that do not concern a single GPU."""
@@ -28,9 +37,7 @@ LOOK_SECONDS = 60.0
 CHANGE_SECONDS = 120.0
 """A mode change resets the GPU, which takes up to half a minute."""
 
-_CHANGES = frozenset({
-    "set_mig", "create_instance", "create_compute", "destroy_compute", "destroy_instance", "reset_compute_mode",
-})
+_CHANGES = frozenset(vars(Partitionable)) | {"reset_compute_mode"}
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 1.0, 30.0
 _RENEWAL_SECONDS = 60.0
 """The minimum time between two sessions that end because one GPU rejects its handle: another program may have switched its MIG

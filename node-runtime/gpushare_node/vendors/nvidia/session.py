@@ -1,4 +1,4 @@
-"""Session: one open session with the driver; implements the Protocol `Driver` of `nvml.driver`.
+"""Session: one open session with the driver; implements the Protocols `Driver` and `Partitionable`.
 
 Owns the session's lifetime and its cache by UUID. Calls that change something look up the GPU's handle again; only
 `read_device` uses cached handles. After UNINITIALIZED, DRIVER_NOT_LOADED or LIB_RM_VERSION_MISMATCH the session is over: close
@@ -8,18 +8,21 @@ upgrade goes away only if the program restarts.
 
 from contextlib import suppress
 
-from gpushare_node.adapters.nvml import instances, limits
-from gpushare_node.adapters.nvml.driver import Activation, ComputeMode, DriverError, GpuInfo, Versions, Xid
-from gpushare_node.adapters.nvml.events import XidEvents
-from gpushare_node.adapters.nvml.gpu_info import KeptOffers, survey_gpu
-from gpushare_node.adapters.nvml.library import Handle, Library, Observe, ignore
-from gpushare_node.adapters.nvml.process_reader import ProcessReader
-from gpushare_node.adapters.nvml.quirks import scrambles_lists
 from gpushare_node.guard.process_list import PID_MAX, Device
+from gpushare_node.vendors.driver import Activation, ComputeMode, DriverError, GpuInfo, Versions, Xid
+from gpushare_node.vendors.nvidia import instances, limits
+from gpushare_node.vendors.nvidia.events import XidEvents
+from gpushare_node.vendors.nvidia.gpu_info import KeptOffers, survey_gpu
+from gpushare_node.vendors.nvidia.library import Handle, Library, Observe, ignore
+from gpushare_node.vendors.nvidia.process_reader import ProcessReader
+from gpushare_node.vendors.nvidia.quirks import scrambles_lists
 
 
 class Session:
-    """See `Driver`. Different threads may query different GPUs; one GPU, and everything else, only one thread at a time."""
+    """See `Driver` and `Partitionable`.
+
+    Different threads may query different GPUs; one GPU, and everything else, only one thread at a time.
+    """
 
     def __init__(self, library: Library, *, pid_max: int) -> None:
         """Only for `open`, which initialises the library."""

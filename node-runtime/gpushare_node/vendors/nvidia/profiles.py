@@ -8,10 +8,10 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any
 
-from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.library import Handle, Library
 from gpushare_node.core.structs import Struct
 from gpushare_node.partition.state import Placement, Profile
+from gpushare_node.vendors.driver import Code, DriverError
+from gpushare_node.vendors.nvidia.library import Handle, Library
 
 _UNKNOWN_HERE = frozenset({Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT})
 """The card does not have this profile; or the driver is older than the number with which it was queried."""

@@ -9,24 +9,13 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.vendors.driver import ABSENT, Code, DriverError
 
 Handle = object
 """An opaque handle of NVML."""
 
 Observe = Callable[[str, float, int | None], None]
 """Called after every NVML call with its name, its duration in seconds, and its code or None on success. From any thread."""
-
-ABSENT = frozenset({Code.NOT_SUPPORTED, Code.FUNCTION_NOT_FOUND})
-"""The codes with which a driver reports that it lacks something, as opposed to an error."""
-
-SESSION_OVER = frozenset({Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH})
-"""The codes after which no call works until a new session is opened: the driver is being replaced."""
-
-ACCESS_LOST = frozenset({Code.NO_PERMISSION, Code.OPERATING_SYSTEM, Code.UNKNOWN})
-"""The codes of every call in a container that has lost its devices: `systemctl daemon-reload`, or an update of its cgroup by
-kubelet, takes away what the container runtime gave. On the host the driver works, and so it does in a new container
-(https://github.com/NVIDIA/nvidia-container-toolkit/issues/48)."""
 
 _READS = re.compile(
     r"nvml(Init|Shutdown|EventSet[A-Z]\w*|DeviceRegisterEvents|(System|Device|GpuInstance|ComputeInstance)Get\w+)"

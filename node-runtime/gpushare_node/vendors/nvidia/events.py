@@ -3,8 +3,8 @@
 import ctypes
 from contextlib import suppress
 
-from gpushare_node.adapters.nvml.driver import Code, DriverError, Xid
-from gpushare_node.adapters.nvml.library import Handle, Library
+from gpushare_node.vendors.driver import Code, DriverError, Xid
+from gpushare_node.vendors.nvidia.library import Handle, Library
 
 _XID_CRITICAL = 0x8
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.library import Library
-from gpushare_node.adapters.nvml.process_lists import DETAILED, PLAIN
-from gpushare_node.adapters.nvml.quirks import scrambles_lists
-from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.vendors.driver import Code, DriverError
+from gpushare_node.vendors.nvidia.library import Library
+from gpushare_node.vendors.nvidia.process_lists import DETAILED, PLAIN
+from gpushare_node.vendors.nvidia.quirks import scrambles_lists
+from gpushare_node.vendors.nvidia.session import Session
 from tests.support.fake_nvml import FakeNvml
 from tests.support.paths import ROOT
 
@@ -35,7 +35,7 @@ def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
                  "NVML_COMPUTE_INSTANCE_PROFILE_COUNT", "c_nvmlGpuInstance_t", "c_nvmlComputeInstance_t",
                  "nvmlProcessDetailList_v1", "c_nvmlGpuInstancePlacement_t", "c_nvmlProcessDetailList_t",
                  "c_nvmlProcessDetail_v1_t"):
-        assert hasattr(pynvml, name), f"pynvml has no {name} any more: gpushare_node/adapters/nvml must be changed"
+        assert hasattr(pynvml, name), f"pynvml has no {name} any more: gpushare_node/vendors/nvidia must be changed"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Activation, DriverError, GpuInfo, Versions
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.process_list import Device
+from gpushare_node.vendors.driver import Activation, DriverError, GpuInfo, Versions
+from gpushare_node.vendors.nvidia.session import Session
 from tests.support import scale
 from tests.support.fake_nvml import FakeNvml
 

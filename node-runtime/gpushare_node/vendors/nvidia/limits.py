@@ -5,8 +5,8 @@ Owns the two calls and their structures. Does not know which container has which
 
 import ctypes
 
-from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.library import Handle, Library
+from gpushare_node.vendors.driver import Code, DriverError
+from gpushare_node.vendors.nvidia.library import Handle, Library
 
 _SET, _GET = "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"
 _NO_LIMIT = (1 << 64) - 1

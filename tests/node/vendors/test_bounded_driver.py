@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
-from gpushare_node.adapters.nvml.bounded_driver import NODE, BoundedDriver
-from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, Xid
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.guard.process_list import ProcessEntry
+from gpushare_node.vendors.bounded_driver import NODE, BoundedDriver
+from gpushare_node.vendors.driver import Code, Driver, DriverError, Xid
+from gpushare_node.vendors.nvidia.session import Session
 from tests.support.fake_nvml import FakeNvml
 from tests.support.waiting import wait_for
 

@@ -1,11 +1,11 @@
-"""Driver: the runtime's interface to NVML, as one Protocol in this project's terms. Values only.
+"""Driver: the runtime's interface to a vendor's driver, as two Protocols in this project's terms. Values only.
 
-`nvml.session` calls the library. Everything is identified by UUID: handles change when MIG is switched, indexes when a GPU is
-lost. Sizes are in bytes or MiB, as the names state.
+`nvidia.session` calls NVML; a driver that can also divide a GPU is `Partitionable`. Everything is identified by UUID: handles
+change when a GPU is divided, indexes when one is lost. Sizes are in bytes or MiB, as the names state.
 """
 
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, cast
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.process_list import Device
@@ -13,7 +13,7 @@ from gpushare_node.partition.state import Fault, Profile
 
 
 class Code(IntEnum):
-    """The return codes of NVML (nvml.h, `nvmlReturn_t`) that this runtime uses."""
+    """The errors that this runtime tells apart, by their codes in NVML (nvml.h, `nvmlReturn_t`)."""
 
     UNINITIALIZED = 1
     INVALID_ARGUMENT = 2
@@ -35,10 +35,22 @@ class Code(IntEnum):
     UNKNOWN = 999
 
 
+ABSENT = frozenset({Code.NOT_SUPPORTED, Code.FUNCTION_NOT_FOUND})
+"""The codes with which a driver reports that it lacks something, as opposed to an error."""
+
+SESSION_OVER = frozenset({Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH})
+"""The codes after which no call works until a new session is opened: the driver is being replaced."""
+
+ACCESS_LOST = frozenset({Code.NO_PERMISSION, Code.OPERATING_SYSTEM, Code.UNKNOWN})
+"""The codes of every call in a container that has lost its devices: `systemctl daemon-reload`, or an update of its cgroup by
+kubelet, takes away what the container runtime gave. On the host the driver works, and so it does in a new container
+(https://github.com/NVIDIA/nvidia-container-toolkit/issues/48)."""
+
+
 class DriverError(Exception):
     """A call that failed.
 
-    `call` is NVML's name of it, `code` its return code (not always one of `Code`); the text is for people.
+    `call` is the vendor's name of it, `code` its return code (not always one of `Code`); the text is for people.
     """
 
     def __init__(self, call: str, code: int) -> None:
@@ -135,7 +147,7 @@ class Xid(Struct):
 class Driver(Protocol):
     """One open session with the driver. Every method raises DriverError, and every method may hang with the driver.
 
-    `nvml.bounded_driver` makes the calls on separate threads, with a deadline.
+    `bounded_driver` makes the calls on separate threads, with a deadline.
     """
 
     def versions(self) -> Versions:
@@ -166,26 +178,6 @@ class Driver(Protocol):
         """Return the GPUs whose process lists this driver may scramble (R530 up to 535.154.05), as their lists have shown."""
         ...
 
-    def set_mig(self, uuid: str, *, enabled: bool) -> Activation:
-        """Request MIG on or off. After ACTIVE the caller must close the session and open a new one: handles are invalid."""
-        ...
-
-    def create_instance(self, uuid: str, *, profile_id: int, start: int, size: int) -> int:
-        """Create a GPU instance at exactly this placement, and return its id."""
-        ...
-
-    def create_compute(self, uuid: str, gi_id: int) -> None:
-        """Create a compute instance of the GPU instance's whole size."""
-        ...
-
-    def destroy_compute(self, uuid: str, gi_id: int, ci_id: int) -> None:
-        """Destroy a compute instance; if it is gone already, that is not an error."""
-        ...
-
-    def destroy_instance(self, uuid: str, gi_id: int) -> None:
-        """Destroy a GPU instance without compute instances; if it is gone already, that is not an error."""
-        ...
-
     def reset_compute_mode(self, uuid: str) -> None:
         """Let every process open contexts again."""
         ...
@@ -209,3 +201,34 @@ class Driver(Protocol):
     def close(self) -> None:
         """End the session. Its open handles block mode changes and driver upgrades."""
         ...
+
+
+class Partitionable(Protocol):
+    """What a Driver whose GPUs can be divided is as well: MIG mode, and instances at placements. It fails as `Driver` does."""
+
+    def set_mig(self, uuid: str, *, enabled: bool) -> Activation:
+        """Request MIG on or off. After ACTIVE the caller must close the session and open a new one: handles are invalid."""
+        ...
+
+    def create_instance(self, uuid: str, *, profile_id: int, start: int, size: int) -> int:
+        """Create a GPU instance at exactly this placement, and return its id."""
+        ...
+
+    def create_compute(self, uuid: str, gi_id: int) -> None:
+        """Create a compute instance of the GPU instance's whole size."""
+        ...
+
+    def destroy_compute(self, uuid: str, gi_id: int, ci_id: int) -> None:
+        """Destroy a compute instance; if it is gone already, that is not an error."""
+        ...
+
+    def destroy_instance(self, uuid: str, gi_id: int) -> None:
+        """Destroy a GPU instance without compute instances; if it is gone already, that is not an error."""
+        ...
+
+
+def partitionable(driver: Driver) -> Partitionable:
+    """Return the driver as what divides its GPUs. DriverError with NOT_SUPPORTED if its vendor's cannot be divided."""
+    if not hasattr(driver, "set_mig"):
+        raise DriverError("set_mig", Code.NOT_SUPPORTED)
+    return cast("Partitionable", driver)

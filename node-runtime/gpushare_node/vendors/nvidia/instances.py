@@ -8,9 +8,9 @@ import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from gpushare_node.adapters.nvml.driver import Code, ComputeInstance, DriverError, GpuInstance
-from gpushare_node.adapters.nvml.library import Handle, Library
-from gpushare_node.adapters.nvml.profiles import ProfileInfo, each_profile, read_slices
+from gpushare_node.vendors.driver import Code, ComputeInstance, DriverError, GpuInstance
+from gpushare_node.vendors.nvidia.library import Handle, Library
+from gpushare_node.vendors.nvidia.profiles import ProfileInfo, each_profile, read_slices
 
 _ROOM = 64
 """More than any card has instances: NVML does not get the size of the buffer, and its own count is wrong on A30."""

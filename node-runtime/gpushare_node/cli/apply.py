@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpushare_node.adapters.host.boot import boot_id
-from gpushare_node.adapters.host.kubelet import find_sockets, read_checkpoint
+from gpushare_node.backends.device_plugin.checkpoint import find_sockets, read_checkpoint
 from gpushare_node.cli.checkpoint_devices import AllocatedDevices, read_allocated
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout

@@ -5,9 +5,9 @@ import logging
 from contextlib import suppress
 from functools import partial
 
-from gpushare_node.adapters.host.kubelet import Checkpoint, CheckpointError, read_checkpoint
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.observed_node import ObservedNode
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, CheckpointError, read_checkpoint
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Run

@@ -9,11 +9,11 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping
 
-from gpushare_node.adapters.host.kubelet import Checkpoint, read_checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import EventSink
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, read_checkpoint
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace

@@ -23,11 +23,11 @@ from gpushare_node.adapters.kube.cluster import (
     EventType,
     NodeView,
 )
+from gpushare_node.backends.device_plugin.labels import flip
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
 from gpushare_node.gpus.view import has_wrong_mode
-from gpushare_node.membership.node_labels import flip
 from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS, Selection, Standing
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.events import EventReason

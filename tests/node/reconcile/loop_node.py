@@ -14,7 +14,6 @@ import urllib3
 import yaml
 
 from gpushare_node.adapters.host.devices import Machine
-from gpushare_node.adapters.host.kubelet import read_checkpoint
 from gpushare_node.adapters.host.state_dir import UnselectedMark
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
@@ -25,6 +24,7 @@ from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Mode, Policy, Share
 from gpushare_node.core.structs import replace

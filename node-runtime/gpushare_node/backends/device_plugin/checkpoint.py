@@ -12,13 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from gpushare_node.core.structs import Struct
+from gpushare_node.vendors.nvidia.names import GPU_RESOURCES, RESOURCES
 
 DEFAULT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
-
-_OURS = "nvidia.com/"
-_FAMILIES = ("nvidia.com/gpu", "nvidia.com/mig-")
-"""The prefixes of GPU resource names. nvidia.com/ has others, of network and virtual-machine plugins, which we ignore."""
-
 
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
 """The message if there is no checkpoint."""
@@ -43,7 +39,7 @@ class Allocation(Struct):
 
 
 class Checkpoint(Struct):
-    """The allocations of every resource, and the ids that the device plugins registered for those of nvidia.com/.
+    """The allocations of every resource, and the ids that the device plugins registered for those of the vendor.
 
     `is_there` False: the file does not exist. Kubelet writes it when the first device plugin registers; it may also have been
     deleted while pods run. `has_kubelet` False: kubelet's folder does not exist either, so no kubelet runs here.
@@ -57,7 +53,7 @@ class Checkpoint(Struct):
 
 def is_gpu_resource(name: str) -> bool:
     """Whether this is the name of a GPU resource."""
-    return name.startswith(_FAMILIES)
+    return name.startswith(GPU_RESOURCES)
 
 
 def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
@@ -97,7 +93,7 @@ def _parse(text: bytes) -> Checkpoint:
     registered = data["RegisteredDevices"] or {}
     return Checkpoint(
         allocations=tuple(_allocation(entry) for entry in entries),
-        registered={str(name): frozenset(_texts(ids)) for name, ids in registered.items() if name.startswith(_OURS)},
+        registered={str(name): frozenset(_texts(ids)) for name, ids in registered.items() if name.startswith(RESOURCES)},
     )
 
 

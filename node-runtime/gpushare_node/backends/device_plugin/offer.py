@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from gpushare_node.adapters.host.kubelet import is_gpu_resource
+from gpushare_node.backends.device_plugin.checkpoint import is_gpu_resource
 from gpushare_node.core.policy import Policy, WantedGpu
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason

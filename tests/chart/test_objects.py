@@ -11,8 +11,8 @@ from yamllint import linter
 
 from gpushare.core import resources
 from gpushare.nodes.taints import OUR_TAINTS
-from gpushare_node.adapters.host import kubelet
 from gpushare_node.adapters.kube import uninstall
+from gpushare_node.backends.device_plugin import checkpoint
 from tests.chart.bundles import (
     BUNDLES,
     DEVICE_PLUGIN,
@@ -226,7 +226,7 @@ def test_kubelets_folder_is_where_it_was_said_and_in_the_container_where_the_run
     assert volume["hostPath"]["path"] == "/var/lib/k0s/kubelet/device-plugins"
     for container in containers_of(pod).values():
         [mount] = [one for one in container["volumeMounts"] if one["name"] == "device-plugins"]
-        assert Path(mount["mountPath"]) == kubelet.DEFAULT.parent
+        assert Path(mount["mountPath"]) == checkpoint.DEFAULT.parent
 
 
 def test_no_pod_that_waits_keeps_another_nodes_pod_from_being_replaced(objects) -> None:

@@ -123,11 +123,12 @@ def test_third_party_packages_are_imported_in_their_own_rooms_only(house: House)
             assert any(module == room or module.startswith(room + ".") for room in rooms), f"{module} imports {target}"
 
 
-def test_the_adapters_of_the_node_do_not_know_each_other() -> None:
+@pytest.mark.parametrize(("package", "shared"), [("adapters", frozenset()), ("vendors", frozenset({"driver"}))])
+def test_the_adapters_and_vendors_of_the_node_do_not_know_each_other(package: str, shared: frozenset[str]) -> None:
     known = NODE.modules
-    prefix = "gpushare_node.adapters."
+    prefix = f"gpushare_node.{package}."
     for module, path in known.items():
         if module.startswith(prefix):
             own = module.removeprefix(prefix).split(".")[0]
             used = {target.removeprefix(prefix).split(".")[0] for target in imports(path, known) if target.startswith(prefix)}
-            assert used <= {own}, f"{module} imports {sorted(used - {own})}"
+            assert used <= {own, *shared}, f"{module} imports {sorted(used - {own})}"

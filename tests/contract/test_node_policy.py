@@ -68,6 +68,7 @@ def base() -> Any:
     spec["namespaces"] = ["atlas"]
     spec["repartitioningTaint"] = OUR_TAINTS[-1]
     spec["migConfig"] = "all-disabled"
+    spec |= {"backend": "device-plugin", "vendor": "nvidia"}
     return document
 
 

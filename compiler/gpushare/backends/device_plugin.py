@@ -13,8 +13,8 @@ from gpushare import modes
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.intent.types import Layout, MigStrategy, Pool, SharePlacement
+from gpushare.vendors.nvidia import NVIDIA
 
-WHOLE_GPU = "nvidia.com/gpu"
 SHARED_SUFFIX = ".shared"
 
 MPS_ROOT = "/run/nvidia/mps"
@@ -38,7 +38,7 @@ class DevicePlugin:
     def names(self, profile: MigProfile | None, *, is_shared: bool) -> tuple[str, str]:
         """Return the name of a device's resource before sharing renames it, as in configs, and the one that pods request."""
         by_profile = profile and self._mode.mig_strategy != MigStrategy.SINGLE
-        base = f"nvidia.com/mig-{profile.resource_suffix}" if profile and by_profile else WHOLE_GPU
+        base = f"{NVIDIA.partitions}{profile.resource_suffix}" if profile and by_profile else NVIDIA.whole_gpu
         return base, base + SHARED_SUFFIX if is_shared and self._sharing.rename else base
 
     def profile(self, replicated: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
@@ -64,7 +64,7 @@ class DevicePlugin:
 
     def labels(self, key: str) -> dict[str, list[str]]:
         """Return the labels by which a node gets the profile of that key, each with every value that it may have."""
-        return {"nvidia.com/device-plugin.config": [f"{key}-a", f"{key}-b"]}
+        return {NVIDIA.plugin_label: [f"{key}-a", f"{key}-b"]}
 
     def quota_key(self, resource: str) -> str:
         """Return what a ResourceQuota calls the resource."""

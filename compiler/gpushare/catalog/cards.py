@@ -16,6 +16,7 @@ from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.reading import schema, source
+from gpushare.vendors.nvidia import NVIDIA
 
 MAX_FINDINGS = 100
 """How many findings the cards of one intent may have."""
@@ -156,7 +157,7 @@ class Catalog(Record):
 @cache
 def ids() -> tuple[str, ...]:
     """Return the ids of the shipped cards, sorted. They are the names of the files."""
-    return tuple(sorted(path.stem for path in resources.cards().glob("*.yaml")))
+    return tuple(sorted(path.stem for path in resources.cards(NVIDIA.catalogue).glob("*.yaml")))
 
 
 @cache
@@ -164,7 +165,7 @@ def load(card_id: str) -> Card:
     """Return a shipped card. Reads only that card's file. Raises KeyError if there is none."""
     if card_id not in ids():
         raise KeyError(card_id)
-    path = resources.cards() / f"{card_id}.yaml"
+    path = resources.cards(NVIDIA.catalogue) / f"{card_id}.yaml"
     return build(card_id, source.read(path.read_bytes(), str(path)).data)
 
 

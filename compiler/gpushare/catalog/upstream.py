@@ -16,8 +16,9 @@ from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.wording import nearest
 from gpushare.reading import schema, source
+from gpushare.vendors.nvidia import NVIDIA
 
-FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
+FILES = NVIDIA.charts
 """Stack of an intent → name of its chart. The stack `existing` has none."""
 
 

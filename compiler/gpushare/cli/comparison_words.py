@@ -11,6 +11,7 @@ from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, FileKind, SettingChange
 from gpushare.core.wording import counted
+from gpushare.vendors.nvidia import NVIDIA
 
 _MAX_LENGTH = 60
 _CONTEXT = 15
@@ -191,7 +192,7 @@ def _pods(number: int | None) -> str:
 def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
     """Yield what happens to the pool's nodes, GPUs and resources."""
     if pool.change is Change.GONE and not pool.successor:
-        yield "a node that gpushare releases offers its whole GPUs again, as nvidia.com/gpu"
+        yield f"a node that gpushare releases offers its whole GPUs again, as {NVIDIA.whole_gpu}"
     if pool.successor:
         yield f"its nodes go to the new pool {pool.successor}"
     if pool.selector_changes:

@@ -10,6 +10,7 @@ from gpushare.core.units import show_bytes
 from gpushare.live.snapshot import Event, RuntimeMetrics
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes import taints
+from gpushare.vendors.nvidia import NVIDIA
 
 _MAX_NODES = 20
 _MAX_KILLS = 50
@@ -108,7 +109,7 @@ def _states(node: NodeStatus) -> Iterator[str]:
 
 def asked(resources: Iterable[tuple[str, int | None]]) -> str:
     """Return resources with their numbers, `-` for none."""
-    return ", ".join(f"{name.removeprefix('nvidia.com/')}: {known(number)}" for name, number in resources) or "-"
+    return ", ".join(f"{NVIDIA.short(name)}: {known(number)}" for name, number in resources) or "-"
 
 
 def _kills(seen: Status, metrics: Sequence[RuntimeMetrics], style: Style) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from gpushare import modes
 from gpushare.core.record import Record, replace
+from gpushare.vendors.nvidia import NVIDIA
 
-WHOLE_GPU = "nvidia.com/gpu"
+WHOLE_GPU = NVIDIA.whole_gpu
 """The resource of a GPU that is not shared, also on a node that gpushare released."""
 
 

@@ -15,9 +15,9 @@ def _folder(name: str) -> Path:
     return inside if inside.is_dir() else _REPOSITORY / name
 
 
-def cards() -> Path:
-    """Return the folder of card files, one `<id>.yaml` each."""
-    return _folder("profiles") / "cards"
+def cards(catalogue: str) -> Path:
+    """Return the folder of a vendor's card files, one `<id>.yaml` each."""
+    return _folder("profiles") / catalogue
 
 
 def upstream() -> Path:

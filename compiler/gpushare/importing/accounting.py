@@ -12,9 +12,11 @@ from gpushare.core.diagnostics import Path
 from gpushare.core.record import Record
 from gpushare.core.wording import counted, shorten
 from gpushare.importing.parts import PLACEHOLDER_HINT, Notes, Part, is_placeholder
+from gpushare.nodes.clouds import CLOUDS
 
 _MOST_LISTED = 60
 _MOST_OF_A_VALUE = 120
+_OF_CLOUDS = "".join(f"|{re.escape(start)}" for cloud in CLOUDS for start in cloud.counted_labels)
 
 MEANINGLESS = (
     ("*", re.compile(r"(?:apiVersion|kind)\Z"), "what the object is"),
@@ -31,7 +33,7 @@ MEANINGLESS = (
      "network and cloud identity of the node"),
     ("Node", re.compile(r"spec/unschedulable\Z"), "a cordon, which gpushare leaves as it is"),
     ("Node", re.compile(r"spec/taints/.*"), "taints that pass: `node_objects.taints` reads the lasting ones"),
-    ("Node", re.compile(r"metadata/labels/(?!nvidia\.com/|cloud\.google\.com/gke-(?:gpu|max-shared|accelerator)).*"),
+    ("Node", re.compile(rf"metadata/labels/(?!nvidia\.com/{_OF_CLOUDS}).*"),
      "labels of others, of which one may select the pool"),
     ("Node", re.compile(r"metadata/labels/nvidia\.com/(?:gfd\.timestamp|cuda\..*"
                      r"|gpu\.(?:machine|family|mode|compute\..*|clique|present)|vgpu\..*|mps\.capable|mig\.capable|gpu-driver-upgrade-.*"

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 
 from gpushare.catalog.cards import Card
 from gpushare.core.wording import counted, listing, shorten
-from gpushare.importing import machine_gpus, node_objects
+from gpushare.importing import node_objects
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.layouts import Layouts
 from gpushare.importing.parts import Notes
 from gpushare.importing.sharing_fields import SharingSource
+from gpushare.nodes.clouds import MACHINE_LABEL, gpus_of_machine, unconfirmed_gpus_of_machine
 
 WORKLOAD, PLUGIN = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy.device-plugin"
 STATE = "nvidia.com/mig.config.state"
-_MACHINE = "node.kubernetes.io/instance-type"
 
 
 def is_served(node: ImportedNode, notes: Notes) -> bool:
@@ -46,9 +46,9 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
 
 def machine(node: ImportedNode, notes: Notes) -> int | None:
     """Return the GPUs of the machine type, after comparing them with the label that counts."""
-    known, said = machine_gpus.count(node.labels.get(_MACHINE, "")), node_objects.counted_gpus(node)
+    known, said = gpus_of_machine(node.labels.get(MACHINE_LABEL, "")), node_objects.counted_gpus(node)
     if known and said and known != said:
-        notes.warn("GS872", node.part.at("metadata", "labels", _MACHINE), f"{shorten(node.labels[_MACHINE])} has "
+        notes.warn("GS872", node.part.at("metadata", "labels", MACHINE_LABEL), f"{shorten(node.labels[MACHINE_LABEL])} has "
                    f"{counted(known, 'GPU')}, and the labels of node {shorten(node.name)} count {said}: imported with {said}",
                    "compare with nvidia-smi -L on the node")
     return said or known
@@ -56,7 +56,7 @@ def machine(node: ImportedNode, notes: Notes) -> int | None:
 
 def physical(node: ImportedNode, shares: SharingSource, notes: Notes) -> int | None:
     """Return how many GPUs the node has where no label counts them: by its machine type, or its capacity and its config."""
-    if node_objects.partition_size(node.labels):
+    if node_objects.partition(node.labels):
         return None
     known = machine(node, notes)
     replicas = shares.replicas.get(GPU) or node_objects.strategy(node.labels)[1]
@@ -72,10 +72,10 @@ def physical(node: ImportedNode, shares: SharingSource, notes: Notes) -> int | N
 
 def _unconfirmed(node: ImportedNode, notes: Notes) -> int | None:
     """Return the GPUs of a machine type as they are believed to be: only where nothing else is known of the node."""
-    machine_type = node.labels.get(_MACHINE, "")
-    believed = machine_gpus.unconfirmed(machine_type)
+    machine_type = node.labels.get(MACHINE_LABEL, "")
+    believed = unconfirmed_gpus_of_machine(machine_type)
     if believed:
-        notes.warn("GS860", node.part.at("metadata", "labels", _MACHINE), f"assumed: {shorten(machine_type)} has "
+        notes.warn("GS860", node.part.at("metadata", "labels", MACHINE_LABEL), f"assumed: {shorten(machine_type)} has "
                    f"{counted(believed, 'GPU')}, which no source confirms", "compare with nvidia-smi -L on the node")
     return believed
 

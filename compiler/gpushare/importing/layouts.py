@@ -12,6 +12,7 @@ from gpushare.core.record import Record
 from gpushare.core.wording import few, layout_text, shorten
 from gpushare.importing import card_names, node_objects
 from gpushare.importing.facts import ImportedNode, MigPartedConfig
+from gpushare.importing.node_objects import Partition
 from gpushare.importing.parts import Notes, Part
 from gpushare.intent.types import Balanced, Layout
 
@@ -54,9 +55,8 @@ def of_node(node: ImportedNode, card: Card, configs: Sequence[MigPartedConfig], 
             return _on_all(found, node, part.at(LABEL), f"label {LABEL}: {shorten(name)}", single, notes)
         if known or not _counted_somehow(node, single):
             return None
-    size = node_objects.partition_size(labels)
-    if size:
-        return _partitions(node, card, size, notes)
+    if made := node_objects.partition(labels):
+        return _partitions(node, card, made, notes)
     if single:
         return _single(node, card, single, notes)
     counts = node_objects.instances(labels)
@@ -158,11 +158,11 @@ def _on_all(  # noqa: PLR0913, PLR0917 - what a finding names
     return Layouts(gpus=layouts * count if len(layouts) == 1 else layouts, origin=origin, part=part)
 
 
-def _partitions(node: ImportedNode, card: Card, size: str, notes: Notes) -> Layouts | None:
-    part, profile = node.part.at("metadata", "labels", "cloud.google.com/gke-gpu-partition-size"), _profile(card, size)
+def _partitions(node: ImportedNode, card: Card, made: Partition, notes: Notes) -> Layouts | None:
+    part, profile = node.part.at("metadata", "labels", made.label), _profile(card, made.size)
     if profile is None:
         notes.error(
-            "GS862", part, f"{card.name} has no MIG profile {shorten(size)}", "look at `gpushare cards " + card.id + "`"
+            "GS862", part, f"{card.name} has no MIG profile {shorten(made.size)}", "look at `gpushare cards " + card.id + "`"
         )
         return None
     count = node_objects.gpus(node)
@@ -173,7 +173,7 @@ def _partitions(node: ImportedNode, card: Card, size: str, notes: Notes) -> Layo
             _unknown_count(node, notes)
             return None
     layout = ((profile.name, profile.max_count),)
-    return Layouts(gpus=(layout,) * count, origin="label cloud.google.com/gke-gpu-partition-size", part=part)
+    return Layouts(gpus=(layout,) * count, origin=f"label {made.label}", part=part)
 
 
 def _single(node: ImportedNode, card: Card, name: str, notes: Notes) -> Layouts | None:

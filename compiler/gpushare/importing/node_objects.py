@@ -1,30 +1,41 @@
 """Node objects: what their labels say about the GPUs, their sharing and their partitions.
 
-Facts: GFD's labels (k8s-device-plugin v0.20.0, internal/lm), and the documented labels of GKE, EKS, Karpenter and AKS.
+Facts: GFD's labels (k8s-device-plugin v0.20.0, internal/lm), and the labels that clouds document (`nodes.clouds`).
 `gpu.count` is the number of GPUs, but under MIG strategy `single` that of the instances. Nothing here reports findings.
 """
 
 import re
 from collections.abc import Mapping
 
+from gpushare.core.record import Record
 from gpushare.importing import card_names
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
+from gpushare.nodes.clouds import CLOUDS
 
-_GKE = "cloud.google.com/gke-"
-_GPU_KEYS = ("nvidia.com/gpu.product", "nvidia.com/gpu.present", "nvidia.com/gpu.count", f"{_GKE}accelerator",
-             "nvidia.com/mig.config", "k8s.amazonaws.com/accelerator", "karpenter.k8s.aws/instance-gpu-name",
-             "kubernetes.azure.com/accelerator", "nvidia.com/device-plugin.config")
+_GPU_KEYS = ("nvidia.com/gpu.product", "nvidia.com/gpu.present", "nvidia.com/gpu.count", "nvidia.com/mig.config",
+             "nvidia.com/device-plugin.config", *(cloud.gpu_label for cloud in CLOUDS if cloud.gpu_label))
+FORMER_GPU_KEYS = tuple(cloud.former_gpu_label for cloud in CLOUDS if cloud.former_gpu_label)
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-([0-9]+g\.[0-9]+gb[a-z.-]*)\.(count|replicas|sharing-strategy|product)\Z")
-_POOL_LABELS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "karpenter.sh/nodepool",
-                "kubernetes.azure.com/agentpool", "k8s.scaleway.com/pool-name", "agentpool")
+_POOL_LABELS = tuple(filter(None, [*(cloud.pool_label for cloud in CLOUDS), *(cloud.former_pool_label for cloud in CLOUDS)]))
+_SHARING = tuple((cloud.name, cloud.sharing) for cloud in CLOUDS if cloud.sharing)
+_COUNT_LABELS = tuple(cloud.count_label for cloud in CLOUDS if cloud.count_label)
+_MEMORY_LABELS = tuple(cloud.memory_label for cloud in CLOUDS if cloud.memory_label)
 _OURS = ("node.kubernetes.io/", "gpushare.dev/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 
 
-_FOREIGN = re.compile(r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|google\.com|amazonaws\.com|aws|azure\.com"
-                   r"|karpenter\.sh|scaleway\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev|openshift\.io|eksctl\.io"
-                   r"|digitalocean\.com|mellanox\.com|intel\.com|amd\.com)/")
+_WRITERS = "".join(f"|{re.escape(domain)}" for cloud in CLOUDS for domain in cloud.writers)
+_FOREIGN = re.compile(r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev"
+                   rf"|openshift\.io|digitalocean\.com|mellanox\.com|intel\.com|amd\.com{_WRITERS})/")
 """Domains whose labels a program writes: they come and go with the program, so that no pool should select by them."""
+
+
+class Partition(Record):
+    """The size of the MIG partitions that a cloud makes on every GPU of a node, and the label that says it."""
+
+    cloud: str
+    label: str
+    size: str
 
 
 def read(part: Part) -> ImportedNode | None:
@@ -38,7 +49,7 @@ def has_gpus(node: ImportedNode) -> bool:
     labels = node.labels
     if labels.get("nvidia.com/gpu.present") == "false":
         return False
-    named = any(key in labels for key in _GPU_KEYS) or labels.get("accelerator") == "nvidia"
+    named = any(key in labels for key in _GPU_KEYS) or any(labels.get(key) == "nvidia" for key in FORMER_GPU_KEYS)
     return named or any(name.startswith((GPU, MIG)) and number for name, number in capacity(node).items())
 
 
@@ -64,7 +75,7 @@ def memory_mib(labels: Mapping[str, str]) -> int | None:
     """Return the memory of a whole GPU; under `single` GFD's label is that of an instance, which does not count."""
     if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
         return None
-    return number(labels, "nvidia.com/gpu.memory", "karpenter.k8s.aws/instance-gpu-memory")
+    return number(labels, "nvidia.com/gpu.memory", *_MEMORY_LABELS)
 
 
 def strategy(labels: Mapping[str, str]) -> tuple[Strategy, int, bool]:
@@ -72,15 +83,23 @@ def strategy(labels: Mapping[str, str]) -> tuple[Strategy, int, bool]:
     word, replicas = labels.get("nvidia.com/gpu.sharing-strategy", "none"), number(labels, "nvidia.com/gpu.replicas") or 1
     if word in ("time-slicing", "mps") and replicas > 1:
         return Strategy(word), replicas, not labels.get("nvidia.com/gpu.product", "").endswith("-SHARED")
-    word = labels.get(f"{_GKE}gpu-sharing-strategy", "")
-    clients = number(labels, f"{_GKE}max-shared-clients-per-gpu", f"{_GKE}gpu-max-shared-clients") or 1
-    known = {"time-sharing": Strategy.TIME_SLICING, "mps": Strategy.MPS}.get(word)
-    return (known, clients, False) if known and clients > 1 else (Strategy.NONE, 1, False)
+    for _, said in _SHARING:
+        known = {"time-sharing": Strategy.TIME_SLICING, "mps": Strategy.MPS}.get(labels.get(said.strategy, ""))
+        clients = number(labels, *said.clients) or 1
+        if known and clients > 1:
+            return known, clients, False
+    return Strategy.NONE, 1, False
 
 
-def partition_size(labels: Mapping[str, str]) -> str:
-    """Return GKE's size of MIG partitions: every GPU has as many of it as fit."""
-    return labels.get(f"{_GKE}gpu-partition-size", "")
+def partition(labels: Mapping[str, str]) -> Partition | None:
+    """Return the MIG partitions that a cloud makes, if it does: every GPU has as many of this size as fit."""
+    sizes = ((cloud, said.partition, labels.get(said.partition)) for cloud, said in _SHARING)
+    return next((Partition(cloud=cloud, label=label, size=size) for cloud, label, size in sizes if size), None)
+
+
+def is_shared_by_cloud(labels: Mapping[str, str]) -> bool:
+    """Whether labels of a cloud say that it partitions or shares the GPUs itself."""
+    return partition(labels) is not None or any(said.strategy in labels for _, said in _SHARING)
 
 
 def instances(labels: Mapping[str, str]) -> dict[str, tuple[int, int, bool]]:
@@ -110,8 +129,8 @@ def counted_gpus(node: ImportedNode) -> int | None:
     """Return the number of GPUs that a label says."""
     labels = node.labels
     if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
-        return number(labels, "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count")
-    return number(labels, "nvidia.com/gpu.count", "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count") or None
+        return number(labels, *_COUNT_LABELS)
+    return number(labels, "nvidia.com/gpu.count", *_COUNT_LABELS) or None
 
 
 def offered_gpus(node: ImportedNode) -> int:
@@ -123,7 +142,7 @@ def offered_gpus(node: ImportedNode) -> int:
 def _gpus(node: ImportedNode) -> int | None:
     labels = node.labels
     known = counted_gpus(node)
-    if known or partition_size(labels) or card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
+    if known or partition(labels) or card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
         return known
     (_, replicas, _), offered = strategy(labels), offered_gpus(node)
     return offered // replicas if offered and offered % replicas == 0 else None

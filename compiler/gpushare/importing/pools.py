@@ -22,9 +22,10 @@ from gpushare.importing.layouts import Layouts
 from gpushare.importing.parts import Notes, Part
 from gpushare.importing.selecting import LABEL, Selected, Selector
 from gpushare.importing.sharing_fields import SharingSource
+from gpushare.nodes.clouds import CLOUDS, MACHINE_LABEL
 
-_SHOWN = ("nvidia.com/", "cloud.google.com/", "k8s.amazonaws.com/", "karpenter.k8s.aws/", "kubernetes.azure.com/",
-          "node.kubernetes.io/instance-type", "eks.amazonaws.com/", "karpenter.sh/", "agentpool", "k8s.scaleway.com/")
+_SHOWN = ("nvidia.com/", MACHINE_LABEL,
+          *(start for cloud in CLOUDS if cloud.pool_label for start in (f"{cloud.domain}/", *cloud.other_labels)))
 _MAX_TAINTS = 100
 _CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
 
@@ -83,7 +84,7 @@ def _look(node: ImportedNode) -> tuple[object, ...]:
     shown = (pair for pair in node.labels.unmarked.items() if pair[0].startswith(_SHOWN) and not pair[0].startswith(_CHANGING))
     served = node.labels.unmarked.get(evidence.PLUGIN) != "false"
     offers = tuple(sorted(node_objects.capacity(node).items()))
-    return tuple(sorted(shown)), offers, served, node.labels.get("accelerator")
+    return tuple(sorted(shown)), offers, served, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
 
 
 def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> _Kind | None:
@@ -102,8 +103,7 @@ def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector
         return None
     evidence.compare_instances(node, found, notes)
     strategy, strategy_origin = _strategy(node, facts, selected, found, notes)
-    gke = node_objects.partition_size(node.labels) or "cloud.google.com/gke-gpu-sharing-strategy" in node.labels
-    if selected.by_labels or (gke and selected.config is None):
+    if selected.by_labels or (node_objects.is_shared_by_cloud(node.labels) and selected.config is None):
         shares = sharing_fields.of_labels(node, strategy)
     if not shares.replicas and not found.any and (more := evidence.shared(node, node.gpus, card, notes)):
         shares, found = more[0], more[1] or found
@@ -182,8 +182,8 @@ def _compare_cards(node: ImportedNode, card: Card, memory: int | None, notes: No
 
 def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layouts, notes: Notes) -> tuple[str, str]:
     """Return the MIG strategy that holds on the node: GFD's label, then the chart's value, then the config's flag."""
-    if node_objects.partition_size(node.labels):
-        return "single", "GKE names every partition nvidia.com/gpu"
+    if made := node_objects.partition(node.labels):
+        return "single", f"{made.cloud} names every partition nvidia.com/gpu"
     label = node.labels.get("nvidia.com/mig.strategy", "")
     _compare_strategies(node, facts, selected, label, notes)
     if label in ("none", "single", "mixed"):

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import Share
+from gpushare.vendors.nvidia import NVIDIA
 
 
 class Stack(StrEnum):
@@ -338,7 +339,8 @@ class Platform(Record):
         """
         chosen = self.own_runtime_class
         if self.stack is Stack.GPU_OPERATOR:
-            chosen = self.values.get("operator", {}).get("runtimeClass") or "nvidia"  # the CRD's default for an empty value
+            # The CRD's default for an empty value.
+            chosen = self.values.get("operator", {}).get("runtimeClass") or NVIDIA.runtime_class
         elif self.stack is Stack.DEVICE_PLUGIN:
             chosen = self.values.get("runtimeClassName")
         return chosen or ""

@@ -19,9 +19,7 @@ from gpushare.live import pools
 from gpushare.live.observing import is_observed
 from gpushare.live.selection import pool_of
 from gpushare.live.snapshot import LiveNode, LiveQuota, Pod, Snapshot, Unseen
-
-_SHARED_BY = "nvidia.com/gpu.sharing-strategy"
-"""The label in which GPU feature discovery says how the device plugin shares: none, time-slicing or mps."""
+from gpushare.vendors.nvidia import NVIDIA
 
 
 class NodeChange(Record):
@@ -106,7 +104,7 @@ def _untouched(node: LiveNode, new: PoolSide | None) -> PoolSide | None:
         gpu = (Device(resource=snapshots.WHOLE_GPU, profile=None, start=0, replicas=1),)
         offers = {snapshots.WHOLE_GPU: whole}
         return replace(new, mode="exclusive", profile="", gpus=(gpu,) * whole, resources=offers, labels=NOTHING)
-    has_daemon = new.has_daemon or modes.named(node.labels.get(_SHARED_BY, "")).has_daemon
+    has_daemon = new.has_daemon or modes.named(node.labels.get(NVIDIA.sharing_label, "")).has_daemon
     is_alike = dict(node.allocatable) == dict(new.resources) and not any(device.profile for gpu in new.gpus for device in gpu)
     return replace(new, profile="", labels=NOTHING) if is_alike and not has_daemon else None
 

@@ -13,6 +13,7 @@ from gpushare.live import helm_release
 from gpushare.live.pages import Api, Json, Lists
 from gpushare.live.snapshot import Unseen
 from gpushare.live.views import clean
+from gpushare.vendors.nvidia import NVIDIA
 
 NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system")
 """Where NVIDIA's operator and device plugin are usually installed."""
@@ -47,7 +48,7 @@ def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
 
 def _policies(lists: Lists) -> Iterator[Json]:
     """Yield the ClusterPolicies; a cluster without NVIDIA's operator does not know the kind."""
-    path, unseen = "/apis/nvidia.com/v1/clusterpolicies", len(lists.unseen)
+    path, unseen = f"/apis/{NVIDIA.prefix}v1/clusterpolicies", len(lists.unseen)
     yield from lists.read("clusterpolicies", path, _policy, bool, {})
     if any(one.why.startswith("404") for one in lists.unseen[unseen:]):
         del lists.unseen[unseen:]
@@ -61,7 +62,7 @@ def _node(item: Json) -> Json:
 
 def _quota(item: Json) -> Json:
     spec = _map(item, "spec")
-    gpus = {key: number for key, number in _map(spec, "hard").items() if "nvidia.com/" in key}
+    gpus = {key: number for key, number in _map(spec, "hard").items() if NVIDIA.prefix in key}
     return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": spec | {"hard": gpus}} if gpus else {}
 
 
@@ -73,7 +74,7 @@ def _config_map(item: Json) -> Json:
 
 
 def _policy(item: Json) -> Json:
-    found = _object("nvidia.com/v1", "ClusterPolicy", _map(item, "metadata")) | {"spec": _map(item, "spec")}
+    found = _object(f"{NVIDIA.prefix}v1", "ClusterPolicy", _map(item, "metadata")) | {"spec": _map(item, "spec")}
     notes = _map(_map(item, "metadata"), "annotations")
     found["metadata"]["annotations"] = {key: notes[key] for key in (_RELEASE_NAMESPACE,) if key in notes}
     return found

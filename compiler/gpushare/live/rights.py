@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushare.core.record import Record
+from gpushare.vendors.nvidia import NVIDIA
 
 NAME = "gpushare-viewer"
 _GROUP = "rbac.authorization.k8s.io"
@@ -44,7 +45,7 @@ def objects(  # noqa: PLR0913 - one for each option of the command
     if metrics:
         everywhere.append({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})
     if imports:
-        everywhere.append(_rule("clusterpolicies", ["list"], group="nvidia.com"))
+        everywhere.append(_rule("clusterpolicies", ["list"], group=NVIDIA.domain))
     configs = [_rule("configmaps", ["list"]), *([_rule("secrets", ["list"])] if values else [])]
     return [
         *_account(subject),

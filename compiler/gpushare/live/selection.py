@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpushare.live.snapshot import POOL_LABEL, LiveNode
+from gpushare.vendors.nvidia import NVIDIA
 
 Terms = Iterable[Mapping[str, Any]]
-_PAUSED = ("nvidia.com/gpu.deploy.", "gpushare.dev/runtime")
+_PAUSED = (NVIDIA.deploy_labels, "gpushare.dev/runtime")
 _TESTS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
     "In": lambda value, listed: value in listed,
     "NotIn": lambda value, listed: value not in listed,

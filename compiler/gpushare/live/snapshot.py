@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare.core.record import NOTHING, Record
+from gpushare.vendors.nvidia import NVIDIA
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
-PLUGIN_LABEL = "nvidia.com/device-plugin.config"
+PLUGIN_LABEL = NVIDIA.plugin_label
 CONDITION = "GPUShareReady"
 PROFILES = "gpushare-profiles"
 """These are names of the node runtime: docs/bundle.md."""

@@ -12,11 +12,11 @@ from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
 from gpushare.live.snapshot import CONDITION, PROFILES, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
+from gpushare.vendors.nvidia import NVIDIA
 
 Json = Mapping[str, Any]
 
 _OURS = "gpushare.dev/"
-_GPUS = ("nvidia.com/gpu", "nvidia.com/mig-")
 _WOULD = "gpushare.dev/would"
 _MAX_LENGTH = 1_000
 _UNIT = 10**9
@@ -220,7 +220,7 @@ def gpus(numbers: Json) -> Mapping[str, int]:
     """Return the GPU resources of NVIDIA among these quantities; a fraction is rounded up."""
     found = {}
     for name, quantity in numbers.items():
-        if name.startswith(_GPUS):
+        if name.startswith(NVIDIA.gpu_resources):
             amount = parse_amount(quantity)
             if amount is not None:
                 found[clean(name)] = -(-amount // _UNIT)

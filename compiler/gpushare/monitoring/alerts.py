@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from gpushare.core.record import Record
+from gpushare.vendors.nvidia import NVIDIA
 
 NAMESPACE = "gpu-system"
 """The release's namespace in the rules; `groups` replaces it. Other products have DaemonSets whose names begin like ours."""
@@ -52,13 +53,13 @@ RECORDINGS = (
     Recording(
         # By resource: shares of different sizes do not replace each other. Kubelet keeps those of an earlier layout, as 0.
         name="gpushare:pool_shares:sum",
-        expr='sum by (cluster, pool, resource) ((kube_node_status_allocatable{resource=~"nvidia_com_(gpu|mig).*"} > 0)'
+        expr='sum by (cluster, pool, resource) ((kube_node_status_allocatable{resource=~"' + NVIDIA.exported + '"} > 0)'
         f" * on (cluster, node) group_left (pool) {_OF_NODES})",
     ),
     Recording(
         # Pods that have ended still have requests in kube-state-metrics.
         name="gpushare:pool_shares_requested:sum",
-        expr='sum by (cluster, pool, resource) (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig).*"}'
+        expr='sum by (cluster, pool, resource) (kube_pod_container_resource_requests{resource=~"' + NVIDIA.exported + '"}'
         " * on (cluster, namespace, pod) group_left ()"
         ' max by (cluster, namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
         f" * on (cluster, node) group_left (pool) {_OF_NODES})"
@@ -252,7 +253,7 @@ ALERTS = (
         hold="15m",
         summary="The MPS daemon of GPU {{ $labels.gpu }} on node {{ $labels.node }} has another memory limit than the policy.",
         means="MPS lets a client allocate another amount than its cap.",
-        remedy="The device plugin runs with another configuration: compare its label nvidia.com/device-plugin.config with the "
+        remedy=f"The device plugin runs with another configuration: compare its label {NVIDIA.plugin_label} with the "
         "bundle.",
     ),
     Alert(

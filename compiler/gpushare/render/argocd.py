@@ -12,6 +12,7 @@ from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.plan.plan import Plan
+from gpushare.vendors.nvidia import NVIDIA
 
 Object = dict[str, Any]
 
@@ -43,7 +44,7 @@ _OUR_CLUSTER_KINDS = (
 )
 _NVIDIA_CLUSTER_KINDS = (
     ("apiextensions.k8s.io", "CustomResourceDefinition"), ("nfd.k8s-sigs.io", "NodeFeatureRule"),
-    ("nvidia.com", "ClusterPolicy"), ("nvidia.com", "NVIDIADriver"),
+    *((NVIDIA.domain, kind) for kind in NVIDIA.cluster_kinds),
 )
 
 def objects(plan: Plan, checks: Mapping[str, str]) -> Iterator[tuple[str, Object]]:

@@ -1,19 +1,20 @@
 """`nodes/autoscaling.md` and `nodes/karpenter/<pool>.yaml`: what an autoscaler must be told about the nodes that it adds.
 
 An autoscaler simulates a node before it exists. It does not know the resources and the label that sharing gives the node, so a
-group without nodes stays empty unless the administrator states them. Sources: for AWS, Azure and Cluster API the README of each
-provider under https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider; for Karpenter
+group without nodes stays empty unless the administrator states them, as `nodes.clouds` says for each cloud. For Karpenter:
 https://karpenter.sh/docs/concepts/nodeoverlays/ and https://karpenter.sh/docs/concepts/nodepools/.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from gpushare.core.wording import counted, listing
 from gpushare.intent.types import Autoscaler
 from gpushare.nodes import taints
+from gpushare.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
 from gpushare.nodes.selectors import POOL_LABEL, region
 from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.vendors.nvidia import NVIDIA
 
 _INTRODUCTION = """# Autoscaling
 
@@ -57,9 +58,7 @@ Karpenter learns from a NodeOverlay, an alpha feature with the feature gate Node
     kubectl apply -f karpenter/{pool}.yaml
 """
 
-_AWS = "k8s.io/cluster-autoscaler/node-template/"
-_AZURE = "k8s.io_cluster-autoscaler_node-template_"
-_CLUSTER_API = "capacity.cluster-autoscaler.kubernetes.io/"
+_TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 
 
 def notes(plan: Plan) -> str | None:
@@ -93,8 +92,8 @@ def overlays(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def _unknown(pool: PoolPlan) -> dict[str, int]:
-    """Return the resources of a node that no cloud reports: all but as many nvidia.com/gpu as there are GPUs."""
-    of_cards = ("nvidia.com/gpu", pool.pool.gpus_per_node)
+    """Return the resources of a node that no cloud reports: all but as many whole GPUs as there are."""
+    of_cards = (NVIDIA.whole_gpu, pool.pool.gpus_per_node)
     return {one.name: one.per_node for one in pool.resources if (one.name, one.per_node) != of_cards}
 
 
@@ -102,8 +101,10 @@ def _cluster_autoscaler(pool: PoolPlan) -> str:
     keys = taints.of(pool.pool.autoscaler)
     text = _CLUSTER_AUTOSCALER.format(pool=pool.name, not_ready=keys.not_ready, repartitioning=keys.repartitioning)
     asked = region(pool.pool.nodes) or {}
-    chosen = [how for key, how in _PROVIDERS.items() if any(label == key or label.startswith(f"{key}/") for label in asked)]
-    return "\n".join([text, *(how(pool) for how in dict.fromkeys(chosen or _PROVIDERS.values()))])
+    groups = [cloud for cloud in CLOUDS if cloud.has_groups]
+    chosen = [cloud for cloud in groups if any(cloud.is_own_label(label) for label in asked)] or groups
+    told = [_group(cloud.group, pool) for cloud in chosen if cloud.group]
+    return "\n".join([text, *told, *([_nothing(groups)] if any(cloud.group is None for cloud in chosen) else [])])
 
 
 def _labels(pool: PoolPlan) -> tuple[tuple[str, str], ...]:
@@ -111,45 +112,34 @@ def _labels(pool: PoolPlan) -> tuple[tuple[str, str], ...]:
     return ((POOL_LABEL, pool.name), *sorted(pool.pool.nodes.match_labels))
 
 
-def _aws(pool: PoolPlan) -> str:
-    resources = (f"{_AWS}resources/{one.name}: {one.per_node}" for one in pool.resources)
-    tags = [*(f"{_AWS}label/{key}: {value}" for key, value in _labels(pool)), *resources]
-    told = "Tags of the AWS Auto Scaling group, to which EKS does not pass on the tags of its node group:"
-    return _block(told, tags)
+def _group(group: GroupTags | GroupAnnotations, pool: PoolPlan) -> str:
+    match group:
+        case GroupTags():
+            return _tags(group, pool)
+        case GroupAnnotations():
+            return _annotations(group, pool)
 
 
-def _azure(pool: PoolPlan) -> str:
-    """An Azure tag has no slash: its provider reads `_` as one, and `~2` as `_`."""
-    labels = ((f"label_{key}", value) for key, value in _labels(pool))
-    names = [*labels, *((f"resources_{one.name}", str(one.per_node)) for one in pool.resources)]
-    tags = [f"{_AZURE}{name.replace('/', '_')}: {value}" for name, value in names]
-    return _block("Tags of the Azure scale set; untested with the autoscaler that AKS itself runs:", tags)
+def _tags(group: GroupTags, pool: PoolPlan) -> str:
+    labels = ((f"label/{key}", value) for key, value in _labels(pool))
+    names = [*labels, *((f"resources/{one.name}", str(one.per_node)) for one in pool.resources)]
+    return _block(group.told, (f"{f'{_TEMPLATE}{name}'.replace('/', group.slash)}: {value}" for name, value in names))
 
 
-def _cluster_api(pool: PoolPlan) -> str:
+def _annotations(group: GroupAnnotations, pool: PoolPlan) -> str:
     first = pool.resources[0]
     lines = [
-        f"{_CLUSTER_API}gpu-type: {first.name}",
-        f'{_CLUSTER_API}gpu-count: "{first.per_node}"',
-        f"{_CLUSTER_API}labels: {','.join(f'{key}={value}' for key, value in _labels(pool))}",
+        f"{group.prefix}gpu-type: {first.name}",
+        f'{group.prefix}gpu-count: "{first.per_node}"',
+        f"{group.prefix}labels: {','.join(f'{key}={value}' for key, value in _labels(pool))}",
     ]
-    told = "Annotations of the MachineDeployment of Cluster API, beside those for cpu and memory"
     only = ":" if len(pool.resources) == 1 else f"; they can name one resource, and the node has {len(pool.resources)}:"
-    return _block(f"{told}{only}", lines)
+    return _block(f"{group.told}{only}", lines)
 
 
-def _none(_: PoolPlan) -> str:
-    return "GKE and Kapsule document no setting for other resources than nvidia.com/gpu: let the node pool keep one node.\n"
-
-
-_PROVIDERS: dict[str, Callable[[PoolPlan], str]] = {
-    "eks.amazonaws.com": _aws,
-    "kubernetes.azure.com": _azure,
-    "node.cluster.x-k8s.io": _cluster_api,
-    "cloud.google.com": _none,
-    "k8s.scaleway.com": _none,
-}
-"""By the domain of the labels that a provider sets on its nodes."""
+def _nothing(groups: Iterable[Cloud]) -> str:
+    names = listing([cloud.name for cloud in groups if cloud.group is None])
+    return f"{names} document no setting for other resources than {NVIDIA.whole_gpu}: let the node pool keep one node.\n"
 
 
 def _block(told: str, lines: Iterable[str]) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from gpushare.core import emit
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.plan.plan import Plan
+from gpushare.vendors.nvidia import NVIDIA
 
 _STEPS = """# The device plugin that is already there
 
 This bundle installs no device plugin. Yours must read its configs from the ConfigMap `gpushare-profiles`, by the node label
-`nvidia.com/device-plugin.config` that gpushare's node runtime sets. NVIDIA's two charts can, by their config-manager; a plugin
+`{label}` that gpushare's node runtime sets. NVIDIA's two charts can, by their config-manager; a plugin
 from a plain manifest or from a cloud provider cannot. `placement: pack` and MIG profiles with attributes (such as `+me`) need
 device plugin 0.20.0 or newer.
 
@@ -71,5 +72,6 @@ def steps(plan: Plan) -> str:
     runtime_class = _CLASS.format(name=name) if name else _NO_CLASS
     first = (_PLACED if is_placed(plan) else _COPY).format(namespace=plan.intent.plugin_namespace)
     return _STEPS.format(
-        config_map=first, strategy=plan.operator_mig_strategy or '""', taints=taints, runtime_class=runtime_class
+        label=NVIDIA.plugin_label, config_map=first, strategy=plan.operator_mig_strategy or '""', taints=taints,
+        runtime_class=runtime_class,
     )

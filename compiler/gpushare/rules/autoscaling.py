@@ -5,25 +5,20 @@ from collections.abc import Iterator
 from gpushare import modes
 from gpushare.core.diagnostics import Finding
 from gpushare.intent.types import Autoscaler, MigStrategy, Pool
+from gpushare.nodes.clouds import CLOUDS, Cloud
 from gpushare.nodes.selectors import region
 from gpushare.rules.rule import Rule, RuleContext, warn_of_pool
+from gpushare.vendors.nvidia import NVIDIA
 
-_WHOLE = "nvidia.com/gpu"
 
-_GPU_LABELS = {
-    "cloud.google.com/gke-accelerator": "cloud.google.com/gke-accelerator",
-    "cloud.google.com/gke-nodepool": "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator": "k8s.amazonaws.com/accelerator",
-    "kubernetes.azure.com/accelerator": "kubernetes.azure.com/accelerator",
-    "kubernetes.azure.com/agentpool": "kubernetes.azure.com/accelerator",
-    "accelerator": "accelerator",
-    "cluster-api/accelerator": "cluster-api/accelerator",
-}
-"""Label that a pool selects → the label by which Cluster Autoscaler knows a node with GPUs, which such a node has.
+def _gpu_labels(cloud: Cloud) -> dict[str, str]:
+    """Return labels that a pool may select, each with the label of Cluster Autoscaler that its nodes then have."""
+    label, former = cloud.autoscaler_label, cloud.former_gpu_label
+    pools = {cloud.pool_label: label} if cloud.labels_every_gpu_node else {}
+    return ({label: label} if label else {}) | pools | ({former: former} if former else {})
 
-GKE and AKS set it on every node with a GPU, elsewhere the administrator does. `GPULabel` of each provider under
-https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider; AKS: https://github.com/kubernetes/autoscaler/pull/7203.
-"""
+
+_GPU_LABELS = {selected: label for cloud in CLOUDS for selected, label in _gpu_labels(cloud).items()}
 
 
 def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
@@ -40,7 +35,7 @@ def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
         kinds, label = context.kinds(pool), _gpu_label(pool)
         if pool.autoscaler is Autoscaler.KARPENTER or label is None or kinds is None:
             continue
-        if all(kind.resource != _WHOLE for kind in kinds):
+        if all(kind.resource != NVIDIA.whole_gpu for kind in kinds):
             yield warn_of_pool("GS217", pool, _message(pool, label), _hint(pool, label), "nodes")
 
 
@@ -51,7 +46,7 @@ def _gpu_label(pool: Pool) -> str | None:
 
 
 def _message(pool: Pool, label: str) -> str:
-    offers = f"nodes of pool {pool.name} have the label {label} and never offer {_WHOLE}"
+    offers = f"nodes of pool {pool.name} have the label {label} and never offer {NVIDIA.whole_gpu}"
     if pool.autoscaler is None:
         return f"{offers}: Cluster Autoscaler, which does not manage them, then adds no nodes to any pool"
     return f"{offers}: Cluster Autoscaler never counts them as ready"
@@ -60,7 +55,7 @@ def _message(pool: Pool, label: str) -> str:
 def _hint(pool: Pool, label: str) -> str:
     is_partitioned = modes.of(pool).is_partitioned
     keep = f"write strategy: {MigStrategy.SINGLE.value} and no replicas" if is_partitioned else "write rename: false"
-    return f"{keep}, so that they offer {_WHOLE}; or see that they do not have the label {label}"
+    return f"{keep}, so that they offer {NVIDIA.whole_gpu}; or see that they do not have the label {label}"
 
 
 RULES = (Rule(code="GS217", check=check_gpu_label),)

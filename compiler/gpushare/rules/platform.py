@@ -10,6 +10,7 @@ from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
 from gpushare.intent.types import MigStrategy, Partitioner, Stack
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.vendors.nvidia import NVIDIA
 
 HERE = ("spec", "platform")
 
@@ -195,7 +196,7 @@ def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
     for pool in context.intent.pools:
         if modes.of(pool).is_partitioned:
             message = f"an operator that is already there may run mig-manager, which would undo the layout of {pool.name}"
-            hint = "set its migManager.enabled: false, or label these nodes nvidia.com/gpu.deploy.mig-manager=false"
+            hint = f"set its migManager.enabled: false, or label these nodes {NVIDIA.deploy_labels}mig-manager=false"
             yield warn_of_pool("GS716", pool, message, hint, "sharing", "mode")
 
 

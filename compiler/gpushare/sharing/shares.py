@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpushare import backends, mig, modes
-from gpushare.backends.device_plugin import WHOLE_GPU
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.catalog.memory import memory_mib
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.sharing import caps
+from gpushare.vendors.nvidia import NVIDIA
 
 
 class DeviceClass(Record):
@@ -60,8 +60,8 @@ def ambiguous(offers: Iterable[Offer]) -> frozenset[str]:
     for offer in offers:
         for resource, each in offer:
             meanings.setdefault(resource, set()).add(each)
-        if all(resource != WHOLE_GPU for resource, _ in offer):
-            brief.add(WHOLE_GPU)
+        if all(resource != NVIDIA.whole_gpu for resource, _ in offer):
+            brief.add(NVIDIA.whole_gpu)
     return frozenset(brief.union(name for name, each in meanings.items() if len(each) > 1))
 
 
@@ -91,9 +91,9 @@ def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> D
 
 def find(offered: tuple[DeviceClass, ...], name: str) -> DeviceClass | None:
     """Return the kind that `name` refers to: a profile, `gpu` for whole GPUs, or the resource with or without its prefix."""
-    short = name.removeprefix("nvidia.com/")
+    short = NVIDIA.short(name)
     for kind in offered:
         called = {kind.base, kind.resource} | ({kind.profile.name, kind.profile.resource_suffix} if kind.profile else {"gpu"})
-        if name in called or f"nvidia.com/{short}" in called:
+        if name in called or f"{NVIDIA.prefix}{short}" in called:
             return kind
     return None

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from gpushare_node.adapters.host.boot import boot_id
-from gpushare_node.adapters.host.kubelet import find_sockets, read_checkpoint
-from gpushare_node.adapters.nvml.driver import DriverError
+from gpushare_node.backends.device_plugin.checkpoint import find_sockets, read_checkpoint
 from gpushare_node.cli.checkpoint_devices import AllocatedDevices, read_allocated
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
@@ -19,6 +18,7 @@ from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult, is_failed
+from gpushare_node.vendors.driver import DriverError
 
 _NO_DRIVER = (
     ConditionReason.ACCESS_LOST, ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATCH,

@@ -1,8 +1,8 @@
 """`assert`: whether the node's GPUs, and what it offers to Kubernetes, match the policy. Reads only."""
 
-from gpushare_node.adapters.host.kubelet import CheckpointError, read_checkpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Cluster, ClusterError, NodeView
-from gpushare_node.adapters.nvml.driver import DriverError
+from gpushare_node.backends.device_plugin.checkpoint import CheckpointError, read_checkpoint
+from gpushare_node.backends.device_plugin.offer import expected, find_mismatch
 from gpushare_node.cli.checkpoint_devices import read_allocated
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import read_policy
@@ -10,10 +10,10 @@ from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, bounded_driver, folder
 from gpushare_node.core.policy import Policy
-from gpushare_node.gpus.advertised import expected, find_mismatch
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership.node_labels import mig_label
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.driver import DriverError
 
 
 def compare(run: Run) -> int:

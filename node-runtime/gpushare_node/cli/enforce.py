@@ -9,7 +9,6 @@ from gpushare_node.adapters.host.boot import boot_id
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.pod_informer import NodeInformer
-from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.cli import observing
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import PolicyFileError
@@ -25,6 +24,7 @@ from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
 from gpushare_node.membership.node_labels import wanted
 from gpushare_node.partition.plan import PartitionPlan
+from gpushare_node.vendors.driver import GpuInfo
 
 _LOG = logging.getLogger("gpushare")
 

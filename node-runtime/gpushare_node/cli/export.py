@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from gpushare_node.adapters.nvml.driver import GpuInfo, GpuInstance, Versions
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import bounded_driver
 from gpushare_node.gpus.step_messages import names_of
+from gpushare_node.vendors.driver import GpuInfo, GpuInstance, Versions
 
 
 def export(run: Run) -> int:

@@ -5,11 +5,9 @@ import logging
 from contextlib import suppress
 from functools import partial
 
-from gpushare_node.adapters.host.kubelet import Checkpoint, CheckpointError, read_checkpoint
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.observed_node import ObservedNode
-from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
-from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, CheckpointError, read_checkpoint
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Run
@@ -20,6 +18,8 @@ from gpushare_node.enforce.observer import Observer, Trouble
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.reconcile.observation import Observation, observe, unreadable
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.bounded_driver import BoundedDriver
+from gpushare_node.vendors.driver import DriverError, GpuInfo
 
 _LOOK_SECONDS = 10.0
 """How long the init container waits for a driver that hangs: it must not keep the pod from starting."""

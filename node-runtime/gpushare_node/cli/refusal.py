@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.cli.policy_file import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, selection, tenancy_file
@@ -18,6 +17,7 @@ from gpushare_node.membership.node_labels import is_requested
 from gpushare_node.membership.selection import Standing
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.wording import few
+from gpushare_node.vendors.driver import DriverError
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.enforcer import Enforcer

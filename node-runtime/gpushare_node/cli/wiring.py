@@ -18,7 +18,6 @@ from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_identity
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
-from gpushare_node.adapters.nvml.driver import Driver
 from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import HostMpsControl
@@ -32,6 +31,7 @@ from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
 from gpushare_node.membership.selection import Selection
+from gpushare_node.vendors.driver import Driver
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.enforcer import Enforcer
@@ -48,8 +48,8 @@ def open_driver(metrics: "EnforcementMetrics | None" = None, *, reads_only: bool
 
     `reads_only`: the session makes no call that may change a GPU.
     """
-    from gpushare_node.adapters.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
-    from gpushare_node.adapters.nvml.session import Session  # noqa: PLC0415 - the same
+    from gpushare_node.vendors.nvidia.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
+    from gpushare_node.vendors.nvidia.session import Session  # noqa: PLC0415 - the same
 
     observe = ignore if metrics is None else metrics.observe_call
     return Session.open(observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
@@ -57,7 +57,7 @@ def open_driver(metrics: "EnforcementMetrics | None" = None, *, reads_only: bool
 
 def bounded_driver(run: Run) -> Callable[[], Driver]:
     """Return a function that opens sessions, for one caller at a time, whose calls never hang: they raise TIMEOUT instead."""
-    from gpushare_node.adapters.nvml.bounded_driver import LOOK_SECONDS, BoundedDriver  # noqa: PLC0415 - as above
+    from gpushare_node.vendors.bounded_driver import LOOK_SECONDS, BoundedDriver  # noqa: PLC0415 - as above
 
     return BoundedDriver(open_driver, clock=run.clock, deadline_seconds=LOOK_SECONDS).open
 
@@ -164,10 +164,10 @@ class EnforcerFactory(Struct, frozen=False):
     def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Enforcer":
         """Return an enforcer for this policy, with its own session with the driver."""
         # Not imported at the top: a node that matches already boots without enforcing caps.
-        from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver  # noqa: PLC0415
         from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415
         from gpushare_node.enforce.metrics import EnforcementMetrics  # noqa: PLC0415
         from gpushare_node.reporting.metrics import Registry  # noqa: PLC0415
+        from gpushare_node.vendors.bounded_driver import BoundedDriver  # noqa: PLC0415
 
         run, metrics = self.run, EnforcementMetrics(Registry())
         if self.api is not None:

@@ -14,8 +14,8 @@ import yaml
 from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
-__all__ = ["Action", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError",
-           "RepartitioningTaint", "Rollout", "Share", "Stack", "WantedGpu", "WantedInstance", "read"]
+__all__ = ["Action", "Backend", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError",
+           "RepartitioningTaint", "Rollout", "Share", "Stack", "Vendor", "WantedGpu", "WantedInstance", "read"]
 
 _MAX_GPUS = 16
 _MAX_REPLICAS = 1024
@@ -79,6 +79,18 @@ class Stack(StrEnum):
     GPU_OPERATOR = "gpu-operator"
     DEVICE_PLUGIN = "device-plugin"
     EXISTING = "existing"
+
+
+class Backend(StrEnum):
+    """How the pool's GPUs are offered to pods."""
+
+    DEVICE_PLUGIN = "device-plugin"
+
+
+class Vendor(StrEnum):
+    """Whose GPUs the pool has."""
+
+    NVIDIA = "nvidia"
 
 
 class Partitioner(StrEnum):
@@ -209,6 +221,8 @@ class Policy(Struct):
     namespaces: tuple[str, ...]
     repartitioning_taint: RepartitioningTaint = RepartitioningTaint.DEFAULT
     adoption: Adoption = Adoption.ENFORCE
+    backend: Backend = Backend.DEVICE_PLUGIN
+    vendor: Vendor = Vendor.NVIDIA
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -242,7 +256,7 @@ def read(text: str) -> Policy:
     metadata = whole["metadata"].fields("name", "cluster")
     spec = whole["spec"].fields(
         "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
-        "enforcement", "rollout", "namespaces", optional=("repartitioningTaint", "adoption"),
+        "enforcement", "rollout", "namespaces", optional=("repartitioningTaint", "adoption", "backend", "vendor"),
     )
     policy = Policy(
         pool=metadata["name"].text(_POOL),
@@ -262,6 +276,8 @@ def read(text: str) -> Policy:
         repartitioning_taint=spec["repartitioningTaint"].optional(lambda value: value.enum(RepartitioningTaint))
         or RepartitioningTaint.DEFAULT,
         adoption=spec["adoption"].optional(lambda value: value.enum(Adoption)) or Adoption.ENFORCE,
+        backend=spec["backend"].optional(lambda value: value.enum(Backend)) or Backend.DEVICE_PLUGIN,
+        vendor=spec["vendor"].optional(lambda value: value.enum(Vendor)) or Vendor.NVIDIA,
     )
     return replace(policy, ignored=tuple(ignored))
 

@@ -9,14 +9,11 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping
 
-from gpushare_node.adapters.host.kubelet import Checkpoint, read_checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import EventSink
-from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
-from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.library import ACCESS_LOST
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, read_checkpoint
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
@@ -38,6 +35,8 @@ from gpushare_node.guard.inputs import DEFAULTS, GuardInput, Settings
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.bounded_driver import BoundedDriver
+from gpushare_node.vendors.driver import ACCESS_LOST, Code, DriverError
 
 
 class Adapters(Struct):

@@ -12,10 +12,9 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gpushare_node.adapters.host.kubelet import Allocation, is_gpu_resource
 from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.adapters.nvml.driver import GpuInfo, MigInfo
+from gpushare_node.backends.device_plugin.checkpoint import Allocation, is_gpu_resource
 from gpushare_node.core.policy import Policy, Share
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.core.tenancy import AdmissionMode, Tenancy
@@ -24,6 +23,7 @@ from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Owner
 from gpushare_node.guard.inputs import Cap, CapAction, Grant
+from gpushare_node.vendors.driver import GpuInfo, MigInfo
 
 _MIB = 1 << 20
 

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
-from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
 from gpushare_node.adapters.host.state_dir import KeptContainer, StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
-from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, Versions
+from gpushare_node.backends.device_plugin.checkpoint import NO_CHECKPOINT, Checkpoint, CheckpointError
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import UNKNOWN, Tenancy
@@ -32,6 +30,8 @@ from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.inputs import Grant
+from gpushare_node.vendors.bounded_driver import BoundedDriver
+from gpushare_node.vendors.driver import DriverError, GpuInfo, Versions
 
 SURVEY_SECONDS = 30
 """How often GPUs and instances are enumerated again."""

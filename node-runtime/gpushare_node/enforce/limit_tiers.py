@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 
-from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
-from gpushare_node.adapters.nvml.driver import Driver, DriverError
 from gpushare_node.core.policy import Mechanism, Mode, Policy
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.actions import MpsControl
@@ -20,6 +18,8 @@ from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ContainerId, ProcessKind
 from gpushare_node.guard.inputs import Cap, CapAction, GuardInput
 from gpushare_node.guard.process_list import Device, Mps
+from gpushare_node.vendors.bounded_driver import BoundedDriver
+from gpushare_node.vendors.driver import Driver, DriverError
 
 _MPS_SECONDS = 10
 _RETRY_SECONDS = 300

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from gpushare_node.adapters.nvml.bounded_driver import NODE
 from gpushare_node.core.clock import Clock, Stopped
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import Answer, Pages
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.bounded_driver import NODE
 
 EXIT_HUNG = 70
 """The driver has not answered about the node, or about any GPU, for a minute, or its version differs from that of the

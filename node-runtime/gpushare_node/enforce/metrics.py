@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from gpushare_node import __version__
-from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.guard.process_list import Device, Mps, RejectReason, validate
 from gpushare_node.guard.verdicts import CapState, ContainerStatus
 from gpushare_node.reporting.metrics import Registry, Sample
+from gpushare_node.vendors.driver import GpuInfo, Versions
 
 _PAGE_SECONDS = 1.0
 _LAST_KILLS = 32

@@ -23,16 +23,16 @@ from gpushare_node.adapters.kube.cluster import (
     EventType,
     NodeView,
 )
-from gpushare_node.adapters.nvml.driver import GpuInfo, Xid
+from gpushare_node.backends.device_plugin.labels import flip
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
 from gpushare_node.gpus.view import has_wrong_mode
-from gpushare_node.membership.node_labels import flip
 from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS, Selection, Standing
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.events import EventReason
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.driver import GpuInfo, Xid
 
 _NODE_SECONDS = 600.0
 """How often the node is checked without a trigger: its watch reports changes, and a new selector means a new pod."""

@@ -9,10 +9,10 @@ from functools import partial
 
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.structs import Struct
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.driver import GpuInfo
 
 _CHANGE_SECONDS = 60.0
 """How often a change on the node is looked at: pods come and go all the time."""

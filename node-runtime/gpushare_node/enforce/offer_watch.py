@@ -7,18 +7,18 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from gpushare_node.adapters.host.kubelet import Checkpoint, CheckpointError, is_gpu_resource
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
-from gpushare_node.adapters.nvml.driver import GpuInfo
+from gpushare_node.backends.device_plugin import plugin_pods
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, CheckpointError, is_gpu_resource
+from gpushare_node.backends.device_plugin.offer import expected, find_mismatch, find_offer_mismatch
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.enforce.enforcer import Enforcer
-from gpushare_node.gpus.advertised import expected, find_mismatch, find_offer_mismatch
 from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus
 from gpushare_node.gpus.view import build_view, registrable
-from gpushare_node.membership import plugin_pods
 from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.vendors.driver import GpuInfo
 
 LOOK_SECONDS = 45.0
 """Between two looks while the offer is right. With `AGAIN_SECONDS` a difference is the node's condition within a minute."""

@@ -5,10 +5,9 @@ Owns when the driver is opened and closed, and the wait for one that is not load
 
 from collections.abc import Callable
 
-from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, GpuInfo
-from gpushare_node.adapters.nvml.library import ACCESS_LOST
 from gpushare_node.core.clock import Clock
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.driver import ACCESS_LOST, Code, Driver, DriverError, GpuInfo, Partitionable, partitionable
 
 _MAX_PAUSE_SECONDS = 30.0
 _ACCESS_SECONDS = 30.0
@@ -29,6 +28,11 @@ class DriverHandle:
         if self._driver is None:
             self._driver = self._open()
         return self._driver
+
+    @property
+    def partitioner(self) -> Partitionable:
+        """The open driver, to divide GPUs with. DriverError as for `driver`, and if its vendor's cannot be divided."""
+        return partitionable(self.driver)
 
     def survey(self, uuid: str) -> GpuInfo | None:
         """Return the current state of the GPU; None if the driver does not list it."""

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 
-from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import (
     Action,
     Card,
@@ -19,11 +18,13 @@ from gpushare_node.core.policy import (
     WantedGpu,
 )
 from gpushare_node.core.structs import replace
+from gpushare_node.vendors.driver import GpuInfo
+from gpushare_node.vendors.nvidia.names import WHOLE_GPU
 
 _MIG_CONFIG = "all-disabled"
 """The config that every mig-manager has."""
 
-_WHOLE = Share(resource="nvidia.com/gpu", profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0)
+_WHOLE = Share(resource=WHOLE_GPU, profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0)
 _DRAIN_SECONDS = 1800
 
 

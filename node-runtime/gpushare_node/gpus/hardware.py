@@ -10,7 +10,6 @@ from contextlib import suppress
 from gpushare_node.adapters.host.devices import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION
-from gpushare_node.adapters.nvml.driver import Driver, DriverError
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
@@ -24,6 +23,7 @@ from gpushare_node.gpus.view import GpuView, build_view, registrable
 from gpushare_node.partition import GpuPlan
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.driver import Driver, DriverError
 
 __all__ = ["GpuView", "Hardware", "PartitionResult"]
 

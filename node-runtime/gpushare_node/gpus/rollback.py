@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable
 
 from gpushare_node.adapters.host.state_dir import FormerGpu, InstanceSpec
-from gpushare_node.adapters.nvml.driver import GpuInfo, GpuInstance
 from gpushare_node.core.structs import Struct
 from gpushare_node.partition.state import Gpu
+from gpushare_node.vendors.driver import GpuInfo, GpuInstance
 
 
 class RollbackPlan(Struct):

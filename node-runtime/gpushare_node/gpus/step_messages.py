@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import assert_never
 
-from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import WantedInstance
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.driver import GpuInfo
 
 Names = Mapping[int, str]
 """Names of profiles by their ids."""

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from gpushare_node.adapters.host.devices import Machine
-from gpushare_node.adapters.nvml.driver import Activation, Code, DriverError, GpuInfo, GpuInstance
 from gpushare_node.core.clock import Clock
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.programs import listing
 from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.state import FaultKind
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.driver import Activation, Code, DriverError, GpuInfo, GpuInstance
 
 _MODE_PAUSES_SECONDS = (2.0, 4.0, 8.0, 16.0, 30.0)
 """The pauses between attempts, a minute in all: GPU clients that were stopped take that long at most."""
@@ -94,7 +94,7 @@ class Steps:
 
     def cancel_pending(self, *, enabled: bool) -> None:
         """Cancel a pending mode, so that the next reset keeps the current one."""
-        self._call(lambda: self._connection.driver.set_mig(self._uuid, enabled=enabled))
+        self._call(lambda: self._connection.partitioner.set_mig(self._uuid, enabled=enabled))
         self._connection.close()
 
     def reset_compute_mode(self) -> None:
@@ -104,21 +104,21 @@ class Steps:
     def destroy(self, instance: GpuInstance) -> None:
         """Destroy the compute instances, then the instance; retry, as the driver releases an ended process within seconds."""
         for compute in instance.compute:
-            self._patiently(partial(self._connection.driver.destroy_compute, self._uuid, instance.gi_id, compute.ci_id))
-        self._patiently(lambda: self._connection.driver.destroy_instance(self._uuid, instance.gi_id))
+            self._patiently(partial(self._connection.partitioner.destroy_compute, self._uuid, instance.gi_id, compute.ci_id))
+        self._patiently(lambda: self._connection.partitioner.destroy_instance(self._uuid, instance.gi_id))
 
     def create(self, wanted: CreateInstance) -> int:
         """Create a whole instance; return its id. If its compute instance fails, destroy it again."""
         gi_id = self._call(
-            lambda: self._connection.driver.create_instance(
+            lambda: self._connection.partitioner.create_instance(
                 self._uuid, profile_id=wanted.profile_id, start=wanted.start, size=wanted.size
             )
         )
         try:
-            self._call(lambda: self._connection.driver.create_compute(self._uuid, gi_id))
+            self._call(lambda: self._connection.partitioner.create_compute(self._uuid, gi_id))
         except StepError as error:
             try:
-                self._connection.driver.destroy_instance(self._uuid, gi_id)
+                self._connection.partitioner.destroy_instance(self._uuid, gi_id)
             except DriverError as another:
                 raise StepError(error.reason, f"{error}; removing the unfinished instance failed: {another}") from error
             raise
@@ -157,7 +157,7 @@ class Steps:
     def _activation(self, *, enabled: bool) -> Activation:
         """Set the mode; return its activation. Some drivers raise as an error what others return."""
         try:
-            return self._connection.driver.set_mig(self._uuid, enabled=enabled)
+            return self._connection.partitioner.set_mig(self._uuid, enabled=enabled)
         except DriverError as error:
             if error.code in (Activation.IN_USE, Activation.RESET_REQUIRED):
                 return Activation(error.code)

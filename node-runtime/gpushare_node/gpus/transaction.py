@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import assert_never
 
 from gpushare_node.adapters.host.state_dir import FormerGpu, InstanceSpec
-from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, GpuInstance
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.journal import JournalWriter
 from gpushare_node.gpus.rollback import former_of, instance_spec, is_whole, rollback_plan
@@ -20,6 +19,7 @@ from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.driver import DriverError, GpuInfo, GpuInstance
 
 _MAX_ROUNDS = 3
 """If the driver lists no placements before MIG is on, a GPU needs two plans; a third round checks the result."""

@@ -1,4 +1,4 @@
-"""The processes of a GPU as values, and whether the report can be true; `adapters/nvml/process_lists` reads it.
+"""The processes of a GPU as values, and whether the report can be true; `vendors/nvidia/process_lists` reads it.
 
 Drivers R530 to R535 before 535.154.05 return scrambled lists if the record is read at its old size. One row that no correct
 driver could have written therefore invalidates every row of that GPU for the cycle. A usage that is merely odd, or missing,

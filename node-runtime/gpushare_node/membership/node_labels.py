@@ -1,8 +1,4 @@
-"""The labels of a node: which pool it belongs to, and what the labels of a pool's node must be. Pure.
-
-Only a changed value of its label makes the device plugin enumerate again, so every profile has two names of the same content,
-`-a` and `-b`. A name identifies the devices that it was published for; if the devices change, the other name is published.
-"""
+"""The labels of a node: which pool it belongs to, and what the labels of a pool's node must be. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -51,23 +47,6 @@ def find_successor(pods: Iterable[PodView], pool: str | None) -> str | None:
 def is_requested(node: NodeView) -> bool:
     """Return whether the uninstall Job requests the node's release."""
     return RELEASE_ANNOTATION in node.annotations
-
-
-def publish(last: Published | None, label: str, profile: str, devices: frozenset[str]) -> Published:
-    """Return what to publish for these devices. `label` is the node's current one, "" without one.
-
-    If nothing is remembered, the label counts: if the plugin has enumerated other devices, that shows, and `flip` follows.
-    """
-    if last is None or last.key[:-2] != profile:
-        key = label if label in (f"{profile}-a", f"{profile}-b") else f"{profile}-a"
-        return Published(key=key, devices=devices)
-    return last if last.devices == devices else Published(key=flip(last).key, devices=devices)
-
-
-def flip(published: Published) -> Published:
-    """Return the same devices under the other name."""
-    other = "b" if published.key.endswith("-a") else "a"
-    return Published(key=f"{published.key[:-2]}-{other}", devices=published.devices)
 
 
 def wanted(policy: Policy, published: Published) -> dict[str, str]:

@@ -18,11 +18,12 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
+from gpushare_node.vendors.nvidia.names import DEPLOY_LABELS
 
 _PAUSED = "paused-for-mig-change"
 _RUNNING = "true"
-_DEPLOY = "nvidia.com/gpu.deploy."
-_LABELS = tuple(_DEPLOY + client for client in ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "nvsm"))
+_CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "nvsm")
+_LABELS = tuple(DEPLOY_LABELS + client for client in _CLIENTS)
 _APPS = frozenset({
     "nvidia-device-plugin-daemonset", "nvidia-device-plugin-mps-control-daemon", "gpu-feature-discovery", "nvidia-dcgm",
     "nvidia-dcgm-exporter",

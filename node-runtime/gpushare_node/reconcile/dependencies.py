@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gpushare_node.adapters.host.kubelet import Checkpoint, Socket
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import Cluster, PodView
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, Socket
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct

@@ -3,11 +3,11 @@
 It changes no hardware, and a drain that fails leaves the node as it was.
 """
 
-from gpushare_node.adapters.host.kubelet import CheckpointError
 from gpushare_node.adapters.kube.cluster import NodeView
+from gpushare_node.backends.device_plugin.checkpoint import CheckpointError
+from gpushare_node.backends.device_plugin.offer import advertised, find_stale
 from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.core.structs import Struct
-from gpushare_node.gpus.advertised import advertised, find_stale
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView

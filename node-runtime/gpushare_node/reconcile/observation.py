@@ -7,19 +7,20 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpushare_node.adapters.host.kubelet import Checkpoint
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, PLUGIN_LABEL, REPARTITIONING_TAINTS, NodeView, PodView
-from gpushare_node.adapters.nvml.driver import GpuInfo
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint
+from gpushare_node.backends.device_plugin.labels import publish
+from gpushare_node.backends.device_plugin.offer import advertised, expected
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
-from gpushare_node.gpus.advertised import advertised, expected
 from gpushare_node.gpus.gpu_faults import missing_gpus
 from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
 from gpushare_node.gpus.view import GpuView, build_view
-from gpushare_node.membership.node_labels import publish, wanted
+from gpushare_node.membership.node_labels import wanted
 from gpushare_node.partition import GpuPlan
 from gpushare_node.reconcile.usage import Holder, find_affected, find_allocated, find_blocker, find_holders
 from gpushare_node.reporting.results import Status
+from gpushare_node.vendors.driver import GpuInfo
 
 MAX_STEPS = 16
 MAX_PODS = 20

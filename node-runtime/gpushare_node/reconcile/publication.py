@@ -5,13 +5,14 @@ Owns the labels and the flips between a profile's two names. Changes no hardware
 
 from collections.abc import Mapping, Sequence
 
-from gpushare_node.adapters.host.kubelet import CheckpointError
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, NodeView
+from gpushare_node.backends.device_plugin import labels, plugin_pods
+from gpushare_node.backends.device_plugin.checkpoint import CheckpointError
+from gpushare_node.backends.device_plugin.offer import UUIDS, find_mismatch
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct, replace
-from gpushare_node.gpus.advertised import UUIDS, find_mismatch
-from gpushare_node.membership import node_labels, plugin_pods
+from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.run_context import Relabelling, RunContext
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
@@ -46,7 +47,7 @@ class ProfilePublication(Struct, frozen=False):
         """Set the labels, unless they are set. ClusterError."""
         node = self.context.cluster.node()
         last = self.context.deps.folder.profile()
-        published = node_labels.publish(last, node.labels.get(PLUGIN_LABEL, ""), self.policy.profile, self.devices)
+        published = labels.publish(last, node.labels.get(PLUGIN_LABEL, ""), self.policy.profile, self.devices)
         self._published = published
         if published != last:
             self.context.deps.folder.keep_profile(published.key, published.devices)
@@ -113,7 +114,7 @@ class ProfilePublication(Struct, frozen=False):
         if self._published is None or self._flips >= _MAX_FLIPS or now - self._applied_at < grace * 2**self._flips:
             return
         self._flips += 1
-        other = node_labels.flip(self._published)
+        other = labels.flip(self._published)
         self.context.deps.folder.keep_profile(other.key, other.devices)
         self._apply(other, node)
 

@@ -4,7 +4,6 @@ An attempt finds out whether the node is the pool's, another pool's, or to be re
 way out GPU clients are resumed and the journal shows how far the change came; the next attempt starts from what it finds.
 """
 
-from gpushare_node.adapters.host.kubelet import CheckpointError
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     RELEASED_ANNOTATION,
@@ -16,10 +15,11 @@ from gpushare_node.adapters.kube.cluster import (
     PodView,
 )
 from gpushare_node.adapters.kube.no_cluster import NoCluster
+from gpushare_node.backends.device_plugin.checkpoint import CheckpointError
+from gpushare_node.backends.device_plugin.offer import expected, find_mismatch
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Partitioner
 from gpushare_node.core.structs import Struct, replace
-from gpushare_node.gpus.advertised import expected, find_mismatch
 from gpushare_node.membership.node_labels import find_owner
 from gpushare_node.membership.selection import Standing
 from gpushare_node.reconcile.client_pause import mig_managers, resume

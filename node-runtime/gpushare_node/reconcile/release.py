@@ -4,7 +4,6 @@ They become exclusive, or another pool takes them as they are. The pool label is
 ends, so nothing may remain to be done.
 """
 
-from gpushare_node.adapters.host.kubelet import CheckpointError
 from gpushare_node.adapters.kube.cluster import (
     FIRST_CAPS_ANNOTATION,
     MIG_LABEL,
@@ -16,9 +15,10 @@ from gpushare_node.adapters.kube.cluster import (
     REPARTITIONING_TAINTS,
     NodeView,
 )
+from gpushare_node.backends.device_plugin.checkpoint import CheckpointError
+from gpushare_node.backends.device_plugin.offer import find_stale
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
-from gpushare_node.gpus.advertised import find_stale
 from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import node_labels

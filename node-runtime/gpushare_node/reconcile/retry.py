@@ -5,7 +5,6 @@ from contextlib import suppress
 
 from gpushare_node.adapters.host.state_dir import StateDirError, StateDirLockedError
 from gpushare_node.adapters.kube.cluster import REPARTITIONING_TAINTS, ClusterError
-from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.reconcile.pauses import Pauses
@@ -13,6 +12,7 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.driver import Code, DriverError
 
 _NEEDS_NEW_CONTAINER = (ConditionReason.DRIVER_MISMATCH, ConditionReason.ACCESS_LOST)
 """Only a new container has another library, or its devices again, and without the driver no caps can be enforced."""

@@ -6,7 +6,6 @@ While a run waits, it enforces the caps of the policy in force: no other process
 from collections.abc import Callable
 from contextlib import suppress
 
-from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, CheckpointError, Socket
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
@@ -17,7 +16,7 @@ from gpushare_node.adapters.kube.cluster import (
     NodeView,
     Taint,
 )
-from gpushare_node.adapters.nvml.driver import DriverError
+from gpushare_node.backends.device_plugin.checkpoint import NO_CHECKPOINT, CheckpointError, Socket
 from gpushare_node.core.policy import Policy, PolicyError, read
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.gpus.hardware import Hardware
@@ -30,6 +29,7 @@ from gpushare_node.reconcile.usage import Blocker, Holder, find_holders
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.driver import DriverError
 
 _TICK_SECONDS = 1.0
 

@@ -6,19 +6,18 @@ later use a UUID that no longer exists.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, is_gpu_resource
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
-from gpushare_node.adapters.nvml.driver import GpuInfo
+from gpushare_node.backends.device_plugin.checkpoint import NO_CHECKPOINT, Checkpoint, is_gpu_resource
+from gpushare_node.backends.device_plugin.offer import UUIDS, advertised
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct
-from gpushare_node.gpus.advertised import UUIDS, advertised
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.reporting.wording import few
+from gpushare_node.vendors.driver import GpuInfo
+from gpushare_node.vendors.nvidia.names import SHARING_LABEL
 
 _MAX_NAMED = 5
-_SHARED_BY = "nvidia.com/gpu.sharing-strategy"
-"""The label in which GPU feature discovery says how the device plugin shares: none, time-slicing or mps."""
 _ANY, _UNTOLD = "any", "untold"
 _UNKNOWN = {
     _ANY: f"{NO_CHECKPOINT}, so any pod that requests GPUs may hold any of them",
@@ -164,7 +163,7 @@ def find_affected(
         return frozenset()
     now = dict(policy.resources)
     if former is None:
-        if Mode.MPS in (policy.mode, labels.get(_SHARED_BY)):
+        if Mode.MPS in (policy.mode, labels.get(SHARING_LABEL)):
             return frozenset(advertised(allocatable))
         return frozenset(name for name, count in advertised(allocatable).items() if now.get(name, 0) < count)
     if former.profile == policy.profile:

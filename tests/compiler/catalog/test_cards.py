@@ -13,6 +13,7 @@ import pytest
 from gpushare.catalog import card_check, cards
 from gpushare.core import resources
 from gpushare.reading import schema, source
+from gpushare.vendors.nvidia import NVIDIA
 
 IDS = cards.ids()
 WITH_MIG = tuple(card_id for card_id in IDS if cards.load(card_id).mig)
@@ -46,13 +47,13 @@ def read(path: Path) -> Any:
 
 @cache
 def document(card_id: str) -> Mapping[str, Any]:
-    data: Mapping[str, Any] = read(resources.cards() / f"{card_id}.yaml")
+    data: Mapping[str, Any] = read(resources.cards(NVIDIA.catalogue) / f"{card_id}.yaml")
     return data
 
 
 @cache
 def sources() -> Mapping[str, str]:
-    data: Mapping[str, str] = read(resources.cards().parent / "sources.yaml")
+    data: Mapping[str, str] = read(resources.cards(NVIDIA.catalogue).parent / "sources.yaml")
     return data
 
 

@@ -10,10 +10,12 @@ import yaml
 from gpushare import pipeline
 from gpushare.core import resources
 from gpushare.render.offer import offer
+from gpushare.vendors.nvidia import NVIDIA
 from tests.compiler.intent.texts import intent, mig, pool
 
 MIB = 1 << 20
-FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(resources.cards().glob("*.yaml"))}
+CARDS = sorted(resources.cards(NVIDIA.catalogue).glob("*.yaml"))
+FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in CARDS}
 
 
 def smallest(facts: dict[str, Any]) -> int | None:

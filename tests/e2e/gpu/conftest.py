@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import GpuInfo
-from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.vendors.driver import GpuInfo
+from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.calls import Calls
 
 

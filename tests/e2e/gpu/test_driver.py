@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import GpuInfo
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.guard.process_list import RejectReason, validate
+from gpushare_node.vendors.driver import GpuInfo
+from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.calls import Calls, percentile
 
 ROUNDS = 300

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import GpuInfo
-from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.vendors.driver import GpuInfo
+from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.cuda import hold
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.process_fixtures import ProcessPool, open_process_pool, systemd_path

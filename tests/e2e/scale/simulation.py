@@ -24,7 +24,6 @@ from typing import Any
 
 import yaml
 
-from gpushare_node.adapters.host.kubelet import Checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_endpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT, ClusterError
@@ -32,6 +31,7 @@ from gpushare_node.adapters.kube.connection import Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import read

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpushare_node.adapters.host.devices import Machine
-from gpushare_node.adapters.nvml.driver import ComputeMode, GpuInfo, Versions
 from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.process_list import Device
+from gpushare_node.vendors.driver import ComputeMode, GpuInfo, Versions
 
 MACHINE = Machine(
     boot_id="00000000-aaaa-4aaa-8aaa-000000000000", reset=lambda _: "nobody resets it", make_nodes=lambda: None,

@@ -14,8 +14,8 @@ from tests.support.waiting import PATIENCE
 Done = subprocess.CompletedProcess[str]
 PROGRAM = """import pathlib, sys
 from gpushare_node.cli import main
-from gpushare_node.adapters.host import kubelet
-kubelet.read_checkpoint.__defaults__ = (pathlib.Path("/nowhere/kubelet_internal_checkpoint"),)
+from gpushare_node.backends.device_plugin import checkpoint
+checkpoint.read_checkpoint.__defaults__ = (pathlib.Path("/nowhere/kubelet_internal_checkpoint"),)
 sys.exit(main())"""
 """The command where no kubelet runs, whatever runs on this machine."""
 COMMAND = [sys.executable, "-c", PROGRAM]
@@ -25,7 +25,7 @@ pynvml.CDLL = lambda name: ctypes.CDLL(os.path.join(os.environ.get("LD_LIBRARY_P
 """A process reads LD_LIBRARY_PATH when it is started, and a forked one has been started with another."""
 _PRELOADED = (
     *(f"gpushare_node.cli.{name}" for name in ("apply", "assert_state", "enforce", "export", "release")), "pynvml",
-    "gpushare_node.adapters.nvml.session", "kubernetes.client", "kubernetes.config",
+    "gpushare_node.vendors.nvidia.session", "kubernetes.client", "kubernetes.config",
 )
 POOL = (
     "{card: a100-sxm4-40gb, nodes: {matchLabels: {p: x}}, gpusPerNode: 2, sharing: {mode: mig,"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare_node.core.policy import Action, Mode, OnBusy, PolicyError, WantedInstance, read
+from gpushare_node.core.policy import Action, Backend, Mode, OnBusy, PolicyError, Vendor, WantedInstance, read
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -64,6 +64,8 @@ REFUSED = [
     (("spec", "card", "id"), "", "spec.card.id", "must not be empty, not ''"),
     (("spec", "migConfig"), "x" * 64, "spec.migConfig", "must have at most 63 characters"),
     (("spec", "profile"), "x" * 999, "spec.profile", "…'"),
+    (("spec", "backend"), "dra", "spec.backend", "must be one of device-plugin, not 'dra'"),
+    (("spec", "vendor"), "amd", "spec.vendor", "must be one of nvidia, not 'amd'"),
     (("apiVersion",), "gpushare.dev/v2", "apiVersion", "must be one of gpushare.dev/v1, not 'gpushare.dev/v2'"),
 ]
 
@@ -127,6 +129,14 @@ def test_a_policy_of_the_release_before_is_read_without_the_fields_that_came_lat
     whole = document()
     del whole["spec"]["enforcement"]["noticeSeconds"]
     assert read(yaml.safe_dump(whole)).enforcement.notice_seconds is None
+
+
+def test_a_policy_that_names_no_backend_and_no_vendor_means_nvidias_device_plugin() -> None:
+    plain = read(yaml.safe_dump(document()))
+    assert (plain.backend, plain.vendor) == (Backend.DEVICE_PLUGIN, Vendor.NVIDIA)
+    whole = document()
+    whole["spec"] |= {"backend": "device-plugin", "vendor": "nvidia"}
+    assert read(yaml.safe_dump(whole)) == plain
 
 
 def test_a_policy_that_still_says_who_is_a_tenant_is_read_without_that_and_says_so() -> None:

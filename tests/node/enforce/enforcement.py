@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpushare_node.adapters.host.kubelet import read_checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube import cluster
 from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
-from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.core.policy import Policy, read
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -25,6 +23,8 @@ from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.bounded_driver import BoundedDriver
+from gpushare_node.vendors.nvidia.session import Session
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import OBEDIENT, FakeProc, ProcessPool, systemd_path
 from tests.support.waiting import wait_for

@@ -13,7 +13,6 @@ from typing import Any
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
-from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
@@ -23,6 +22,7 @@ from gpushare_node.guard.inputs import Settings
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.guard.verdicts import CapState
 from gpushare_node.reporting.metrics import Registry
+from gpushare_node.vendors.driver import GpuInfo, Versions
 from tests.node.enforce.enforcement import (
     CAP_MIB,
     NAMESPACE,

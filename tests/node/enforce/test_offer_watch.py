@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
-from gpushare_node.adapters.nvml.driver import MigInfo
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.process_list import Mps
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.driver import MigInfo
 from tests.node.enforce.enforcement import SHARED, pod
 from tests.node.enforce.enforcement_loop import LABELS, VIEW, EnforcementLoop
 from tests.support.fake_nvml import FakeNvml

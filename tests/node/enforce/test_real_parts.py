@@ -235,9 +235,9 @@ import sys
 from gpushare_node.core.structs import replace
 from pathlib import Path
 from gpushare_node.cli import main, wiring
-from gpushare_node.adapters.host import kubelet
+from gpushare_node.backends.device_plugin import checkpoint
 from gpushare_node.adapters.procs import linux
-kubelet.read_checkpoint.__defaults__ = (Path(sys.argv[1]),)
+checkpoint.read_checkpoint.__defaults__ = (Path(sys.argv[1]),)
 linux.NVIDIA_MAJOR = 1
 wiring.DEFAULTS = replace(wiring.DEFAULTS, exit_seconds=float(sys.argv[2]))
 sys.exit(main(sys.argv[3:]))

@@ -8,12 +8,12 @@ import pytest
 
 from gpushare_node.adapters.host import programs
 from gpushare_node.adapters.host.programs import Program
-from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
-from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.bounded_driver import BoundedDriver
+from gpushare_node.vendors.driver import Code, DriverError, partitionable
+from gpushare_node.vendors.nvidia.session import Session
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
@@ -78,7 +78,7 @@ def test_what_the_driver_refuses_is_raised_as_before(fake_nvml: FakeNvml) -> Non
     driver = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=60).open()
     fake_nvml.fail("nvmlDeviceSetMigMode", 4)
     with pytest.raises(DriverError) as caught:
-        driver.set_mig(fake_nvml.uuid(0), enabled=True)
+        partitionable(driver).set_mig(fake_nvml.uuid(0), enabled=True)
     assert caught.value.code == Code.NO_PERMISSION
 
 
@@ -108,9 +108,9 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
 def test_the_program_ends_while_a_call_hangs(fake_nvml: FakeNvml) -> None:
     code = """
 from gpushare_node.core.clock import SystemClock
-from gpushare_node.adapters.nvml.bounded_driver import BoundedDriver
-from gpushare_node.adapters.nvml.driver import DriverError
-from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.vendors.bounded_driver import BoundedDriver
+from gpushare_node.vendors.driver import DriverError
+from gpushare_node.vendors.nvidia.session import Session
 bounded = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=60)
 driver = bounded.open()
 bounded._deadline_seconds = 0.2

@@ -1,15 +1,18 @@
 """What a run does where a step fails: the previous layout is restored, other GPUs are done, and the reason is named."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDirError
-from gpushare_node.adapters.nvml.driver import Code
 from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus import hardware
+from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
+from gpushare_node.vendors.driver import Code, Partitionable
+from gpushare_node.vendors.nvidia.session import Session
 from tests.node.gpus.gpu_node import A100, CREATE, H100, IDS, MIXED, OTHER, SEVEN, GpuNode, policy
 from tests.node.partition import builders
 
@@ -201,3 +204,22 @@ def test_a_gpu_of_another_card_is_named_and_the_rest_is_done(tmp_path: Path) -> 
     assert node.stands(0) == set(SEVEN)
     assert node.fake_nvml.mode(1) == (False, False)
 
+
+
+class WholeGpus(Session):
+    """A driver whose GPUs cannot be divided."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in vars(Partitionable) and not name.startswith("_"):
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+def test_a_driver_that_divides_no_gpu_fails_the_layout_and_touches_nothing(node: GpuNode) -> None:
+    own = Hardware(open_driver=WholeGpus.open, folder=node.folder, clock=node.clock, policy_digest=node.digest)
+    change = own.change(policy(SEVEN), own.look(policy(SEVEN)), frozenset(), node.results.append)
+    assert change.reason is ConditionReason.ROLLED_BACK
+    assert "set_mig: not supported (3)" in change.message
+    assert node.fake_nvml.calls() == []
+    assert own.change(policy(()), own.look(policy(())), frozenset(), node.results.append).reason is None
+    own.close()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, is_failed
+from gpushare_node.vendors.driver import Code, DriverError
 from tests.node.gpus.gpu_node import A100, SEVEN, GpuNode, policy
 from tests.support.paths import ROOT
 from tests.support.waiting import PATIENCE
@@ -85,7 +85,7 @@ from pathlib import Path
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.vendors.nvidia.session import Session
 from tests.node.gpus.gpu_node import SEVEN, policy
 
 clock = SystemClock()

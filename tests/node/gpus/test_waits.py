@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Code
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.driver import Code
 from tests.node.gpus.gpu_node import A100, MIXED, OTHER, SEVEN, GpuNode, policy
 
 SET_MODE = "nvmlDeviceSetMigMode"

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from gpushare_node.adapters.host.files import Files
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.policy import Policy
+from gpushare_node.vendors.driver import GpuInfo, Versions
+from gpushare_node.vendors.nvidia.session import Session
 from tests.node.reconcile.loop_node import LoopNode
 from tests.support.fake_api.handler import Handler
 from tests.support.fake_api.server import ApiServer

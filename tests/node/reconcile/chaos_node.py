@@ -17,10 +17,10 @@ from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import Policy, read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.outcome import Outcome
+from gpushare_node.vendors.driver import GpuInfo
 from tests.compiler.mig import known_cards
 from tests.node.partition import builders as geometry
 from tests.node.reconcile.chaos_adapters import CheckedDriver, Disk, Killed, Pool

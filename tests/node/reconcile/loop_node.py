@@ -14,7 +14,6 @@ import urllib3
 import yaml
 
 from gpushare_node.adapters.host.devices import Machine
-from gpushare_node.adapters.host.kubelet import read_checkpoint
 from gpushare_node.adapters.host.state_dir import UnselectedMark
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
@@ -24,8 +23,8 @@ from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
-from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Mode, Policy, Share
 from gpushare_node.core.structs import replace
@@ -36,6 +35,7 @@ from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile, release_orphan
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.nvidia.session import Session
 from tests.node.gpus import gpu_node
 from tests.node.gpus.gpu_node import A100, IDS, GpuNode
 from tests.support.fake_api.server import ApiServer

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint, is_gpu_resource
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
+from gpushare_node.backends.device_plugin import labels
+from gpushare_node.backends.device_plugin.checkpoint import Allocation, Checkpoint, is_gpu_resource
+from gpushare_node.backends.device_plugin.offer import expected, find_mismatch, find_stale
 from gpushare_node.core.policy import Mode, Partitioner, read
 from gpushare_node.core.structs import replace
-from gpushare_node.gpus.advertised import expected, find_mismatch, find_stale
 from gpushare_node.membership import node_labels
 from gpushare_node.membership.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.client_pause import to_pause, to_resume
@@ -43,7 +44,7 @@ def runtime_pod(pool: str, **changed: str) -> PodView:
     (Published(key="mps-00000001-b", devices=ONE), "mps-00000001-b", "a"),
 ], ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"])
 def test_a_profile_takes_its_other_name_when_only_the_devices_are_others(last, label, key) -> None:
-    assert node_labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
+    assert labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
 
 
 def test_labels_of_a_pool_are_few_and_mig_managers_only_where_it_partitions() -> None:

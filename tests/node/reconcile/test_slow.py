@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host.kubelet import Checkpoint
+from gpushare_node.backends.device_plugin.checkpoint import Checkpoint
 from gpushare_node.core.structs import replace
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.rollout_slot import RolloutSlot

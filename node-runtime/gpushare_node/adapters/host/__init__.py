@@ -1,1 +1,1 @@
-"""Adapter to the host: the runtime's state directory, the boot id, and what kubelet records about devices."""
+"""Adapter to the host: the runtime's state directory, the boot id, and the machine's own programs."""

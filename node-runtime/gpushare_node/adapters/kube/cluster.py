@@ -11,11 +11,12 @@ from typing import Protocol
 from gpushare_node.core.policy import RepartitioningTaint
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.nvidia import names
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
-PLUGIN_LABEL = "nvidia.com/device-plugin.config"
-MIG_LABEL = "nvidia.com/mig.config"
+PLUGIN_LABEL = names.PLUGIN_LABEL
+MIG_LABEL = names.MIG_LABEL
 RELEASE_ANNOTATION = "gpushare.dev/release"
 """The uninstall Job sets it on every node, and removes it at the end: see `kube.requests`.
 

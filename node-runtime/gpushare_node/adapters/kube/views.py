@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import NodeView, PodView, Taint
+from gpushare_node.vendors.nvidia.names import RESOURCES
 
 Json = Mapping[str, Any]
 
 FIELD_MANAGER = "gpushare"
 """The field manager of applied labels."""
 
-_RESOURCES = "nvidia.com/"
 _CONFIG_HASH = "kubernetes.io/config.hash"
 _MIRROR = "kubernetes.io/config.mirror"
 """It marks a static pod's mirror. Any user may write annotations, but kubelet runs no pod that has this one."""
@@ -65,7 +65,7 @@ def view_pod(pod: Json) -> PodView:
 def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
     """Yield NVIDIA's resources. The API server itself does not allow fractions of an extended resource."""
     for name, quantity in allocatable.items():
-        if name.startswith(_RESOURCES) and str(quantity).isdecimal():
+        if name.startswith(RESOURCES) and str(quantity).isdecimal():
             yield name, int(quantity)
 
 
@@ -78,7 +78,7 @@ def _asked(spec: Json) -> Iterable[str]:
 
 def _is_gpu(resource: str) -> bool:
     """Whether its name is NVIDIA's, or one under which other plugins (HAMi, Volcano, and others) give parts of GPUs."""
-    return resource.startswith(_RESOURCES) or ("/" in resource and any(word in resource for word in ("gpu", "cuda")))
+    return resource.startswith(RESOURCES) or ("/" in resource and any(word in resource for word in ("gpu", "cuda")))
 
 
 def _owners(entries: Iterable[Json]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Code
+from gpushare_node.vendors.driver import Code
 from tests.node.gpus.test_faults import MUTATING, READING, run_with_a_fault
 
 

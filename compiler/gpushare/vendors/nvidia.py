@@ -1,0 +1,18 @@
+"""NVIDIA, whose names are those of k8s-device-plugin v0.20.0, GPU feature discovery (in it) and gpu-operator."""
+
+from gpushare.vendors.vendor import Vendor
+
+NVIDIA = Vendor(
+    domain="nvidia.com",
+    whole_gpu="nvidia.com/gpu",
+    partitions="nvidia.com/mig-",
+    exported="nvidia_com_(gpu|mig).*",
+    plugin_label="nvidia.com/device-plugin.config",
+    layout_label="nvidia.com/mig.config",
+    sharing_label="nvidia.com/gpu.sharing-strategy",
+    deploy_labels="nvidia.com/gpu.deploy.",
+    charts={"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"},
+    cluster_kinds=("ClusterPolicy", "NVIDIADriver"),
+    runtime_class="nvidia",
+    catalogue="cards",
+)

@@ -1,0 +1,45 @@
+"""Vendor: the names that a vendor of GPUs gives to resources, labels and charts, for every package that needs one."""
+
+from collections.abc import Mapping
+
+from gpushare.core.record import Record
+
+
+class Vendor(Record):
+    """Names under which a vendor's programs offer GPUs and are installed.
+
+    Of resources: `whole_gpu`, and `partitions`, with which those of parts of a GPU begin; `exported` is the regular expression
+    of both in kube-state-metrics. Labels of a node: `plugin_label` names the configuration of the device plugin, `layout_label`
+    that of the vendor's own partitioner, `sharing_label` how the plugin shares; one that begins with `deploy_labels` says
+    whether a program of the operator runs there.
+
+    `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
+    `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`.
+    """
+
+    domain: str
+    whole_gpu: str
+    partitions: str
+    exported: str
+    plugin_label: str
+    layout_label: str
+    sharing_label: str
+    deploy_labels: str
+    charts: Mapping[str, str]
+    cluster_kinds: tuple[str, ...]
+    runtime_class: str
+    catalogue: str
+
+    @property
+    def prefix(self) -> str:
+        """With which the names of its resources and labels begin, those of others than GPUs too."""
+        return f"{self.domain}/"
+
+    @property
+    def gpu_resources(self) -> tuple[str, str]:
+        """With which the names of resources begin that are GPUs or parts of them."""
+        return self.whole_gpu, self.partitions
+
+    def short(self, resource: str) -> str:
+        """Return the name of a resource without the prefix."""
+        return resource.removeprefix(self.prefix)

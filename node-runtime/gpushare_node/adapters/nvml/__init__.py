@@ -1,1 +1,0 @@
-"""Adapter to the driver, through NVML. `driver` has the interface, `session` the implementation."""

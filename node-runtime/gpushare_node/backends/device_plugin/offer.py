@@ -1,0 +1,102 @@
+"""What a node advertises, compared with what the policy expects: resources, and ids that the device plugin registered. Pure."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from gpushare_node.backends.device_plugin.checkpoint import is_gpu_resource
+from gpushare_node.core.policy import Policy, WantedGpu
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.reporting.reasons import ConditionReason
+
+UUIDS = ("GPU-", "MIG-")
+"""The prefixes of device ids that identify a device for certain."""
+
+
+def advertised(allocatable: Mapping[str, int]) -> dict[str, int]:
+    """Return the GPU resources in allocatable whose count is not zero."""
+    return {name: count for name, count in allocatable.items() if count > 0 and is_gpu_resource(name)}
+
+
+def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
+    """Return what allocatable must contain while the GPUs of these indexes are missing: the rest of `policy.resources`."""
+    counts = Counter(dict(policy.resources))
+    replicas = {share.profile: share for share in policy.shares}
+    for gpu in policy.gpus:
+        if gpu.index in missing:
+            for profile in _profiles(gpu):
+                if profile in replicas:
+                    counts[replicas[profile].resource] -= replicas[profile].replicas
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _profiles(gpu: WantedGpu) -> tuple[str | None, ...]:
+    return tuple(one.profile for one in gpu.instances) or (None,)
+
+
+def find_mismatch(
+    wanted: Mapping[str, int], devices: frozenset[str], registered: Mapping[str, frozenset[str]], allocatable: Mapping[str, int]
+) -> Unmet | None:
+    """Return what is missing or superfluous; None: the node offers the wanted resources on these devices and nothing else.
+
+    Ids are compared first: counts can be correct although no id exists. For plugins whose device ids are not UUIDs (GKE's)
+    only the counts are compared. A plugin that registered nothing may have found nothing, and wait for its label to change.
+    """
+    ids = {name: some for name, some in registered.items() if some and is_gpu_resource(name)}
+    known = {one.rsplit("::", 1)[0] for some in ids.values() for one in some}
+    if known != devices and (not known or any(one.startswith(UUIDS) for one in known)):
+        return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=True)
+    counts = {name: len(some) for name, some in ids.items()}
+    if counts != wanted:
+        return _about_numbers("the device plugin registered", wanted, counts)
+    found = find_offer_mismatch(wanted, allocatable)
+    left = sorted(advertised(allocatable).keys() - counts.keys())
+    return found if found is None or not left else replace(found, message=f"{found.message}; {_about_left(left)}")
+
+
+def find_offer_mismatch(wanted: Mapping[str, int], allocatable: Mapping[str, int]) -> Unmet | None:
+    """Return how the node's allocatable alone differs from the wanted resources."""
+    shown = advertised(allocatable)
+    return None if shown == wanted else _about_numbers("the node offers", wanted, shown)
+
+
+def _about_numbers(who: str, wanted: Mapping[str, int], shown: Mapping[str, int]) -> Unmet:
+    """Return the difference. Where only something is missing, a plugin that enumerates again offers it.
+
+    A plugin that has lost its connection to kubelet, or that takes a device for unhealthy, does not notice when that is over.
+    """
+    is_less = all(count <= wanted.get(name, 0) for name, count in shown.items())
+    text = f"{who} {_about_counts(wanted, shown)}"
+    if is_less:
+        text += "; a plugin leaves out what it takes for unhealthy until it restarts"
+    return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=text, is_stale=is_less)
+
+
+def _about_left(names: Iterable[str]) -> str:
+    """Return how to remove resources whose plugin is gone: kubelet does so after five minutes, by a write that may be lost."""
+    paths = (f"/status/{part}/{name.replace('/', '~1')}" for name in names for part in ("capacity", "allocatable"))
+    patch = json.dumps([{"op": "remove", "path": path} for path in paths], separators=(",", ":"))
+    return (
+        f"no plugin has registered {', '.join(names)}: if that is still offered after five minutes, stop kubelet, run `kubectl "
+        f"patch node NODE --subresource=status --type=json -p '{patch}'`, start kubelet"
+    )
+
+
+def _about_ids(known: Collection[str], devices: frozenset[str]) -> str:
+    if not known:
+        return f"the device plugin has registered none of the {len(devices)} devices"
+    dead, unknown = sorted(set(known) - devices), sorted(devices - set(known))
+    parts = [f"{len(some)} {word}, as {some[0]}" for some, word in ((dead, "that do not exist"), (unknown, "missing")) if some]
+    return f"of the device ids that the device plugin registered: {'; '.join(parts)}"
+
+
+def _about_counts(wanted: Mapping[str, int], shown: Mapping[str, int]) -> str:
+    names = sorted(name for name in wanted.keys() | shown.keys() if wanted.get(name, 0) != shown.get(name, 0))
+    return ", ".join(f"{name}: {shown.get(name, 0)} instead of {wanted.get(name, 0)}" for name in names)
+
+
+def find_stale(registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:
+    """Return the UUIDs that the plugin registered and that do not exist."""
+    known = {one.rsplit("::", 1)[0] for name, some in registered.items() if is_gpu_resource(name) for one in some}
+    return tuple(sorted(one for one in known - devices if one.startswith(UUIDS)))

@@ -1,0 +1,1 @@
+"""NVIDIA: its driver, through NVML, and the names of its labels and resources."""

@@ -60,7 +60,7 @@ class MpsControl(Protocol):
         ...
 
     def faults(self) -> frozenset[str]:
-        """Return which servers serve nobody although their daemon answers, and why."""
+        """Return which servers serve no client although their daemon answers, and why."""
         ...
 
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:

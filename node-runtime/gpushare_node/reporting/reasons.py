@@ -202,7 +202,7 @@ class ConditionReason(Enum):
     )
     MPS_SERVER_FAULT = _not(
         "MpsServerFault",
-        "An MPS server serves nobody, although its control daemon answers: containers with a share get no CUDA context.",
+        "An MPS server serves no client, although its control daemon answers: containers with a share get no CUDA context.",
         "A server in state FAULT recovers when all that were its clients at the fault have ended: delete the pods that hold "
         "shares of its GPU. If it does not, delete the pod nvidia-device-plugin-mps-control-daemon on the node first.",
     )

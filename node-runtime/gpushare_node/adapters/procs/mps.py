@@ -80,7 +80,7 @@ class HostMpsControl:
         return max(known) if known and len(known) == len(limits) else None
 
     def faults(self) -> frozenset[str]:
-        """Return which servers serve nobody although their daemon answers, and why. Only what is certain."""
+        """Return which servers serve no client although their daemon answers, and why. Only what is certain."""
         return frozenset(
             f"server {server} of {daemon.pipe.parent.name} {trouble}"
             for daemon in self._daemons() for server, trouble in self._faults(daemon)

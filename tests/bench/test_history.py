@@ -35,24 +35,24 @@ def runs(root: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (root / HISTORY).read_text().splitlines()]
 
 
-def test_every_line_is_printed_and_every_figure_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+def test_benchmark_lines_are_printed_and_figures_recorded(capsys: pytest.CaptureFixture[str]) -> None:
     assert tell(bench()) == {"some.time": 0.49999, "some.memory": 2.0}
     assert capsys.readouterr().out.splitlines() == [line.text for line in bench()]
 
 
-def test_two_figures_never_have_one_name() -> None:
+def test_duplicate_figure_names_are_refused() -> None:
     with pytest.raises(AssertionError, match=r"some\.time"):
         tell([*bench(), *bench()])
 
 
-def test_a_run_is_one_line_more(root: Path) -> None:
+def test_each_run_appends_one_line(root: Path) -> None:
     append({"some.time": 0.49999}, root)
     append({"some.time": 1234.5}, root)
     assert [run["figures"] for run in runs(root)] == [{"some.time": 0.5}, {"some.time": 1230.0}]
     assert all(run["date"] and run["machine"] for run in runs(root))
 
 
-def test_the_history_alone_makes_no_tree_dirty(root: Path) -> None:
+def test_changed_history_alone_does_not_mark_the_commit_dirty(root: Path) -> None:
     head = git(root, "rev-parse", "--short=12", "HEAD")
     append({}, root)
     append({}, root)

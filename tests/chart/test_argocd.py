@@ -39,7 +39,7 @@ def hooks(render: Callable[[Bundle, int], str]) -> Callable[..., dict[str, Any]]
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_a_daemon_set_releases_every_node_with_a_pools_label_and_brings_its_rights(hooks, major: int) -> None:
+def test_release_daemonset_covers_every_pool_node_and_has_its_own_rbac(hooks, major: int) -> None:
     found = hooks(for_argocd(MODES), major)
     # Argo CD does not find a cluster-scoped hook again: it would create it forever.
     assert found.keys() == {"ServiceAccount", "Role", "RoleBinding", "ResourceQuota", "DaemonSet"}
@@ -54,13 +54,13 @@ def test_a_daemon_set_releases_every_node_with_a_pools_label_and_brings_its_righ
     assert {"key": "gpushare.dev/pool", "operator": "Exists"} in term["matchExpressions"]
 
 
-def test_where_nothing_is_to_be_released_there_is_no_hook(hooks) -> None:
+def test_no_hook_without_nodes_to_release(hooks) -> None:
     assert hooks(for_argocd(EXISTING), 4) == {}
     kept = bundle("kept-argocd", {"only": pool("exclusive")}, uninstall={"release": False, "timeout": "3m", "goOn": False})
     assert hooks(for_argocd(kept), 4) == {}
 
 
-def test_what_only_observes_has_a_job_that_forgets(hooks) -> None:
+def test_observing_bundle_has_a_cleanup_job(hooks) -> None:
     policies = {"only": "spec: {adoption: observe}\n"}
     each = bundle("observed-argocd", {"only": pool("exclusive")}, policies=policies, adoption="observe")
     found = hooks(for_argocd(each), 4)
@@ -68,7 +68,7 @@ def test_what_only_observes_has_a_job_that_forgets(hooks) -> None:
     assert "--observed" in found["Job"]["spec"]["template"]["spec"]["containers"][0]["command"]
 
 
-def test_only_two_tools_are_known(chart_of, run_helm) -> None:
+def test_unknown_gitops_hook_is_refused(chart_of, run_helm) -> None:
     chart = chart_of(bundle("flux-hook", {"only": pool("exclusive")}))
     for major in (3, 4):
         done = run_helm(major, "template", "gpushare", chart, "--set", "uninstall.hook=flux", check=False)
@@ -76,7 +76,7 @@ def test_only_two_tools_are_known(chart_of, run_helm) -> None:
         assert "hook" in done.stderr
 
 
-def test_who_releases_a_node_may_do_with_slots_what_the_nodes_own_runtime_may(render, hooks) -> None:
+def test_release_daemonset_has_the_runtimes_permissions_on_slots(render, hooks) -> None:
     each = for_argocd(MODES)
     roles = [item for item in yaml.safe_load_all(render(each, 4)) if item and item["kind"] == "Role"]
     [own] = [item for item in roles if item["metadata"]["name"] == "gpushare-node"]

@@ -110,7 +110,7 @@ def test_both_majors_render_equal_objects(name: str, compiled, tmp_path, run_hel
     agree(compiled(name), tmp_path, run_helm)
 
 
-def test_kubelets_folder_is_the_one_that_the_operator_is_reported(compiled, tmp_path, run_helm) -> None:
+def test_kubelet_folder_equals_the_one_given_to_the_operator(compiled, tmp_path, run_helm) -> None:
     objects = agree(compiled("k0s"), tmp_path, run_helm)
     for name in ("gpushare-only", "gpushare-release"):
         volumes = objects["DaemonSet", "gpu-system", name]["spec"]["template"]["spec"]["volumes"]
@@ -118,7 +118,7 @@ def test_kubelets_folder_is_the_one_that_the_operator_is_reported(compiled, tmp_
         assert folder == "/var/lib/k0s/kubelet/device-plugins"
 
 
-def test_former_generations_stay_in_the_config_map(tmp_path, run_helm) -> None:
+def test_previous_profile_generations_stay_in_the_configmap(tmp_path, run_helm) -> None:
     previous, keys = lock.EMPTY, set()
     for replicas in (2, 3, 4):
         text = intent(pool("only", f"{{mode: time-slicing, replicas: {replicas}}}"))

@@ -40,7 +40,7 @@ def synced(repository: Path) -> list[dict[str, Any]]:
     return built(repository / sync["spec"]["path"])
 
 
-def test_kustomize_makes_the_files_of_the_folder_and_nothing_else(repository: Path) -> None:
+def test_kustomize_builds_exactly_the_files_of_the_folder(repository: Path) -> None:
     folder = repository / "clusters/physics/bundle/flux/apps"
     written = [yaml.safe_load(file.read_text()) for file in folder.glob("*.yaml") if file.name != "kustomization.yaml"]
     assert by_identity(synced(repository)) == by_identity(written)
@@ -49,7 +49,7 @@ def test_kustomize_makes_the_files_of_the_folder_and_nothing_else(repository: Pa
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_helm_renders_from_the_release_what_a_plain_installation_does(repository: Path, run_helm, major: int) -> None:
+def test_helmrelease_renders_like_a_plain_installation(repository: Path, run_helm, major: int) -> None:
     [release] = [item["spec"] for item in synced(repository)
                  if item["kind"] == "HelmRelease" and item["spec"]["releaseName"] == "gpushare"]
     assert "values" not in release
@@ -61,7 +61,7 @@ def test_helm_renders_from_the_release_what_a_plain_installation_does(repository
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_a_commit_that_changes_nothing_else_restarts_no_pod(repository: Path, run_helm, tmp_path: Path, major: int) -> None:
+def test_unrelated_commit_restarts_no_pod(repository: Path, run_helm, tmp_path: Path, major: int) -> None:
     """With `reconcileStrategy: Revision` source-controller appends the commit to the chart's version."""
     objects = []
     for name, commit in (("old", "0a1b2c3d4e5f"), ("new", "f5e4d3c2b1a0")):

@@ -91,7 +91,7 @@ def test_no_list_that_server_side_apply_merges_by_key_has_a_key_twice(bundle: Bu
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
-def test_field_references_say_the_version_that_the_api_server_would_add(bundle: Bundle, pods) -> None:
+def test_field_references_have_an_explicit_api_version(bundle: Bundle, pods) -> None:
     # Server-side apply compares a fieldRef as one value: without its default, a second field manager meets a conflict.
     for pod in pods(bundle).values():
         for container in containers_of(pod).values():
@@ -140,21 +140,21 @@ def test_hooks_are_for_uninstalling_and_testing_alone(objects) -> None:
             assert item["metadata"]["annotations"]["helm.sh/hook"] == moment
 
 
-def test_the_rights_to_uninstall_go_with_the_job_even_when_it_fails(objects) -> None:
+def test_uninstall_rbac_is_deleted_even_when_the_job_fails(objects) -> None:
     for key, item in objects(MODES).items():
         if key[2] == "gpushare-uninstall":
             policy = item["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
             assert ("hook-failed" in policy) == (key[0] != "Job")
 
 
-def test_the_job_ends_after_its_own_time_whatever_becomes_of_its_node(objects) -> None:
+def test_uninstall_job_has_an_active_deadline(objects) -> None:
     for timeout, seconds in (("3m", 180), ("90s", 90), ("2h", 7200)):
         each = bundle("timeout", {"only": pool("exclusive")}, uninstall={"release": True, "timeout": timeout, "goOn": False})
         job = objects(each)["Job", "gpu-system", "gpushare-uninstall"]["spec"]
         assert job["activeDeadlineSeconds"] == seconds + uninstall.ENDING_SECONDS + 120
 
 
-def test_the_job_names_its_pod_and_ends_before_helm_loses_patience(objects) -> None:
+def test_uninstall_job_names_its_pod_and_ends_before_helms_timeout(objects) -> None:
     own = yaml.safe_load((resources.chart() / "values.yaml").read_text())["uninstall"]["timeout"]
     assert own == MODES.values["uninstall"]["timeout"] == "3m"
     [container] = objects(MODES)["Job", "gpu-system", "gpushare-uninstall"]["spec"]["template"]["spec"]["containers"]
@@ -184,7 +184,7 @@ def test_only_the_init_container_is_privileged_and_only_where_it_must_switch_mig
     assert found == on_mig_cards | {("modes", "gpushare-release", "release")}
 
 
-def test_every_other_container_drops_all_rights_but_the_few_that_it_needs(pods) -> None:
+def test_other_containers_keep_only_their_required_capabilities(pods) -> None:
     expected = {
         ("gpushare-dense", "enforce"): ["KILL", "SYS_ADMIN", "SYS_PTRACE"],
         ("gpushare-hpc", "enforce"): ["KILL", "SYS_PTRACE"],
@@ -211,7 +211,7 @@ def test_every_other_container_drops_all_rights_but_the_few_that_it_needs(pods) 
     assert found == expected
 
 
-def test_of_the_host_only_what_is_used_is_mounted(pods) -> None:
+def test_only_required_host_paths_are_mounted(pods) -> None:
     for each in BUNDLES:
         for name, pod in pods(each).items():
             paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
@@ -220,7 +220,7 @@ def test_of_the_host_only_what_is_used_is_mounted(pods) -> None:
             assert paths == {"/dev/null", "/var/lib/gpushare", f"{root}/device-plugins"} | mps
 
 
-def test_kubelets_folder_is_where_it_was_said_and_in_the_container_where_the_runtime_looks(pods) -> None:
+def test_configured_kubelet_folder_is_mounted_where_the_runtime_looks(pods) -> None:
     pod = pods(DEVICE_PLUGIN)["gpushare-only"]
     [volume] = [one for one in pod["volumes"] if one["name"] == "device-plugins"]
     assert volume["hostPath"]["path"] == "/var/lib/k0s/kubelet/device-plugins"
@@ -229,7 +229,7 @@ def test_kubelets_folder_is_where_it_was_said_and_in_the_container_where_the_run
         assert Path(mount["mountPath"]) == checkpoint.DEFAULT.parent
 
 
-def test_no_pod_that_waits_keeps_another_nodes_pod_from_being_replaced(objects) -> None:
+def test_waiting_pod_does_not_block_the_daemonset_update(objects) -> None:
     for each in BUNDLES:
         for (kind, *_), item in objects(each).items():
             if kind == "DaemonSet":
@@ -255,7 +255,7 @@ def test_platform_namespaces_of_the_intent_may_read_metrics(objects) -> None:
     assert values == ["gpu-system", "kube-system", "monitoring"]
 
 
-def test_all_gpus_are_asked_for_by_variable_and_by_mount(pods) -> None:
+def test_all_gpus_are_requested_by_variable_and_by_mount(pods) -> None:
     for pod in pods(MODES).values():
         for container in containers_of(pod).values():
             assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in container["env"]
@@ -273,7 +273,7 @@ def test_the_mps_folder_and_program_are_there_in_mps_pools_alone(pods) -> None:
             assert values["NVIDIA_DRIVER_CAPABILITIES"] == ("compute,utility" if name == "gpushare-serving" else "utility")
 
 
-def test_a_pod_tolerates_our_taints_its_pools_own_and_all_when_it_releases(pods) -> None:
+def test_pod_tolerates_our_taints_and_its_pools_and_release_pods_tolerate_all(pods) -> None:
     for name, pod in pods(MODES).items():
         if name != "gpushare-release":
             keys = [toleration["key"] for toleration in pod["tolerations"]]
@@ -320,7 +320,7 @@ def assert_every_pod_runs(found: dict[str, Object], paused: dict[str, str], runs
     (None, True), ("true", True), ("false", False), ("paused-for-driver-upgrade", False),
     ("paused-for-mig-change", False), ("paused-for-mig-change_paused-for-driver-upgrade", False),
 ])
-def test_the_operator_can_send_our_pods_away_from_a_driver_that_it_changes(client: str | None, runs: bool, pods) -> None:
+def test_operator_can_remove_our_pods_for_a_driver_upgrade(client: str | None, runs: bool, pods) -> None:
     assert_every_pod_runs(pods(MODES), {} if client is None else {"nvidia.com/gpu.deploy.client": client}, runs)
 
 
@@ -328,7 +328,7 @@ def test_the_operator_can_send_our_pods_away_from_a_driver_that_it_changes(clien
 @pytest.mark.parametrize(("value", "runs"), [
     (None, True), ("true", True), ("false", True), ("paused-for-driver-upgrade", False),
 ])
-def test_a_driver_manager_that_knows_no_clients_sends_our_pods_away_with_its_validator(
+def test_older_driver_manager_removes_our_pods_with_its_validator(
     value: str | None, runs: bool, pods,
 ) -> None:
     """Operators before 26.7. An administrator who does without the validator keeps us."""
@@ -336,7 +336,7 @@ def test_a_driver_manager_that_knows_no_clients_sends_our_pods_away_with_its_val
 
 
 @pytest.mark.failure_case(95)
-def test_where_the_operator_labels_every_gpu_node_its_driver_manager_finds_our_pods(pods) -> None:
+def test_node_selector_lets_the_driver_manager_find_our_pods(pods) -> None:
     """By a key of `nodeSelector` alone: k8s-driver-manager reads no affinity. What releases a node comes without the label."""
     found = pods(HOSTLESS)
     assert found["gpushare-only"]["nodeSelector"] == {"nvidia.com/gpu.deploy.client": "true"}
@@ -344,7 +344,7 @@ def test_where_the_operator_labels_every_gpu_node_its_driver_manager_finds_our_p
     assert not any("nodeSelector" in pod for pod in pods(MODES).values())
 
 
-def test_the_device_plugins_configs_are_where_it_runs(objects) -> None:
+def test_plugin_configmaps_are_in_the_plugins_namespace(objects) -> None:
     def where(bundle: Bundle) -> dict[str, str]:
         return {name: namespace for kind, namespace, name in objects(bundle) if kind == "ConfigMap" and "policy" not in name}
 
@@ -353,14 +353,14 @@ def test_the_device_plugins_configs_are_where_it_runs(objects) -> None:
     assert where(ONE) == {"gpushare-profiles": "gpu-system", "gpushare-tenancy": "gpu-system"}
 
 
-def test_a_stack_without_the_operator_keeps_the_pools_terms_as_they_are(pods) -> None:
+def test_node_affinity_is_unchanged_without_the_operator(pods) -> None:
     away = {"key": "gpushare.dev/runtime", "operator": "NotIn", "values": ["away"]}
     terms = DEVICE_PLUGIN.values["pools"]["only"]["terms"]
     wanted = [{**term, "matchExpressions": [*term["matchExpressions"], away]} for term in terms]
     assert terms_of(pods(DEVICE_PLUGIN)["gpushare-only"]) == wanted
 
 
-def test_only_nodes_of_pools_that_are_gone_are_released(pods) -> None:
+def test_only_nodes_of_deleted_pools_are_released(pods) -> None:
     release = pods(MODES)["gpushare-release"]
     assert runs_on(release, {"gpushare.dev/pool": "former"})
     assert not runs_on(release, {"gpushare.dev/pool": "training"})
@@ -371,7 +371,7 @@ def rights(role: Object) -> set[tuple[str, str]]:
     return {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
 
 
-def test_the_node_runtime_has_the_least_rights_that_it_can_work_with(objects) -> None:
+def test_node_runtime_has_least_privilege(objects) -> None:
     found = objects(MIG_MANAGER)
     assert rights(found["ClusterRole", "", "gpushare-node"]) == {
         ("nodes", "get"), ("nodes", "list"), ("nodes", "watch"), ("nodes", "patch"), ("nodes/status", "patch"),
@@ -384,7 +384,7 @@ def test_the_node_runtime_has_the_least_rights_that_it_can_work_with(objects) ->
     }
 
 
-def test_pods_may_be_evicted_only_where_a_pool_asks_for_it(objects) -> None:
+def test_pods_may_be_evicted_only_if_a_pool_configures_it(objects) -> None:
     more = {("pods/eviction", "create"), ("pods", "delete")}
     assert more <= rights(objects(MODES)["ClusterRole", "", "gpushare-node"])
     for each, evicts in ((MODES, "true"), (MIG_MANAGER, "false")):
@@ -395,7 +395,7 @@ def test_pods_may_be_evicted_only_where_a_pool_asks_for_it(objects) -> None:
     assert {"name": "platform", "expression": '["gpu-system","kube-system","monitoring"]'} in variables
 
 
-def test_quotas_stand_in_their_namespaces_as_the_api_server_writes_their_numbers(objects) -> None:
+def test_quotas_use_the_api_servers_canonical_numbers(objects) -> None:
     found = objects(MODES)
     assert found["ResourceQuota", "atlas", "gpushare"]["spec"] == {
         "hard": {"requests.nvidia.com/gpu.shared": "8", "requests.nvidia.com/mig-1g.5gb": "0"}}
@@ -421,6 +421,6 @@ def test_a_changed_policy_rolls_the_pods_of_its_pool_alone(objects) -> None:
     assert rolled == {"gpushare-hpc"}
 
 
-def test_pools_of_a_bundle_do_not_change_a_pool_beside_them(objects) -> None:
+def test_pool_manifests_are_independent_of_other_pools(objects) -> None:
     alone = objects(bundle("alone", {"hpc": pool("exclusive")}))
     assert alone["DaemonSet", "gpu-system", "gpushare-hpc"] == objects(MODES)["DaemonSet", "gpu-system", "gpushare-hpc"]

@@ -30,7 +30,7 @@ def made(name: str, value: str | None, adoption: str | None) -> Bundle:
 @pytest.mark.parametrize(
     ("value", "adoption"), [("observe", None), (None, "observe"), ("enforce", "observe"), ("observe", "enforce")]
 )
-def test_a_chart_whose_policies_say_otherwise_is_refused(
+def test_chart_with_contradicting_adoption_is_refused(
     major: int, value: str | None, adoption: str | None, tmp_path: Path, run_helm: Callable[..., Any]
 ) -> None:
     folder = made("mixed", value, adoption).write(tmp_path / "chart")
@@ -40,13 +40,13 @@ def test_a_chart_whose_policies_say_otherwise_is_refused(
 
 
 @pytest.mark.parametrize("major", helm.MAJORS)
-def test_any_other_word_is_refused_by_the_schema(major: int, tmp_path: Path, run_helm: Callable[..., Any]) -> None:
+def test_unknown_adoption_value_is_refused_by_the_schema(major: int, tmp_path: Path, run_helm: Callable[..., Any]) -> None:
     folder = made("odd", "Observe", None).write(tmp_path / "chart")
     assert run_helm(major, "template", "gpushare", folder, check=False).returncode != 0
 
 
 @pytest.mark.parametrize("major", helm.MAJORS)
-def test_the_hooks_forget_the_nodes_and_take_no_share(major: int, tmp_path: Path, run_helm: Callable[..., Any]) -> None:
+def test_observing_hooks_clean_up_the_nodes_and_request_no_share(major: int, tmp_path: Path, run_helm: Callable[..., Any]) -> None:
     folder = made("observed", "observe", "observe").write(tmp_path / "chart")
     rendered = documents(run_helm(major, "template", "gpushare", folder, "--namespace", "gpu-system").stdout)
     hooks = by_identity(item for item in rendered if is_hook(item))

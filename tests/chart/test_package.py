@@ -99,20 +99,20 @@ def template(tmp_path_factory, run_helm):
         if scale.is_long or major == helm.MAJORS[number % 2]
     ], ids=lambda part: str(part)[:48],
 )
-def test_the_schema_refuses_nonsense(path: str, value: Any, major: int, template) -> None:
+def test_schema_refuses_invalid_values(path: str, value: Any, major: int, template) -> None:
     result = template(major, changed(path, value))
     assert result.returncode != 0
     assert "schema" in result.stderr
 
 
 @every_major
-def test_the_schema_takes_what_it_is_meant_to_take(major: int, template) -> None:
+def test_schema_accepts_valid_values(major: int, template) -> None:
     assert template(major, ONE.values).returncode == 0
     assert template(major, changed("global", {"an": "umbrella's"})).returncode == 0
     assert template(major, changed("kubeletRoot", "/var/snap/microk8s/common/var/lib/kubelet")).returncode == 0
 
 
-def test_the_schema_is_draft_07_and_refers_to_nothing_outside() -> None:
+def test_schema_is_draft_07_without_external_references() -> None:
     schema = json.loads((resources.chart() / "values.schema.json").read_text())
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
     references = [part for part in json.dumps(schema).split('"') if part.startswith("#/")]
@@ -128,7 +128,7 @@ def test_the_charts_own_values_have_the_keys_that_a_bundle_has() -> None:
 
 @every_major
 @pytest.mark.parametrize("which", ["static", "bundle"])
-def test_lint_finds_nothing(major: int, which: str, chart_of, run_helm) -> None:
+def test_helm_lint_reports_nothing(major: int, which: str, chart_of, run_helm) -> None:
     folder = resources.chart() if which == "static" else chart_of(MODES)
     result = run_helm(major, "lint", "--strict", folder, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -136,7 +136,7 @@ def test_lint_finds_nothing(major: int, which: str, chart_of, run_helm) -> None:
 
 
 @every_major
-def test_the_package_holds_what_the_templates_read_and_renders_alike(major: int, chart_of, render, run_helm, tmp_path) -> None:
+def test_chart_package_has_all_template_inputs_and_renders_equally(major: int, chart_of, render, run_helm, tmp_path) -> None:
     run_helm(major, "package", chart_of(MODES), "--destination", tmp_path)
     archive = tmp_path / f"gpushare-{__version__}.tgz"
     with tarfile.open(archive) as package:

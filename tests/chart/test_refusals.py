@@ -18,7 +18,7 @@ def test_another_namespace_than_the_bundles_is_refused(major: int, run_helm, tmp
 
 
 @pytest.mark.parametrize("major", helm.MAJORS)
-def test_the_digests_of_a_former_bundle_are_refused(major: int, run_helm, tmp_path: Path) -> None:
+def test_digests_of_a_previous_bundle_are_refused(major: int, run_helm, tmp_path: Path) -> None:
     chart = bundle("reused", {"only": pool("exclusive")}).write(tmp_path / "chart")
     done = run_helm(major, "template", "gpushare", chart, "--set-string", "pools.only.policy=00000000", check=False)
     assert done.returncode == 1

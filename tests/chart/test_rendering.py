@@ -27,7 +27,7 @@ def test_the_objects_are_the_expected_ones(bundle: Bundle, rendered) -> None:
 
 
 @every_bundle
-def test_the_policies_and_the_tenancy_are_those_whose_sizes_are_known_before(bundle: Bundle, rendered) -> None:
+def test_rendered_sizes_of_policies_and_tenancy_match_the_estimate(bundle: Bundle, rendered) -> None:
     assert measured(rendered(bundle, 4)) == known_before(bundle.values, NAMESPACE)
 
 
@@ -44,7 +44,7 @@ def test_rendered_yaml_reads_the_same_in_yaml_1_1_1_2_and_go(bundle: Bundle, maj
 
 
 @every_major
-def test_odd_label_values_reach_the_affinity_as_text(major: int, rendered) -> None:
+def test_unusual_label_values_stay_strings_in_the_affinity(major: int, rendered) -> None:
     odd = {f"example.org/{number}" for number in range(len(ODD))}
     for item in rendered(ODD_NAMES, major):
         if item["kind"] == "DaemonSet" and item["metadata"]["name"] != "gpushare-release":

@@ -143,7 +143,7 @@ def refusals(compilation: Compilation, *, by_schema: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_extremes_together_are_refused_by_check_or_install(seed: int) -> None:
+def test_combined_extreme_values_are_refused_by_check_or_install(seed: int) -> None:
     chance = random.Random(seed)
     accepted = 0
     for _ in range(25):
@@ -166,7 +166,7 @@ def test_extremes_together_are_refused_by_check_or_install(seed: int) -> None:
         ("/spec/platform/namespaces", ["Kube_System"]),
     ],
 )
-def test_what_only_the_cluster_refused_is_refused_by_check(place: str, value: Any) -> None:
+def test_values_refused_by_the_cluster_are_refused_by_check(place: str, value: Any) -> None:
     assert not is_accepted(compiled([(place, value)]))
 def namespace_of(compilation: Compilation) -> str:
     """Where the bundle belongs: its chart refuses another place."""

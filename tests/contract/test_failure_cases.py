@@ -12,7 +12,7 @@ UNTESTED = {58}
 """What the runtime does not offer."""
 
 
-def test_every_case_of_the_page_has_a_test_and_no_test_names_another() -> None:
+def test_failure_cases_of_the_page_and_the_tests_match() -> None:
     cases = [int(number) for number in re.findall(r"^(\d+)\. ", (ROOT / "docs/failure-cases.md").read_text(), re.MULTILINE)]
     assert cases == list(range(1, len(cases) + 1))
     marks = {int(number) for path in (ROOT / "tests").rglob("test_*.py")

@@ -52,7 +52,7 @@ def bundle(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", INTENTS)
-def test_the_order_of_keys_makes_no_difference(name: str) -> None:
+def test_key_order_does_not_change_the_bundle(name: str) -> None:
     chance, expected = random.Random(name), bundle(INTENTS[name])
     for _ in range(6 if name == "rich" else 1):
         again = bundle(emit.yaml_text(shuffled(yaml.safe_load(INTENTS[name]), chance)))

@@ -95,7 +95,7 @@ def test_no_module_is_in_an_import_cycle(house: House) -> None:
     TopologicalSorter(graph).prepare()
 
 
-def test_rules_do_not_know_the_plan() -> None:
+def test_rules_do_not_import_the_plan() -> None:
     """What is wrong is found in the intent alone; that the plan does not know the rules is said by the table."""
     known = COMPILER.modules
     for module, path in known.items():
@@ -111,7 +111,7 @@ def test_renderers_are_independent_of_each_other() -> None:
 
 
 @HOUSES
-def test_third_party_packages_are_imported_in_their_own_rooms_only(house: House) -> None:
+def test_third_party_packages_are_imported_only_in_their_modules(house: House) -> None:
     known = house.modules
     allowed = house.third_party()
     for module, path in known.items():

@@ -34,7 +34,7 @@ def branches(path: Path) -> list[str]:
     return found
 
 
-def test_nothing_branches_on_a_mode_but_where_modes_are_built_and_described() -> None:
+def test_only_mode_packages_branch_on_a_mode() -> None:
     for module, path in COMPILER.modules.items():
         package = module.removeprefix("gpushare").removeprefix(".").split(".")[0]
         assert package in MAY_KNOW or not branches(path), f"{module}: ask a trait of gpushare.modes"

@@ -24,7 +24,7 @@ def test_a_policy_may_name_the_keys_that_the_node_runtime_adds() -> None:
     assert field["enum"] == [*REPARTITIONING_TAINTS, None]
 
 
-def test_the_fence_lets_the_runtime_write_these_taints_alone() -> None:
+def test_admission_policy_lets_the_runtime_write_only_these_taints() -> None:
     fence = yaml.safe_load((CHART / "admission/fence.yaml").read_text())
     (ours,) = [one["expression"] for one in fence["variables"] if one["name"] == "ourTaints"]
     assert yaml.safe_load(ours) == list(taints.OUR_TAINTS)

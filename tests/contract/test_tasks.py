@@ -18,7 +18,7 @@ JOBS = WORKFLOWS["ci"]["jobs"]
 STEPS = [step for workflow in WORKFLOWS.values() for job in workflow["jobs"].values() for step in job["steps"]]
 
 
-def test_every_task_is_declared_as_one_that_makes_no_file() -> None:
+def test_every_make_target_is_phony() -> None:
     declared = re.search(r"^\.PHONY:(.*)", MAKEFILE, re.MULTILINE)
     assert declared is not None
     assert set(declared[1].split()) == set(TARGETS)
@@ -52,7 +52,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_hosted_ci_runs_nothing_but_targets(run: str) -> None:
+def test_hosted_ci_runs_only_make_targets(run: str) -> None:
     called = re.fullmatch(r'(?:sudo env (?:"[^"]*" )+)?make ([a-z-]+)((?: [A-Z]+=[\w,/]*)*)', run)
     assert called is not None
     assert called[1] in TARGETS
@@ -73,11 +73,11 @@ def test_hosted_ci_tests_the_oldest_python_that_is_supported() -> None:
 
 
 @pytest.mark.parametrize("action", [step["uses"] for step in STEPS if "uses" in step])
-def test_an_action_is_named_by_its_commit(action: str) -> None:
+def test_action_is_pinned_to_a_commit(action: str) -> None:
     assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action)
 
 
-def test_hosted_ci_may_only_read_and_ends() -> None:
+def test_hosted_ci_is_read_only_and_has_timeouts() -> None:
     assert all(workflow["permissions"] == {"contents": "read"} for workflow in WORKFLOWS.values())
     assert all("permissions" not in job for job in JOBS.values())
     assert all(job["timeout-minutes"] <= 120 for workflow in WORKFLOWS.values() for job in workflow["jobs"].values())

@@ -27,7 +27,7 @@ DOCUMENT = {
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/bundle/chart/values.yaml")), ids=lambda path: path.parts[-4])
-def test_the_tenancy_of_every_example_is_what_the_node_runtime_reads(path: Path) -> None:
+def test_tenancy_of_every_example_is_read_by_the_node_runtime(path: Path) -> None:
     values = yaml.safe_load(path.read_text())
     document = admission.tenancy(values, ["gpushare", "kube-system"])
     VALIDATOR.validate(document)
@@ -39,7 +39,7 @@ def test_the_tenancy_of_every_example_is_what_the_node_runtime_reads(path: Path)
 
 
 @pytest.mark.parametrize("path", list(places(DOCUMENT)), ids=str)
-def test_a_mutated_tenancy_is_accepted_or_refused_exactly_as_the_schema_says(path: tuple[Any, ...]) -> None:
+def test_runtime_and_schema_agree_on_mutated_tenancies(path: tuple[Any, ...]) -> None:
     for value in VALUES:
         changed = copy.deepcopy(DOCUMENT)
         if path:
@@ -61,6 +61,6 @@ def test_fields_of_a_later_release_are_ignored_and_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "NaN", "\x00", "apiVersion: gpushare.dev/v1"])
-def test_what_is_no_tenancy_at_all_is_one_error(text: str) -> None:
+def test_invalid_tenancy_text_raises_a_policy_error(text: str) -> None:
     with pytest.raises(PolicyError):
         tenancy.read(text)

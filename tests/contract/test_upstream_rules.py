@@ -190,7 +190,7 @@ def check_bundle(files: Files) -> None:
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
-def test_an_example_means_upstream_what_it_says(example: Path) -> None:
+def test_example_bundle_is_valid_upstream(example: Path) -> None:
     check_bundle({artifact.path: artifact.text for artifact in compiled(example).artifacts})
 
 
@@ -199,12 +199,12 @@ def test_an_example_means_upstream_what_it_says(example: Path) -> None:
     scale.some(list(product([*((name,) for name in POOLS), *MIXTURES], PLAIN)), 3),
     ids=lambda part: part if isinstance(part, str) else "+".join(part),
 )
-def test_pools_on_a_platform_mean_upstream_what_they_say(pools: tuple[str, ...], platform: str) -> None:
+def test_pools_on_each_platform_are_valid_upstream(pools: tuple[str, ...], platform: str) -> None:
     check_platform(bundle(pools, PLATFORMS[platform]))
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_all_pools_together_mean_upstream_what_they_say(platform: str) -> None:
+def test_all_pools_together_are_valid_upstream(platform: str) -> None:
     check_platform(bundle(tuple(POOLS), PLATFORMS[platform]))
 
 
@@ -215,7 +215,7 @@ def check_platform(files: Files) -> None:
             upstream.check_values(stack, upstream.read(files[f"{stack}/values.yaml"]))
 
 
-def test_the_operators_strategy_is_left_to_the_profiles_exactly_where_pools_need_different_ones() -> None:
+def test_operator_strategy_is_empty_only_if_pools_need_different_ones() -> None:
     for pools in MIXTURES:
         mps, mixed, single = "mps" in pools, "alike" in pools, "single" in pools
         strategy = upstream.read(bundle(pools, "{}")["gpu-operator/values.yaml"])["mig"]["strategy"]
@@ -223,7 +223,7 @@ def test_the_operators_strategy_is_left_to_the_profiles_exactly_where_pools_need
 
 
 @pytest.mark.parametrize("stack", ["gpu-operator", "existing"])
-def test_a_node_that_has_not_changed_yet_offers_under_the_next_strategy_what_it_did(stack: str) -> None:
+def test_unchanged_node_advertises_the_same_under_the_next_strategy(stack: str) -> None:
     """The operator's setting changes on every node at once, and busy nodes keep their layout and their profile."""
     platform = f"{{stack: {stack}}}"
     first = cache(lambda pools: bundle(pools, platform))
@@ -241,7 +241,7 @@ def test_a_node_that_has_not_changed_yet_offers_under_the_next_strategy_what_it_
                 assert offered == spec["resources"], (before, after, strategy)
 
 
-def test_former_generations_never_break_the_plugin_or_mig_parted() -> None:
+def test_previous_generations_never_break_the_plugin_or_mig_parted() -> None:
     memory, seen = lock.EMPTY, set[str]()
     for step in (*((name,) for name in POOLS), ("whole",), ("mps", "alike"), tuple(POOLS), ("turns",)):
         files = bundle(step, PLATFORMS["mig-manager"], memory)
@@ -255,7 +255,7 @@ def test_former_generations_never_break_the_plugin_or_mig_parted() -> None:
     assert len(seen) > 12
 
 
-def test_the_chart_offers_every_profile_under_both_of_its_names_where_the_plugin_looks() -> None:
+def test_chart_has_every_profile_under_both_names() -> None:
     compilation = pipeline.compile_intent(intent(tuple(POOLS), PLATFORMS["mig-manager"]), "intent.yaml", lock.EMPTY)
     files = {artifact.path: artifact.text for artifact in compilation.artifacts}
     maps = {one["metadata"]["name"]: one for one in rendering.objects(files) if one["kind"] == "ConfigMap"}
@@ -288,7 +288,7 @@ EXAMPLE = "ubuntu"
         ("existing", set()),
     ],
 )
-def test_images_are_those_that_the_charts_pull_from_where_they_pull_them(platform: str, expected: set[str]) -> None:
+def test_listed_images_are_those_the_charts_pull(platform: str, expected: set[str]) -> None:
     files = bundle(("alike", "mps"), PLATFORMS[platform])
     lines = [line for line in files["images.txt"].splitlines() if not line.startswith("#")]
     assert sorted(line.rpartition("/")[2].rpartition(":")[0] for line in lines) == sorted({"node-runtime", EXAMPLE} | expected)

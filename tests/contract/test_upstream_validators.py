@@ -43,7 +43,7 @@ def wrong_configs() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("name", "config"), list(wrong_configs()), ids=lambda value: value if isinstance(value, str) else "")
-def test_the_judge_of_plugin_configs_refuses_what_the_rules_forbid(name: str, config: dict[str, Any]) -> None:
+def test_plugin_config_validator_refuses_invalid_configs(name: str, config: dict[str, Any]) -> None:
     upstream.check_plugin_config(good_config())
     with pytest.raises(RefusedError):
         upstream.check_plugin_config(config)
@@ -67,7 +67,7 @@ def test_the_judge_of_plugin_configs_refuses_what_the_rules_forbid(name: str, co
         "{device-filter: A100, devices: all, mig-enabled: false}",
     ],
 )
-def test_the_judge_of_mig_configs_refuses_what_fails_or_does_nothing_in_silence(entry: str) -> None:
+def test_mig_config_validator_refuses_failing_or_ineffective_entries(entry: str) -> None:
     text = "{version: v1, mig-configs: {all-disabled: [{devices: all, mig-enabled: false}], mig-x: [%s]}}"
     check(text % "{devices: [1, 0], mig-enabled: true, mig-devices: {1g.5gb: 6, 1g.5gb+me: 1}}")
     with pytest.raises(RefusedError):
@@ -82,7 +82,7 @@ def check(text: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["1", "true", "null", "1e3", "no", "a.b", "A", "a-", "", "a" * 64])
-def test_the_judge_of_names_refuses_what_is_no_text_without_quotes(key: str) -> None:
+def test_key_validator_refuses_invalid_profile_keys(key: str) -> None:
     upstream.check_key("time-slicing-1e345678-a")
     with pytest.raises(RefusedError):
         upstream.check_key(key)
@@ -97,7 +97,7 @@ def test_the_judge_of_names_refuses_what_is_no_text_without_quotes(key: str) -> 
         ("mixed", [Counter()]),
     ],
 )
-def test_the_judge_of_nodes_refuses_what_makes_the_plugin_exit(strategy: str, node: Hardware) -> None:
+def test_node_validator_refuses_layouts_on_which_the_plugin_exits(strategy: str, node: Hardware) -> None:
     config = {"version": "v1", "flags": {"migStrategy": "none"}}
     with pytest.raises(RefusedError):
         upstream.advertised(config, node, strategy, (8, 0))
@@ -116,7 +116,7 @@ def test_the_judge_of_nodes_refuses_what_makes_the_plugin_exit(strategy: str, no
         ("driver", {"version": 595.1}),
     ],
 )
-def test_the_judge_of_values_refuses_what_the_chart_ignores_or_misreads(path: str, value: dict[str, Any]) -> None:
+def test_values_validator_refuses_ignored_or_misread_values(path: str, value: dict[str, Any]) -> None:
     keys = ("nvidia.com/gpu", *upstream.OUR_TAINTS)
     operands = [{"key": key, "operator": "Exists"} for key in keys]
     control = {"key": "node-role.kubernetes.io/control-plane", "operator": "Equal", "value": "", "effect": "NoSchedule"}

@@ -32,7 +32,7 @@ def texts(path: Path) -> Iterator[ast.Constant]:
 
 
 @pytest.mark.parametrize("house", ALLOWED)
-def test_only_what_is_nvidias_by_its_subject_spells_nvidias_prefix(house: str) -> None:
+def test_only_nvidia_packages_contain_nvidias_prefix(house: str) -> None:
     spelling = {
         (path.relative_to(ROOT / house).parts[0], f"{path.relative_to(ROOT)}:{text.lineno}")
         for path in (ROOT / house).rglob("*.py")

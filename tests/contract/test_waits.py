@@ -32,7 +32,7 @@ def _is_long(call: ast.Call) -> bool:
 
 @pytest.mark.parametrize("file", [path for suite in _SUITES for path in sorted(suite.rglob("*.py"))],
                          ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_wait_of_more_than_two_seconds_has_its_reason_beside_it(file: Path) -> None:
+def test_wait_longer_than_two_seconds_has_a_comment(file: Path) -> None:
     assert list(unexplained(file.read_text(encoding="utf-8"))) == []
 
 

@@ -77,7 +77,7 @@ def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -
         assert not shown or is_shown(shown, done.stdout), f"{command}\n{done.stdout}"
 
 
-def test_a_page_may_leave_lines_out_and_change_none() -> None:
+def test_page_may_omit_output_lines_but_not_change_them() -> None:
     assert is_shown("a\nb\n", "a\nb\n")
     assert is_shown("a\n…\nc\n", "a\nb\nb\nc\n")
     assert is_shown("…\nc\n…\n", "a\nb\nc\nd\n")
@@ -93,7 +93,7 @@ def test_a_page_that_needs_a_cluster_has_its_test() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+def test_links_inside_the_repository_resolve(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
@@ -111,7 +111,7 @@ def test_every_make_target_variable_and_suite_that_a_page_names_exists(page: Pat
     assert named_suites <= set(suites.NAMES)
 
 
-def test_the_readme_says_how_many_cards_there_are() -> None:
+def test_readme_states_the_number_of_cards() -> None:
     (tens,) = re.findall(r"catalogue of over (\w+) cards", (ROOT / "README.md").read_text())
     least = 10 * ("ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety").index(tens) + 10
     assert least < len(cards.ids()) <= least + 10
@@ -168,7 +168,7 @@ def refuse(words: list[str]) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_in_a_sentence_is_one_that_the_program_takes(page: Path) -> None:
+def test_every_inline_command_is_accepted_by_the_program(page: Path) -> None:
     for command in inline_commands(page.read_text(encoding="utf-8")):
         words = shlex.split(command.removeprefix("kubectl "))
         assert words[0] == "gpushare-node" or not refuse(words[1:]), f"{command}: {refuse(words[1:])}"
@@ -178,7 +178,7 @@ def test_every_command_in_a_sentence_is_one_that_the_program_takes(page: Path) -
     ("shwo", "no command"), ("show --pol x a.yaml", "No such option"), ("show --format pdf a.yaml", "pdf"),
     ("check a.yaml b.yaml", "too much"),
 ])
-def test_a_command_that_does_not_exist_is_noticed(command: str, said: str) -> None:
+def test_nonexistent_command_is_detected(command: str, said: str) -> None:
     (found,) = inline_commands(f"Run `gpushare {command} | less`.\n```console\n$ gpushare nothing\n```\n")
     assert said in refuse(shlex.split(found)[1:])
 
@@ -193,7 +193,7 @@ def test_generated_pages_are_current() -> None:
         assert (ROOT / name).read_text(encoding="utf-8") == page(), f"{name} is stale: run `make docs`"
 
 
-def test_every_code_that_a_page_names_is_one_we_have() -> None:
+def test_every_code_on_a_page_exists() -> None:
     have = {path.stem for path in (ROOT / "compiler/gpushare/findings").glob("GS*.md")}
     for page in PAGES:
         assert set(re.findall(r"\bGS\d{3}\b", page.read_text())) <= have, page.name

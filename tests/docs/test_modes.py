@@ -58,7 +58,7 @@ def test_a_pod_of_the_page_is_one_of_the_bundle(title: str) -> None:
 
 
 @pytest.mark.parametrize("title", SECTIONS)
-def test_a_status_of_the_page_is_what_the_command_prints(title: str, tmp_path: Path) -> None:
+def test_status_on_the_page_equals_the_commands_output(title: str, tmp_path: Path) -> None:
     text, spec = intent(SECTIONS[title]), pod(SECTIONS[title])["spec"]
     [(name, pool)] = yaml.safe_load(text)["spec"]["pools"].items()
     with ApiServer(token="secret") as api:

@@ -131,7 +131,7 @@ def told(path: Path) -> str:
 
 
 @pytest.mark.parametrize("house", ["pages", *CODE])
-def test_what_is_named_in_backquotes_exists(house: str) -> None:
+def test_names_in_backquotes_exist(house: str) -> None:
     paths = PAGES if house == "pages" else sorted((ROOT / house).rglob("*.py"))
     found = {f"{path.relative_to(ROOT)}: `{name}`" for path in paths for quoted in QUOTED.findall(told(path))
              for name in missing(quoted)}
@@ -142,7 +142,7 @@ def test_what_is_named_in_backquotes_exists(house: str) -> None:
     "core/nothing.py", "tests/nothing/", "gpushare.render.nothing", "gpushare.core.record.nothing", "make nothing",
     "pytest tests/nothing.py", "_NO_SUCH_CONSTANT", "no_such_function()", "NoSuchClass",
 ])
-def test_what_does_not_exist_is_noticed(name: str) -> None:
+def test_nonexistent_name_is_detected(name: str) -> None:
     assert list(missing(name))
 
 
@@ -150,5 +150,5 @@ def test_what_does_not_exist_is_noticed(name: str) -> None:
     "core/record.py", "profiles/cards/<id>.yaml", "gpushare.render.pools", "make test-all SUITE=cluster",
     "gpushare_node.core.policy", "compile_intent()", "ConditionReason", "gpushare.dev/pool", "gpushare.lock.yaml",
 ])
-def test_what_exists_is_not(name: str) -> None:
+def test_existing_name_is_accepted(name: str) -> None:
     assert not list(missing(name))

@@ -17,11 +17,11 @@ def session(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def test_the_picture_is_what_the_commands_print(session: Any) -> None:
+def test_session_picture_is_current(session: Any) -> None:
     assert session.picture.read_text(encoding="utf-8") == SESSION.picture(session), "run `make docs`"
 
 
-def test_every_character_is_inside_of_it_and_no_text_is_on_another(session: Any) -> None:
+def test_session_text_is_inside_the_picture_without_overlap(session: Any) -> None:
     root = ElementTree.fromstring(session.picture.read_text(encoding="utf-8"))
     ends: dict[float, float] = {}
     for text in root.iter("{http://www.w3.org/2000/svg}text"):
@@ -32,6 +32,6 @@ def test_every_character_is_inside_of_it_and_no_text_is_on_another(session: Any)
         assert top <= float(root.attrib["height"])
 
 
-def test_what_the_program_prints_cannot_be_more_than_text() -> None:
+def test_program_output_is_escaped_in_the_picture() -> None:
     [run] = SESSION._runs("\x1b[1;31m<b>&\x1b[0m")
     assert "&lt;b&gt;&amp;" in SESSION._text(*run[:2], 10, run[2])

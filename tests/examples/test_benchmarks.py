@@ -66,7 +66,7 @@ def test_the_job_has_a_pod_for_every_share_of_the_nodes(example: str, pool: str,
     assert spec["containers"][0]["resources"] == {"limits": {resource: 1}}
 
 
-def test_what_cannot_be_filled_is_an_error_that_says_what_can() -> None:
+def test_unfillable_job_is_an_error_that_lists_the_choices() -> None:
     text = plan("04-a100-training-mig")
     unknown = run("job.py", "--image", "i", "--pool", "x", stdin=text)
     assert (unknown.returncode, "there is no pool x: " in unknown.stderr) == (2, True)
@@ -89,7 +89,7 @@ def worked(environment: dict[str, str], start_in: int) -> str:
     return "".join(f"[pod/benchmark-{index}/work] {text}" for index, (text, *_) in enumerate(ended))
 
 
-def test_the_work_of_every_share_is_counted_from_one_second_on(tmp_path: Path) -> None:
+def test_work_of_every_share_is_counted_from_the_same_second(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(TORCH)
     made = job("02-t4-notebooks", "--pool", "notebooks", "--seconds", "3", "--start-in", "5")
     [container] = made["spec"]["template"]["spec"]["containers"]
@@ -108,7 +108,7 @@ def line(share: int, *counts: int) -> str:
     return json.dumps({"benchmark": {"share": share, "node": "n", "counts": counts, "peakMiB": 1}}) + "\n"
 
 
-def test_the_table_leaves_out_what_was_cut_and_names_what_is_missing() -> None:
+def test_table_omits_truncated_results_and_lists_missing_ones() -> None:
     done = run("collect.py", "--shares", "3", stdin=line(1, 9, 4, 6, 0) + line(0, 1, 20, 20, 3))
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == (
@@ -121,7 +121,7 @@ def test_the_table_leaves_out_what_was_cut_and_names_what_is_missing() -> None:
     assert (done.returncode, done.stderr.count("not a result")) == (0, 3)
 
 
-def test_the_commands_of_the_page_are_those_of_the_job() -> None:
+def test_commands_on_the_page_match_the_job() -> None:
     text = (FOLDER / "README.md").read_text()
     [block] = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     made = job("02-t4-notebooks", "--pool", "notebooks")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 
-def test_the_demo_draws_plans_and_refuses(tmp_path: Path) -> None:
+def test_demo_runs_show_plan_and_a_refusal(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(["sh", "examples/demo.sh", tmp_path], cwd=ROOT, env={**os.environ, "PATH": path},
                           capture_output=True, text=True, check=False)

@@ -91,7 +91,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("change", "committed", "told"), REFUSED.values(), ids=REFUSED)
-def test_it_refuses_before_it_builds(change: Callable[[Path], None], committed: bool, told: str, tree: Path) -> None:
+def test_release_is_refused_before_building(change: Callable[[Path], None], committed: bool, told: str, tree: Path) -> None:
     change(tree)
     if committed:
         commit(tree)
@@ -111,7 +111,7 @@ def test_a_version_is_released_once(annotated: tuple[str, ...], tree: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["gpushare-9.9.9.tar.gz", f"gpushare-{__version__}.tar.gz"])
-def test_a_file_that_it_has_not_written_stays(name: str, tree: Path) -> None:
+def test_foreign_file_in_dist_is_kept(name: str, tree: Path) -> None:
     (tree / "dist").mkdir()
     (tree / "dist" / name).write_text("of somebody else")
     done = run(tree, "--without-image")
@@ -119,7 +119,7 @@ def test_a_file_that_it_has_not_written_stays(name: str, tree: Path) -> None:
     assert [path.name for path in (tree / "dist").iterdir()] == [name]
 
 
-def test_a_release_that_fails_leaves_dist_as_it_was(tree: Path) -> None:
+def test_failed_release_leaves_dist_unchanged(tree: Path) -> None:
     absent = run(tree, "--without-image")
     assert absent.returncode == 1
     assert "pyproject.toml" in absent.stderr
@@ -133,7 +133,7 @@ def test_a_release_that_fails_leaves_dist_as_it_was(tree: Path) -> None:
     assert list((tree / "build").iterdir()) == []
 
 
-def test_what_the_image_takes_is_named_where_it_is_missing(tree: Path, tmp_path: Path) -> None:
+def test_missing_image_tools_are_listed(tree: Path, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "git").symlink_to(str(shutil.which("git")))
@@ -144,7 +144,7 @@ def test_what_the_image_takes_is_named_where_it_is_missing(tree: Path, tmp_path:
     assert "buildah" not in run(tree, "--without-image", PATH=str(tools)).stderr
 
 
-def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_root_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: tool)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert list(RELEASE.lacking(None)) == []

@@ -23,14 +23,14 @@ def names(chosen: list[Suite]) -> set[str]:
     return {suite.name for suite in chosen}
 
 
-def test_all_but_silicon_and_programs_of_nvidia_are_chosen_and_these_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_suites_but_gpu_and_nvidia_are_chosen_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NVIDIA", raising=False)
     chosen, left_out = choice.choose("", "")
     assert set(suites.NAMES) - names(chosen) == {"nvidia"} | ({"gpu"} if not Path(suites.NVIDIA_DEVICE).exists() else set())
     assert "LEFT OUT  nvidia: NVIDIA=FOLDER is not given" in left_out
 
 
-def test_what_is_skipped_is_named() -> None:
+def test_skipped_suites_are_listed() -> None:
     chosen, left_out = choice.choose("", "gitops,pages")
     assert {"gitops", "pages"}.isdisjoint(names(chosen))
     assert {"LEFT OUT  gitops: SKIP names it", "LEFT OUT  pages: SKIP names it"} <= set(left_out)
@@ -45,7 +45,7 @@ def test_a_name_that_no_suite_has_and_an_empty_choice_are_errors(wanted: str, un
         choice.choose(wanted, unwanted)
 
 
-def test_a_suite_that_is_asked_for_by_name_is_not_left_out_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suite_requested_by_name_reports_its_missing_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NVIDIA", raising=False)
     chosen, _ = choice.choose("nvidia", "")
     assert "NVIDIA=FOLDER is not given" in list(needs.missing(chosen[0]))
@@ -60,7 +60,7 @@ def test_every_file_with_tests_is_in_make_test_or_in_one_suite() -> None:
         assert len(of) == 1, f"{path}: {of}"
 
 
-def test_a_folder_of_nvidias_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nvidia_folder_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVIDIA", "/nowhere")
     chosen, _ = choice.choose("nvidia")
     assert "NVIDIA=/nowhere is no folder" in list(needs.missing(chosen[0]))
@@ -73,7 +73,7 @@ def test_a_shard_without_a_file_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("module", builds.modules(SUITES))
-def test_what_is_built_for_suites_is_a_program(module: str) -> None:
+def test_every_build_module_is_executable(module: str) -> None:
     path = ROOT / module.replace(".", "/")
     assert (path / "__main__.py").is_file() or "__main__" in path.with_suffix(".py").read_text()
 
@@ -91,7 +91,7 @@ def test_shards_together_have_every_file_once(suite: Suite, count: int) -> None:
     assert all(("--long" in part) == ("--long" in suite.folders) for part in parts if part)
 
 
-def test_every_file_that_tries_a_part_of_a_property_is_run_whole_by_the_suite_long() -> None:
+def test_suite_long_runs_every_file_that_uses_the_scale() -> None:
     [long] = [suite for suite in SUITES if suite.name == "long"]
     whole = {str(path) for path in shards.tests(long.folders)}
     ours = [path for path in (ROOT / "tests").rglob("test_*.py") if "e2e" not in path.parts]
@@ -102,7 +102,7 @@ def test_every_file_that_tries_a_part_of_a_property_is_run_whole_by_the_suite_lo
     assert [name for name in sorted(scaled) if not any(one.startswith("test_") for one in users(ROOT / name))] == []
 
 
-def test_with_long_all_that_depends_on_the_scale_is_run_and_nothing_else(tmp_path: Path) -> None:
+def test_long_selects_exactly_the_tests_that_depend_on_the_scale(tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
     file.write_text(textwrap.dedent("""\
         from tests.support import SCALE
@@ -136,7 +136,7 @@ def test_recorded_files_are_there_and_the_shards_of_the_cluster_are_even() -> No
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/3"])
-def test_a_shard_that_is_none_is_an_error(text: str) -> None:
+def test_invalid_shard_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=f"SHARD={text} is not N/M"):
         shards.read(text)
 
@@ -148,7 +148,7 @@ def runs(*words: str, path: str, **more: str) -> subprocess.CompletedProcess[str
                           capture_output=True, text=True, check=False)
 
 
-def test_a_missing_tool_fails_before_anything_runs_with_the_command_that_installs_it(tmp_path: Path) -> None:
+def test_missing_tool_fails_early_with_the_install_command(tmp_path: Path) -> None:
     done = runs("all", "--suite", "pages", path=str(tmp_path))
     assert done.returncode == 2
     assert "pages: chromium is missing (Debian: chromium)\n" in done.stderr
@@ -162,7 +162,7 @@ def test_without_a_compiler_make_test_is_an_error(tmp_path: Path) -> None:
     assert "make test: no C compiler: no cc, gcc or clang on PATH (Debian: gcc, libc6-dev" in done.stderr
 
 
-def test_without_go_a_suite_that_needs_it_says_where_it_is_from(tmp_path: Path) -> None:
+def test_missing_go_error_names_its_download_page(tmp_path: Path) -> None:
     done = runs("all", "--suite", "judges", path=str(tmp_path))
     assert done.returncode == 2
     assert "judges: go is missing: install Go 1.26 from https://go.dev/dl\n" in done.stderr
@@ -193,7 +193,7 @@ def test_a_compiler_is_found_by_compiling(compiler: Callable[[str], None]) -> No
     assert c_compiler.command()[0].endswith("own-cc")
 
 
-def test_a_compiler_without_headers_is_none(compiler: Callable[[str], None]) -> None:
+def test_compiler_without_headers_is_not_accepted(compiler: Callable[[str], None]) -> None:
     compiler("echo 'stdio.h: No such file or directory' >&2; exit 1")
     with pytest.raises(c_compiler.NoCompilerError, match=r"own-cc makes no program: stdio.h: No such file or directory"):
         c_compiler.command()

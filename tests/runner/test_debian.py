@@ -37,7 +37,7 @@ def program(machine: Path, name: str, script: str) -> None:
 INSTALLS = 'case "$*" in *install*) printf "#!/bin/sh" > {0}/some-program; chmod +x {0}/some-program ;; esac'
 
 
-def test_what_is_missing_is_installed_and_nothing_else(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_only_missing_packages_are_installed(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program(machine, "apt-get", 'echo "apt-get $*"; ' + INSTALLS.format(machine))
     assert debian.install([SUITE]) == 0
     said = capfd.readouterr().out
@@ -47,7 +47,7 @@ def test_what_is_missing_is_installed_and_nothing_else(machine: Path, capfd: pyt
     assert capfd.readouterr().out == "every Debian package that the suites need is installed\n"
 
 
-def test_the_lock_of_the_lists_is_waited_for(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_apt_lock_is_waited_for(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
     locked = (f'case "$*" in *update*) if [ ! -e {machine}/asked ]; then touch {machine}/asked; '
               'echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7" >&2; exit 100; fi ;; esac; ')
     program(machine, "apt-get", locked + INSTALLS.format(machine))
@@ -63,7 +63,7 @@ def test_a_lock_that_is_never_released_is_a_failure(machine: Path, monkeypatch: 
     assert debian.install([SUITE]) == 1
 
 
-def test_a_package_that_is_not_there_is_named_and_is_a_failure(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_package_is_reported_as_a_failure(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program(machine, "apt-get", 'case "$*" in *install*) echo "E: Unable to locate package some-package" >&2; exit 100 ;; esac')
     assert debian.install([SUITE]) == 1
     said = capfd.readouterr().err
@@ -79,7 +79,7 @@ def test_a_package_without_its_program_is_a_failure(machine: Path, capfd: pytest
 
 @pytest.mark.parametrize("code", [0, 100])
 @pytest.mark.parametrize("former", [None, "#!/bin/sh\nexit 0\n"])
-def test_daemons_are_forbidden_while_it_installs_and_the_former_policy_comes_back(
+def test_policy_rc_d_forbids_daemons_during_the_install_and_is_restored(
     former: str | None, code: int, machine: Path, tmp_path: Path,
 ) -> None:
     policy = tmp_path / "policy-rc.d"
@@ -92,7 +92,7 @@ def test_daemons_are_forbidden_while_it_installs_and_the_former_policy_comes_bac
     assert (policy.read_text(), stat.S_IMODE(policy.stat().st_mode)) == (former, 0o700) if former else not policy.exists()
 
 
-def test_what_a_killed_run_left_forbidden_is_allowed_again(machine: Path, tmp_path: Path) -> None:
+def test_policy_rc_d_left_by_a_killed_run_is_removed(machine: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy-rc.d"
     policy.write_text(debian._FORBIDDEN)
     program(machine, "apt-get", INSTALLS.format(machine))
@@ -108,7 +108,7 @@ def test_a_service_that_a_package_enables_is_not_started_at_boot(machine: Path, 
     assert (tmp_path / "disabled").read_text() == "disable --quiet some.service\n"
 
 
-def test_without_root_it_says_what_root_installs(
+def test_without_root_the_install_command_is_printed(
     machine: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -118,6 +118,6 @@ def test_without_root_it_says_what_root_installs(
     assert not (machine / "called").exists()
 
 
-def test_without_apt_it_says_what_is_missing(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_apt_missing_packages_are_listed(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert debian.install([SUITE]) == 1
     assert "some-package" in capfd.readouterr().err

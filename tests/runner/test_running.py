@@ -61,7 +61,7 @@ def call(command: Sequence[str]) -> int:
         return process.wait(PATIENCE)
 
 
-def test_what_passes_only_at_the_second_try_is_named_and_is_no_success() -> None:
+def test_pass_only_on_the_second_try_is_reported_as_unsteady() -> None:
     found = outcome(TESTS)
     assert (found.word, found.unsteady, found.is_good) == ("UNSTEADY", ("test_it.py::test_unsteady",), False)
     again = f"  passed only at the second try (--hypothesis-seed={found.seed}): test_it.py::test_unsteady"
@@ -73,12 +73,12 @@ def test_both_tries_have_the_seed_that_is_reported() -> None:
     assert Path("seeds").read_text().split() == [str(found.seed)] * 2
 
 
-def test_what_fails_twice_has_failed_and_the_rest_is_named_all_the_same() -> None:
+def test_second_failure_fails_the_run_and_unsteady_tests_are_listed() -> None:
     found = outcome(TESTS + WRONG)
     assert (found.word, found.failed, found.unsteady) == ("FAILED", ("test_it.py::test_wrong",), ("test_it.py::test_unsteady",))
 
 
-def test_what_passes_is_run_once_and_counted() -> None:
+def test_passing_tests_are_run_once_and_counted() -> None:
     found = outcome(TESTS.replace("assert was_there", "assert not was_there"))
     assert (found.word, found.passed, found.is_good) == ("passed", 2, True)
     assert report.totals([found, found]) == "4 passed, 0 failed, 0 skipped"
@@ -97,18 +97,18 @@ def test_a_file_that_cannot_be_imported_is_a_failure() -> None:
     assert (found.word, found.is_good, found.passed) == ("FAILED", False, 0)
 
 
-def test_words_that_pytest_does_not_know_are_a_failure() -> None:
+def test_unknown_pytest_option_is_a_failure() -> None:
     Path("test_it.py").write_text(TESTS)
     assert running.run(["test_it.py"], ["--no-such-option"], call=call).fault == "pytest ended with 4"
 
 
-def test_a_skipped_test_is_told_with_its_reason() -> None:
+def test_skipped_test_is_reported_with_its_reason() -> None:
     found = outcome(TESTS.replace("assert was_there", "pytest.skip('only root')"))
     assert found.skipped == ("only root",)
     assert "  1 skipped: only root" in report.lines("some", found)
 
 
-def test_what_is_built_beside_suites_is_done_or_ended_with_the_run() -> None:
+def test_background_builds_finish_or_are_killed_with_the_run() -> None:
     Path("quick.py").write_text("open('quick', 'w').close()")
     Path("slow.py").write_text("import time\nopen('slow', 'w').close()\ntime.sleep(600)\nopen('late', 'w').close()")
     with builds.in_background([suite(builds=("quick", "slow"))]):
@@ -146,7 +146,7 @@ def test_suites_of_two_lanes_have_their_logs_in_files_and_all_of_them_a_result(c
 
 
 @pytest.mark.parametrize(("recipe", "word", "code"), [("@echo clean", "passed", 0), ("@echo E501; exit 1", "FAILED", 1)])
-def test_lint_runs_beside_the_tests_and_its_failure_is_the_runs(
+def test_lint_failure_fails_the_run(
     recipe: str, word: str, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
 ) -> None:
     Path("Makefile").write_text(f"lint:\n\t{recipe}\n")

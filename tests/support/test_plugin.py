@@ -14,14 +14,14 @@ def under_mps(**flags: str) -> dict[str, object]:
     return {"flags": {"mpsRoot": "/run/nvidia/mps", **flags}, "sharing": {"mps": shared}}
 
 
-def test_shares_come_from_the_device_that_has_given_fewest() -> None:
+def test_shares_are_allocated_from_the_least_used_device() -> None:
     offer = Offer(ids=SHARES)
     assert preferred(offer, SHARES, (), 2) == ("GPU-a::0", "GPU-b::0")
     assert preferred(offer, SHARES[1:], (), 1) == ("GPU-b::0",)
     assert preferred(offer, SHARES, ("GPU-b::3",), 2) == ("GPU-b::3", "GPU-a::0")
 
 
-def test_packed_they_come_from_the_one_that_has_given_most() -> None:
+def test_packed_shares_are_allocated_from_the_most_used_device() -> None:
     assert preferred(Offer(ids=SHARES, is_packed=True), SHARES[1:], (), 2) == ("GPU-a::1", "GPU-a::2")
 
 
@@ -41,5 +41,5 @@ def test_mps_is_never_offered_on_mig() -> None:
         offers(under_mps(migStrategy="single"), (Gpu(uuid="GPU-a", mig=True, devices=(("1g.5gb", "MIG-a"),)),))
 
 
-def test_a_request_for_preferences_is_read_as_it_was_written() -> None:
+def test_preferred_allocation_request_round_trips() -> None:
     assert wire.preferred_request(wire.preference_request(SHARES, SHARES[:1], 300)) == [(SHARES, SHARES[:1], 300)]

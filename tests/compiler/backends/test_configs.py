@@ -122,7 +122,7 @@ def test_pools_that_share_alike_share_a_profile() -> None:
     assert one.profile == other.profile
 
 
-def test_other_content_is_another_profile() -> None:
+def test_different_config_content_has_a_different_profile() -> None:
     keys = {planned(pool(sharing)).profile.key for sharing in SHARINGS}
     # Two MIG pools with the same replicated profiles differ in layout only, which the plugin's config does not hold.
     assert len(keys) == len(SHARINGS)
@@ -151,7 +151,7 @@ def test_mig_parted_covers_every_gpu_once_and_spells_profiles_as_nvml_does() -> 
     assert re.fullmatch("mig-[0-9a-f]{8}", config.name)
 
 
-def test_mig_parted_says_all_where_gpus_are_alike() -> None:
+def test_mig_parted_config_uses_all_for_equal_gpus() -> None:
     entries = mig_config(pool(Mig(wanted=WITH_MEDIA))).entries
     assert entries == ({"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 6, "1g.5gb+me": 1}},)
 
@@ -161,7 +161,7 @@ def test_groups_with_one_layout_in_another_order_are_one_entry() -> None:
     assert mig_config(pool(Mig(wanted=groups))) == mig_config(pool(Mig(wanted=WITH_MEDIA)))
 
 
-def test_a_pool_without_mig_on_a_card_with_mig_is_all_disabled() -> None:
+def test_non_mig_pool_on_a_mig_card_is_all_disabled() -> None:
     config = mig_config(pool(TimeSlicing(replicas=2)))
     assert (config.name, config.entries) == ("all-disabled", ({"devices": "all", "mig-enabled": False},))
 
@@ -171,7 +171,7 @@ def test_a_card_without_mig_has_no_mig_parted_config() -> None:
 
 
 @pytest.mark.parametrize(("supported", "name"), [(True, "all-disabled"), (None, None), (False, None)])
-def test_a_card_whose_profiles_nobody_knows_is_all_disabled_where_it_has_mig(supported: bool | None, name: str | None) -> None:
+def test_mig_card_with_unknown_profiles_is_all_disabled(supported: bool | None, name: str | None) -> None:
     card = replace(cards.load("b100"), mig_supported=supported)
     config = mig_parted_config(pool(Exclusive()), card, ((),))
     assert (config[0] if config else None) == name
@@ -214,7 +214,7 @@ def test_the_operator_gets_one_strategy_where_one_suits_all_pools(sharings: list
         ({"version": "v1", "sharing": {"mps": {"resources": []}}}, "none"),
     ],
 )
-def test_a_config_in_a_lock_needs_the_strategy_that_it_states(config: dict[str, Any], strategy: str | None) -> None:
+def test_locked_config_states_its_required_strategy(config: dict[str, Any], strategy: str | None) -> None:
     assert mig_strategy_of_config(config) == strategy
 
 

@@ -126,7 +126,7 @@ ACCIDENTS = [
 
 @pytest.mark.parametrize("before", [BEFORE, FOREIGN], ids=["an update", "a first bundle"])
 @pytest.mark.parametrize(("accident", "status"), ACCIDENTS)
-def test_an_accident_at_any_step_leaves_whole_files_and_the_next_compile_finishes(
+def test_failure_at_any_step_leaves_whole_files_and_the_next_compile_finishes(
     tmp_path: Path, accident: Callable[[], None], status: int, before: dict[str, str]
 ) -> None:
     """The next compile is of the same intent or of another."""
@@ -167,7 +167,7 @@ spec:
 """
 
 
-def test_an_interrupted_compile_forgets_no_former_profile(tmp_path: Path) -> None:
+def test_interrupted_compile_keeps_previous_profiles(tmp_path: Path) -> None:
     """Nodes that are away still have it: the bundle equals that of a compile that was not interrupted."""
 
     def compile_into(folder: Path, mode: str) -> None:
@@ -264,7 +264,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("inside", ["bundle", "."], ids=["a folder on it", "the disk itself"])
-def test_a_really_full_disk_says_so_and_keeps_the_old_files_until_there_is_space(small_disk: Path, inside: str) -> None:
+def test_full_disk_is_reported_and_keeps_the_old_files(small_disk: Path, inside: str) -> None:
     folder = small_disk / inside
     lay(folder, BEFORE)
     large = NEW | {f"file-{number}.txt": "x" * 4000 for number in range(20)}
@@ -279,7 +279,7 @@ def test_a_really_full_disk_says_so_and_keeps_the_old_files_until_there_is_space
     assert found(folder) == texts(large) | FOREIGN
 
 
-def test_a_read_only_file_system_changes_nothing_and_says_so(small_disk: Path) -> None:
+def test_read_only_file_system_is_reported(small_disk: Path) -> None:
     lay(small_disk / "bundle", BEFORE)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(OutputError, match="Read-only file system"):

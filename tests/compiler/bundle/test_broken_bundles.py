@@ -31,7 +31,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_fault_in_a_bundle_is_a_crash(seed: int, call: Call, tmp_path: Path) -> None:
+def test_damaged_bundle_never_crashes(seed: int, call: Call, tmp_path: Path) -> None:
     ends_well(seed, call, tmp_path)
 
 
@@ -73,7 +73,7 @@ TRUNCATED = HEAD + "pools:\n  hpc:\n    card: t4\n    gpusP"
         ("gpushare.lock.yaml", lambda text: text[:40], "1:1", "gpushare.lock.yaml cannot be read"),
     ],
 )
-def test_a_fault_is_told_where_it_is(  # noqa: PLR0917 - the parameters and the fixtures
+def test_fault_is_reported_at_its_position(  # noqa: PLR0917 - the parameters and the fixtures
     path: str, change: Callable[[bytes], bytes], place: str | None, said: str, call: Call, tmp_path: Path
 ) -> None:
     found = broken_bundles.files("15-argocd")

@@ -26,7 +26,7 @@ def after(before: Lock, *keys: str) -> Lock:
 
 
 @pytest.mark.parametrize("memory", [EMPTY, FULL], ids=["empty", "full"])
-def test_a_lock_reads_back_as_it_was_written(memory: Lock) -> None:
+def test_lock_round_trips(memory: Lock) -> None:
     assert lock.read(lock.text(memory).encode()) == memory
 
 
@@ -41,7 +41,7 @@ def test_the_text_does_not_depend_on_the_order_of_discovery() -> None:
     assert lock.text(turned) == lock.text(Lock(files=FULL.files, profiles={"a": {}, "b": {}}))
 
 
-def test_a_changed_set_of_profiles_becomes_a_former_one_and_an_unchanged_one_does_not() -> None:
+def test_changed_profile_set_becomes_a_previous_generation() -> None:
     first = after(EMPTY, "a", "b")
     assert first.former == ()
     assert after(first, "a", "b").former == ()
@@ -50,7 +50,7 @@ def test_a_changed_set_of_profiles_becomes_a_former_one_and_an_unchanged_one_doe
     assert after(second, "b", "c") == second
 
 
-def test_a_profile_that_comes_back_is_no_longer_a_former_one() -> None:
+def test_reused_profile_is_no_longer_a_previous_one() -> None:
     memory = after(after(after(EMPTY, "a"), "b"), "a")
     assert memory.former == ({"b": {"key": "b"}},)
     assert sorted(lock.all_profiles(memory)) == ["a", "b"]
@@ -93,7 +93,7 @@ def broken(**change: Any) -> bytes:
         (lock.text(FULL).encode()[:-200], None),
     ],
 )
-def test_a_broken_lock_is_a_finding_that_says_where_and_what_to_do(data: bytes, line: int | None) -> None:
+def test_invalid_lock_is_a_finding_with_position_and_hint(data: bytes, line: int | None) -> None:
     finding = lock.read(data, "bundle/gpushare.lock.yaml")
     assert isinstance(finding, Finding)
     assert finding.code == "GS790"

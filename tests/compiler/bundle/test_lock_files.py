@@ -18,7 +18,7 @@ def endless(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [fifo, endless, Path.mkdir])
-def test_what_is_no_file_is_refused_at_once(make, tmp_path: Path) -> None:
+def test_lock_that_is_not_a_regular_file_is_refused(make, tmp_path: Path) -> None:
     make(tmp_path / lock.FILE)
     with pytest.raises(writer.OutputError) as refused:
         writer.read_lock(tmp_path)
@@ -34,7 +34,7 @@ def test_a_lock_is_read_up_to_its_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["a/" * 2000 + "b", "x" * 5000, "../victim", "/etc/passwd", "a//b", "."])
-def test_no_path_of_a_lock_leads_astray(path: str) -> None:
+def test_lock_paths_cannot_leave_the_bundle(path: str) -> None:
     text = lock.text(lock.Lock(files={path: "sha256:" + "0" * 64}))
     found = lock.read(text.encode())
     assert isinstance(found, Finding)

@@ -29,7 +29,7 @@ def compiled(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_lost_lock_is_told_once_and_written_again(compiled: Path) -> None:
+def test_lost_lock_is_reported_once_and_recreated(compiled: Path) -> None:
     (compiled / "bundle/gpushare.lock.yaml").unlink()
     done = gpushare("compile", "--format", "json", "intent.yaml", cwd=compiled)
     (finding,) = json.loads(done.stdout)["findings"]
@@ -45,13 +45,13 @@ def test_a_strict_compile_stops_at_a_lost_lock(compiled: Path) -> None:
     assert not (compiled / "bundle/gpushare.lock.yaml").exists()
 
 
-def test_a_first_compile_has_lost_nothing(compiled: Path) -> None:
+def test_first_compile_reports_no_lost_lock(compiled: Path) -> None:
     (compiled / "empty").mkdir()
     assert gpushare("compile", "-o", "empty", "intent.yaml", cwd=compiled).stderr == ""
 
 
 @pytest.mark.parametrize(("folder", "chart"), [("./-y", "./-y/chart"), ("my bundle", "'my bundle/chart'")],
                          ids=["like a flag", "with a space"])
-def test_the_next_command_can_be_copied_whatever_the_folders_name(compiled: Path, folder: str, chart: str) -> None:
+def test_printed_next_command_is_quoted_for_any_folder_name(compiled: Path, folder: str, chart: str) -> None:
     done = gpushare("compile", "-o", folder, "intent.yaml", cwd=compiled)
     assert f"helm upgrade --install gpushare {chart} --namespace gpu-system" in done.stdout

@@ -46,7 +46,7 @@ def test_a_new_name_over_a_synced_bundle_is_an_error_with_the_safe_steps(
     assert root.read_bytes() == before
 
 
-def test_the_former_name_keeps_every_object(tool: str, call: Call, tmp_path: Path) -> None:
+def test_setting_the_previous_name_keeps_every_object(tool: str, call: Call, tmp_path: Path) -> None:
     name_of_objects(tmp_path, tool, "physics-gpus")
     copytree(tmp_path / "bundle", tmp_path / "old")
     assert call("compile", tmp_path / "intent.yaml")[0] == 0
@@ -56,7 +56,7 @@ def test_the_former_name_keeps_every_object(tool: str, call: Call, tmp_path: Pat
     assert "chemistry-gpus" not in "".join(path.read_text() for path in (tmp_path / "bundle" / tool).rglob("*.yaml"))
 
 
-def test_a_new_name_that_is_stated_is_a_decision_and_the_plan_says_what_it_does(tool: str, call: Call, tmp_path: Path) -> None:
+def test_explicit_new_name_is_accepted_and_its_effect_is_in_the_plan(tool: str, call: Call, tmp_path: Path) -> None:
     name_of_objects(tmp_path, tool, "chemistry-gpus")
     copytree(tmp_path / "bundle", tmp_path / "old")
     assert call("compile", tmp_path / "intent.yaml")[0] == 0
@@ -66,14 +66,14 @@ def test_a_new_name_that_is_stated_is_a_decision_and_the_plan_says_what_it_does(
     assert f"gitops.{tool}.name" in " ".join(out.split())
 
 
-def test_without_a_bundle_of_another_name_nothing_is_asked(tool: str, call: Call, tmp_path: Path) -> None:
+def test_name_change_is_checked_only_against_a_bundle_of_another_name(tool: str, call: Call, tmp_path: Path) -> None:
     assert call("compile", "-o", tmp_path / "new", tmp_path / "intent.yaml")[0] == 0
     assert call("compile", "-o", tmp_path / "new", tmp_path / "intent.yaml")[0] == 0
     (tmp_path / "bundle" / gitops.ROOTS[tool]).write_text("<<<<<<< HEAD\n")
     assert call("compile", tmp_path / "intent.yaml")[0] == 0
 
 
-def test_the_stated_name_begins_the_name_of_each_object(tool: str) -> None:
+def test_explicit_name_prefixes_every_object_name(tool: str) -> None:
     text = (ROOT / "examples" / EXAMPLES[tool] / "intent.yaml").read_text()
     named = text.replace(f"    {tool}:\n", f"    {tool}:\n      name: team-gpus\n", 1)
     made = [{file.path: file.text for file in pipeline.compile_intent(one.encode(), "", lock.EMPTY).artifacts

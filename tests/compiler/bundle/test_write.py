@@ -29,7 +29,7 @@ def test_a_first_bundle_is_written_into_a_folder_that_is_not_there(tmp_path: Pat
     assert found(tmp_path) == {f"a/b/{path}": text for path, text in texts(OLD).items()}
 
 
-def test_a_first_bundle_is_written_into_an_empty_folder_whose_mode_stays(tmp_path: Path) -> None:
+def test_first_bundle_keeps_the_mode_of_an_empty_folder(tmp_path: Path) -> None:
     target = tmp_path / "bundle"
     target.mkdir()
     target.chmod(0o2750)
@@ -60,14 +60,14 @@ def test_a_second_write_changes_nothing(folder: Path) -> None:
     assert {path: (folder / path).stat() for path in found(folder)} == before
 
 
-def test_changes_tell_what_a_write_would_do_and_do_nothing(folder: Path) -> None:
+def test_changes_lists_what_a_write_would_do_without_writing(folder: Path) -> None:
     before = found(folder.parent)
     changes = writer.changes(bundle(NEW), folder)
     assert found(folder.parent) == before
     assert changes == writer.write(bundle(NEW), folder, memory(OLD))
 
 
-def test_a_folder_that_is_emptied_by_pruning_goes_and_one_with_foreign_files_stays(tmp_path: Path) -> None:
+def test_pruned_empty_folder_is_removed_unless_it_has_foreign_files(tmp_path: Path) -> None:
     target = tmp_path / "bundle"
     lay(target, texts(OLD | {"argocd/app.yaml": "x\n", "flux/release.yaml": "x\n"}) | {"flux/own.yaml": "mine\n"})
     writer.write(bundle(OLD), target, memory(OLD | {"argocd/app.yaml": "x\n", "flux/release.yaml": "x\n"}))
@@ -81,7 +81,7 @@ def test_a_generated_file_that_was_edited_is_written_again(folder: Path) -> None
     assert found(folder) == texts(OLD) | FOREIGN
 
 
-def test_a_stale_file_that_was_edited_is_kept_and_named(folder: Path) -> None:
+def test_edited_stale_file_is_kept_and_reported(folder: Path) -> None:
     (folder / "chart/files/policies/gone.yaml").write_text("edited by hand\n")
     changes = writer.write(bundle(NEW), folder, memory(OLD))
     assert found(folder) == texts(NEW) | FOREIGN | {"chart/files/policies/gone.yaml": "edited by hand\n"}
@@ -89,7 +89,7 @@ def test_a_stale_file_that_was_edited_is_kept_and_named(folder: Path) -> None:
     assert writer.changes(bundle(NEW), folder) == ()
 
 
-def test_a_foreign_file_in_the_way_is_an_error_and_nothing_changes(tmp_path: Path) -> None:
+def test_conflicting_foreign_file_is_an_error_and_nothing_changes(tmp_path: Path) -> None:
     lay(tmp_path, {"README.md": "my project\n"})
     assert kinds(writer.changes(bundle(NEW), tmp_path))["README.md"] == ChangeKind.FOREIGN
     with pytest.raises(OutputError, match=r"README\.md was not written by gpushare"):
@@ -97,21 +97,21 @@ def test_a_foreign_file_in_the_way_is_an_error_and_nothing_changes(tmp_path: Pat
     assert found(tmp_path) == {"README.md": "my project\n"}
 
 
-def test_a_foreign_file_that_equals_ours_is_not_in_the_way(tmp_path: Path) -> None:
+def test_foreign_file_with_equal_content_is_accepted(tmp_path: Path) -> None:
     lay(tmp_path / "bundle", {"README.md": NEW["README.md"]})
     writer.write(bundle(NEW), tmp_path / "bundle", EMPTY)
     assert found(tmp_path / "bundle") == texts(NEW)
 
 
 @pytest.mark.parametrize("obstacle", ["chart", "chart/files/policies"])
-def test_a_file_where_a_folder_should_be_is_an_error_that_names_it(tmp_path: Path, obstacle: str) -> None:
+def test_file_in_place_of_a_folder_is_an_error(tmp_path: Path, obstacle: str) -> None:
     lay(tmp_path / "bundle", {obstacle: "a file\n"})
     with pytest.raises(OutputError, match=f"bundle/{obstacle} was not written by gpushare"):
         writer.write(bundle(NEW), tmp_path / "bundle", EMPTY)
     assert found(tmp_path) == {f"bundle/{obstacle}": "a file\n"}
 
 
-def test_a_folder_where_a_file_should_be_is_an_error_that_names_it(folder: Path) -> None:
+def test_folder_in_place_of_a_file_is_an_error(folder: Path) -> None:
     (folder / "README.md").unlink()
     lay(folder, {"README.md/inside.txt": "mine\n"})
     before = found(folder)
@@ -127,7 +127,7 @@ def test_a_file_instead_of_the_folder_is_an_error(tmp_path: Path) -> None:
     assert found(tmp_path) == {"bundle": "a file\n"}
 
 
-def test_a_folder_that_is_a_link_is_written_where_it_leads(folder: Path) -> None:
+def test_symlinked_bundle_folder_is_written_at_its_target(folder: Path) -> None:
     link = folder.parent / "link"
     link.symlink_to("bundle")
     writer.write(bundle(NEW), link, memory(OLD))
@@ -136,7 +136,7 @@ def test_a_folder_that_is_a_link_is_written_where_it_leads(folder: Path) -> None
 
 
 @pytest.mark.parametrize("linked", ["chart", "chart/files"])
-def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, linked: str) -> None:
+def test_nothing_is_written_through_a_symlinked_subfolder(folder: Path, linked: str) -> None:
     outside = folder.parent / "outside"
     (folder / linked).rename(outside)
     (folder / linked).symlink_to(outside)
@@ -146,7 +146,7 @@ def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, linked: str
     assert found(folder.parent) == before
 
 
-def test_nothing_is_removed_through_a_link_to_a_folder(tmp_path: Path) -> None:
+def test_nothing_is_removed_through_a_symlinked_subfolder(tmp_path: Path) -> None:
     target, outside = tmp_path / "bundle", tmp_path / "outside"
     old = OLD | {"argocd/app.yaml": "x\n"}
     lay(target, texts(OLD) | {lock.FILE: texts(old)[lock.FILE]})
@@ -157,7 +157,7 @@ def test_nothing_is_removed_through_a_link_to_a_folder(tmp_path: Path) -> None:
     assert (target / "argocd").is_symlink()
 
 
-def test_a_file_of_ours_that_became_a_link_is_replaced_and_its_target_kept(folder: Path) -> None:
+def test_generated_file_replaced_by_a_symlink_is_rewritten_target_kept(folder: Path) -> None:
     lay(folder.parent, {"target.txt": "somebody's\n"})
     (folder / "README.md").unlink()
     (folder / "README.md").symlink_to("../target.txt")
@@ -174,7 +174,7 @@ def test_a_stale_file_that_became_a_link_is_kept(folder: Path) -> None:
     assert gone.readlink() == Path("/etc/hostname")
 
 
-def test_foreign_links_pipes_and_folders_survive_as_they_are(folder: Path) -> None:
+def test_foreign_links_pipes_and_folders_are_kept_unchanged(folder: Path) -> None:
     (folder / "dangling").symlink_to("nowhere")
     os.mkfifo(folder / "pipe")
     (folder / "empty").mkdir()
@@ -187,7 +187,7 @@ def test_foreign_links_pipes_and_folders_survive_as_they_are(folder: Path) -> No
     assert (folder / "own").stat().st_mode & 0o777 == 0o711
 
 
-def test_files_and_folders_that_are_written_follow_the_umask_and_the_others_keep_their_modes(folder: Path) -> None:
+def test_written_files_follow_the_umask_and_others_keep_their_modes(folder: Path) -> None:
     (folder / "README.md").chmod(0o600)
     (folder / "same.txt").chmod(0o600)
     (folder / "chart").chmod(0o711)
@@ -201,7 +201,7 @@ def test_files_and_folders_that_are_written_follow_the_umask_and_the_others_keep
 
 
 @pytest.mark.parametrize("files", [NEW, OLD], ids=["a bundle that changes", "one that is current"])
-def test_what_a_killed_run_left_is_removed_and_nothing_else(folder: Path, files: dict[str, str]) -> None:
+def test_only_temporary_files_of_a_killed_run_are_removed(folder: Path, files: dict[str, str]) -> None:
     name = ".gpushare-0123456789abcdef-1"
     lay(folder, {name: "half", f"chart/files/policies/{name}": "half", f"own/{name}": "mine\n", f"{name}.txt": "mine\n"})
     lay(folder.parent, {"outside.txt": "precious\n"})
@@ -211,21 +211,21 @@ def test_what_a_killed_run_left_is_removed_and_nothing_else(folder: Path, files:
     assert (folder.parent / "outside.txt").read_text() == "precious\n"
 
 
-def test_another_compile_in_between_is_noticed(folder: Path) -> None:
+def test_concurrent_compile_is_detected(folder: Path) -> None:
     lay(folder, {lock.FILE: texts(OLD | {"more.txt": "x\n"})[lock.FILE]})
     with pytest.raises(OutputError, match="changed by another compile"):
         writer.write(bundle(NEW), folder, memory(OLD))
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a//b"])
-def test_an_artifact_that_would_leave_the_bundle_is_a_bug_and_nothing_is_written(tmp_path: Path, path: str) -> None:
+def test_artifact_path_outside_the_bundle_raises_and_nothing_is_written(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError, match="not a path in a bundle"):
         writer.write([Artifact(path=path, text="x")], tmp_path / "bundle", EMPTY)
     assert found(tmp_path) == {}
 
 
 @pytest.mark.parametrize("path", ["../../outside.txt", "/OUTSIDE"])
-def test_a_hostile_lock_in_the_folder_removes_nothing_outside(folder: Path, path: str) -> None:
+def test_hostile_lock_removes_nothing_outside_the_bundle(folder: Path, path: str) -> None:
     outside = folder.parent / "outside.txt"
     outside.write_text("precious\n")
     name = path.replace("/OUTSIDE", str(outside))

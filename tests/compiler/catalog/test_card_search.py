@@ -11,14 +11,14 @@ CATALOG = Catalog()
 
 
 @pytest.mark.parametrize("card_id", cards.ids())
-def test_the_product_name_of_every_card_leads_to_it(card_id: str) -> None:
+def test_product_name_of_every_card_is_answered_with_its_id(card_id: str) -> None:
     card = cards.load(card_id)
     for name in (card.name, card.product, card.name.removeprefix("NVIDIA "), card.product.lower()):
         assert card_search.hints(name, CATALOG) == (f"that is the product name: write {card_id}",)
 
 
 @pytest.mark.parametrize("card_id", [card_id for card_id in cards.ids() if cards.load(card_id).memory_gb_nominal])
-def test_no_card_of_another_memory_size_is_proposed_as_the_one_that_was_named(card_id: str) -> None:
+def test_card_of_another_memory_size_is_proposed_only_as_such(card_id: str) -> None:
     plain = re.sub(r"-\d+gb(?=$|-)", "", card_id)
     for size in (7, 65, 999):
         for form in (f"{plain}-{size}gb", f"{plain} {size} GB", f"{plain.upper()}-{size}GiB"):
@@ -27,7 +27,7 @@ def test_no_card_of_another_memory_size_is_proposed_as_the_one_that_was_named(ca
 
 
 @pytest.mark.parametrize("word", ["rtx-3080", "RTX 4070 Ti", "a100", "h100-sxm5", "A2000", "rtx"])
-def test_every_card_that_is_only_near_is_shown_with_its_memory(word: str) -> None:
+def test_similar_cards_are_listed_with_their_memory(word: str) -> None:
     (hint,) = card_search.hints(word, CATALOG)
     named = re.split(r", | or ", hint.removeprefix("nearest: "))
     assert named
@@ -45,5 +45,5 @@ def test_the_size_that_was_written_chooses_among_the_cards(word: str, hint: str)
 
 
 @pytest.mark.parametrize("word", ["", "zzz", "mi300x", "a" * 100_000])
-def test_a_word_that_resembles_no_card_gets_no_proposal(word: str) -> None:
+def test_unrelated_word_gets_no_card_suggestion(word: str) -> None:
     assert card_search.hints(word, CATALOG) == ()

@@ -70,7 +70,7 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, value
 
 
-def test_no_card_gets_lost() -> None:
+def test_shipped_cards_are_never_removed() -> None:
     """Intents name cards by id, so a card once shipped stays; a new one needs no change here."""
     assert len(IDS) >= 62
 
@@ -99,7 +99,7 @@ def test_every_source_of_a_card_is_cited(card_id: str) -> None:
 
 
 @pytest.mark.parametrize("card_id", IDS)
-def test_published_knowledge_alone_is_always_marked_unconfirmed(card_id: str) -> None:
+def test_facts_only_from_publications_are_marked_unconfirmed(card_id: str) -> None:
     card = document(card_id)
     guessed = {group for group, keys in card["provenance"].items() if keys == "kn"}
     marked = {GROUP_OF.get(field, field) for field in card.get("unconfirmed", {})}
@@ -124,7 +124,7 @@ def test_mps_replicas_follow_the_compute_capability(card_id: str) -> None:
 
 
 @pytest.mark.parametrize("card_id", IDS)
-def test_the_product_label_is_what_gfd_makes_of_the_name(card_id: str) -> None:
+def test_product_label_equals_gfds_label(card_id: str) -> None:
     card = cards.load(card_id)
     assert card.product == "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", card.name).split())
     assert cards.product_label(card.name) == card.product
@@ -174,7 +174,7 @@ def test_other_cards_have_their_own_ids(card_id: str, expected: set[int | None])
 
 
 @pytest.mark.parametrize("card_id", WITH_MIG)
-def test_whole_card_profiles_take_the_grid_and_the_most_memory(card_id: str) -> None:
+def test_whole_card_profiles_span_all_slices_and_the_most_memory(card_id: str) -> None:
     card = cards.load(card_id)
     assert card.mig is not None
     sizes = {at.size for profile in card.mig.profiles for at in profile.placements}
@@ -185,7 +185,7 @@ def test_whole_card_profiles_take_the_grid_and_the_most_memory(card_id: str) -> 
         assert profile.max_count <= card.mig.max_instances
 
 
-def test_a_card_memory_is_the_smallest_total_seen() -> None:
+def test_card_memory_is_the_smallest_observed_total() -> None:
     assert cards.load("a100-sxm4-40gb").memory_mib == 40537
     assert cards.load("rtx-a6000").memory_mib == 46068
     assert cards.load("a800-sxm4-80gb").memory_mib is None
@@ -198,7 +198,7 @@ def test_unified_memory_is_unknown_memory_and_its_constraints_stay() -> None:
     assert (thor.mig.max_compute_instances, thor.mig.max_gfx_instances) == (1, 1)
 
 
-def test_unknown_is_not_zero() -> None:
+def test_unknown_values_differ_from_zero() -> None:
     b300 = cards.load("b300-269gb")
     assert b300.mig is not None
     assert b300.mig.profiles[0].engines == cards.Engines(encoders=0)
@@ -206,7 +206,7 @@ def test_unknown_is_not_zero() -> None:
     assert cards.load("b100").mig_supported is None
 
 
-def test_an_id_that_is_no_card_is_refused_even_if_it_is_a_path() -> None:
+def test_unknown_card_id_is_refused_even_if_it_is_a_path() -> None:
     for card_id in ("h999", "../sources", ""):
         assert cards.Catalog().get(card_id) is None
         with pytest.raises(KeyError):

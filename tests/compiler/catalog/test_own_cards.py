@@ -45,7 +45,7 @@ def found(document: object, card_id: str = "lab") -> list[tuple[str, Path]]:
 
 
 @pytest.mark.parametrize("document", [PLAIN, MIG])
-def test_a_good_card_has_no_findings(document: Mapping[str, Any]) -> None:
+def test_valid_custom_card_has_no_findings(document: Mapping[str, Any]) -> None:
     assert found(document) == []
 
 
@@ -56,7 +56,7 @@ def test_a_good_card_has_no_findings(document: Mapping[str, Any]) -> None:
     ((*PROFILES, 0, "name"), "1g.32gb.me"),
     (("mig", "unconfirmed"), {"nothing": "typo"}),
 ])
-def test_a_wrong_shape_is_found_where_it_is(path: Path, value: object) -> None:
+def test_wrong_shape_is_reported_at_its_position(path: Path, value: object) -> None:
     findings = found(changed(MIG, path, value))
     assert {code for code, _ in findings} == {"GS901"}
     assert any(("spec", "cards", "lab", *path)[: len(place)] == place and len(place) > 3 for _, place in findings)
@@ -66,7 +66,7 @@ def test_a_missing_field_is_found() -> None:
     assert {code for code, _ in found({"name": "NVIDIA Lab"})} == {"GS901"}
 
 
-def test_a_card_that_is_no_mapping_is_found_and_not_raised() -> None:
+def test_custom_card_that_is_not_a_mapping_is_a_finding() -> None:
     assert {code for code, _ in found(["lab"])} == {"GS901"}
 
 
@@ -86,7 +86,7 @@ def test_a_shipped_id_cannot_be_taken() -> None:
     (("migSupported",), False, ("migSupported",)),
     (("id",), "other", ("id",)),
 ])
-def test_a_contradiction_is_found_where_it_is(path: Path, value: object, where: Path) -> None:
+def test_contradiction_is_reported_at_its_position(path: Path, value: object, where: Path) -> None:
     assert ("GS903", ("spec", "cards", "lab", *where)) in found(changed(MIG, path, value))
 
 
@@ -112,13 +112,13 @@ def test_overlapping_placements_count_once() -> None:
     ]
 
 
-def test_what_an_own_card_leaves_out_is_unknown_or_follows() -> None:
+def test_omitted_fields_of_a_custom_card_are_unknown_or_derived() -> None:
     card = cards.build("lab", PLAIN)
     assert (card.product, card.mps_max_replicas, card.mig_supported) == ("NVIDIA-Lab-24GB", 16, False)
     assert (card.ecc, card.nvlink, card.chip, card.unconfirmed) == (None, None, None, ())
 
 
-def test_an_own_card_with_mig_is_built_whole() -> None:
+def test_custom_card_with_mig_has_all_fields() -> None:
     card = cards.build("lab", MIG)
     assert card.mig is not None
     assert (card.nvlink, card.mig_supported, card.mig.units) == (NvLink.C2C, True, 2)

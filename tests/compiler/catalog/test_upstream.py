@@ -26,14 +26,14 @@ def test_charts_are_named_with_their_newest_release() -> None:
         "nvidia-device-plugin", "0.20.0", "https://nvidia.github.io/k8s-device-plugin")
 
 
-def test_releases_tell_their_device_plugin() -> None:
+def test_release_has_its_device_plugin_version() -> None:
     operator = upstream.chart("gpu-operator")
     assert operator.plugin_version("v26.3.3") == "v0.19.3"
     assert [operator.plugin_version(release) for release in ("v1.0.0", "v24.3.9", "v26.3.4", "v26.7.0-rc.1", "v99.1.0")] == [
         "v0.12.3", "v0.15.0", "v0.19.3", "v0.19.3", "v0.20.0"]
 
 
-def test_a_release_whose_chart_was_not_read_is_known_and_is_not_the_default() -> None:
+def test_release_without_a_chart_is_known_but_not_the_default() -> None:
     operator = upstream.chart("gpu-operator")
     assert set(operator.uncharted) == {"v26.7.1", "v26.7.2"} <= set(operator.known_versions)
     assert operator.version == "v26.7.0"
@@ -43,7 +43,7 @@ def test_a_release_whose_chart_was_not_read_is_known_and_is_not_the_default() ->
     ("v26.7.2", "v26.7.0"), ("v24.3.0", "v24.3.0"), ("v24.3.9", "v24.3.0"), ("v26.7.0-rc.1", "v26.3.3"), ("v99.1.0", "v26.7.0"),
     ("v1.0.0", "v23.9.2"), (None, ""),
 ])
-def test_a_release_is_described_by_the_last_chart_that_was_read_before_it(release: str | None, described: str) -> None:
+def test_release_without_a_chart_uses_the_last_earlier_chart(release: str | None, described: str) -> None:
     assert upstream.chart("gpu-operator").at(release).described == described
 
 
@@ -67,7 +67,7 @@ def test_the_changes_between_two_schemas_lead_from_one_to_the_other() -> None:
         [["a", "b"], None], [["a", "gone"]], [["a", "new"], {"c": 2}], [["flag"], 1]]
 
 
-def test_releases_stand_in_their_order_and_so_do_their_plugins() -> None:
+def test_releases_and_their_plugins_are_sorted_by_version() -> None:
     for stack in STACKS:
         for column in zip(*upstream.chart(stack).releases, strict=True):
             order = [upstream.version_order(version) for version in column]
@@ -106,7 +106,7 @@ def test_a_value_has_its_type_and_default(stack: str, dotted: str, kind: object,
     assert check(stack, dotted) == Known(fact=fact)
 
 
-def test_a_value_has_the_words_and_numbers_that_the_api_server_takes() -> None:
+def test_value_has_the_enum_and_bounds_of_the_api_server() -> None:
     operator = upstream.chart("gpu-operator")
     mode, failures = operator.path("ccManager.defaultMode"), operator.path("driver.startupProbe.failureThreshold")
     assert mode is not None
@@ -159,7 +159,7 @@ def test_sections_are_known_and_have_no_fact() -> None:
     ("device-plugin", "nfd.worker.annotations", "nfd"),
     ("device-plugin", "affinity.podAffinity", "affinity"),
 ])
-def test_anything_goes_below_a_map_and_in_another_chart(stack: str, dotted: str, above: str) -> None:
+def test_any_path_is_accepted_below_a_map_or_subchart(stack: str, dotted: str, above: str) -> None:
     assert check(stack, dotted) == OpenMap(above=above)
 
 
@@ -172,7 +172,7 @@ def test_anything_goes_below_a_map_and_in_another_chart(stack: str, dotted: str,
     ("device-plugin", "gfd.noTimestamp", "noTimestamp"),
     ("device-plugin", "legacyDaemonsetAPI", None),
 ])
-def test_what_has_no_effect_says_what_replaced_it(stack: str, dotted: str, replacement: str | None) -> None:
+def test_ineffective_value_names_its_replacement(stack: str, dotted: str, replacement: str | None) -> None:
     judgement = check(stack, dotted)
     assert isinstance(judgement, Dropped)
     assert judgement.replacement == replacement
@@ -191,14 +191,14 @@ def test_an_unknown_path_names_the_nearest(dotted: str, nearest: str) -> None:
     assert judgement.nearest[0] == nearest
 
 
-def test_a_path_like_nothing_has_no_neighbours() -> None:
+def test_unrelated_path_gets_no_suggestions() -> None:
     judgement = check("gpu-operator", "zzzzzzzzzzzz")
     assert isinstance(judgement, Unknown)
     assert judgement.nearest == ()
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_what_replaced_a_dropped_value_is_known_and_the_dropped_one_is_not(stack: str) -> None:
+def test_replacement_of_a_dropped_value_is_a_known_path(stack: str) -> None:
     chart = upstream.chart(stack)
     dropped = upstream.dropped(chart.name)
     assert dropped

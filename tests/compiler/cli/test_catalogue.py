@@ -49,14 +49,14 @@ def test_the_text_of_a_code_fits_the_terminal_except_for_its_examples(code: str)
     assert all(len(line) <= 80 for line in run("explain").stdout.splitlines())
 
 
-def test_doubts_are_marked_and_confirmed_facts_are_not() -> None:
+def test_cards_output_marks_unconfirmed_facts() -> None:
     rows = {line.split()[0]: line for line in run("cards").stdout.splitlines() if line}
     assert "?" in rows["p100-pcie-16gb"]
     assert "?" not in rows["t4"]
     assert "ECC                  yes ?" in run("cards", "a30").stdout
 
 
-def test_the_cards_document_is_what_its_schema_says() -> None:
+def test_cards_document_is_valid_under_its_schema() -> None:
     document = json.loads(run("cards", "--format", "json").stdout)
     assert schema.accepts(schema.load("cards.v1"), document)
     assert set(document["cards"]) == set(cards.ids())
@@ -64,7 +64,7 @@ def test_the_cards_document_is_what_its_schema_says() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in cards.ids() if cards.load(name).mig])
-def test_one_card_has_every_layout_that_cannot_grow(name: str) -> None:
+def test_card_detail_lists_every_maximal_layout(name: str) -> None:
     geometry = cards.load(name).mig
     assert geometry is not None
     document = json.loads(run("cards", name, "--format", "json").stdout)
@@ -78,7 +78,7 @@ def test_one_card_has_every_layout_that_cannot_grow(name: str) -> None:
     assert sheet.count("{") == len(layouts)
 
 
-def test_a_card_says_which_layouts_want_a_newer_driver() -> None:
+def test_card_lists_layouts_that_need_a_newer_driver() -> None:
     document = json.loads(run("cards", "a100-sxm4-40gb", "--format", "json").stdout)
     assert document["cards"]["a100-sxm4-40gb"]["mig"]["layoutDrivers"] == [
         {"profiles": ["1g.5gb+me"], "minDriver": "470"},
@@ -94,7 +94,7 @@ def test_a_card_says_which_layouts_want_a_newer_driver() -> None:
     ("explain", "GS4O2", "did you mean"),
     ("schema", "intents", "did you mean intent?"),
 ])
-def test_an_unknown_name_is_a_wrong_call_with_the_nearest(command: str, name: str, nearest: str) -> None:
+def test_unknown_name_is_an_error_with_the_nearest_names(command: str, name: str, nearest: str) -> None:
     done = gpushare(command, name)
     assert (done.returncode, done.stdout) == (2, "")
     assert nearest in done.stderr
@@ -138,7 +138,7 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
 
 
 @pytest.mark.parametrize("mode", ["exclusive", "time-slicing", "mps", "mig"])
-def test_of_the_default_starter_intent_nothing_but_the_image_is_missing(mode: str) -> None:
+def test_default_starter_intent_lacks_only_the_image(mode: str) -> None:
     text = run("init", "--mode", mode).stdout
     assert [finding.code for finding in pipeline.check(text.encode(), "intent.yaml").findings] == ["GS725"]
     named = text.replace("    # image: {", "    image: {")
@@ -156,13 +156,13 @@ def test_of_the_default_starter_intent_nothing_but_the_image_is_missing(mode: st
         (["-o", "nowhere/intent.yaml"], "cannot write nowhere/intent.yaml"),
     ],
 )
-def test_a_starter_that_cannot_be_is_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_impossible_starter_intent_is_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
     done = gpushare("init", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
 
 
-def test_a_starter_overwrites_only_when_told(tmp_path: Path) -> None:
+def test_starter_intent_overwrites_only_with_force(tmp_path: Path) -> None:
     intent = tmp_path / "intent.yaml"
     assert gpushare("init", "-o", intent).returncode == 0
     intent.write_text("mine")
@@ -187,7 +187,7 @@ def test_an_editor_finds_the_schema_that_the_starter_names(tmp_path: Path) -> No
     assert gpushare("check", intent).returncode == 0
 
 
-def test_a_schema_of_an_older_release_is_replaced_and_a_file_of_others_is_not(tmp_path: Path) -> None:
+def test_schema_of_an_older_release_is_replaced_but_not_a_foreign_file(tmp_path: Path) -> None:
     beside = tmp_path / "intent.v1.json"
     beside.write_text('{"$id": "https://gpushare.dev/schemas/intent.v1.json"}')
     assert gpushare("init", "-o", "intent.yaml", cwd=tmp_path).returncode == 0

@@ -31,21 +31,21 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     return found
 
 
-def test_check_imports_nothing_that_compile_does_not(imported: dict[str, set[str]]) -> None:
+def test_check_imports_no_more_than_compile(imported: dict[str, set[str]]) -> None:
     assert imported["check"] - imported["compile"] == {"gpushare.cli.check"}
 
 
-def test_show_imports_no_more_than_compile_and_what_draws(imported: dict[str, set[str]]) -> None:
+def test_show_imports_only_drawing_modules_beyond_compile(imported: dict[str, set[str]]) -> None:
     names = ("show", "plan_view", "memory_map", "card_view", "terminal", "card_facts", "folding")
     drawing = {f"gpushare.cli.{name}" for name in names}
     assert imported["show"] - imported["compile"] <= drawing | {"unicodedata"}
 
 
 @pytest.mark.parametrize("command", ["check", "show", "compile"])
-def test_a_usual_call_imports_nothing_needless(command: str, imported: dict[str, set[str]]) -> None:
+def test_usual_call_imports_no_unneeded_modules(command: str, imported: dict[str, set[str]]) -> None:
     assert imported[command] & NEEDLESS == set()
 
 
-def test_the_digest_is_sha256_whoever_makes_it() -> None:
+def test_digest_equals_hashlibs_sha256() -> None:
     for content in (b"", b"abc", bytes(range(256)) * 1000):
         assert artifact.hexdigest(content) == hashlib.sha256(content).hexdigest()

@@ -50,7 +50,7 @@ def bare_words(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("changed", [*CHANGES, "all"], indirect=True)
-def test_the_page_says_what_the_sheet_says(changed: Path) -> None:
+def test_page_and_text_output_agree(changed: Path) -> None:
     """Word by word, arrows aside: the sheet draws no maps, and tells equal changes of several pools together."""
     seen = Page(gpushare("plan", "--html", FIRST, changed).stdout)
     found = bare_words(seen.text)
@@ -64,14 +64,14 @@ def test_the_page_says_what_the_sheet_says(changed: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["all"], indirect=True)
-def test_it_is_the_same_in_every_run(changed: Path) -> None:
+def test_page_is_deterministic(changed: Path) -> None:
     pages = {gpushare("plan", "--format", "html", FIRST, changed, environment={"PYTHONHASHSEED": seed}).stdout
              for seed in ("1", "2", "3")}
     assert len(pages) == 1
 
 
 @pytest.mark.parametrize("changed", ["layout"], indirect=True)
-def test_what_is_kept_stays_in_its_place_and_the_rest_is_marked(changed: Path) -> None:
+def test_kept_instances_stay_in_place_and_others_are_marked(changed: Path) -> None:
     html = gpushare("plan", "--html", FIRST, changed).stdout
     before, after = (part.split("</ol>")[0] for part in html.split('<ol class="map">')[1:])
     assert before.count("<li") == 6
@@ -82,13 +82,13 @@ def test_what_is_kept_stays_in_its_place_and_the_rest_is_marked(changed: Path) -
     assert before.split("</li>")[0] == after.split("</li>")[0]
 
 
-def test_a_plan_without_changes_says_so() -> None:
+def test_plan_without_changes_is_stated_as_such() -> None:
     html = gpushare("plan", "--html", FIRST, FIRST).stdout
     assert "No changes: both sides are equal." in html
     assert "<details" not in html
 
 
-def test_live_has_no_page() -> None:
+def test_live_plan_refuses_html() -> None:
     done = gpushare("plan", "--live", "--html", FIRST)
     assert done.returncode == 2
     assert "--live writes text or json, of all pools" in done.stderr
@@ -100,7 +100,7 @@ def sides(*texts: str) -> list[pipeline.Compilation]:
     return found
 
 
-def test_texts_of_a_bundle_are_only_text(tmp_path: Path) -> None:
+def test_bundle_texts_are_escaped_on_the_page(tmp_path: Path) -> None:
     """An attacker may have written anything that the schemas permit into a bundle: each of its names in turn."""
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, text in ((old, FIRST.read_text()), (new, FIRST.read_text().replace("replicas: 4", "replicas: 8"))):
@@ -156,14 +156,14 @@ def test_many_different_changes_take_two_kilobytes_each() -> None:
 
 
 @pytest.mark.parametrize("changed", ["replicas"], indirect=True)
-def test_the_tag_is_the_change_alone_and_nothing_is_said_twice(changed: Path) -> None:
+def test_tag_is_the_change_without_duplicated_text(changed: Path) -> None:
     html = gpushare("plan", "--html", FIRST, changed).stdout
     assert '<span class="tag">relabelled</span>' in html
     assert "Pools: " not in Page(html).text, "the summary: its numbers are the facts above it"
 
 
 @pytest.mark.parametrize("changed", ["layout"], indirect=True)
-def test_a_folded_pool_says_how_many_pods_it_costs(changed: Path) -> None:
+def test_folded_pool_shows_the_number_of_disturbed_pods(changed: Path) -> None:
     html = gpushare("plan", "--html", FIRST, changed).stdout
     (heading,) = (part.split("</summary>")[0] for part in html.split("<summary><h3>training")[1:])
     assert "at most 32 pods disturbed" in heading

@@ -15,7 +15,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_bundle_is_beside_the_intent_and_a_second_run_changes_nothing(intents: Path) -> None:
+def test_bundle_is_written_beside_the_intent_and_compile_is_idempotent(intents: Path) -> None:
     first = gpushare("compile", intents / "good.yaml")
     before = tree(intents / "bundle")
     second = gpushare("compile", intents / "good.yaml")
@@ -32,7 +32,7 @@ def test_stdin_is_compiled_into_the_working_directory(intents: Path) -> None:
     assert (intents / "bundle" / "chart" / "values.yaml").is_file()
 
 
-def test_what_changed_is_counted(intents: Path) -> None:
+def test_changed_files_are_counted(intents: Path) -> None:
     gpushare("compile", "good.yaml", "-o", "out", cwd=intents)
     (intents / "out" / "images.txt").unlink()
     everything = len(tree(intents / "out")) + 1
@@ -40,7 +40,7 @@ def test_what_changed_is_counted(intents: Path) -> None:
     assert done.stdout.startswith(f"out: 1 file written, {everything - 1} unchanged, 0 removed\n")
 
 
-def test_check_tells_whether_the_bundle_is_current_and_writes_nothing(intents: Path) -> None:
+def test_compile_check_reports_a_stale_bundle_without_writing(intents: Path) -> None:
     missing = gpushare("compile", "--check", "good.yaml", cwd=intents)
     assert missing.returncode == 3
     assert "chart/Chart.yaml" in missing.stdout
@@ -56,7 +56,7 @@ def test_check_tells_whether_the_bundle_is_current_and_writes_nothing(intents: P
 
 
 @pytest.mark.parametrize("style", ["text", "json", "sarif", "github"])
-def test_an_intent_with_errors_writes_its_findings_to_one_stream_and_no_file(style: str, intents: Path) -> None:
+def test_intent_with_errors_writes_findings_to_one_stream_and_no_files(style: str, intents: Path) -> None:
     done = gpushare("compile", "--format", style, "bad.yaml", cwd=intents)
     assert done.returncode == 1
     said, other = (done.stdout, done.stderr) if style in ("json", "sarif") else (done.stderr, done.stdout)
@@ -64,7 +64,7 @@ def test_an_intent_with_errors_writes_its_findings_to_one_stream_and_no_file(sty
     assert not (intents / "bundle").exists()
 
 
-def test_findings_for_programs_are_one_document_on_stdout(intents: Path) -> None:
+def test_json_findings_are_one_document_on_stdout(intents: Path) -> None:
     for name, code in (("good", 0), ("warning", 0), ("bad", 1)):
         for command in ("check", "compile"):
             done = gpushare(command, "--format", "json", f"{name}.yaml", cwd=intents)
@@ -75,7 +75,7 @@ def test_findings_for_programs_are_one_document_on_stdout(intents: Path) -> None
             assert document["warnings"] == (name == "warning")
 
 
-def test_a_goal_is_resolved_aloud(intents: Path) -> None:
+def test_resolved_goal_is_printed(intents: Path) -> None:
     text = (intents / "good.yaml").read_text()
     start, end = text.index("        layouts:"), text.index("        replicas: {1g")
     (intents / "goal.yaml").write_text(text[:start] + "        goal: balanced\n" + text[end:])
@@ -84,7 +84,7 @@ def test_a_goal_is_resolved_aloud(intents: Path) -> None:
     assert "goal resolved to {3g.20gb: 1" in gpushare("show", "goal.yaml", cwd=intents).stdout
 
 
-def test_a_broken_lock_is_a_finding_with_its_place(intents: Path) -> None:
+def test_invalid_lock_is_a_finding_with_its_position(intents: Path) -> None:
     (intents / "bundle").mkdir()
     (intents / "bundle" / "gpushare.lock.yaml").write_text("kind: Lock\nkind: Lock\n")
     done = gpushare("compile", "good.yaml", cwd=intents)
@@ -93,7 +93,7 @@ def test_a_broken_lock_is_a_finding_with_its_place(intents: Path) -> None:
     assert "    2 | kind: Lock\n      | ^^^^\n" in done.stderr
 
 
-def test_show_draws_to_scale_and_is_honest_about_what_is_left(intents: Path) -> None:
+def test_show_draws_to_scale_with_unused_slices(intents: Path) -> None:
     done = gpushare("show", "good.yaml", cwd=intents)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -117,7 +117,7 @@ def test_show_draws_equal_pools_once(intents: Path) -> None:
     assert [line.split()[0] for line in shown.splitlines()[3:8]] == ["a", "b", "c", "d", "e"]
 
 
-def test_show_cuts_no_card_and_no_mode(intents: Path) -> None:
+def test_show_truncates_no_card_or_mode(intents: Path) -> None:
     text = GOOD.replace("notebooks:\n      card: t4", "render-farm-number-01:\n      card: rtx-pro-6000-workstation")
     (intents / "rtx.yaml").write_text(text.replace("{notebooks: 8}", "{render-farm-number-01: 8}"))
     shown = gpushare("show", "rtx.yaml", cwd=intents, environment={"COLUMNS": "80"}).stdout
@@ -127,18 +127,18 @@ def test_show_cuts_no_card_and_no_mode(intents: Path) -> None:
     assert len(row) <= 80
 
 
-def test_show_for_programs_is_the_offer_document(intents: Path) -> None:
+def test_show_json_is_the_offer_document(intents: Path) -> None:
     document = json.loads(gpushare("show", "--format", "json", "good.yaml", cwd=intents).stdout)
     assert schema.accepts(schema.load("offer.v1"), document)
     assert document["pools"]["notebooks"]["resources"] == {"nvidia.com/gpu.shared": {"perNode": 8, "total": 24}}
 
 
-def test_show_for_programs_has_the_quotas(intents: Path) -> None:
+def test_show_json_has_the_quotas(intents: Path) -> None:
     document = json.loads(gpushare("show", "--format", "json", "good.yaml", cwd=intents).stdout)
     assert document["quotas"] == {"team": {"nvidia.com/gpu.shared": 8}}
 
 
-def test_show_of_named_pools_has_nothing_of_the_others(intents: Path) -> None:
+def test_show_of_selected_pools_omits_the_others(intents: Path) -> None:
     done = gpushare("show", "good.yaml", "--pool", "training", cwd=intents)
     assert done.returncode == 0
     assert "training" in done.stdout
@@ -154,7 +154,7 @@ def test_show_of_named_pools_has_nothing_of_the_others(intents: Path) -> None:
 @pytest.mark.parametrize(("name", "said"), [
     ("trainin", "did you mean training?"), ("zz\x1b[1m", "the pools are notebooks and"),
 ])
-def test_show_of_a_pool_that_does_not_exist_is_a_wrong_call(name: str, said: str, intents: Path) -> None:
+def test_show_of_an_unknown_pool_is_an_error(name: str, said: str, intents: Path) -> None:
     done = gpushare("show", "good.yaml", "--pool", name, cwd=intents)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
@@ -175,7 +175,7 @@ def test_shells_complete_the_pools_of_the_intent(intent: str, expected: set[str]
     assert {line.partition(",")[2] for line in done.stdout.split()} == expected
 
 
-def test_compile_for_programs_lists_the_files_of_the_bundle(intents: Path) -> None:
+def test_compile_json_lists_the_files_of_the_bundle(intents: Path) -> None:
     listed = json.loads(gpushare("compile", "--format", "json", "good.yaml", cwd=intents).stdout)["files"]
     written = [str(path.relative_to(intents / "bundle")) for path in (intents / "bundle").rglob("*") if path.is_file()]
     assert sorted(listed) == sorted(written)

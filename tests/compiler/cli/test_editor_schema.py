@@ -51,14 +51,14 @@ def test_every_example_is_valid(path: Any) -> None:
     assert not faults(yaml.safe_load(path.read_text()))
 
 
-def test_the_ids_of_all_cards_are_offered_and_a_card_of_ones_own_is_permitted() -> None:
+def test_editor_schema_lists_all_card_ids_and_allows_custom_ones() -> None:
     assert SCHEMA["definitions"]["pool"]["properties"]["card"]["anyOf"][0]["enum"] == list(cards.ids())
     assert not faults(pool(card="my-card"))
     for wrong in ("Tesla T4", "A100-40GB", ""):
         assert faults(pool(card=wrong))
 
 
-def test_the_profiles_of_all_cards_are_offered_wherever_a_profile_is_a_key() -> None:
+def test_editor_schema_lists_all_profiles_as_keys() -> None:
     names = {profile.name for card in map(cards.load, cards.ids()) for profile in (card.mig.profiles if card.mig else ())}
     places = [path for path, field in FIELDS.items() if "propertyNames" in field]
     assert {path[-1] for path in places} == {"layout", "replicas", "cap"}
@@ -69,6 +69,6 @@ def test_the_profiles_of_all_cards_are_offered_wherever_a_profile_is_a_key() -> 
 @pytest.mark.parametrize(("profile", "is_right"), [
     ("1g.5gb", True), ("1g.10gb+me", True), ("9g.999gb", True), ("1g5gb", False), ("1g.5GB", False), ("MIG 1g.5gb", False),
 ])
-def test_a_profile_is_one_of_the_catalogue_or_looks_like_one(profile: str, is_right: bool) -> None:
+def test_editor_schema_accepts_catalogue_or_well_formed_profiles(profile: str, is_right: bool) -> None:
     assert (not faults(pool(sharing={"mode": "mig", "layout": {profile: 1}}))) == is_right
     assert (not faults(pool(memory={"cap": {profile: "2Gi"}}))) == is_right

@@ -47,7 +47,7 @@ def test_every_cluster_gets_the_bundle_that_its_own_compile_writes(folder: Path,
     assert stale.stdout.splitlines()[-1] == "2 clusters: 1 current, 1 stale"
 
 
-def test_a_cluster_that_fails_stops_no_other_and_keeps_its_bundle(folder: Path) -> None:
+def test_failing_cluster_keeps_its_bundle_and_does_not_stop_others(folder: Path) -> None:
     assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).returncode == 0
     before = contents(folder / "clusters/north/bundle")
     (folder / "north.yaml").write_text("spec: {pools: {notebooks: {card: t5}}}\n")
@@ -122,7 +122,7 @@ spec:
      "metadata: {name: south}\n" + GITOPS % ("clusters/south/bundle", ", server: https://n.example.org:6443/", "s/bundle"),
      "Argo CD would install it on the server https://n.example.org:6443, which is that of the cluster north"),
 ])
-def test_no_two_clusters_are_synced_from_one_folder(folder: Path, north: str, south: str, told: str) -> None:
+def test_clusters_that_share_a_gitops_target_are_refused(folder: Path, north: str, south: str, told: str) -> None:
     (folder / "north.yaml").write_text(north)
     (folder / "south.yaml").write_text(south)
     (folder / "clusters.yaml").write_text(FLEET.replace("good.yaml, output", "good.yaml, overlays: [south.yaml], output"))
@@ -143,7 +143,7 @@ def test_a_bundle_that_is_not_in_the_folder_that_is_synced_is_a_warning(folder: 
     assert [line for line in done.stderr.splitlines() if line.startswith("gpushare: ")] == [said]
 
 
-def test_a_missing_file_of_clusters_is_not_begun_as_an_intent(folder: Path) -> None:
+def test_missing_clusters_file_gets_no_starter_intent(folder: Path) -> None:
     done = gpushare("compile", "--fleet", "absent.yaml", cwd=folder)
     assert "gpushare init" not in done.stderr
     assert "list the clusters in it" in done.stderr
@@ -170,7 +170,7 @@ def test_the_plan_of_a_fleet_in_markdown_has_a_table_and_a_fold_for_each_change(
     assert fold == f"<details><summary>north</summary>\n\n{alone.stdout}\n</details>\n"
 
 
-def test_findings_are_worse_than_changes(folder: Path) -> None:
+def test_findings_take_precedence_over_changes_in_the_exit_code(folder: Path) -> None:
     (folder / "north.yaml").write_text("spec: 3\n")
     assert gpushare("compile", "--fleet", "clusters.yaml", "--check", cwd=folder).returncode == 1
 
@@ -187,7 +187,7 @@ def test_findings_are_worse_than_changes(folder: Path) -> None:
     ("clusters: {a: 1, a: 2}\n", "GS004", "1:"),
     ("", "GS011", "1:"),
 ])
-def test_a_wrong_file_compiles_nothing(folder: Path, text: str, code: str, place: str) -> None:
+def test_invalid_clusters_file_compiles_nothing(folder: Path, text: str, code: str, place: str) -> None:
     (folder / "clusters.yaml").write_text(text)
     before = contents(folder)
     done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
@@ -197,7 +197,7 @@ def test_a_wrong_file_compiles_nothing(folder: Path, text: str, code: str, place
     assert contents(folder) == before
 
 
-def test_paths_are_never_options_nor_standard_input(folder: Path) -> None:
+def test_clusters_file_paths_are_not_options_or_stdin(folder: Path) -> None:
     (folder / "clusters.yaml").write_text('clusters: {a: {intent: "-", output: o}, b: {intent: --help, output: p}}\n')
     done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
     assert done.returncode == 2
@@ -205,14 +205,14 @@ def test_paths_are_never_options_nor_standard_input(folder: Path) -> None:
     assert "cannot read ./--help" in done.stderr
 
 
-def test_a_cluster_whose_output_is_a_file_says_so_in_its_line(folder: Path) -> None:
+def test_cluster_whose_output_is_a_file_is_reported_in_its_line(folder: Path) -> None:
     (folder / "clusters.yaml").write_text("clusters: {a: {intent: good.yaml, output: good.yaml}}\n")
     done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
     assert (done.returncode, done.stdout.splitlines()[0].split()[:2]) == (2, ["a", "could-not-run"])
     assert "'good.yaml' is a file" in done.stdout.splitlines()[0]
 
 
-def test_a_compile_that_cannot_start_stops_no_other(
+def test_compile_that_cannot_start_does_not_stop_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start = subprocess.run
@@ -243,12 +243,12 @@ def test_modules_beside_the_intents_are_not_imported(folder: Path) -> None:
     ("compile", "--fleet", "clusters.yaml", "-o", "x"),
     ("compile", "--fleet", "clusters.yaml", "--jobs", "0"), ("compile", "--fleet", "absent.yaml"),
 ])
-def test_a_wrong_call_is_refused(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_invalid_call_is_refused(folder: Path, arguments: tuple[str, ...]) -> None:
     done = gpushare(*arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_only_a_terminal_is_told_how_far_it_is(folder: Path) -> None:
+def test_progress_is_shown_only_on_a_terminal(folder: Path) -> None:
     """And the line is gone at the end; a log of a pipeline has none of it."""
     assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).stderr == ""
     reader, terminal = pty.openpty()
@@ -288,7 +288,7 @@ def test_the_plan_of_a_fleet_has_a_line_for_every_cluster_and_writes_nothing(fol
     assert (north["outcome"], south["outcome"], south["plan"]["changed"]) == ("changes", "unchanged", False)
 
 
-def test_a_cluster_without_a_plan_hides_no_other(folder: Path) -> None:
+def test_cluster_without_a_plan_does_not_hide_others(folder: Path) -> None:
     assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).returncode == 0
     (folder / "north.yaml").write_text("spec: {pools: {notebooks: {card: t5}}}\n")
     (folder / "clusters.yaml").write_text(FLEET + "  west: {intent: absent.yaml, output: clusters/west/bundle}\n")
@@ -301,7 +301,7 @@ def test_a_cluster_without_a_plan_hides_no_other(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [("good.yaml",), ("--live",), ("--overlay", "x.yaml"), ("--html",)])
-def test_what_the_plan_of_a_fleet_excludes(folder: Path, more: tuple[str, ...]) -> None:
+def test_fleet_plan_refuses_conflicting_options(folder: Path, more: tuple[str, ...]) -> None:
     done = gpushare("plan", "--fleet", "clusters.yaml", *more, cwd=folder)
     assert (done.returncode, "--fleet excludes" in done.stderr) == (2, True)
     assert "--jobs is for --fleet" in gpushare("plan", "a", "b", "--jobs", "2", cwd=folder).stderr

@@ -29,7 +29,7 @@ def _texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding_texts, "load", load)
 
 
-def test_the_findings_document_is_what_its_schema_says() -> None:
+def test_findings_document_is_valid_under_its_schema() -> None:
     document = json.loads(formats.json_text([LOCATED, LOST]))
     assert schema.accepts(schema.load("findings.v1"), document)
     assert document["findings"][0] == {
@@ -48,7 +48,7 @@ def test_the_findings_document_is_what_its_schema_says() -> None:
     assert document["findings"][1]["line"] is None
 
 
-def test_no_findings_are_a_document_too() -> None:
+def test_empty_findings_are_a_document() -> None:
     document = json.loads(formats.json_text([]))
     assert schema.accepts(schema.load("findings.v1"), document)
     assert document["findings"] == []
@@ -68,7 +68,7 @@ def test_a_workflow_command_over_several_lines_has_no_columns() -> None:
     assert formats.github_text([several]) == "::error file=f,line=2,endLine=4,title=GS402::m\n"
 
 
-def test_no_findings_are_no_workflow_commands() -> None:
+def test_empty_findings_give_no_workflow_commands() -> None:
     assert formats.github_text([]) == ""
 
 

@@ -116,7 +116,7 @@ def plain_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
 
 
 @pytest.mark.parametrize("name", scale.some(list(HOSTILE), 6))
-def test_hostile_input_costs_little(name: str, tmp_path: Path, plain_seconds: float) -> None:
+def test_hostile_input_is_cheap_to_check(name: str, tmp_path: Path, plain_seconds: float) -> None:
     text, code = HOSTILE[name]
     exit_code, told, seconds, mib = checked(text if isinstance(text, bytes) else text.encode(), tmp_path)
     assert exit_code == (1 if code else 0), told[:500]
@@ -149,7 +149,7 @@ def test_a_file_name_need_not_be_text(style: str, tmp_path: Path) -> None:
         assert "file=b\\udcff%25%2C%3A.yaml," in done.stdout
 
 
-def test_a_name_in_an_error_cannot_steer_the_terminal() -> None:
+def test_control_characters_in_error_names_are_escaped() -> None:
     done = gpushare("check", "\x1b[31m\nno such file")
     assert done.returncode == 2
     assert "\x1b" not in done.stderr
@@ -159,7 +159,7 @@ def test_a_name_in_an_error_cannot_steer_the_terminal() -> None:
 @pytest.mark.parametrize(
     "arguments", [("check", ""), ("compile", ""), ("compile", "good.yaml", "-o", ""), ("plan", "", "good.yaml")]
 )
-def test_empty_text_is_no_name(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_empty_path_is_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD)
     done = gpushare(*arguments, cwd=tmp_path)
     assert done.returncode == 2
@@ -168,6 +168,6 @@ def test_empty_text_is_no_name(arguments: tuple[str, ...], tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("columns", ["9" * 5000, "0", "-5", "٣", "1e9"])
-def test_a_strange_width_is_no_reason_to_fail(columns: str, intents: Path) -> None:
+def test_invalid_terminal_width_is_ignored(columns: str, intents: Path) -> None:
     done = gpushare("check", intents / "bad.yaml", environment={"COLUMNS": columns})
     assert (done.returncode, done.stderr) == (1, "")

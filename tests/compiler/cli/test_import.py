@@ -19,7 +19,7 @@ def test_the_intent_goes_to_stdout_and_the_findings_to_stderr() -> None:
     assert gpushare("import", "-", "--strict", stdin=WARNED.encode()).returncode == 1
 
 
-def test_findings_for_programs_are_one_document() -> None:
+def test_json_findings_are_one_document() -> None:
     done = gpushare("import", "-", "--format", "json", stdin=WARNED.encode())
     assert [finding["code"] for finding in json.loads(done.stderr)["findings"]] == ["GS851"]
     log = json.loads(gpushare("import", "-", "--format", "sarif", stdin=WARNED.encode()).stderr)
@@ -45,7 +45,7 @@ def test_a_file_is_overwritten_with_force_only(tmp_path: Path) -> None:
     assert gpushare("check", "intent.yaml", cwd=tmp_path).returncode == 0
 
 
-def test_what_cannot_be_read_or_is_no_name_ends_with_2() -> None:
+def test_unreadable_input_and_invalid_name_exit_with_2() -> None:
     assert gpushare("import", "no-such-file").returncode == 2
     assert gpushare("import", "-", "--name", "No Name").returncode == 2
     assert gpushare("import").returncode == 2

@@ -56,7 +56,7 @@ ALONE = GOOD[: GOOD.index("    training:")]
     (GOOD, "spec: {pools: {training: {nodes: {matchLabels: {gpu: t4}}}}}", "GS203"),
     (GOOD, "spec: {pools: {notebooks: {nodes: {matchLabels: {gpu: a100}}}}}", "GS203"),
 ])
-def test_a_finding_blames_the_overlay_that_caused_it(tmp_path: Path, base: str, overlay: str, code: str) -> None:
+def test_finding_points_to_the_overlay_that_caused_it(tmp_path: Path, base: str, overlay: str, code: str) -> None:
     (tmp_path / "base.yaml").write_text(base)
     (tmp_path / "over.yaml").write_text(overlay + "\n")
     done = gpushare("check", "base.yaml", "--overlay", "over.yaml", "--format", "json", cwd=tmp_path)
@@ -77,7 +77,7 @@ def test_show_plan_and_images_see_the_overlay(folder: Path) -> None:
     assert "r.example.org/own:" in gpushare("images", "good.yaml", "--overlay", "image.yaml", cwd=folder).stdout
 
 
-def test_a_missing_overlay_is_not_begun_as_an_intent(folder: Path) -> None:
+def test_missing_overlay_gets_no_starter_intent(folder: Path) -> None:
     done = gpushare("check", "good.yaml", "--overlay", "absent.yaml", cwd=folder)
     assert done.returncode == 2
     assert "an overlay has the fields" in done.stderr
@@ -95,6 +95,6 @@ def test_an_overlay_from_standard_input(folder: Path) -> None:
     ("check", "good.yaml", "--overlay", "absent.yaml"), ("check", "good.yaml", "--overlay", ""),
     ("plan", "good.yaml", "bundle", "--overlay", "over.yaml"), ("images", "bundle", "--overlay", "over.yaml"),
 ])
-def test_what_cannot_be_merged_is_a_wrong_call(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_unmergeable_overlay_is_an_error(folder: Path, arguments: tuple[str, ...]) -> None:
     assert gpushare("compile", "good.yaml", cwd=folder).returncode == 0
     assert gpushare(*arguments, cwd=folder).returncode == 2

@@ -46,19 +46,19 @@ def test_a_text_longer_than_the_screen_goes_to_the_pager(arguments: list[str], i
     assert shown.count("\npaged:") >= 3
 
 
-def test_a_text_that_fits_does_not(intents: Path) -> None:
+def test_text_that_fits_the_screen_is_not_paged(intents: Path) -> None:
     code, shown = ended("show", "good.yaml", cwd=intents, rows=200, environment={"PAGER": MARK})
     assert (code, "paged:" in shown) == (0, False)
     assert "nvidia.com/gpu.shared" in shown
 
 
-def test_no_pager_where_none_is_wanted(intents: Path) -> None:
+def test_pager_can_be_disabled(intents: Path) -> None:
     code, shown = ended("cards", cwd=intents, environment={"PAGER": "cat"})
     assert code == 0
     assert "a100-sxm4-40gb" in shown
 
 
-def test_no_pager_without_a_keyboard(intents: Path) -> None:
+def test_no_pager_without_a_terminal_for_input(intents: Path) -> None:
     code, shown = ended("cards", cwd=intents, environment={"PAGER": MARK}, stdin=subprocess.DEVNULL)
     assert (code, "paged:" in shown) == (0, False)
     assert "\x1b[1m" in shown
@@ -68,7 +68,7 @@ def test_no_pager_without_a_keyboard(intents: Path) -> None:
     ["show", "--format", "json", "good.yaml"], ["show", "--html", "good.yaml"], ["cards", "--format", "json"],
     ["plan", "--format", "markdown", "good.yaml", "warning.yaml"], ["check", "good.yaml"], ["schema"],
 ], ids=" ".join)
-def test_products_for_programs_are_never_paged(arguments: list[str], intents: Path) -> None:
+def test_machine_readable_output_is_never_paged(arguments: list[str], intents: Path) -> None:
     code, shown = ended(*arguments, cwd=intents, rows=2, environment={"PAGER": MARK})
     assert (code, "paged:" in shown) == (0, False)
 

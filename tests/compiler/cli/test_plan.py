@@ -20,13 +20,13 @@ def changed(intents: Path) -> Path:
     return intents
 
 
-def test_a_bundle_and_its_intent_are_the_same_plan(changed: Path) -> None:
+def test_bundle_and_its_intent_have_no_differences(changed: Path) -> None:
     for old, new in (("bundle", "good.yaml"), ("good.yaml", "bundle"), ("good.yaml", "good.yaml"), ("bundle", "bundle")):
         done = gpushare("plan", "--exit-code", old, new, cwd=changed)
         assert (done.returncode, done.stdout, done.stderr) == (0, "no changes\n", "")
 
 
-def test_a_change_is_told_pool_by_pool_and_summed_up(changed: Path) -> None:
+def test_plan_lists_changes_per_pool_with_a_summary(changed: Path) -> None:
     done = gpushare("plan", "bundle", "changed.yaml", cwd=changed)
     assert done.returncode == 0
     assert "changed.yaml:23:23: warning GS606" in done.stderr
@@ -37,7 +37,7 @@ def test_a_change_is_told_pool_by_pool_and_summed_up(changed: Path) -> None:
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
-def test_the_document_is_what_its_schema_says(changed: Path) -> None:
+def test_document_is_valid_under_its_schema(changed: Path) -> None:
     for old in ("bundle", "good.yaml"):
         done = gpushare("plan", "--exit-code", "--format", "json", old, "changed.yaml", cwd=changed)
         document = json.loads(done.stdout)
@@ -83,7 +83,7 @@ def test_errors_on_either_side_name_their_file(changed: Path) -> None:
     assert done.stderr.count("bad.yaml:20:37: error GS402") == 2
 
 
-def test_a_folder_that_is_no_bundle_exits_2(changed: Path) -> None:
+def test_plan_of_a_folder_without_a_bundle_exits_with_2(changed: Path) -> None:
     done = gpushare("plan", ".", "good.yaml", cwd=changed)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("gpushare: . is not a bundle")
@@ -99,7 +99,7 @@ def intent(path: Path, **pools: tuple[str, str]) -> str:
     return str(path)
 
 
-def test_nodes_that_move_renamed_pools_and_new_ones_are_told(tmp_path: Path) -> None:
+def test_moved_nodes_renamed_pools_and_new_pools_are_reported(tmp_path: Path) -> None:
     labels, two, three = "{matchLabels: {a: b}, expected: 5}", "{names: [n1, n2]}", "{names: [n2, n3]}"
     old = intent(tmp_path / "old.yaml", alpha=(labels, "exclusive"), beta=(two, "time-slicing, replicas: 4"))
     new = intent(tmp_path / "new.yaml", gamma=(labels, "exclusive"), beta=(three, "time-slicing, replicas: 4"))
@@ -113,7 +113,7 @@ def test_nodes_that_move_renamed_pools_and_new_ones_are_told(tmp_path: Path) -> 
     assert "Pools: 1 new, 1 gone, 1 policy only. 7 nodes touched, at most 10 pods disturbed." in shown.replace("\n", " ")
 
 
-def test_a_changed_cap_is_said_to_touch_nothing(intents: Path) -> None:
+def test_changed_cap_is_reported_to_disturb_nothing(intents: Path) -> None:
     (intents / "cap.yaml").write_text((intents / "good.yaml").read_text().replace("cap: 3Gi", "cap: 2Gi"))
     shown = gpushare("plan", "good.yaml", "cap.yaml", cwd=intents).stdout
     told = " ".join(shown.split())
@@ -121,7 +121,7 @@ def test_a_changed_cap_is_said_to_touch_nothing(intents: Path) -> None:
     assert "ConfigMaps only: no node is touched, no pod disturbed." in shown.replace("\n", " ")
 
 
-def test_a_card_of_the_intents_own_keeps_its_instances_too(intents: Path) -> None:
+def test_custom_card_keeps_its_instances(intents: Path) -> None:
     profile = "{name: 1g.10gb, nvmlEnum: 0, profileId: 0, computeSlices: 1, memoryMiB: 9000, maxCount: 2"
     profile += ", placements: ['0:1', '1:1']}"
     card = f"""
@@ -144,7 +144,7 @@ def test_a_card_of_the_intents_own_keeps_its_instances_too(intents: Path) -> Non
     assert "GPU 0: 1 x 1g.10gb kept, 1 x 1g.10gb created" in done.stdout, done.stderr
 
 
-def test_markdown_says_it_all_in_a_comment(changed: Path) -> None:
+def test_markdown_plan_is_a_complete_comment(changed: Path) -> None:
     done = gpushare("plan", "--format", "markdown", "bundle", "changed.yaml", cwd=changed)
     assert done.stdout.startswith("**Pools: ")
     assert "| `notebooks` | relabel | 3 | 24 |\n" in done.stdout
@@ -212,7 +212,7 @@ def many(path: Path, replicas: int, count: int = 45) -> str:
     return intent(path, **pools)
 
 
-def test_pools_that_change_alike_are_told_once_and_long_lists_are_cut(tmp_path: Path) -> None:
+def test_equal_pool_changes_are_listed_once_and_long_lists_truncated(tmp_path: Path) -> None:
     old, new = many(tmp_path / "old.yaml", 2), many(tmp_path / "new.yaml", 4)
     shown = gpushare("plan", old, new).stdout
     lines = shown.splitlines()
@@ -237,7 +237,7 @@ def test_a_short_comparison_has_its_summary_at_the_end_alone(tmp_path: Path) -> 
     assert "POOLS ALIKE" not in shown
 
 
-def test_named_pools_are_compared_alone(changed: Path) -> None:
+def test_only_selected_pools_are_compared(changed: Path) -> None:
     done = gpushare("plan", "--exit-code", "good.yaml", "changed.yaml", "--pool", "notebooks", cwd=changed)
     assert done.returncode == 3
     assert "~ notebooks  relabelled, t4\n" in done.stdout
@@ -256,14 +256,14 @@ def test_a_named_pool_that_does_not_change_has_no_changes(intents: Path) -> None
     assert (done.returncode, done.stdout) == (0, "no changes\n")
 
 
-def test_a_change_of_the_whole_cluster_concerns_every_named_pool(intents: Path) -> None:
+def test_cluster_wide_change_is_shown_for_a_selected_pool(intents: Path) -> None:
     (intents / "audit.yaml").write_text((intents / "good.yaml").read_text() + "  namespace: elsewhere\n")
     done = gpushare("plan", "--exit-code", "good.yaml", "audit.yaml", "--pool", "training", cwd=intents)
     assert done.returncode == 3
     assert "namespace gpu-system → elsewhere" in done.stdout
 
 
-def test_a_pool_that_neither_side_has_is_a_wrong_call(intents: Path) -> None:
+def test_pool_that_neither_side_has_is_an_error(intents: Path) -> None:
     done = gpushare("plan", "good.yaml", "good.yaml", "--pool", "trainin", cwd=intents)
     assert (done.returncode, done.stdout) == (2, "")
     assert "neither OLD nor NEW has a pool 'trainin'\n   = did you mean training?" in done.stderr

@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_command_teaches_itself(name: str) -> None:
+def test_every_command_has_help_and_examples(name: str) -> None:
     done = cold(name, "--help")
     assert done.returncode == 0
     assert "For example:" in done.stdout
@@ -43,7 +43,7 @@ def test_the_version_is_one_line() -> None:
 @pytest.mark.parametrize(
     "arguments", ["compil", "check", "check --format xml good.yaml", "compile --check --jobs 2 good.yaml", "--nothing"]
 )
-def test_a_wrong_call_exits_2_and_says_how_to_call(arguments: str, intents: Path) -> None:
+def test_invalid_call_exits_2_with_a_usage_line(arguments: str, intents: Path) -> None:
     done = cold(*arguments.split(), cwd=intents)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage: gpushare" in done.stderr
@@ -69,7 +69,7 @@ def test_an_unreadable_intent_is_one_line_and_a_hint(intents: Path) -> None:
         ("nowhere/intent.yaml", "there is no folder nowhere"),
     ],
 )
-def test_the_hint_at_a_missing_intent_can_be_followed(name: str, hint: str, intents: Path) -> None:
+def test_hint_for_a_missing_intent_works(name: str, hint: str, intents: Path) -> None:
     assert gpushare("check", name, cwd=intents).stderr.splitlines()[1:] == [f"   = {hint}"]
 
 
@@ -87,7 +87,7 @@ def test_an_unwritable_bundle_exits_2(intents: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_findings_of_check_are_the_product_and_those_of_compile_are_not(intents: Path) -> None:
+def test_check_writes_findings_to_stdout_and_compile_to_stderr(intents: Path) -> None:
     check, compiled = gpushare("check", "bad.yaml", cwd=intents), gpushare("compile", "bad.yaml", cwd=intents)
     assert (check.returncode, compiled.returncode) == (1, 1)
     assert "error GS402" in check.stdout
@@ -102,7 +102,7 @@ def test_warnings_fail_a_strict_run_only(command: str, intents: Path) -> None:
     assert gpushare(command, "--strict", "warning.yaml", cwd=intents).returncode == 1
 
 
-def test_stdin_is_an_intent_too(intents: Path) -> None:
+def test_stdin_is_read_as_an_intent(intents: Path) -> None:
     done = gpushare("check", "-", stdin=(intents / "bad.yaml").read_bytes(), cwd=intents)
     assert done.stdout.startswith("<stdin>:20:37: error GS402")
 
@@ -125,14 +125,14 @@ def test_a_closed_stdout_is_a_message_and_exit_2(arguments: list[str], intents: 
     assert (done.returncode, done.stderr) == (2, "gpushare: cannot write to standard output: it is closed\n")
 
 
-def test_a_closed_stderr_loses_the_findings_and_nothing_else(intents: Path) -> None:
+def test_closed_stderr_loses_only_the_findings(intents: Path) -> None:
     done = gpushare("compile", "warning.yaml", cwd=intents, stderr=None, preexec_fn=lambda: os.close(2))
     assert done.returncode == 0
     assert done.stdout.startswith("bundle: ")
 
 
 @pytest.mark.parametrize("arguments", ["cards", "cards a100-sxm4-40gb", "--help", "schema"])
-def test_a_reader_that_goes_away_ends_the_run_quietly(arguments: str) -> None:
+def test_closed_pipe_ends_the_run_silently(arguments: str) -> None:
     shell = f"set -o pipefail; {sys.executable} -m gpushare {arguments} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
     assert done.stderr == ""
@@ -157,7 +157,7 @@ def test_an_interrupt_ends_the_run_without_a_traceback(tmp_path: Path) -> None:
     assert (running.returncode, errors) == (130, b"")
 
 
-def test_a_bug_says_so_with_the_traceback_and_exits_70(intents: Path) -> None:
+def test_internal_error_prints_a_traceback_and_exits_with_70(intents: Path) -> None:
     program = (
         "import sys; from gpushare import cli, pipeline; pipeline.check = lambda *_: 1 / 0; "
         "sys.argv = ['gpushare', 'check', 'good.yaml']; sys.exit(cli.main())"

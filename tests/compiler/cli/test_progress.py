@@ -23,7 +23,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True) -> io
     return stream.buffer
 
 
-def test_a_command_that_takes_long_says_what_it_does_and_clears_it(
+def test_slow_command_shows_and_clears_its_progress(
     intents: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = on_terminal(monkeypatch)
@@ -39,7 +39,7 @@ def test_a_command_that_takes_long_says_what_it_does_and_clears_it(
     assert shown.getvalue().endswith(b"\r\x1b[K")
 
 
-def test_it_is_cleared_after_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_cleared_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = on_terminal(monkeypatch)
 
     def fail() -> None:
@@ -52,7 +52,7 @@ def test_it_is_cleared_after_an_error_too(monkeypatch: pytest.MonkeyPatch) -> No
     assert shown.getvalue().endswith(b"\r\x1b[K")
 
 
-def test_what_is_no_terminal_is_sent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_not_written_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = on_terminal(monkeypatch, terminal=False)
     with progress.Progress("counting") as nothing:
         assert nothing is None

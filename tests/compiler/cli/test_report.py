@@ -27,7 +27,7 @@ def shown(line: str, start: int, end: int, columns: int = 120, end_line: int = 2
     return report.text([finding], Lines(line), Style(columns=columns)).splitlines()[1:3]
 
 
-def test_a_finding_looks_as_the_contract_shows_it() -> None:
+def test_finding_is_printed_in_the_documented_format() -> None:
     finding = Finding(
         code="GS402",
         message="layout {3g.20gb: 2, 1g.5gb: 1} does not fit an A100-SXM4-40GB",
@@ -58,7 +58,7 @@ def test_a_finding_looks_as_the_contract_shows_it() -> None:
     ],
     ids=["plain", "tab", "wide", "combining", "emoji", "escape"],
 )
-def test_carets_stand_under_the_value_whatever_is_before_it(line: str, start: int, end: int) -> None:
+def test_carets_are_under_the_value_after_any_characters(line: str, start: int, end: int) -> None:
     text, carets = shown(line, start, end)
     assert width(text[: text.index("t4")]) == carets.index("^")
     assert carets.count("^") == 2
@@ -68,7 +68,7 @@ def test_carets_are_as_wide_as_wide_characters() -> None:
     assert shown("a: 値値", 4, 6)[1].count("^") == 4
 
 
-def test_nothing_in_an_input_steers_the_terminal() -> None:
+def test_control_characters_of_the_input_are_escaped() -> None:
     finding = Finding(code="GS101", message="no \x1b[2J\u202e here", hints=("\x07",), file="\x1b]0;x")
     text = report.text([finding], Lines(""), Style())
     assert not {char for char in text if char < " "} - {"\n"}
@@ -79,7 +79,7 @@ def test_a_position_without_extent_gets_one_caret() -> None:
     assert shown("pools:", 7, 7)[1].endswith("       ^")
 
 
-def test_of_several_lines_the_first_is_shown_to_its_end() -> None:
+def test_first_line_of_a_multi_line_value_is_shown() -> None:
     text, carets = shown("  layout: {3g.20gb: 2,", 11, 5, end_line=29)
     assert text == "   27 |   layout: {3g.20gb: 2,"
     assert carets == "      |           ^^^^^^^^^^^^"
@@ -99,7 +99,7 @@ def test_a_finding_without_a_position_has_no_source_line() -> None:
     assert text == "intent.yaml: error GS704: too large\n1 error\n"
 
 
-def test_the_last_line_counts() -> None:
+def test_summary_line_counts_errors_and_warnings() -> None:
     error, warning = Finding(code="GS101", message="m"), Finding(code="GS504", message="m", severity=Severity.WARNING)
     assert report.summary([error, error, warning]) == "2 errors, 1 warning"
     assert report.summary([]) == "no errors, no warnings"
@@ -120,7 +120,7 @@ def test_colour_adds_nothing_but_escapes() -> None:
 
 
 @pytest.mark.parametrize(("value", "expected"), [("true", report.Format.GITHUB), ("", report.Format.TEXT)])
-def test_github_actions_get_their_format_unless_another_is_asked_for(
+def test_github_actions_format_is_the_default_on_github(
     value: str, expected: report.Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", value)

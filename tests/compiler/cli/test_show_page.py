@@ -29,7 +29,7 @@ def page(text: str) -> str:
 
 
 @pytest.mark.parametrize("intent", EXAMPLES, ids=lambda path: path.parent.name)
-def test_the_page_says_what_the_sheet_says(intent: Path) -> None:
+def test_page_and_text_output_agree(intent: Path) -> None:
     html = gpushare("show", "--html", intent).stdout
     seen = Page(html)
     offer = json.loads(gpushare("show", "--format", "json", intent).stdout)
@@ -50,7 +50,7 @@ def test_the_page_permits_its_own_style_and_script_alone() -> None:
     assert not [tag for tag, found in Page(html).attributes if {"src", "style", "onclick"} & found.keys() or tag == "link"]
 
 
-def test_texts_are_only_text_whatever_a_rule_lets_pass() -> None:
+def test_hostile_texts_are_escaped_on_the_page() -> None:
     plan = pipeline.compile_intent(written(pool()).encode(), "intent.yaml", lock.EMPTY).plan
     assert plan is not None
     hostile = replace(plan, intent=replace(plan.intent, name=HOSTILE, namespace=HOSTILE))

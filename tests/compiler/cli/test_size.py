@@ -22,7 +22,7 @@ def test_the_table_fits_the_terminal_and_the_document_its_schema(card: str) -> N
     assert sum(option["best"] for option in document["options"]) == (document["intent"] is not None)
 
 
-def test_the_intent_alone_passes_check(tmp_path: Path) -> None:
+def test_printed_intent_passes_check(tmp_path: Path) -> None:
     done = gpushare("size", "--card", "t4", *ASKED, "--intent")
     assert (done.returncode, done.stderr) == (0, "")
     intent = tmp_path / "intent.yaml"
@@ -31,7 +31,7 @@ def test_the_intent_alone_passes_check(tmp_path: Path) -> None:
     assert gpushare("compile", intent).returncode == 0
 
 
-def test_too_few_nodes_and_too_small_a_card_are_exit_1() -> None:
+def test_too_few_nodes_and_a_too_small_card_exit_with_1() -> None:
     few = gpushare("size", "--card", "t4", *ASKED, "--nodes", "5")
     assert few.returncode == 1
     assert "14 nodes needed, the fewest; 5 do not suffice" in few.stdout
@@ -69,14 +69,14 @@ def test_too_few_nodes_and_too_small_a_card_are_exit_1() -> None:
         (("--card", "t4", "--own-cards", "absent.yaml", *ASKED), "cannot read absent.yaml"),
     ],
 )
-def test_a_wrong_call_says_what_is_wrong(arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_call_says_what_is_wrong(arguments: tuple[str, ...], said: str) -> None:
     done = gpushare("size", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "\x1b" not in done.stderr
 
 
-def test_equal_sizes_are_one_need() -> None:
+def test_equal_sizes_are_merged() -> None:
     document = json.loads(gpushare("size", "--card", "t4", "--need", "4x4Gi", "--need", "3x4096Mi", "--format", "json").stdout)
     assert document["needs"] == [{"memoryBytes": 4 << 30, "users": 7}]
 
@@ -120,14 +120,14 @@ def test_a_comparison_shows_each_cards_best_way_and_the_intent_of_the_best_card(
     assert done.stdout.endswith(intent)
 
 
-def test_users_that_fit_on_none_of_the_cards_are_exit_1() -> None:
+def test_users_that_fit_on_no_card_exit_with_1() -> None:
     done = gpushare("size", "--card", "t4", "--card", "l4", "--memory", "400Gi", "--users", "1")
     assert (done.returncode, "nothing fits on any of these cards" in done.stdout) == (1, True)
     document = compared("t4", "l4", asked=("--memory", "400Gi", "--users", "1"))
     assert document["best"] is None
 
 
-def test_a_card_of_ones_own_is_sized_and_its_intent_describes_it(tmp_path: Path) -> None:
+def test_custom_card_is_sized_and_described_in_the_intent(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text('spec:\n  cards:\n    lab: {name: NVIDIA Lab, computeCapability: "8.6", memoryMiB: 12288}\n')
     done = gpushare("size", "--card", "lab", "--own-cards", own, "--memory", "3Gi", "--users", "9", "--intent")
@@ -149,7 +149,7 @@ def test_a_card_of_ones_own_is_sized_and_its_intent_describes_it(tmp_path: Path)
         ("", "has no cards of its own"),
     ],
 )
-def test_cards_of_ones_own_that_are_wrong_are_said_with_their_place(tmp_path: Path, section: str, said: str) -> None:
+def test_invalid_custom_cards_are_reported_with_their_position(tmp_path: Path, section: str, said: str) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(f"spec:\n  cards:{section}\n")
     done = gpushare("size", "--card", "lab", "--own-cards", own, *ASKED)

@@ -29,7 +29,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_is_used_only_on_capable_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal.detect_style(Stream()).coloured
     assert not terminal.detect_style(Stream(terminal=False)).coloured
     monkeypatch.setenv("TERM", "dumb")
@@ -40,7 +40,7 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("encoding", "boxes"), [("utf-8", True), ("ascii", False), ("latin-1", False)])
-def test_boxes_are_drawn_where_they_can_be_written(encoding: str, boxes: bool) -> None:
+def test_box_characters_are_used_if_the_encoding_has_them(encoding: str, boxes: bool) -> None:
     assert terminal.detect_style(Stream(encoding=encoding)).boxes is boxes
 
 
@@ -66,7 +66,7 @@ def test_a_name_is_never_cut() -> None:
     assert text.count("xxxxxxx…") == 2
 
 
-def test_columns_that_matter_less_are_left_out_before_anything_is_cut() -> None:
+def test_less_important_columns_are_dropped_before_truncating() -> None:
     rows = [("x" * 30, "spare", "12")]
     headers = ("NAME", "MODE", "NUMBER")
     narrow, wide = (terminal.table(headers, rows, Style(columns=columns), numbers=("NUMBER",), dropped=("MODE",))
@@ -95,7 +95,7 @@ def test_empty_text_gets_no_colour() -> None:
     assert Style(coloured=True).paint("x", terminal.DIM) == "\x1b[2mx\x1b[0m"
 
 
-def test_what_no_person_looks_at_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_without_a_terminal_is_not_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("a", "x" * 200, "12345")]
     assert "x" * 200 in terminal.table(("NAME", "WHY", "NUMBER"), rows, terminal.detect_style(io.StringIO()))
     monkeypatch.setenv("COLUMNS", "60")
@@ -103,7 +103,7 @@ def test_what_no_person_looks_at_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("style", [Style(), Style(boxes=False), Style(columns=40)], ids=["boxes", "ascii", "narrow"])
-def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(style: Style) -> None:
+def test_bar_is_a_rectangle_of_supported_characters(style: Style) -> None:
     cells = [Cell(start=0, size=1, labels=("1g.5gb+me×2", "2200Mi")), Cell(start=4, size=4, labels=("3g.20gb",))]
     text = memory_map.bar(cells, 8, style)
     lines = text.splitlines()
@@ -122,7 +122,7 @@ def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
     assert set(unused) == {"░"}
 
 
-def test_long_labels_go_on_in_the_next_line_and_nothing_is_lost() -> None:
+def test_long_labels_wrap_without_losing_text() -> None:
     text = memory_map.bar([Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], 8, Style(columns=40), framed=False)
     assert "".join(text.replace("│", "").replace("░", "").split()) == "1g.24gb+me.all×12"
 
@@ -147,7 +147,7 @@ def test_an_instance_has_the_colour_of_its_size_as_far_as_the_terminal_can(colou
     assert code in text
 
 
-def test_a_terminal_says_how_many_colours_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_terminal_colours_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLORTERM", raising=False)
     assert terminal.detect_style(Stream()).colours == 0
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -163,12 +163,12 @@ def test_a_terminal_says_how_many_colours_it_has(monkeypatch: pytest.MonkeyPatch
     ("taken", "expected"),
     [([], ((0, 8),)), ([(0, 8)], ()), ([(4, 2), (0, 1)], ((1, 3), (6, 2))), ([(0, 4), (4, 4)], ())],
 )
-def test_gaps_are_what_nobody_takes(taken: list[tuple[int, int]], expected: tuple[tuple[int, int], ...]) -> None:
+def test_gaps_are_the_unoccupied_ranges(taken: list[tuple[int, int]], expected: tuple[tuple[int, int], ...]) -> None:
     assert memory_map.gaps(taken, 8) == expected
 
 
 @pytest.mark.parametrize(("numbers", "expected"), [([0], "0"), ([0, 1, 2, 3, 6], "0-3, 6"), ([7, 5], "5, 7"), ([0, 1], "0-1")])
-def test_ranges_are_short(numbers: list[int], expected: str) -> None:
+def test_ranges_are_abbreviated(numbers: list[int], expected: str) -> None:
     assert ranges(numbers) == expected
 
 
@@ -184,7 +184,7 @@ def test_text_is_cut_at_either_end_by_its_cells(text: str, cells: int, start: st
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\u202e", "\u200b", "\u2066", "\udcff", "\x85"])
-def test_characters_that_steer_are_spelt_out_and_others_stay(character: str) -> None:
+def test_control_characters_are_escaped_and_others_kept(character: str) -> None:
     shown = visible(f"a\u00a0値{character}b")
     assert character not in shown
     assert shown.startswith("a\u00a0値\\")

@@ -20,7 +20,7 @@ def kinds(comparison: Comparison) -> set[EffectKind]:
     return {one.kind for one in comparison.effects}
 
 
-def test_to_enforce_every_pool_is_new_and_its_nodes_go_out_of_service() -> None:
+def test_switch_to_enforce_makes_every_pool_new_with_outages() -> None:
     comparison = between(OBSERVE + QUOTAS, QUOTAS)
     assert [(pool.name, pool.change, pool.touched, pool.disturbed) for pool in comparison.pools] == [
         ("hpc", Change.NEW, 2, None), ("notebooks", Change.NEW, None, None), ("serving", Change.NEW, 2, None),
@@ -35,7 +35,7 @@ def test_to_enforce_every_pool_is_new_and_its_nodes_go_out_of_service() -> None:
     assert not comparison.is_configmap_only
 
 
-def test_to_observe_no_node_changes_and_nothing_is_ended_or_refused() -> None:
+def test_switch_to_observe_changes_no_node_and_kills_or_refuses_nothing() -> None:
     comparison = between(QUOTAS, OBSERVE + QUOTAS)
     assert {pool.change for pool in comparison.pools} == {Change.NONE}
     assert (comparison.touched, comparison.disturbed, comparison.outages) == (0, 0, ())
@@ -43,7 +43,7 @@ def test_to_observe_no_node_changes_and_nothing_is_ended_or_refused() -> None:
     assert not {EffectKind.ENDED, EffectKind.REFUSED, EffectKind.REINSTALLED, EffectKind.UPSTREAM} & kinds(comparison)
 
 
-def test_a_pool_that_goes_while_the_bundle_begins_to_observe_is_not_released() -> None:
+def test_pool_removed_while_switching_to_observe_is_not_released() -> None:
     before, after = files("hpc", "notebooks"), files("hpc", more=OBSERVE)
     documents = [document(side, "nodes/pools.yaml") for side in (before, after)]
     comparison = compare(documents[0], documents[1], geometry_of, (before, after))

@@ -33,7 +33,7 @@ from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comp
         (f"{P}/enforcement/grace", "20s", EffectKind.ENFORCED), (f"{P}/enforcement/action", "none", EffectKind.ENFORCED),
     ],
 )
-def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> None:
+def test_effect_on_users_is_reported(path: str, value: Any, kind: EffectKind) -> None:
     told = comparison(BASE, compiled(changed(path, value)))
     assert kind in {one.kind for one in told.effects}
     if kind in (EffectKind.ENDED, EffectKind.REFUSED, EffectKind.REINSTALLED, EffectKind.DRIVER, EffectKind.UPSTREAM):
@@ -41,7 +41,7 @@ def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> Non
 
 
 @pytest.mark.parametrize(("field", "value"), [("repository", "own/agent"), ("tag", "own"), ("digest", f"sha256:{'0f' * 32}")])
-def test_another_image_of_ours_restarts_the_runtime_alone(field: str, value: str) -> None:
+def test_new_runtime_image_restarts_only_the_runtime(field: str, value: str) -> None:
     told = comparison(BASE, compiled(changed(f"spec/platform/image/{field}", value)))
     assert [(one.kind, one.pool, one.subject) for one in told.effects] == [(EffectKind.RESTARTS, None, "image")]
     assert not told.outages
@@ -49,20 +49,20 @@ def test_another_image_of_ours_restarts_the_runtime_alone(field: str, value: str
 
 
 @pytest.mark.parametrize("image", ["image: null", "image: [a]", "image: {tag: 1}", "image: {repository: 5, tag: x}", ""])
-def test_a_bundle_whose_image_somebody_has_edited_is_compared_all_the_same(image: str) -> None:
+def test_bundle_with_an_edited_image_is_still_compared(image: str) -> None:
     files = {"chart/values.yaml": f"cluster: lab\n{image}\n", "images.txt": "# Every image\nown/agent:1\n"}
     other = files | {"images.txt": "# Every image\nown/agent:2\n"}
     found = list(of_upstream(files, other, changes(files, other)))
     assert [(one.subject, one.before, one.after) for one in found] == [("images", ["own/agent:1"], ["own/agent:2"])]
 
 
-def test_of_a_stack_that_goes_nothing_is_said_to_start_again() -> None:
+def test_removed_stack_is_not_reported_as_restarting() -> None:
     told = {one.kind for one in comparison(BASE, compiled(changed("spec/platform/stack", "existing"))).effects}
     assert EffectKind.REINSTALLED in told
     assert not told & {EffectKind.UPSTREAM, EffectKind.DRIVER}
 
 
-def test_of_two_long_values_the_place_is_shown_where_they_differ() -> None:
+def test_long_values_are_shown_around_their_difference() -> None:
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     before, after = ([toleration, {"key": key, "operator": "Exists"}] for key in ("one.example.org", "two.example.org"))
     line = words.setting(SettingChange(path=("tolerations",), kind=FileKind.CHANGED, before=before, after=after), "→")
@@ -72,7 +72,7 @@ def test_of_two_long_values_the_place_is_shown_where_they_differ() -> None:
 
 
 @pytest.mark.parametrize("mode", ["deny", "warn"])
-def test_another_namespace_restarts_nobody_and_makes_tenants_of_those_who_run_there(mode: str) -> None:
+def test_new_quota_namespace_restarts_no_pods_and_makes_its_pods_tenants(mode: str) -> None:
     document = changed("spec/admission/enforce", mode)
     other = copy.deepcopy(document)
     other["spec"]["quotas"]["lhcb"] = {"slices": {"1g.5gb": 1}}
@@ -82,7 +82,7 @@ def test_another_namespace_restarts_nobody_and_makes_tenants_of_those_who_run_th
     assert named == [(kind, None, "admission.tenants") for kind in kinds]
 
 
-def test_what_stops_being_ended_is_said_in_the_other_direction() -> None:
+def test_removed_kill_action_is_reported_as_no_longer_killed() -> None:
     told = comparison(compiled(changed(f"{P}/enforcement/action", "kill")), BASE)
     assert EffectKind.SPARED in {one.kind for one in told.effects}
 
@@ -91,7 +91,7 @@ def test_what_stops_being_ended_is_said_in_the_other_direction() -> None:
     ("rollout", "at_once", "rounds"),
     [({"maxUnavailable": 5}, 5, 3), ({"maxUnavailable": "30%"}, 3, 4), ({"maxUnavailable": "1%"}, 1, 12)],
 )
-def test_how_long_nodes_are_out_comes_from_the_rollout(rollout: dict[str, Any], at_once: int, rounds: int) -> None:
+def test_outage_length_follows_the_rollout_settings(rollout: dict[str, Any], at_once: int, rounds: int) -> None:
     document: Any = yaml.safe_load(INTENT)
     document["spec"]["pools"]["notebooks"]["rollout"] = rollout
     other = copy.deepcopy(document)
@@ -113,7 +113,7 @@ SLICED = "sharing: {mode: time-slicing, replicas: 4}"
 MIG = "sharing: {mode: mig, layout: {1g.5gb: 7}}"
 
 
-def test_another_order_of_pools_moves_nodes() -> None:
+def test_changed_pool_priority_moves_nodes() -> None:
     pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, priority: {}, nodes: {{matchLabels: {{{}}}, expected: 4}}, {}}}\n"
     first = pool.format("a", 1, "x: a", "sharing: {mode: exclusive}")
     told = told_of(first + pool.format("b", 0, "z: b", MIG), first + pool.format("b", 2, "z: b", MIG))
@@ -122,7 +122,7 @@ def test_another_order_of_pools_moves_nodes() -> None:
     assert {one.pool for one in told.outages} == {"a", "b"}
 
 
-def test_nodes_that_move_and_pools_that_are_replaced_go_out_of_service() -> None:
+def test_moved_nodes_and_replaced_pools_have_outages() -> None:
     pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {}, {}, rollout: {{maxUnavailable: 2}}}}\n"
     old = pool.format("a", "{names: [n1, n2]}", SLICED) + pool.format("b", "{names: [n3]}", MIG)
     new = pool.format("a", "{names: [n1]}", SLICED) + pool.format("b", "{names: [n2, n3]}", MIG)
@@ -133,7 +133,7 @@ def test_nodes_that_move_and_pools_that_are_replaced_go_out_of_service() -> None
     assert (only.pool, only.nodes, only.seconds) == ("b", 5, 60)
 
 
-def test_nodes_that_go_to_no_pool_leave_in_the_turns_of_the_pool_that_they_leave() -> None:
+def test_nodes_leaving_for_no_pool_use_the_slots_of_their_old_pool() -> None:
     pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {}, {}, rollout: {{maxUnavailable: {}}}}}\n"
     stays = pool.format("z", "{names: [n9]}", SLICED, 1)
     labels = "{matchLabels: {p: a}, expected: 6}"
@@ -147,7 +147,7 @@ def test_nodes_that_go_to_no_pool_leave_in_the_turns_of_the_pool_that_they_leave
     assert told_of(stays + pool.format("a", labels, "sharing: {mode: exclusive}", 1), stays).outages == ()
 
 
-def test_the_page_for_a_merge_request_tells_the_operators_strategy() -> None:
+def test_merge_request_page_shows_the_operators_strategy() -> None:
     pool = "    a: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {{names: [n1]}}, {}}}\n"
     single = "sharing: {mode: mig, strategy: single, layout: {1g.5gb: 7}}"
     told = page(told_of(pool.format(MIG), pool.format(single)))
@@ -156,7 +156,7 @@ def test_the_page_for_a_merge_request_tells_the_operators_strategy() -> None:
     assert "mig.strategy" not in page(told_of(pool.format(MIG), pool.format("sharing: {mode: mig, layout: {2g.10gb: 3}}")))
 
 
-def test_a_pool_under_another_name_hides_nothing() -> None:
+def test_renamed_pool_still_shows_its_changes() -> None:
     pool = "    {}: {{card: t4, gpusPerNode: 2, nodes: {{matchLabels: {{p: a}}, expected: 5}}, "
     pool += "sharing: {{mode: time-slicing, replicas: 2}}, memory: {{cap: {}}}, {}}}\n"
     told = told_of(

@@ -251,7 +251,7 @@ def test_a_version_of_kubernetes_that_routes_pods_is_reported_both_ways() -> Non
         assert not told.is_configmap_only
 
 
-def test_whatever_rolls_the_driver_leaves_the_number_of_pods_open() -> None:
+def test_driver_rollout_has_an_unknown_number_of_disturbed_pods() -> None:
     tolerated: tuple[str, list[object]] = (f"{P}/tolerations", [])
     registry = ("spec/platform/registry", "mirror.example.org")
     for path, value in (tolerated, registry, ("spec/platform/version", "v25.10.1")):
@@ -259,19 +259,19 @@ def test_whatever_rolls_the_driver_leaves_the_number_of_pods_open() -> None:
         assert (told.disturbed, told.touched) == (None, None)
 
 
-def test_what_looks_like_a_comment_in_a_text_is_a_change() -> None:
+def test_change_in_a_comment_like_line_of_a_text_is_a_change() -> None:
     args = [{"devicePlugin": {"env": [{"name": "A", "value": f"a\n# {word}\nc"}]}} for word in ("b", "ZZ")]
     old, new = (compiled(changed("spec/platform/values", one)) for one in args)
     assert "gpu-operator/values.yaml" in {one.path for one in comparison(old, new).files}
 
 
 @pytest.mark.parametrize("path", ["chart/templates/_helpers.tpl", "chart/templates/daemonset.yaml"])
-def test_a_line_of_a_template_is_no_comment(path: str) -> None:
+def test_comment_like_line_of_a_template_is_a_change(path: str) -> None:
     old, new = ({path: f"a: b\n# {{{{ include \"{name}\" . }}}}\n"} for name in ("x", "y"))
     assert [one.path for one in files.changes(old, new)] == [path]
 
 
-def test_a_line_of_a_document_may_be_one() -> None:
+def test_comment_line_of_a_yaml_document_is_no_change() -> None:
     assert files.changes({"gpu-operator/values.yaml": "a: b\n# x\n"}, {"gpu-operator/values.yaml": "a: b\n# y\n"}) == ()
 
 
@@ -280,7 +280,7 @@ def test_a_line_of_a_document_may_be_one() -> None:
     [("enforce", "audit", EffectKind.ADMITTED), ("scope", "cluster", EffectKind.ADMITTED),
      ("enforce", "deny", EffectKind.REFUSED)],
 )
-def test_no_pod_is_refused_where_nothing_denies(path: str, value: str, kind: EffectKind) -> None:
+def test_no_refused_pods_are_reported_without_deny(path: str, value: str, kind: EffectKind) -> None:
     document = changed("spec/admission/enforce", "none")
     other = copy.deepcopy(document)
     other["spec"]["admission"][path] = value
@@ -289,7 +289,7 @@ def test_no_pod_is_refused_where_nothing_denies(path: str, value: str, kind: Eff
     assert kind is EffectKind.REFUSED or not {EffectKind.REFUSED, EffectKind.ENDED} & {one.kind for one in told}
 
 
-def test_the_order_of_keys_is_nobodys_concern() -> None:
+def test_key_order_does_not_change_the_bundle() -> None:
     def turned(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: turned(value[key]) for key in reversed(value)}
@@ -335,7 +335,7 @@ def resolved(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, A
     [f"{P}/namespaces", f"{P}/tolerations", f"{P}/nodes/matchExpressions", "spec/platform/namespaces",
      "spec/platform/imagePullSecrets", "spec/pools/slices/nodes/names"],
 )
-def test_another_order_is_no_change(path: str) -> None:
+def test_reordered_lists_are_no_change(path: str) -> None:
     document: Any = yaml.safe_load(INTENT)
     document["spec"]["platform"] |= {"namespaces": ["a", "b"], "imagePullSecrets": ["a", "b"]}
     turned = copy.deepcopy(document)

@@ -9,7 +9,7 @@ from tests.compiler.compare.test_invariant import CHANGES, bare, changed, compar
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_random_pair_is_the_same_only_if_its_bundles_are(seed: int) -> None:
+def test_comparison_is_empty_only_if_the_bundles_are_equal(seed: int) -> None:
     rng = Random(seed)
     old, new = (compiled(changed(*rng.choice(CHANGES))) for _ in range(2))
     told = comparison(old, new)

@@ -67,7 +67,7 @@ def test_equal_documents_have_no_changes() -> None:
     assert [(one.name, one.change) for one in comparison.pools] == [("a", Change.NONE)]
 
 
-def test_a_changed_cap_is_policy_only_and_disturbs_nobody() -> None:
+def test_changed_cap_is_a_policy_change_and_disturbs_no_pods() -> None:
     comparison = compared({"a": slicing(shared(4, cap=3000))}, {"a": slicing(shared(4, cap=2000))})
     (only,) = comparison.pools
     assert only.change is Change.POLICY
@@ -75,7 +75,7 @@ def test_a_changed_cap_is_policy_only_and_disturbs_nobody() -> None:
     assert comparison.is_configmap_only
 
 
-def test_a_changed_forecast_of_nodes_is_no_change_of_the_pool_but_of_the_capacity() -> None:
+def test_changed_expected_nodes_changes_only_the_capacity() -> None:
     comparison = compared({"a": slicing(shared(4), nodes=2)}, {"a": slicing(shared(4), nodes=3)})
     assert comparison.pools[0].change is Change.NONE
     assert [(name, one.before, one.after) for name, one in comparison.capacity] == [("nvidia.com/gpu.shared", 8, 12)]
@@ -83,7 +83,7 @@ def test_a_changed_forecast_of_nodes_is_no_change_of_the_pool_but_of_the_capacit
     assert comparison.is_configmap_only
 
 
-def test_more_replicas_relabel_and_disturb_nobody() -> None:
+def test_more_replicas_relabel_and_disturb_no_pods() -> None:
     (only,) = compared({"a": slicing(shared(4))}, {"a": slicing(shared(8), profile="time-slicing-11111111")}).pools
     assert only.change is Change.RELABEL
     assert (only.touched, only.disturbed) == (2, 0)
@@ -105,7 +105,7 @@ def test_a_renamed_resource_costs_every_share() -> None:
     ]
 
 
-def test_a_relabel_of_an_mps_pool_restarts_the_daemon_under_everybody() -> None:
+def test_relabel_of_an_mps_pool_disturbs_all_its_clients() -> None:
     old, new = (slicing(shared(number), mode="mps", profile=f"mps-{number}") for number in (4, 8))
     (only,) = compared({"a": old}, {"a": new}).pools
     assert (only.change, only.disturbed) == (Change.RELABEL, 8)
@@ -130,7 +130,7 @@ def test_instances_that_fit_into_the_new_layout_stay_and_their_pods_too() -> Non
     assert (only.disturbed_per_node, only.disturbed) == (1, 2)
 
 
-def test_an_equal_layout_at_other_places_is_no_repartition_since_a_node_keeps_its_own() -> None:
+def test_equal_layout_at_other_placements_is_no_change() -> None:
     old = pool(*instances(("1g.5gb", 0), ("3g.20gb", 4)))
     new = pool(*instances(("3g.20gb", 0), ("1g.5gb", 4)))
     assert compared({"a": old}, {"a": new}).is_empty
@@ -143,7 +143,7 @@ def test_replicas_on_an_instance_that_stays_disturb_its_pod_because_the_resource
     assert (only.change, only.disturbed) == (Change.RELABEL, 2)
 
 
-def test_switching_mig_on_takes_the_whole_gpu_from_its_pods() -> None:
+def test_switching_mig_on_disturbs_all_pods_of_the_gpu() -> None:
     old = pool(shared(4), mode="time-slicing", gpus=2)
     new = pool(*instances(("7g.40gb", 0)), gpus=2, profile="mig-11111111")
     (only,) = compared({"a": old}, {"a": new}).pools
@@ -151,19 +151,19 @@ def test_switching_mig_on_takes_the_whole_gpu_from_its_pods() -> None:
     assert [gpu.created for gpu in only.gpus] == [(("7g.40gb", 0),)] * 2
 
 
-def test_another_card_means_other_nodes_and_everything_on_the_old_ones_goes() -> None:
+def test_changed_card_disturbs_all_pods_of_the_old_nodes() -> None:
     (only,) = compared({"a": slicing(shared(4))}, {"a": slicing(shared(4), card="l4")}).pools
     assert (only.change, only.cards, only.disturbed) == (Change.REPARTITION, ("t4", "l4"), 8)
 
 
-def test_a_card_that_nobody_knows_keeps_instances_at_equal_places_only() -> None:
+def test_unknown_card_keeps_only_instances_at_equal_placements() -> None:
     old = pool(*instances(("1g.1gb", 0), ("1g.1gb", 1)), card="own")
     new = pool(*instances(("1g.1gb", 1), ("2g.2gb", 2)), card="own")
     (only,) = compared({"a": old}, {"a": new}).pools
     assert only.gpus[0].kept == (("1g.1gb", 1),)
 
 
-def test_a_pool_that_goes_takes_its_shares_with_it() -> None:
+def test_removed_pool_loses_its_shares() -> None:
     comparison = compared({"a": slicing(shared(4)), "b": slicing(shared(2), selector={"matchLabels": {"pool": "b"}})},
                           {"a": slicing(shared(4))})
     gone = comparison.pools[1]
@@ -171,13 +171,13 @@ def test_a_pool_that_goes_takes_its_shares_with_it() -> None:
     assert dict(comparison.capacity)["nvidia.com/gpu.shared"].after == 8
 
 
-def test_an_exclusive_pool_that_goes_leaves_its_nodes_as_they_are() -> None:
+def test_removed_exclusive_pool_disturbs_no_pods() -> None:
     kept = {"a": slicing(shared(4))}
     exclusive = slicing(device("nvidia.com/gpu"), mode="exclusive", selector={"matchLabels": {"pool": "b"}})
     assert compared(kept | {"b": exclusive}, kept).pools[1].disturbed == 0
 
 
-def test_an_exclusive_pool_that_goes_while_another_one_comes_may_lose_its_nodes_to_it() -> None:
+def test_removed_exclusive_pool_may_lose_its_nodes_to_a_new_pool() -> None:
     exclusive = slicing(device("nvidia.com/gpu"), mode="exclusive")
     newcomer = slicing(shared(4), selector={"matchLabels": {"kind": "gpu"}})
     gone, new = compared({"a": exclusive}, {"b": newcomer}).pools
@@ -185,13 +185,13 @@ def test_an_exclusive_pool_that_goes_while_another_one_comes_may_lose_its_nodes_
     assert (new.change, new.disturbed) == (Change.NEW, 0)
 
 
-def test_a_renamed_pool_is_recognised_by_its_selector_and_disturbs_nobody() -> None:
+def test_renamed_pool_is_recognised_by_its_selector_and_disturbs_no_pods() -> None:
     gone, new = compared({"a": slicing(shared(4))}, {"b": slicing(shared(4))}).pools
     assert (gone.successor, gone.disturbed) == ("b", 0)
     assert new.touched == 0
 
 
-def test_another_selector_may_lose_every_node_of_the_pool() -> None:
+def test_changed_selector_may_lose_every_node_of_the_pool() -> None:
     other = slicing(shared(4), selector={"matchLabels": {"pool": "z"}})
     comparison = compared({"a": slicing(shared(4))}, {"a": other})
     (only,) = comparison.pools
@@ -215,7 +215,7 @@ def test_named_nodes_move_between_pools_by_name() -> None:
     assert comparison.touched == 2
 
 
-def test_named_nodes_of_a_pool_that_goes_are_released_or_counted_where_they_go() -> None:
+def test_named_nodes_of_a_removed_pool_are_released_or_counted_as_moved() -> None:
     old = {
         "a": slicing(shared(2), selector={"names": ["n1", "n2"]}),
         "b": slicing(shared(2), selector={"names": ["n3"]}, nodes=1),
@@ -239,20 +239,20 @@ def test_a_named_node_that_a_pool_gains_may_come_from_a_pool_that_selects_by_lab
     assert compared({"a": named}, {"a": more}).moves[0].disturbed == 0
 
 
-def test_a_new_pool_of_higher_priority_may_take_nodes_from_one_that_stays() -> None:
+def test_new_pool_of_higher_priority_may_take_nodes_of_another() -> None:
     stays = slicing(shared(4), priority=0)
     for priority, nodes, expected in ((0, 3, 0), (1, 3, 12), (1, None, None)):
         new = slicing(shared(2), priority=priority, nodes=nodes, selector={"matchLabels": {"kind": "gpu"}})
         assert compared({"a": stays}, {"a": stays, "b": new}).pools[1].disturbed == expected
 
 
-def test_another_label_on_the_nodes_is_a_relabel() -> None:
+def test_changed_node_label_is_a_relabel() -> None:
     old, new = (pool(*instances(("1g.5gb", 0)), labels=labels) for labels in ({}, {"nvidia.com/mig.config": ["mig-1"]}))
     (only,) = compared({"a": old}, {"a": new}).pools
     assert (only.change, only.disturbed, only.touched) == (Change.RELABEL, 0, 2)
 
 
-def test_another_strategy_of_the_operator_is_a_change_that_no_rollout_paces() -> None:
+def test_changed_operator_strategy_is_an_unpaced_change() -> None:
     pools = {"a": slicing(shared(4))}
     before, after = ({"pools": pools, "operatorMigStrategy": strategy} for strategy in ("mixed", ""))
     comparison = compare(before, after, geometry_of)
@@ -261,7 +261,7 @@ def test_another_strategy_of_the_operator_is_a_change_that_no_rollout_paces() ->
     assert not comparison.is_configmap_only
 
 
-def test_a_bundle_that_does_not_say_its_strategy_is_not_taken_for_another_one() -> None:
+def test_bundle_without_an_operator_strategy_is_no_change() -> None:
     pools = {"a": slicing(shared(4))}
     for before in ({"pools": pools}, {"pools": pools, "operatorMigStrategy": None}):
         assert compare(before, {"pools": pools, "operatorMigStrategy": "mixed"}, geometry_of).is_empty

@@ -41,12 +41,12 @@ def test_a_quota_that_changes_is_mentioned_with_both_numbers() -> None:
     assert problems(document(old), document(new)) == [("atlas", "nvidia.com/gpu", 4, 6, None)]
 
 
-def test_a_quota_above_what_the_cluster_will_offer_no_longer_fits() -> None:
+def test_quota_above_the_new_capacity_is_reported() -> None:
     same = {"atlas": {"requests.nvidia.com/gpu": 8}}
     assert problems(document(same), document(same, nodes=1)) == [("atlas", "nvidia.com/gpu", 8, 8, Problem.EXCEEDS)]
 
 
-def test_a_quota_on_a_resource_that_nobody_offers_any_more_is_reported() -> None:
+def test_quota_on_a_removed_resource_is_reported() -> None:
     old = document({"atlas": {"requests.nvidia.com/gpu": 4}})
     new = document({}, resource="nvidia.com/gpu.shared")
     assert problems(old, new) == [("atlas", "nvidia.com/gpu", 4, None, Problem.VANISHED)]

@@ -57,7 +57,7 @@ def told(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
 MEMORY = "spec/pools/nb/memory"
 
 
-def test_a_lower_cap_is_for_new_pods_alone() -> None:
+def test_lowered_cap_applies_only_to_new_pods() -> None:
     said = verdict(told(change(), change(MEMORY, {"cap": "1862Mi"})))
     assert said == [
         "New pods get 1862Mi instead of 3584Mi: programs that need more are ended after their next start (pool nb).", UNCHANGED,
@@ -75,7 +75,7 @@ def test_a_higher_cap_holds_for_running_pods_at_once(cap: str) -> None:
 NO_CAP = {"cap": "none"}
 
 
-def test_a_first_cap_leaves_running_containers_without_one_until_they_end() -> None:
+def test_first_cap_does_not_apply_to_running_containers() -> None:
     found = told(change(MEMORY, NO_CAP), change())
     assert [one.kind for one in found.effects if one.subject.endswith("capMiB")] == [EffectKind.FIRST_CAP]
     assert verdict(found) == [
@@ -99,7 +99,7 @@ def words(effect: Effect) -> str:
     return comparison_words.effect(effect, "→")
 
 
-def test_caps_of_before_and_of_now_together_are_named() -> None:
+def test_old_and_new_caps_are_reported_together() -> None:
     new = change("spec/pools/nb/sharing/replicas", 8)
     new["spec"]["pools"]["nb"]["memory"] = {"cap": "1862Mi"}
     (mixed,) = [one for one in verdict(told(change(), new)) if "On the way" in one]
@@ -107,7 +107,7 @@ def test_caps_of_before_and_of_now_together_are_named() -> None:
     assert "21.27 GiB on 15 GiB" in mixed
 
 
-def test_waiting_and_evicting_share_no_words() -> None:
+def test_outage_texts_of_wait_and_evict_differ() -> None:
     said = []
     for way in ("wait", "evict"):
         old, new = change(), change("spec/pools/nb/sharing/replicas", 2)
@@ -128,19 +128,19 @@ def test_a_renamed_cluster_is_a_release_of_every_node() -> None:
     assert "argocd/root.yaml" in {one.subject for one in found.effects if one.kind is EffectKind.APPLIED}
 
 
-def test_a_switch_of_tools_says_how_the_former_lets_go() -> None:
+def test_gitops_tool_switch_reports_the_handover() -> None:
     flux = {"flux": {"url": "https://g.example.org/r.git", "path": "c/b"}}
     for old, new in ((change(), change("spec/gitops", flux)), (change("spec/gitops", flux), change("spec/gitops"))):
         assert EffectKind.HANDED_OVER in {one.kind for one in told(old, new).effects}
 
 
-def test_another_image_is_no_other_driver() -> None:
+def test_changed_dcgm_image_is_not_a_driver_change() -> None:
     kinds = {one.kind for one in told(change(), change("spec/platform/values", {"dcgm": {"enabled": True}})).effects}
     assert EffectKind.UPSTREAM in kinds
     assert EffectKind.DRIVER not in kinds
 
 
-def test_a_removed_driver_is_replaced_by_nothing() -> None:
+def test_removed_driver_is_reported_without_a_replacement() -> None:
     found = told(change(), change("spec/platform/driver"))
     assert EffectKind.DRIVERLESS in {one.kind for one in found.effects}
     assert "nothing replaces it" in verdict(found)[0]

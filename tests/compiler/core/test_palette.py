@@ -49,7 +49,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("sight", SIGHTS)
 @THEMES
-def test_everybody_can_distinguish_any_two_kinds(shades: Shades, sight: str) -> None:
+def test_any_two_colours_are_distinguishable_with_colour_blindness(shades: Shades, sight: str) -> None:
     points = {kind: seen(colour, sight) for kind, colour in shades.colours.items()}
     assert [(a, b) for a, b in combinations(points, 2) if dist(points[a], points[b]) < 10] == []
 

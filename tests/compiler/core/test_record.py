@@ -36,7 +36,7 @@ class Empty(Record):
     """No fields either."""
 
 
-def test_fields_are_given_by_name_and_defaults_fill_the_rest() -> None:
+def test_fields_are_keyword_arguments_with_defaults() -> None:
     assert (Point(x=1).x, Point(x=1).y, Point(x=1, y=2).sum) == (1, 0, 3)
     assert Pixel(x=1).colour == "black"
 
@@ -47,12 +47,12 @@ def test_missing_and_unknown_fields_are_refused(values: dict[str, int]) -> None:
         Point(**values)
 
 
-def test_positions_are_refused() -> None:
+def test_positional_arguments_are_refused() -> None:
     with pytest.raises(TypeError):
         Point(1)  # type: ignore[call-arg]
 
 
-def test_a_record_does_not_change() -> None:
+def test_record_is_immutable() -> None:
     point = Point(x=1)
     with pytest.raises(AttributeError, match=r"Point\.x"):
         point.x = 2  # type: ignore[misc]
@@ -77,7 +77,7 @@ def test_equal_records_hash_alike_also_after_a_cached_property() -> None:
     assert len({Nothing(), Empty()}) == 2
 
 
-def test_replace_changes_only_what_it_names() -> None:
+def test_replace_changes_only_the_given_fields() -> None:
     pixel = Pixel(x=1, y=2)
     assert pixel.text == "1,2"
     assert replace(pixel, x=5) == Pixel(x=5, y=2)
@@ -85,5 +85,5 @@ def test_replace_changes_only_what_it_names() -> None:
         replace(pixel, z=1)
 
 
-def test_repr_is_the_call_that_makes_it() -> None:
+def test_repr_is_the_constructor_call() -> None:
     assert repr(Pixel(x=1)) == "Pixel(x=1, y=0, colour='black')"

@@ -49,7 +49,7 @@ def test_an_example_compiles_to_the_bundle_beside_it(example: Path) -> None:
         assert actual[path] == chart[path], f"{path} is neither committed nor the chart's"
 
 
-def test_the_first_example_has_its_whole_bundle_and_the_others_nothing_of_the_chart() -> None:
+def test_only_the_first_example_commits_its_chart() -> None:
     first, *others = examples()
     chart = {f"chart/{path}": text for path, text in files(CHART).items()}
     assert files(first / "bundle") == texts(compiled(first))
@@ -58,7 +58,7 @@ def test_the_first_example_has_its_whole_bundle_and_the_others_nothing_of_the_ch
 
 
 @pytest.mark.parametrize("example", examples(), ids=IDS)
-def test_a_compile_beside_the_intent_completes_the_bundle_and_changes_nothing_of_it(example: Path, tmp_path: Path) -> None:
+def test_compile_completes_a_committed_bundle_without_changes(example: Path, tmp_path: Path) -> None:
     place = Path(shutil.copytree(example, tmp_path / example.name))
     command = [sys.executable, "-m", "gpushare", "compile", "--strict", str(place / "intent.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -68,7 +68,7 @@ def test_a_compile_beside_the_intent_completes_the_bundle_and_changes_nothing_of
 
 
 @pytest.mark.parametrize("example", examples(), ids=IDS)
-def test_an_example_passes_a_strict_check_and_says_which_warnings_it_means(example: Path) -> None:
+def test_example_passes_a_strict_check_and_accepts_its_warnings(example: Path) -> None:
     compilation = compiled(example)
     assert [(finding.code, finding.message) for finding in compilation.findings] == []
     assert all(len(accepted.reason.split()) > 3 for accepted in compilation.accepted)

@@ -129,7 +129,7 @@ def changed(documents: list[Any], number: int, path: tuple[Any, ...], *, remove:
 
 @pytest.mark.parametrize("stack", ["", "gpu-operator"])
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_another_value_of_any_field_makes_another_intent_or_other_findings(cluster: str, stack: str) -> None:
+def test_changed_field_changes_the_intent_or_the_findings(cluster: str, stack: str) -> None:
     documents = CLUSTERS[cluster]
     before = result(documents, stack)
     silent = []
@@ -156,7 +156,7 @@ REDUNDANT = {
 
 @pytest.mark.parametrize("stack", ["", "gpu-operator"])
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_a_field_that_is_absent_makes_another_intent_or_other_findings(cluster: str, stack: str) -> None:
+def test_removed_field_changes_the_intent_or_the_findings(cluster: str, stack: str) -> None:
     documents = CLUSTERS[cluster]
     before = result(documents, stack)
     silent = set()
@@ -170,7 +170,7 @@ def test_a_field_that_is_absent_makes_another_intent_or_other_findings(cluster: 
 
 
 @pytest.mark.parametrize("end", REDUNDANT)
-def test_what_is_redundant_is_so(end: str) -> None:
+def test_redundant_field_changes_nothing(end: str) -> None:
     documents = CLUSTERS["values"]
     before = result(documents, "gpu-operator")
     number, path = next((number, path) for number, document in enumerate(documents) for path in leaves(document)
@@ -189,7 +189,7 @@ def inner(text: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("place", "text"), [(1, CONFIG), (2, MIG_CONFIG)])
-def test_another_value_inside_a_config_makes_another_intent_or_other_findings(place: int, text: str) -> None:
+def test_changed_config_value_changes_the_intent_or_the_findings(place: int, text: str) -> None:
     documents = CLUSTERS["values"]
     before = result(documents, "")
     for key, edited in inner(text):
@@ -209,5 +209,5 @@ def test_a_field_that_no_reader_knows_is_listed_with_its_value_and_fails_strict(
     assert not is_error(lost)
 
 
-def test_each_meaningless_field_has_a_reason_and_a_pattern_that_ends() -> None:
+def test_each_ignored_field_has_a_reason() -> None:
     assert all(reason for _, _, reason in accounting.MEANINGLESS)

@@ -81,18 +81,18 @@ def test_no_value_of_a_bundle_can_be_edited_unnoticed(example: str, remove: bool
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_of_a_bundle_that_is_not_edited_nothing_is_lost(example: str) -> None:
+def test_unedited_bundle_is_imported_completely(example: str) -> None:
     _, messages = result(example)
     assert not [one for one in messages if "nothing in this input is read" in one]
     assert not [one for one in messages if "not imported" in one or "lacks" in one]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_a_file_that_is_written_again_is_no_edit(example: str) -> None:
+def test_rewritten_file_is_not_an_edit(example: str) -> None:
     assert {path for path, document in bundle(example).items() if result(example, path, document) != result(example)} == set()
 
 
 @pytest.mark.parametrize("odd", [["a"], {"a": 1}, 1, None])
-def test_an_object_whose_kind_is_no_text_is_no_crash(odd: Any) -> None:
+def test_object_with_a_non_text_kind_does_not_crash(odd: Any) -> None:
     document = {**bundle("16-flux")["flux/sync.yaml"], "kind": odd}
     assert result("16-flux", "flux/sync.yaml", document) != result("16-flux")

@@ -11,7 +11,7 @@ from tests.compiler.importing.imports import errors, imported, node
 @pytest.mark.parametrize(("machine", "found"), [
     ("g4dn.xlarge", (("t4",), "node.kubernetes.io/instance-type")), ("Standard_NV6ads_A10_v5", ((), "")),
 ])
-def test_without_a_label_of_the_card_the_machine_type_says_it(machine: str, found: tuple[tuple[str, ...], str]) -> None:
+def test_machine_type_gives_the_card_without_a_card_label(machine: str, found: tuple[tuple[str, ...], str]) -> None:
     assert card_names.of_labels({"node.kubernetes.io/instance-type": machine}, None) == found
 
 
@@ -38,7 +38,7 @@ def test_gkes_name_of_an_accelerator_is_its_card(accelerator: str, card: str) ->
 
 
 @pytest.mark.parametrize(("machine", "believed"), [("p5e.48xlarge", 8), ("p6-b300.48xlarge", 8), ("p6e-gb200.36xlarge", 4)])
-def test_an_unconfirmed_number_is_assumed_and_gives_way_to_a_capacity(machine: str, believed: int) -> None:
+def test_unconfirmed_gpu_count_is_overridden_by_the_capacity(machine: str, believed: int) -> None:
     assert clouds.gpus_of_machine(machine) is None
     label = f"node.kubernetes.io/instance-type: {machine}, nvidia.com/gpu.present: 'true'"
     for rest, gpus in (("", believed), ("status: {capacity: {nvidia.com/gpu: '3'}}\n", 3)):

@@ -49,7 +49,7 @@ def capacity(**counts: int) -> str:
          {"mode": "mig", "strategy": "single", "layout": {"1g.10gb": 7}}),
     ],
 )
-def test_without_gfd_the_machine_type_says_how_many_gpus_there_are(
+def test_machine_type_gives_the_number_of_gpus_without_gfd(
     documents: list[str], gpus: int, sharing_is: dict[str, object]
 ) -> None:
     found = imported(*documents)
@@ -77,12 +77,12 @@ def test_without_gfd_the_machine_type_says_how_many_gpus_there_are(
         (node(T4, rest=capacity(gpu_shared=16)), "GS872", ("16 nvidia.com/gpu.shared", "4 nvidia.com/gpu")),
     ],
 )
-def test_statements_that_contradict_one_another_are_both_named(document: str, code: str, both: tuple[str, str]) -> None:
+def test_both_contradicting_statements_are_reported(document: str, code: str, both: tuple[str, str]) -> None:
     said = [one.message for one in imported(document).findings if one.code == code]
     assert any(all(word in message for word in both) for message in said), said
 
 
-def test_the_strategy_of_the_values_wins_over_that_of_a_config_and_both_are_named() -> None:
+def test_strategy_of_the_values_overrides_the_configs_and_is_reported() -> None:
     config = config_map("version: v1\nflags: {migStrategy: mixed}\n")
     said = messages(config, VALUES.replace("none", "single"), node(A100.partition(", nvidia.com/mig.strategy")[0]))
     assert "GS872 config shared has migStrategy: mixed" in said
@@ -93,7 +93,7 @@ def test_the_strategy_of_the_values_wins_over_that_of_a_config_and_both_are_name
     "version: v1\nbuilt: yesterday\n", "version: 3\nflags: {darkMode: true}\n", "server:\n  flags: {a: b}\n",
     "version: v1\nflags: {darkMode: true}\n", "{{ broken",
 ])
-def test_a_configmap_of_others_changes_nothing(text: str) -> None:
+def test_foreign_configmap_changes_nothing(text: str) -> None:
     plain = [config_map(sharing()), VALUES, node()]
     foreign = config_map(text, "settings.yaml", "web-settings")
     assert imported(*plain, foreign).text == imported(*plain).text
@@ -120,7 +120,7 @@ def indented(text: str, spaces: int) -> str:
     ],
     ids=["umbrella", "helmchartconfig", "kustomize", "applicationset", "fleet"],
 )
-def test_values_count_in_whatever_form_a_tool_has_them(form: str) -> None:
+def test_helm_values_are_read_in_every_tools_form(form: str) -> None:
     (pool,) = imported(config_map(sharing()), form, node()).draft.pools.values()
     assert pool["sharing"] == {"mode": "time-slicing", "replicas": 4}
 
@@ -131,7 +131,7 @@ def test_an_object_that_installs_the_chart_in_an_unknown_form_is_refused_by_name
     assert (one.code, "Release g names gpu-operator" in one.message) == ("GS874", True)
 
 
-def test_the_operators_driver_object_is_named_with_its_fields() -> None:
+def test_nvidiadriver_object_is_reported_with_its_fields() -> None:
     driver = "apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata: {name: d}\nspec: {version: '570'}\n"
     said = messages(driver, node())
     assert "GS874 NVIDIADriver d is not read: spec.version: 570" in said
@@ -173,7 +173,7 @@ def test_a_card_that_the_catalogue_lacks_is_described_from_the_labels() -> None:
     assert [one["card"] for one in found.draft.pools.values()] == ["test-card-9"]
 
 
-def test_an_edition_with_another_memory_is_a_card_of_its_own_and_both_sizes_are_named() -> None:
+def test_card_with_another_memory_size_becomes_a_custom_card() -> None:
     found = imported(node('nvidia.com/gpu.product: NVIDIA-GeForce-RTX-3060, nvidia.com/gpu.count: "1", '
                           'nvidia.com/gpu.memory: "8192", '
                           'nvidia.com/gpu.compute.major: "8", nvidia.com/gpu.compute.minor: "6"'))
@@ -187,7 +187,7 @@ def test_an_edition_with_another_memory_is_a_card_of_its_own_and_both_sizes_are_
     assert "are of two cards" in messages(other)
 
 
-def test_what_is_installed_stays_unless_a_stack_is_chosen() -> None:
+def test_installed_stack_is_kept_unless_one_is_chosen() -> None:
     chart = ("apiVersion: helm.cattle.io/v1\nkind: HelmChart\nmetadata: {name: g, namespace: kube-system}\nspec:\n"
              "  chart: gpu-operator\n  version: v25.3.4\n  targetNamespace: gpu-operator\n  valuesContent: |-\n"
              "    driver: {version: 580.105.08}\n    toolkit: {env: [{name: A, value: b}]}\n    unheardOf: 1\n")
@@ -203,7 +203,7 @@ def test_what_is_installed_stays_unless_a_stack_is_chosen() -> None:
     assert codes(stays) == codes(replaces) == ["GS871"]
 
 
-def test_without_values_a_chosen_stack_says_what_it_may_break() -> None:
+def test_chosen_stack_without_values_warns_about_lost_settings() -> None:
     found = importing.build([InputFile(name="n.yaml", data=node().encode())], "", Wanted(stack="gpu-operator"))
     said = [one.message for one in found.findings if one.code == "GS873"]
     assert {one.severity for one in found.findings} == {Severity.WARNING}

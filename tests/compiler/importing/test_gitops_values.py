@@ -54,7 +54,7 @@ def pools(*documents: str) -> Imported:
 
 
 @pytest.mark.parametrize("form", ["flux", "object", "text", "k3s"])
-def test_values_are_read_wherever_a_tool_has_them(form: str) -> None:
+def test_values_are_read_from_every_gitops_object(form: str) -> None:
     found, plain = pools(written(form)), pools(VALUES % "shared")
     assert codes(found) == codes(plain) == []
     assert found.draft.spec["pools"] == plain.draft.spec["pools"]
@@ -82,7 +82,7 @@ def test_values_of_another_chart_are_left_alone(form: str) -> None:
 @pytest.mark.parametrize("field", [
     "valuesFrom: [{kind: ConfigMap, name: operator}]", "values: {}\n  valuesFrom: [{kind: Secret, name: operator}]",
 ])
-def test_values_of_other_objects_are_named_as_missing(field: str) -> None:
+def test_values_in_other_objects_are_reported_as_missing(field: str) -> None:
     document = FLUX.replace("CHART", "gpu-operator").partition("  values:")[0] + f"  {field}\n"
     assert codes(pools(document)) == ["GS858", "GS869"]
 
@@ -94,12 +94,12 @@ def test_parameters_and_files_of_an_application_are_named_as_missing() -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "'a: ['", "{a: {b: [}", "&a [*a]"])
-def test_texts_that_are_no_values_give_findings_at_most(text: str) -> None:
+def test_invalid_values_texts_raise_nothing(text: str) -> None:
     document = K3S.replace("CHART", "gpu-operator").replace("|\nVALUES", text)
     pools(document)
 
 
-def test_what_a_node_does_is_believed_before_what_no_config_says() -> None:
+def test_node_labels_take_precedence_over_missing_configs() -> None:
     labels = ('nvidia.com/gpu.product: Tesla-T4-SHARED, nvidia.com/gpu.count: "1", nvidia.com/gpu.replicas: "%s", '
               "nvidia.com/gpu.sharing-strategy: time-slicing")
     found = imported(node(labels % 4), config_map(sharing()), written("flux", '""'))

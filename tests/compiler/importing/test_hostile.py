@@ -37,13 +37,13 @@ def is_sound(found: Imported) -> bool:
 
 @given(st.binary(max_size=300))
 @settings(max_examples=scale.examples(150))
-def test_any_bytes(data: bytes) -> None:
+def test_importing_any_bytes_raises_nothing(data: bytes) -> None:
     assert is_sound(check([InputFile(name="-", data=data)]))
 
 
 @given(st.lists(st.tuples(st.integers(0, len(SEEDS)), st.integers(0, 12), st.sampled_from(PIECES)), min_size=1, max_size=4))
 @settings(max_examples=scale.examples(300))
-def test_inputs_with_parts_replaced(changes: list[tuple[int, int, bytes]]) -> None:
+def test_importing_inputs_with_replaced_parts_raises_nothing(changes: list[tuple[int, int, bytes]]) -> None:
     data = SEEDS
     for at, length, piece in changes:
         data = data[:at] + piece + data[at + length :]
@@ -62,22 +62,22 @@ JSON = st.recursive(
 
 @given(st.sampled_from(["Node", "ConfigMap", "ResourceQuota", "Pools", "NodePolicy", "ClusterPolicy", "List", None]), JSON)
 @settings(max_examples=scale.examples(300))
-def test_any_object(kind: str | None, rest: object) -> None:
+def test_importing_any_object_raises_nothing(kind: str | None, rest: object) -> None:
     document = {**(rest if isinstance(rest, dict) else {"spec": rest}), "apiVersion": "gpushare.dev/v1"}
     assert is_sound(check([InputFile(name="x", document=document | ({"kind": kind} if kind else {}))]))
 
 
-def test_a_number_of_gpus_that_no_node_has_is_not_believed() -> None:
+def test_impossible_number_of_gpus_is_rejected() -> None:
     assert "GS862" in codes(imported(node('nvidia.com/gpu.product: Tesla-T4, nvidia.com/gpu.count: "99999999"')))
 
 
-def test_too_many_documents_and_findings_are_cut_off() -> None:
+def test_documents_and_findings_are_limited() -> None:
     assert codes(imported(*["a: 1\n"] * (MAX_DOCUMENTS + 1))).count("GS866") == 1
     nodes = [node(f"nvidia.com/gpu.product: X{number}", f"n{number}") for number in range(MAX_OF_A_CODE * 2)]
     assert codes(imported(*nodes)).count("GS859") == MAX_OF_A_CODE + 1
 
 
-def test_taints_beyond_what_a_pool_can_tolerate_leave_its_nodes_out() -> None:
+def test_nodes_with_too_many_taints_are_left_out() -> None:
     rest = "spec:\n  taints:\n" + "".join(f"  - {{key: k{number}, effect: NoSchedule}}\n" for number in range(101))
     assert codes(imported(node(rest=rest))) == ["GS862"]
     assert codes(imported(node(rest=rest.replace("key: k100,", "key: k99,")))) == []

@@ -82,7 +82,7 @@ def offered(*documents: str) -> dict[str, int]:
                rest="status: {capacity: {nvidia.com/gpu: '4'}}\n")], {"nvidia.com/gpu": 4}),
     ],
 )
-def test_the_imported_pool_offers_what_the_node_offers(documents: list[str], resources: dict[str, int]) -> None:
+def test_imported_pool_has_the_resources_of_the_node(documents: list[str], resources: dict[str, int]) -> None:
     assert offered(*documents) == resources
 
 
@@ -102,7 +102,7 @@ def test_the_imported_pool_offers_what_the_node_offers(documents: list[str], res
         ("version: v1\nresources: {gpus: [{pattern: '*', name: t4}]}\n", "GS852", Severity.WARNING),
     ],
 )
-def test_what_the_device_plugin_does_with_a_config_is_reported(text: str, code: str, severity: Severity) -> None:
+def test_device_plugin_behaviour_for_a_config_is_reported(text: str, code: str, severity: Severity) -> None:
     found = [finding for finding in imported(config_map(text), selected()).findings if finding.code == code]
     assert found
     assert {finding.severity for finding in found} == {severity}
@@ -114,7 +114,7 @@ def test_what_the_device_plugin_does_with_a_config_is_reported(text: str, code: 
      "- {devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}",
      "- {devices: all, mig-enabled: true, mig-devices: {1g.5gb: x}}", "- {device: all, mig-enabled: false}", "[]"],
 )
-def test_what_mig_parted_refuses_is_an_error(rows: str) -> None:
+def test_config_refused_by_mig_parted_is_an_error(rows: str) -> None:
     found = imported(f"version: v1\nmig-configs:\n  a:\n    {rows}\n", node(f"{A100}, nvidia.com/mig.config: a"))
     assert "GS850" in codes(found)
 
@@ -124,7 +124,7 @@ def test_gpus_that_a_mig_config_does_not_mention_are_an_error() -> None:
     assert codes(found) == ["GS862"]
 
 
-def test_the_intent_is_the_same_in_whatever_order_and_form_the_objects_come() -> None:
+def test_intent_is_independent_of_object_order_and_form() -> None:
     documents = [config_map(sharing()), selected(), node(A100 + ", nvidia.com/mig.config: all-1g.5gb", "gpu-02"), OPERATOR]
     texts = {imported(*order).text for order in permutations(documents)}
     files = [InputFile(name=f"{number}.yaml", data=text.encode()) for number, text in enumerate(documents)]
@@ -139,7 +139,7 @@ def test_objects_that_a_program_has_parsed_are_read_like_a_file() -> None:
     assert from_program.text == from_file.text == imported(node()).text
 
 
-def test_the_node_pool_of_a_cloud_is_the_selector_where_it_has_exactly_these_nodes() -> None:
+def test_cloud_node_pool_label_on_exactly_the_nodes_becomes_the_selector() -> None:
     labels = T4 + ", cloud.google.com/gke-nodepool: gpus"
     both = imported(node(labels, "a"), node(labels, "b"))
     assert "cloud.google.com/gke-nodepool: gpus" in both.text

@@ -15,7 +15,7 @@ MAP = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"t4": TEXT}}
     [config_map(TEXT, "t4"), config_map(TEXT, "t4").replace("t4: |", "t4: |-"), json.dumps(MAP), json.dumps(MAP, indent=2),
      config_map(TEXT, "t4").replace("\n", "\r\n"), "# a file\n---\na: 1\n---\n" + config_map(TEXT, "t4")],
 )
-def test_the_position_of_a_finding_is_that_of_the_word(written: str) -> None:
+def test_finding_is_located_at_the_word(written: str) -> None:
     (finding,) = [one for one in imported(written).findings if one.code == "GS851"]
     assert finding.span is not None
     line = written.replace("\r\n", "\n").split("\n")[finding.span.line - 1]
@@ -36,7 +36,7 @@ def test_folded_text_has_the_position_of_the_whole() -> None:
     assert finding.span.line == 5
 
 
-def test_a_config_that_is_not_indented_below_its_name_is_told_so() -> None:
+def test_unindented_config_is_reported_with_a_hint() -> None:
     written = "kind: ConfigMap\nmetadata: {name: c}\ndata:\n  any: |-\n  version: v1\n  sharing:\n    timeSlicing: {}\n"
     (finding,) = [one for one in imported(written).findings if one.code == "GS850"]
     assert "`any: |-`" in finding.hints[0]

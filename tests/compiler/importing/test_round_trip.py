@@ -33,7 +33,7 @@ def test_the_bundle_of_an_example_is_imported_as_the_same_pools(path: Path) -> N
     assert profiles[0] == profiles[1]
 
 
-def test_what_only_the_bundles_charts_say_comes_back_too() -> None:
+def test_values_only_in_the_bundles_charts_are_imported() -> None:
     text = (ROOT / "examples/10-air-gapped-dgx/intent.yaml").read_bytes()
     first = pipeline.compile_intent(text, "intent.yaml", lock.EMPTY)
     files = [file for file in first.artifacts if file.path.endswith(".yaml") and file.path.startswith((*READ, "chart/"))]

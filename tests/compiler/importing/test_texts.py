@@ -30,7 +30,7 @@ def test_the_bad_example_gives_the_code_with_its_severity_at_a_position(text: Pa
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
-def test_the_good_example_gives_neither_the_code_nor_an_error(text: Path) -> None:
+def test_good_example_has_neither_the_code_nor_an_error(text: Path) -> None:
     found = example(text, "Good")
     assert text.stem not in codes(found)
     assert not [finding for finding in found.findings if is_error(finding)]

@@ -59,11 +59,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("written", "expected"), CASES)
-def test_a_card_of_ones_own_is_judged_once_for_each_mistake(written: str, expected: str) -> None:
+def test_each_mistake_in_a_custom_card_is_one_finding(written: str, expected: str) -> None:
     assert codes(written) == expected
 
 
-def test_a_whole_number_with_a_point_is_a_whole_number_in_the_offer() -> None:
+def test_integral_float_is_an_integer_in_the_offer() -> None:
     plan = pipeline.check(text(X | {"memoryMiB": 40960.0}).encode(), "intent.yaml").plan
     assert plan
     assert repr(plan.pools[0].devices[0].cap_mib) == "9932"

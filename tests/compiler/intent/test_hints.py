@@ -22,7 +22,7 @@ def wrong_in(text: str) -> list[Finding]:
     return [finding for finding in findings if finding.code not in OF_THE_CATALOGUE_AND_THE_RELEASE]
 
 
-def test_no_finding_of_the_corpus_is_without_a_hint_and_each_is_one_line() -> None:
+def test_every_finding_of_the_corpus_has_one_line_hints() -> None:
     bare = []
     for text in ALL:
         for finding in pipeline.check(text.encode(), "intent.yaml").findings:
@@ -69,7 +69,7 @@ def test_the_hint_names_the_legal_alternative(text: str, hint: str) -> None:
         (intent(pool(memory="{cap: 4 Gi}")), "write it as Kubernetes does: 4Gi"),
     ],
 )
-def test_the_hint_is_what_was_meant_and_not_what_fails_again(text: str, hint: str) -> None:
+def test_hint_proposes_the_intended_valid_text(text: str, hint: str) -> None:
     (finding,) = wrong_in(text)
     assert any(hint in told for told in finding.hints), finding.hints
 
@@ -83,7 +83,7 @@ def test_the_hint_is_what_was_meant_and_not_what_fails_again(text: str, hint: st
         (pool(memory="{cap: 3GiB}"), pool(memory="{cap: 3Gi}")),
     ],
 )
-def test_what_the_hint_says_passes(wrong: str, right: str) -> None:
+def test_intent_corrected_by_the_hint_passes(wrong: str, right: str) -> None:
     assert wrong_in(intent(wrong))
     assert wrong_in(intent(right)) == []
 
@@ -118,7 +118,7 @@ LONG_TEXTS = [
 
 
 @pytest.mark.parametrize("number", range(len(LONG_TEXTS)))
-def test_no_sentence_prints_a_megabyte(number: int) -> None:
+def test_huge_values_are_truncated_in_findings(number: int) -> None:
     findings = pipeline.check(LONG_TEXTS[number].encode(), "intent.yaml").findings
     assert findings
     assert sum(len(sentence) for finding in findings for sentence in (finding.message, *finding.hints)) < 10_000

@@ -46,7 +46,7 @@ def quota(text: str) -> str:
     (quota("{team: {memory: 40Gi}}"), "GS103", "name the pool, too: {POOL: {memory: 40Gi}}"),
     (quota("{team: 10}"), "GS103", "name the pool, too: {POOL: 10}"),
 ])
-def test_the_hint_says_what_to_write(text: str, code: str, words: str) -> None:
+def test_hint_contains_the_text_to_write(text: str, code: str, words: str) -> None:
     (one,) = [pair for pair in found(text) if pair[0] == code]
     assert words in one[1]
 
@@ -64,7 +64,7 @@ ONE = "    one:\n      " + BODY.format(" " * 6, "a")
     (HEAD + "    one:\n    card: t4\n    gpusPerNode: 4\n", "GS103", "card is a field of a pool: indent it"),
     (HEAD + "    - name: one\n      " + BODY.format(" " * 6, "a"), "GS103", "write a mapping by name: {one: "),
 ])
-def test_a_pool_with_the_wrong_indentation_is_called_one(text: str, code: str, words: str) -> None:
+def test_wrongly_indented_pool_is_reported_as_such(text: str, code: str, words: str) -> None:
     assert any(one == code and words in hint for one, hint in found(text)), found(text)
 
 
@@ -75,20 +75,20 @@ def test_fields_below_an_empty_key_are_one_finding_and_other_repeated_keys_their
     assert [hint for _, hint in found(twice)] == ["keep one of the two"] * 2
 
 
-def test_a_quota_that_names_its_number_is_told_to_write_it_alone() -> None:
+def test_quota_with_a_named_number_gets_a_hint_to_write_it_alone() -> None:
     text = quota("{team: {" + "notebooks: {shares: 10}}}")
     name = next(iter(pipeline.check(intent(pool()).encode(), "i").intent.pools)).name  # type: ignore[union-attr]
     assert ("GS603", "write the number of shares alone: 10") in found(text.replace("notebooks: {shares", f"{name}: {{shares"))
 
 
-def test_pools_that_have_one_node_are_told_why_they_cannot() -> None:
+def test_pools_that_share_one_node_get_a_hint() -> None:
     both = HEAD + ONE + "    two:\n      " + BODY.format(" " * 6, "a")
     assert [code for code, hint in found(both) if ALIKE in hint] == ["GS203"]
     models = both.replace("card: t4", "card: l4", 1)
     assert [code for code, hint in found(models) if MODELS in hint] == ["GS203"]
 
 
-def test_all_pools_that_overlap_are_named_with_what_excludes_them_at_once() -> None:
+def test_all_overlapping_pools_are_listed_with_an_excluding_selector() -> None:
     def other(name: str, key: str, value: str) -> str:
         body = BODY.format(" " * 6, "a").replace("names: [a]", f"matchLabels: {{{key}: {value}}}")
         return f"    {name}:\n      {body}"

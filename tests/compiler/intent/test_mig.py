@@ -150,5 +150,5 @@ MIG = [
 
 
 @pytest.mark.parametrize(("text", "expected"), MIG, ids=[f"{number}" for number in range(len(MIG))])
-def test_a_mig_pool_is_judged_where_it_is_wrong(text: str, expected: str) -> None:
+def test_mig_error_is_reported_at_its_position(text: str, expected: str) -> None:
     assert found(text) == expected

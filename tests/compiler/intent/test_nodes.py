@@ -90,5 +90,5 @@ NODES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), NODES, ids=[f"{number}" for number in range(len(NODES))])
-def test_an_outline_or_a_selector_is_judged_where_it_is_wrong(text: str, expected: str) -> None:
+def test_outline_or_selector_error_is_reported_at_its_position(text: str, expected: str) -> None:
     assert found(text) == expected

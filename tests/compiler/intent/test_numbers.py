@@ -47,7 +47,7 @@ def test_every_card_of_known_memory_is_sliced_evenly(card: str) -> None:
 
 
 @pytest.mark.parametrize("card", [card for card, facts in FILES.items() if not smallest(facts)])
-def test_a_card_of_unknown_memory_offers_null(card: str) -> None:
+def test_card_of_unknown_memory_has_null_memory_in_the_offer(card: str) -> None:
     got = offered(intent(pool(card=card, memory="{cap: 3Gi}")))
     assert {(device["memoryMiB"], device["capMiB"]) for device in got["devices"]} == {(None, 3072)}
     assert got["nodes"] is None

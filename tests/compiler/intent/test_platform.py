@@ -134,5 +134,5 @@ PLATFORM = [
 
 
 @pytest.mark.parametrize(("text", "expected"), PLATFORM, ids=[f"{number}" for number in range(len(PLATFORM))])
-def test_the_platform_is_judged_where_it_is_wrong(text: str, expected: str) -> None:
+def test_platform_error_is_reported_at_its_position(text: str, expected: str) -> None:
     assert found(text) == expected

@@ -98,5 +98,5 @@ QUOTAS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), QUOTAS, ids=[f"{number}" for number in range(len(QUOTAS))])
-def test_what_surrounds_sharing_is_judged_where_it_is_wrong(text: str, expected: str) -> None:
+def test_quota_or_other_error_is_reported_at_its_position(text: str, expected: str) -> None:
     assert found(text) == expected

@@ -136,5 +136,5 @@ SHARING = [
 
 
 @pytest.mark.parametrize(("text", "expected"), SHARING, ids=[f"{number}" for number in range(len(SHARING))])
-def test_sharing_is_judged_where_it_is_wrong(text: str, expected: str) -> None:
+def test_sharing_error_is_reported_at_its_position(text: str, expected: str) -> None:
     assert found(text) == expected

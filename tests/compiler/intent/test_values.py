@@ -95,5 +95,5 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), VALUES, ids=[f"{number}" for number in range(len(VALUES))])
-def test_a_value_is_read_as_kubernetes_and_go_read_it_or_refused_where_it_is(text: str, expected: str) -> None:
+def test_value_is_read_like_kubernetes_and_go_or_refused(text: str, expected: str) -> None:
     assert found(text) == expected

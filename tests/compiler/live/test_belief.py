@@ -37,7 +37,7 @@ UNSCHEDULABLE = {"phase": "Pending", "conditions": [
     (waiting("CrashLoopBackOff"), "CrashLoopBackOff"), (waiting("ImagePullBackOff"), "ImagePullBackOff"),
     (UNSCHEDULABLE, "Unschedulable"),
 ])
-def test_a_runtime_that_does_not_run_makes_the_node_unready(
+def test_node_is_not_ready_if_its_runtime_is_not_running(
     live: LiveCluster, ask: Ask, status: dict[str, Any], word: str
 ) -> None:
     edit(live, **status)
@@ -46,7 +46,7 @@ def test_a_runtime_that_does_not_run_makes_the_node_unready(
     assert "t4-1" in said(ask, "status")
 
 
-def test_a_pod_that_the_scheduler_refuses_is_found_by_the_node_for_which_it_was_made(live: LiveCluster, ask: Ask) -> None:
+def test_unschedulable_runtime_pod_is_found_by_its_node(live: LiveCluster, ask: Ask) -> None:
     fields = [{"key": "metadata.name", "operator": "In", "values": ["t4-1"]}]
     required = {"nodeSelectorTerms": [{"matchFields": fields}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -55,7 +55,7 @@ def test_a_pod_that_the_scheduler_refuses_is_found_by_the_node_for_which_it_was_
     assert "0/3 nodes are available" in said(ask, "explain", "t4-1")
 
 
-def test_a_node_without_a_pod_of_the_runtime_is_not_believed(live: LiveCluster, ask: Ask) -> None:
+def test_condition_of_a_node_without_a_runtime_pod_is_not_trusted(live: LiveCluster, ask: Ask) -> None:
     live.api.remove("pods", POD, namespace=RELEASE)
     assert "no pod of the runtime is on the node" in said(ask, "explain", "t4-1")
     live.api.edit("nodes", "t4-1", lambda node: node["metadata"]["labels"].update({"gpushare.dev/runtime": "away"}))
@@ -63,7 +63,7 @@ def test_a_node_without_a_pod_of_the_runtime_is_not_believed(live: LiveCluster, 
 
 
 @pytest.mark.parametrize(("value", "instead"), [(None, "none"), ("paused-for-driver-upgrade", "paused-for-driver-upgrade")])
-def test_a_label_that_the_runtimes_pods_select_and_the_node_lacks_is_named(
+def test_missing_label_selected_by_the_runtime_is_reported(
     live: LiveCluster, ask: Ask, value: str | None, instead: str
 ) -> None:
     key = "nvidia.com/gpu.deploy.client"
@@ -76,7 +76,7 @@ def test_a_label_that_the_runtimes_pods_select_and_the_node_lacks_is_named(
     assert f"no pod of the runtime is on the node: it selects the label {key}=true, and the node has {instead}" in told
 
 
-def test_a_condition_that_is_older_than_its_pod_is_called_old(live: LiveCluster, ask: Ask) -> None:
+def test_condition_older_than_its_pod_is_reported_as_stale(live: LiveCluster, ask: Ask) -> None:
     def age(node: dict[str, Any]) -> None:
         node["status"]["conditions"][-1]["lastHeartbeatTime"] = "2026-11-23T06:00:00Z"
 
@@ -84,19 +84,19 @@ def test_a_condition_that_is_older_than_its_pod_is_called_old(live: LiveCluster,
     assert "the condition of 2026-11-23T06:00:00Z is older than the pod" in said(ask, "explain", "t4-1")
 
 
-def test_pods_of_the_runtime_that_may_not_be_read_prove_nothing(live: LiveCluster, ask: Ask) -> None:
+def test_unreadable_runtime_pods_do_not_make_a_node_unready(live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda _, path: f"/namespaces/{RELEASE}/pods" not in path
     assert is_ready(ask)
 
 
 @pytest.mark.parametrize("offer", ["0", "3", "5"])
-def test_a_ready_node_that_offers_something_else_is_not_ready(live: LiveCluster, ask: Ask, offer: str) -> None:
+def test_ready_node_with_other_resources_is_not_ready(live: LiveCluster, ask: Ask, offer: str) -> None:
     live.api.edit("nodes", "t4-1", lambda node: node["status"]["allocatable"].update({SHARED: offer}))
     told = said(ask, "explain", "t4-1")
     assert ("WrongResources" in told, "device plugin" in told, is_ready(ask)) == (True, True, False)
 
 
-def test_what_the_runtime_told_of_a_nodes_gpus_is_shown(live: LiveCluster, ask: Ask) -> None:
+def test_runtime_events_of_a_node_are_shown(live: LiveCluster, ask: Ask) -> None:
     live.api.add("events", "x", {"involvedObject": {"kind": "Node", "name": "t4-1"}, "reason": "GPUXid", "type": "Warning",
                                  "message": "The driver reports XID 94.", "lastTimestamp": "2026-11-24T07:00:00Z"},
                  namespace="default")
@@ -116,5 +116,5 @@ def test_what_the_runtime_told_of_a_nodes_gpus_is_shown(live: LiveCluster, ask: 
     ("container main: Error: the backend is unhealthy", "Read the message above"),
     ("something new", "Read the message above"),
 ])
-def test_every_refusal_has_its_own_remedy(message: str, start: str) -> None:
+def test_every_admission_error_has_a_remedy(message: str, start: str) -> None:
     assert refusals.remedy(f"UnexpectedAdmissionError: {message}, which is unexpected").startswith(start)

@@ -35,14 +35,14 @@ def refused(*arguments: object, cwd: Path, **environment: str) -> str:
     return done.stderr
 
 
-def test_without_a_kubeconfig_it_says_where_it_looked(tmp_path: Path) -> None:
+def test_missing_kubeconfig_error_names_the_searched_path(tmp_path: Path) -> None:
     told = refused(cwd=tmp_path)
     assert f"there is no kubeconfig at {tmp_path}/.kube/config" in told
     assert "--kubeconfig" in told
     assert "there is no kubeconfig nowhere" in refused("--kubeconfig", "nowhere", cwd=tmp_path)
 
 
-def test_an_unknown_context_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+def test_unknown_context_error_suggests_known_contexts(tmp_path: Path) -> None:
     path = config(tmp_path / "config")
     told = refused("--kubeconfig", path, "--context", "her", cwd=tmp_path)
     assert "has no context 'her'" in told
@@ -50,7 +50,7 @@ def test_an_unknown_context_is_answered_with_the_known_ones(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["", "]", "[]", "7", "a: b", "contexts: 7", "users: [1]\ncontexts: [{name: x, context: 3}]"])
-def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     refused("--kubeconfig", tmp_path / "config", cwd=tmp_path)
 
@@ -68,14 +68,14 @@ def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
         ({"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}}, "has no command"),
     ],
 )
-def test_a_kubeconfig_that_leads_nowhere_says_where_it_ends(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+def test_incomplete_kubeconfig_error_names_the_missing_part(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
     path = config(tmp_path / "config", **changed)
     said = refused("--kubeconfig", path, cwd=tmp_path)
     assert told.format(where=path) in said
     assert "Warning" not in said
 
 
-def test_a_server_that_is_away(tmp_path: Path) -> None:
+def test_unreachable_server_is_reported(tmp_path: Path) -> None:
     told = refused("--kubeconfig", config(tmp_path / "config"), cwd=tmp_path)
     assert "cannot reach context 'here' at https://127.0.0.1:1" in told
     assert "check the server's address" in told
@@ -96,7 +96,7 @@ def test_a_token_that_no_header_can_have_is_not_printed(tmp_path: Path, user: di
     assert "hush" not in told
 
 
-def test_a_proxy_that_needs_a_package_says_which(tmp_path: Path) -> None:
+def test_proxy_error_names_the_missing_package(tmp_path: Path) -> None:
     cluster = {"server": "https://127.0.0.1:1", "proxy-url": "socks5://127.0.0.1:1"}
     path = config(tmp_path / "config", clusters=[{"name": "c", "cluster": cluster}])
     (tmp_path / "socks.py").write_text("raise ModuleNotFoundError('absent', name='socks')\n")  # also where it is installed
@@ -176,7 +176,7 @@ def test_keys_of_the_kubeconfig_are_not_left_in_files(api: ApiServer, tmp_path: 
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_extra_error_says_what_to_install(tmp_path: Path) -> None:
     block = "import sys; sys.modules['kubernetes'] = None; sys.argv = ['gpushare', 'status']\n"
     block += "from gpushare.cli import call; sys.exit(call())"
     done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -189,12 +189,12 @@ def test_a_redirect_gets_no_credentials(live: LiveCluster, api: ApiServer, ask: 
     assert "could not read nodes: 302" in ask("status").stderr
 
 
-def test_a_page_that_cannot_be_named_in_a_url_is_not_seen(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
+def test_unencodable_page_token_does_not_crash(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
     api.garble("/nodes?", json.dumps({"items": [], "metadata": {"continue": "\ud800"}}).encode(), times=1)
     assert ask("status").returncode == 0
 
 
-def test_a_refusal_of_a_megabyte_is_cut(api: ApiServer, tmp_path: Path) -> None:
+def test_huge_error_response_is_truncated(api: ApiServer, tmp_path: Path) -> None:
     refusal = connection._reason(json.dumps({"message": "x" * (1 << 20)}).encode())
     assert len(refusal) < 1000
 
@@ -205,7 +205,7 @@ def test_only_reading_requests_are_sent(live: LiveCluster, api: ApiServer, ask: 
     assert not api.writes()
 
 
-def test_an_answer_that_does_not_come_is_not_seen(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
+def test_missing_response_is_reported_as_a_timeout(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
     api.hang("/resourcequotas", 60)
     assert "could not read resourcequotas: no answer within 1 s" in ask("status", "--request-timeout", "1").stderr
 
@@ -228,7 +228,7 @@ class Trickle:
         self.closed = True
 
 
-def test_a_body_that_never_ends_is_cut_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_response_body_is_aborted_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     answer = Trickle(clock)
@@ -241,7 +241,7 @@ def test_a_body_that_never_ends_is_cut_at_the_deadline(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("option", [("--request-timeout", "soon"), ("-n", "Not_A_Name"), ("--release-namespace", "../x")])
-def test_options_that_make_no_sense_are_refused(tmp_path: Path, option: tuple[str, str]) -> None:
+def test_invalid_option_values_are_refused(tmp_path: Path, option: tuple[str, str]) -> None:
     assert "Usage" in refused(*option, cwd=tmp_path)
 
 

@@ -68,7 +68,7 @@ def test_each_change_is_one_kind_of_difference(
     assert told in done.stdout
 
 
-def test_profiles_are_looked_for_where_the_device_plugin_runs(api: ApiServer, ask: Ask, tmp_path: Path) -> None:
+def test_drift_looks_for_profiles_in_the_plugins_namespace(api: ApiServer, ask: Ask, tmp_path: Path) -> None:
     """Under the printed rights. A copy in the release's namespace is no use to the plugin."""
     live = LiveCluster(api, INTENT.replace("  pools:", "  platform: {namespace: nvidia}\n  pools:"))
     api.allows = allowed_by(list(yaml.safe_load_all(gpushare("rbac", "--plugin-namespace", "nvidia").stdout)))
@@ -82,7 +82,7 @@ def test_profiles_are_looked_for_where_the_device_plugin_runs(api: ApiServer, as
     assert "configmaps" not in done.stderr
 
 
-def test_the_document_is_what_its_schema_says(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
+def test_document_is_valid_under_its_schema(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
     settled.api.remove("nodes", "a100-1")
     done = ask("drift", settled.write(tmp_path), "--format", "json")
     document = json.loads(done.stdout)
@@ -90,7 +90,7 @@ def test_the_document_is_what_its_schema_says(settled: LiveCluster, ask: Ask, tm
     assert document["differs"]
 
 
-def test_what_cannot_be_read_is_not_compared(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
+def test_unreadable_objects_are_not_compared(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
     settled.api.allows = lambda _, path: "/secrets" not in path and "/resourcequotas" not in path
     settled.api.remove("resourcequotas", "gpushare", namespace="team")
     done = ask("drift", settled.write(tmp_path))
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_not_compared(settled: LiveCluster, ask: Ask, tmp
     assert "could not read values of the Helm release" in done.stderr
 
 
-def test_if_nothing_can_be_compared_it_does_not_succeed(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
+def test_drift_fails_if_nothing_can_be_compared(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
     settled.api.allows = lambda *_: False
     assert ask("drift", settled.write(tmp_path)).returncode == 2
 
@@ -112,7 +112,7 @@ def _nested(depth: int) -> dict[str, object]:
     {"metadata": []}, {"metadata": "gpushare"}, {"metadata": {"name": ["gpushare"]}},
     {"metadata": {"name": "gpushare"}, "values": [1]}, {"metadata": {"name": "gpushare"}, "values": _nested(700)},
 ])
-def test_a_release_may_contain_anything(settled: LiveCluster, ask: Ask, tmp_path: Path, chart: dict[str, object]) -> None:
+def test_arbitrary_release_content_raises_nothing(settled: LiveCluster, ask: Ask, tmp_path: Path, chart: dict[str, object]) -> None:
     release = json.dumps({"chart": chart, "config": chart.get("values")}).encode()
     packed = base64.b64encode(base64.b64encode(gzip.compress(release))).decode()
     settled.api.edit("secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=packed),
@@ -121,7 +121,7 @@ def test_a_release_may_contain_anything(settled: LiveCluster, ask: Ask, tmp_path
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
-def test_a_release_that_grows_without_end_is_not_unpacked(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
+def test_decompression_bomb_in_a_release_is_not_unpacked(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
     bomb = base64.b64encode(base64.b64encode(gzip.compress(bytes(80 << 20)))).decode()
     settled.api.edit("secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=bomb),
                      namespace=RELEASE)
@@ -130,7 +130,7 @@ def test_a_release_that_grows_without_end_is_not_unpacked(settled: LiveCluster, 
 
 
 @pytest.mark.parametrize("text", ["", "eA==", "H4sIAAAA", "not base64"])
-def test_a_release_that_is_not_in_helms_form_is_not_seen(
+def test_release_not_in_helms_format_is_reported_as_unread(
     settled: LiveCluster, ask: Ask, tmp_path: Path, text: str
 ) -> None:
     settled.api.edit("secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=text),

@@ -29,13 +29,13 @@ def test_every_reason_has_a_meaning_and_a_remedy(word: str) -> None:
     assert reason["remedy"]
 
 
-def test_what_is_neither_is_refused_without_asking_a_cluster(tmp_path: Path) -> None:
+def test_unknown_explain_argument_is_refused_without_a_cluster(tmp_path: Path) -> None:
     done = gpushare("explain", "GPUBuzy", cwd=tmp_path, environment={"KUBECONFIG": "/nowhere"})
     assert done.returncode == 2
     assert "did you mean GPUBusy" in done.stderr
 
 
-def test_a_node_that_is_not_ready(live: LiveCluster, ask: Ask) -> None:
+def test_node_that_is_not_ready_is_explained(live: LiveCluster, ask: Ask) -> None:
     live.api.add_pod("old", namespace="team", node="t4-2", limits={SHARED: 1}, owner={
         "kind": "Job", "name": "old", "uid": "2", "controller": True})
     told = ask("explain", "t4-2").stdout.replace("\n  ", " ")
@@ -45,13 +45,13 @@ def test_a_node_that_is_not_ready(live: LiveCluster, ask: Ask) -> None:
     assert "What to do:" in told
 
 
-def test_a_node_of_no_pool_and_one_without_a_report(live: LiveCluster, ask: Ask) -> None:
+def test_node_without_a_pool_and_node_without_a_report_are_explained(live: LiveCluster, ask: Ask) -> None:
     assert "No pool selects the node; the pools are notebooks and training" in ask("explain", "cpu-1").stdout
     live.add_node("t4-9", labels={"example.org/gpu": "t4"})
     assert "has not reported on this node" in ask("explain", "node/t4-9").stdout
 
 
-def test_a_node_where_nothing_is_wrong(live: LiveCluster, ask: Ask) -> None:
+def test_healthy_node_is_explained(live: LiveCluster, ask: Ask) -> None:
     assert "Nothing that can be seen is wrong." in ask("explain", "t4-1").stdout
 
 
@@ -64,7 +64,7 @@ FAILED = 'MountVolume.SetUp failed for volume "gpushare-profiles" : configmap "g
     ({"configMap": {"name": "gpushare-profiles"}}, "hostPath type check failed", "kubectl describe pod plugin-x -n nvidia"),
     ({"configMap": {"name": "gpushare-profiles"}}, "", "kubectl describe pod plugin-x -n nvidia"),
 ])
-def test_a_plugin_that_lacks_its_configs_is_named_with_what_kubelet_says(
+def test_plugin_without_its_configmap_is_explained_with_kubelets_message(
     live: LiveCluster, ask: Ask, volume: dict[str, Any], message: str, remedy: str
 ) -> None:
     """Under the rights that `gpushare rbac` prints. Pods elsewhere, and those that mount something else, are not."""
@@ -82,20 +82,20 @@ def test_a_plugin_that_lacks_its_configs_is_named_with_what_kubelet_says(
     assert (message in told, remedy in told, "plugin-y" in told, "nvidia/other" in told) == (True, True, False, False)
 
 
-def test_a_reason_of_another_release_is_shown_as_it_is(live: LiveCluster, ask: Ask) -> None:
+def test_unknown_reason_of_another_release_is_shown_unchanged(live: LiveCluster, ask: Ask) -> None:
     live.add_node("t4-9", "notebooks", reason="Novel", message="something new")
     told = ask("explain", "t4-9").stdout
     assert "Novel: something new" in told
     assert "does not know the reason" in told
 
 
-def test_a_pod_that_waits_for_what_nobody_offers(live: LiveCluster, ask: Ask) -> None:
+def test_pod_pending_for_an_unoffered_resource_is_explained(live: LiveCluster, ask: Ask) -> None:
     live.api.add_pod("waits", namespace="team", limits={"nvidia.com/gpu": 1}, phase="Pending")
     told = ask("explain", "team/waits").stdout
     assert "No node offers nvidia.com/gpu; offered are" in told
 
 
-def test_a_pod_that_waits_for_what_is_in_use(live: LiveCluster, ask: Ask) -> None:
+def test_pod_pending_for_a_resource_in_use_is_explained(live: LiveCluster, ask: Ask) -> None:
     for number in range(3):
         live.api.add_pod(f"more-{number}", namespace="team", node="t4-1", limits={SHARED: 1})
     live.api.add_pod("waits", namespace="team", limits={SHARED: 1}, phase="Pending")
@@ -104,7 +104,7 @@ def test_a_pod_that_waits_for_what_is_in_use(live: LiveCluster, ask: Ask) -> Non
     assert "are not ready: t4-2" in told
 
 
-def test_a_pod_that_was_killed(live: LiveCluster, ask: Ask) -> None:
+def test_killed_pod_is_explained(live: LiveCluster, ask: Ask) -> None:
     live.api.add("events", "e", {"involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"},
                                  "reason": "GPUProcessKilled", "message": "used 4000 of 3724 MiB"}, namespace="team")
     told = ask("explain", "team/lab-0").stdout
@@ -112,7 +112,7 @@ def test_a_pod_that_was_killed(live: LiveCluster, ask: Ask) -> None:
     assert "memory.cap" in told
 
 
-def test_a_pod_that_was_refused_is_known_from_its_controller(live: LiveCluster, ask: Ask) -> None:
+def test_refused_pod_is_explained_from_its_controllers_events(live: LiveCluster, ask: Ask) -> None:
     live.api.add("events", "e", {"involvedObject": {"kind": "StatefulSet", "namespace": "team", "name": "lab"},
                                  "reason": "FailedCreate", "message": 'pods "lab-1" is forbidden: exceeded quota: gpushare'},
                  namespace="team")
@@ -124,11 +124,11 @@ def test_a_pod_that_was_refused_is_known_from_its_controller(live: LiveCluster, 
     assert "no pod in namespace team" in missing.stderr
 
 
-def test_a_pod_without_gpus(live: LiveCluster, ask: Ask) -> None:
+def test_pod_without_gpus_is_explained(live: LiveCluster, ask: Ask) -> None:
     assert "requests no GPU resource" in ask("explain", "team/web").stdout
 
 
-def test_what_cannot_be_read_is_said_before_the_answer(live: LiveCluster, ask: Ask) -> None:
+def test_unreadable_objects_are_reported_with_the_answer(live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda _, path: "/events" not in path
     done = ask("explain", "t4-2")
     assert done.returncode == 0

@@ -39,7 +39,7 @@ def fill(api: ApiServer) -> None:
     api.add("resourcequotas", "gpus", {"spec": {"hard": {"requests.nvidia.com/gpu.shared": "2k"}}}, namespace="team")
 
 
-def test_the_intent_is_that_of_the_cluster_under_the_printed_rights(api: ApiServer, ask: Ask, tmp_path: Path) -> None:
+def test_live_import_works_under_the_printed_permissions(api: ApiServer, ask: Ask, tmp_path: Path) -> None:
     fill(api)
     rights = gpushare("rbac", "--import", "nvidia-ops").stdout
     api.allows = allowed_by(list(yaml.safe_load_all(rights)))
@@ -53,7 +53,7 @@ def test_the_intent_is_that_of_the_cluster_under_the_printed_rights(api: ApiServ
     assert gpushare("check", tmp_path / "intent.yaml").returncode == 0
 
 
-def test_what_is_forbidden_is_said(api: ApiServer, ask: Ask) -> None:
+def test_forbidden_resources_are_reported(api: ApiServer, ask: Ask) -> None:
     fill(api)
     api.allows = lambda _, path: "/configmaps" not in path and "/resourcequotas" not in path
     done = ask("import", "--live", *OPERATOR)
@@ -70,7 +70,7 @@ def release(chart: str, version: str, values: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"labels": {"owner": "helm", "status": "deployed"}}, "data": {"release": packed}}
 
 
-def test_a_release_brings_its_version_its_namespace_and_the_users_values_alone(
+def test_release_gives_only_its_version_namespace_and_user_values(
     api: ApiServer, ask: Ask, tmp_path: Path
 ) -> None:
     fill(api)
@@ -107,7 +107,7 @@ class OnePolicy:
 
 
 @pytest.mark.parametrize("stack", ["", "gpu-operator"])
-def test_the_cluster_policy_says_which_release_it_is_of(stack: str) -> None:
+def test_clusterpolicy_gives_its_release_version(stack: str) -> None:
     found = inventory.read(OnePolicy(), ["nvidia-ops"], values=False)
     inputs = [InputFile(name=name, document=document) for name, document in found.objects]
     spec = importing.build(inputs, "", Wanted(stack=stack)).draft.spec
@@ -117,7 +117,7 @@ def test_the_cluster_policy_says_which_release_it_is_of(stack: str) -> None:
         assert spec["platform"]["runtimeClass"] == "nvidia-x"
 
 
-def test_an_option_without_live_and_nothing_at_all_are_errors(ask: Ask) -> None:
+def test_live_option_without_live_and_missing_input_are_errors(ask: Ask) -> None:
     assert ask("import", *OPERATOR, "x.yaml").returncode == 2
     assert ask("import").returncode == 2
     assert ask("import", "--live", "--operator-namespace", "No Name").returncode == 2

@@ -20,7 +20,7 @@ def write(tmp_path: Path, live: LiveCluster) -> Path:
     return tmp_path / "new.yaml"
 
 
-def test_what_is_installed_changes_nothing(write: Path, ask: Ask) -> None:
+def test_plan_of_the_installed_intent_has_no_changes(write: Path, ask: Ask) -> None:
     write.write_text(INTENT)
     done = ask("plan", "--live", "--exit-code", write)
     assert done.returncode == 0, done.stderr
@@ -28,7 +28,7 @@ def test_what_is_installed_changes_nothing(write: Path, ask: Ask) -> None:
     assert "t4-2  GPUBusy" in done.stdout
 
 
-def test_pods_are_named_with_their_owners(write: Path, ask: Ask) -> None:
+def test_live_plan_lists_pods_with_their_owners(write: Path, ask: Ask) -> None:
     write.write_text(INTENT.replace("replicas: 4", "replicas: 2"))
     done = ask("plan", "--live", "--exit-code", write)
     assert done.returncode == 3, done.stderr
@@ -38,7 +38,7 @@ def test_pods_are_named_with_their_owners(write: Path, ask: Ask) -> None:
     assert "train-0" not in done.stdout
 
 
-def test_a_layout_that_keeps_the_instances_disturbs_nobody(write: Path, ask: Ask) -> None:
+def test_layout_that_keeps_the_instances_disturbs_no_pods(write: Path, ask: Ask) -> None:
     write.write_text(INTENT.replace("{2g.10gb: 2, 1g.5gb: 3}", "{2g.10gb: 2, 1g.5gb: 2}"))
     done = ask("plan", "--live", write, "--format", "json")
     document = json.loads(done.stdout)
@@ -48,7 +48,7 @@ def test_a_layout_that_keeps_the_instances_disturbs_nobody(write: Path, ask: Ask
     assert [pod["name"] for pod in node["pods"]] == ["train-0"]
 
 
-def test_quotas_in_use_that_do_not_fit(write: Path, ask: Ask) -> None:
+def test_live_plan_reports_used_quotas_that_do_not_fit(write: Path, ask: Ask) -> None:
     write.write_text(INTENT.replace("{notebooks: 6}", "{notebooks: 2}"))
     assert ["team", SHARED, "3", "2"] in [line.split() for line in ask("plan", "--live", write).stdout.splitlines()]
 
@@ -60,7 +60,7 @@ def test_a_pool_that_is_removed_releases_its_nodes(write: Path, ask: Ask) -> Non
     assert "physics/train-0" in done.stdout
 
 
-def test_a_bundle_that_observes_changes_no_node_whatever_it_plans(write: Path, ask: Ask) -> None:
+def test_observing_bundle_changes_no_node(write: Path, ask: Ask) -> None:
     write.write_text(INTENT.replace("replicas: 4", "replicas: 2").partition("    training:")[0] + OBSERVING)
     done = ask("plan", "--live", "--exit-code", write)
     assert (done.returncode, done.stderr) == (0, "")
@@ -68,7 +68,7 @@ def test_a_bundle_that_observes_changes_no_node_whatever_it_plans(write: Path, a
 
 
 @pytest.mark.parametrize(("shared_by", "is_known"), [("time-slicing", True), ("mps", False)])
-def test_a_node_that_offers_the_same_shares_without_gpushare_loses_none(
+def test_node_with_equal_shares_without_gpushare_loses_none(
     shared_by: str, is_known: bool, write: Path, live: LiveCluster, ask: Ask
 ) -> None:
     labels = {"example.org/new": "t4", "nvidia.com/gpu.sharing-strategy": shared_by}
@@ -81,7 +81,7 @@ def test_a_node_that_offers_the_same_shares_without_gpushare_loses_none(
     assert [pod["name"] for pod in node["pods"]] == ([] if is_known else ["hand"])
 
 
-def test_without_pods_the_plan_says_so(write: Path, live: LiveCluster, ask: Ask) -> None:
+def test_live_plan_reports_unreadable_pods(write: Path, live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda _, path: "/pods" not in path
     write.write_text(INTENT.replace("replicas: 4", "replicas: 2"))
     done = ask("plan", "--live", write)
@@ -89,7 +89,7 @@ def test_without_pods_the_plan_says_so(write: Path, live: LiveCluster, ask: Ask)
     assert "could not read pods" in done.stderr
 
 
-def test_without_nodes_there_is_no_plan(write: Path, live: LiveCluster, ask: Ask) -> None:
+def test_live_plan_fails_if_nodes_cannot_be_read(write: Path, live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda _, path: "/nodes" not in path
     write.write_text(INTENT)
     done = ask("plan", "--live", write)
@@ -98,5 +98,5 @@ def test_without_nodes_there_is_no_plan(write: Path, live: LiveCluster, ask: Ask
 
 
 @pytest.mark.parametrize("wrong", [("a",), ("--live", "a", "b"), ("--live", "a", "--format", "markdown"), ()])
-def test_calls_that_make_no_sense(ask: Ask, wrong: tuple[str, ...]) -> None:
+def test_invalid_live_plan_calls_are_refused(ask: Ask, wrong: tuple[str, ...]) -> None:
     assert ask("plan", *wrong).returncode == 2

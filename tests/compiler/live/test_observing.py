@@ -38,7 +38,7 @@ def tell(cluster: LiveCluster, name: str, text: str) -> None:
         {"gpushare.dev/would": text}))
 
 
-def test_observing_is_a_mode_and_says_what_enforce_would_do(observed: LiveCluster, ask: Ask) -> None:
+def test_status_shows_observing_nodes_and_what_enforce_would_do(observed: LiveCluster, ask: Ask) -> None:
     done = ask("status")
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 observed  " in done.stdout
@@ -50,7 +50,7 @@ def test_observing_is_a_mode_and_says_what_enforce_would_do(observed: LiveCluste
     assert "not as wanted" not in ask("status", "-o", "wide").stdout
 
 
-def test_the_document_is_what_its_schema_says(observed: LiveCluster, ask: Ask) -> None:
+def test_document_is_valid_under_its_schema(observed: LiveCluster, ask: Ask) -> None:
     document = json.loads(ask("status", "--format", "json").stdout)
     assert schema.accepts(schema.load("status.v1"), document)
     assert document["pools"]["notebooks"]["observed"] == 2
@@ -85,7 +85,7 @@ def test_metrics_that_cannot_be_read_are_not_zero(observed: LiveCluster, ask: As
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "7", "[" * 3000, '{"gpus": 7, "pods": {}, "labels": [1], "unknown": 3}',
                                   '{"pods": ["\\u001b[2J", "and 9 more"], "gpus": {"\\u001b[31m": []}}'])
-def test_any_annotation_can_be_read(observed: LiveCluster, ask: Ask, text: str) -> None:
+def test_any_annotation_value_raises_nothing(observed: LiveCluster, ask: Ask, text: str) -> None:
     tell(observed, "a100-1", text)
     done = ask("status")
     assert (done.returncode, done.stderr) == (0, "")
@@ -99,13 +99,13 @@ def test_a_long_annotation_is_read_whole(observed: LiveCluster, ask: Ask) -> Non
     assert (len(node["pods"]), node["podCount"]) == (20, 23)
 
 
-def test_observing_is_no_difference(observed: LiveCluster, ask: Ask, tmp_path: Path) -> None:
+def test_observing_is_not_drift(observed: LiveCluster, ask: Ask, tmp_path: Path) -> None:
     done = ask("drift", observed.write(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "no difference\n", "")
 
 
 @pytest.mark.parametrize("reason", ["GpuUnreadable", "Ready"])
-def test_a_node_that_is_not_observed_is_a_difference(observed: LiveCluster, ask: Ask, tmp_path: Path, reason: str) -> None:
+def test_unobserved_node_is_drift(observed: LiveCluster, ask: Ask, tmp_path: Path, reason: str) -> None:
     observed.api.edit("nodes", "t4-1", lambda node: node["status"].update(conditions=[]))
     observed.say("t4-1", reason, "told")
     done = ask("drift", observed.write(tmp_path))
@@ -120,7 +120,7 @@ def test_a_bundle_that_enforces_differs_from_a_cluster_that_observes(observed: L
     assert "Observing" in done.stdout
 
 
-def test_the_plan_from_observe_to_enforce_names_what_is_disturbed(observed: LiveCluster, ask: Ask, tmp_path: Path) -> None:
+def test_plan_from_observe_to_enforce_lists_disturbed_pods(observed: LiveCluster, ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "enforce.yaml").write_text(INTENT)
     done = ask("plan", "--live", tmp_path / "enforce.yaml")
     assert "3 nodes would change" in done.stdout

@@ -56,34 +56,34 @@ def test_a_list_that_expires_is_read_from_its_beginning() -> None:
     assert len(api.asked) == 6
 
 
-def test_a_list_that_expires_every_time_is_not_seen() -> None:
+def test_list_that_always_expires_is_reported_as_unread() -> None:
     api = Scripted(1234, {number: RequestError("410: expired", 410) for number in (2, 4, 6)})
     found, lists = read(api)
     assert found == ()
     assert [one.what for one in lists.unseen] == ["things"]
 
 
-def test_half_a_list_is_no_list() -> None:
+def test_partial_list_is_discarded() -> None:
     found, lists = read(Scripted(1234, {3: RequestError("403: no", 403)}))
     assert found == ()
     assert "gpushare rbac" in lists.unseen[0].hint
 
 
-def test_a_passing_refusal_is_asked_again() -> None:
+def test_transient_refusal_is_retried() -> None:
     assert read(Scripted(3, {1: RequestError("503: busy", 503), 2: RequestError("429: slower", 429)}))[0] == (0, 1, 2)
 
 
-def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
+def test_too_large_page_is_requested_in_smaller_ones() -> None:
     api = Scripted(20, most=5)
     assert read(api)[0] == tuple(range(20))
     assert [query["limit"] for query in api.asked] == ["500", "50", "5", "5", "5", "5"]
 
 
-def test_one_object_that_is_too_large_ends_the_list() -> None:
+def test_too_large_object_aborts_the_list() -> None:
     assert read(Scripted(20, most=0))[1].unseen
 
 
-def test_a_server_that_repeats_a_page_does_not_hold_us() -> None:
+def test_server_that_repeats_a_page_does_not_loop_forever() -> None:
     class Looping(Scripted):
         turns, period = 0, 1
 
@@ -97,7 +97,7 @@ def test_a_server_that_repeats_a_page_does_not_hold_us() -> None:
         assert "repeats a page" in read(looping)[1].unseen[0].why
 
 
-def test_a_list_of_pages_without_end_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_list_is_reported_as_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     class Endless(Scripted):
         def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
             self.asked.append(query or {})
@@ -111,7 +111,7 @@ def test_a_list_of_pages_without_end_is_not_seen(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("answer", [{}, {"items": None}, {"items": {}}, {"kind": "Status"}, {"items": 7, "metadata": []}])
-def test_what_is_no_list_is_not_seen(answer: dict[str, Any]) -> None:
+def test_invalid_list_response_is_reported_as_unread(answer: dict[str, Any]) -> None:
     class Odd(Scripted):
         def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
             return answer

@@ -31,7 +31,7 @@ def run(ask: Ask, live: LiveCluster, tmp_path: Path, command: Sequence[str]) -> 
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_under_exactly_these_rights_everything_is_seen(
+def test_printed_permissions_are_sufficient(
     live: LiveCluster, ask: Ask, tmp_path: Path, command: list[str]
 ) -> None:
     live.add_release()
@@ -46,7 +46,7 @@ def test_under_exactly_these_rights_everything_is_seen(
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("kept", ["ClusterRole", "Role"])
-def test_under_half_of_them_what_is_hidden_is_said(
+def test_missing_permissions_are_reported(
     live: LiveCluster, ask: Ask, tmp_path: Path, command: list[str], kept: str
 ) -> None:
     live.api.allows = allowed_by([one for one in printed() if one["kind"] == kept])
@@ -57,7 +57,7 @@ def test_under_half_of_them_what_is_hidden_is_said(
     assert "gpushare rbac" in done.stderr
 
 
-def test_without_any_right_nothing_is_claimed(live: LiveCluster, ask: Ask) -> None:
+def test_status_without_permissions_reports_nothing_seen(live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda *_: False
     done = ask("status")
     assert done.stdout == "no pools were seen\n"
@@ -66,7 +66,7 @@ def test_without_any_right_nothing_is_claimed(live: LiveCluster, ask: Ask) -> No
     assert "nothing was seen" in done.stderr
 
 
-def test_secrets_and_the_proxy_are_asked_for_by_name() -> None:
+def test_secrets_and_pod_proxy_permissions_are_opt_in() -> None:
     def resources(*arguments: str) -> set[str]:
         rules = [rule for one in printed(*arguments) for rule in one.get("rules", ())]
         return {name for rule in rules for name in rule.get("resources", rule.get("nonResourceURLs"))}
@@ -76,7 +76,7 @@ def test_secrets_and_the_proxy_are_asked_for_by_name() -> None:
     assert resources("--helm-values") - resources() == {"secrets"}
 
 
-def test_no_rule_allows_a_change_and_secrets_are_of_one_namespace() -> None:
+def test_rbac_rules_are_read_only_and_limit_secrets_to_one_namespace() -> None:
     for one in printed("--metrics", "--helm-values"):
         for rule in one.get("rules", ()):
             assert set(rule["verbs"]) <= {"get", "list"}
@@ -90,7 +90,7 @@ def test_no_rule_allows_a_change_and_secrets_are_of_one_namespace() -> None:
     (("--user", "ann"), {"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"}),
     (("--group", "ops: yes"), {"kind": "Group", "name": "ops: yes", "apiGroup": "rbac.authorization.k8s.io"}),
 ])
-def test_the_subject_is_who_was_named(arguments: tuple[str, ...], subject: dict[str, str]) -> None:
+def test_rbac_subject_is_the_given_one(arguments: tuple[str, ...], subject: dict[str, str]) -> None:
     objects = printed(*arguments)
     assert [one["subjects"] for one in objects if "subjects" in one] == [[subject], [subject]]
     assert (subject["kind"] == "ServiceAccount") == any(one["kind"] == "ServiceAccount" for one in objects)
@@ -99,5 +99,5 @@ def test_the_subject_is_who_was_named(arguments: tuple[str, ...], subject: dict[
 @pytest.mark.parametrize("wrong", [
     ("--user", "a", "--group", "b"), ("--release-namespace", "a/b"), ("--service-account", "A b"),
 ])
-def test_what_is_no_subject_is_refused(wrong: tuple[str, ...]) -> None:
+def test_invalid_rbac_subject_is_refused(wrong: tuple[str, ...]) -> None:
     assert gpushare("rbac", *wrong).returncode == 2

@@ -26,7 +26,7 @@ def test_pools_and_their_shares_are_counted(live: LiveCluster, ask: Ask) -> None
     assert "cpu-1" not in done.stdout
 
 
-def test_the_document_is_what_its_schema_says(live: LiveCluster, ask: Ask) -> None:
+def test_document_is_valid_under_its_schema(live: LiveCluster, ask: Ask) -> None:
     done = ask("status", "--format", "json", "--kills")
     document = json.loads(done.stdout)
     assert schema.accepts(schema.load("status.v1"), document)
@@ -53,7 +53,7 @@ def test_a_node_that_is_cordoned_or_tainted_has_nothing_free(live: LiveCluster, 
 
 
 @pytest.mark.parametrize("key", OUR_TAINTS)
-def test_a_node_with_a_taint_of_ours_has_nothing_free_whichever_autoscaler_reads_it(
+def test_node_with_any_of_our_taints_has_nothing_free(
     key: str, live: LiveCluster, ask: Ask
 ) -> None:
     for name in ("t4-1", "t4-2"):
@@ -63,7 +63,7 @@ def test_a_node_with_a_taint_of_ours_has_nothing_free_whichever_autoscaler_reads
     assert ("repartitioning" if "repartitioning" in key else "not-ready") in ask("status").stdout
 
 
-def test_what_is_forbidden_is_unknown_not_zero(live: LiveCluster, ask: Ask) -> None:
+def test_forbidden_counts_are_unknown_not_zero(live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda _, path: "/pods" not in path
     done = ask("status")
     assert done.returncode == 0
@@ -73,7 +73,7 @@ def test_what_is_forbidden_is_unknown_not_zero(live: LiveCluster, ask: Ask) -> N
     assert row[-2:] == ["?", "?"]
 
 
-def test_one_namespace_does_not_say_what_others_leave_free(live: LiveCluster, ask: Ask) -> None:
+def test_free_shares_are_unknown_if_only_one_namespace_is_read(live: LiveCluster, ask: Ask) -> None:
     live.api.add_pod("other", namespace="physics", node="t4-1", limits={SHARED: 3})
     done = ask("status", "-n", "team")
     row = next(line.split() for line in done.stdout.splitlines() if line.startswith("notebooks"))
@@ -83,7 +83,7 @@ def test_one_namespace_does_not_say_what_others_leave_free(live: LiveCluster, as
     assert shares == {"wanted": 8, "offered": 4, "used": 1, "free": None}
 
 
-def test_a_name_that_cannot_be_looked_up_is_not_said_to_be_absent(live: LiveCluster, ask: Ask) -> None:
+def test_unreadable_name_is_not_reported_as_missing(live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda _, path: "/nodes" not in path
     done = ask("status", "t4-1")
     assert done.returncode == 2
@@ -98,7 +98,7 @@ def test_a_pod_that_waits_is_listed_with_the_schedulers_reason(live: LiveCluster
     assert "Unschedulable: 0/4 nodes are available" in ask("status").stdout
 
 
-def test_pods_that_have_ended_hold_nothing(live: LiveCluster, ask: Ask) -> None:
+def test_completed_pods_hold_nothing(live: LiveCluster, ask: Ask) -> None:
     live.api.add_pod("done", namespace="team", node="t4-1", limits={SHARED: 1}, phase="Succeeded")
     assert json.loads(ask("status", "--format", "json").stdout)["pools"]["notebooks"]["shares"][SHARED]["used"] == 1
 
@@ -122,13 +122,13 @@ def test_kills_come_from_events_and_the_runtimes_counters(live: LiveCluster, ask
     assert "4000Mi" in done.stdout
 
 
-def test_a_runtime_that_does_not_answer_is_not_seen(live: LiveCluster, ask: Ask) -> None:
+def test_unresponsive_runtime_is_reported_as_unread(live: LiveCluster, ask: Ask) -> None:
     live.api.add_pod("gpushare-notebooks-x", namespace=RELEASE, node="t4-1", labels={
         "app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"})
     assert "could not read metrics: 1 runtime did not answer: 404" in ask("status", "--kills").stderr
 
 
-def test_an_installation_elsewhere_is_said_to_be_unseen(live: LiveCluster, ask: Ask) -> None:
+def test_installation_in_another_namespace_is_reported_as_unread(live: LiveCluster, ask: Ask) -> None:
     done = ask("status", "--release-namespace", "elsewhere")
     assert "could not read gpushare: namespace elsewhere has no pool" in done.stderr
     assert "notebooks" in done.stdout  # from the nodes' labels
@@ -143,7 +143,7 @@ def test_terminal_escapes_of_the_cluster_do_not_reach_the_terminal(live: LiveClu
     assert "\x1b" not in ask("status").stderr
 
 
-def test_the_page_says_what_the_tables_say(live: LiveCluster, ask: Ask) -> None:
+def test_page_and_tables_agree(live: LiveCluster, ask: Ask) -> None:
     """Word by word; `-o wide` has every node, too."""
     live.api.add_pod("waiting", namespace="team", limits={SHARED: 1})
     done = ask("status", "--html", "--kills")
@@ -158,7 +158,7 @@ def test_the_page_says_what_the_tables_say(live: LiveCluster, ask: Ask) -> None:
     assert done.stdout.count("<meter ") == 3
 
 
-def test_the_page_names_what_could_not_be_seen(live: LiveCluster, ask: Ask) -> None:
+def test_page_lists_what_could_not_be_read(live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda _, path: "/pods" not in path
     done = ask("status", "--html")
     assert "could not read pods: 403" in done.stderr
@@ -166,7 +166,7 @@ def test_the_page_names_what_could_not_be_seen(live: LiveCluster, ask: Ask) -> N
     assert "<meter " not in done.stdout, "nobody knows how many are in use"
 
 
-def test_what_the_cluster_says_is_only_text_on_the_page(live: LiveCluster, ask: Ask) -> None:
+def test_cluster_texts_are_escaped_on_the_page(live: LiveCluster, ask: Ask) -> None:
     def write(node: dict[str, Any]) -> None:
         for one in node["status"]["conditions"]:
             one["message"] = one["reason"] = HOSTILE
@@ -179,7 +179,7 @@ def test_what_the_cluster_says_is_only_text_on_the_page(live: LiveCluster, ask: 
     assert "alert(1)" in html, "it is there, as text"
 
 
-def test_watching_writes_text_alone(live: LiveCluster, ask: Ask) -> None:
+def test_watch_supports_only_text_output(live: LiveCluster, ask: Ask) -> None:
     assert ask("status", "--watch", "--html").returncode == 2
 
 
@@ -191,7 +191,7 @@ def node_status(number: int, *, is_ready: bool) -> NodeStatus:
                       shares=shares)
 
 
-def test_a_page_of_a_large_cluster_is_small_and_counts_every_node_that_is_not_as_wanted() -> None:
+def test_page_of_a_large_cluster_is_small_and_counts_unready_nodes() -> None:
     nodes = tuple(node_status(number, is_ready=number % 2 == 0) for number in range(5000))
     pending = tuple(Pod(namespace="team", name=f"p{number}", phase="Pending", requests={SHARED: 1}) for number in range(5000))
     pool = PoolStatus(name="p", card="t4", mode="time-slicing", nodes=nodes, shares=nodes[0].shares)

@@ -20,7 +20,7 @@ FIELDS = (
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
-def test_any_field_may_be_anything(view: Callable[[dict[str, Any]], object]) -> None:
+def test_any_field_value_raises_nothing(view: Callable[[dict[str, Any]], object]) -> None:
     for part, fields in FIELDS:
         for wrong in WRONG:
             view({part: wrong})
@@ -30,7 +30,7 @@ def test_any_field_may_be_anything(view: Callable[[dict[str, Any]], object]) -> 
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_any_field_of_a_list_may_be_anything(wrong: Any) -> None:
+def test_any_list_field_value_raises_nothing(wrong: Any) -> None:
     condition = {"type": wrong, "status": wrong, "reason": wrong}
     conditions = [condition, {"type": "Ready", "status": "True"}]
     node = views.node({"status": {"conditions": conditions}, "spec": {"taints": [{"key": wrong}]}})
@@ -43,12 +43,12 @@ def test_any_field_of_a_list_may_be_anything(wrong: Any) -> None:
 @pytest.mark.parametrize(("given", "kept"), [
     ("4", 4), (4, 4), ("4k", 4000), ("1500m", 2), ("-1", None), ("x", None), (None, None), ([], None), (True, None),
 ])
-def test_quantities(given: object, kept: int | None) -> None:
+def test_quantities_are_parsed(given: object, kept: int | None) -> None:
     assert views.gpus({"nvidia.com/gpu": given, "nvidia.com/rdma": "3", "cpu": "4"}) == (
         {} if kept is None else {"nvidia.com/gpu": kept})
 
 
-def test_a_pod_holds_what_its_containers_request_and_no_less_than_one_init_container() -> None:
+def test_pod_request_is_the_sum_of_containers_or_the_largest_init_container() -> None:
     def container(number: int) -> dict[str, Any]:
         return {"name": "x", "resources": {"limits": {"nvidia.com/gpu": str(number)}}}
 
@@ -62,7 +62,7 @@ def test_no_text_controls_a_terminal(text: str) -> None:
     assert views.clean(text).startswith("a\\")
 
 
-def test_a_megabyte_is_cut() -> None:
+def test_huge_text_is_truncated() -> None:
     node = views.node({"metadata": {"name": "n", "annotations": {"gpushare.dev/x": "y" * (1 << 20)}}})
     assert len(node.annotations["gpushare.dev/x"]) == 1000
 
@@ -71,12 +71,12 @@ def test_a_megabyte_is_cut() -> None:
     "gpushare_kills_total", "gpushare_kills_total NaN", "gpushare_kills_total 1e999", "gpushare_kills_total{a=b} 1",
     "gpushare_kills_total{a=\"b} 1", "other_total 3", "\x1b", "gpushare_kills_total --1",
 ])
-def test_lines_that_are_no_metric_of_ours_count_for_nothing(line: str) -> None:
+def test_foreign_or_invalid_metric_lines_are_ignored(line: str) -> None:
     assert runtime_metrics.parse("n", line).kills == 0
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_terms_of_a_daemonset_may_be_anything(wrong: Any) -> None:
+def test_arbitrary_daemonset_terms_raise_nothing(wrong: Any) -> None:
     def selects(term: object) -> dict[str, Any]:
         affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": term}}
         return {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": affinity}}}}}

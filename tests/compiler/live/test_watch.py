@@ -45,7 +45,7 @@ def watch(api: ApiServer, tmp_path: Path) -> Iterator[Watch]:
         one.wait(PATIENCE)
 
 
-def test_it_shows_changes_until_it_is_interrupted(live: LiveCluster, watch: Watch, tmp_path: Path) -> None:
+def test_watch_shows_changes_until_interrupted(live: LiveCluster, watch: Watch, tmp_path: Path) -> None:
     running = watch()
     wait_for(lambda: "GPUBusy" in (tmp_path / "out").read_text())
     live.say("t4-2", "CardMismatch", "GPU 0 is a Tesla V100")
@@ -55,7 +55,7 @@ def test_it_shows_changes_until_it_is_interrupted(live: LiveCluster, watch: Watc
     assert (tmp_path / "err").read_text() == ""
 
 
-def test_it_outlives_a_server_that_is_away(live: LiveCluster, api: ApiServer, watch: Watch, tmp_path: Path) -> None:
+def test_watch_survives_an_unreachable_server(live: LiveCluster, api: ApiServer, watch: Watch, tmp_path: Path) -> None:
     watch()
     wait_for(lambda: "notebooks" in (tmp_path / "out").read_text())
     api.down()
@@ -66,7 +66,7 @@ def test_it_outlives_a_server_that_is_away(live: LiveCluster, api: ApiServer, wa
     wait_for(lambda: "Tesla V100" in (tmp_path / "out").read_text())
 
 
-def test_a_refusal_does_not_reach_the_terminal_as_it_is(
+def test_watch_escapes_server_errors(
     live: LiveCluster, api: ApiServer, watch: Watch, tmp_path: Path
 ) -> None:
     watch()
@@ -76,7 +76,7 @@ def test_a_refusal_does_not_reach_the_terminal_as_it_is(
     assert "\x1b" not in (tmp_path / "out").read_text()
 
 
-def test_a_reader_that_goes_away_ends_it(live: LiveCluster, watch: Watch) -> None:
+def test_watch_ends_when_stdout_is_closed(live: LiveCluster, watch: Watch) -> None:
     running = watch(stdout=subprocess.PIPE)
     assert running.stdout is not None
     running.stdout.readline()
@@ -84,7 +84,7 @@ def test_a_reader_that_goes_away_ends_it(live: LiveCluster, watch: Watch) -> Non
     assert running.wait(PATIENCE) == 141
 
 
-def test_a_call_that_can_never_succeed_is_not_repeated(live: LiveCluster, ask: Ask) -> None:
+def test_watch_does_not_repeat_an_invalid_call(live: LiveCluster, ask: Ask) -> None:
     done = ask("status", "--watch", "--context", "nowhere")
     assert done.returncode == 2
     assert "has no context 'nowhere'" in done.stderr

@@ -23,7 +23,7 @@ def wide(units: int, sizes: int) -> Geometry:
 
 
 @pytest.mark.parametrize("card_id", [card_id for card_id in cards.ids() if cards.load(card_id).mig])
-def test_every_known_card_is_far_below_the_limit(card_id: str) -> None:
+def test_every_known_card_is_well_below_the_layout_limit(card_id: str) -> None:
     geometry = cards.load(card_id).mig
     assert geometry is not None
     assert mig.is_manageable(geometry)
@@ -31,11 +31,11 @@ def test_every_known_card_is_far_below_the_limit(card_id: str) -> None:
 
 
 @pytest.mark.parametrize(("units", "sizes", "manageable"), [(8, 8, True), (16, 4, True), (40, 6, False), (64, 9, False)])
-def test_what_a_row_of_slices_allows_decides(units: int, sizes: int, manageable: bool) -> None:
+def test_number_of_possible_layouts_decides_manageability(units: int, sizes: int, manageable: bool) -> None:
     assert mig.is_manageable(wide(units, sizes)) is manageable
 
 
-def test_many_profiles_of_one_shape_count_too() -> None:
+def test_profiles_of_equal_shape_count_towards_the_limit() -> None:
     geometry = wide(16, 1)
     alike: tuple[MigProfile, ...] = tuple(replace(geometry.profiles[0], name=f"1g.{number}gb") for number in range(30))
     assert not mig.is_manageable(replace(geometry, profiles=alike))

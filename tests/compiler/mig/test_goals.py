@@ -48,7 +48,7 @@ def test_most_instances_is_the_layout_with_the_most(card):
 
 
 @pytest.mark.parametrize("card", known_cards.with_mig())
-def test_instances_are_as_many_as_asked_and_the_smallest_as_large_as_can_be(card):
+def test_instances_goal_maximises_the_smallest_instance(card):
     every = candidates(card)
     plain = [profile for profile in known_cards.geometry(card).profiles if known_cards.is_plain(profile)]
     is_known = all(profile.memory_mib is not None for profile in plain)

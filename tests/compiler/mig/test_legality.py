@@ -41,7 +41,7 @@ def multisets(geometry: Geometry):
 
 
 @pytest.mark.parametrize("card", known_cards.distinct())
-def test_every_multiset_of_every_card_is_judged_as_by_plain_recursion(card):
+def test_legality_on_every_card_equals_plain_recursion(card):
     geometry = known_cards.geometry(card)
     legal = {reference_solver.multiset(placed) for placed in reference_solver.placed_sets(geometry)}
     judged = {frozenset(layout) for layout in multisets(geometry) if mig.fits(geometry, layout)}
@@ -67,14 +67,14 @@ def test_127_of_the_3839_combinations_of_an_a100_are_legal():
     assert sum(mig.fits(geometry, layout) for layout in everything) == 127
 
 
-def test_one_more_than_the_row_can_hold_is_not_mistaken_for_another_shape():
+def test_overflowing_count_is_not_mistaken_for_another_shape():
     anywhere, first = tuple((start, 1) for start in range(3)), ((0, 1),)
     row = grid(3, (anywhere, first))
     assert 3 * row.steps[0] in row.multisets
     assert 4 * row.steps[0] not in row.multisets
 
 
-def test_without_attributes_only_such_profiles_count_also_for_what_could_be_added():
+def test_maximal_layouts_without_attributes_use_only_plain_profiles():
     geometry = known_cards.geometry(known_cards.A100)
     plain = mig.maximal_layouts(geometry, attributes=False)
     assert plain == mig.maximal_layouts(known_cards.only(geometry, known_cards.is_plain))
@@ -100,7 +100,7 @@ def test_the_order_in_which_a_layout_is_written_does_not_matter():
 
 @settings(max_examples=scale.examples(150))
 @given(geometries())
-def test_any_card_that_anyone_could_describe_is_judged_as_by_plain_recursion(geometry):
+def test_legality_on_random_cards_equals_plain_recursion(geometry):
     placed = reference_solver.placed_sets(geometry)
     legal = {reference_solver.multiset(one) for one in placed}
     assert {frozenset(layout) for layout in multisets(geometry) if mig.fits(geometry, layout)} == legal

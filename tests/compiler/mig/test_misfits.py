@@ -142,7 +142,7 @@ def is_true(geometry: Geometry, layout, sentence: str, legal: set[reference_solv
         ("thor-igpu", {"1g.0gb+gfx": 1, "2g.0gb+gfx": 1}, "a card holds at most 1 instance with +gfx; this layout has 2"),
     ],
 )
-def test_the_reason_is_said_in_the_users_words(card, layout, sentence):
+def test_misfit_reason_is_in_plain_words(card, layout, sentence):
     assert mig.why_not(known_cards.geometry(card), tuple(layout.items())) == sentence
 
 
@@ -158,11 +158,11 @@ def test_every_reason_is_true_of_its_layout(card):
         assert is_true(geometry, layout, sentence, legal), (layout, sentence)
 
 
-def test_there_is_no_reason_against_a_legal_layout(a100):
+def test_legal_layout_has_no_misfit_reason(a100):
     assert mig.why_not(a100, (("3g.20gb", 2),)) == ""
 
 
-def test_the_nearest_layouts_are_those_of_the_documentation(a100):
+def test_nearest_layouts_match_the_documentation(a100):
     assert mig.nearest(a100, (("3g.20gb", 2), ("1g.5gb", 1))) == (
         (("3g.20gb", 2),),
         (("3g.20gb", 1), ("1g.5gb", 4)),
@@ -181,16 +181,16 @@ def test_the_nearest_layouts_are_those_of_the_documentation(a100):
         ({"3g.20gb": 2, "9g.80gb": 1}, (("3g.20gb", 2),)),
     ],
 )
-def test_the_nearest_layout_keeps_what_it_can(a100, wanted, first):
+def test_nearest_layout_keeps_the_most_instances(a100, wanted, first):
     assert mig.nearest(a100, tuple(wanted.items()))[0] == first
 
 
-def test_no_more_layouts_are_offered_than_were_asked_for(a100):
+def test_nearest_layouts_are_limited_to_the_requested_number(a100):
     wanted = (("3g.20gb", 2), ("1g.5gb", 1))
     assert mig.nearest(a100, wanted, limit=2) == mig.nearest(a100, wanted)[:2]
 
 
-def test_what_is_near_is_legal_new_and_the_same_every_time_for_every_illegal_layout_of_an_a100(a100):
+def test_nearest_layouts_are_legal_distinct_and_deterministic(a100):
     legal = {reference_solver.multiset(placed) for placed in reference_solver.placed_sets(a100)}
     for layout in scale.some(list(multisets(a100)), 15):
         if frozenset(layout) in legal:

@@ -37,7 +37,7 @@ def placed_as(instances) -> reference_solver.Placed:
 
 
 @pytest.mark.parametrize("card", known_cards.distinct())
-def test_every_legal_layout_is_placed_slice_by_slice_on_places_of_its_profiles(card):
+def test_every_legal_layout_is_placed_on_valid_placements(card):
     geometry = known_cards.geometry(card)
     for layout in {reference_solver.multiset(placed) for placed in reference_solver.placed_sets(geometry)}:
         instances = must_place(geometry, tuple(layout))
@@ -52,7 +52,7 @@ def test_every_legal_layout_is_placed_slice_by_slice_on_places_of_its_profiles(c
 
 
 @pytest.mark.parametrize("card", [known_cards.A100, "rtx-pro-6000-server"])
-def test_no_way_to_place_keeps_more_between_any_two_layouts(card):
+def test_placement_keeps_the_most_between_any_two_layouts(card):
     geometry = known_cards.geometry(card)
     ways = ways_of(reference_solver.placed_sets(geometry))
     for old in scale.some(list(ways.values()), 12):
@@ -64,7 +64,7 @@ def test_no_way_to_place_keeps_more_between_any_two_layouts(card):
 
 @settings(max_examples=scale.examples(100))
 @given(geometries(), st.data())
-def test_no_way_to_place_keeps_more_on_any_card_that_anyone_could_describe(geometry, data):
+def test_placement_keeps_the_most_on_random_cards(geometry, data):
     every = reference_solver.placed_sets(geometry)
     old = data.draw(st.sampled_from(sorted(every, key=sorted)))
     keep = {(name, start) for name, start, _ in old}
@@ -85,18 +85,18 @@ def test_instances_with_attributes_are_kept_where_they_stand():
     assert found == {*keep, ("1g.24gb", 3)}
 
 
-def test_what_is_kept_is_not_more_than_the_layout_has(a100):
+def test_placement_keeps_no_more_instances_than_the_layout_has(a100):
     keep = tuple(("1g.5gb", start) for start in range(7))
     found = must_place(a100, (("1g.5gb", 2), ("3g.20gb", 1)), keep)
     assert [(instance.profile.name, instance.start) for instance in found] == [("1g.5gb", 0), ("1g.5gb", 1), ("3g.20gb", 4)]
 
 
-def test_kept_instances_that_the_layout_or_the_card_lacks_change_nothing(a100):
+def test_kept_instances_unknown_to_layout_or_card_are_ignored(a100):
     layout = (("2g.10gb", 1), ("1g.5gb", 3))
     assert mig.place(a100, layout, (("9g.80gb", 0), ("7g.40gb", 0), ("2g.10gb", 5))) == mig.place(a100, layout)
 
 
-def test_no_way_to_place_leaves_more_choice_for_additions(a100, ways):
+def test_placement_leaves_the_most_room_for_additions(a100, ways):
     grown = defaultdict(set)
     every = [placed for possible in ways.values() for placed in possible]
     for bigger in every:
@@ -118,19 +118,19 @@ def test_no_way_to_place_leaves_more_choice_for_additions(a100, ways):
         ((), {}),
     ],
 )
-def test_an_a100_is_placed_so(a100, layout, starts):
+def test_a100_layout_has_the_documented_placement(a100, layout, starts):
     found = defaultdict(list)
     for instance in must_place(a100, layout):
         found[instance.profile.name].append(instance.start)
     assert found == starts
 
 
-def test_a_layout_is_placed_the_same_however_it_is_written(a100):
+def test_placement_is_independent_of_the_layout_order(a100):
     layout = (("1g.5gb", 2), ("2g.10gb", 1), ("3g.20gb", 1))
     assert mig.place(a100, layout) == mig.place(a100, layout[::-1])
 
 
-def test_a_card_with_a_very_long_row_of_slices_is_placed_all_the_same():
+def test_card_with_very_many_slices_is_placed():
     places = tuple(Placement(start=start, size=1) for start in range(40))
     row = MigProfile(
         name="1g.1gb", nvml_enum=0, profile_id=0, compute_slices=1, memory_mib=None, max_count=40, placements=places,
@@ -141,6 +141,6 @@ def test_a_card_with_a_very_long_row_of_slices_is_placed_all_the_same():
     assert len(starts) == len(set(starts)) == 20
 
 
-def test_what_is_not_legal_is_not_placed(a100):
+def test_illegal_layout_is_not_placed(a100):
     assert mig.place(a100, (("3g.20gb", 2), ("1g.5gb", 1))) is None
     assert mig.place(a100, (("9g.80gb", 1),)) is None

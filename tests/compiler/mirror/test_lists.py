@@ -27,7 +27,7 @@ def listed(*arguments: object) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_the_targets_are_what_images_txt_names(example: Path) -> None:
+def test_mirror_targets_equal_images_txt(example: Path) -> None:
     bundle = example / "bundle"
     lines = [line for line in (bundle / "images.txt").read_text().splitlines() if not line.startswith("#")]
     assert set(listed(bundle, "--os", "x").values()) == {f"{line}-x" if "/driver:" in line else line for line in lines}
@@ -41,7 +41,7 @@ def test_the_drivers_of_every_system_are_listed() -> None:
     assert "nvcr.io/nvidia/driver:595.91.07" not in found
 
 
-def test_a_list_without_its_drivers_says_so_and_fails_when_strict() -> None:
+def test_image_list_without_drivers_warns_and_fails_with_strict() -> None:
     done = gpushare("images", CLOSED / "bundle")
     assert done.returncode == 0
     assert "--os" in done.stderr
@@ -57,7 +57,7 @@ def test_a_precompiled_driver_needs_the_kernel(tmp_path: Path) -> None:
     assert "nvcr.io/nvidia/driver:595.91.07-6.8.0-60-generic-ubuntu24.04" in found
 
 
-def test_a_chart_whose_images_are_unknown_is_no_complete_list(tmp_path: Path) -> None:
+def test_chart_with_unknown_images_makes_the_list_incomplete(tmp_path: Path) -> None:
     text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
     intent = tmp_path / "intent.yaml"
     intent.write_text(text.replace("  platform:\n", "  platform:\n    version: v25.10.1\n", 1))
@@ -80,7 +80,7 @@ def test_every_script_is_shell_and_has_every_copy(tool: str) -> None:
         assert target in done.stdout
 
 
-def test_no_source_lacks_a_host_and_the_runtimes_is_what_the_user_pushed(tmp_path: Path) -> None:
+def test_every_source_image_has_a_registry_host(tmp_path: Path) -> None:
     """Without a host every tool asks Docker Hub, where anyone may take a name; ours runs as root on every node."""
     text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
     written = "    image: {repository: registry.example.org/gpushare/node-runtime}\n"
@@ -107,7 +107,7 @@ def test_no_source_lacks_a_host_and_the_runtimes_is_what_the_user_pushed(tmp_pat
     assert text_form.returncode == 1
 
 
-def test_the_image_by_digest_keeps_it_wherever_it_was_pushed(tmp_path: Path) -> None:
+def test_image_digest_is_kept_for_any_source(tmp_path: Path) -> None:
     text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
     digest = "sha256:" + "0" * 64
     changed = text.replace("node-runtime}", f'node-runtime, digest: "{digest}"}}')
@@ -116,7 +116,7 @@ def test_the_image_by_digest_keeps_it_wherever_it_was_pushed(tmp_path: Path) -> 
     assert found[f"{PUSHED[1]}@{digest}"] == f"registry.example.org/gpushare/node-runtime@{digest}"
 
 
-def test_a_bundle_that_does_not_name_its_chart_is_no_complete_list(tmp_path: Path) -> None:
+def test_bundle_without_its_chart_makes_the_list_incomplete(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples/02-t4-notebooks/bundle", tmp_path / "b")
     images = tmp_path / "b/images.txt"
     images.write_text("".join(line for line in images.read_text().splitlines(keepends=True) if "The chart:" not in line))
@@ -160,12 +160,12 @@ def test_a_chart_for_a_repository_of_helms_is_left_to_its_owner(tmp_path: Path) 
     ("--to", "https://reg.example.org"), ("--to", "reg.example.org/UPPER"), ("--to", "$(id)"), ("--to", ""), ("--os", "a b"),
     ("--os", "ubuntu;id"), ("--plain-http",), ("--verify", "--format", "crane"),
 ])
-def test_a_wrong_call_is_refused(arguments: tuple[str, ...]) -> None:
+def test_invalid_call_is_refused(arguments: tuple[str, ...]) -> None:
     done = gpushare("images", CLOSED / "bundle", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+def test_folder_that_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
     assert "is not a bundle" in gpushare("images", tmp_path).stderr
     shutil.copytree(CLOSED / "bundle", tmp_path / "b")
     for text in ("image: 3\n", "image: {registry: 1, repository: 2, tag: 3, digest: 4}\n", "a: b: c\n", ""):
@@ -173,7 +173,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
         assert "compile the bundle again" in gpushare("images", tmp_path / "b").stderr
 
 
-def test_numbers_in_values_that_were_edited_are_texts(tmp_path: Path) -> None:
+def test_edited_numeric_values_are_read_as_text(tmp_path: Path) -> None:
     shutil.copytree(CLOSED / "bundle", tmp_path / "b")
     values = tmp_path / "b/gpu-operator/values.yaml"
     text = values.read_text()

@@ -30,7 +30,7 @@ def stand_in(folder: Path, name: str, script: str) -> Path:
 
 
 @pytest.mark.parametrize("program", ["skopeo", "crane"])
-def test_each_target_is_asked_for_and_what_is_missing_is_named(tmp_path: Path, program: str) -> None:
+def test_each_image_is_checked_and_missing_ones_are_listed(tmp_path: Path, program: str) -> None:
     script = f"case \"$*\" in *dcgm*) echo '{UNKNOWN[program]}' >&2; exit 1;; esac; echo sha256:0"
     path = {"PATH": str(stand_in(tmp_path / "bin", program, script))}
     done = gpushare(*CALL, "--format", "json", environment=path)
@@ -52,12 +52,12 @@ def test_each_target_is_asked_for_and_what_is_missing_is_named(tmp_path: Path, p
     assert sorted(asked) == sorted(PLAIN[program] + target for target in (*targets, chart))
 
 
-def test_skopeo_is_asked_where_both_are_there(tmp_path: Path) -> None:
+def test_skopeo_is_preferred_over_crane(tmp_path: Path) -> None:
     stand_in(tmp_path / "bin", "crane", "exit 1")
     assert gpushare(*CALL, environment={"PATH": str(stand_in(tmp_path / "bin", "skopeo", ""))}).returncode == 0
 
 
-def test_without_either_both_are_named(tmp_path: Path) -> None:
+def test_missing_skopeo_and_crane_are_both_reported(tmp_path: Path) -> None:
     done = gpushare(*CALL, environment={"PATH": str(tmp_path)})
     assert (done.returncode, done.stdout) == (2, "")
     assert "--verify runs skopeo or crane, and neither is on PATH" in done.stderr
@@ -71,7 +71,7 @@ def test_without_either_both_are_named(tmp_path: Path) -> None:
     ("exit 7", "exit status 7"),
     ("kill -9 $$", "exit status -9"),
 ])
-def test_what_the_program_says_otherwise_is_an_error_with_its_words(
+def test_other_registry_errors_are_reported_verbatim(
     tmp_path: Path, program: str, script: str, said: str
 ) -> None:
     done = gpushare(*CALL, environment={"PATH": str(stand_in(tmp_path / "bin", program, script))})
@@ -89,7 +89,7 @@ def test_a_program_that_cannot_be_run_is_an_error(tmp_path: Path) -> None:
     assert "crane cannot be run: Exec format error" in done.stderr
 
 
-def test_no_answer_is_waited_for_longer_than_it_may_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_check_has_a_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor for what the program has started, such as a credential helper."""
     monkeypatch.setenv("PATH", str(stand_in(tmp_path / "bin", "skopeo", "/bin/sleep 20 & wait")))
     monkeypatch.setattr(verification, "SECONDS", 0.2)
@@ -112,7 +112,7 @@ def test_no_answer_is_waited_for_longer_than_it_may_take(tmp_path: Path, monkeyp
     ("denied: requested access to the resource is denied", False),
     ("unexpected status code 503 Service Unavailable", False),
 ])
-def test_only_what_a_registry_says_of_an_image_makes_it_missing(
+def test_only_a_registrys_not_found_answer_makes_an_image_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, *, is_missing: bool
 ) -> None:
     (tmp_path / "said").write_text(said)

@@ -25,7 +25,7 @@ def test_every_variant_is_compared_and_can_be_chosen() -> None:
     assert set(words) == schema_words("size.v1")
 
 
-def test_a_mode_that_is_not_known_has_no_daemon_and_no_partitions() -> None:
+def test_unknown_mode_has_no_daemon_or_partitions() -> None:
     unknown = modes.named("hologram")
     assert not unknown.has_daemon
     assert not unknown.is_partitioned

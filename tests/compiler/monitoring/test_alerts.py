@@ -80,7 +80,7 @@ def test_every_alert_has_its_cases() -> None:
     assert len({one.name for one in ALERTS}) == len(ALERTS)
 
 
-def test_runbooks_are_named_only_where_there_is_a_page() -> None:
+def test_runbook_url_is_set_only_if_configured() -> None:
     assert "runbook_url" not in json.dumps(groups())
     named = groups("https://docs.example.org/alerts/")["groups"][1]["rules"]
     assert named[0]["annotations"]["runbook_url"] == "https://docs.example.org/alerts/#gpusharenodenotready"

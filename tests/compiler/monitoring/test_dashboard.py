@@ -35,7 +35,7 @@ def test_a_legend_has_only_labels_that_its_series_have() -> None:
         assert set(re.findall(r"{{(\w+)}}", query.legend)) <= targets | of_runtime, query
 
 
-def test_panels_have_ids_and_places_of_their_own_and_the_chosen_data_source() -> None:
+def test_panels_have_unique_ids_and_positions_and_the_chosen_data_source() -> None:
     panels = BOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(PANELS)
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
@@ -54,7 +54,7 @@ def test_every_variable_is_declared() -> None:
     assert used == declared
 
 
-def test_a_panel_on_the_hardware_shows_the_chosen_pools_alone() -> None:
+def test_hardware_panel_shows_only_the_selected_pools() -> None:
     of_hardware = [query for query in QUERIES if "DCGM_" in query.expr]
     assert all('gpushare_gpu_memory_total_bytes{pool=~"$pool"}' in query.expr for query in of_hardware)
     assert all("{{node}}" in query.legend and "{{gpu}}" in query.legend for query in of_hardware)

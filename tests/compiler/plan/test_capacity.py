@@ -57,7 +57,7 @@ WITH_MEDIA: Layout = (("1g.5gb+me", 1), ("1g.5gb", 6))
         (Mig(wanted=MemoryEach(size_bytes=9 << 30)), {"mig-1g.10gb": 16}),
     ],
 )
-def test_a_node_offers(sharing: Sharing, offered: dict[str, int]) -> None:
+def test_node_capacity_for_each_sharing_mode(sharing: Sharing, offered: dict[str, int]) -> None:
     assert capacity(pool(sharing)) == {f"nvidia.com/{name}": number for name, number in offered.items()}
 
 
@@ -125,7 +125,7 @@ def test_every_maximal_layout_of_every_card_resolves(card_id: str) -> None:
     assert legal(*(pool(Mig(wanted=layout), card_id, f"pool-{at}") for at, layout in enumerate(layouts(card))))
 
 
-def test_the_order_in_which_a_layout_is_written_changes_nothing() -> None:
+def test_plan_is_independent_of_the_layout_order() -> None:
     one, other = (planned(pool(Mig(wanted=wanted, replicas=2))) for wanted in (MIXED, MIXED[::-1]))
     assert (one.devices, one.profile, one.resources) == (other.devices, other.profile, other.resources)
 

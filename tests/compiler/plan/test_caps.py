@@ -34,7 +34,7 @@ def test_the_default_reserve_of_a_small_instance_is_256_mib() -> None:
 
 
 @given(st.integers(1, 1 << 20), st.integers(2, 1024))
-def test_even_is_exact_whatever_the_numbers(memory_mib: int, replicas: int) -> None:
+def test_even_cap_is_exact_for_any_numbers(memory_mib: int, replicas: int) -> None:
     kept = max(Fraction(memory_mib * MIB * 3, 100), Fraction(256 * MIB))
     exact = max(floor((memory_mib * MIB - kept) / replicas / MIB), 0)
     usable = usable_bytes(memory_mib, None)
@@ -46,7 +46,7 @@ def test_even_is_exact_whatever_the_numbers(memory_mib: int, replicas: int) -> N
     ("reserve", "usable_mib"),
     [(Share(bytes=1 << 30), 14336), (Share(bytes=0), 15360), (Share(percent_hundredths=5000), 7680)],
 )
-def test_a_reserve_of_ones_own_replaces_the_default(reserve: Share, usable_mib: int) -> None:
+def test_custom_reserve_replaces_the_default(reserve: Share, usable_mib: int) -> None:
     assert usable_bytes(15360, reserve) == usable_mib * MIB
 
 
@@ -55,11 +55,11 @@ def test_mps_divides_the_whole_memory_as_its_daemon_does() -> None:
 
 
 @pytest.mark.parametrize("memory_mib", [None, 0])
-def test_unknown_memory_has_no_usable_part(memory_mib: int | None) -> None:
+def test_unknown_memory_has_no_usable_bytes(memory_mib: int | None) -> None:
     assert usable_bytes(memory_mib, None) is None
 
 
-def test_even_of_an_unknown_memory_is_no_cap() -> None:
+def test_even_cap_of_unknown_memory_is_none() -> None:
     assert caps.cap_mib(pool(SLICED, "l2"), cards.load("l2"), None, 4) is None
 
 
@@ -67,7 +67,7 @@ def test_even_of_an_unknown_memory_is_no_cap() -> None:
     ("cap", "expected"),
     [(2 * 10**9, 1907), (3500 * MIB, 3500), (CapWord.NONE, None), (CapWord.EVEN, 3724)],
 )
-def test_a_cap_is_a_whole_number_of_mib_and_never_more_than_asked(cap: int | CapWord, expected: int | None) -> None:
+def test_cap_is_rounded_down_to_whole_mib(cap: int | CapWord, expected: int | None) -> None:
     assert caps.cap_mib(pool(SLICED, "t4", **memory(cap=cap)), T4, None, 4) == expected
 
 
@@ -83,7 +83,7 @@ def test_a_profile_that_a_map_leaves_out_gets_even() -> None:
 
 
 @given(st.integers(1, 200_000), st.integers(0, 10_000))
-def test_tolerance_is_never_stricter_than_asked(cap_mib: int, hundredths: int) -> None:
+def test_tolerance_is_rounded_up(cap_mib: int, hundredths: int) -> None:
     assert caps.tolerance_mib(cap_mib, Share(percent_hundredths=hundredths)) == ceil(Fraction(cap_mib * hundredths, 10_000))
 
 
@@ -91,5 +91,5 @@ def test_a_tolerance_in_bytes_is_rounded_up_to_a_mib() -> None:
     assert caps.tolerance_mib(1000, Share(bytes=MIB + 1)) == 2
 
 
-def test_a_memory_quota_holds_only_whole_shares() -> None:
+def test_memory_quota_counts_only_whole_shares() -> None:
     assert caps.shares_for(56 << 30, 3724) == 15

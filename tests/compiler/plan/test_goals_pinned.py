@@ -29,23 +29,23 @@ def test_a_goal_becomes_a_layout_with_a_question() -> None:
     assert one.goal_question
 
 
-def test_a_layout_of_ones_own_is_no_goal() -> None:
+def test_explicit_layout_has_no_goal() -> None:
     one = planned(pool(Mig(wanted=PINNED)))
     assert (one.layout_of_goal, one.goal_question) == (None, "")
 
 
-def test_the_pinned_answer_stays() -> None:
+def test_pinned_goal_layout_is_kept() -> None:
     one = remembered(MOST)
     assert one.layout_of_goal == PINNED
     assert len(one.devices) == 12
 
 
-def test_an_answer_that_the_card_no_longer_allows_is_asked_again() -> None:
+def test_pinned_layout_the_card_no_longer_allows_is_resolved_again() -> None:
     assert remembered(MOST, (("1g.5gb", 9),)).layout_of_goal == (("1g.5gb", 7),)
     assert remembered(MOST, (("1g.23gb", 1),)).layout_of_goal == (("1g.5gb", 7),)
 
 
-def test_what_the_lock_says_of_a_pool_without_a_goal_is_ignored() -> None:
+def test_lock_entry_of_a_pool_without_a_goal_is_ignored() -> None:
     one = pool(Mig(wanted=(("2g.10gb", 3),)))
     assert planned(one, lock=lock("")).devices == planned(one, lock=EMPTY).devices
 
@@ -62,7 +62,7 @@ def test_what_the_lock_says_of_a_pool_without_a_goal_is_ignored() -> None:
         pool(Mig(wanted=MostInstances()), **memory(reserve=Share(bytes=1 << 30))),
     ],
 )
-def test_another_question_is_asked_again(other: Pool) -> None:
+def test_changed_goal_is_resolved_again(other: Pool) -> None:
     question = planned(MOST).goal_question
     assert planned(other).goal_question != question
     assert planned(other, lock=lock(question)) == planned(other)
@@ -94,7 +94,7 @@ def test_most_instances_is_as_many_as_the_card_has(card: str) -> None:
         ("goal: most-instances", "", (("3g.20gb", 1), ("1g.5gb", 3)), "GS602"),
     ],
 )
-def test_a_pinned_answer_is_judged_like_a_fresh_one(sharing: str, more: str, pinned: Layout, code: str) -> None:
+def test_pinned_goal_layout_is_checked_like_a_new_one(sharing: str, more: str, pinned: Layout, code: str) -> None:
     fields = f"card: a100-sxm4-40gb, nodes: {{names: [n1]}}, gpusPerNode: 1, sharing: {{mode: mig, {sharing}}}, {more}"
     quotas = "quotas: {atlas: {research: 1}}\n  " if code == "GS602" else ""
     head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: c}\nspec:\n  "

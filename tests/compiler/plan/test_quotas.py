@@ -17,18 +17,18 @@ def test_a_count_is_a_request_of_the_pools_resource() -> None:
     assert hard(Quota(namespace="atlas", pool="notebooks", shares=8)) == {"atlas": {"requests.nvidia.com/gpu.shared": 8}}
 
 
-def test_pools_with_one_resource_name_are_one_budget() -> None:
+def test_pools_with_one_resource_name_share_one_quota() -> None:
     both = (Quota(namespace="atlas", pool="notebooks", shares=8), Quota(namespace="atlas", pool="serving", shares=3))
     assert hard(*both) == {"atlas": {"requests.nvidia.com/gpu.shared": 11}}
 
 
-def test_memory_is_a_number_of_whole_shares() -> None:
+def test_memory_quota_is_rounded_down_to_whole_shares() -> None:
     # 56 GiB in caps of 3724 MiB.
     quota = Quota(namespace="cms", pool="notebooks", memory_bytes=56 << 30)
     assert hard(quota) == {"cms": {"requests.nvidia.com/gpu.shared": 15}}
 
 
-def test_profiles_are_named_as_in_the_layout_and_asked_as_offered() -> None:
+def test_quota_profiles_are_mapped_to_resource_names() -> None:
     quota = Quota(namespace="atlas", pool="training", per_resource=(("2g.10gb", 4), ("1g.5gb", 6)))
     assert hard(quota) == {"atlas": {"requests.nvidia.com/mig-1g.5gb.shared": 6, "requests.nvidia.com/mig-2g.10gb": 4}}
 

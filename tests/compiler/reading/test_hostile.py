@@ -136,7 +136,7 @@ def test_arbitrary_arrangements_of_yaml_signs_raise_nothing(text: str) -> None:
     nothing_is_raised(text.encode())
 
 
-def test_the_closing_finding_says_how_many_are_not_shown() -> None:
+def test_last_finding_states_how_many_are_not_shown() -> None:
     found = source.read(b"- no\n" * 350, "intent.yaml").findings
     assert len(found) == source.MAX_FINDINGS + 1
     assert found[-1].message == "250 more findings are not shown"

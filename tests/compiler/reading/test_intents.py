@@ -51,7 +51,7 @@ def built(text: str) -> types.Intent:
     return reader.build(read.data)
 
 
-def test_what_is_not_given_has_the_defaults_of_version_one() -> None:
+def test_omitted_fields_have_the_defaults_of_v1() -> None:
     whole = built(INTENT)
     assert (whole.name, whole.kubernetes, whole.namespace) == ("physics-batch", (1, 30), "gpu-system")
     assert whole.admission == Admission()
@@ -90,7 +90,7 @@ def test_the_defaults_of_the_schema_are_those_of_the_intent() -> None:
     }
 
 
-def test_whose_pods_are_refused_and_who_is_the_platform() -> None:
+def test_admission_and_platform_namespaces_are_read() -> None:
     text = """
 apiVersion: gpushare.dev/v1
 kind: ClusterIntent
@@ -119,7 +119,7 @@ spec:
     assert (whole.pools[0].is_default, whole.pools[0].enforcement.notice_seconds) == (True, 72 * 3600)
 
 
-def test_what_is_given_arrives_in_its_unit_and_order() -> None:
+def test_given_fields_are_read_with_unit_and_order() -> None:
     whole = built(FULL)
     assert (whole.kubernetes, whole.admission) == ((1, 33), Admission(mode=AdmissionMode.AUDIT))
     assert whole.platform == Platform(
@@ -162,7 +162,7 @@ def test_what_is_given_arrives_in_its_unit_and_order() -> None:
     assert whole.cards == {"my-card": {"name": "My Card"}}
 
 
-def test_every_way_to_want_instances_is_read() -> None:
+def test_every_form_of_a_mig_layout_is_read() -> None:
     def wanted(sharing: str) -> object:
         pool = built(INTENT.replace("mode: time-slicing, replicas: 4", f"mode: mig, {sharing}")).pools[0].sharing
         assert isinstance(pool, Mig)

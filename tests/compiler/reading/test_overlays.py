@@ -50,7 +50,7 @@ def scalars(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
 
 
 @given(DOCUMENTS, st.lists(DOCUMENTS, min_size=1, max_size=3), st.sampled_from(["\n", "\r\n", "\r", ""]))
-def test_the_merge_is_that_of_the_standard(base: dict[str, Any], patches: list[dict[str, Any]], end: str) -> None:
+def test_overlays_are_merged_as_json_merge_patches(base: dict[str, Any], patches: list[dict[str, Any]], end: str) -> None:
     texts = [emit.yaml_text(one) for one in (base, *patches)]
     # What follows a block scalar belongs to its text.
     texts = [text if "|" in text else text.rstrip("\n").replace("\n", end or "\n") + end for text in texts]
@@ -88,7 +88,7 @@ BASE = "spec:\n  pools:\n    a: {card: t4, mode: x}\n    b: 1\n"
 OVER = "# only for production\nspec:\n  pools:\n    a: {card: a100}\n    b: null\n    c: 2\n"
 
 
-def test_a_value_is_where_it_was_written_last() -> None:
+def test_overlay_value_is_located_where_last_written() -> None:
     document = merged(BASE, OVER)
     assert located(document, "spec", "pools", "a", "card") == ("over1.yaml", 4, 15)
     assert located(document, "spec", "pools", "a", "card", on_key=True) == ("over1.yaml", 4, 9)
@@ -97,14 +97,14 @@ def test_a_value_is_where_it_was_written_last() -> None:
     assert located(document) == ("base.yaml", 1, 1)
 
 
-def test_what_an_overlay_removed_is_missing_at_its_null() -> None:
+def test_removed_value_is_located_at_the_overlays_null() -> None:
     assert located(merged(BASE, OVER), "spec", "pools", "b") == ("over1.yaml", 5, 5)
     assert located(merged(BASE, OVER, "spec: {pools: {b: 7}}\n"), "spec", "pools", "b") == ("over2.yaml", 1, 19)
     again = merged(BASE, OVER, "spec: {pools: none}\n", "spec: {pools: {x: 1}}\n")
     assert located(again, "spec", "pools", "b") == ("over3.yaml", 1, 8)
 
 
-def test_what_an_overlay_emptied_is_empty_at_its_last_null() -> None:
+def test_emptied_mapping_is_located_at_the_last_null() -> None:
     document = merged("spec:\n  a: {b: 1, c: 2}\n", "spec: {a: {b: null}}\n", "spec: {a: {c: null}}\n")
     assert located(document, "spec", "a") == ("over2.yaml", 1, 12)
     assert located(merged("a: {}\n", "a: {b: null}\n"), "a") == ("base.yaml", 1, 4)
@@ -112,7 +112,7 @@ def test_what_an_overlay_emptied_is_empty_at_its_last_null() -> None:
     assert located(filled, "spec", "a") == ("over2.yaml", 1, 11)
 
 
-def test_a_mapping_of_which_nothing_is_left_is_where_the_patch_is() -> None:
+def test_fully_replaced_mapping_is_located_in_the_overlay() -> None:
     base = "a: {b: {x: 1}, c: {u: 1}}\n"
     whole = merged(base, "a: {b: {x: 2}}\n")
     assert located(whole, "a", "b") == ("over1.yaml", 1, 8)
@@ -123,7 +123,7 @@ def test_a_mapping_of_which_nothing_is_left_is_where_the_patch_is() -> None:
     assert located(merged(base, "a: {b: {}}\n"), "a", "b") == ("base.yaml", 1, 8)
 
 
-def test_of_two_values_that_contradict_each_other_the_later_one_is_to_blame() -> None:
+def test_contradiction_is_located_at_the_later_value() -> None:
     document = merged("card: a\nmode: m\nquotas: {p: 1}\npools: {p: 1, q: 1}\n", "card: t\npools: {p: null}\n")
     assert located(document, "mode", causes=(("card",),)) == ("over1.yaml", 1, 7)
     assert located(document, "mode", causes=(("absent",), ("quotas", "absent"))) == ("base.yaml", 2, 7)
@@ -132,7 +132,7 @@ def test_of_two_values_that_contradict_each_other_the_later_one_is_to_blame() ->
     assert located(merged("card: a\nmode: m\n", "x: 1\n"), "mode", causes=(("card",),)) == ("base.yaml", 2, 7)
 
 
-def test_findings_on_the_text_are_those_of_every_file() -> None:
+def test_text_findings_cover_every_overlay() -> None:
     document = merged("a: 1\na: 2\n", "b: {<<: 3}\n", "")
     assert [(one.code, one.file) for one in document.findings] == [
         ("GS004", "base.yaml"), ("GS009", "over1.yaml"), ("GS011", "over2.yaml")
@@ -149,17 +149,17 @@ def test_an_overlay_has_the_bounds_of_an_intent() -> None:
         assert [(one.code, one.file) for one in merged("a: 1\n", text).findings][:1] == [(code, "over1.yaml")]
 
 
-def test_many_overlays_cannot_make_what_one_file_may_not() -> None:
+def test_size_limit_applies_to_merged_overlays() -> None:
     half = "a%d: [" + ", ".join(["1"] * (tree.MAX_WEIGHT // 2)) + "]\n"
     document = merged(half % 1, half % 2, half % 3)
     assert [(one.code, one.file) for one in document.findings] == [("GS008", "over2.yaml")]
 
 
-def test_an_overlay_that_is_no_mapping_replaces_everything_as_the_standard_says() -> None:
+def test_overlay_that_is_not_a_mapping_replaces_everything() -> None:
     document = merged(BASE, "3\n")
     assert document.data == 3
     assert located(document) == ("over1.yaml", 1, 1)
 
 
-def test_nulls_in_lists_stay_and_nulls_without_a_value_do_nothing() -> None:
+def test_nulls_in_lists_are_kept_and_nulls_of_absent_keys_ignored() -> None:
     assert merged("a: 1\n", "b: {c: null, d: [null]}\nx: null\n").data == {"a": 1, "b": {"d": [None]}}

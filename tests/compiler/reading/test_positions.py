@@ -48,11 +48,11 @@ def found(*path: str | int, on_key: bool = False, text: str = TEXT) -> str:
         (("spec", "again", "deep"), "15:11-12"),
     ],
 )
-def test_a_finding_is_at_its_value(path: Path, expected: str) -> None:
+def test_finding_is_located_at_its_value(path: Path, expected: str) -> None:
     assert found(*path) == expected
 
 
-def test_a_value_without_characters_is_shown_by_its_key() -> None:
+def test_empty_value_is_located_at_its_key() -> None:
     assert found("spec", "pools", "empty") == "12:5-10"
 
 
@@ -72,11 +72,11 @@ def test_a_finding_on_a_key_is_at_the_key() -> None:
         (("spec", "pools", "quoted", "below"), "13:5-11"),
     ],
 )
-def test_what_is_missing_is_shown_at_the_key_of_the_innermost_mapping_that_is_there(path: Path, expected: str) -> None:
+def test_missing_field_is_located_at_its_innermost_existing_mapping(path: Path, expected: str) -> None:
     assert found(*path) == expected
 
 
-def test_the_example_of_the_contract_ends_behind_its_bracket() -> None:
+def test_documented_example_span_ends_after_its_bracket() -> None:
     text = "\n" * 26 + "        layout: {3g.20gb: 2, 1g.5gb: 1}\n"
     assert found("layout", text=text) == "27:17-40"
 
@@ -113,7 +113,7 @@ def test_the_written_form_of_a_value_is_kept() -> None:
     assert (read.written(("a", "b")), read.written(("a", "c")), read.written(("a", "d"))) == ("1.30", "0x1F", "")
 
 
-def test_a_finding_that_has_a_place_keeps_it_and_one_without_a_document_has_the_start() -> None:
+def test_finding_without_a_position_is_located_at_the_start() -> None:
     read = source.read(b"", "intent.yaml")
     assert read.locate(read.findings[0]) == read.findings[0]
     assert place(read.locate(Finding(code="X", message="", path=("a",)))) == "X 1:1-1"

@@ -49,7 +49,7 @@ WORDS = st.text(alphabet="0123456789-+._:eExXobBynTZ", max_size=9) | st.sampled_
 @example("08")
 @example("2001-12-14t21:59:43.10-05:00")
 @example("9223372036854775808")
-def test_a_word_without_doubt_is_the_same_to_both_versions(text: str) -> None:
+def test_unambiguous_scalar_is_equal_in_yaml_1_1_and_1_2(text: str) -> None:
     value, doubt = resolve(text)
     if not doubt:
         assert repr(value) == repr(core(text))
@@ -59,7 +59,7 @@ def test_a_word_without_doubt_is_the_same_to_both_versions(text: str) -> None:
 KEYWORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", ".inf", "-.inf", ".nan", "none")
 
 
-def test_every_short_word_without_doubt_is_the_same_to_both_versions() -> None:
+def test_every_short_unambiguous_scalar_is_equal_in_yaml_1_1_and_1_2() -> None:
     """All of up to four characters that numbers and dates are made of, and the keywords in every mixture of cases."""
     short = ("".join(word) for length in range(5) for word in product("0189+-._:eExo", repeat=length))
     cases = ("".join(word) for keyword in KEYWORDS for word in product(*zip(keyword.lower(), keyword.upper(), strict=True)))
@@ -81,7 +81,7 @@ gpu-01 2001-01 a=b <<x 0x + - . .. _1
 
 
 @pytest.mark.parametrize("text", IN_DOUBT.split())
-def test_a_word_that_some_readers_take_otherwise_is_in_doubt(text: str) -> None:
+def test_scalar_that_parsers_read_differently_is_ambiguous(text: str) -> None:
     assert resolve(text)[1]
     assert resolve(text)[0] == text
 

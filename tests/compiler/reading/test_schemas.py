@@ -68,13 +68,13 @@ def test_every_field_of_the_intent_has_a_description_for_editors() -> None:
             assert inner.get("description") or target.get("description") or condition, name
 
 
-def test_defaults_and_examples_are_right_themselves() -> None:
+def test_schema_defaults_and_examples_are_valid() -> None:
     for part in subschemas(INTENT_SCHEMA):
         for value in [*part.get("examples", ()), *([part["default"]] if "default" in part else [])]:
             assert validator(part).is_valid(value), (part, value)
 
 
-def test_patterns_end_where_the_text_ends_in_every_dialect() -> None:
+def test_schema_patterns_are_anchored_in_every_dialect() -> None:
     for part in subschemas(INTENT_SCHEMA):
         if "pattern" in part:
             assert part["pattern"].startswith("^")
@@ -154,7 +154,7 @@ QUANTITIES = st.from_regex(r"[0-9.]{0,6}(k|Ki|m|M|Mi|G|Gi|GB|E|Ei|e3|%)?\n?", fu
 
 @settings(max_examples=scale.examples(600))
 @given(QUANTITIES | st.from_regex(r"([0-9]{1,3}[hms]){0,4}\n?", fullmatch=True))
-def test_patterns_let_pass_all_that_the_parsers_read(text: str) -> None:
+def test_schema_patterns_accept_what_the_parsers_accept(text: str) -> None:
     definitions = INTENT_SCHEMA["definitions"]
     accepted = {
         name: schema.accepts({"$ref": f"#/definitions/{name}", "definitions": definitions}, text) for name in definitions
@@ -166,7 +166,7 @@ def test_patterns_let_pass_all_that_the_parsers_read(text: str) -> None:
         assert parse_share(text) is not None
 
 
-def test_a_right_document_is_judged_without_jsonschema() -> None:
+def test_valid_document_is_checked_without_jsonschema() -> None:
     program = (
         "import sys\n"
         "from gpushare.intent import reader\n"

@@ -13,7 +13,7 @@ NAME = "metadata: {name: physics-batch}"
 
 
 @pytest.mark.parametrize("text", [INTENT, FULL], ids=["shortest", "full"])
-def test_a_right_document_has_no_finding(text: str) -> None:
+def test_valid_document_has_no_findings(text: str) -> None:
     assert of_shape(text) == []
 
 
@@ -83,7 +83,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("old", "new", "expected", "words"), CASES)
-def test_one_mistake_is_one_finding_in_the_users_words(old: str, new: str, expected: list[str], words: str) -> None:
+def test_each_mistake_is_one_finding_in_plain_words(old: str, new: str, expected: list[str], words: str) -> None:
     assert old in INTENT
     found = of_shape(INTENT.replace(old, new))
     assert [place(finding) for finding in found] == expected
@@ -98,11 +98,11 @@ def test_several_mistakes_are_several_findings() -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "text"])
-def test_a_document_that_is_no_mapping_is_one_finding(text: str) -> None:
+def test_document_that_is_not_a_mapping_is_one_finding(text: str) -> None:
     assert [place(finding) for finding in of_shape(text)] == ["GS103 1:1-2"]
 
 
-def test_fields_missing_in_the_document_itself_stand_at_its_first_character() -> None:
+def test_missing_top_level_fields_are_located_at_the_first_character() -> None:
     assert [place(finding) for finding in of_shape("# comment\nkind: ClusterIntent\n")] == ["GS101 2:1-2"] * 3
 
 
@@ -112,20 +112,20 @@ def test_an_intent_without_pools_is_refused() -> None:
     assert [place(finding) for finding in of_shape(text + "  pools:\n")] == ["GS103 5:3-8"]
 
 
-def test_many_findings_end_with_their_number() -> None:
+def test_many_findings_end_with_the_number_not_shown() -> None:
     pools = "".join(f"    p{number}: 1\n" for number in range(150))
     found = of_shape(INTENT.partition("    notebooks:")[0] + pools)
     assert len(found) == 101
     assert found[-1].message == "50 more findings are not shown"
 
 
-def test_a_part_under_a_schema_of_its_own_has_paths_from_the_document() -> None:
+def test_paths_of_a_sub_schema_start_at_the_document() -> None:
     found = schema.violations({"kind": 1}, "intent.v1", ("spec", "cards", "x"))
     assert ("x needs spec", ("spec", "cards", "x", "spec")) in [(finding.message, finding.path) for finding in found]
     assert schema.violations(source.read(FULL.encode(), "f").data, "intent.v1", ()) == []
 
 
-def test_findings_come_in_one_order_whatever_the_seed_of_pythons_hashes() -> None:
+def test_finding_order_is_independent_of_the_hash_seed() -> None:
     text = "&a {card: t4, nodes: {names: [a]}, gpusPerNode: 1, sharing: {}}"
     pools = "".join(f"    p{number}: {'*a' if number else text}\n" for number in range(8))
     document = f"apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {{name: a}}\nspec:\n  pools:\n{pools}"

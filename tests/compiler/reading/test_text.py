@@ -55,7 +55,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES)
-def test_bad_text_has_its_code_and_place(text: str | bytes, expected: list[str], parser: str) -> None:
+def test_invalid_text_is_reported_with_code_and_position(text: str | bytes, expected: list[str], parser: str) -> None:
     assert sorted(of_text(text)) == sorted(expected)
 
 
@@ -75,14 +75,14 @@ def test_bad_text_has_its_code_and_place(text: str | bytes, expected: list[str],
         ("[1]", [1]),
     ],
 )
-def test_good_text_becomes_plain_values(text: str, data: object, parser: str) -> None:
+def test_valid_text_is_parsed_to_plain_values(text: str, data: object, parser: str) -> None:
     read = source.read(text.encode(), "intent.yaml")
     assert read.findings == ()
     assert read.data == data
     assert repr(read.data) == repr(data)
 
 
-def test_half_a_surrogate_pair_in_an_escape_is_refused(parser: str) -> None:
+def test_lone_surrogate_in_an_escape_is_refused(parser: str) -> None:
     assert [place.split()[0] for place in of_text('a: "\\ud800"')] == ["GS003"]
     assert [place.split()[0] for place in of_text('a: "\\U00110000"')] == ["GS003"]
 
@@ -94,7 +94,7 @@ def test_all_findings_of_a_text_that_parses_come_at_once() -> None:
     ]
 
 
-def test_findings_before_a_break_of_grammar_are_not_lost() -> None:
+def test_findings_before_a_syntax_error_are_kept() -> None:
     assert of_text("a: no\nb: [1, 2\n") == ["GS005 1:4-6", "GS003 2:4-5"]
 
 
@@ -103,7 +103,7 @@ def test_a_finding_knows_its_path_and_file() -> None:
     assert (found.path, found.file) == (("spec", "pools", "a", 1), "intent.yaml")
 
 
-def test_a_tab_is_called_a_tab() -> None:
+def test_tab_character_is_reported_as_a_tab() -> None:
     assert "tab" in source.read(b"a:\n\tb: 1", "f").findings[0].message
 
 
@@ -111,6 +111,6 @@ def test_a_second_key_names_the_line_of_the_first() -> None:
     assert "line 2" in source.read(b"a: 1\nb: 2\r\n\rb: 3", "f").findings[0].message
 
 
-def test_a_file_is_too_large_before_it_is_looked_at() -> None:
+def test_file_size_is_checked_before_the_content() -> None:
     assert of_text(b"\xff" * (source.MAX_BYTES + 1)) == ["GS002 1:1-1"]
     assert of_text(b"a: " + b"x" * (source.MAX_BYTES - 3)) == []

@@ -26,7 +26,7 @@ def apps(bundle: dict[str, str]) -> dict[str, argocd.Object]:
     return {app["metadata"]["name"].removeprefix("test-cluster-gpus-"): app for app in found}
 
 
-def test_without_the_setting_there_is_nothing() -> None:
+def test_nothing_is_generated_without_the_setting() -> None:
     bundle = files("hpc")
     assert not [path for path in bundle if path.startswith("argocd/")]
     assert "Argo CD" not in bundle["README.md"]
@@ -76,13 +76,13 @@ def test_the_namespace_is_never_deleted() -> None:
     assert namespace["spec"]["syncPolicy"]["automated"]["prune"] is False
 
 
-def test_nvidias_chart_stays_when_the_bundle_changes_to_observing() -> None:
+def test_nvidia_chart_is_not_pruned_when_switching_to_observe() -> None:
     annotations = {name: app["metadata"]["annotations"] for name, app in apps(compiled()).items()}
     kept = {name for name, each in annotations.items() if each.get("argocd.argoproj.io/sync-options") == "Prune=false"}
     assert kept == {"gpu-operator"}
 
 
-def test_our_chart_releases_nodes_when_it_is_deleted() -> None:
+def test_deleting_our_application_releases_the_nodes() -> None:
     app = apps(compiled())["gpushare"]
     assert app["spec"]["source"]["helm"] == {"releaseName": "gpushare", "valuesObject": {"uninstall": {"hook": "argocd"}}}
     assert argocd.FINALIZER in app["metadata"]["finalizers"]
@@ -122,7 +122,7 @@ def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tupl
         ("{}", "  adoption: observe\n", set()),
     ],
 )
-def test_nvidias_chart_only_where_the_bundle_installs_it(platform: str, spec: str, upstream: set[str]) -> None:
+def test_nvidia_chart_is_present_only_if_the_bundle_installs_it(platform: str, spec: str, upstream: set[str]) -> None:
     bundle = compiled("hpc", platform=platform, spec=spec)
     assert apps(bundle).keys() == {"namespace", "rights", "gpushare"} | upstream
     checks = {"apps_DaemonSet"} if not spec else set()
@@ -139,7 +139,7 @@ def test_a_version_of_the_operator_is_that_of_the_intent() -> None:
     assert chart["targetRevision"] == "v26.3.3"
 
 
-def test_a_project_of_its_own_has_the_least_rights() -> None:
+def test_dedicated_project_has_least_privilege() -> None:
     bundle = compiled("hpc", more=", project: gpus, namespace: gitops, server: 'https://a.example.org'",
                       spec="  quotas: {atlas: {hpc: 3}}\n")
     project = document(bundle, "argocd/project.yaml")
@@ -176,7 +176,7 @@ def test_the_readme_says_what_deletion_does() -> None:
 
 
 @pytest.mark.parametrize("pools", [(), ("hpc",)])
-def test_the_objects_are_what_argo_cds_definitions_accept(pools: tuple[str, ...]) -> None:
+def test_objects_are_valid_under_argo_cds_definitions(pools: tuple[str, ...]) -> None:
     """Against the fields of the CustomResourceDefinitions that these objects use; the cluster tests use the whole ones."""
     definitions = yaml.safe_load(DEFINITIONS.read_text())
     bundle = compiled(*pools, more=", project: gpus")

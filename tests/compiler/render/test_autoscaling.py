@@ -17,7 +17,7 @@ def bundle(autoscaler: str, label: str = "p", platform: str = "{}") -> dict[str,
     return files("dense", platform=platform, dense=POOLS["dense"].replace(SELECTS, nodes))
 
 
-def test_without_an_autoscaler_nothing_is_said_and_no_key_is_in_the_policy() -> None:
+def test_without_an_autoscaler_no_page_or_policy_key_is_generated() -> None:
     made = files("dense")
     assert not [path for path in made if path.startswith(("nodes/autoscaling", "nodes/karpenter"))]
     assert "repartitioningTaint" not in made["chart/files/policies/dense.yaml"]
@@ -34,7 +34,7 @@ def test_the_policy_names_the_key_that_is_not_the_default(autoscaler: str, key: 
 
 
 @pytest.mark.parametrize("stack", ["gpu-operator", "device-plugin", "existing"])
-def test_an_autoscaler_changes_nothing_of_nvidias_components(stack: str) -> None:
+def test_autoscaler_does_not_change_nvidias_values(stack: str) -> None:
     platform = f"{{stack: {stack}}}"
     plain, made = files("dense", platform=platform), bundle("cluster-autoscaler", platform=platform)
     upstream = [path for path in plain if path.startswith(("gpu-operator", "device-plugin", "existing"))]
@@ -43,7 +43,7 @@ def test_an_autoscaler_changes_nothing_of_nvidias_components(stack: str) -> None
     assert all(all(key in plain[path] for key in taints.OUR_TAINTS) for path in upstream if not path.endswith("configmap.yaml"))
 
 
-def test_both_keys_are_tolerated_whatever_the_pool_has() -> None:
+def test_both_taint_keys_are_tolerated_for_every_autoscaler() -> None:
     for autoscaler in ("karpenter", "cluster-autoscaler"):
         made = document(bundle(autoscaler), "gpu-operator/values.yaml")
         keys = [one["key"] for one in made["daemonsets"]["tolerations"]]
@@ -65,7 +65,7 @@ def test_both_keys_are_tolerated_whatever_the_pool_has() -> None:
         ("cloud.google.com/gke-nodepool", "let the node pool keep one node"),
     ],
 )
-def test_cluster_autoscaler_is_reported_what_a_node_will_have(label: str, told: str) -> None:
+def test_cluster_autoscaler_gets_the_resources_of_a_new_node(label: str, told: str) -> None:
     text = bundle("cluster-autoscaler", label)["nodes/autoscaling.md"]
     assert told in text
     assert ("k8s.io/cluster-autoscaler" in text) is label.startswith("eks")
@@ -93,7 +93,7 @@ def test_the_commands_set_the_key_of_the_pool(label: str, autoscaler: str, key: 
     assert other not in text
 
 
-def test_karpenters_overlay_has_what_no_cloud_reports() -> None:
+def test_karpenter_overlay_has_the_resources_unknown_to_the_cloud() -> None:
     overlay = document(bundle("karpenter"), "nodes/karpenter/dense.yaml")
     assert overlay["spec"] == {
         "requirements": [{"key": "gpushare.dev/pool", "operator": "In", "values": ["dense"]}],

@@ -26,7 +26,7 @@ def test_a_bundle_has_a_policy_for_every_pool_and_a_profile_for_every_way_to_sha
     assert list(bundle)[-1] == lock.FILE
 
 
-def test_the_chart_is_copied_as_it_is_but_for_its_values() -> None:
+def test_chart_is_copied_unchanged_except_for_its_values() -> None:
     bundle, root = files("hpc"), resources.chart()
     every = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     shipped = {path for path in every if not path.startswith("templates/monitoring/")}
@@ -54,7 +54,7 @@ def test_every_yaml_file_is_clean_under_yamllint_and_every_text_ends_with_one_ne
             assert not problems
 
 
-def test_the_order_of_the_pools_in_the_intent_makes_no_difference() -> None:
+def test_pool_order_does_not_change_the_bundle() -> None:
     assert files(*POOLS) == files(*reversed(POOLS))
 
 
@@ -80,7 +80,7 @@ def profile_keys(bundle: dict[str, str]) -> set[str]:
     return {path.split("/")[-1].removesuffix(".yaml") for path in bundle if path.startswith("chart/files/profiles/")}
 
 
-def test_a_former_profile_stays_in_the_bundle_and_a_changed_cap_makes_no_new_one() -> None:
+def test_previous_profile_stays_in_the_bundle_and_a_cap_adds_none() -> None:
     first = files("notebooks")
     capped = POOLS["notebooks"].replace("tolerations", "memory: {cap: 2Gi}, tolerations")
     assert profile_keys(after(intent("notebooks", notebooks=capped), first)) == profile_keys(first)
@@ -120,7 +120,7 @@ def test_the_namespace_lets_privileged_pods_in() -> None:
     ("{stack: existing, namespace: nvidia}", "", ["gpu-system"]),
     ("{namespace: nvidia}", "  adoption: observe\n", ["gpu-system"]),
 ])
-def test_nvidias_chart_has_its_namespace_made_where_the_bundle_installs_it(platform: str, more: str, made: list[str]) -> None:
+def test_namespace_of_nvidias_chart_is_created_if_the_bundle_installs_it(platform: str, more: str, made: list[str]) -> None:
     _, bundle = compiled(intent("hpc", platform=platform, more=more))
     files_of = [path for path in ("namespace.yaml", "platform-namespace.yaml") if path in bundle]
     assert [document(bundle, path)["metadata"]["name"] for path in files_of] == made
@@ -131,7 +131,7 @@ def test_nvidias_chart_has_its_namespace_made_where_the_bundle_installs_it(platf
 
 
 @pytest.mark.parametrize("pool", sorted(POOLS))
-def test_a_policys_digest_in_the_values_changes_with_the_policy_alone(pool: str) -> None:
+def test_policy_digest_changes_only_with_the_policy(pool: str) -> None:
     before = document(files(), "chart/values.yaml")["pools"]
     changed = POOLS[pool].removesuffix("}") + ", priority: 5}"
     assert document(files(**{pool: changed}), "chart/values.yaml")["pools"][pool]["policy"] == before[pool]["policy"]

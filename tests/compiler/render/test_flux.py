@@ -38,7 +38,7 @@ def releases(bundle: dict[str, str]) -> dict[str, Any]:
     return {item["spec"]["releaseName"]: item["spec"] for item in found if item["kind"] == "HelmRelease"}
 
 
-def test_without_the_setting_there_is_nothing() -> None:
+def test_nothing_is_generated_without_the_setting() -> None:
     bundle = files("hpc")
     assert not of_flux(bundle)
     assert "Flux" not in bundle["README.md"]
@@ -56,7 +56,7 @@ def test_the_defaults_are_those_of_the_intents_schema() -> None:
 @pytest.mark.parametrize("pools", [(), ("hpc",)])
 @pytest.mark.parametrize("platform", ["{}", "{stack: device-plugin}", "{stack: existing}"])
 @pytest.mark.parametrize("spec", ["", OBSERVE])
-def test_the_objects_are_what_fluxs_definitions_accept(pools: tuple[str, ...], platform: str, spec: str) -> None:
+def test_objects_are_valid_under_fluxs_definitions(pools: tuple[str, ...], platform: str, spec: str) -> None:
     definitions = yaml.safe_load(DEFINITIONS.read_text())
     bundle = compiled(*pools, more=", secret: s, interval: +90s", platform=platform, spec=spec)
     checked = 0
@@ -108,7 +108,7 @@ def test_a_private_repository_has_a_secret() -> None:
         ("{stack: existing}", "", set()), ("{}", OBSERVE, set()), ("{stack: device-plugin}", OBSERVE, set()),
     ],
 )
-def test_nvidias_chart_only_where_the_bundle_installs_it(platform: str, spec: str, upstream: set[str]) -> None:
+def test_nvidia_chart_is_present_only_if_the_bundle_installs_it(platform: str, spec: str, upstream: set[str]) -> None:
     bundle = compiled("hpc", platform=platform, spec=spec)
     found = releases(bundle)
     assert found.keys() == {"gpushare"} | upstream
@@ -158,7 +158,7 @@ def test_no_failed_action_uninstalls_anything() -> None:
         assert "uninstall" not in spec
 
 
-def test_the_timeouts_leave_the_hook_its_time() -> None:
+def test_flux_timeouts_exceed_the_hooks() -> None:
     bundle = compiled("hpc")
     spec = document(bundle, "flux/sync.yaml")["spec"]
     uninstall = document(bundle, "chart/values.yaml")["uninstall"]
@@ -169,7 +169,7 @@ def test_the_timeouts_leave_the_hook_its_time() -> None:
     assert (spec["prune"], spec["wait"], spec["deletionPolicy"]) == (True, True, "WaitForTermination")
 
 
-def test_flux_never_deletes_what_others_need_while_nodes_are_released() -> None:
+def test_flux_does_not_prune_what_node_release_needs() -> None:
     """It ignores `dependsOn` when it deletes: the driver would go at the same time as our release."""
     kept = {
         path for path, text in of_flux(compiled("hpc")).items()
@@ -196,7 +196,7 @@ def test_nvidias_chart_may_have_a_namespace_of_its_own() -> None:
     assert "platform-namespace.yaml" in document(bundle, "flux/apps/kustomization.yaml")["resources"]
 
 
-def test_helm_waits_for_the_nodes_and_not_for_the_plugin_that_waits_for_us() -> None:
+def test_helm_waits_for_our_chart_but_not_for_the_device_plugin() -> None:
     found = releases(compiled("hpc", platform="{stack: device-plugin}"))
     for action in ("install", "upgrade"):
         assert found["nvidia-device-plugin"][action]["disableWait"] is True
@@ -206,7 +206,7 @@ def test_helm_waits_for_the_nodes_and_not_for_the_plugin_that_waits_for_us() -> 
     assert found["nvidia-device-plugin"]["driftDetection"] == {"mode": "warn"}
 
 
-def test_tests_run_where_they_take_a_share_that_is_there() -> None:
+def test_helm_tests_are_enabled_only_on_enforced_pools_without_an_autoscaler() -> None:
     """Full pools fail them, which is no reason to upgrade again; an autoscaler would add nodes for them."""
     spec = releases(compiled("hpc"))["gpushare"]["test"]
     assert (spec["enable"], spec["ignoreFailures"]) == (True, True)

@@ -23,13 +23,13 @@ def generated(bundle: dict[str, str]) -> set[str]:
 
 
 @pytest.mark.parametrize("settings", ["", "alerts: false, labels: {a: b}"])
-def test_without_a_wish_there_is_nothing(settings: str) -> None:
+def test_no_monitoring_is_generated_without_settings(settings: str) -> None:
     bundle = watched(settings)
     assert generated(bundle) == set()
     assert "## Monitoring" not in bundle["README.md"]
 
 
-def test_both_parts() -> None:
+def test_alerts_and_service_monitor_are_generated_together() -> None:
     bundle = watched("serviceMonitor: true, alerts: true, labels: {release: prom}")
     assert generated(bundle) == {
         TEMPLATE, f"{OBJECTS}/podmonitor.yaml", f"{OBJECTS}/rules.yaml", "monitoring/scrape.yaml", "monitoring/rules.yaml",
@@ -41,7 +41,7 @@ def test_both_parts() -> None:
     assert "The chart installs PodMonitor, PrometheusRule." in bundle["README.md"]
 
 
-def test_each_part_alone() -> None:
+def test_alerts_and_service_monitor_are_generated_separately() -> None:
     assert generated(watched("alerts: true")) == {TEMPLATE, f"{OBJECTS}/rules.yaml", "monitoring/rules.yaml"}
     assert generated(watched("serviceMonitor: true")) == {TEMPLATE, f"{OBJECTS}/podmonitor.yaml", "monitoring/scrape.yaml"}
 

@@ -17,13 +17,13 @@ def objects(more: str = "", **wanted: str) -> dict[tuple[str, str], dict[str, An
     return {(one["kind"], one["metadata"]["name"]): one for one in found}
 
 
-def test_an_intent_that_says_enforce_gives_the_bundle_of_one_that_says_nothing() -> None:
+def test_explicit_adoption_enforce_equals_the_default() -> None:
     assert files(more="  adoption: enforce\n") == files()
     assert not any("adoption" in text for path, text in files().items() if not path.startswith("chart/") or "/files/" in path)
 
 
 @pytest.mark.parametrize("platform", ["{}", "{stack: device-plugin}", "{stack: existing}", "{partitioner: mig-manager}"])
-def test_nothing_of_it_configures_another_program(platform: str) -> None:
+def test_observing_bundle_configures_no_other_program(platform: str) -> None:
     where = "nodes: {matchLabels: {cloud.google.com/gke-nodepool: a}}, gpusPerNode: 1, priority: 1"
     cloud = f"{{card: t4, {where}, sharing: {{mode: exclusive}}}}"
     enforced = files("hpc", "dense", "cloud", platform=platform, more=QUOTAS, cloud=cloud)
@@ -36,7 +36,7 @@ def test_nothing_of_it_configures_another_program(platform: str) -> None:
     assert document(observed, "chart/values.yaml")["quotas"] == document(observed, "nodes/pools.yaml")["quotas"] == {}
 
 
-def test_every_policy_says_observe_and_nothing_else_of_it_differs() -> None:
+def test_observing_policies_differ_only_in_adoption() -> None:
     enforced, observed = files(), files(more=OBSERVE)
     for path in (path for path in enforced if path.startswith("chart/files/policies/")):
         assert yaml.safe_load(observed[path])["spec"] == yaml.safe_load(enforced[path])["spec"] | {"adoption": "observe"}
@@ -44,7 +44,7 @@ def test_every_policy_says_observe_and_nothing_else_of_it_differs() -> None:
 
 @pytest.mark.parametrize("enforce", ["deny", "warn", "audit", "none"])
 @pytest.mark.parametrize("scope", ["tenants", "cluster"])
-def test_admission_refuses_nothing_whatever_the_intent_says(enforce: str, scope: str) -> None:
+def test_observing_admission_refuses_no_pods(enforce: str, scope: str) -> None:
     found = objects(f"  admission: {{enforce: {enforce}, scope: {scope}}}\n  kubernetes: '1.36'\n")
     bindings = {name: one["spec"] for (kind, name), one in found.items() if kind.endswith("AdmissionPolicyBinding")}
     assert bindings.pop("gpushare-fence")["validationActions"] == ["Deny"]
@@ -55,7 +55,7 @@ def test_admission_refuses_nothing_whatever_the_intent_says(enforce: str, scope:
         assert found["ValidatingAdmissionPolicy", name]["spec"]["failurePolicy"] == "Ignore"
 
 
-def test_the_runtime_has_the_rights_to_read_and_to_write_its_condition_alone() -> None:
+def test_observing_runtime_may_only_read_and_write_its_condition() -> None:
     found = objects()
     rules = [(rule["resources"][0], verb) for rule in found["ClusterRole", "gpushare-node"]["rules"] for verb in rule["verbs"]]
     assert sorted(rules) == [
@@ -64,7 +64,7 @@ def test_the_runtime_has_the_rights_to_read_and_to_write_its_condition_alone() -
     assert ("Role", "gpushare-node") not in found
 
 
-def test_its_pods_displace_nobody_and_keep_nothing_on_the_host() -> None:
+def test_observing_pods_preempt_no_pods_and_store_nothing_on_the_host() -> None:
     found = objects()
     assert not any(kind == "ResourceQuota" for kind, _ in found)
     assert ("DaemonSet", "gpushare-release") not in found
@@ -82,7 +82,7 @@ def test_its_pods_displace_nobody_and_keep_nothing_on_the_host() -> None:
             assert not any(one["name"] == "NVIDIA_MIG_CONFIG_DEVICES" for one in container["env"])
 
 
-def test_the_readme_says_what_to_look_at_and_how_to_change() -> None:
+def test_observing_readme_says_what_to_check_and_how_to_switch() -> None:
     text = files(more=OBSERVE)["README.md"]
     for said in (
         "# GPUs of test-cluster: observed", "gpushare.dev/would", "## Changing to enforce", "## Changing back to observe",

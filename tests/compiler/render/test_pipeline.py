@@ -20,7 +20,7 @@ def test_any_bytes_give_findings_and_never_an_exception(data: bytes) -> None:
         assert (compilation.intent, compilation.plan, compilation.artifacts) == (None, None, ())
 
 
-def test_a_good_intent_goes_all_the_way() -> None:
+def test_valid_intent_compiles_completely() -> None:
     compilation = pipeline.check(intent(), "intent.yaml")
     assert compilation.intent is not None
     assert compilation.plan is not None
@@ -46,14 +46,14 @@ def test_findings_come_in_the_order_of_the_text() -> None:
     assert len(lines) == 2
 
 
-def test_comments_line_ends_and_quotes_make_no_other_bundle() -> None:
+def test_comments_line_ends_and_quotes_do_not_change_the_bundle() -> None:
     plain = intent()
     decorated = b"# a comment\n" + plain.replace(b"\n", b"\r\n").replace(b"mode: mps", b'"mode": "mps"')
     bundles = [pipeline.compile_intent(text, "intent.yaml", EMPTY).artifacts for text in (plain, decorated)]
     assert bundles[0] == bundles[1]
 
 
-def test_a_value_of_a_million_characters_is_not_quoted_whole() -> None:
+def test_huge_value_is_truncated_in_the_finding() -> None:
     data = intent("hpc", platform=NAMED, hpc=POOLS["hpc"].replace("h100-sxm5-80gb", "h" * 1_000_000))
     (finding,) = pipeline.check(data, "intent.yaml").findings
     assert finding.code == "GS201"

@@ -24,7 +24,7 @@ def test_every_policy_passes_the_schema_that_the_node_runtime_reads(pool: str, p
     assert schema.accepts(loaded, written)
 
 
-def test_a_mig_policy_says_where_each_instance_is_and_what_allocatable_must_show() -> None:
+def test_mig_policy_has_placements_and_expected_resources() -> None:
     spec = policy("dense")["spec"]
     assert [(group["indexes"], group["mig"], len(group["instances"])) for group in spec["gpus"]] == [
         ([0, 1, 2], True, 5), ([3], False, 0),
@@ -76,7 +76,7 @@ def test_pools_yaml_is_the_document_that_plans_are_compared_by() -> None:
     assert written["pools"]["notebooks"]["resources"]["nvidia.com/gpu.shared"] == {"perNode": 16, "total": None}
 
 
-def test_the_offer_has_the_public_field_names_and_one_device_for_each_instance() -> None:
+def test_offer_has_public_field_names_and_one_device_per_instance() -> None:
     plan, _ = compiled(intent("dense"))
     document = offer.offer(plan)
     assert (document["apiVersion"], document["kind"]) == ("gpushare.dev/v1", "Offer")
@@ -89,7 +89,7 @@ def test_the_offer_has_the_public_field_names_and_one_device_for_each_instance()
     }
 
 
-def test_values_of_a_pool_say_what_its_pods_need() -> None:
+def test_pool_values_state_the_privileges_of_its_pods() -> None:
     values = document(files(), "chart/values.yaml")["pools"]
     rights = {name: (pool["migCapable"], pool["mig"], pool["mps"], pool["evict"]) for name, pool in values.items()}
     assert rights == {

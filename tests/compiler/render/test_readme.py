@@ -83,7 +83,7 @@ def test_the_nodes_pull_the_image_that_the_intent_names(platform: str, image: st
     assert reference(yaml.safe_load(bundle["chart/values.yaml"])["image"]) == image
 
 
-def test_the_readme_says_nothing_of_an_image_that_the_intent_does_not_name() -> None:
+def test_readme_omits_an_image_the_intent_does_not_name() -> None:
     assert "make image" not in files("hpc", platform="{registry: reg.example.org}")["README.md"]
 
 
@@ -109,7 +109,7 @@ def test_the_readme_says_when_the_operators_strategy_may_change(pools: tuple[str
         ("{stack: existing}", True),
     ],
 )
-def test_the_readme_tells_of_the_hole_where_the_toolkit_is_not_ours(platform: str, told: bool) -> None:
+def test_readme_warns_if_the_toolkit_is_not_managed(platform: str, told: bool) -> None:
     assert ("The container toolkit's settings" in files("hpc", platform=platform)["README.md"]) is told
 
 

@@ -44,7 +44,7 @@ def leaves(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[t
         ("device-plugin", "{stack: device-plugin, registry: reg.example.org, imagePullSecrets: [mirror]}"),
     ],
 )
-def test_every_path_that_is_written_is_one_that_the_chart_reads(stack: str, platform: str) -> None:
+def test_every_written_value_is_read_by_the_chart(stack: str, platform: str) -> None:
     values = document(files(platform=platform), f"{stack}/values.yaml")
     chart = upstream.chart(stack)
     for path in leaves(values):
@@ -93,7 +93,7 @@ def test_the_operators_strategy_suits_the_profiles_that_nodes_may_still_have(
          "https://charts.example.org/nvidia", {"url": "https://charts.example.org/nvidia"}),
     ],
 )
-def test_a_copy_of_nvidias_chart_is_named_wherever_it_is(charts: str, helm: str, argocd: str, flux: dict[str, str]) -> None:
+def test_chart_mirror_address_is_used_everywhere(charts: str, helm: str, argocd: str, flux: dict[str, str]) -> None:
     address = "'https://git.example.org/gpu.git', path: ."
     settings = f"  gitops: {{argocd: {{repoURL: {address}, project: gpus}}, flux: {{url: {address}}}}}\n"
     bundle = files("hpc", platform=f"{{charts: '{charts}', version: v26.3.3}}", more=settings)
@@ -109,7 +109,7 @@ def test_a_copy_of_nvidias_chart_is_named_wherever_it_is(charts: str, helm: str,
 @pytest.mark.parametrize(
     "charts", ["reg.example.org/charts", "https://user:secret@charts.example.org", "oci://", "file:///charts"]
 )
-def test_what_is_no_place_of_a_chart_is_refused(charts: str) -> None:
+def test_invalid_chart_address_is_refused(charts: str) -> None:
     [finding] = pipeline.check(intent("hpc", platform=f"{{charts: '{charts}'}}"), "intent.yaml").findings
     assert (finding.code, finding.path[-1]) == ("GS105", "charts")
 
@@ -118,7 +118,7 @@ def test_the_operators_plugin_reads_our_configs_and_gives_unlabelled_nodes_whole
     assert operator("hpc")["devicePlugin"]["config"] == {"create": False, "name": "gpushare-profiles", "default": ""}
 
 
-def test_mig_manager_is_off_unless_it_partitions() -> None:
+def test_mig_manager_is_disabled_unless_it_partitions() -> None:
     assert operator("hpc")["migManager"] == {"enabled": False}
     config = {"create": False, "name": "gpushare-mig-parted", "default": "all-disabled"}
     assert operator("hpc", platform="{partitioner: mig-manager}")["migManager"] == {"enabled": True, "config": config}
@@ -135,13 +135,13 @@ def test_mig_manager_is_off_unless_it_partitions() -> None:
         ),
     ],
 )
-def test_the_driver_is_the_operators_only_where_the_intent_says_so(driver: str, written: dict[str, Any]) -> None:
+def test_operator_manages_the_driver_only_if_the_intent_says_so(driver: str, written: dict[str, Any]) -> None:
     values = operator("hpc", platform=driver)["driver"]
     values.pop("manager", None)
     assert values == written
 
 
-def test_metrics_are_told_apart_by_pod_where_something_is_shared() -> None:
+def test_metrics_are_separated_by_pod_in_sharing_pools() -> None:
     assert "dcgmExporter" not in operator("hpc")
     assert operator()["dcgmExporter"] == {
         "env": [
@@ -161,7 +161,7 @@ def test_operands_tolerate_their_defaults_our_taints_and_those_of_every_pool() -
     assert not any("effect" in one for one in workers[2:])
 
 
-def test_the_toolkit_ignores_the_variable_by_which_images_take_gpus() -> None:
+def test_toolkit_ignores_nvidia_visible_devices_of_images() -> None:
     variables = {one["name"]: one["value"] for one in operator("hpc")["toolkit"]["env"]}
     assert variables == {
         "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED": "false",
@@ -221,7 +221,7 @@ def names(*pools: str, **wanted: str) -> set[str]:
 
 
 @pytest.mark.parametrize("platform", ["{}", "{stack: device-plugin}", EVERYTHING, "{stack: existing}"])
-def test_every_image_comes_from_the_registry_where_there_is_one(platform: str) -> None:
+def test_every_image_uses_the_configured_registry(platform: str) -> None:
     plain = listed("hpc", platform=platform)
     assert len(plain) == len(set(plain))
     if "stack: existing" not in platform:
@@ -229,7 +229,7 @@ def test_every_image_comes_from_the_registry_where_there_is_one(platform: str) -
         assert all(line.startswith("reg.example.org/") for line in listed("hpc", platform=mirrored))
 
 
-def test_images_are_those_of_operands_that_are_on() -> None:
+def test_images_are_listed_only_for_enabled_operands() -> None:
     operands = {"container-toolkit", "k8s-device-plugin", "dcgm-exporter", "node-feature-discovery"}
     assert names("hpc") == {"node-runtime", "ubuntu", "gpu-operator"} | operands
     more = listed("hpc", platform='{driver: {version: "1.2"}, values: {dcgm: {enabled: true}}}')
@@ -254,7 +254,7 @@ def test_an_existing_plugin_gets_the_config_map_and_the_steps_and_no_values() ->
     assert "DEVICE_LIST_STRATEGY" in steps
 
 
-def test_our_pods_find_kubelet_where_the_operator_is_told_that_it_is() -> None:
+def test_our_pods_use_the_operators_kubelet_root() -> None:
     def root(platform: str) -> object:
         return document(files("hpc", platform=platform), "chart/values.yaml")["kubeletRoot"]
 

@@ -25,7 +25,7 @@ def places(compilation: Compilation) -> list[tuple[str, str, str, bool]]:
     return [(finding.code, finding.severity.value, pointer(finding.path), finding.on_key) for finding in compilation.findings]
 
 
-def test_an_accepted_warning_is_no_finding_and_is_listed_with_its_reason() -> None:
+def test_accepted_warning_is_listed_with_its_reason_instead_of_a_finding() -> None:
     compilation = check("{GS504: these notebooks only draw}")
     assert compilation.findings == ()
     assert [(one.finding.code, one.reason) for one in compilation.accepted] == [("GS504", "these notebooks only draw")]
@@ -61,7 +61,7 @@ def test_other_warnings_remain() -> None:
         ("GS802", "GS802 is about spec.accept itself and cannot be accepted"),
     ],
 )
-def test_what_cannot_be_accepted(code: str, message: str) -> None:
+def test_finding_codes_that_cannot_be_accepted_are_refused(code: str, message: str) -> None:
     compilation = check(f"{{{code}: because}}", pool())
     assert places(compilation) == [("GS801", "error", f"/spec/accept/{code}", True)]
     assert compilation.findings[0].message == message
@@ -75,7 +75,7 @@ def test_an_accepted_warning_that_does_not_occur() -> None:
     assert compilation.artifacts
 
 
-def test_an_error_is_never_accepted_and_what_later_stages_find_is_not_missed() -> None:
+def test_errors_are_never_accepted() -> None:
     compilation = check("{GS721: sizes are for later}", pool(card="none-such"))
     assert [finding.code for finding in compilation.findings] == ["GS201"]
 
@@ -86,7 +86,7 @@ def test_a_reason_must_be_given() -> None:
     assert [code for code, *_ in places(check("[GS504]"))] == ["GS103"]
 
 
-def test_every_format_tells_what_is_accepted() -> None:
+def test_every_format_lists_accepted_findings() -> None:
     compilation = check("{GS504: these notebooks only draw}")
     look = terminal.detect_style(io.StringIO())
     assert report.text((), compilation.source, look, compilation.accepted) == "no errors, no warnings, 1 accepted (GS504)\n"
@@ -101,7 +101,7 @@ def test_every_format_tells_what_is_accepted() -> None:
     assert Severity.WARNING.value == result["level"]
 
 
-def test_a_code_that_no_version_gives_any_more_may_stay_in_an_intent() -> None:
+def test_retired_finding_code_in_accept_is_only_a_warning() -> None:
     compilation = check("{GS715: an earlier version generated no dashboards}", pool())
     assert places(compilation) == [("GS802", "warning", "/spec/accept/GS715", True)]
     assert compilation.artifacts

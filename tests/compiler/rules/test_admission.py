@@ -28,7 +28,7 @@ L4 = {"name": "serving", "card": "l4", "nodes": "{matchLabels: {node.example.org
         ("GS625", written(LIMITED, platform="{namespaces: [a, jupyter]}"), "/spec/platform/namespaces/1"),
     ],
 )
-def test_what_admission_leaves_open_or_shuts_is_reported(code: str, text: str, path: str) -> None:
+def test_admission_gaps_and_restrictions_are_reported(code: str, text: str, path: str) -> None:
     assert [where for where, _, _ in found(text, code)] == [path]
 
 
@@ -42,16 +42,16 @@ def test_what_admission_leaves_open_or_shuts_is_reported(code: str, text: str, p
         written(pool(), quotas="{atlas: {notebooks: 4}}", platform="{namespaces: [monitoring]}"),
     ],
 )
-def test_nothing_is_reported_where_nothing_is_left_open(text: str) -> None:
+def test_complete_admission_has_no_findings(text: str) -> None:
     assert [finding.code for finding in check(text) if finding.code.startswith("GS62")] == []
 
 
-def test_the_platforms_namespaces_are_in_the_sentence() -> None:
+def test_finding_lists_the_platform_namespaces() -> None:
     [(_, _, message)] = found(written(pool(), admission=WIDE, platform="{namespaces: [monitoring]}"), "GS621")
     assert "gpu-system, kube-system and monitoring" in message
 
 
-def test_hints_say_what_makes_a_strict_check_pass() -> None:
+def test_hints_say_how_to_pass_a_strict_check() -> None:
     text = written(LIMITED, admission=WIDE, platform="{namespaces: [monitoring]}")
     (shut,) = [finding for finding in check(text) if finding.code == "GS621"]
     assert "accept: {GS621: " in shut.hints[1]

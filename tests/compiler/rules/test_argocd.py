@@ -29,7 +29,7 @@ def test_addresses_of_repositories(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["", "gpu.git", "/srv/gpu.git", "https://", "oci://registry.example.org/gpu",
                                      "https://git.example.org/gpu .git", "https://git.example.org/$ORG.git", "https://a/b\n"])
-def test_what_is_no_address_of_a_repository(address: str) -> None:
+def test_invalid_repository_address_is_reported(address: str) -> None:
     path, _, message = one("GS730", gitops=settings(repoURL=address))
     assert path == "/spec/gitops/argocd/repoURL"
     assert repr(address) in message
@@ -63,12 +63,12 @@ def test_paths_that_are_not_in_the_repository(path: str) -> None:
         ("server", "https://kubernetes.default.svc", "https://ada@api.example.org"),
     ],
 )
-def test_what_argo_cd_refuses(field: str, right: str, wrong: str) -> None:
+def test_settings_argo_cd_refuses_are_reported(field: str, right: str, wrong: str) -> None:
     assert codes(gitops=settings(**{field: right})) == []
     assert one("GS733", gitops=settings(**{field: wrong}))[0] == f"/spec/gitops/argocd/{field}"
 
 
-def test_two_tools_are_one_too_many() -> None:
+def test_both_gitops_tools_together_are_refused() -> None:
     both = "{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}, " + FLUX + "}"
     assert one("GS734", gitops=both)[0] == "/spec/gitops"
     assert "GS734" not in codes(gitops="{" + FLUX + "}")

@@ -62,7 +62,7 @@ def test_nodes_that_offer_the_plain_resource_are_not_reported(sharing: str, repo
     assert bool(found(text, "GS217")) is reported
 
 
-def test_a_pool_that_no_autoscaler_manages_stops_those_that_one_does() -> None:
+def test_unmanaged_pool_that_blocks_the_autoscaler_is_reported() -> None:
     text = written(
         pool("static", nodes="{matchLabels: {cloud.google.com/gke-nodepool: b}}"),
         pool("elastic", nodes=nodes("cloud.google.com/gke-nodepool"), sharing=PLAIN),
@@ -77,7 +77,7 @@ def test_without_cluster_autoscaler_the_label_has_no_meaning(autoscaler: str) ->
     assert not found(written(pool(nodes=nodes("cloud.google.com/gke-nodepool", autoscaler))), "GS217")
 
 
-def test_an_unknown_card_leaves_the_pool_unjudged() -> None:
+def test_pool_with_an_unknown_card_is_not_checked() -> None:
     text = written(pool(card="none-such", nodes=nodes("cloud.google.com/gke-nodepool")))
     assert not found(text, "GS217")
 

@@ -23,7 +23,7 @@ def test_a_card_has_a_first_and_a_last_branch_of_drivers(card: str, version: str
     assert wrong(card, f'{{driver: {{version: "{version}"}}}}') == expected
 
 
-def test_the_default_driver_of_the_release_counts_where_none_is_written() -> None:
+def test_default_driver_of_the_release_is_checked() -> None:
     assert wrong("v100-pcie-32gb", "{driver: {}}") == ["/spec/platform/driver"]
     assert wrong("v100-pcie-32gb", "{version: v25.3.4, driver: {}}") == []
     assert wrong("b200-180gb", "{version: v24.9.2, driver: {}}") == ["/spec/platform/driver"]
@@ -35,7 +35,7 @@ def test_the_hint_has_a_driver_to_write() -> None:
     assert 'driver: {version: "580.126.20"}' in finding.hints[0]
 
 
-def test_gb300_is_partitioned_by_the_drivers_of_its_servers() -> None:
+def test_gb300_accepts_its_server_drivers_for_mig() -> None:
     assert wrong("gb300-278gb", '{driver: {version: "580.105.08"}}', "{mode: mig, layout: {1g.35gb: 7}}") == []
 
 
@@ -57,7 +57,7 @@ def test_mps_needs_volta() -> None:
     ("v24.3.0", "{driver: {kernelModuleType: open}}", ["GS708"]), ("v25.3.0", "{driver: {kernelModuleType: open}}", []),
     ("v24.9.0", "{cdi: {enabled: true, default: true}}", []), ("v26.7.0", "{cdi: {enabled: true, default: true}}", ["GS709"]),
 ])
-def test_values_are_judged_by_the_chart_of_the_release(version: str, values: str, codes: list[str]) -> None:
+def test_values_are_checked_against_the_chart_of_the_release(version: str, values: str, codes: list[str]) -> None:
     text = written(pool(), platform=f'{{version: {version}, driver: {{version: "550.54.15"}}, values: {values}}}')
     assert [one.code for one in check(text)] == codes
 
@@ -67,6 +67,6 @@ def test_values_are_judged_by_the_chart_of_the_release(version: str, values: str
     ("v22.9.0", "the oldest whose chart was read"),
     ("v25.9.9", "not known here"),
 ])
-def test_a_release_without_a_chart_is_said_to_be_one(version: str, said: str) -> None:
+def test_unknown_chart_release_is_reported(version: str, said: str) -> None:
     ((path, _, message),) = found(written(pool(), platform=f"{{version: {version}}}"), "GS705")
     assert (path, said in message) == ("/spec/platform/version", True)

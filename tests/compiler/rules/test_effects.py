@@ -25,19 +25,19 @@ def idle(**fields: str) -> list[tuple[str, str]]:
         ({"memory": "{reserve: 1Mi}"}, "memory/reserve"),
     ],
 )
-def test_where_no_device_is_shared(fields: dict[str, str], place: str) -> None:
+def test_settings_without_a_shared_device_are_reported(fields: dict[str, str], place: str) -> None:
     assert idle(sharing="{mode: exclusive}", **fields) == [(place, "no device of pool notebooks is shared")]
 
 
 @pytest.mark.parametrize("rename", ["true", "false"])
-def test_a_name_for_shares_where_there_are_none(rename: str) -> None:
+def test_rename_without_shares_is_reported(rename: str) -> None:
     sharing = f"{{mode: mig, layout: {{1g.5gb: 7}}, rename: {rename}}}"
     assert idle(**A100, sharing=sharing) == [("sharing/rename", "no device of pool notebooks is shared")]
     assert idle(**A100, sharing=sharing.replace("rename", "replicas: 2, rename")) == []
 
 
 @pytest.mark.parametrize("cap", ["even", "none", "4Gi"])
-def test_reserve_and_oversubscribe_mean_nothing_to_the_mps_daemon(cap: str) -> None:
+def test_reserve_and_oversubscribe_under_mps_are_reported(cap: str) -> None:
     memory = f'{{cap: {cap}, reserve: 1Gi, oversubscribe: "200%"}}'
     assert idle(**L40S, sharing="{mode: mps, replicas: 8}", memory=memory) == [
         ("memory/reserve", "the MPS daemon divides all memory"),
@@ -45,13 +45,13 @@ def test_reserve_and_oversubscribe_mean_nothing_to_the_mps_daemon(cap: str) -> N
     ]
 
 
-def test_even_caps_have_a_reserve_and_cannot_oversubscribe() -> None:
+def test_oversubscribe_with_even_caps_is_reported() -> None:
     why = "even caps never add up to more than the device"
     assert idle(memory='{reserve: 1Gi, oversubscribe: "200%"}') == [("memory/oversubscribe", why)]
     assert idle(memory='{cap: even, oversubscribe: "200%"}') == [("memory/oversubscribe", why)]
 
 
-def test_without_caps_there_is_nothing_to_hold_to_reserve_or_to_oversubscribe() -> None:
+def test_memory_settings_without_caps_are_reported() -> None:
     assert idle(memory='{cap: none, reserve: 1Gi, oversubscribe: "200%"}', enforcement="{grace: 30s}") == [
         ("memory/reserve", "pool notebooks has no caps"),
         ("memory/oversubscribe", "pool notebooks has no caps"),
@@ -59,7 +59,7 @@ def test_without_caps_there_is_nothing_to_hold_to_reserve_or_to_oversubscribe() 
     ]
 
 
-def test_what_one_profile_of_several_uses_has_an_effect() -> None:
+def test_setting_used_by_one_of_several_profiles_has_an_effect() -> None:
     sharing = "{mode: mig, layout: {2g.10gb: 1, 1g.5gb: 3}, replicas: 2}"
     memory = '{cap: {1g.5gb: none, 2g.10gb: 4Gi}, reserve: 300Mi, oversubscribe: "110%"}'
     one = {"memory": memory, "enforcement": "{grace: 30s}"}
@@ -68,19 +68,19 @@ def test_what_one_profile_of_several_uses_has_an_effect() -> None:
     assert idle(**A100, sharing=sharing, **none) == [("enforcement", "with cap: none there is nothing to hold")]
 
 
-def test_the_reserve_decides_about_a_goal_in_memory() -> None:
+def test_reserve_affects_a_memory_goal() -> None:
     assert idle(**A100, sharing="{mode: mig, goal: {memory: 9Gi}, replicas: 2}", memory="{cap: none, reserve: 1Gi}") == []
     assert idle(**A100, sharing="{mode: mig, layout: {1g.5gb: 7}}", memory="{reserve: 1Mi}") == []
 
 
-def test_who_fails_at_once_waits_for_nobody() -> None:
+def test_drain_timeout_with_on_busy_fail_is_reported() -> None:
     why = ("rollout/drainTimeout", "onBusy: fail waits for no pod")
     assert idle(rollout="{onBusy: fail, drainTimeout: 30m}") == [why]
     assert idle(sharing="{mode: exclusive}", rollout="{onBusy: fail, drainTimeout: 5m}") == [why]
     assert idle(rollout="{onBusy: fail}") == idle(rollout="{onBusy: evict, drainTimeout: 5m}") == []
 
 
-def test_settings_that_have_an_effect() -> None:
+def test_effective_settings_are_not_reported() -> None:
     assert idle(memory='{cap: 4Gi, reserve: 1Gi, oversubscribe: "150%"}', enforcement="{action: evict}") == []
 
 
@@ -94,28 +94,28 @@ def test_settings_that_have_an_effect() -> None:
         ("{action: none}", []),
     ],
 )
-def test_who_ends_nothing_gives_no_notice(enforcement: str, without: list[str]) -> None:
+def test_enforcement_settings_without_a_kill_are_reported(enforcement: str, without: list[str]) -> None:
     assert [place for place, _ in idle(enforcement=enforcement)] == [f"enforcement/{setting}" for setting in without]
 
 
-def test_without_policies_admission_has_no_scope() -> None:
+def test_admission_scope_without_policies_is_reported() -> None:
     admission = "{enforce: none, scope: cluster, localhostProfiles: [own]}"
     places = [path for path, _, _ in found(written(pool(), admission=admission), "GS508")]
     assert places == ["/spec/admission/scope", "/spec/admission/localhostProfiles"]
     assert found(written(pool(), admission="{enforce: audit, scope: cluster, localhostProfiles: [own]}"), "GS508") == []
 
 
-def test_a_quota_that_limits_nothing() -> None:
+def test_quota_without_limits_is_reported() -> None:
     assert [path for path, _, _ in found(written(pool(), quotas="{atlas: {}}"), "GS508")] == ["/spec/quotas/atlas"]
     assert found(written(pool(), quotas="{atlas: {notebooks: 0}}"), "GS508") == []
 
 
-def test_another_finding_asks_for_another_mechanism() -> None:
+def test_mechanism_with_its_own_finding_is_not_reported_twice() -> None:
     assert idle(**A100, sharing="{mode: mig, layout: {1g.5gb: 7}}", enforcement="{mechanism: driver}") == []
 
 
 @pytest.mark.parametrize(("card", "each"), [("l40s", 5758), ("t4", 1920), ("p100-pcie-16gb", None)])
-def test_the_mps_daemon_sets_a_limit_where_the_intent_has_none(card: str, each: int | None) -> None:
+def test_implicit_mps_memory_limit_is_reported(card: str, each: int | None) -> None:
     text = written(pool(card=card, sharing="{mode: mps, replicas: 8}", memory="{cap: none}"))
     message = f"with cap: none the MPS daemon still gives each of 8 clients {each}Mi at most"
     assert found(text, "GS512") == ([(f"{HERE}/memory/cap", False, message)] if each else [])
@@ -136,14 +136,14 @@ def test_the_mps_daemon_sets_a_limit_where_the_intent_has_none(card: str, each: 
         ("{stack: device-plugin}", None),
     ],
 )
-def test_a_driver_that_has_no_memory_limits_yet(platform: str, version: str | None) -> None:
+def test_driver_without_memory_limits_is_reported(platform: str, version: str | None) -> None:
     text = written(pool(enforcement="{mechanism: driver}"), platform=platform)
     message = f"driver {version} has no memory limits, so no cap of pool notebooks is held"
     assert found(text, "GS513") == ([(f"{HERE}/enforcement/mechanism", False, message)] if version else [])
     assert not found(text.replace("mechanism: driver", "mechanism: auto"), "GS513")
 
 
-def test_a_cap_that_is_larger_than_the_device() -> None:
+def test_cap_larger_than_the_device_is_reported() -> None:
     memory = '{cap: 16Gi, oversubscribe: "900%"}'
     assert found(written(pool(memory=memory)), "GS514") == [
         (f"{HERE}/memory/cap", False, "a cap of 16Gi is more than the whole device, which has 15360Mi")]
@@ -153,7 +153,7 @@ def test_a_cap_that_is_larger_than_the_device() -> None:
     assert [place for place, _, _ in found(written(by_profile), "GS514")] == [f"{HERE}/memory/cap/1g.5gb"]
 
 
-def test_caps_that_oversubscribe_the_device() -> None:
+def test_oversubscribing_caps_are_reported() -> None:
     text = written(pool(memory='{cap: 5Gi, oversubscribe: "150%"}'))
     message = "4 containers at their caps need 20480Mi, and a Tesla T4 has 14899Mi"
     assert found(text, "GS515") == [(f"{HERE}/memory/oversubscribe", False, message)]

@@ -54,7 +54,7 @@ def test_a_text_has_its_title_its_severity_and_all_sections(text: Path) -> None:
 @pytest.mark.parametrize(
     "text", [text for text in TEXTS if text.stem not in TOO_LARGE_FOR_A_PAGE | OF_OTHER_FILES], ids=lambda text: text.stem
 )
-def test_the_bad_example_gives_the_code_with_its_severity(text: Path) -> None:
+def test_bad_example_has_the_code_with_its_severity(text: Path) -> None:
     findings = [finding for finding in example(text, "Bad") if finding.code == text.stem]
     assert findings
     assert f"Severity: {findings[0].severity.value}" in text.read_text(encoding="utf-8")
@@ -62,11 +62,11 @@ def test_the_bad_example_gives_the_code_with_its_severity(text: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS if text.stem not in OF_OTHER_FILES], ids=lambda text: text.stem)
-def test_the_good_example_gives_neither_the_code_nor_an_error(text: Path) -> None:
+def test_good_example_has_neither_the_code_nor_an_error(text: Path) -> None:
     assert not [finding for finding in example(text, "Good") if finding.code == text.stem or is_error(finding)]
 
 
-def test_a_code_is_shown_a_hundred_times_and_then_said_to_go_on() -> None:
+def test_finding_code_is_shown_at_most_a_hundred_times() -> None:
     names = ", ".join(f"Node_{number}" for number in range(250))
     findings = check(written(pool(nodes=f"{{names: [{names}]}}")))
     assert [finding.code for finding in findings] == ["GS206"] * 101

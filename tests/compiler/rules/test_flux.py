@@ -26,7 +26,7 @@ def test_addresses_of_repositories(address: str) -> None:
     ["", "gpu.git", "/srv/gpu.git", "https://", "git@git.example.org:gpu.git", "git://git.example.org/gpu.git",
      "file:///srv/gpu.git", "oci://registry.example.org/gpu", "https://a b/c", "https://a/$ORG.git", "https://a/b\n"],
 )
-def test_what_is_no_address_that_flux_reads(address: str) -> None:
+def test_address_flux_cannot_read_is_reported(address: str) -> None:
     path, _, message = one("GS735", gitops=settings(url=address))
     assert path == "/spec/gitops/flux/url"
     assert repr(address) in message
@@ -60,7 +60,7 @@ def test_paths_that_are_not_in_the_repository(path: str) -> None:
         ("interval", "10s", "9s"), ("interval", "1h30m", "0s"), ("interval", "1.5h", "0"),
     ],
 )
-def test_what_flux_cannot_use(field: str, right: str, wrong: str) -> None:
+def test_settings_flux_cannot_use_are_reported(field: str, right: str, wrong: str) -> None:
     assert codes(gitops=settings(**{field: right})) == []
     assert one("GS738", gitops=settings(**{field: wrong}))[0] == f"/spec/gitops/flux/{field}"
 
@@ -84,13 +84,13 @@ def test_names_fit_into_labels(spec: str, longest: str) -> None:
         assert len(found(text, "GS739")) == (wanted if with_flux else 0)
 
 
-def test_a_stated_name_is_measured_in_place_of_the_clusters() -> None:
+def test_length_check_uses_the_explicit_name() -> None:
     head = HEAD.replace("physics-batch", "n" * 60)
     for length, places in ((50, []), (51, ["/spec/gitops/flux/name"])):
         text = f"{head}  gitops: {settings(name='n' * length)}\n  pools:\n{pool()}"
         assert [place for place, _, _ in found(text, "GS739")] == places
 
 
-def test_those_names_are_of_the_charts() -> None:
+def test_nvidia_chart_names_are_gpu_operator_and_device_plugin() -> None:
     names = {upstream.chart(stack).name for stack in ("gpu-operator", "device-plugin")}
     assert names == {"gpu-operator", "nvidia-device-plugin"}

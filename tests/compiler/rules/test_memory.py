@@ -25,13 +25,13 @@ def codes(one: Pool) -> list[str]:
     ("cap_mib", "oversubscribe", "expected"),
     [(3724, 100, []), (3725, 100, ["GS501"]), (4655, 125, []), (4656, 125, ["GS501"]), (3724, 99, ["GS501"])],
 )
-def test_caps_together_stay_within_what_is_usable(cap_mib: int, oversubscribe: int, expected: list[str]) -> None:
+def test_sum_of_caps_must_fit_the_usable_memory(cap_mib: int, oversubscribe: int, expected: list[str]) -> None:
     # 15360 MiB less 3 % is 14899.2 MiB.
     one = pool(T4_SLICED, "t4", **memory(cap=cap_mib * MIB, oversubscribe_percent=oversubscribe))
     assert findings(RULES, one) == [(code, CAP, "value") for code in expected]
 
 
-def test_what_would_fit_is_named() -> None:
+def test_cap_finding_suggests_what_would_fit() -> None:
     (finding,) = check(RULES, pool(T4_SLICED, "t4", **memory(cap=6 << 30)))
     assert finding.message == "4 shares of 6Gi are more than the 14899Mi usable of Tesla T4"
     assert finding.hints == ("the largest cap for 4 replicas is 3724Mi", "6Gi fits twice")
@@ -49,7 +49,7 @@ def test_a_cap_by_profile_is_reported_at_its_profile() -> None:
     assert findings(RULES, pool(MIXED, **memory(cap=(("1g.5gb", 2200 * MIB),)))) == []
 
 
-def test_a_reserve_of_ones_own_counts() -> None:
+def test_custom_reserve_is_used_in_the_cap_check() -> None:
     assert codes(pool(T4_SLICED, "t4", **memory(cap=3840 * MIB, reserve=Share(bytes=0)))) == []
 
 
@@ -64,17 +64,17 @@ def test_a_reserve_of_ones_own_counts() -> None:
         (T4_SLICED, (("1g.5gb", 1 << 30),), CAP, "value"),
     ],
 )
-def test_a_cap_where_nothing_is_shared_is_refused(sharing: Sharing, cap: Any, path: str, at: str) -> None:
+def test_cap_without_sharing_is_refused(sharing: Sharing, cap: Any, path: str, at: str) -> None:
     assert findings(RULES, pool(sharing, **memory(cap=cap))) == [("GS502", path, at)]
 
 
 @pytest.mark.parametrize("reserve", [Share(bytes=15360 * MIB), Share(bytes=15358 * MIB), Share(percent_hundredths=10_000)])
-def test_a_reserve_that_leaves_nothing_is_refused(reserve: Share) -> None:
+def test_reserve_that_leaves_no_usable_memory_is_refused(reserve: Share) -> None:
     one = pool(T4_SLICED, "t4", **memory(reserve=reserve))
     assert findings(RULES, one) == [("GS509", "/memory/reserve", "value")]
 
 
-def test_a_bare_number_is_taken_for_a_forgotten_unit() -> None:
+def test_cap_without_a_unit_is_reported() -> None:
     one = pool(T4_SLICED, "t4", **memory(cap=3500))
     assert findings(RULES, one) == [("GS510", CAP, "value")]
     assert check(RULES, one)[0].hints == ("a bare number counts bytes; for MiB write 3500Mi",)

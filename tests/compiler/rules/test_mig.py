@@ -53,7 +53,7 @@ def test_a_layout_that_does_not_fit_is_explained_and_the_nearest_are_named() -> 
     )
 
 
-def test_a_layout_among_others_is_named_by_its_entry() -> None:
+def test_layout_finding_points_to_its_entry() -> None:
     wanted = groups(((0, 1), SEVEN), ((2, 3), (("1g.5gb", 8),)))
     assert findings(RULES, pool(Mig(wanted=wanted))) == [("GS402", "/sharing/layouts/1/layout", "value")]
 
@@ -80,7 +80,7 @@ def test_every_maximal_layout_of_every_card_is_accepted(card: str) -> None:
         ("1g.12gb", "with as many slices it has 1g.5gb, 1g.5gb+me and 1g.10gb"),
     ],
 )
-def test_a_profile_that_the_card_lacks_is_named_at_its_key_with_what_was_meant(written: str, meant: str) -> None:
+def test_unknown_profile_is_reported_at_its_key_with_a_correction(written: str, meant: str) -> None:
     one = pool(Mig(wanted=(("1g.5gb", 1), (written, 1))))
     assert findings(RULES, one) == [("GS403", f"/sharing/layout/{written.replace('/', '~1')}", "key")]
     assert check(RULES, one)[0].hints == (meant,)
@@ -126,7 +126,7 @@ def test_every_gpu_has_exactly_one_layout(first: tuple[int, ...], second: tuple[
     assert findings(RULES, pool(Mig(wanted=groups((first, SEVEN), (second, MIXED))))) == expected
 
 
-def test_missing_gpus_are_named() -> None:
+def test_gpus_without_a_layout_are_reported() -> None:
     (finding,) = check(RULES, pool(Mig(wanted=groups(((0, 1), SEVEN)))))
     assert finding.message == "GPUs 2 and 3 of 4 have no layout"
     assert finding.hints == ("add - {gpus: [2, 3], layout: none} to leave them whole",)
@@ -145,7 +145,7 @@ def test_missing_gpus_are_named() -> None:
         (Balanced(), [("GS405", "/sharing/goal", "value")]),
     ],
 )
-def test_single_wants_all_gpus_alike_with_one_profile(wanted: Layout | tuple[LayoutGroup, ...] | Goal, expected: Found) -> None:
+def test_strategy_single_needs_equal_gpus_with_one_profile(wanted: Layout | tuple[LayoutGroup, ...] | Goal, expected: Found) -> None:
     assert findings(RULES, pool(Mig(wanted=wanted, strategy=SINGLE))) == expected
     assert findings(RULES, pool(Mig(wanted=wanted))) == []
 
@@ -165,7 +165,7 @@ def test_a_goal_out_of_reach_is_refused_with_what_the_card_can_do(card: str, goa
     assert hint in check(RULES, one)[0].hints[0]
 
 
-def test_instances_that_nobody_has_measured_are_not_called_indivisible() -> None:
+def test_unmeasured_instances_are_reported_as_unmeasured() -> None:
     (finding,) = check(RULES, pool(Mig(wanted=MemoryEach(size_bytes=1 << 30)), "thor-igpu"))
     assert finding.message.startswith("the memory of ")
     assert finding.message.endswith("has not been measured, so instances with 1Gi usable each cannot be promised")
@@ -177,7 +177,7 @@ def test_replicas_of_a_profile_that_is_not_there_are_refused_at_the_key() -> Non
     assert check(RULES, one)[0].hints == ("its GPUs have 1g.5gb",)
 
 
-def test_replicas_may_name_what_a_goal_gives() -> None:
+def test_replicas_may_name_profiles_of_a_goal() -> None:
     assert findings(RULES, pool(Mig(wanted=MostInstances(), replicas=(("1g.5gb", 2),)))) == []
     assert [code for code, *_ in findings(RULES, pool(Mig(wanted=MostInstances(), replicas=(("2g.10gb", 2),))))] == ["GS407"]
 
@@ -191,5 +191,5 @@ def test_whole_gpus_beside_mig_are_accepted() -> None:
     assert findings(RULES, pool(Mig(wanted=groups(((0, 1, 2), SEVEN), ((3,), ()))))) == []
 
 
-def test_other_modes_and_unknown_cards_are_no_business_of_these_rules() -> None:
+def test_mig_rules_ignore_other_modes_and_unknown_cards() -> None:
     assert findings(RULES, pool(TimeSlicing(replicas=2)), pool(Mig(wanted=SEVEN), "no-such-card", "other")) == []

@@ -9,13 +9,13 @@ from tests.compiler.rules.intents import codes, one
 REACH = "{namespaces: [monitoring]}"
 
 
-def test_monitoring_that_nothing_is_wrong_with() -> None:
+def test_valid_monitoring_has_no_findings() -> None:
     text = "{serviceMonitor: true, alerts: true, labels: {release: '1e3'}, runbooks: 'https://docs.example.org/alerts/'}"
     assert codes(monitoring=text, platform=REACH) == []
     assert codes(monitoring="{alerts: true, operator: false}") == []
 
 
-def test_a_prometheus_that_may_not_reach_the_metrics() -> None:
+def test_prometheus_without_metrics_access_is_reported() -> None:
     path, _, message = one("GS741", monitoring="{serviceMonitor: true}")
     assert path == "/spec/monitoring/serviceMonitor"
     assert "only pods in kube-system and gpu-system" in message
@@ -31,18 +31,18 @@ def test_a_prometheus_that_may_not_reach_the_metrics() -> None:
         ("release", "{{ fail }}", "cannot be the value"),
     ],
 )
-def test_labels_that_objects_cannot_have(key: str, value: str, words: str) -> None:
+def test_invalid_object_labels_are_reported(key: str, value: str, words: str) -> None:
     path, _, message = one("GS742", monitoring=json.dumps({"alerts": True, "labels": {key: value}}))
     assert path == f"/spec/monitoring/labels/{key.replace('/', '~1')}"
     assert words in message
 
 
 @pytest.mark.parametrize("text", ["{labels: {release: x}}", "{alerts: false}", "{operator: true}"])
-def test_settings_for_nothing(text: str) -> None:
+def test_ineffective_monitoring_settings_are_reported(text: str) -> None:
     assert one("GS743", monitoring=text)[0] == "/spec/monitoring"
 
 
-def test_an_empty_part_is_none() -> None:
+def test_empty_monitoring_section_has_no_findings() -> None:
     assert codes(monitoring="{}") == []
 
 
@@ -50,5 +50,5 @@ def test_an_empty_part_is_none() -> None:
     "address",
     ["docs/alerts.md", "ftp://a/b", "https://a/b#c", "https://a/{{ .Values }}", "https://ada:secret@a/b", "", "https://a/b\n"],
 )
-def test_what_is_no_address_of_a_page(address: str) -> None:
+def test_invalid_runbook_address_is_reported(address: str) -> None:
     assert one("GS744", monitoring=json.dumps({"alerts": True, "runbooks": address}))[0] == "/spec/monitoring/runbooks"

@@ -15,7 +15,7 @@ MPS = pool("serving", card="l40s", nodes="{names: [n3]}", sharing="{mode: mps, r
 
 @pytest.mark.parametrize("stack", ["device-plugin", "existing"])
 @pytest.mark.parametrize(("field", "value"), [("driver", "{}"), ("partitioner", "mig-manager")])
-def test_what_only_the_operator_can_do_is_refused_elsewhere(stack: str, field: str, value: str) -> None:
+def test_operator_only_settings_are_refused_on_other_stacks(stack: str, field: str, value: str) -> None:
     assert one("GS701", platform=f"{{stack: {stack}, {field}: {value}}}")[0] == f"/spec/platform/{field}"
     assert codes(platform=f"{{stack: gpu-operator, {field}: {value}}}") == []
 
@@ -24,7 +24,7 @@ def test_what_only_the_operator_can_do_is_refused_elsewhere(stack: str, field: s
     ("version", "expected"),
     [("1.29", ["GS702"]), ("1.3", ["GS702"]), ("1.30", []), ("1.37", []), ("1.38", ["GS703"])],
 )
-def test_kubernetes_versions(version: str, expected: list[str]) -> None:
+def test_unsupported_kubernetes_versions_are_reported(version: str, expected: list[str]) -> None:
     findings = check(written(pool(), kubernetes=f'"{version}"'))
     assert [finding.code for finding in findings] == expected
     assert all(finding.path == ("spec", "kubernetes") for finding in findings)
@@ -68,7 +68,7 @@ PACKED = pool(sharing="{mode: time-slicing, replicas: 4, placement: pack}")
         '{stack: device-plugin, values: {image: {tag: v0.19.0}}}',
     ],
 )
-def test_an_older_plugin_can_neither_tell_attributes_nor_pack(platform: str) -> None:
+def test_older_plugin_lacks_attributes_and_packing(platform: str) -> None:
     assert one("GS707", ATTRIBUTED, platform=platform)[0] == "/spec/pools/video/sharing"
     assert one("GS707", PACKED, platform=platform)[0] == "/spec/pools/notebooks/sharing/placement"
     assert not found(written(pool(), platform=platform), "GS707")
@@ -85,21 +85,21 @@ def test_an_older_plugin_can_neither_tell_attributes_nor_pack(platform: str) -> 
         ("{values: {devicePlugin: {version: v0.11.0}}}", "/spec/platform/values/devicePlugin/version"),
     ],
 )
-def test_an_old_plugin_knows_no_mps(platform: str, place: str) -> None:
+def test_old_plugin_without_mps_is_refused(platform: str, place: str) -> None:
     assert one("GS707", MPS, platform=platform)[0] == place
 
 
 @pytest.mark.parametrize("version", ["v26.3.1", "v26.3.4", "v26.6.0", "v25.10.0-rc.1", "v26.7.0-rc.2", "v2.0.0"])
-def test_a_release_that_is_not_known_counts_as_the_one_before_it(version: str) -> None:
+def test_unknown_release_counts_as_the_previous_one(version: str) -> None:
     assert one("GS707", PACKED, platform=f"{{version: {version}}}")[0] == "/spec/pools/notebooks/sharing/placement"
 
 
 @pytest.mark.parametrize("version", ["v26.7.1", "v26.10.0", "v27.1.0-rc.1", "v100.0.0"])
-def test_a_release_behind_the_newest_can_do_what_that_one_can(version: str) -> None:
+def test_release_after_the_newest_known_has_its_features(version: str) -> None:
     assert not found(written(PACKED, ATTRIBUTED, platform=f"{{version: {version}}}"), "GS707")
 
 
-def test_the_newest_plugin_can_do_both() -> None:
+def test_newest_plugin_supports_attributes_and_packing() -> None:
     assert codes(ATTRIBUTED) == []
     assert codes(PACKED) == []
 
@@ -113,11 +113,11 @@ def test_the_newest_plugin_can_do_both() -> None:
         ("{imagePullSecrets: [good, Bad_Secret]}", "imagePullSecrets/1"),
     ],
 )
-def test_names_that_nothing_can_be_pulled_with(platform: str, place: str) -> None:
+def test_invalid_pull_settings_are_reported(platform: str, place: str) -> None:
     assert one("GS712", platform=platform)[0] == f"/spec/platform/{place}"
 
 
-def test_names_that_images_are_pulled_with() -> None:
+def test_valid_pull_settings_have_no_findings() -> None:
     driver = '{repository: "registry.example.org:5000/nvidia", image: driver, version: "595.91.07"}'
     assert codes(platform=f"{{driver: {driver}, imagePullSecrets: [mirror]}}") == []
 
@@ -145,7 +145,7 @@ DIGEST = f"sha256:{'0f' * 32}"
         ("digest", f'"{DIGEST}\\n"'),
     ],
 )
-def test_an_image_that_nothing_can_be_pulled_with(field: str, value: str) -> None:
+def test_invalid_image_field_is_reported(field: str, value: str) -> None:
     assert one("GS712", platform=f"{{image: {{{field}: {value}}}}}")[0] == f"/spec/platform/image/{field}"
 
 
@@ -157,7 +157,7 @@ def test_an_image_that_nothing_can_be_pulled_with(field: str, value: str) -> Non
         f"repository: localhost/{'a' * 89}",
     ],
 )
-def test_an_image_of_ones_own(image: str) -> None:
+def test_valid_custom_image_has_no_findings(image: str) -> None:
     platform = f"{{image: {{{image}}}}}"
     assert codes(platform=platform) == []
     assert not found(written(pool(), platform=platform), "GS725")
@@ -178,7 +178,7 @@ def test_the_default_image_is_not_published(platform: str) -> None:
     assert "ghcr.io/gpushare/node-runtime" in message
 
 
-def test_an_image_in_a_registry_of_ones_own_is_expected_to_be_there() -> None:
+def test_image_in_a_custom_registry_is_assumed_to_exist() -> None:
     assert not found(written(pool(), platform="{registry: registry.example.org}"), "GS725")
 
 
@@ -203,13 +203,13 @@ def test_the_runtime_class_of_an_existing_plugin() -> None:
         ("{stack: device-plugin, runtimeClass: nvidia}", True, "with stack device-plugin the values"),
     ],
 )
-def test_a_runtime_class_that_cannot_be(platform: str, on_key: bool, says: str) -> None:
+def test_invalid_runtime_class_is_reported(platform: str, on_key: bool, says: str) -> None:
     path, is_on_key, message = one("GS750", platform=platform)
     assert (path, is_on_key) == ("/spec/platform/runtimeClass", on_key)
     assert says in message
 
 
-def test_a_tag_beside_a_digest_is_refused() -> None:
+def test_image_tag_with_a_digest_is_refused() -> None:
     platform = f'{{image: {{repository: a/b, tag: "1.0", digest: {DIGEST}}}}}'
     assert one("GS726", platform=platform)[0] == "/spec/platform/image/tag"
 
@@ -224,7 +224,7 @@ def test_a_tag_beside_a_digest_is_refused() -> None:
         ("localhost/me/a", True),
     ],
 )
-def test_a_registry_does_not_move_an_image_that_names_its_own(repository: str, refused: bool) -> None:
+def test_image_with_its_own_registry_conflicts_with_the_mirror(repository: str, refused: bool) -> None:
     platform = f"{{registry: mirror.example.org:5000, image: {{repository: {repository}}}}}"
     places = [path for path, _, _ in found(written(pool(), platform=platform), "GS726")]
     assert places == (["/spec/platform/image/repository"] if refused else [])
@@ -241,7 +241,7 @@ def test_pools_that_need_different_strategies_are_reported_at_the_later(pools: t
 
 
 @pytest.mark.parametrize("pools", [(MIG, pool()), (SINGLE, MPS), (MPS, pool())])
-def test_pools_that_agree_on_a_strategy(pools: tuple[str, ...]) -> None:
+def test_pools_with_one_strategy_have_no_findings(pools: tuple[str, ...]) -> None:
     assert not found(written(*pools), "GS713")
 
 
@@ -249,7 +249,7 @@ def test_without_the_operator_every_profile_states_its_strategy() -> None:
     assert not found(written(MIG, MPS, platform="{stack: device-plugin}"), "GS713")
 
 
-def test_mig_manager_is_not_given_profiles_that_it_does_not_know() -> None:
+def test_profiles_unknown_to_mig_manager_are_refused() -> None:
     edge = pool("edge", card="thor-igpu", sharing="{mode: mig, layout: {3g.0gb+gfx: 1}}")
     assert one("GS714", edge, platform="{partitioner: mig-manager}")[0] == "/spec/pools/edge/sharing"
     assert not found(written(edge), "GS714")
@@ -258,16 +258,16 @@ def test_mig_manager_is_not_given_profiles_that_it_does_not_know() -> None:
 
 @pytest.mark.parametrize("gitops", ["{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}",
                                     "{flux: {url: 'https://git.example.org/gpu.git', path: a}}"])
-def test_what_is_for_the_tools_that_sync_is_generated(gitops: str) -> None:
+def test_gitops_settings_have_no_findings(gitops: str) -> None:
     assert codes(gitops=gitops) == []
 
 
-def test_mig_beside_an_existing_operator_warns() -> None:
+def test_mig_with_an_existing_operator_warns() -> None:
     assert one("GS716", MIG, platform="{stack: existing}")[0] == "/spec/pools/training/sharing/mode"
     assert codes(platform="{stack: existing, namespaces: [gpu-operator]}") == []
 
 
-def test_the_device_plugin_does_not_go_into_the_default_namespace() -> None:
+def test_device_plugin_in_the_default_namespace_is_refused() -> None:
     assert one("GS717", namespace="default", platform="{stack: device-plugin}")[0] == "/spec/namespace"
     assert codes(namespace="default") == []
     assert codes(namespace="default", platform="{stack: device-plugin, namespace: nvidia}") == []
@@ -283,7 +283,7 @@ def test_a_driver_must_know_how_to_partition_the_card(version: str, too_old: boo
 
 
 @pytest.mark.parametrize(("version", "too_old"), [("570", False), ("570.133", False), ("570.86", True), ("565", True)])
-def test_a_branch_of_precompiled_drivers_is_not_older_than_its_releases(version: str, too_old: bool) -> None:
+def test_precompiled_driver_branch_counts_as_its_newest_release(version: str, too_old: bool) -> None:
     one = pool("training", card="b200-180gb", nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.23gb: 7}}")
     platform = f'{{driver: {{version: "{version}"}}, values: {{driver: {{usePrecompiled: true}}}}}}'
     assert ("GS718" in codes(one, platform=platform)) is too_old

@@ -33,7 +33,7 @@ def test_a_plain_intent_has_no_findings() -> None:
     clean(pool())
 
 
-def test_an_unknown_card_is_answered_with_the_nearest_ones() -> None:
+def test_unknown_card_finding_suggests_the_nearest_cards() -> None:
     findings = check(written(pool(card="a100-sxm4-40g")))
     assert [(f.code, f.path[-1]) for f in findings] == [("GS201", "card")]
     assert A100 in findings[0].hints[0]
@@ -65,11 +65,11 @@ def test_a_contradiction_is_reported_at_the_later_entry_and_names_the_earlier(se
     assert words in message
 
 
-def test_a_selector_that_some_node_satisfies_is_none() -> None:
+def test_satisfiable_selector_has_no_findings() -> None:
     clean(pool(nodes="{matchLabels: {a: x}, matchExpressions: [{key: b, operator: NotIn, values: [x]}]}"))
 
 
-def test_pools_by_labels_clash_at_the_later_one_and_the_hint_separates_them() -> None:
+def test_overlapping_pools_are_reported_at_the_later_one_with_a_fix() -> None:
     pools = pool("one", nodes="{matchLabels: {a: x}}"), pool("two", nodes="{matchLabels: {b: z}}")
     path, _, message = one("GS203", *pools)
     assert path == "/spec/pools/two/nodes"
@@ -83,7 +83,7 @@ def test_the_label_of_the_hint_does_separate_them() -> None:
     clean(pool("one", nodes="{matchLabels: {a: x}}"), pool("two", nodes=separated))
 
 
-def test_a_shared_node_name_is_reported_where_it_is() -> None:
+def test_node_name_in_two_pools_is_reported_at_its_position() -> None:
     path, _, message = one("GS203", pool("one", nodes="{names: [n1, n2]}"), pool("two", nodes="{names: [n3, n2]}"))
     assert path == "/spec/pools/two/nodes/names/1"
     assert message == "node n2 is in pool one as well"
@@ -97,15 +97,15 @@ def test_a_shared_node_name_is_reported_where_it_is() -> None:
         ("{names: [n1]}", "{names: [n2]}"),
     ],
 )
-def test_pools_that_cannot_have_the_same_node_do_not_clash(first: str, second: str) -> None:
+def test_disjoint_pools_do_not_overlap(first: str, second: str) -> None:
     clean(pool("one", nodes=first), pool("two", nodes=second))
 
 
-def test_priority_settles_a_clash() -> None:
+def test_priority_resolves_overlapping_pools() -> None:
     clean(pool("one", nodes="{matchLabels: {a: x}}"), pool("two", nodes="{matchLabels: {b: z}}", priority="1"))
 
 
-def test_several_clashes_of_one_pool_are_one_finding() -> None:
+def test_several_overlaps_of_one_pool_are_one_finding() -> None:
     same = [pool(name, nodes="{matchLabels: {a: x}}") for name in ("one", "two", "three")]
     assert [path for path, _, _ in found(written(*same), "GS203")] == ["/spec/pools/two/nodes", "/spec/pools/three/nodes"]
 
@@ -124,21 +124,21 @@ def test_labels_of_kubernetes_and_of_other_domains_may_select() -> None:
 
 
 @pytest.mark.parametrize("name", ["Upper", "a_b", "-a", "a" * 49, "release", "a.b"])
-def test_bad_pool_names_are_reported_at_the_key(name: str) -> None:
+def test_invalid_pool_names_are_reported_at_the_key(name: str) -> None:
     path, on_key, _ = one("GS205", pool(name))
     assert (path, on_key) == (f"/spec/pools/{name}", True)
 
 
 @pytest.mark.parametrize("name", ["4gpus", "a" * 48, "release-2"])
-def test_good_pool_names(name: str) -> None:
+def test_valid_pool_names_have_no_findings(name: str) -> None:
     clean(pool(name))
 
 
-def test_a_bad_node_name_is_reported_where_it_is() -> None:
+def test_invalid_node_name_is_reported_at_its_position() -> None:
     assert one("GS206", pool(nodes="{names: [good-1, Bad_2]}"))[0] == "/spec/pools/notebooks/nodes/names/1"
 
 
-def test_expected_beside_names_is_refused_and_beside_labels_is_not() -> None:
+def test_expected_is_refused_with_names_and_allowed_with_labels() -> None:
     assert one("GS207", pool(nodes="{names: [n1], expected: 0}"))[0] == "/spec/pools/notebooks/nodes/expected"
     clean(pool(nodes="{matchLabels: {a: x}, expected: 0}"))
 
@@ -182,7 +182,7 @@ def test_unlike_shares_under_one_name_warn_once_and_name_the_pools() -> None:
     assert "serving" in message
 
 
-def test_a_different_cap_is_unlike_too_and_an_equal_one_is_not() -> None:
+def test_shares_with_different_caps_count_as_different() -> None:
     elsewhere = "{matchLabels: {node.example.org/flavour: other}}"
     assert one("GS210", pool(), pool("two", nodes=elsewhere, memory="{cap: 2Gi}"))[0] == "/spec/pools/two/memory/cap"
     clean(pool(), pool("two", nodes=elsewhere))
@@ -203,24 +203,24 @@ def test_a_different_cap_is_unlike_too_and_an_equal_one_is_not() -> None:
         ("tolerations", "[{key: a, value: -b}]", "tolerations/0/value"),
     ],
 )
-def test_what_the_api_server_would_refuse_is_reported_where_it_is(field: str, value: str, place: str) -> None:
+def test_values_the_api_server_refuses_are_reported_at_their_position(field: str, value: str, place: str) -> None:
     path, _, _ = one("GS211", pool(**{field: value}))
     assert path == "/spec/pools/notebooks/" + place.replace("a/b/c", "a~1b~1c")
 
 
-def test_tolerations_that_kubernetes_takes_are_taken() -> None:
+def test_tolerations_valid_in_kubernetes_are_accepted() -> None:
     limited = "{key: a, value: b, effect: NoExecute, tolerationSeconds: 5}"
     clean(pool(tolerations=f"[{{key: a, operator: Exists}}, {limited}, {{key: a}}]"))
 
 
-def test_a_pool_that_names_too_many_nodes_is_told_to_use_labels() -> None:
+def test_pool_with_too_many_named_nodes_is_reported() -> None:
     names = ", ".join(f"node-{number:05}" for number in range(15_000))
     path, _, message = one("GS212", pool(nodes=f"{{names: [{names}]}}"))
     assert path == "/spec/pools/notebooks/nodes"
     assert "KiB" in message
 
 
-def test_pools_that_together_name_too_many_nodes_are_told_so_once() -> None:
+def test_pools_with_too_many_named_nodes_together_are_reported_once() -> None:
     names = ", ".join(f"a-rather-long-node-name-{number}" for number in range(2000))
     labelled = [pool(f"pool-{number}", nodes=f"{{matchLabels: {{a: x{number}}}}}") for number in range(120)]
     text = written(pool("named", nodes=f"{{names: [{names}]}}"), *labelled)
@@ -233,7 +233,7 @@ def test_many_pools_may_name_many_nodes() -> None:
     assert found(written(*pools), "GS212") == []
 
 
-def test_a_pool_that_stronger_ones_cover_is_reported() -> None:
+def test_pool_covered_by_higher_priority_pools_is_reported() -> None:
     wide = pool("wide", nodes="{matchLabels: {a: x}}", priority="1")
     narrow = pool("narrow", nodes="{matchLabels: {a: x, b: z}}")
     assert one("GS214", wide, narrow)[0] == "/spec/pools/narrow/nodes"
@@ -289,7 +289,7 @@ def test_a_toleration_that_also_bears_the_start_up_taint(toleration: str, bears:
         ("{names: [n1], matchExpressions: [{key: a, operator: DoesNotExist}]}", False),
     ],
 )
-def test_a_selector_that_every_node_satisfies(selector: str, warns: bool) -> None:
+def test_selector_matching_every_node_is_reported(selector: str, warns: bool) -> None:
     message = "pool notebooks selects nodes without GPUs too: nothing that it asks for is theirs alone"
     expected = [("/spec/pools/notebooks/nodes", False, message)] if warns else []
     assert found(written(pool(nodes=selector)), "GS216") == expected

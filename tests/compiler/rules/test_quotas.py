@@ -35,7 +35,7 @@ def test_an_unknown_pool_is_reported_at_its_key_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(("quota", "place"), [("4", ""), ("{memory: 5Gi}", "/memory")])
-def test_what_does_not_name_its_resource_is_answered_with_the_map_to_write(quota: str, place: str) -> None:
+def test_quota_without_a_resource_gets_the_mapping_as_hint(quota: str, place: str) -> None:
     text = written(TRAINING, quotas=f"{{atlas: {{training: {quota}}}}}")
     (finding,) = (finding for finding in check(text) if finding.code == "GS602")
     assert finding.path == ("spec", "quotas", "atlas", "training", *([place[1:]] if place else []))
@@ -55,13 +55,13 @@ def test_a_resource_that_is_not_offered_is_reported_at_its_key() -> None:
         ((pool(memory="{cap: none}"),), "{notebooks: {memory: 8Gi}}", "has no cap"),
     ],
 )
-def test_memory_that_is_no_number_of_shares(pools: tuple[str, ...], quota: str, words: str) -> None:
+def test_memory_quota_that_is_not_whole_shares_is_reported(pools: tuple[str, ...], quota: str, words: str) -> None:
     path, _, message = one("GS604", f"{{atlas: {quota}}}", *pools)
     assert path.endswith("/memory")
     assert words in message
 
 
-def test_who_shall_have_none_is_told_to_write_a_number() -> None:
+def test_memory_quota_below_one_share_gets_a_hint_to_write_0() -> None:
     (none,) = check(written(pool(), quotas="{atlas: {notebooks: {memory: 1Gi}}}"))
     assert none.hints == ("a share is 3724Mi: write memory: 3724Mi or more, or 0 in place of the mapping for none",)
     assert [finding.code for finding in check(written(pool(), quotas="{atlas: {notebooks: 0}}"))] == []
@@ -79,11 +79,11 @@ def test_a_namespace_that_may_not_use_the_pool_is_reported_at_the_pool() -> None
 @pytest.mark.parametrize(
     ("quota", "place"), [("{training: {1g.5gb: 25}}", "training/1g.5gb"), ("{training: {2g.10gb: 17}}", "training/2g.10gb")]
 )
-def test_more_than_the_pool_has_is_a_warning(quota: str, place: str) -> None:
+def test_quota_above_the_pool_capacity_is_a_warning(quota: str, place: str) -> None:
     assert one("GS606", f"{{atlas: {quota}}}", TRAINING)[0] == f"/spec/quotas/atlas/{place}"
 
 
-def test_all_that_the_pool_has_is_no_warning() -> None:
+def test_quota_equal_to_the_pool_capacity_has_no_warning() -> None:
     clean("{atlas: {training: {1g.5gb: 24, 2g.10gb: 16}}}", TRAINING)
 
 
@@ -91,19 +91,19 @@ def test_without_a_number_of_nodes_no_total_is_exceeded() -> None:
     clean("{atlas: {notebooks: 100000}}")
 
 
-def test_pools_with_one_resource_name_are_one_budget_and_the_sum_is_said() -> None:
+def test_pools_with_one_resource_name_share_one_quota_and_the_sum_is_reported() -> None:
     serving = pool("serving", nodes="{matchLabels: {node.example.org/flavour: serving}}")
     path, _, message = one("GS607", "{atlas: {notebooks: 8, serving: 4}}", pool(), serving)
     assert path == "/spec/quotas/atlas/serving"
     assert message == "atlas gets one budget of 12 nvidia.com/gpu.shared for pools notebooks and serving together"
 
 
-def test_a_budget_reaches_into_pools_that_the_quota_does_not_name() -> None:
+def test_shared_quota_includes_pools_it_does_not_name() -> None:
     serving = pool("serving", nodes="{matchLabels: {node.example.org/flavour: serving}}")
     assert one("GS607", "{atlas: {notebooks: 8}}", pool(), serving)[0] == "/spec/quotas/atlas/notebooks"
 
 
-def test_a_pool_that_the_namespace_may_not_use_shares_no_budget() -> None:
+def test_pool_closed_to_the_namespace_is_not_in_its_quota() -> None:
     serving = pool("serving", nodes="{matchLabels: {node.example.org/flavour: serving}}", namespaces="[cms]")
     assert not found(written(pool(), serving, quotas="{atlas: {notebooks: 8}}"), "GS607")
 
@@ -118,6 +118,6 @@ def test_one_resource_under_two_names_is_reported_at_the_second() -> None:
     assert path == "/spec/quotas/atlas/training/mig-1g.5gb"
 
 
-def test_a_pool_with_an_unknown_card_leaves_its_quota_unjudged() -> None:
+def test_quota_of_a_pool_with_an_unknown_card_is_not_checked() -> None:
     codes = {finding.code for finding in check(written(pool(card="none-such"), quotas="{atlas: {notebooks: {memory: 1}}}"))}
     assert codes == {"GS201"}

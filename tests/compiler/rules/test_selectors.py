@@ -110,7 +110,7 @@ def test_a_selector_is_satisfiable_when_some_node_satisfies_it(selector: NodeSel
     assert selectors.satisfiable(selector) == any(labels_hold(selector, found) for _, found in universe())
 
 
-def test_every_pair_of_expressions_on_one_label_is_judged_as_enumeration_does() -> None:
+def test_expression_pairs_on_one_label_match_exhaustive_enumeration() -> None:
     choices = [
         Expression(key="a", operator=operator, values=values if "In" in operator.value else ())
         for operator in Operator
@@ -131,7 +131,7 @@ def test_two_selectors_overlap_when_a_node_belongs_to_both(one: NodeSelector, ot
 
 @settings(max_examples=scale.examples(300))
 @given(pool_lists)
-def test_clashes_are_all_pairs_of_equal_priority_that_overlap(pools: list[Pool]) -> None:
+def test_overlaps_are_all_intersecting_pairs_of_equal_priority(pools: list[Pool]) -> None:
     found = [(one.name, other.name) for one, other in selectors.clashes(pools)]
     expected = [
         (one.name, other.name)
@@ -155,7 +155,7 @@ def test_terms_match_exactly_the_nodes_that_the_pool_serves(pools: list[Pool]) -
 
 @settings(max_examples=scale.examples(200))
 @given(pool_lists)
-def test_terms_are_ones_that_the_api_server_accepts(pools: list[Pool]) -> None:
+def test_terms_are_valid_for_the_api_server(pools: list[Pool]) -> None:
     for pool in pools:
         for term in selectors.terms(pool, pools):
             assert term
@@ -202,7 +202,7 @@ def test_more_than_64_alternatives_are_not_expanded() -> None:
     assert len(selectors.NodeAssignment([weak, strong[0]]).owned(weak) or ()) == 9
 
 
-def test_a_pool_whose_nodes_all_belong_to_stronger_ones_owns_nothing() -> None:
+def test_pool_covered_by_higher_priority_pools_owns_no_nodes() -> None:
     weak = pool_of("weak", NodeSelector(match_labels=(("gpu", "yes"), ("site", "a"))))
     strong = pool_of("strong", NodeSelector(match_labels=(("gpu", "yes"),)), priority=1)
     assert selectors.NodeAssignment([weak, strong]).owned(weak) == ()
@@ -257,7 +257,7 @@ def test_thousands_of_pools_are_not_compared_each_with_each(pools: Callable[[int
     assert grows_in_line(compared, 2000)
 
 
-def test_thousands_of_pools_get_their_terms_without_looking_at_all_others_for_each() -> None:
+def test_terms_of_thousands_of_pools_take_linear_time() -> None:
     def termed(count: int) -> Callable[[], object]:
         pools = flavours(count)
 
@@ -270,7 +270,7 @@ def test_thousands_of_pools_get_their_terms_without_looking_at_all_others_for_ea
     assert grows_in_line(termed, 2000)
 
 
-def test_exclusions_of_one_label_are_gathered_and_hold_together_with_what_is_asked() -> None:
+def test_exclusions_of_one_label_are_merged_with_its_requirements() -> None:
     excluded = [("a", labels.LabelSet(absent=True, others=True, listed=frozenset({f"x{n}"}))) for n in range(5000)]
     asked = ("a", labels.LabelSet(absent=False, others=False, listed=frozenset({"x7", "y"})))
     left = labels.LabelSet(absent=False, others=False, listed=frozenset({"y"}))

@@ -96,7 +96,7 @@ def test_profiles_count_twice_because_each_has_two_keys() -> None:
     assert ("GS720", Severity.WARNING) in check(**profiles)
 
 
-def test_a_large_object_warns_those_who_apply_on_the_client() -> None:
+def test_large_object_warns_about_client_side_apply() -> None:
     assert ("GS722", Severity.WARNING) in check(**{"chart/files/policies/a.yaml": "x" * 240_000})
     assert ("GS722", Severity.WARNING) not in check(**{"chart/files/policies/a.yaml": "x" * 230_000})
 

@@ -16,21 +16,21 @@ ONE = "{names: [n1]}"
         ("deny", None),
     ],
 )
-def test_namespaces_that_nothing_keeps(enforce: str, why: str | None) -> None:
+def test_unenforced_namespace_restriction_is_reported(enforce: str, why: str | None) -> None:
     text = written(pool(namespaces="[atlas]"), admission=f"{{enforce: {enforce}}}")
     place = ("/spec/pools/notebooks/namespaces", False, f"pool notebooks is open to every namespace: {why}")
     assert found(text, "GS611") == ([place] if why else [])
     assert not found(written(pool(), admission=f"{{enforce: {enforce}}}"), "GS611")
 
 
-def test_quotas_that_add_up_to_more_than_there_is() -> None:
+def test_quotas_above_the_total_capacity_are_reported() -> None:
     text = written(pool(nodes=ONE), quotas="{atlas: {notebooks: 8}, cms: {notebooks: 9}}")
     message = "the quotas of atlas and cms add up to 17 nvidia.com/gpu.shared, and the pools have 16"
     assert found(text, "GS612") == [("/spec/quotas/cms/notebooks", False, message)]
     assert not found(text.replace("9", "8"), "GS612")
 
 
-def test_a_quota_that_is_too_large_alone_is_reported_alone() -> None:
+def test_single_too_large_quota_is_reported_only_once() -> None:
     text = written(pool(nodes=ONE), quotas="{atlas: {notebooks: 8}, cms: {notebooks: 17}}")
     assert found(text, "GS606")
     assert not found(text, "GS612")
@@ -44,7 +44,7 @@ def test_quotas_are_summed_over_the_pools_that_share_a_resource() -> None:
     assert (place, "33 nvidia.com/gpu.shared, and the pools have 32" in message) == ("/spec/quotas/cms/b", True)
 
 
-def test_nobody_knows_what_a_pool_without_a_number_of_nodes_has() -> None:
+def test_pool_without_a_node_count_has_no_quota_total() -> None:
     assert not found(written(pool(), quotas="{atlas: {notebooks: 8000}, cms: {notebooks: 8000}}"), "GS612")
 
 

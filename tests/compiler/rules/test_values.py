@@ -76,7 +76,7 @@ def values(text: str, stack: str = "gpu-operator") -> str:
         ("device-plugin", "{failOnInitError: 'false'}", "GS710", "failOnInitError", False),
     ],
 )
-def test_a_value_that_the_chart_or_gpushare_will_not_have(stack: str, text: str, code: str, place: str, on_key: bool) -> None:
+def test_invalid_or_owned_chart_value_is_reported(stack: str, text: str, code: str, place: str, on_key: bool) -> None:
     path, at_key, _ = one(code, platform=values(text, stack))
     assert (path, at_key) == (f"/spec/platform/values/{place}", on_key)
     assert codes(platform=values(text, stack)) == [code]
@@ -105,7 +105,7 @@ def test_a_value_that_the_chart_or_gpushare_will_not_have(stack: str, text: str,
         ("device-plugin", "{resources: {limits: {cpu: 1}}}"),
     ],
 )
-def test_values_that_the_chart_reads(stack: str, text: str) -> None:
+def test_valid_chart_values_have_no_findings(stack: str, text: str) -> None:
     assert codes(platform=values(text, stack)) == []
 
 
@@ -123,7 +123,7 @@ def test_values_that_the_chart_reads(stack: str, text: str) -> None:
         ("{values: {dcgmExporter: {enabled: false, service: {type: NodePort}}}}", "dcgmExporter/service/type", ""),
     ],
 )
-def test_a_value_of_a_part_that_is_off(platform: str, place: str, message: str) -> None:
+def test_value_of_a_disabled_part_is_reported(platform: str, place: str, message: str) -> None:
     path, on_key, told = one("GS723", platform=platform)
     assert (path, on_key) == (f"/spec/platform/values/{place}", True)
     assert message in told
@@ -139,19 +139,19 @@ def test_a_value_of_a_part_that_is_off(platform: str, place: str, message: str) 
         ("dcgm: {hostNetwork: true}", "remove it, or switch that part on"),
     ],
 )
-def test_a_hint_names_the_switch_that_is_the_users(value: str, hint: str) -> None:
+def test_hint_names_the_switch_the_user_may_set(value: str, hint: str) -> None:
     (off,) = [finding for finding in check(written(pool(), platform=f"{{values: {{{value}}}}}")) if finding.code == "GS723"]
     assert off.hints == (hint,)
 
 
-def test_values_of_a_part_that_the_intent_switches_on() -> None:
+def test_values_of_an_enabled_part_have_no_findings() -> None:
     assert codes(platform="{driver: {}, values: {driver: {args: [--x]}, gds: {enabled: true, args: [--x]}}}") == []
     assert codes(platform="{partitioner: mig-manager, values: {migManager: {args: [--x]}}}") == []
     of_ours = "{partitioner: mig-manager, values: {migManager: {env: [{name: CONFIG_FILE, value: /x}]}}}"
     assert codes(platform=of_ours) == ["GS711"]
 
 
-def test_an_entry_is_named_with_its_list_and_an_empty_default_is_no_example() -> None:
+def test_list_entry_is_reported_with_its_list() -> None:
     (entry,) = check(written(pool(), platform="{values: {toolkit: {env: [null]}}}"))
     assert entry.message == "env[0] must be a mapping, not nothing"
     (tag,) = check(written(pool(), platform="{stack: device-plugin, values: {image: {tag: a b}}}"))
@@ -171,7 +171,7 @@ def test_image_repositories_are_the_compilers_only_with_a_registry() -> None:
 
 
 @pytest.mark.parametrize("stack", ["gpu-operator", "device-plugin"])
-def test_every_owned_path_is_one_that_the_chart_reads(stack: str) -> None:
+def test_every_managed_value_is_read_by_the_chart(stack: str) -> None:
     text = written(pool(), platform=f"{{stack: {stack}, registry: registry.example.org, imagePullSecrets: [mirror]}}")
     chart = upstream.chart(stack)
     owned = managed_values.owned(reader.build(source.read(text.encode(), "intent.yaml").data), chart)
@@ -253,7 +253,7 @@ def test_every_owned_path_is_one_that_the_chart_reads(stack: str) -> None:
         ("device-plugin", "nodeSelector: {a: 1}", "nodeSelector/a"),
     ],
 )
-def test_what_the_api_server_would_refuse_inside_a_value(stack: str, values: str, place: str) -> None:
+def test_chart_value_the_api_server_refuses_is_reported(stack: str, values: str, place: str) -> None:
     driver = ", driver: {}" if stack == "gpu-operator" else ""
     assert one("GS710", platform=f"{{stack: {stack}{driver}, values: {{{values}}}}}")[0] == f"/spec/platform/values/{place}"
 
@@ -281,7 +281,7 @@ def test_what_the_api_server_would_refuse_inside_a_value(stack: str, values: str
         ("device-plugin", "nvidiaDriverRoot: /run/nvidia/driver, updateStrategy: {rollingUpdate: {maxUnavailable: 10%}}"),
     ],
 )
-def test_what_the_api_server_takes_inside_a_value(stack: str, values: str) -> None:
+def test_chart_value_the_api_server_accepts_has_no_findings(stack: str, values: str) -> None:
     driver = ", driver: {}" if stack == "gpu-operator" else ""
     assert codes(platform=f"{{stack: {stack}{driver}, values: {{{values}}}}}") == []
 
@@ -312,7 +312,7 @@ def test_what_the_api_server_takes_inside_a_value(stack: str, values: str) -> No
          'such as [{key: node-role.kubernetes.io/control-plane, operator: Equal, value: "", effect: NoSchedule}]'),
     ],
 )
-def test_parts_that_do_not_go_together(stack: str, values: str, place: str, hint: str | None) -> None:
+def test_conflicting_chart_values_are_reported(stack: str, values: str, place: str, hint: str | None) -> None:
     text = written(pool(), platform=f"{{stack: {stack}, values: {{{values}}}}}")
     (found,) = [one for one in check(text) if one.code == "GS710"]
     assert pointer(found.path) == f"/spec/platform/values/{place}"
@@ -331,5 +331,5 @@ def test_parts_that_do_not_go_together(stack: str, values: str, place: str, hint
         ("device-plugin", "gfd: {securityContext: {privileged: false, allowPrivilegeEscalation: false}}"),
     ],
 )
-def test_parts_that_go_together(stack: str, values: str) -> None:
+def test_compatible_chart_values_have_no_findings(stack: str, values: str) -> None:
     assert codes(platform=f"{{stack: {stack}, values: {{{values}}}}}") == []

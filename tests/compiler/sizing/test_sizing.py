@@ -65,7 +65,7 @@ def test_every_share_of_one_size_is_large_enough_and_the_nodes_suffice(card: str
         assert option.nodes_needed * enough >= 50 > (option.nodes_needed - 1) * enough
 
 
-def test_nodes_for_users_of_several_sizes_are_what_placing_them_one_by_one_needs() -> None:
+def test_node_count_equals_placing_users_one_by_one() -> None:
     needs = (Need(memory_bytes=8, users=3), Need(memory_bytes=5, users=4), Need(memory_bytes=2, users=9))
     for shares in product([(2, 0), (2, 3)], [(5, 1), (6, 4)], [(8, 1), (9, 2)]):
         assert fit.nodes_for(shares, needs) == _placed(shares, needs)
@@ -88,7 +88,7 @@ def test_no_share_is_large_enough() -> None:
     assert fit.nodes_for(((4, 3),), (Need(memory_bytes=5, users=1),)) is None
 
 
-def test_enough_nodes_get_the_strongest_isolation_and_few_the_densest_sharing() -> None:
+def test_best_option_depends_on_the_number_of_nodes() -> None:
     roomy = size(demanded("t4", (4, 4), nodes=5)).best
     tight = size(demanded("t4", (15, 4), nodes=5)).best
     short = size(demanded("t4", (40, 4), nodes=5)).best
@@ -100,7 +100,7 @@ def test_enough_nodes_get_the_strongest_isolation_and_few_the_densest_sharing() 
     assert (short.suffices, short.nodes_needed, short.wasted_mib) == (False, 14, 14 * 15360 - 40 * 4096)
 
 
-def test_a_tie_of_nodes_goes_to_memory_that_nobody_shares() -> None:
+def test_equal_node_counts_prefer_isolated_memory() -> None:
     best = size(demanded("a100-sxm4-80gb", (3, 35), (40, 8), gpus=8)).best
     assert best is not None
     assert best.variant is MIG
@@ -144,7 +144,7 @@ def test_several_profiles_are_proposed_where_they_hold_more_users_than_one() -> 
     ("size_gib", "chosen", "beside"),
     [(50, EXCLUSIVE, MIG), (14, TIME_SLICING, MIG_REPLICAS)],
 )
-def test_one_instance_for_a_whole_gpu_is_no_better_than_the_gpu_itself(size_gib: int, chosen: Variant, beside: Variant) -> None:
+def test_whole_gpu_is_preferred_over_a_single_full_instance(size_gib: int, chosen: Variant, beside: Variant) -> None:
     found = size(demanded("a100-sxm4-80gb", (5, size_gib)))
     assert found.best is not None
     assert found.best.variant is chosen
@@ -152,13 +152,13 @@ def test_one_instance_for_a_whole_gpu_is_no_better_than_the_gpu_itself(size_gib:
     assert (one.nodes_needed, one.wasted_mib) == (found.best.nodes_needed, found.best.wasted_mib)
 
 
-def test_two_instances_are_better_than_one_device_for_as_many_users() -> None:
+def test_two_shared_instances_are_preferred_over_one_device() -> None:
     best = size(demanded("h100-sxm5-80gb", (None, 9), gpus=8, nodes=2)).best
     assert best is not None
     assert (best.variant, layout(best), shares(best)) == (MIG_REPLICAS, (("3g.40gb", 2),), 64)
 
 
-def test_without_users_the_most_of_them_are_counted() -> None:
+def test_without_users_the_maximum_number_is_computed() -> None:
     found = size(demanded("a100-sxm4-40gb", (None, 4), nodes=2, gpus=8))
     assert found.best is not None
     assert found.best.users == max(option.users or 0 for option in found.options)
@@ -171,7 +171,7 @@ def test_isolation_of_memory_leaves_out_every_mode_that_shares_a_device() -> Non
     assert {one.variant for one in found.unfit} == {MIG_REPLICAS, TIME_SLICING, MPS}
 
 
-def test_the_mode_that_the_user_prefers_is_the_best_of_its_kind() -> None:
+def test_preferred_mode_gets_its_best_option() -> None:
     best = size(demanded("h100-sxm5-80gb", (14, 9)), MPS.word).best
     assert best is not None
     assert best.variant is MPS
@@ -180,7 +180,7 @@ def test_the_mode_that_the_user_prefers_is_the_best_of_its_kind() -> None:
     assert none.reason == "mig: the card has no MIG"
 
 
-def test_limits_of_mps_and_replicas_are_met_and_named() -> None:
+def test_limits_of_mps_and_replicas_are_respected_and_reported() -> None:
     found = size(demanded("h200-sxm5-141gb", (100, 1)))
     mps = next(one for one in found.options if one.variant is MPS)
     assert mps.grants[0].kind.replicas == 48
@@ -191,13 +191,13 @@ def test_limits_of_mps_and_replicas_are_met_and_named() -> None:
     assert slicing.notes == ("an intent has at most 1024 replicas",)
 
 
-def test_facts_that_no_source_confirms_are_named() -> None:
+def test_unconfirmed_facts_are_reported() -> None:
     found = size(demanded("b200-180gb", (3, 20)), MIG.word)
     assert found.best is not None
     assert any(text.startswith("placements of ") for text in found.best.unconfirmed)
 
 
-def test_a_card_of_unknown_memory_serves_nobody() -> None:
+def test_card_of_unknown_memory_has_no_options() -> None:
     found = size(demanded("rtx-pro-4000", (3, 20)))
     assert found.options == ()
     assert "the memory of the card is not known" in found.reason

@@ -80,7 +80,7 @@ ALLOWED: dict[str, Object] = {
 
 
 @pytest.mark.parametrize("case", [*POOLS, *DEVICES])
-def test_what_reaches_beyond_its_share_is_refused_and_told_what_to_write(case: str, policies: Cluster) -> None:
+def test_pod_that_reaches_beyond_its_share_is_refused_with_a_hint(case: str, policies: Cluster) -> None:
     item, told = {**POOLS, **DEVICES}[case]
     said = refusal(policies, item)
     assert f"ValidatingAdmissionPolicy 'gpushare-{'pods' if case in POOLS else 'devices'}'" in said
@@ -88,14 +88,14 @@ def test_what_reaches_beyond_its_share_is_refused_and_told_what_to_write(case: s
 
 
 @pytest.mark.parametrize("case", ALLOWED)
-def test_what_asks_for_its_share_is_let_through_without_a_word(case: str, policies: Cluster) -> None:
+def test_pod_that_requests_its_share_is_admitted_without_a_warning(case: str, policies: Cluster) -> None:
     answer = created(policies, ALLOWED[case])
     assert answer.refusal == ""
     assert not [text for text in answer.warnings if "gpushare" in text]
 
 
 @pytest.mark.parametrize("case", DEVICES)
-def test_the_same_pod_elsewhere_is_let_through_with_a_warning(case: str, policies: Cluster) -> None:
+def test_pod_reaching_devices_in_another_namespace_is_admitted_with_a_warning(case: str, policies: Cluster) -> None:
     item, told = DEVICES[case]
     answer = created(policies, moved(item, "strangers"))
     assert answer.refusal == ""
@@ -103,7 +103,7 @@ def test_the_same_pod_elsewhere_is_let_through_with_a_warning(case: str, policie
 
 
 @pytest.mark.parametrize("case", DEVICES)
-def test_who_asks_for_a_share_is_a_tenant_wherever_it_runs(case: str, policies: Cluster) -> None:
+def test_pod_requesting_a_share_is_a_tenant_in_any_namespace(case: str, policies: Cluster) -> None:
     item, told = DEVICES[case]
     if "runtimeClassName" in item["spec"]:
         return  # what it may have, since it asks for a GPU
@@ -113,11 +113,11 @@ def test_who_asks_for_a_share_is_a_tenant_wherever_it_runs(case: str, policies: 
 
 
 @pytest.mark.parametrize("case", AGENTS)
-def test_no_pod_of_a_living_cluster_is_refused(case: str, policies: Cluster) -> None:
+def test_no_common_cluster_pod_is_refused(case: str, policies: Cluster) -> None:
     assert refusal(policies, AGENTS[case]) == ""
 
 
-def test_what_reaches_devices_elsewhere_is_audited(policies: Cluster) -> None:
+def test_pod_reaching_devices_in_another_namespace_is_audited(policies: Cluster) -> None:
     name = "audited-elsewhere"
     item = pod(where="strangers", container=PRIVILEGED)
     item["metadata"] = {"name": name, "namespace": "strangers"}
@@ -127,7 +127,7 @@ def test_what_reaches_devices_elsewhere_is_audited(policies: Cluster) -> None:
 
 
 @pytest.mark.parametrize("case", DEBUGGING)
-def test_debugging_containers_reach_no_further(case: str, policies: Cluster) -> None:
+def test_debug_containers_cannot_reach_devices(case: str, policies: Cluster) -> None:
     container, told = DEBUGGING[case]
     for where in ("physics", "strangers"):
         policies.apply(named(pod(choose="nowhere", volumes=[{"name": "v", "emptyDir": {}}]), "debugged", where))
@@ -136,7 +136,7 @@ def test_debugging_containers_reach_no_further(case: str, policies: Cluster) -> 
     assert debugged(policies, "debugged", "physics", {}) == ""
 
 
-def test_a_pod_from_before_the_policy_can_be_debugged_changed_and_ended(policies: Cluster) -> None:
+def test_pod_older_than_the_policy_can_be_debugged_changed_and_deleted(policies: Cluster) -> None:
     policies.kubectl("label", "namespace", "physics", "gpushare.dev/admission=exempt")
     try:
         policies.wait(lambda: refusal(policies, pod(container=PRIVILEGED)) == "", "the namespace is exempt")
@@ -151,7 +151,7 @@ def test_a_pod_from_before_the_policy_can_be_debugged_changed_and_ended(policies
     policies.kubectl("delete", *dry)
 
 
-def test_an_annotation_that_comes_later_adds_no_device(policies: Cluster) -> None:
+def test_annotation_added_later_cannot_add_devices(policies: Cluster) -> None:
     policies.apply(named(pod(choose="nowhere"), "annotated", "physics"))
     change = ("annotate", "pod", "annotated", "--namespace", "physics", "--dry-run=server")
     assert "add devices" in policies.try_kubectl(*change, "nvidia.cdi.k8s.io/a=nvidia.com/gpu=all").stderr
@@ -170,7 +170,7 @@ def named(item: Object, name: str, where: str) -> Object:
     return item | {"metadata": {"name": name, "namespace": where}}
 
 
-def test_quotas_hold(policies: Cluster) -> None:
+def test_quotas_are_enforced(policies: Cluster) -> None:
     assert "exceeded quota" in refusal(policies, pod(({GPU: 5},), choose="whole"))
     assert refusal(policies, pod(({GPU: 4},), choose="whole")) == ""
     assert refusal(policies, pod(({GPU: 5},), where="strangers", choose="whole")) == ""

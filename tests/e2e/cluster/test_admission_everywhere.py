@@ -26,13 +26,13 @@ def policies(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.parametrize("case", DEVICES)
-def test_what_reaches_devices_is_refused_everywhere(case: str, policies: Cluster) -> None:
+def test_pod_reaching_devices_is_refused_in_every_namespace(case: str, policies: Cluster) -> None:
     item, told = DEVICES[case]
     assert told in refusal(policies, moved(item, "strangers"))
 
 
 @pytest.mark.parametrize("case", [*AGENTS, *WORK])
-def test_agents_of_platform_namespaces_are_not(case: str, policies: Cluster) -> None:
+def test_agents_in_platform_namespaces_are_admitted(case: str, policies: Cluster) -> None:
     item = {**AGENTS, **WORK}[case]
     if case == "kubectl debug node":  # of namespace default, which the intent does not name
         assert "a folder of the host" in refusal(policies, item)
@@ -40,7 +40,7 @@ def test_agents_of_platform_namespaces_are_not(case: str, policies: Cluster) -> 
         assert refusal(policies, item) == ""
 
 
-def test_only_who_has_the_right_exempts_a_namespace(policies: Cluster) -> None:
+def test_namespace_exemption_needs_permission(policies: Cluster) -> None:
     rules = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "get", "patch", "update"]}]
     grant(policies, rules)
     policies.wait(lambda: labelled(policies, "example.org/a") == "", "operators may make namespaces")

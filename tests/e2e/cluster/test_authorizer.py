@@ -52,7 +52,7 @@ def token(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     ("", False),
 ])
 @pytest.mark.parametrize("watch", ["", "watch=1&timeoutSeconds=1"])
-def test_pods_are_listed_of_the_own_node_alone(
+def test_node_lists_only_its_own_pods(
     cluster: Cluster, token: str, query: str, is_allowed: bool, watch: str,
 ) -> None:
     path = "/api/v1/pods" + query + (("&" if query else "?") + watch if watch else "")
@@ -63,7 +63,7 @@ def test_pods_are_listed_of_the_own_node_alone(
         assert "Internal Server Error" in said
 
 
-def test_everything_else_is_as_it_was(cluster: Cluster, token: str) -> None:
+def test_other_permissions_are_unchanged(cluster: Cluster, token: str) -> None:
     for path in ("/api/v1/nodes/node-2", f"/api/v1/namespaces/{NAMESPACE}/pods/reader"):
         assert cluster.control_plane.request("GET", path, "", "application/json", token).complaint == ""
     assert cluster.get("pods", "--all-namespaces")["items"]

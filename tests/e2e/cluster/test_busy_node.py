@@ -33,7 +33,7 @@ def four() -> Iterator[ClusterFixture]:
 
 
 @pytest.mark.failure_case(82)
-def test_a_busy_node_stops_no_idle_one(four: ClusterFixture) -> None:
+def test_busy_node_does_not_block_an_idle_one(four: ClusterFixture) -> None:
     """Its new pod comes first and waits; with a budget of one the DaemonSet would replace no other."""
     cluster = four.cluster
     before = four.pod_of(BUSY)

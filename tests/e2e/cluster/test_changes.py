@@ -63,7 +63,7 @@ def sleeper(cluster_fixture: ClusterFixture, name: str, node: str, resource: str
     cluster_fixture.cluster.wait(lambda: cluster_fixture.phase(name) == "Running", f"{name} runs")
 
 
-def test_a_new_layout_goes_from_node_to_node(pool: ClusterFixture) -> None:
+def test_new_layout_is_rolled_out_node_by_node(pool: ClusterFixture) -> None:
     offers = ({SEVEN: 14}, {THREE: 6})
     pool.install(intent(training=THREES))
     out = 0
@@ -80,7 +80,7 @@ def test_a_new_layout_goes_from_node_to_node(pool: ClusterFixture) -> None:
     pool.cluster.wait(lambda: not pool.slots(), "all slots are given back")
 
 
-def test_a_new_cap_relabels_nothing(pool: ClusterFixture) -> None:
+def test_new_cap_changes_no_labels(pool: ClusterFixture) -> None:
     bring(pool, {SHARED: 8}, slicing(4))
     before = [pool.labels(node) for node in BOTH]
     pool.install(intent(training=slicing(4, ", memory: {cap: 4Gi}")))
@@ -91,11 +91,11 @@ def test_a_new_cap_relabels_nothing(pool: ClusterFixture) -> None:
     assert all(pool.offer(node) == {SHARED: 8} for node in BOTH)
 
 
-def test_more_replicas_of_the_same_gpus(pool: ClusterFixture) -> None:
+def test_more_replicas_are_rolled_out(pool: ClusterFixture) -> None:
     bring(pool, {SHARED: 16}, slicing(8))
 
 
-def test_a_sleeping_pod_is_waited_for_and_caps_are_held_meanwhile(pool: ClusterFixture) -> None:
+def test_sleeping_pod_is_waited_for_and_caps_are_enforced_meanwhile(pool: ClusterFixture) -> None:
     """At 8 shares the cap is 4,861 MiB of 40 GiB; the former cap holds while the node waits."""
     sleeper(pool, "asleep", "node-1", SHARED)
     pool.tenant("offender", "node-1", SHARED, "--mib", "100", "--grow-to", "9000", "--grow-after", NEVER)
@@ -118,7 +118,7 @@ def test_evict_moves_tenants_away(pool: ClusterFixture) -> None:
     assert pool.phase("asleep") == "Gone"
 
 
-def test_fail_leaves_the_former_layout_and_says_so(pool: ClusterFixture) -> None:
+def test_on_busy_fail_keeps_the_previous_layout_and_is_reported(pool: ClusterFixture) -> None:
     sleeper(pool, "asleep", "node-1", SHARED)
     try:
         pool.install(intent(training=mig("{1g.5gb: 7}", ", rollout: {onBusy: fail}")))
@@ -129,7 +129,7 @@ def test_fail_leaves_the_former_layout_and_says_so(pool: ClusterFixture) -> None
         pool.dismiss("asleep")
 
 
-def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: ClusterFixture) -> None:
+def test_failing_node_stops_the_rollout_and_reports_why(pool: ClusterFixture) -> None:
     bring(pool, {SEVEN: 14}, SEVENS)
     for node in BOTH:
         pool.fake_nvml(node).fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
@@ -156,7 +156,7 @@ def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: ClusterFixture) 
     bring(pool, {THREE: 6}, THREES)
 
 
-def test_hardware_that_somebody_changed_is_repaired_and_enumerated_again(pool: ClusterFixture) -> None:
+def test_externally_changed_hardware_is_repaired_and_reenumerated(pool: ClusterFixture) -> None:
     before = pool.labels("node-1")["nvidia.com/device-plugin.config"]
     fake_nvml = pool.fake_nvml("node-1")
     fake_nvml.set_mode(0, False)
@@ -186,7 +186,7 @@ def test_a_node_moves_to_a_pool_that_is_new(pool: ClusterFixture) -> None:
     assert pool.offer("node-2") == {THREE: 6}
 
 
-def test_a_pool_that_is_gone_leaves_exclusive_nodes(pool: ClusterFixture) -> None:
+def test_nodes_of_a_deleted_pool_become_exclusive(pool: ClusterFixture) -> None:
     pool.install(intent(notebooks=slicing(4)))
     pool.cluster.wait(lambda: "gpushare.dev/pool" not in pool.labels("node-2"), "node-2 is released")
     pool.cluster.wait(lambda: pool.offer("node-2") == {"nvidia.com/gpu": 2}, "it offers whole GPUs")
@@ -194,7 +194,7 @@ def test_a_pool_that_is_gone_leaves_exclusive_nodes(pool: ClusterFixture) -> Non
     assert not [trace for trace in pool.traces() if trace.startswith("node-2")]
 
 
-def test_a_node_that_arrives_with_the_start_up_taint_is_let_in_when_it_is_ready(pool: ClusterFixture) -> None:
+def test_start_up_taint_is_removed_when_the_node_is_ready(pool: ClusterFixture) -> None:
     pool.cluster.kubectl("taint", "node", "node-2", "gpushare.dev/not-ready=:NoSchedule")
     pool.choose(node_2="notebooks")
     pool.await_offer("node-2", "notebooks")

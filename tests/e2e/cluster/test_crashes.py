@@ -72,7 +72,7 @@ DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("be
     [pytest.param(write, call, id=f"{' '.join(map(str, write or ('no write',)))}, call {call[0]} {call[1]}")
      for write, call in itertools.zip_longest(WRITES, DEATHS)],
 )
-def test_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
+def test_runtime_killed_at_any_step_finishes_the_change(
     pool: ClusterFixture, laid: WriteInterceptor, write: tuple[str, int] | None, call: tuple[int, str]
 ) -> None:
     """On the one node right before a write to the API server, on the other right before or after a call to the driver."""
@@ -90,7 +90,7 @@ def test_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
 
 
 @pytest.mark.failure_case(16)
-def test_a_runtime_killed_while_it_waits_goes_on_waiting(pool: ClusterFixture) -> None:
+def test_runtime_killed_while_waiting_continues_to_wait(pool: ClusterFixture) -> None:
     """On the one node for a tenant, on the other for the device plugin."""
     before = pool.offer("node-1")
     sleeper(pool, "asleep", "node-1", next(name for name in before if name != STAYS))
@@ -111,7 +111,7 @@ def test_a_runtime_killed_while_it_waits_goes_on_waiting(pool: ClusterFixture) -
     await_offers(pool, after)
 
 
-def test_after_all_that_the_runtimes_run_on(pool: ClusterFixture) -> None:
+def test_runtimes_keep_running_after_the_crashes(pool: ClusterFixture) -> None:
     for node in BOTH:
         pool.cluster.wait(lambda node=node: pool.is_ready(node), f"the runtime on {node} is Ready")
         assert starts(pool, node) == [1, 0]

@@ -47,7 +47,7 @@ def dead(pool: ClusterFixture) -> Iterator[str]:
     await_offers(pool, {THREE: 6}, (name,))
 
 
-def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(pool: ClusterFixture, dead: str) -> None:
+def test_other_node_is_unchanged_while_the_dead_node_is_in_the_cluster(pool: ClusterFixture, dead: str) -> None:
     """The DaemonSet waits for the dead node's pod, and the queue for its slot."""
     [other] = set(BOTH) - {dead}
     assert pool.slots()[0] == dead
@@ -55,7 +55,7 @@ def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(po
     assert not pool.taints(other)
 
 
-def test_when_its_node_object_is_deleted_the_other_goes_on(pool: ClusterFixture, dead: str) -> None:
+def test_other_node_proceeds_when_the_dead_node_is_deleted(pool: ClusterFixture, dead: str) -> None:
     [other] = set(BOTH) - {dead}
     pool.cluster.kubectl("delete", "node", dead)
     # The garbage collector of pods does the same, up to a minute later.

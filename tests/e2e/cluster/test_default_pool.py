@@ -33,7 +33,7 @@ def policies(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         (pod(initContainers=[{"name": "i", "image": "a", "resources": {"limits": {GPU: 1}}}]), "whole"),
     ],
 )
-def test_who_chooses_no_pool_is_sent_to_the_one_of_its_namespace_or_the_default(
+def test_pod_without_a_pool_is_sent_to_its_namespaces_or_the_default_pool(
     item: Object,
     pool: str,
     policies: Cluster,
@@ -54,15 +54,15 @@ def test_who_chooses_no_pool_is_sent_to_the_one_of_its_namespace_or_the_default(
         pod(({GPU: 1},), where="storage"),
     ],
 )
-def test_whoever_needs_no_help_is_left_alone(item: Object, policies: Cluster) -> None:
+def test_pod_that_needs_no_default_pool_is_not_mutated(item: Object, policies: Cluster) -> None:
     assert pool_of(policies, item) is None
 
 
-def test_a_choice_is_there(policies: Cluster) -> None:
+def test_explicitly_chosen_pool_is_kept(policies: Cluster) -> None:
     assert pool_of(policies, pod(({SHARED: 1},), where="course", choose="serving")) == "serving"
 
 
-def test_where_no_pool_is_meant_the_pod_gets_the_sentence(policies: Cluster) -> None:
+def test_pod_without_any_matching_pool_is_refused_with_a_message(policies: Cluster) -> None:
     # The default of this name is a pool of another namespace.
     assert "several pools offer this GPU resource" in refusal(policies, pod(({SHARED: 1},)))
     item = pod(({GPU: 1},), **affinity({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}))

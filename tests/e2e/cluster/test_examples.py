@@ -21,7 +21,7 @@ EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/intent.yam
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothing(
+def test_example_installs_with_both_helm_majors_and_upgrade_is_idempotent(
     api: Cluster, example: Path, tmp_path: Path
 ) -> None:
     bundle = compiled((example / "intent.yaml").read_text(), tmp_path)

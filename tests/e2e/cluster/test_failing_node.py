@@ -14,7 +14,7 @@ def failures(cluster_fixture: ClusterFixture, pool: str) -> list[dict[str, Any]]
     return [one for one in status.get("conditions", ()) if one["type"].startswith(f"{CONDITION}.")]
 
 
-def test_a_failing_node_is_named_until_its_pool_is_right_again(pools: ClusterFixture) -> None:
+def test_failing_node_is_reported_until_its_pool_is_corrected(pools: ClusterFixture) -> None:
     pools.tenant("works", "node-1", SHARED)
     pools.install(intent(notebooks=NOTEBOOKS, training=WRONG))
     said = pools.await_reason("node-2", "CardMismatch")

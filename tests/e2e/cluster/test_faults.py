@@ -23,7 +23,7 @@ def pool(cluster_fixture: ClusterFixture) -> ClusterFixture:
     return cluster_fixture
 
 
-def test_a_runtime_killed_amid_a_partition_ends_what_it_began(pool: ClusterFixture) -> None:
+def test_runtime_killed_during_a_partition_finishes_it(pool: ClusterFixture) -> None:
     """On one node right after a step, on the other right before one."""
     pool.fake_nvml("node-1").kill_after(3)
     pool.fake_nvml("node-2").kill_before(7)
@@ -36,7 +36,7 @@ def test_a_runtime_killed_amid_a_partition_ends_what_it_began(pool: ClusterFixtu
         assert partition["restartCount"] == 1
 
 
-def test_a_kubelet_that_starts_again_finds_shares_and_tenants_as_they_were(pool: ClusterFixture) -> None:
+def test_kubelet_restart_keeps_shares_and_tenants(pool: ClusterFixture) -> None:
     node = pool.node("node-1")
     pool.tenant("tenant", "node-1", SEVEN, "--mib", "1000")
     try:
@@ -52,7 +52,7 @@ def test_a_kubelet_that_starts_again_finds_shares_and_tenants_as_they_were(pool:
         pool.dismiss("tenant")
 
 
-def test_a_label_that_claims_the_node_for_another_pool_is_put_right(pool: ClusterFixture) -> None:
+def test_label_claiming_the_node_for_another_pool_is_corrected(pool: ClusterFixture) -> None:
     """Both pools' pods are on the node then: nobody may partition twice, and the pool that selects the node keeps it."""
     pool.install(intent(training=mig("{2g.10gb: 3}", QUICK), notebooks=slicing(4)))
     await_offers(pool, {THREE: 6})
@@ -64,7 +64,7 @@ def test_a_label_that_claims_the_node_for_another_pool_is_put_right(pool: Cluste
     assert len(pool.runtime_pods("node-1")) == 1
 
 
-def test_a_foreign_manager_of_a_label_is_named_and_its_value_put_right(pool: ClusterFixture) -> None:
+def test_foreign_label_manager_is_reported_and_the_label_restored(pool: ClusterFixture) -> None:
     before = pool.labels("node-2")[CONFIG]
     pool.cluster.kubectl("label", "node", "node-2", f"{CONFIG}=theirs", "--overwrite", "--field-manager=their-tool")
     said = pool.await_reason("node-2", "LabelConflict")
@@ -92,7 +92,7 @@ def _keys(cluster_fixture: ClusterFixture) -> list[str]:
 
 
 @pytest.mark.failure_case(95)
-def test_a_driver_upgrade_amid_a_change_waits_for_the_runtime_which_then_goes_on(pool: ClusterFixture) -> None:
+def test_driver_upgrade_during_a_change_waits_for_the_runtime(pool: ClusterFixture) -> None:
     """k8s-driver-manager waits for pods of DaemonSets with a key in `nodeSelector`, whose label it has paused before."""
 
     def clients() -> list[str]:

@@ -83,12 +83,12 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("arguments", OURS, ids=lambda arguments: arguments[2][:60])
-def test_the_runtime_writes_what_is_its_own(arguments: tuple[str, ...], attempt: Try) -> None:
+def test_runtime_may_write_its_own_objects(arguments: tuple[str, ...], attempt: Try) -> None:
     assert attempt(*arguments) == ""
 
 
 @pytest.mark.parametrize("case", FOREIGN)
-def test_the_runtime_writes_nothing_else(case: str, attempt: Try) -> None:
+def test_runtime_may_not_write_foreign_objects(case: str, attempt: Try) -> None:
     said = attempt(*FOREIGN[case])
     assert "ValidatingAdmissionPolicy 'gpushare-fence'" in said
     assert "node runtime" in said
@@ -122,7 +122,7 @@ def report(attempt: Try, *conditions: dict[str, str], **more: object) -> str:
     return attempt("PATCH", path, json.dumps(body), "application/strategic-merge-patch+json")
 
 
-def test_the_runtime_says_of_its_own_node_that_it_fails(attempt: Try, policy: str) -> None:
+def test_runtime_may_report_failure_only_of_its_own_node(attempt: Try, policy: str) -> None:
     assert report(attempt, failure(policy, "node-1")) == ""
     assert report(attempt, failure(policy, "node-1"), {"type": "GPUShareReady.0f0f0f0f", "$patch": "delete"}) == ""
     for said in (failure(policy, "node-2") | {"reason": "Other"}, failure(policy, "node-1") | {"status": "True"},
@@ -130,13 +130,13 @@ def test_the_runtime_says_of_its_own_node_that_it_fails(attempt: Try, policy: st
         assert "of its own node only" in report(attempt, said), said
 
 
-def test_the_runtime_removes_nothing_that_is_said_of_another_node_now(attempt: Try, policy: str) -> None:
+def test_runtime_may_not_remove_a_failure_report_of_another_node(attempt: Try, policy: str) -> None:
     assert "of its own node only" in report(attempt, {"type": f"GPUShareReady.{policy}", "$patch": "delete"})
     assert report(attempt, {"type": "GPUShareReady.0f0f0f0f", "$patch": "delete"}) == ""
 
 
 @pytest.mark.parametrize("count", ["numberReady", "numberAvailable", "desiredNumberScheduled", "updatedNumberScheduled"])
-def test_the_runtime_writes_no_number_of_a_daemon_set(attempt: Try, policy: str, count: str) -> None:
+def test_runtime_may_not_write_daemonset_status_counts(attempt: Try, policy: str, count: str) -> None:
     assert "nothing of a DaemonSet's status but its condition" in report(attempt, failure(policy, "node-1"), **{count: 99})
 
 
@@ -180,7 +180,7 @@ def delete(path: str, *, is_tried: bool = True, **options: object) -> tuple[str,
     return ("DELETE", path, json.dumps({**tried, **options}), "application/json")
 
 
-def test_evictions_are_tried_out_and_nothing_more(tenants: dict[str, str], attempt: Try) -> None:
+def test_evictions_are_allowed_only_as_dry_run(tenants: dict[str, str], attempt: Try) -> None:
     assert attempt(*evict(tenants["own"])) == ""
     assert attempt(*evict(tenants["far"])) == "", "which harms nobody"
     for path in (tenants["own"], tenants["far"]):
@@ -188,14 +188,14 @@ def test_evictions_are_tried_out_and_nothing_more(tenants: dict[str, str], attem
         assert "only create evictions with dryRun" in attempt(*evict(path, "", dryRun=["All"])), "what the fence sees counts"
 
 
-def test_a_budget_answers_a_question(tenants: dict[str, str], attempt: Try) -> None:
+def test_eviction_dry_run_respects_the_budget(tenants: dict[str, str], attempt: Try) -> None:
     said = json.loads(attempt(*evict(tenants["guarded"])))
     assert (said["code"], said["details"]["causes"][0]["reason"]) == (429, "DisruptionBudget")
     other = attempt(*evict(tenants["own"], preconditions={"uid": "somebody-elses"}))
     assert json.loads(other)["code"] == 409
 
 
-def test_tenants_pods_are_deleted_on_the_own_node_alone(cluster: Cluster, tenants: dict[str, str], attempt: Try) -> None:
+def test_runtime_may_delete_tenant_pods_only_on_its_own_node(cluster: Cluster, tenants: dict[str, str], attempt: Try) -> None:
     assert attempt(*delete(tenants["own"])) == ""
     assert "on its own node" in attempt(*delete(tenants["far"]))
     assert "on its own node" in attempt(*delete(tenants["platform"])), "the platform's pods are nobody's tenants"
@@ -206,7 +206,7 @@ def test_tenants_pods_are_deleted_on_the_own_node_alone(cluster: Cluster, tenant
     assert "on its own node" in attempt(*delete(tenants["own"]), with_token=loose)
 
 
-def test_a_pod_is_really_evicted_so(cluster: Cluster, tenants: dict[str, str], attempt: Try) -> None:
+def test_evicted_pod_is_deleted(cluster: Cluster, tenants: dict[str, str], attempt: Try) -> None:
     uid = cluster.read(tenants["own"])["metadata"]["uid"]
     assert attempt(*evict(tenants["own"], preconditions={"uid": uid})) == ""
     assert attempt(*delete(tenants["own"], is_tried=False, preconditions={"uid": uid})) == ""
@@ -234,11 +234,11 @@ NO_SLOT = [
 
 @pytest.mark.parametrize(
     ("name", "holder"), [(SLOT, "node-2"), (SLOT, ""), (NUMBER, "node-1"), (NUMBER, ""), *((one, "node-1") for one in NO_SLOT)])
-def test_a_node_takes_no_slot_for_others_and_no_lease_that_is_no_slot(attempt: Try, name: str, holder: str) -> None:
+def test_node_may_not_take_a_slot_for_others_or_another_lease(attempt: Try, name: str, holder: str) -> None:
     assert "rollout slot" in attempt(*created(lease(name, holder)))
 
 
-def test_a_node_takes_keeps_and_gives_back_a_slot(cluster: Cluster, attempt: Try) -> None:
+def test_node_may_take_renew_and_release_a_slot(cluster: Cluster, attempt: Try) -> None:
     assert attempt(*created(lease(SLOT, "node-1"))) == ""
     for one in (lease(SLOT, "node-1"), lease(NUMBER, "")):
         cluster.kubectl("create", "--filename", "-", stdin=one)
@@ -265,12 +265,12 @@ def test_a_slot_of_another_node_is_taken_over_and_not_deleted(cluster: Cluster, 
         cluster.kubectl("delete", "leases", "--namespace", NAMESPACE, "--all")
 
 
-def test_a_token_of_no_pod_writes_nothing(cluster: Cluster, attempt: Try) -> None:
+def test_token_without_a_pod_may_write_nothing(cluster: Cluster, attempt: Try) -> None:
     loose = cluster.kubectl("create", "token", "gpushare-node", "--namespace", NAMESPACE).strip()
     said = attempt(*patch("node-1", {"metadata": {"labels": {"gpushare.dev/pool": "a"}}}), with_token=loose)
     assert "of no known node" in said
 
 
-def test_administrators_are_outside_the_fence(cluster: Cluster, attempt: Try) -> None:
+def test_admission_fence_does_not_apply_to_administrators(cluster: Cluster, attempt: Try) -> None:
     foreign = ("label", "node", "node-1", "example.org/test=x", "--overwrite", "--dry-run=server")
     assert cluster.try_kubectl(*foreign).returncode == 0

@@ -132,7 +132,7 @@ def serve(cluster_fixture: ClusterFixture, config_map: str = "", where: str = OP
         cluster_fixture.fleet.start_plugin(cluster_fixture.cluster, node, *chosen)
 
 
-def test_the_first_week(week: Week) -> None:
+def test_first_week_walkthrough(week: Week) -> None:
     cluster_fixture, before = week.cluster_fixture, week.tenants()
     labels = {node: cluster_fixture.labels(node) for node in ("node-1", "node-2")}
 

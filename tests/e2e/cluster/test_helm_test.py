@@ -21,7 +21,7 @@ def found_pods(cluster_fixture: ClusterFixture) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_where_every_pool_offers_its_shares_it_passes_and_leaves_no_pod(pools: ClusterFixture, major: int) -> None:
+def test_helm_test_passes_and_leaves_no_pods_if_every_pool_has_its_shares(pools: ClusterFixture, major: int) -> None:
     said = Release(pools.cluster, major).helm("test", NAME, "--timeout", "60s")
     assert re.findall(r"TEST SUITE:\s+(\S+)", said) == NAMES
     assert re.findall(r"Phase:\s+(\S+)", said) == ["Succeeded", "Succeeded"]
@@ -29,7 +29,7 @@ def test_where_every_pool_offers_its_shares_it_passes_and_leaves_no_pod(pools: C
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_where_a_pool_offers_nothing_it_fails_and_leaves_the_pod_that_says_why(pools: ClusterFixture, major: int) -> None:
+def test_helm_test_fails_and_keeps_its_pod_if_a_pool_has_no_shares(pools: ClusterFixture, major: int) -> None:
     node = pools.node("node-2")
     pools.fleet.stop_plugin(node)
     try:

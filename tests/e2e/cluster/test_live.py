@@ -32,7 +32,7 @@ def ask(api: Cluster, tmp_path: Path) -> Ask:
     return run
 
 
-def test_the_printed_rights_are_enough_and_none_are_too_few(api: Cluster, ask: Ask) -> None:
+def test_printed_rbac_rules_are_sufficient_and_necessary(api: Cluster, ask: Ask) -> None:
     bundle = ROOT / "examples/01-heterogeneous/bundle"
     denied = ask("status")
     assert "403" in denied.stderr

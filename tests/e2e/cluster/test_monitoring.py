@@ -231,7 +231,7 @@ def test_prometheus_scrapes_each_runtime_once(monitored_cluster: Scene) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_query_returns_what_the_tenants_did(monitored_cluster: Scene, case: Case) -> None:
+def test_query_returns_the_usage_of_the_tenants(monitored_cluster: Scene, case: Case) -> None:
     assert monitored_cluster.answers[case.name] == monitored_cluster.expected[case.name], case.query
 
 

@@ -47,7 +47,7 @@ def restarts(cluster_fixture: ClusterFixture, node: str) -> list[int]:
 
 
 @pytest.mark.failure_case(29)
-def test_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: ClusterFixture) -> None:
+def test_caps_and_running_changes_continue_without_an_api_server(pools: ClusterFixture) -> None:
     shared, sliced = (pools.node(node) for node in BOTH)
     both, offender = (shared.processes("--mib", "1000", *more) for more in ((), ("--grow-to",)))
     [neighbour] = set(both) - set(offender)
@@ -70,7 +70,7 @@ def test_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: C
     assert [restarts(pools, node) for node in BOTH] == [[0, 0], [0, 0]]
 
 
-def test_what_happened_meanwhile_is_reported_afterwards(pools: ClusterFixture) -> None:
+def test_events_of_an_outage_are_reported_afterwards(pools: ClusterFixture) -> None:
     def told(name: str) -> set[str]:
         return {reason for reason, _ in pools.events(name) if reason.startswith("GPU")}
 

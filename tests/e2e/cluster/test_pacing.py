@@ -19,7 +19,7 @@ def figures(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> list[dict
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["first installation", "change"])
-def test_a_rollout_is_paced_and_asks_little_of_the_api_server(figures: list[dict[str, Any]], number: int) -> None:
+def test_rollout_is_paced_and_sends_few_requests(figures: list[dict[str, Any]], number: int) -> None:
     found = figures[number]
     print(json.dumps(found))
     assert found["ready"] == NODES

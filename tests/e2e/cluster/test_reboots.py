@@ -43,7 +43,7 @@ def switches(cluster_fixture: ClusterFixture, node: str) -> list[str]:
     return [call for call in cluster_fixture.fake_nvml(node).calls() if call.startswith(SWITCH)]
 
 
-def test_a_reboot_takes_instances_and_on_hopper_the_mode_and_both_are_made_again(pools: ClusterFixture) -> None:
+def test_layout_lost_in_a_reboot_is_restored(pools: ClusterFixture) -> None:
     for node in BOTH:
         pools.fake_nvml(node).forget_calls()
         pools.reboot(node)
@@ -54,7 +54,7 @@ def test_a_reboot_takes_instances_and_on_hopper_the_mode_and_both_are_made_again
     assert [len(switches(pools, node)) for node in BOTH] == [2, 0]
 
 
-def test_tenants_from_before_a_reboot_keep_nobody_from_making_the_layout_again(pools: ClusterFixture) -> None:
+def test_tenants_from_before_a_reboot_do_not_block_restoring_the_layout(pools: ClusterFixture) -> None:
     """Kubelet remembers which devices it gave them. The devices are gone, and so is what they were given."""
     for node, offer in zip(BOTH, OF_THREES, strict=True):
         sleeper(pools, f"tenant-{node}", node, next(iter(offer)))
@@ -68,7 +68,7 @@ def test_tenants_from_before_a_reboot_keep_nobody_from_making_the_layout_again(p
         pools.dismiss(*(f"tenant-{node}" for node in BOTH))
 
 
-def test_a_reboot_amid_a_change_ends_in_what_the_change_was_for(pools: ClusterFixture) -> None:
+def test_reboot_during_a_change_ends_in_the_new_layout(pools: ClusterFixture) -> None:
     """The second GPU has one of its new instances and waits for the next, and the former ones are gone."""
     for node in BOTH:
         pools.fake_nvml(node).delay(CREATE, 110, times=1, after=1, gpu=1)

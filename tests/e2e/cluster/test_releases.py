@@ -31,7 +31,7 @@ FAST = SEVENS.replace("enforcement: {grace: 2s}", "rollout: {maxUnavailable: 2}"
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_a_release_goes_up_and_back_and_leaves_nothing(nodes: ClusterFixture, major: int) -> None:
+def test_release_is_upgraded_rolled_back_and_uninstalled_without_residue(nodes: ClusterFixture, major: int) -> None:
     nodes.release = Release(nodes.cluster, major)
     nodes.install(intent(training=slicing(4, QUICK)))
     await_offers(nodes, {SHARED: 8})
@@ -44,7 +44,7 @@ def test_a_release_goes_up_and_back_and_leaves_nothing(nodes: ClusterFixture, ma
     nodes.cluster.wait(lambda: all(nodes.offer(node) == {"nvidia.com/gpu": 2} for node in BOTH), "nodes are exclusive again")
 
 
-def test_nodes_that_are_asked_to_let_go_do_so(nodes: ClusterFixture) -> None:
+def test_nodes_with_a_release_request_are_released(nodes: ClusterFixture) -> None:
     """By their own watch; `tests/node/adapters/kube/test_pods.py` has that they are told at once."""
     nodes.install(intent(training=slicing(4, QUICK)))
     await_offers(nodes, {SHARED: 8})
@@ -65,7 +65,7 @@ def test_nodes_that_are_asked_to_let_go_do_so(nodes: ClusterFixture) -> None:
 
 
 @pytest.mark.failure_case(81)
-def test_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: ClusterFixture) -> None:
+def test_uninstall_abandoned_by_helm_withdraws_its_requests(nodes: ClusterFixture) -> None:
     """It takes the Job's rights away, and the Job with them; the nodes see to the rest."""
     nodes.install(intent(training=FAST), "--set", "uninstall.timeout=30m")
     await_offers(nodes, {SEVEN: 14})
@@ -91,7 +91,7 @@ def test_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: Cluster
     assert nodes.traces() == []
 
 
-def test_an_uninstallation_that_tenants_hold_up_names_the_node_and_changes_nothing(nodes: ClusterFixture) -> None:
+def test_uninstall_blocked_by_tenants_reports_the_node_and_changes_nothing(nodes: ClusterFixture) -> None:
     nodes.install(intent(training=FAST), "--set", "uninstall.timeout=25s")
     await_offers(nodes, {SEVEN: 14})
     sleeper(nodes, "asleep", "node-1", SEVEN)

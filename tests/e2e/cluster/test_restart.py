@@ -8,7 +8,7 @@ IDLE = ("/api/v1/nodes", "/api/v1/pods", "/apis/coordination.k8s.io/v1/leases", 
 """Kinds of which nothing changes meanwhile: by a write of another kind alone their caches come to its revision."""
 
 
-def test_every_watch_cache_advances_though_nothing_of_its_kind_is_written(api: Cluster) -> None:
+def test_every_watch_cache_advances_without_writes_of_its_kind(api: Cluster) -> None:
     """With an etcd that reports no progress it does not: clients get `Too large resource version` for good."""
     api.control_plane.stop_api_server()
     api.control_plane.start_api_server()

@@ -10,7 +10,7 @@ from tests.e2e.cluster.mps import Daemon
 ENDED = ("Failed", "Succeeded")
 
 
-def test_nodes_partition_themselves_and_offer_what_the_plan_promises(pools: ClusterFixture) -> None:
+def test_nodes_advertise_the_planned_resources(pools: ClusterFixture) -> None:
     assert pools.offer("node-1") == {SHARED: 8}
     assert pools.offer("node-2") == {SLICE: 28}
     assert [len(pools.fake_nvml("node-2").instances(gpu)) for gpu in (0, 1)] == [7, 7]
@@ -64,11 +64,11 @@ def die_and_let_live(cluster_fixture: ClusterFixture, node: str, resource: str, 
         cluster_fixture.dismiss("system", "agent", where=NAMESPACE)
 
 
-def test_under_time_slicing_the_offender_dies_and_its_neighbours_live(pools: ClusterFixture) -> None:
+def test_only_the_offender_is_killed_under_time_slicing(pools: ClusterFixture) -> None:
     die_and_let_live(pools, "node-1", SHARED, "0", 3724)
 
 
-def test_on_shared_mig_instances_the_offender_dies_and_its_neighbours_live(pools: ClusterFixture) -> None:
+def test_only_the_offender_is_killed_on_shared_mig_instances(pools: ClusterFixture) -> None:
     fake_nvml = pools.fake_nvml("node-2")
     die_and_let_live(pools, "node-2", SLICE, fake_nvml.mig_uuid(0, min(fake_nvml.instances(0))[0]), 2304)
 
@@ -80,7 +80,7 @@ def test_a_request_for_two_shares_is_refused_early(pools: ClusterFixture) -> Non
             "containers": [container]}})
 
 
-def test_under_mps_the_daemon_is_asked_first_and_server_and_neighbours_live(pools: ClusterFixture) -> None:
+def test_offender_under_mps_is_terminated_through_the_daemon(pools: ClusterFixture) -> None:
     """With a signal alone, work on the GPU could take every client of the server with it."""
     mps = "card: t4, sharing: {mode: mps, replicas: 4}, enforcement: {grace: 2s}"
     pools.install(intent(notebooks=mps, training=TRAINING))
@@ -106,7 +106,7 @@ def test_under_mps_the_daemon_is_asked_first_and_server_and_neighbours_live(pool
 
 
 @pytest.mark.failure_case(76)
-def test_after_its_tenants_a_node_under_mps_changes_its_mode(pools: ClusterFixture) -> None:
+def test_node_with_a_running_mps_server_changes_its_mode(pools: ClusterFixture) -> None:
     """The server outlives its clients; its daemon ends it only when the label is another."""
     fake_nvml, label = pools.fake_nvml("node-1"), "nvidia.com/device-plugin.config"
     assert fake_nvml.compute_mode(0) == 3

@@ -94,7 +94,7 @@ def deep() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("deep")
-def test_somebody_elses_cgroups_may_lie_as_deep_as_they_like() -> None:
+def test_deeply_nested_foreign_cgroups_are_tolerated() -> None:
     assert left("nobody") == []
 
 
@@ -123,7 +123,7 @@ TWIN = {
 WHERE = ("pod", "twin", "--namespace", "kube-public")
 
 
-def test_a_cluster_by_hand_comes_works_is_replaced_and_goes_beside_another(make: Make, cluster: Cluster) -> None:
+def test_manual_cluster_starts_is_replaced_and_stops_beside_another(make: Make, cluster: Cluster) -> None:
     done = make("cluster-up")
     assert done.returncode == 0, done.stderr
     assert f"make kubectl NAME={make.name} ARGS='get nodes'" in done.stdout
@@ -159,7 +159,7 @@ def watch_a_pod_come(make: Make, cluster: Cluster) -> None:
     assert {get(make, *WHERE)["status"]["podIP"], cluster.get(*WHERE)["status"]["podIP"]} == {NODE_ADDRESSES[0]}
 
 
-def test_without_a_cluster_kubectl_says_what_to_do(make: Make) -> None:
+def test_kubectl_without_a_cluster_suggests_cluster_up(make: Make) -> None:
     done = make("kubectl", "get nodes")
     assert done.returncode != 0
     assert f"make cluster-up NAME={make.name}" in done.stderr
@@ -181,7 +181,7 @@ def test_after_a_crash_of_its_programs_nothing_is_left(make: Make) -> None:
 
 
 @pytest.mark.parametrize("reached", ["control-plane/etcd.log", "node-1/containerd.log", "node-2/kubelet.log"])
-def test_after_an_up_that_was_killed_midway_nothing_is_left(make: Make, reached: str) -> None:
+def test_nothing_is_left_after_a_killed_cluster_up(make: Make, reached: str) -> None:
     up = make.begin("cluster-up")
     try:
         while not (ROOT / make.name / reached).exists():
@@ -202,7 +202,7 @@ def test_make_runs_a_part_of_these_tests(make: Make) -> None:
         "tests/e2e/cluster/test_tool.py::test_make_runs_a_part_of_these_tests"]
 
 
-def test_a_wrong_call_is_told_how() -> None:
+def test_invalid_call_prints_the_usage() -> None:
     for arguments in ([], ["upp"], ["--name", "a/b", "up"]):
         command = [sys.executable, "-m", "tests.e2e.cluster", *arguments]
         done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ from tests.e2e.gpu.calls import Calls, percentile
 ROUNDS = 300
 
 
-def test_the_driver_tells_its_versions(session: Session) -> None:
+def test_driver_reports_its_versions(session: Session) -> None:
     versions = session.versions()
     print(versions)
     assert int(versions.driver.split(".")[0]) >= 450
@@ -20,7 +20,7 @@ def test_the_driver_tells_its_versions(session: Session) -> None:
     assert versions.cuda is not None
 
 
-def test_every_gpu_tells_all_that_a_plan_needs(surveys: tuple[GpuInfo, ...]) -> None:
+def test_every_gpu_reports_the_data_for_a_plan(surveys: tuple[GpuInfo, ...]) -> None:
     for survey in surveys:
         print(survey)
         assert survey.uuid.startswith("GPU-")
@@ -49,7 +49,7 @@ def test_the_census_is_plausible_and_agrees_with_the_survey(session: Session, su
     assert session.unreliable() == frozenset(), "this driver may scramble its process lists"
 
 
-def test_what_reading_all_gpus_takes_is_printed(
+def test_time_to_read_all_gpus_is_printed(
     session: Session, surveys: tuple[GpuInfo, ...], calls: Calls, capsys: pytest.CaptureFixture[str]
 ) -> None:
     uuids = [survey.uuid for survey in surveys]
@@ -68,7 +68,7 @@ def test_what_reading_all_gpus_takes_is_printed(
     assert all(session.read_device(uuid).rows is not None for uuid in uuids)
 
 
-def test_looking_changes_nothing(session: Session, surveys: tuple[GpuInfo, ...], calls: Calls) -> None:
+def test_reading_changes_nothing(session: Session, surveys: tuple[GpuInfo, ...], calls: Calls) -> None:
     for survey in session.survey():
         session.read_device(survey.uuid)
     assert calls.changes() == []

@@ -56,7 +56,7 @@ def place(enforcement: EnforcementFixture, number: int, pid: int) -> None:
     enforcement.fake_proc.show(pid, systemd_path(pod_uid(number), container_id(number)))
 
 
-def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
+def test_only_the_real_process_over_its_cap_is_killed(
     enforcement: EnforcementFixture, whole: GpuInfo, session: Session, process_pool: ProcessPool
 ) -> None:
     before = session.read_device(whole.uuid)

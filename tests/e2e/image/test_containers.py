@@ -167,7 +167,7 @@ def pod_cgroup(uid: str, quality: str = "burstable") -> str:
     return f"/kubepods/{quality}/pod{uid}"
 
 
-def test_a_tenant_over_its_cap_is_killed_and_nobody_else_is_touched(node: Node, image: str, bundle: Bundle) -> None:
+def test_only_the_tenant_over_its_cap_is_killed(node: Node, image: str, bundle: Bundle) -> None:
     assert bundle.enforce["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["KILL", "SYS_PTRACE"]}
     greed = ("--mib", "1000", "--grow-to", "9000", "--grow-after", "4", "--on-term", "ignore")
     offender = node.tenant(*greed, parent=pod_cgroup(OFFENDER))
@@ -193,7 +193,7 @@ def test_a_tenant_over_its_cap_is_killed_and_nobody_else_is_touched(node: Node, 
 
 
 @pytest.mark.failure_case(43)
-def test_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, image: str, bundle: Bundle) -> None:
+def test_missing_kill_permission_is_reported_and_no_process_is_killed(node: Node, image: str, bundle: Bundle) -> None:
     # Somebody else's processes: to its own user's, root's, it needs no capability.
     greed = ("--mib", "9000", "--on-term", "ignore")
     offender = node.tenant(*greed, parent=pod_cgroup(OFFENDER), user=1000)
@@ -213,7 +213,7 @@ def test_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, image
     assert {line["pod"] for line in map(json.loads, runtime.logs().splitlines()) if line.get("event") == "kill"} == {"greedy"}
 
 
-def test_the_runtime_in_its_container_says_its_version_and_what_is_on_the_hardware(node: Node, image: str) -> None:
+def test_containerised_runtime_prints_its_version_and_exports_the_hardware(node: Node, image: str) -> None:
     version = containers.run(image, "--version")
     options = ["--env=GPUSHARE_FAKE_NVML=/fake-nvml", *mounts({"/fake-nvml": node.state}), *mounts({LIBRARY: library()}, "ro")]
     exported = containers.run(image, "export", options=options)
@@ -222,13 +222,13 @@ def test_the_runtime_in_its_container_says_its_version_and_what_is_on_the_hardwa
     assert [gpu["uuid"] for gpu in yaml.safe_load(exported.stdout)["gpus"]] == [node.fake_nvml.uuid(0), node.fake_nvml.uuid(1)]
 
 
-def test_without_a_driver_it_says_so(image: str) -> None:
+def test_missing_driver_is_reported(image: str) -> None:
     done = containers.run(image, "export")
     assert done.returncode == 69
     assert done.stderr.startswith("gpushare-node: the driver does not answer: ")
 
 
-def test_the_runtime_asked_to_end_ends_well(node: Node, image: str, bundle: Bundle) -> None:
+def test_runtime_exits_cleanly_on_sigterm(node: Node, image: str, bundle: Bundle) -> None:
     node.allocate()
     runtime = node.runtime(image, bundle)
     wait_for(lambda: "enforcing the caps" in runtime.logs())

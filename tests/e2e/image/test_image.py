@@ -22,12 +22,12 @@ def test_two_builds_have_one_digest(tmp_path: Path) -> None:
 
 
 @ALL
-def test_what_is_pulled_stays_small(architecture: str) -> None:
+def test_compressed_image_size_is_limited(architecture: str) -> None:
     assert built(architecture).size_bytes <= MAX_COMPRESSED_BYTES
 
 
 @ALL
-def test_the_image_says_what_it_is(architecture: str) -> None:
+def test_image_config_and_labels_are_set(architecture: str) -> None:
     config = built(architecture).config
     labels = config["config"]["Labels"]
     assert config["architecture"] == architecture
@@ -39,7 +39,7 @@ def test_the_image_says_what_it_is(architecture: str) -> None:
 
 
 @ALL
-def test_there_is_no_shell_and_nothing_that_installs(architecture: str) -> None:
+def test_image_has_no_shell_or_installer(architecture: str) -> None:
     programs = {Path(name).name for name, member in built(architecture).files().items()
                 if Path(name).parent.name in ("bin", "sbin") and not member.isdir()}
     assert programs == {"python3", "python3.11", "gpushare-node"}
@@ -47,7 +47,7 @@ def test_there_is_no_shell_and_nothing_that_installs(architecture: str) -> None:
 
 
 @ALL
-def test_nothing_is_set_uid_and_nothing_carries_a_date(architecture: str) -> None:
+def test_image_has_no_setuid_files_or_dates(architecture: str) -> None:
     members = built(architecture).files().values()
     assert not [member.name for member in members if member.mode & 0o6000]
     assert {member.mtime for member in members} == {0}
@@ -65,7 +65,7 @@ def test_every_binary_is_of_the_image_s_architecture(architecture: str, tmp_path
 
 
 @ALL
-def test_the_bill_names_every_package_that_is_in_the_image(architecture: str) -> None:
+def test_sbom_lists_every_package_in_the_image(architecture: str) -> None:
     image = built(architecture)
     bill = image.bill()
     named = {component["purl"].partition("?")[0] for component in bill["components"]}
@@ -80,13 +80,13 @@ def test_the_bill_names_every_package_that_is_in_the_image(architecture: str) ->
     assert {"libc6", "libssl3", "python3.11-minimal"} <= set(described)
 
 
-def test_the_bill_inside_is_the_bill_beside(tmp_path: Path) -> None:
+def test_sbom_in_the_image_equals_the_one_beside_it(tmp_path: Path) -> None:
     image = built()
     inside = image.unpack(tmp_path) / "opt/gpushare/sbom.cdx.json"
     assert inside.read_bytes() == (image.folder / f"gpushare-node-{OWN}.sbom.cdx.json").read_bytes()
 
 
-def test_every_module_of_the_runtime_can_be_imported_from_what_is_left_of_its_packages(tmp_path: Path) -> None:
+def test_every_runtime_module_imports_in_the_stripped_image(tmp_path: Path) -> None:
     root = built().unpack(tmp_path)
     modules = [
         ".".join(path.relative_to(root / "opt/gpushare").with_suffix("").parts).removesuffix(".__init__")
@@ -96,7 +96,7 @@ def test_every_module_of_the_runtime_can_be_imported_from_what_is_left_of_its_pa
     subprocess.run(["chroot", root, "/usr/bin/python3", "-ISB", "-c", program], check=True)
 
 
-def test_a_kubeconfig_is_read_by_what_is_left_of_the_official_client(tmp_path: Path) -> None:
+def test_kubeconfig_is_read_in_the_stripped_image(tmp_path: Path) -> None:
     root = built().unpack(tmp_path)
     ApiServer(token="secret").kubeconfig(root / "config")
     program = "\n".join((
@@ -109,7 +109,7 @@ def test_a_kubeconfig_is_read_by_what_is_left_of_the_official_client(tmp_path: P
     subprocess.run(["chroot", root, "/usr/bin/python3", "-ISB", "-c", program], check=True)
 
 
-def test_pins_and_the_packages_that_the_runtime_asks_for_agree() -> None:
+def test_pinned_requirements_match_the_runtimes_dependencies() -> None:
     pinned = (ROOT / "node-runtime/image/requirements.txt").read_text()
     for name in ("kubernetes==", "nvidia-ml-py==", "pyyaml=="):
         assert name in pinned

@@ -31,7 +31,7 @@ def chart_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {stack: charts.unpack(name, tmp_path_factory.mktemp(stack)) for stack, name in CHARTS.items()}
 
 
-def test_the_figures_of_the_benchmarks_are_the_charts(chart_of: dict[str, Path], run_helm: Any) -> None:  # noqa: F811
+def test_benchmark_figures_match_the_chart(chart_of: dict[str, Path], run_helm: Any) -> None:  # noqa: F811
     chart = chart_of["gpu-operator"]
     rendered = run_helm(4, "template", "gpu-operator", chart, "--namespace", "gpu-system").stdout
     assert figures(chart, rendered) == GPU_OPERATOR
@@ -66,7 +66,7 @@ def test_every_value_that_is_known_is_read(stack: str, chart_of: dict[str, Path]
 
 
 @pytest.mark.parametrize("stack", CHARTS)
-def test_every_default_is_the_charts(stack: str, chart_of: dict[str, Path]) -> None:
+def test_every_default_matches_the_chart(stack: str, chart_of: dict[str, Path]) -> None:
     defaults = yaml.safe_load((chart_of[stack] / "values.yaml").read_text())
     differing = {
         path: (fact.default, at(defaults, path)) for path, fact in own_paths(stack).items()
@@ -130,6 +130,6 @@ def unknown(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]
 
 
 @pytest.mark.parametrize("stack", CHARTS)
-def test_the_schema_of_values_is_what_the_generator_finds(stack: str, chart_of: dict[str, Path]) -> None:
+def test_committed_values_schema_is_current(stack: str, chart_of: dict[str, Path]) -> None:
     committed = (resources.upstream() / f"{CHARTS[stack]}.values.json").read_text()
     assert update.generated(stack, chart_of[stack]) == committed, "make upstream NVIDIA=FOLDER, and read the diff"

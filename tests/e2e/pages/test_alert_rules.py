@@ -49,14 +49,14 @@ def test_an_alert_fires_with_its_cause(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_alert_is_silent_without_it(name: str, tmp_path: Path) -> None:
+def test_alert_is_silent_without_its_cause(name: str, tmp_path: Path) -> None:
     at, _, _, silent = CASES[name]
     done = evaluate(tmp_path, [count(name, series, at, 0) for series in silent])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_summary_says_what_it_is_about(name: str, tmp_path: Path) -> None:
+def test_alert_summary_names_its_subject(name: str, tmp_path: Path) -> None:
     at, series, words, _ = CASES[name]
     inputs = [{"series": metric, "values": values} for metric, values in series.items()]
     # promtool prints what it got where nothing is expected.

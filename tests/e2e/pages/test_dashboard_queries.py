@@ -62,7 +62,7 @@ FIGURES: tuple[tuple[str, int, str, Series, dict[str, float]], ...] = (
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: f"{figure[0]} of {figure[2]}")
-def test_a_panel_shows_what_is_there(figure: tuple[str, int, str, Series, dict[str, float]], tmp_path: Path) -> None:
+def test_panel_shows_the_expected_series(figure: tuple[str, int, str, Series, dict[str, float]], tmp_path: Path) -> None:
     title, number, pool, series, expected = figure
     panel = next(one for one in PANELS if one.title == title)
     samples = [{"labels": labels, "value": value} for labels, value in expected.items()]

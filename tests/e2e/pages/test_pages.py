@@ -86,7 +86,7 @@ def test_search_leaves_the_pools_that_have_all_words(tab: Browser, files: dict[s
     assert len(tab.run(SHOWN)) == 4
 
 
-def test_folding_by_keyboard_alone(tab: Browser, files: dict[str, Path]) -> None:
+def test_pools_are_folded_with_the_keyboard(tab: Browser, files: dict[str, Path]) -> None:
     tab.open(files["01-heterogeneous"])
     opened = "[...document.querySelectorAll('.pool')].filter((one) => one.open).length"
     tab.run("document.getElementById('fold').focus()")
@@ -97,7 +97,7 @@ def test_folding_by_keyboard_alone(tab: Browser, files: dict[str, Path]) -> None
     assert tab.run(opened) == 1
 
 
-def test_the_pod_that_is_copied_is_the_pod(tab: Browser, files: dict[str, Path]) -> None:
+def test_copy_button_copies_the_pod(tab: Browser, files: dict[str, Path]) -> None:
     tab.open(files["01-heterogeneous"])
     tab.run("for (const one of document.querySelectorAll('details')) one.open = true")
     tab.run("navigator.clipboard.writeText = (text) => { window.taken = text; return Promise.resolve(); }; 0")
@@ -122,7 +122,7 @@ def test_without_a_clipboard_the_pod_is_selected(tab: Browser, files: dict[str, 
     ("01-heterogeneous", ["kind: Pod", "hpc", "Quotas", "2200Mi"]),
     ("plan", ["Settings of the intent", "spec.pools.hpc", "Capacity"]),
 ])
-def test_on_paper_everything_is_unfolded(tab: Browser, files: dict[str, Path], name: str, words: list[str]) -> None:
+def test_print_view_is_unfolded(tab: Browser, files: dict[str, Path], name: str, words: list[str]) -> None:
     tab.open(files[name])
     tab.run("for (const one of document.querySelectorAll('details')) one.open = false")
     pages = pypdf.PdfReader(io.BytesIO(tab.printed())).pages
@@ -133,7 +133,7 @@ def test_on_paper_everything_is_unfolded(tab: Browser, files: dict[str, Path], n
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "empty-plan"])
-def test_on_paper_nothing_is_cut(tab: Browser, files: dict[str, Path], name: str) -> None:
+def test_print_view_truncates_nothing(tab: Browser, files: dict[str, Path], name: str) -> None:
     tab.open(files[name], width=A4, media="print")
     tab.run(UNFOLD)
     assert tab.run("document.querySelectorAll('details[open]').length") > 0
@@ -141,7 +141,7 @@ def test_on_paper_nothing_is_cut(tab: Browser, files: dict[str, Path], name: str
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "empty-plan"])
-def test_on_a_phone_nothing_but_a_pod_is_scrolled(tab: Browser, files: dict[str, Path], name: str) -> None:
+def test_only_pods_scroll_horizontally_on_a_phone(tab: Browser, files: dict[str, Path], name: str) -> None:
     tab.open(files[name], width=390)
     tab.run(UNFOLD)
     assert [one for one in tab.run(CUT) if not one.startswith("<pre ")] == []
@@ -231,7 +231,7 @@ def test_equal_pools_have_one_card_and_are_found_by_name(tab: Browser, tmp_path:
     assert tab.violations() == []
 
 
-def test_without_its_script_everything_can_be_read(tab: Browser, files: dict[str, Path]) -> None:
+def test_page_is_readable_without_its_script(tab: Browser, files: dict[str, Path]) -> None:
     html = files["01-heterogeneous"].read_text(encoding="utf-8")
     bare = files["01-heterogeneous"].with_name("bare.html")
     bare.write_text(html.replace("<script>", "<script type='text/plain'>"), encoding="utf-8")

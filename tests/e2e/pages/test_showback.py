@@ -51,10 +51,10 @@ EXPECTED: dict[str, dict[str, float]] = {
 }
 
 
-def test_every_query_has_its_numbers() -> None:
+def test_every_query_has_expected_numbers() -> None:
     assert QUERIES.keys() == EXPECTED.keys()
 @pytest.mark.parametrize("title", EXPECTED)
-def test_a_query_counts_what_was_held_and_used(title: str, tmp_path: Path) -> None:
+def test_query_counts_allocated_and_used_shares(title: str, tmp_path: Path) -> None:
     """At 2 h 2 min, so that no step is at either end of the two hours: whether it would count there depends on the version."""
     samples = [{"labels": labels, "value": value} for labels, value in EXPECTED[title].items()]
     query = {"expr": QUERIES[title].replace("30d", "2h"), "eval_time": "122m", "exp_samples": samples}

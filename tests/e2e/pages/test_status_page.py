@@ -11,7 +11,7 @@ from tests.support.browser import browser
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
-def test_the_page_in_a_browser(live: LiveCluster, ask: Ask, tmp_path: Path, width: int, theme: str) -> None:
+def test_status_page_renders_in_a_browser(live: LiveCluster, ask: Ask, tmp_path: Path, width: int, theme: str) -> None:
     file = tmp_path / "status.html"
     file.write_text(ask("status", "--html", "--kills").stdout, encoding="utf-8")
     with browser() as tab:

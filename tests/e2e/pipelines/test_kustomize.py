@@ -19,7 +19,7 @@ SECTION = (ROOT / "docs" / "gitops.md").read_text().partition("\n## kustomize\n"
 
 
 @pytest.mark.parametrize("major", helm.MAJORS)
-def test_it_makes_what_helm_installs_and_runs_no_hook(major: int, tmp_path: Path) -> None:
+def test_kustomize_renders_what_helm_installs_without_hooks(major: int, tmp_path: Path) -> None:
     [kustomization] = re.findall(r"```yaml\n(.*?)```", SECTION, re.DOTALL)
     (tmp_path / "kustomization.yaml").write_text(kustomization)
     bundle = {one.path: one.text for one in pipeline.compile_intent(GOOD.encode(), "intent.yaml", lock.EMPTY).artifacts}

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.e2e.pipelines.repositories import commit, git, gpushare_repository, user_repository
 
 
-def test_the_hooks_fail_on_a_wrong_intent_and_on_a_stale_bundle(tmp_path: Path) -> None:
+def test_hooks_fail_on_an_invalid_intent_and_on_a_stale_bundle(tmp_path: Path) -> None:
     rev = gpushare_repository(tmp_path / "gpushare")
     user = tmp_path / "user"
     user_repository(user)

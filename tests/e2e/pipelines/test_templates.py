@@ -100,7 +100,7 @@ def test_the_github_workflow_fails_where_the_intent_is_wrong(user: tuple[Path, s
     assert done["Check that the bundle is current"].returncode == 1
 
 
-def test_the_github_workflow_says_that_a_bundle_is_stale_or_new(user: tuple[Path, str]) -> None:
+def test_github_workflow_reports_a_stale_or_new_bundle(user: tuple[Path, str]) -> None:
     folder, _ = user
     intent = folder / "intent.yaml"
     intent.write_text(intent.read_text().replace("cap: 6Gi", "cap: 5Gi"))

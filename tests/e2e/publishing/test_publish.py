@@ -120,7 +120,7 @@ def oci_archive(path: Path, architecture: str, words: str) -> None:
             archive.addfile(member, io.BytesIO(data))
 
 
-def test_what_is_published_is_verified_without_the_internet_and_installed_by_digest(publisher: Publisher) -> None:
+def test_published_artifacts_are_verified_offline_and_installed_by_digest(publisher: Publisher) -> None:
     image, chart = publisher.published()
     raw = publisher.tool("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{publisher.name}/node-runtime:{__version__}")
     manifests = json.loads(raw.stdout)["manifests"]
@@ -141,7 +141,7 @@ def test_what_is_published_is_verified_without_the_internet_and_installed_by_dig
         assert by_digest.stdout.partition("---\n")[2] == folder.stdout.partition("---\n")[2] != ""
 
 
-def test_another_key_verifies_nothing(publisher: Publisher) -> None:
+def test_signature_does_not_verify_with_another_key(publisher: Publisher) -> None:
     image, chart = publisher.published()
     publisher.tool("cosign", "generate-key-pair", "--output-key-prefix", "other")
     for reference in (image, chart):
@@ -150,7 +150,7 @@ def test_another_key_verifies_nothing(publisher: Publisher) -> None:
         assert not publisher.verifies("verify-attestation", "--type", "slsaprovenance1", reference, key="other.pub")
 
 
-def test_a_signature_that_is_moved_to_another_image_verifies_nothing(publisher: Publisher) -> None:
+def test_signature_moved_to_another_image_does_not_verify(publisher: Publisher) -> None:
     image, _ = publisher.published()
     oci_archive(publisher.folder / "forged.tar", "amd64", "something else")
     repository = f"{publisher.name}/node-runtime"
@@ -178,7 +178,7 @@ def test_a_version_is_published_once_and_its_publication_can_be_repeated(publish
     assert "is another image: a version is published once" in again.stderr
 
 
-def test_what_is_not_what_the_release_wrote_is_not_published(publisher: Publisher) -> None:
+def test_artifacts_changed_since_the_release_are_not_published(publisher: Publisher) -> None:
     changed = publisher.dist / f"gpushare-node-{__version__}-arm64.oci.tar"
     changed.write_bytes(changed.read_bytes() + b"more")
     done = publisher.publish()
@@ -191,7 +191,7 @@ def test_what_is_not_what_the_release_wrote_is_not_published(publisher: Publishe
     assert "dist/ has no release: run `make release`" in publisher.publish().stderr
 
 
-def test_a_registry_that_does_not_answer_is_named_and_so_is_a_wrong_password(publisher: Publisher) -> None:
+def test_unreachable_registry_and_wrong_password_are_reported(publisher: Publisher) -> None:
     there, publisher.name = publisher.name, "127.0.0.1:9/gpushare"
     done = publisher.publish()
     assert (done.returncode, "127.0.0.1:9/gpushare cannot be asked" in done.stderr) == (1, True)

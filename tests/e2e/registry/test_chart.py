@@ -22,7 +22,7 @@ def objects(text: str) -> str:
     return text.partition("---\n")[2]
 
 
-def test_it_is_pushed_and_renders_as_the_folder(tmp_path: Path) -> None:
+def test_pushed_chart_renders_like_the_folder(tmp_path: Path) -> None:
     intent = ROOT / "examples/02-t4-notebooks/intent.yaml"
     for artifact in pipeline.compile_intent(intent.read_bytes(), "intent.yaml", lock.EMPTY).artifacts:
         file = tmp_path / "bundle" / artifact.path

@@ -56,7 +56,7 @@ def targets(host: str) -> list[str]:
     return [one["target"] for one in json.loads(listed.stdout)["images"]]
 
 
-def test_every_missing_image_is_named_until_it_is_there(here: Path, program: dict[str, str]) -> None:
+def test_every_missing_image_is_listed_until_it_is_present(here: Path, program: dict[str, str]) -> None:
     with registry(here) as host:
         call = ("images", BUNDLE, "--to", f"{host}/mirror", "--verify", "--plain-http")
         wanted = targets(host)
@@ -83,7 +83,7 @@ WITHOUT_TLS = {
 
 
 @pytest.mark.parametrize("tool", formats.SCRIPTS)
-def test_the_script_of_a_tool_copies_a_pinned_image_and_it_is_found(here: Path, tmp_path: Path, tool: str) -> None:
+def test_copy_script_of_each_tool_copies_a_pinned_image(here: Path, tmp_path: Path, tool: str) -> None:
     path = f"{crane.folder()}{os.pathsep}{os.environ['PATH']}"
     with registry(here) as host:
         digest = push(host, "source/node-runtime", "1")
@@ -100,7 +100,7 @@ def test_the_script_of_a_tool_copies_a_pinned_image_and_it_is_found(here: Path, 
         assert done.stdout == f"missing {host}/mirror/library/ubuntu:24.04\n1 of 2 images are there\n"
 
 
-def test_the_script_copies_nvidias_chart_and_it_is_found(here: Path, tmp_path: Path) -> None:
+def test_copy_script_copies_nvidias_chart(here: Path, tmp_path: Path) -> None:
     """From a repository on this machine, and without TLS, which Helm wants to be told."""
     charts, programs, port = tmp_path / "charts", tmp_path / "programs", free_port()
     upstream.package(charts)
@@ -145,7 +145,7 @@ def test_a_registry_with_logins(here: Path, tmp_path: Path, program: dict[str, s
             assert "secret" not in done.stderr
 
 
-def test_tls_and_its_absence(here: Path, tmp_path: Path, program: dict[str, str]) -> None:
+def test_registry_with_tls_is_verified(here: Path, tmp_path: Path, program: dict[str, str]) -> None:
     files = tmp_path / "tls.crt", tmp_path / "tls.key"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
@@ -159,7 +159,7 @@ def test_tls_and_its_absence(here: Path, tmp_path: Path, program: dict[str, str]
         assert gpushare(*call, "--plain-http", environment=program).returncode == 3
 
 
-def test_a_registry_without_tls_is_asked_only_when_that_is_wanted(here: Path) -> None:
+def test_registry_without_tls_needs_plain_http(here: Path) -> None:
     """crane asks a loopback address so without being told."""
     with registry(here) as host:
         done = gpushare("images", BUNDLE, "--to", host, "--verify")

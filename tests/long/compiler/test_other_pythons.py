@@ -27,7 +27,7 @@ def other_pythons() -> list[str]:
     return list(found.values())
 
 
-def test_another_python_another_locale_and_another_place_write_the_same_bytes(tmp_path: Path) -> None:
+def test_output_is_identical_across_pythons_locales_and_folders(tmp_path: Path) -> None:
     pythons = other_pythons() or [sys.executable]
     source = copy_to(tmp_path / "gpushare")
     print(f"compiling every example with {', '.join(pythons)}")

@@ -15,7 +15,7 @@ __all__ = ["call"]
 
 
 @pytest.mark.parametrize("seed", range(1000, 1500))
-def test_no_fault_in_a_bundle_is_a_crash(seed: int, call: Call, tmp_path: Path) -> None:
+def test_damaged_bundle_never_crashes(seed: int, call: Call, tmp_path: Path) -> None:
     ends_well(seed, call, tmp_path)
 
 
@@ -27,7 +27,7 @@ def side(number: int) -> tuple[Compilation, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(500))
-def test_a_random_pair_is_the_same_only_if_its_bundles_are(seed: int) -> None:
+def test_comparison_is_empty_only_if_the_bundles_are_equal(seed: int) -> None:
     rng = Random(seed)
     (old, former), (new, latter) = (side(rng.randrange(len(CHANGES))) for _ in range(2))
     assert comparison(old, new).is_empty == (former == latter)

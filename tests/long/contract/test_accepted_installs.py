@@ -5,7 +5,7 @@ from collections import Counter
 from tests.contract.test_accepted_installs import CHOICES, compiled, is_accepted, refusals
 
 
-def test_each_extreme_alone_is_refused_by_check_or_installs() -> None:
+def test_each_extreme_value_is_refused_by_check_or_installs() -> None:
     told: Counter[bool] = Counter()
     for place, value in CHOICES:
         compilation = compiled([(place, value)])

@@ -22,7 +22,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, wait_for
 
 
-def test_the_second_apply_changes_nothing_and_assert_agrees(cli_environment: CliEnvironment) -> None:
+def test_apply_is_idempotent_and_assert_agrees(cli_environment: CliEnvironment) -> None:
     assert cli_environment.with_policy("assert").returncode == 1
     first = cli_environment.with_policy("apply")
     assert first.returncode == 0, first.stdout + first.stderr
@@ -44,7 +44,7 @@ def test_check_shows_the_layouts_and_leaves_the_hardware_and_the_folder_alone(cl
     assert not (cli_environment.folder / "state").exists()
 
 
-def test_json_is_one_document_and_nothing_else(cli_environment: CliEnvironment) -> None:
+def test_json_output_is_a_single_document(cli_environment: CliEnvironment) -> None:
     document = json.loads(cli_environment.with_policy("apply", "--format", "json").stdout)
     assert document["reason"] == "Ready"
     assert document["recap"]["changed"] == len([one for one in document["results"] if one["status"] == "changed"]) > 0
@@ -52,7 +52,7 @@ def test_json_is_one_document_and_nothing_else(cli_environment: CliEnvironment) 
     assert (refused["exit"], refused["error"]) == (2, "/nowhere: cannot be read: No such file or directory")
 
 
-def test_release_brings_back_whole_gpus_and_takes_the_folder_away(cli_environment: CliEnvironment) -> None:
+def test_release_restores_whole_gpus_and_removes_the_state_dir(cli_environment: CliEnvironment) -> None:
     cli_environment.with_policy("apply")
     argv = [*COMMAND, "release", "--standalone", "--state-dir", str(cli_environment.folder / "state")]
     done = subprocess.run(argv, env=cli_environment.environment, capture_output=True, text=True, check=False)
@@ -72,7 +72,7 @@ def test_export_is_yaml_and_json_of_the_same_thing_with_placements_and_devices(c
     assert as_yaml["gpus"][1]["mig"] == {"enabled": False, "pending": False, "instances": []}
 
 
-def test_export_fails_where_no_gpu_is_visible(tmp_path: Path) -> None:
+def test_export_fails_without_a_visible_gpu(tmp_path: Path) -> None:
     nothing = FakeNvml.make(tmp_path, ())
     environment = os.environ | nothing.environment
     command = [sys.executable, "-m", "gpushare_node", "export"]
@@ -95,7 +95,7 @@ def test_a_lost_gpu_is_exported_with_its_fault(cli_environment: CliEnvironment) 
     (b"", ": .: must be a mapping"),
     (b"apiVersion: v2", ": kind: is missing"),
 ], ids=["yaml", "bytes", "size", "empty", "version"])
-def test_a_wrong_policy_is_one_line_and_touches_nothing(cli_environment: CliEnvironment, content: bytes, said: str) -> None:
+def test_invalid_policy_gives_a_one_line_error_and_changes_nothing(cli_environment: CliEnvironment, content: bytes, said: str) -> None:
     cli_environment.policy.write_bytes(content)
     for command in ("apply", "assert", "enforce"):
         done = cli_environment.with_policy(command)
@@ -107,14 +107,14 @@ def test_a_wrong_policy_is_one_line_and_touches_nothing(cli_environment: CliEnvi
 
 
 @pytest.mark.parametrize("name", ["", "/", "/nowhere/at/all", "/proc/self/mem", "a\nb", "\x1b[31m"])
-def test_a_policy_that_is_no_file_is_one_line(cli_environment: CliEnvironment, name: str) -> None:
+def test_policy_path_that_is_not_a_file_gives_a_one_line_error(cli_environment: CliEnvironment, name: str) -> None:
     done = cli_environment.run("assert", "--policy", name, "--standalone")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "\x1b" not in done.stderr
 
 
-def test_a_policy_comes_from_standard_input_too(cli_environment: CliEnvironment) -> None:
+def test_policy_is_read_from_standard_input(cli_environment: CliEnvironment) -> None:
     assert cli_environment.run("assert", "--policy", "-", "--standalone", text=text_of()).returncode == 1
     assert cli_environment.run("assert", "--policy", "-", "--standalone", text="{").stderr.startswith(
         "gpushare-node: standard input: "
@@ -129,7 +129,7 @@ def test_the_path_inside_the_document_is_named(cli_environment: CliEnvironment) 
     )
 
 
-def test_a_wrong_policy_is_told_to_the_cluster_too(cli_environment: CliEnvironment, api: ApiServer) -> None:
+def test_invalid_policy_is_reported_in_the_node_condition(cli_environment: CliEnvironment, api: ApiServer) -> None:
     api.add_node("node-1")
     cli_environment.policy.write_text("{}")
     more = api.kubeconfig(cli_environment.folder / "kubeconfig") | {"NODE_NAME": "node-1"}
@@ -139,13 +139,13 @@ def test_a_wrong_policy_is_told_to_the_cluster_too(cli_environment: CliEnvironme
     assert "apiVersion: is missing" in condition["message"]
 
 
-def test_without_an_api_server_it_says_how_to_do_without(cli_environment: CliEnvironment) -> None:
+def test_missing_api_server_error_suggests_standalone(cli_environment: CliEnvironment) -> None:
     done = cli_environment.run("enforce", "--policy", str(cli_environment.policy))
     assert done.returncode == 2
     assert "--standalone" in done.stderr
 
 
-def test_assert_cannot_tell_without_a_driver_and_export_says_so(cli_environment: CliEnvironment) -> None:
+def test_assert_and_export_fail_without_a_driver(cli_environment: CliEnvironment) -> None:
     cli_environment.fake_nvml.unload()
     done = cli_environment.with_policy("assert")
     assert (done.returncode, "Whether the node matches cannot be determined" in done.stdout) == (2, True)
@@ -202,7 +202,7 @@ def test_a_signal_while_it_waits_for_the_driver_ends_it_and_the_next_run_finishe
 
 
 @pytest.mark.failure_case(21)
-def test_the_driver_is_waited_for_as_long_as_it_is_said(cli_environment: CliEnvironment) -> None:
+def test_driver_wait_ends_after_the_driver_timeout(cli_environment: CliEnvironment) -> None:
     cli_environment.fake_nvml.unload()
     done = cli_environment.with_policy("apply", "--driver-timeout", "0s")
     assert done.returncode == 69
@@ -210,7 +210,7 @@ def test_the_driver_is_waited_for_as_long_as_it_is_said(cli_environment: CliEnvi
     assert cli_environment.run("apply", "--policy", "a", "--driver-timeout", "soon").returncode == 2
 
 
-def test_enforce_serves_its_pages_and_ends_well_when_asked_to(cli_environment: CliEnvironment) -> None:
+def test_enforce_serves_its_pages_and_exits_cleanly_on_sigterm(cli_environment: CliEnvironment) -> None:
     port = free_port()
     argv = [
         *COMMAND,
@@ -244,7 +244,7 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def test_an_error_of_the_program_itself_is_one_line_a_traceback_in_the_log_and_70(cli_environment: CliEnvironment) -> None:
+def test_internal_error_is_one_line_with_a_logged_traceback_and_exit_code_70(cli_environment: CliEnvironment) -> None:
     program = "\n".join((
         "import sys, gpushare_node.cli.export as export", "export.bounded_driver = lambda run: 1 / 0",
         "from gpushare_node.cli import main", "sys.exit(main(['export']))",
@@ -256,7 +256,7 @@ def test_an_error_of_the_program_itself_is_one_line_a_traceback_in_the_log_and_7
     assert "ZeroDivisionError" in json.loads(log)["traceback"]
 
 
-def test_a_reader_who_goes_away_is_no_error_of_ours(cli_environment: CliEnvironment) -> None:
+def test_closed_stdout_is_not_reported_as_an_error(cli_environment: CliEnvironment) -> None:
     argv = [*COMMAND, "export"]
     with subprocess.Popen(argv, env=cli_environment.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
         assert done.stdout is not None
@@ -269,7 +269,7 @@ def test_a_reader_who_goes_away_is_no_error_of_ours(cli_environment: CliEnvironm
     [], ["fly"], ["apply"], ["enforce", "--policy", "a", "--interval", "1"], ["enforce", "--policy", "a", "--interval", "0s"],
     ["enforce", "--policy", "a", "--port", "99999"], ["apply", "--pol", "a"], ["export", "--format", "xml"],
 ], ids=" ".join)
-def test_a_wrong_command_line_is_2_with_a_usage_line(cli_environment: CliEnvironment, arguments: list[str]) -> None:
+def test_invalid_command_line_exits_with_2_and_a_usage_line(cli_environment: CliEnvironment, arguments: list[str]) -> None:
     done = cli_environment.run(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: gpushare-node")
@@ -291,7 +291,7 @@ def test_version_loads_neither_driver_nor_http_nor_the_api_s_client() -> None:
     assert not {"'pynvml'", "'kubernetes'", "'urllib3'", "'http.server'"} & set(done.stderr.strip("[]\n").split(", "))
 
 
-def test_colour_is_for_terminals_and_no_color_slots_it_off(cli_environment: CliEnvironment) -> None:
+def test_colour_is_used_on_terminals_unless_no_color_is_set(cli_environment: CliEnvironment) -> None:
     arguments = ["assert", "--policy", str(cli_environment.policy), "--standalone"]
     assert "\x1b[33mchanged" in _on_a_terminal([*COMMAND, *arguments], cli_environment.environment)
     assert "\x1b" not in _on_a_terminal([*COMMAND, *arguments], cli_environment.environment | {"NO_COLOR": "1"})
@@ -344,7 +344,7 @@ def test_enforce_keeps_the_labels_that_apply_published(cli_environment: CliEnvir
         assert running.wait(PATIENCE) == 0
 
 
-def test_fields_that_a_later_compiler_has_added_are_ignored_and_said(cli_environment: CliEnvironment) -> None:
+def test_fields_of_a_newer_compiler_are_ignored_and_reported(cli_environment: CliEnvironment) -> None:
     whole = yaml.safe_load(cli_environment.policy.read_text())
     whole["spec"]["fabric"] = {"partition": 1}
     cli_environment.policy.write_text(yaml.safe_dump(whole))

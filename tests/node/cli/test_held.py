@@ -28,7 +28,7 @@ def give(cli_environment: CliEnvironment, *ids: str) -> None:
 
 
 @pytest.mark.failure_case(8)
-def test_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(
+def test_check_skips_an_allocated_gpu_and_reports_what_is_unknown(
     cli_environment: CliEnvironment
 ) -> None:
     give(cli_environment, cli_environment.fake_nvml.uuid(0))
@@ -41,7 +41,7 @@ def test_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does
 
 
 @pytest.mark.failure_case(8)
-def test_a_gpu_that_need_not_change_may_be_held_by_anybody(cli_environment: CliEnvironment) -> None:
+def test_allocation_of_an_unchanged_gpu_does_not_matter(cli_environment: CliEnvironment) -> None:
     give(cli_environment, cli_environment.fake_nvml.uuid(1))
     done = run(cli_environment, "apply", "--check")
     assert "changed GPU 0   create 3g.20gb" in done.stdout
@@ -49,7 +49,7 @@ def test_a_gpu_that_need_not_change_may_be_held_by_anybody(cli_environment: CliE
 
 
 @pytest.mark.failure_case(25)
-def test_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_is_there(cli_environment: CliEnvironment) -> None:
+def test_unreadable_checkpoint_is_reported_with_the_comparison(cli_environment: CliEnvironment) -> None:
     (cli_environment.folder / "checkpoint").write_text("{")
     done = run(cli_environment, "apply", "--check")
     assert "It is unknown which pods hold GPUs, so nothing would be changed: " in done.stdout
@@ -57,6 +57,6 @@ def test_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_is_there(cl
 
 
 @pytest.mark.failure_case(112)
-def test_a_check_says_that_a_run_without_a_checkpoint_would_change_nothing(cli_environment: CliEnvironment) -> None:
+def test_check_reports_that_nothing_would_change_without_a_checkpoint(cli_environment: CliEnvironment) -> None:
     done = run(cli_environment, "apply", "--check")
     assert "It is unknown which pods hold GPUs, so nothing would be changed: kubelet has no checkpoint" in done.stdout

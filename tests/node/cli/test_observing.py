@@ -105,7 +105,7 @@ def observed(cli_environment: CliEnvironment, api: ApiServer) -> Observed:
     return made
 
 
-def test_apply_says_what_enforce_would_do_and_ends_at_once(observed: Observed) -> None:
+def test_apply_in_observe_mode_reports_what_enforce_would_do_and_exits(observed: Observed) -> None:
     done = observed.apply()
     assert done.returncode == 0, done.stderr
     observed.assert_untouched()
@@ -131,7 +131,7 @@ def test_a_second_run_writes_nothing(observed: Observed) -> None:
     assert observed.api.writes() == []
 
 
-def test_a_node_that_is_as_the_policy_wants_is_said_to_be_so(observed: Observed) -> None:
+def test_node_that_matches_the_policy_reports_no_gpu_changes(observed: Observed) -> None:
     observed.gpus.set_mode(0, current=True)
     for profile, start in ((9, 4), (19, 0), (19, 1), (19, 2), (19, 3)):
         observed.gpus.add_instance(0, profile, start)
@@ -203,7 +203,7 @@ def faulty(request: pytest.FixtureRequest, observed: Observed) -> Observed:
 
 
 @pytest.mark.failure_case(119)
-def test_apply_changes_nothing_and_lets_the_pod_start_whatever_is_wrong(faulty: Observed) -> None:
+def test_apply_in_observe_mode_succeeds_and_changes_nothing_on_any_fault(faulty: Observed) -> None:
     done = faulty.apply()
     assert done.returncode == 0, done.stderr
     faulty.assert_untouched()
@@ -211,7 +211,7 @@ def test_apply_changes_nothing_and_lets_the_pod_start_whatever_is_wrong(faulty: 
 
 
 @pytest.mark.failure_case(119)
-def test_enforce_changes_nothing_whatever_is_wrong(faulty: Observed) -> None:
+def test_enforce_in_observe_mode_changes_nothing_on_any_fault(faulty: Observed) -> None:
     with running(faulty) as page:
         wait_for(lambda: cycles(page()) >= 3)
     faulty.assert_untouched()
@@ -219,7 +219,7 @@ def test_enforce_changes_nothing_whatever_is_wrong(faulty: Observed) -> None:
 
 
 @pytest.mark.failure_case(119)
-def test_without_an_api_server_apply_ends_and_enforce_goes_on(observed: Observed) -> None:
+def test_without_an_api_server_apply_exits_and_enforce_continues(observed: Observed) -> None:
     observed.api.down()
     done = observed.apply()
     assert (done.returncode, json.loads(done.stdout)["reason"]) == (0, "Observing")
@@ -229,7 +229,7 @@ def test_without_an_api_server_apply_ends_and_enforce_goes_on(observed: Observed
     observed.assert_untouched()
 
 
-def test_the_condition_says_why_the_gpus_cannot_be_read(observed: Observed) -> None:
+def test_condition_reports_why_the_gpus_cannot_be_read(observed: Observed) -> None:
     observed.gpus.unload()
     assert observed.apply().returncode == 0
     assert observed.condition()[:2] == ("False", "WaitingForDriver")
@@ -239,7 +239,7 @@ def test_the_condition_says_why_the_gpus_cannot_be_read(observed: Observed) -> N
     assert observed.condition()[:2] == ("False", "Observing")
 
 
-def test_enforce_follows_what_changes_on_the_node(observed: Observed) -> None:
+def test_enforce_updates_the_observing_condition(observed: Observed) -> None:
     with running(observed) as page:
         wait_for(lambda: observed.condition()[1] == "Observing")
         assert "In use by pod team/tenant" in observed.condition()[2]
@@ -247,7 +247,7 @@ def test_enforce_follows_what_changes_on_the_node(observed: Observed) -> None:
     observed.assert_untouched()
 
 
-def test_the_policy_in_force_of_a_former_bundle_is_not_enforced(observed: Observed) -> None:
+def test_stored_policy_of_a_previous_bundle_is_not_enforced(observed: Observed) -> None:
     """Also where the folder of the host is mounted, as by hand: the policy that is given decides."""
     StateDir(observed.desk.folder / "state").keep_policy("kept")
     assert observed.apply().returncode == 0

@@ -50,7 +50,7 @@ def answer(cluster: ApiServer, *names: str) -> None:
         cluster.patch("nodes", name, {"metadata": {"annotations": {"gpushare.dev/released": "exclusive"}}}, manager="runtime")
 
 
-def test_when_all_nodes_have_answered_the_daemonsets_go(cluster: ApiServer, tmp_path: Path) -> None:
+def test_daemonsets_are_deleted_when_all_nodes_have_answered(cluster: ApiServer, tmp_path: Path) -> None:
     with start(cluster, tmp_path) as job:
         answer(cluster, "n1", "n2")
         out, _ = job.communicate(timeout=PATIENCE)
@@ -60,7 +60,7 @@ def test_when_all_nodes_have_answered_the_daemonsets_go(cluster: ApiServer, tmp_
     assert (cluster.all("daemonsets"), asked(cluster)) == ([], [])
 
 
-def test_a_node_that_does_not_answer_in_time_is_named_and_nothing_is_uninstalled(cluster: ApiServer, tmp_path: Path) -> None:
+def test_node_that_does_not_answer_in_time_blocks_the_uninstall(cluster: ApiServer, tmp_path: Path) -> None:
     with start(cluster, tmp_path, "--timeout", "5s", "--format", "json") as job:
         answer(cluster, "n1")
         out, err = job.communicate(timeout=PATIENCE)
@@ -72,7 +72,7 @@ def test_a_node_that_does_not_answer_in_time_is_named_and_nothing_is_uninstalled
     assert (len(cluster.all("daemonsets")), asked(cluster)) == (1, [])
 
 
-def test_told_to_go_on_it_uninstalls_and_still_names_the_silent_ones(cluster: ApiServer, tmp_path: Path) -> None:
+def test_go_on_uninstalls_and_reports_unresponsive_nodes(cluster: ApiServer, tmp_path: Path) -> None:
     with start(cluster, tmp_path, "--timeout", "0s", "--go-on") as job:
         out, _ = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0
@@ -81,7 +81,7 @@ def test_told_to_go_on_it_uninstalls_and_still_names_the_silent_ones(cluster: Ap
     assert (cluster.all("daemonsets"), asked(cluster)) == ([], [])
 
 
-def test_without_the_right_to_look_it_says_so(cluster: ApiServer, tmp_path: Path) -> None:
+def test_release_without_permission_to_read_nodes_reports_403(cluster: ApiServer, tmp_path: Path) -> None:
     cluster.fail("GET", 403)
     with start(cluster, tmp_path) as job:
         _, err = job.communicate(timeout=PATIENCE)
@@ -90,7 +90,7 @@ def test_without_the_right_to_look_it_says_so(cluster: ApiServer, tmp_path: Path
     assert "403" in err
 
 
-def test_a_job_that_is_asked_to_end_takes_its_requests_back(cluster: ApiServer, tmp_path: Path) -> None:
+def test_terminated_release_job_withdraws_its_requests(cluster: ApiServer, tmp_path: Path) -> None:
     with start(cluster, tmp_path) as job:
         wait_for(lambda: len(asked(cluster)) == 2)
         job.terminate()

@@ -58,7 +58,7 @@ def in_a_pod(cli_environment: CliEnvironment, api: ApiServer) -> dict[str, str]:
 
 
 @pytest.mark.failure_case(102)
-def test_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(
+def test_enforce_keeps_the_stored_policy_until_the_new_one_is_readable(
     cli_environment: CliEnvironment, api: ApiServer
 ) -> None:
     good = cli_environment.policy.read_text()
@@ -73,7 +73,7 @@ def test_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(
 
 
 @pytest.mark.failure_case(102)
-def test_enforce_gives_a_node_up_whose_release_is_asked_for_though_its_policy_cannot_be_read(
+def test_enforce_honours_a_release_request_with_an_unreadable_policy(
     cli_environment: CliEnvironment, api: ApiServer
 ) -> None:
     with start(cli_environment, api, "enforce", "--port", str(free_port())):
@@ -83,7 +83,7 @@ def test_enforce_gives_a_node_up_whose_release_is_asked_for_though_its_policy_ca
 
 
 @pytest.mark.failure_case(102)
-def test_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(
+def test_apply_keeps_the_stored_policy_until_the_new_one_is_readable(
     cli_environment: CliEnvironment, api: ApiServer
 ) -> None:
     good = cli_environment.policy.read_text()

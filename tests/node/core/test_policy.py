@@ -71,7 +71,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("path", "value", "where", "message"), REFUSED, ids=[f"{row[0]}={row[1]!s:.9}" for row in REFUSED])
-def test_a_refusal_says_where_and_what_instead(path, value, where, message) -> None:
+def test_policy_error_names_the_path_and_what_is_expected(path, value, where, message) -> None:
     text = at(path, value) if path else yaml.safe_dump(value)
     if where is None:
         assert read(text).card.id == value
@@ -83,7 +83,7 @@ def test_a_refusal_says_where_and_what_instead(path, value, where, message) -> N
     assert len(str(error)) < 250
 
 
-def test_a_missing_field_is_named_where_it_should_stand() -> None:
+def test_missing_field_is_reported_by_its_path() -> None:
     whole = document()
     del whole["spec"]["rollout"]["onBusy"]
     error = refused(yaml.safe_dump(whole))
@@ -97,13 +97,13 @@ def test_a_missing_field_is_named_where_it_should_stand() -> None:
      "a: 0001-01-01 00:00:00 +23:59", "a: !!binary é"],
     ids=lambda text: repr(text[:12]),
 )
-def test_text_that_is_no_policy_at_all_is_one_policy_error_and_never_another_exception(text: str) -> None:
+def test_text_that_is_not_a_policy_raises_only_a_policy_error(text: str) -> None:
     refused(text)
 
 
 @pytest.mark.failure_case(116)
 @pytest.mark.parametrize("opener", ["[", "{a: ", "- ", "? "])
-def test_a_text_of_any_depth_is_refused_and_ends_no_program(opener: str) -> None:
+def test_deeply_nested_text_is_refused_without_a_crash(opener: str) -> None:
     error = refused(opener * 99_999)
     assert error.message == "is not YAML: nested more than 100 deep"
 
@@ -125,7 +125,7 @@ def test_fields_of_a_later_release_are_ignored_and_named() -> None:
     assert read(yaml.safe_dump(document())).ignored == ()
 
 
-def test_a_policy_of_the_release_before_is_read_without_the_fields_that_came_later() -> None:
+def test_policy_of_the_previous_release_is_read_without_newer_fields() -> None:
     whole = document()
     del whole["spec"]["enforcement"]["noticeSeconds"]
     assert read(yaml.safe_dump(whole)).enforcement.notice_seconds is None
@@ -139,7 +139,7 @@ def test_a_policy_that_names_no_backend_and_no_vendor_means_nvidias_device_plugi
     assert read(yaml.safe_dump(whole)) == plain
 
 
-def test_a_policy_that_still_says_who_is_a_tenant_is_read_without_that_and_says_so() -> None:
+def test_obsolete_tenancy_in_a_policy_is_ignored_and_reported() -> None:
     whole = document()
     whole["spec"]["tenancy"] = {"scope": "cluster", "admission": "deny", "platformNamespaces": [], "tenantNamespaces": ["a"]}
     policy = read(yaml.safe_dump(whole))
@@ -147,6 +147,6 @@ def test_a_policy_that_still_says_who_is_a_tenant_is_read_without_that_and_says_
     assert policy.ignored == ("spec.tenancy",)
 
 
-def test_what_changes_the_meaning_of_a_known_field_is_no_addition() -> None:
+def test_unknown_values_of_known_fields_are_refused() -> None:
     for path, value in ((("spec", "mode"), "vgpu"), (("apiVersion",), "gpushare.dev/v2")):
         refused(at(path, value))

@@ -24,7 +24,7 @@ def is_in(module: str, rooms: tuple[str, ...]) -> bool:
 @pytest.mark.parametrize(("room", "module"), [
     (room, module) for room in PURE for module in sorted(NODE.modules) if is_in(module, (room,))
 ])
-def test_what_decides_imports_nothing_of_the_outside_world(room: str, module: str) -> None:
+def test_decision_modules_import_no_io(room: str, module: str) -> None:
     found = imports(NODE.modules[module], NODE.modules)
     foreign = {name for name in found if not is_in(name, (room, *PURE[room]))}
     assert foreign <= WITHOUT_A_WORLD | PARSER.get(module, set())

@@ -40,7 +40,7 @@ class Part(Struct, frozen=False):
         self.total = sum(self.seen)
 
 
-def test_fields_are_given_by_name_and_defaults_fill_the_rest() -> None:
+def test_fields_are_keyword_arguments_with_defaults() -> None:
     assert (Point(x=1).x, Point(x=1).y, Point(x=1).note) == (1, 0, "")
     assert repr(Pixel(x=1, note="n")) == "Pixel(x=1, y=0, note='n', colour='black')"
 
@@ -67,12 +67,12 @@ def test_only_structs_have_a_form_in_json() -> None:
         json.dumps(Colour.RED, default=content_of)
 
 
-def test_positions_are_refused() -> None:
+def test_positional_arguments_are_refused() -> None:
     with pytest.raises(TypeError):
         Point(1)  # type: ignore[call-arg]
 
 
-def test_a_struct_does_not_change() -> None:
+def test_struct_is_immutable() -> None:
     point = Point(x=1)
     with pytest.raises(AttributeError, match=r"Point\.x"):
         point.x = 2  # type: ignore[misc]
@@ -87,7 +87,7 @@ def test_structs_are_equal_and_hash_by_class_and_content() -> None:
     assert Point(x=1) != (1, 0, "")
 
 
-def test_replace_changes_only_what_it_names() -> None:
+def test_replace_changes_only_the_given_fields() -> None:
     assert replace(Pixel(x=1, y=2), x=5) == Pixel(x=5, y=2)
     with pytest.raises(TypeError):
         replace(Pixel(x=1), z=1)

@@ -18,7 +18,7 @@ NO_INSTANCE = 0xFFFFFFFF
 
 
 @pytest.mark.failure_case(72)
-def test_a_cycle_over_hundreds_of_processes_on_each_of_8_gpus_costs_in_proportion(
+def test_cycle_cost_is_proportional_to_the_number_of_processes(
     tmp_path: Path, fake_nvml: FakeNvml, process_pool: ProcessPool
 ) -> None:
     gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]

@@ -63,7 +63,7 @@ def backing_off(node: LoopNode) -> tuple[float, float]:
 @pytest.mark.failure_case(106)
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
 @pytest.mark.parametrize("enforcement", [waiting_for_a_slot, draining, backing_off], ids=lambda one: one.__name__)
-def test_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, enforcement: Callable[[LoopNode], tuple[float, float]],
+def test_waits_do_not_use_the_wall_clock(node: LoopNode, jump: Jump, enforcement: Callable[[LoopNode], tuple[float, float]],
                                       seconds: float) -> None:
     jump(0)
     earliest, latest = enforcement(node)
@@ -85,7 +85,7 @@ def test_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, enforcement: C
 @pytest.mark.failure_case(107)
 @pytest.mark.parametrize("notice", [None, DAY], ids=["for its life", "for a day"])
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
-def test_a_date_that_is_put_right_within_minutes_ends_no_exemption(
+def test_clock_jump_corrected_within_minutes_ends_no_exemption(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, seconds: float, notice: int | None
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, enforcement={"noticeSeconds": notice})
@@ -99,7 +99,7 @@ def test_a_date_that_is_put_right_within_minutes_ends_no_exemption(
 
 
 @pytest.mark.failure_case(107)
-def test_a_date_that_stays_is_believed(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+def test_lasting_clock_jump_is_accepted(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, enforcement={"noticeSeconds": DAY})
     pid = enforcement.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
     enforcement.run(10)
@@ -109,7 +109,7 @@ def test_a_date_that_stays_is_believed(tmp_path: Path, two_gpus: FakeNvml, proce
 
 
 @pytest.mark.failure_case(113)
-def test_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_nobody_else(
+def test_clock_behind_at_the_first_cap_exempts_only_earlier_containers(
     enforcement: EnforcementFixture,
 ) -> None:
     enforcement.ahead = -YEAR
@@ -128,7 +128,7 @@ def test_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_no
 
 @pytest.mark.failure_case(113)
 @pytest.mark.parametrize("is_rebooted", [True, False], ids=["at a boot", "while it runs"])
-def test_a_clock_that_falls_behind_a_cap_exempts_nobody(
+def test_clock_set_back_before_the_first_cap_exempts_no_container(
     enforcement: EnforcementFixture, *, is_rebooted: bool
 ) -> None:
     """Dead batteries: the date is that of long ago until the network has told it."""
@@ -142,7 +142,7 @@ def test_a_clock_that_falls_behind_a_cap_exempts_nobody(
 
 
 @pytest.mark.failure_case(113)
-def test_a_notice_that_was_given_by_a_clock_that_was_ahead_is_no_longer_than_any(
+def test_notice_started_with_a_fast_clock_is_not_longer(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, enforcement={"noticeSeconds": DAY})

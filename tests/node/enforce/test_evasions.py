@@ -39,7 +39,7 @@ def lose_checkpoint(node: EnforcementFixture) -> None:
 # Beginning anew.
 
 
-def test_a_container_that_kubelet_starts_again_owes_for_its_last_run(enforcement: EnforcementFixture) -> None:
+def test_restarted_container_keeps_the_debt_of_its_last_run(enforcement: EnforcementFixture) -> None:
     """It exits by itself just before each SIGKILL; the next run has another id."""
     enforcement.admit(1, "again", containers={container_id(1): "main", container_id(7): "main"},
                       started={container_id(1): 1.5e9 + 1700, container_id(7): 1.5e9 + 1700})
@@ -56,7 +56,7 @@ def test_a_container_that_kubelet_starts_again_owes_for_its_last_run(enforcement
     await_end(parent)
 
 
-def test_a_container_that_offends_and_restarts_the_runtime_does_not_begin_anew(enforcement: EnforcementFixture) -> None:
+def test_runtime_restart_does_not_reset_repeat_offences(enforcement: EnforcementFixture) -> None:
     parent = enforcement.admit_and_begin(1, "patient", 0, DEAF)
     enforcement.fake_nvml.take(0, parent)
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_a_container_that_offends_and_restarts_the_runtime_does_not_begin_anew(e
     await_end(parent)
 
 
-def test_two_containers_of_one_pod_that_take_turns_are_ended(enforcement: EnforcementFixture) -> None:
+def test_containers_of_a_pod_that_alternate_over_the_cap_are_killed(enforcement: EnforcementFixture) -> None:
     both = {container_id(1): "main", container_id(2): "side"}
     enforcement.arrive(1, "twins", containers=both, started=dict.fromkeys(both, 1.5e9 + 1700))
     uuid = enforcement.fake_nvml.uuid(0)
@@ -102,7 +102,7 @@ def test_a_sandbox_in_its_pods_own_cgroup_has_the_cap_of_its_container(enforceme
     assert enforcement.told.reasons("plain") == []
 
 
-def test_a_sandbox_in_its_pause_containers_cgroup_is_the_pods(enforcement: EnforcementFixture) -> None:
+def test_sandbox_in_the_pause_container_cgroup_has_the_cap_of_the_pod(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "sandboxed")
     pid = hold(enforcement, 1, systemd_path(pod_uid(1), container_id(99)))
     enforcement.fake_nvml.put(0, pid, 4000)
@@ -117,7 +117,7 @@ def test_a_sandbox_in_its_pause_containers_cgroup_is_the_pods(enforcement: Enfor
 
 
 @pytest.mark.parametrize("why", ["requests", "foreign", "old"])
-def test_a_pod_that_may_have_been_given_its_gpu_is_no_stray(enforcement: EnforcementFixture, why: str) -> None:
+def test_pod_that_may_have_been_allocated_its_gpu_is_not_foreign_use(enforcement: EnforcementFixture, why: str) -> None:
     """The checkpoint was lost, another plugin gave the GPU, or the container is older than enforcement."""
     changes: dict[str, dict[str, Any]] = {
         "requests": {"resources": frozenset({"volcano.sh/vgpu-number"})}, "old": {"started": {container_id(1): OLD}},
@@ -133,7 +133,7 @@ def test_a_pod_that_may_have_been_given_its_gpu_is_no_stray(enforcement: Enforce
     assert "GPUProcessKilled" not in enforcement.told.reasons("legit")
 
 
-def test_a_pod_that_holds_a_share_of_which_the_checkpoint_knows_nothing_is_a_reason(enforcement: EnforcementFixture) -> None:
+def test_pod_with_a_share_missing_from_the_checkpoint_is_reported(enforcement: EnforcementFixture) -> None:
     enforcement.admit(9, "other")
     lose_checkpoint(enforcement)
     enforcement.arrive(1, "legit", resources=frozenset({SHARED}))
@@ -143,7 +143,7 @@ def test_a_pod_that_holds_a_share_of_which_the_checkpoint_knows_nothing_is_a_rea
     assert "team/legit" in blindness(enforcement)
 
 
-def test_a_pod_that_has_gone_is_no_reason_when_the_checkpoint_forgets_it(enforcement: EnforcementFixture) -> None:
+def test_deleted_pod_removed_from_the_checkpoint_is_not_reported(enforcement: EnforcementFixture) -> None:
     """Kubelet forgets it as it gives devices to the next pod. Its last status and its deletion come between two looks."""
     pid = enforcement.admit_and_begin(1, "gone", 1000, resources=frozenset({SHARED}))
     enforcement.run(20)
@@ -154,7 +154,7 @@ def test_a_pod_that_has_gone_is_no_reason_when_the_checkpoint_forgets_it(enforce
     assert blindness(enforcement) == ""
 
 
-def test_a_pod_of_two_containers_that_has_gone_without_a_process_is_no_reason(enforcement: EnforcementFixture) -> None:
+def test_deleted_pod_with_an_idle_second_container_is_not_reported(enforcement: EnforcementFixture) -> None:
     both = {container_id(1): "main", container_id(2): "side"}
     enforcement.admit(1, "gone", containers=both, started=dict.fromkeys(both, 1.5e9 + 1700))
     enforcement.entries.append(enforcement.entries[-1] | {"ContainerName": "side"})
@@ -166,7 +166,7 @@ def test_a_pod_of_two_containers_that_has_gone_without_a_process_is_no_reason(en
 
 
 @pytest.mark.parametrize("how", ["gone", "cut off"])
-def test_a_checkpoint_that_is_lost_is_a_reason_until_it_is_back(enforcement: EnforcementFixture, how: str) -> None:
+def test_lost_checkpoint_is_reported_until_it_is_back(enforcement: EnforcementFixture, how: str) -> None:
     enforcement.admit_and_begin(1, "first", 1000)
     enforcement.run(20)
     text = enforcement.checkpoint.read_text()
@@ -181,14 +181,14 @@ def test_a_checkpoint_that_is_lost_is_a_reason_until_it_is_back(enforcement: Enf
     assert blindness(enforcement) == ""
 
 
-def test_memory_that_the_driver_does_not_tell_is_a_reason(enforcement: EnforcementFixture) -> None:
+def test_memory_unknown_to_the_driver_is_reported(enforcement: EnforcementFixture) -> None:
     for number in (1, 2):
         enforcement.admit_and_begin(number, f"p{number}", None)
     enforcement.run(70)
     assert "does not say how much memory" in blindness(enforcement)
 
 
-def test_a_container_that_nothing_ends_is_a_reason_that_names_it(
+def test_container_that_cannot_be_killed_is_reported_in_the_condition(
     enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enforcement.admit_and_begin(1, "untouchable", 9000)
@@ -225,7 +225,7 @@ def test_caps_that_could_not_be_stored_are_stored_when_the_disk_is_free(
     assert caps == [4096]
 
 
-def test_a_field_of_a_newer_release_is_read_over_and_kept(enforcement: EnforcementFixture) -> None:
+def test_state_field_of_a_newer_release_is_ignored_and_kept(enforcement: EnforcementFixture) -> None:
     enforcement.admit_and_begin(1, "first", 1000)
     enforcement.run(3)
     file: Path = enforcement.folder.path / "caps.json"

@@ -10,7 +10,7 @@ from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import DEAF
 
 
-def test_a_program_that_ends_does_not_tell_of_a_breaker(enforcement: EnforcementFixture) -> None:
+def test_shutdown_does_not_report_a_kill_breaker(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "deaf")
     enforcement.admit(2, "next", 1)
     enforcement.begin(1, 5000, DEAF)
@@ -23,7 +23,7 @@ def test_a_program_that_ends_does_not_tell_of_a_breaker(enforcement: Enforcement
 
 
 @pytest.mark.failure_case(33)
-def test_a_container_that_goes_up_and_down_is_reported_once_a_minute(enforcement: EnforcementFixture) -> None:
+def test_container_oscillating_around_its_cap_is_reported_once_a_minute(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "wave", 5000)
     for _ in range(10):
         enforcement.run(4)
@@ -34,7 +34,7 @@ def test_a_container_that_goes_up_and_down_is_reported_once_a_minute(enforcement
     assert enforcement.told.reasons("wave") == ["GPUMemoryOverCap"] * 2
 
 
-def test_the_page_of_metrics_is_made_once_a_second_however_often_it_is_asked_for() -> None:
+def test_metrics_page_is_rendered_at_most_once_a_second() -> None:
     made: list[int] = []
     metrics = EnforcementMetrics(Registry())
 
@@ -48,7 +48,7 @@ def test_the_page_of_metrics_is_made_once_a_second_however_often_it_is_asked_for
     assert len(made) <= 2
 
 
-def test_the_versions_at_work_and_the_instances_that_stand_are_metrics(
+def test_versions_and_existing_mig_instances_are_metrics(
     enforcement: EnforcementFixture, two_gpus: FakeNvml
 ) -> None:
     two_gpus.set_mode(0, current=True)

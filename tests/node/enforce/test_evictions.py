@@ -18,7 +18,7 @@ from tests.support.process_fixtures import DEAF, ProcessPool
 from tests.support.waiting import PATIENCE, wait_for
 
 
-def test_evictions_are_asked_for_and_failures_are_counted(
+def test_evictions_are_requested_and_failures_counted(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement_loop = EnforcementLoop(tmp_path, two_gpus, process_pool, enforcement={"action": "evict"})
@@ -33,7 +33,7 @@ def test_evictions_are_asked_for_and_failures_are_counted(
         'evictions_total{outcome="failed"} 1', 'evictions_total{outcome="evicted"} 1']
 
 
-def test_an_eviction_that_waited_is_not_asked_for_when_the_container_is_calm_by_then(
+def test_queued_eviction_is_dropped_if_the_container_is_below_its_cap(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     waiting: list[Any] = []
@@ -75,7 +75,7 @@ def _wait(event: threading.Event) -> None:
 
 
 @pytest.mark.failure_case(62)
-def test_an_api_server_that_hangs_holds_up_no_mps_client_s_end(
+def test_hanging_api_server_does_not_delay_killing_an_mps_client(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     queue, is_over = WorkQueue(), threading.Event()
@@ -99,7 +99,7 @@ class Cluster(RecordedCluster):
 
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("answer", [Eviction.REFUSED, Eviction.THROTTLED])
-def test_a_budget_is_asked_three_times_and_then_respected_no_more(
+def test_pod_is_evicted_despite_its_budget_after_three_refusals(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, answer: Eviction
 ) -> None:
     """A tenant may write a budget for its own pods that permits nothing forever."""
@@ -122,7 +122,7 @@ def test_a_budget_is_asked_three_times_and_then_respected_no_more(
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("answer", [Eviction.FORBIDDEN, Eviction.REFUSED, Eviction.EVICTED])
 @pytest.mark.parametrize("mode", ["time-slicing", "mps"])
-def test_a_pod_that_no_request_ends_is_ended_by_signals(
+def test_pod_that_cannot_be_evicted_is_killed_by_signals(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, answer: Eviction, mode: str
 ) -> None:
     """A right that somebody took away, a deletion that is refused, a year of grace: none makes immune."""
@@ -140,7 +140,7 @@ def test_a_pod_that_no_request_ends_is_ended_by_signals(
 
 
 @pytest.mark.failure_case(62)
-def test_a_server_that_does_not_answer_has_refused_nothing(
+def test_unreachable_server_does_not_count_as_an_eviction_refusal(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement_loop = EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mps", profile="mps-01234567", mps=None)
@@ -151,7 +151,7 @@ def test_a_server_that_does_not_answer_has_refused_nothing(
     assert "GPUPodEvicted" not in enforcement_loop.api.reasons()
 
 
-def test_an_errand_that_finds_no_room_is_sent_again() -> None:
+def test_job_rejected_by_a_full_queue_is_sent_again() -> None:
     queue, is_over, done = WorkQueue(), threading.Event(), threading.Event()
     queue.send(lambda: _wait(is_over))
     while queue.send(done.set):

@@ -58,7 +58,7 @@ def exempt_until(enforcement: EnforcementFixture) -> list[str]:
 
 
 @pytest.mark.failure_case(83)
-def test_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(
+def test_container_older_than_the_first_cap_is_only_warned(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool)
@@ -87,7 +87,7 @@ def test_the_exemption_ends_with_the_container(tmp_path: Path, two_gpus: FakeNvm
 
 
 @pytest.mark.failure_case(83)
-def test_after_the_notice_that_the_intent_sets_the_cap_holds(
+def test_cap_is_enforced_after_the_notice_period(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
@@ -143,7 +143,7 @@ def test_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(
 
 
 @pytest.mark.failure_case(84)
-def test_lost_annotations_begin_nothing_again_either(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+def test_lost_annotations_do_not_restart_the_notice_period(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
     enforcement.run(10)
     assert json.loads(enforcement.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
@@ -157,7 +157,7 @@ def test_lost_annotations_begin_nothing_again_either(tmp_path: Path, two_gpus: F
 
 
 @pytest.mark.failure_case(83)
-def test_until_the_node_has_been_read_no_process_is_taken_for_new_or_old(
+def test_no_exemption_is_decided_before_the_node_has_been_read(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool)
@@ -188,7 +188,7 @@ def test_a_policy_rolled_forth_and_back_grants_no_second_exemption(
 
 
 @pytest.mark.failure_case(83)
-def test_a_pools_first_cap_exempts_who_was_started_without_one(
+def test_first_cap_of_a_pool_exempts_containers_started_without_one(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, marks=Marks(), **NONE)
@@ -213,7 +213,7 @@ def test_a_pools_first_cap_exempts_who_was_started_without_one(
     (Notice(since=1000, seconds=40, until=1040, is_over=True), None, 1040, True),
 ], ids=["for life", "a date", "a first date", "a longer one", "a shorter one", "longer again", "a date again",
         "the date has gone by", "too late for a longer one", "begun by a clock that was ahead", "over for good"])
-def test_the_date_of_a_notice(former: Notice | None, seconds: int | None, until: int | None, *, is_over: bool) -> None:
+def test_notice_end_follows_the_configured_length(former: Notice | None, seconds: int | None, until: int | None, *, is_over: bool) -> None:
     found = renew(former, since=1000.0, seconds=seconds, now=1050.0)
     assert (found.until, found.is_over) == (until, is_over)
     assert renew(found, since=0.0, seconds=seconds, now=1050.0) == found
@@ -221,7 +221,7 @@ def test_the_date_of_a_notice(former: Notice | None, seconds: int | None, until:
 
 @pytest.mark.failure_case(85)
 @pytest.mark.parametrize("lost", ["the checkpoint", "its entries", "the pod", "the container"])
-def test_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, lost: str) -> None:
+def test_cap_is_kept_as_long_as_its_pod_exists(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, lost: str) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, share={"capMiB": 8192})
     enforcement.admit(1, "early")
     enforcement.run(2)
@@ -251,7 +251,7 @@ def test_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two_gpus: FakeNvml, proc
     await_end(pid)
 
 
-def test_a_dry_run_begins_no_cap(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+def test_dry_run_does_not_start_caps(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     """Whoever tries caps out, and installs them a week later, finds everybody older than they are."""
     enforcement, pid = install(tmp_path, two_gpus, process_pool, settings=Settings(dry_run=True))
     enforcement.run(10)
@@ -267,7 +267,7 @@ def test_a_dry_run_begins_no_cap(tmp_path: Path, two_gpus: FakeNvml, process_poo
     assert lives(later)
 
 
-def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_it_is_put_right(tmp_path: Path) -> None:
+def test_corrected_clock_exempts_no_container_if_it_was_ahead_at_the_first_cap(tmp_path: Path) -> None:
     marks, wall = Marks(), [1.5e9 + 365 * DAY]
     first_caps = FirstCaps(StateDir(tmp_path), marks, InlineQueue(), wall=lambda: wall[0], dry_run=False)
     assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000 + 365 * DAY}
@@ -281,7 +281,7 @@ def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_i
 @pytest.mark.failure_case(108)
 @pytest.mark.parametrize("text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000],
                          ids=range(9))
-def test_what_somebody_wrote_where_first_caps_are_remembered_stops_no_cap(tmp_path: Path, text: str) -> None:
+def test_invalid_first_caps_annotation_does_not_prevent_caps(tmp_path: Path, text: str) -> None:
     marks = Marks()
     marks.known = {"gpushare.dev/first-caps": text}
     first_caps = FirstCaps(StateDir(tmp_path), marks, InlineQueue(), wall=lambda: 1.5e9, dry_run=False)

@@ -19,12 +19,12 @@ from tests.support.process_fixtures import GRACEFUL, ProcessPool
 MIB = 1 << 20
 
 
-def test_the_policy_in_force_is_one_series(enforcement: EnforcementFixture) -> None:
+def test_current_policy_is_one_metric_series(enforcement: EnforcementFixture) -> None:
     assert enforcement.metric("policy_info{") == [
         'policy_info{digest="d1",card="a100-sxm4-40gb",mode="time-slicing",action="kill"} 1']
 
 
-def test_the_last_change_is_that_of_the_policy_or_of_what_is_published(enforcement: EnforcementFixture) -> None:
+def test_last_change_time_is_the_newer_of_policy_and_profile(enforcement: EnforcementFixture) -> None:
     assert enforcement.metric("last_change_timestamp_seconds ") == []
     enforcement.folder.keep_policy("{}")
     enforcement.folder.keep_profile("mig-00000000-a", ["GPU-1"])
@@ -35,7 +35,7 @@ def test_the_last_change_is_that_of_the_policy_or_of_what_is_published(enforceme
     assert enforcement.metric("last_change_timestamp_seconds ") == ["last_change_timestamp_seconds 2000"]
 
 
-def test_a_folder_that_is_a_link_tells_no_change(enforcement: EnforcementFixture, tmp_path: Path) -> None:
+def test_symlinked_state_dir_gives_no_last_change_time(enforcement: EnforcementFixture, tmp_path: Path) -> None:
     enforcement.folder.keep_policy("{}")
     enforcement.folder.path.rename(tmp_path / "elsewhere")
     enforcement.folder.path.symlink_to(tmp_path / "elsewhere")
@@ -68,7 +68,7 @@ def test_a_request_without_an_answer_has_no_status(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_who_lost_a_process_is_named_with_the_cause(enforcement: EnforcementFixture) -> None:
+def test_killed_container_is_a_metric_with_its_reason(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "greedy", 5000, GRACEFUL)
     enforcement.run(5)
     await_end(pid)
@@ -77,7 +77,7 @@ def test_who_lost_a_process_is_named_with_the_cause(enforcement: EnforcementFixt
         'last_kill_info{namespace="team",pod="greedy",container="main",reason="over-cap"} 1']
 
 
-def test_only_the_last_are_named_each_once_and_the_unknown_never(enforcement: EnforcementFixture) -> None:
+def test_only_the_latest_killed_containers_are_listed_once_each(enforcement: EnforcementFixture) -> None:
     for number in (*range(40), 20):
         enforcement.metrics.note_kill(("team", f"pod-{number}", "main"), "over-cap")
     enforcement.metrics.note_kill(("", "", ""), "over-cap")

@@ -32,7 +32,7 @@ def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     ("time-slicing", "none", 1_000_000 if scale.is_long else 30_000, 3),
     ("mps", "none", 500_000 if scale.is_long else 30_000, 4),
 ])
-def test_no_signal_without_proof_on_a_hostile_node(
+def test_no_process_is_signalled_without_proof_on_a_hostile_node(
     start_fuzz: Callable[[str, str, int], EnforcementFuzz], mode: str, admission: str, rows: int, seed: int
 ) -> None:
     fuzz = start_fuzz(mode, admission, seed)

@@ -71,7 +71,7 @@ def test_replicas_of_two_gpus_are_a_cap_on_each() -> None:
     assert [own.bytes for device in WHOLE if (own := cap(found, device))] == [4096 * MIB, 4096 * MIB]
 
 
-def test_a_share_without_a_cap_gives_none_and_is_remembered_as_none() -> None:
+def test_share_without_a_cap_gives_no_cap_and_is_stored_as_none() -> None:
     found = granted("GPU-a::3", share={"capMiB": None})
     assert cap(found) is None
     assert found.kept == kept(None)
@@ -85,20 +85,20 @@ def test_a_container_keeps_the_cap_of_its_start_unless_it_is_raised(former: int,
     assert found.bytes == now * MIB
 
 
-def test_of_two_caps_the_one_that_allows_more_with_its_tolerance_holds() -> None:
+def test_cap_with_the_higher_limit_including_tolerance_applies() -> None:
     found = cap(granted("GPU-a::3", kept=kept(4000, 200)))
     assert found is not None
     assert found.limit_bytes == 4200 * MIB
 
 
-def test_a_cap_that_is_taken_away_is_gone_at_once() -> None:
+def test_removed_cap_ends_immediately() -> None:
     assert cap(granted("GPU-a::3", kept=kept(3000), share={"capMiB": None})) is None
 
 
 @pytest.mark.parametrize(
     ("resource", "profile"), [("nvidia.com/gpu", WHOLE), (SHARED, {"GPU-b": None}), (SHARED, {"GPU-a": "1g.5gb"})]
 )
-def test_what_is_not_known_gives_no_cap_and_is_said_but_a_kept_cap_stays(resource: str, profile: dict[str, str | None]) -> None:
+def test_unknown_allocation_gives_no_cap_and_is_reported_but_a_stored_cap_stays(resource: str, profile: dict[str, str | None]) -> None:
     found = granted("GPU-a::3", resource=resource, profile=profile)
     assert cap(found) is None
     assert found.kept == {}
@@ -109,16 +109,16 @@ def test_what_is_not_known_gives_no_cap_and_is_said_but_a_kept_cap_stays(resourc
     assert held.unresolved == ()
 
 
-def test_a_container_that_was_given_nothing_has_a_grant_of_no_device() -> None:
+def test_container_without_an_allocation_has_a_grant_without_devices() -> None:
     found = grant([pod("one", 1)], {}, terms(policy(), TENANCY, WHOLE, FIRST, DATES), {})
     assert [(one.devices, one.caps) for one in found.grants.values()] == [(frozenset(), {})]
 
 
-def test_what_is_remembered_of_containers_that_are_gone_is_forgotten() -> None:
+def test_stored_caps_of_removed_containers_are_deleted() -> None:
     assert grant([], {}, terms(policy(), TENANCY, WHOLE, FIRST, DATES), kept(3000)).kept == {}
 
 
-def test_containers_of_pods_that_have_ended_have_no_grant() -> None:
+def test_containers_of_completed_pods_have_no_grant() -> None:
     assert granted("GPU-a::3", pod_changes={"phase": "Succeeded", "started": {}}).grants == {}
 
 
@@ -130,7 +130,7 @@ def test_a_container_that_still_runs_in_a_pod_that_has_failed_keeps_its_cap() ->
 
 
 @pytest.mark.failure_case(55)
-def test_a_pod_that_is_ending_has_the_cap_of_any_other() -> None:
+def test_terminating_pod_keeps_its_cap() -> None:
     assert cap(granted("GPU-a::3", pod_changes={"is_terminating": True})) == cap(granted("GPU-a::3"))
 
 
@@ -153,7 +153,7 @@ def survey(**changes: Any) -> GpuInfo:
 
 
 @pytest.mark.failure_case(60)
-def test_a_mig_device_is_known_by_its_profile_and_a_split_one_is_nobodys() -> None:
+def test_mig_device_has_its_profile_and_a_split_instance_has_none() -> None:
     assert profiles([survey()], policy()) == {"MIG-1-0": "1g.5gb"}
 
 
@@ -163,7 +163,7 @@ def test_a_driver_without_names_is_understood_through_the_policys_ids() -> None:
     assert profiles([survey(name=None)], policy()) == {}
 
 
-def test_without_mig_the_gpu_is_the_device_and_one_with_a_fault_is_none() -> None:
+def test_gpu_without_mig_is_a_device_and_a_faulty_one_is_not() -> None:
     assert profiles([survey(mig=None)], policy()) == {"GPU-a": None}
     assert profiles([survey(fault=Fault(kind=FaultKind.LOST, detail="gone"))], policy()) == {}
 
@@ -179,7 +179,7 @@ def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(
     assert lives(early)
 
 
-def test_caps_that_cannot_be_written_hold_all_the_same(enforcement: EnforcementFixture, tmp_path: Path) -> None:
+def test_caps_are_enforced_even_if_they_cannot_be_stored(enforcement: EnforcementFixture, tmp_path: Path) -> None:
     (tmp_path / "state").rmdir()
     (tmp_path / "state").write_text("no folder")
     pid = enforcement.admit_and_begin(1, "greedy", 5000)
@@ -187,7 +187,7 @@ def test_caps_that_cannot_be_written_hold_all_the_same(enforcement: EnforcementF
     await_end(pid)
 
 
-def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_known(enforcement: EnforcementFixture) -> None:
+def test_unreadable_checkpoint_keeps_caps_of_known_containers(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "known")
     enforcement.run(1)
     enforcement.checkpoint.write_text(json.dumps({"Data": 3}))
@@ -206,7 +206,7 @@ def test_a_static_pods_process_is_found_under_the_hash_of_its_file(enforcement: 
 
 
 @pytest.mark.failure_case(60)
-def test_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_instance_is_not_its_business(
+def test_cap_on_a_mig_instance_does_not_depend_on_other_instances(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     for _ in range(2):
@@ -233,7 +233,7 @@ def test_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_instan
     assert enforcement.told.reasons("on-2") == []
 
 
-def test_a_containers_owner_is_its_place_in_its_pod_whoever_controls_the_pod() -> None:
+def test_container_owner_is_its_pod_and_name_whatever_the_controller() -> None:
     pods = (pod("replica", 1, owner="controller"), pod("bare", 2, namespace="other"))
     granted = grant(pods, {}, terms(policy(), TENANCY, {}, FIRST, DATES), {})
     assert {one.owner for one in granted.grants.values()} == {

@@ -32,7 +32,7 @@ def start_time(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
-def test_memory_that_a_child_holds_after_its_parent_has_ended_is_its_containers(enforcement: EnforcementFixture) -> None:
+def test_memory_held_by_a_child_after_its_parent_exits_is_charged_to_its_container(enforcement: EnforcementFixture) -> None:
     """A data loader's worker: the driver goes on naming the parent."""
     enforcement.admit(1, "parent")
     neighbour(enforcement)
@@ -43,7 +43,7 @@ def test_memory_that_a_child_holds_after_its_parent_has_ended_is_its_containers(
     assert enforcement.told.reasons("neighbour") == []
 
 
-def test_memory_that_several_containers_may_hold_is_a_reason_that_names_them(enforcement: EnforcementFixture) -> None:
+def test_memory_of_ambiguous_containers_is_reported_with_their_names(enforcement: EnforcementFixture) -> None:
     for number, name in ((1, "one"), (2, "other")):
         enforcement.admit(number, name)
         hold(enforcement, number)
@@ -53,7 +53,7 @@ def test_memory_that_several_containers_may_hold_is_a_reason_that_names_them(enf
     assert enforcement.told.reasons("one") == enforcement.told.reasons("other") == []
 
 
-def test_memory_on_another_gpu_accuses_nobody_to_whom_that_was_not_given(enforcement: EnforcementFixture) -> None:
+def test_orphaned_memory_is_not_charged_to_pods_without_that_gpu(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "elsewhere", 1)
     holder = hold(enforcement, 1)
     enforcement.fake_nvml.put(0, DEAD, 9000)
@@ -62,7 +62,7 @@ def test_memory_on_another_gpu_accuses_nobody_to_whom_that_was_not_given(enforce
     assert "no container to which it was allocated has it open" in blindness(enforcement)
 
 
-def test_who_closes_its_files_and_leaves_them_to_a_fork_is_ended_with_it(enforcement: EnforcementFixture) -> None:
+def test_fork_that_holds_the_device_files_is_killed(enforcement: EnforcementFixture) -> None:
     listed = enforcement.admit_and_begin(1, "fork", 9000, DEAF)
     enforcement.fake_proc.fake(listed, "maps", UNMAPPED)
     enforcement.fake_proc.open_nothing(listed)
@@ -72,7 +72,7 @@ def test_who_closes_its_files_and_leaves_them_to_a_fork_is_ended_with_it(enforce
 
 
 @pytest.mark.parametrize("end", ["a zombie", "a zombie outside its cgroup", "gone"])
-def test_who_is_ended_and_leaves_its_files_to_a_worker_is_ended_with_it(enforcement: EnforcementFixture, end: str) -> None:
+def test_worker_holding_the_files_of_a_killed_process_is_killed(enforcement: EnforcementFixture, end: str) -> None:
     """A data loader's worker: the driver goes on naming the one that was killed. Cgroup v1 shows a zombie in the root."""
     listed = enforcement.admit_and_begin(1, "loader", 9000, DEAF)
     worker = hold(enforcement, 1, code=DEAF)
@@ -90,7 +90,7 @@ def test_who_is_ended_and_leaves_its_files_to_a_worker_is_ended_with_it(enforcem
 
 
 @pytest.mark.parametrize("has_gpu", [True, False])
-def test_memory_whose_pid_passes_to_a_neighbour_is_charged_to_neither(enforcement: EnforcementFixture, has_gpu: bool) -> None:
+def test_memory_of_a_reused_pid_is_charged_to_neither_container(enforcement: EnforcementFixture, has_gpu: bool) -> None:
     """Whether the driver means the hog's ended process, or one that the neighbour has begun, cannot be told."""
     enforcement.admit(1, "hog")
     enforcement.admit(2, "neighbour")
@@ -111,7 +111,7 @@ def test_memory_whose_pid_passes_to_a_neighbour_is_charged_to_neither(enforcemen
 
 
 @pytest.mark.parametrize("pid", [DEAD, os.getpid()], ids=["ended", "own"])
-def test_a_pid_on_two_gpus_accuses_on_each_only_those_to_whom_it_was_given(enforcement: EnforcementFixture, pid: int) -> None:
+def test_unknown_pid_on_two_gpus_is_charged_per_gpu_to_its_allocated_pods(enforcement: EnforcementFixture, pid: int) -> None:
     """Under `admission: deny`, where memory on a GPU of others is over a cap of nothing."""
     enforcement.admit(1, "one")
     enforcement.admit(2, "two", 1)
@@ -142,7 +142,7 @@ def test_memory_that_a_deleted_container_leaves_is_not_charged_to_the_only_other
 
 
 @pytest.mark.parametrize("who", ["hidden", "ungiven"])
-def test_memory_that_a_container_of_unknown_devices_may_hold_is_charged_to_nobody(
+def test_memory_is_not_charged_if_an_unknown_container_may_hold_it(
     enforcement: EnforcementFixture, who: str
 ) -> None:
     """The API server has not shown its pod yet, or kubelet's checkpoint has lost what was allocated to it."""
@@ -157,7 +157,7 @@ def test_memory_that_a_container_of_unknown_devices_may_hold_is_charged_to_nobod
     assert "team/neighbour, container main" in blindness(enforcement)
 
 
-def test_a_search_that_is_not_finished_in_time_accuses_nobody(
+def test_unfinished_holder_search_charges_no_container(
     enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant may have any number of processes, each of which takes long to look at."""
@@ -170,7 +170,7 @@ def test_a_search_that_is_not_finished_in_time_accuses_nobody(
     assert "team/owner, container main" in blindness(enforcement)
 
 
-def test_memory_of_an_unknown_process_is_not_charged_to_one_that_has_a_row_of_its_own(enforcement: EnforcementFixture) -> None:
+def test_memory_of_an_unknown_process_is_not_charged_to_a_listed_process(enforcement: EnforcementFixture) -> None:
     enforcement.admit(2, "neighbour")
     listed = enforcement.begin(2, 1000)
     enforcement.fake_nvml.put(0, DEAD, 9000)
@@ -192,7 +192,7 @@ def test_a_process_that_is_ending_slowly_is_waited_for(enforcement: EnforcementF
     assert lives(other)
 
 
-def test_an_orphan_in_a_cgroup_named_like_a_neighbours_is_still_its_containers(enforcement: EnforcementFixture) -> None:
+def test_orphan_in_a_forged_nested_cgroup_is_charged_to_its_own_container(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "hog")
     neighbour(enforcement)
     orphan = hold(enforcement, 1, systemd_path(pod_uid(1), container_id(1)) + systemd_path(pod_uid(2), container_id(2)))

@@ -14,7 +14,7 @@ from tests.support.process_fixtures import OBEDIENT, systemd_path
 UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
 
 
-def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_that_wait(
+def test_container_whose_gpu_processes_exit_early_is_killed_as_a_whole(
     enforcement: EnforcementFixture
 ) -> None:
     waiting = enforcement.admit_and_begin(1, "storm", 0)
@@ -36,7 +36,7 @@ def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_th
     await_end(waiting)
 
 
-def test_memory_that_nobody_certainly_holds_is_a_reason_also_if_it_is_always_another_processs(
+def test_unattributable_memory_of_changing_processes_is_reported(
     enforcement: EnforcementFixture
 ) -> None:
     """Each process ends before it is recognised, and the next one before its memory could be a reason by itself."""
@@ -57,7 +57,7 @@ def test_memory_that_nobody_certainly_holds_is_a_reason_also_if_it_is_always_ano
     assert enforcement.enforcer.reason() is None
 
 
-def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
+def test_process_using_renamed_device_files_is_signalled(
     enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linux, "NVIDIA_MAJOR", 1)  # /dev/null's, for real devices need a driver
@@ -70,7 +70,7 @@ def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
 
 
 @pytest.mark.failure_case(55)
-def test_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(enforcement: EnforcementFixture) -> None:
+def test_terminating_pod_is_held_to_its_cap(enforcement: EnforcementFixture) -> None:
     """A tenant may delete its own pod, with as much grace as the pod's spec asks for."""
     pid = enforcement.admit_and_begin(1, "undead", 1000)
     enforcement.run(2)
@@ -100,7 +100,7 @@ def test_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(
 
 
 @pytest.mark.failure_case(55)
-def test_what_is_remembered_of_pods_that_have_gone_is_forgotten(enforcement: EnforcementFixture) -> None:
+def test_grants_of_deleted_pods_are_dropped(enforcement: EnforcementFixture) -> None:
     for number in range(1, 9):
         enforcement.admit(number, f"ghost-{number}")
     enforcement.run(2)
@@ -113,7 +113,7 @@ def test_what_is_remembered_of_pods_that_have_gone_is_forgotten(enforcement: Enf
 
 
 @pytest.mark.failure_case(43)
-def test_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_false_is_reported(
+def test_unsignallable_offender_does_not_protect_other_offenders(
     enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enforcement.admit(1, "untouchable")
@@ -135,7 +135,7 @@ def test_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_false
     assert enforcement.told.reasons("untouchable").count("GPUProcessKillFailed") == 2
 
 
-def test_whoever_moves_to_another_container_takes_its_use_along_and_leaves_nobody_to_pay(
+def test_memory_of_a_moved_process_is_charged_to_its_new_container(
     enforcement: EnforcementFixture
 ) -> None:
     enforcement.admit(1, "left-behind")

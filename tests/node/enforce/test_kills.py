@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 
 
 @pytest.mark.failure_case(36)
-def test_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(enforcement: EnforcementFixture) -> None:
+def test_container_over_its_cap_is_warned_then_sent_sigterm_with_events(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "greedy", 5000, GRACEFUL)
     enforcement.run(3)
     assert enforcement.told.reasons("greedy") == ["GPUMemoryOverCap"]
@@ -31,7 +31,7 @@ def test_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_a
 
 
 @pytest.mark.failure_case(37)
-def test_who_ignores_sigterm_is_killed_after_its_time(enforcement: EnforcementFixture) -> None:
+def test_process_that_ignores_sigterm_is_killed_after_the_grace(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "deaf", 5000, DEAF)
     enforcement.run(9)
     assert lives(pid)
@@ -43,7 +43,7 @@ def test_who_ignores_sigterm_is_killed_after_its_time(enforcement: EnforcementFi
 
 
 @pytest.mark.failure_case(38)
-def test_who_frees_memory_after_sigterm_is_not_killed(enforcement: EnforcementFixture) -> None:
+def test_process_that_frees_memory_after_sigterm_is_not_killed(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "sorry", 5000, DEAF)
     enforcement.run(5)
     enforcement.fake_nvml.put(0, pid, 1000)
@@ -53,7 +53,7 @@ def test_who_frees_memory_after_sigterm_is_not_killed(enforcement: EnforcementFi
 
 
 @pytest.mark.failure_case(34)
-def test_of_two_processes_that_are_over_together_the_larger_one_goes(enforcement: EnforcementFixture) -> None:
+def test_larger_of_two_processes_over_the_cap_is_killed(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "pair")
     small, large = enforcement.begin(1, 2000), enforcement.begin(1, 3000)
     enforcement.run(6)
@@ -63,7 +63,7 @@ def test_of_two_processes_that_are_over_together_the_larger_one_goes(enforcement
 
 
 @pytest.mark.failure_case(35)
-def test_a_container_that_starts_its_gpu_process_anew_is_ended_as_a_whole_with_those_that_have_no_gpu(
+def test_container_that_restarts_its_gpu_process_is_killed_as_a_whole(
     enforcement: EnforcementFixture
 ) -> None:
     parent = enforcement.admit_and_begin(1, "storm", 0, DEAF)
@@ -81,7 +81,7 @@ def test_a_container_that_starts_its_gpu_process_anew_is_ended_as_a_whole_with_t
     await_end(parent)
 
 
-def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(enforcement: EnforcementFixture) -> None:
+def test_container_with_debt_is_checked_every_cycle_and_keeps_its_own_debt(enforcement: EnforcementFixture) -> None:
     """Others are looked at in one cycle of sixty: a pid that passes to somebody else must not take its debt along."""
     for number, name in ((1, "over"), (2, "calm"), (3, "heir")):
         enforcement.admit(number, name)
@@ -105,7 +105,7 @@ def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(enforcem
 
 
 @pytest.mark.failure_case(39)
-def test_a_process_that_became_anothers_before_the_signal_gets_none(enforcement: EnforcementFixture) -> None:
+def test_process_now_in_another_container_is_not_signalled(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "gone")
     enforcement.admit(2, "heir")
     pid = enforcement.begin(1, 5000)
@@ -140,7 +140,7 @@ def test_exec_does_not_shed_an_offence(enforcement: EnforcementFixture) -> None:
 
 
 @pytest.mark.failure_case(41)
-def test_a_victim_that_nobody_reaps_counts_as_gone(enforcement: EnforcementFixture) -> None:
+def test_unreaped_target_counts_as_exited(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "zombie", 5000)
     enforcement.run(5)
     await_end(pid)
@@ -151,7 +151,7 @@ def test_a_victim_that_nobody_reaps_counts_as_gone(enforcement: EnforcementFixtu
 
 
 @pytest.mark.failure_case(42)
-def test_a_victim_that_does_not_die_is_reported_once_and_keeps_others_waiting_for_two_signals(
+def test_target_that_survives_sigkill_is_reported_once_and_delays_others_briefly(
     enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
@@ -196,7 +196,7 @@ def test_a_refused_signal_is_reported_and_not_tried_again_for_a_while(
 
 
 @pytest.mark.failure_case(47)
-def test_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(enforcement: EnforcementFixture) -> None:
+def test_process_without_a_mapped_gpu_is_not_signalled(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "innocent", 5000)
     enforcement.fake_proc.fake(pid, "maps", "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n")
     enforcement.run(70)
@@ -209,7 +209,7 @@ def test_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_lis
 
 @pytest.mark.failure_case(66)
 @pytest.mark.parametrize("action", ["kill", "evict"])
-def test_a_dry_run_says_everything_and_does_nothing(
+def test_dry_run_reports_actions_without_performing_them(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, action: str
 ) -> None:
     enforcement = EnforcementFixture(
@@ -224,7 +224,7 @@ def test_a_dry_run_says_everything_and_does_nothing(
 
 
 @pytest.mark.failure_case(68)
-def test_an_agent_that_starts_anew_goes_on_where_it_was(enforcement: EnforcementFixture) -> None:
+def test_restarted_runtime_continues_the_escalation(enforcement: EnforcementFixture) -> None:
     """The restart pays no debt: the container has offended, and is ended as a whole without another grace."""
     pid = enforcement.admit_and_begin(1, "deaf", 5000, DEAF)
     enforcement.run(6)
@@ -255,7 +255,7 @@ def test_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
         assert json.loads(text)["event"] in ("kill", "GPUMemoryOverCap", "GPUProcessKilled")
 
 
-def test_the_record_of_a_kill_has_everything(enforcement: EnforcementFixture, caplog: pytest.LogCaptureFixture) -> None:
+def test_kill_log_record_has_all_fields(enforcement: EnforcementFixture, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")
     pid = enforcement.admit_and_begin(1, "greedy", 5000)
     enforcement.run(5)

@@ -14,7 +14,7 @@ from tests.support.process_fixtures import ProcessPool
 
 
 @pytest.mark.failure_case(55)
-def test_the_driver_holds_caps_where_it_can_until_processes_are_gone(
+def test_driver_memory_limits_are_set_until_the_processes_exit(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     two_gpus.offer_limits()
@@ -40,7 +40,7 @@ def test_the_driver_holds_caps_where_it_can_until_processes_are_gone(
 
 
 @pytest.mark.parametrize("changes", [{"enforcement": {"mechanism": "watcher"}}, {"enforcement": {"action": "warn"}}])
-def test_the_driver_holds_no_cap_that_the_policy_does_not_want_held_so(
+def test_driver_memory_limits_are_not_set_unless_the_policy_allows(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, changes: dict[str, Any]
 ) -> None:
     two_gpus.offer_limits()

@@ -18,7 +18,7 @@ from tests.support.waiting import wait_for
 
 
 @pytest.mark.failure_case(48)
-def test_health_turns_bad_then_the_program_ends_to_be_started_again(
+def test_hung_driver_fails_the_health_check_then_exits_for_a_restart(
     enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enforcement_loop.run(1)
@@ -37,7 +37,7 @@ def _replace_driver(two_gpus: FakeNvml, code: int) -> None:
 
 
 @pytest.mark.failure_case(97)
-def test_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_started_with_the_new_one(
+def test_replaced_driver_ends_the_runtime_for_a_restart(
     enforcement_loop: EnforcementLoop, two_gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     enforcement_loop.run(1)
@@ -55,7 +55,7 @@ def test_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_sta
 
 
 @pytest.mark.failure_case(97)
-def test_a_driver_that_is_away_is_waited_for(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
+def test_unavailable_driver_is_waited_for(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
     enforcement_loop.run(1)
     _replace_driver(two_gpus, 9)
     enforcement_loop.run(70)
@@ -63,7 +63,7 @@ def test_a_driver_that_is_away_is_waited_for(enforcement_loop: EnforcementLoop, 
 
 
 @pytest.mark.failure_case(97)
-def test_a_mismatch_that_ends_in_time_ends_nothing(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
+def test_short_driver_mismatch_does_not_end_the_runtime(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
     enforcement_loop.run(1)
     _replace_driver(two_gpus, 18)
     enforcement_loop.run(20)
@@ -102,7 +102,7 @@ def test_readiness_waits_for_a_cycle_that_saw_a_gpu_and_not_for_the_api_server(
     assert enforcement_loop.loop.readiness()[0]
 
 
-def test_a_slow_driver_is_asked_less_often_but_within_bounds(enforcement_loop: EnforcementLoop) -> None:
+def test_slow_driver_lengthens_the_interval_within_bounds(enforcement_loop: EnforcementLoop) -> None:
     for list_seconds, interval in ((0.01, 1.0), (0.4, 4.0), (9.0, 15.0)):
         enforcement_loop.loop._list_seconds.clear()
         enforcement_loop.loop._list_seconds.append(list_seconds)
@@ -129,7 +129,7 @@ def test_cycles_that_are_late_are_skipped_and_the_rhythm_stays(
     assert enforcement_loop.enforcement.metric("cycles_skipped_total") == ["cycles_skipped_total 3"]
 
 
-def test_asked_to_end_it_finishes_its_victim_and_begins_with_no_other(enforcement_loop: EnforcementLoop) -> None:
+def test_shutdown_finishes_the_current_kill_and_starts_no_other(enforcement_loop: EnforcementLoop) -> None:
     enforcement_loop.enforcement.admit(1, "deaf")
     enforcement_loop.enforcement.admit(2, "next", 1)
     target = enforcement_loop.enforcement.begin(1, 5000, DEAF)
@@ -141,7 +141,7 @@ def test_asked_to_end_it_finishes_its_victim_and_begins_with_no_other(enforcemen
 
 
 @pytest.mark.failure_case(57, 70)
-def test_an_hour_without_the_api_server_kills_on_and_says_it_later(enforcement_loop: EnforcementLoop) -> None:
+def test_kills_continue_without_the_api_server_and_are_reported_later(enforcement_loop: EnforcementLoop) -> None:
     enforcement_loop.enforcement.admit(1, "greedy")
     enforcement_loop.run(1)
     enforcement_loop.api.is_down, enforcement_loop.enforcement.list.age_seconds = True, 3600.0
@@ -156,7 +156,7 @@ def test_an_hour_without_the_api_server_kills_on_and_says_it_later(enforcement_l
 
 
 @pytest.mark.failure_case(48)
-def test_a_gpu_that_hangs_before_the_program_begins_blinds_no_other(
+def test_gpu_hanging_at_startup_does_not_stop_enforcement_on_others(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     """It answers neither the survey nor the question for its processes; the offender on the other is ended."""
@@ -177,7 +177,7 @@ def test_a_gpu_that_hangs_before_the_program_begins_blinds_no_other(
     assert [device.uuid for device in enforcement.metrics.snapshot.devices if device.rows is not None] == [two_gpus.uuid(1)]
 
 
-def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
+def test_survey_result_that_arrives_after_the_deadline_is_used(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "_SURVEY_WAIT_SECONDS", 0.05)
@@ -193,7 +193,7 @@ def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
 
 
 @pytest.mark.failure_case(50)
-def test_a_lost_gpu_is_an_event_and_no_reason_to_start_again_and_leave_the_others_alone(
+def test_lost_gpu_is_an_event_and_does_not_restart_the_runtime(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement_loop = EnforcementLoop(tmp_path, two_gpus, process_pool)

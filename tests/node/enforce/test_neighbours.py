@@ -29,7 +29,7 @@ def reason(enforcement: EnforcementFixture) -> ConditionReason:
 
 
 @pytest.mark.failure_case(63, 64)
-def test_the_offender_goes_and_neighbour_platform_mps_server_and_strangers_live_on(enforcement: EnforcementFixture) -> None:
+def test_only_the_offender_is_killed(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "greedy")
     enforcement.admit(2, "neighbour")
     enforcement.arrive(3, "critical", namespace="kube-system")
@@ -64,7 +64,7 @@ def test_a_tenant_that_calls_itself_mps_server_is_a_tenant(enforcement: Enforcem
 
 @pytest.mark.failure_case(44, 45, 47)
 @pytest.mark.parametrize("rows", ROW_FAULTS.values(), ids=ROW_FAULTS)
-def test_one_impossible_row_saves_everybody_on_the_device(
+def test_implausible_row_prevents_kills_on_the_device(
     enforcement: EnforcementFixture, rows: list[tuple[int, int, int, int]]
 ) -> None:
     pid = enforcement.admit_and_begin(1, "greedy", 5000)
@@ -77,14 +77,14 @@ def test_one_impossible_row_saves_everybody_on_the_device(
 
 
 @pytest.mark.failure_case(46)
-def test_unknown_memory_is_reported_and_no_process_is_blamed(enforcement: EnforcementFixture) -> None:
+def test_unknown_memory_is_reported_and_no_process_is_killed(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "unknown", None)
     enforcement.run(30)
     assert lives(pid)
     assert enforcement.metric("gpu_memory_unknown_containers{")
 
 
-def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_condition_says_so(
+def test_unreliable_process_lists_prevent_kills_and_are_reported(
     tmp_path: Path, process_pool: ProcessPool
 ) -> None:
     made = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2, driver="535.54.03")
@@ -98,7 +98,7 @@ def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_c
 
 
 @pytest.mark.failure_case(48)
-def test_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(
+def test_hanging_gpu_has_no_kills_while_others_are_enforced(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, deadline=1.0)
@@ -114,7 +114,7 @@ def test_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(
 
 
 @pytest.mark.failure_case(50)
-def test_a_lost_gpu_is_named_and_judged_again_when_it_is_back(enforcement: EnforcementFixture) -> None:
+def test_lost_gpu_is_reported_and_enforced_again_when_it_is_back(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "greedy", 5000)
     enforcement.run(2)
     enforcement.fake_nvml.lose(0)
@@ -127,7 +127,7 @@ def test_a_lost_gpu_is_named_and_judged_again_when_it_is_back(enforcement: Enfor
 
 
 @pytest.mark.failure_case(51)
-def test_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it_has(enforcement: EnforcementFixture) -> None:
+def test_driver_without_mps_and_graphics_lists_is_still_enforced(enforcement: EnforcementFixture) -> None:
     enforcement.fake_nvml.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3")
     pid = enforcement.admit_and_begin(1, "greedy", 5000)
     enforcement.run(6)
@@ -135,7 +135,7 @@ def test_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it_ha
 
 
 @pytest.mark.failure_case(51)
-def test_a_driver_without_any_compute_list_kills_nobody(enforcement: EnforcementFixture) -> None:
+def test_no_process_is_killed_without_a_compute_list(enforcement: EnforcementFixture) -> None:
     enforcement.fake_nvml.miss("nvmlDeviceGetComputeRunningProcesses_v3")
     pid = enforcement.admit_and_begin(1, "greedy", 5000)
     enforcement.run(90)
@@ -144,7 +144,7 @@ def test_a_driver_without_any_compute_list_kills_nobody(enforcement: Enforcement
 
 
 @pytest.mark.failure_case(52)
-def test_without_the_hosts_processes_no_process_is_signalled_and_the_condition_says_blind(
+def test_no_process_is_signalled_without_host_processes_and_it_is_reported(
     enforcement: EnforcementFixture
 ) -> None:
     namespace = enforcement.fake_proc.root / "self/ns/pid"
@@ -160,7 +160,7 @@ def test_without_the_hosts_processes_no_process_is_signalled_and_the_condition_s
 
 
 @pytest.mark.failure_case(53)
-def test_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(enforcement: EnforcementFixture) -> None:
+def test_process_in_a_forged_cgroup_is_charged_to_its_own_container(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "forger")
     neighbour = enforcement.admit_and_begin(2, "neighbour", 3000)
     forger = enforcement.begin(1, 3000)
@@ -174,7 +174,7 @@ def test_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(enfo
 
 
 @pytest.mark.failure_case(56, 57)
-def test_a_container_that_the_api_shows_late_is_judged_from_then_on(enforcement: EnforcementFixture) -> None:
+def test_container_is_enforced_once_the_api_shows_it(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "late")
     known, enforcement.list.known = enforcement.list.known, ()
     pid = enforcement.begin(1, 5000)
@@ -186,7 +186,7 @@ def test_a_container_that_the_api_shows_late_is_judged_from_then_on(enforcement:
 
 
 @pytest.mark.failure_case(57)
-def test_with_a_stale_pod_list_known_containers_are_judged_and_new_ones_are_not(enforcement: EnforcementFixture) -> None:
+def test_stale_pod_list_enforces_only_known_containers(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "known")
     enforcement.run(1)
     enforcement.list.age_seconds = 3600.0
@@ -207,7 +207,7 @@ OTHER_ADMISSION = [{"admission": mode} for mode in ("warn", "audit", "none")]
     ({}, ELSEWHERE, False),
     ({}, {"has_claims": True}, True),
 ], ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"])
-def test_a_stray_is_reported_once_and_left_alone_where_it_may_be_nobodys_fault(
+def test_unallocated_gpu_use_is_only_reported_if_it_may_be_legitimate(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy=tenancy)
@@ -224,7 +224,7 @@ def test_a_stray_is_reported_once_and_left_alone_where_it_may_be_nobodys_fault(
 @pytest.mark.parametrize(("tenancy", "pod", "given"), [
     ({}, ELSEWHERE, True), ({}, {}, False), ({"scope": "cluster"}, ELSEWHERE, False),
 ], ids=["holds a share", "in a tenants' namespace", "the whole cluster is fenced"])
-def test_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
+def test_tenant_on_an_unallocated_gpu_has_a_cap_of_zero_there(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy=tenancy)
@@ -239,7 +239,7 @@ def test_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
 
 @pytest.mark.failure_case(59)
 @pytest.mark.parametrize("fault", ["unreadable", "vanished", "stale pods", "a device that nobody knows"])
-def test_no_process_is_a_stray_while_it_is_not_known_who_was_given_what(enforcement: EnforcementFixture, fault: str) -> None:
+def test_no_process_is_foreign_use_while_allocations_are_unknown(enforcement: EnforcementFixture, fault: str) -> None:
     enforcement.admit(1, "wanderer")
     enforcement.run(1)
     if fault == "unreadable":
@@ -257,7 +257,7 @@ def test_no_process_is_a_stray_while_it_is_not_known_who_was_given_what(enforcem
 
 
 @pytest.mark.failure_case(59)
-def test_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(
+def test_platform_pod_with_a_share_may_use_other_gpus(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy={"scope": "cluster"})
@@ -268,7 +268,7 @@ def test_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(
 
 
 @pytest.mark.failure_case(71)
-def test_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(enforcement: EnforcementFixture) -> None:
+def test_unattributed_memory_is_a_metric_and_kills_no_process(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "quiet", 3000)
     enforcement.fake_nvml.unattributed(0, 20000)
     enforcement.run(30)
@@ -277,7 +277,7 @@ def test_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(enfor
 
 
 @pytest.mark.failure_case(73)
-def test_the_series_of_pods_that_are_gone_vanish(enforcement: EnforcementFixture) -> None:
+def test_metric_series_of_deleted_pods_are_removed(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "brief", 3000)
     enforcement.run(2)
     assert 'pod="brief"' in enforcement.metrics.registry.text()
@@ -315,7 +315,7 @@ def mps_stage(folder: Path, two_gpus: FakeNvml, process_pool: ProcessPool, mps: 
 
 
 @pytest.mark.failure_case(62)
-def test_an_mps_client_is_asked_then_ended_by_mps_then_killed(
+def test_mps_client_gets_sigterm_then_mps_terminate_then_sigkill(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     mps = FakeMps(obeys=True)
@@ -331,7 +331,7 @@ def test_an_mps_client_is_asked_then_ended_by_mps_then_killed(
 
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("state", [Mps.REACHABLE, Mps.UNREACHABLE, Mps.OFF])
-def test_a_client_that_mps_does_not_end_is_never_killed_but_its_pod_evicted(
+def test_pod_of_a_client_that_mps_cannot_terminate_is_evicted(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, state: Mps
 ) -> None:
     mps = FakeMps(obeys=False, state=state)

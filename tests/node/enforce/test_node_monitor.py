@@ -17,7 +17,7 @@ from tests.support.process_fixtures import ProcessPool
 from tests.support.waiting import wait_for
 
 
-def test_a_node_where_all_is_well_says_ready_and_again_once_a_minute(enforcement_loop: EnforcementLoop) -> None:
+def test_healthy_node_reports_ready_once_a_minute(enforcement_loop: EnforcementLoop) -> None:
     enforcement_loop.run(150)
     assert enforcement_loop.api.said == [(ConditionReason.READY, ConditionReason.READY.value.means)] * 3
     assert enforcement_loop.api.deleted == 0
@@ -37,7 +37,7 @@ def mig(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> Enforc
     return EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mig", profile="mig-01234567", gpus=gpus)
 
 
-def test_drift_is_said_and_repaired_once_not_again_and_again(mig: EnforcementLoop, two_gpus: FakeNvml) -> None:
+def test_drift_is_reported_and_repaired_once(mig: EnforcementLoop, two_gpus: FakeNvml) -> None:
     mig.run(31)
     assert mig.api.said[-1][0] is ConditionReason.READY
     two_gpus.add_instance(0, 14, 4)
@@ -53,7 +53,7 @@ def test_drift_is_said_and_repaired_once_not_again_and_again(mig: EnforcementLoo
     assert mig.api.deleted == 2
 
 
-def test_a_change_of_mode_that_shows_only_once_repairs_nothing(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
+def test_transient_mode_change_triggers_no_repair(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
     enforcement_loop.run(31)
     two_gpus.set_mode(1, current=False, pending=True)
     enforcement_loop.run(30)
@@ -64,7 +64,7 @@ def test_a_change_of_mode_that_shows_only_once_repairs_nothing(enforcement_loop:
     assert enforcement_loop.api.said[-1][0] is ConditionReason.READY
 
 
-def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(
+def test_gpu_switched_externally_is_repaired(
     enforcement_loop: EnforcementLoop, two_gpus: FakeNvml
 ) -> None:
     enforcement_loop.run(31)
@@ -77,7 +77,7 @@ def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(
     wait_for(is_repaired)
 
 
-def test_a_repair_that_cannot_be_remembered_is_not_asked_for(
+def test_repair_that_cannot_be_recorded_is_not_started(
     enforcement_loop: EnforcementLoop, two_gpus: FakeNvml, tmp_path: Path
 ) -> None:
     two_gpus.set_mode(1, current=True)
@@ -103,7 +103,7 @@ def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(enforcement_loop: Enfo
     assert enforcement_loop.api.said[-1][0] is ConditionReason.RELEASING
 
 
-def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most_and_its_offer_every_45_seconds(
+def test_unchanged_node_is_read_rarely(
     enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, selections = [], []
@@ -125,7 +125,7 @@ def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most_and_i
     assert len(selections) == 2
 
 
-def test_a_look_that_failed_is_repeated_soon(enforcement_loop: EnforcementLoop) -> None:
+def test_failed_node_read_is_retried_soon(enforcement_loop: EnforcementLoop) -> None:
     enforcement_loop.api.is_down = True
     enforcement_loop.run(1)
     enforcement_loop.api.is_down = False
@@ -134,7 +134,7 @@ def test_a_look_that_failed_is_repeated_soon(enforcement_loop: EnforcementLoop) 
     assert enforcement_loop.api.deleted == 1
 
 
-def test_a_node_that_changes_is_looked_at_with_the_next_cycle_and_not_before_its_time_otherwise(
+def test_changed_node_is_read_in_the_next_cycle(
     enforcement_loop: EnforcementLoop
 ) -> None:
     enforcement_loop.run(2)
@@ -146,7 +146,7 @@ def test_a_node_that_changes_is_looked_at_with_the_next_cycle_and_not_before_its
     assert enforcement_loop.api.deleted == 1
 
 
-def test_what_partition_has_said_is_not_written_again(
+def test_condition_written_by_partition_is_not_written_again(
     enforcement_loop: EnforcementLoop, api: ApiServer, tmp_path: Path
 ) -> None:
     """Both say Ready in the same words, so the condition of a node that starts again is left as it is."""
@@ -164,7 +164,7 @@ def test_what_partition_has_said_is_not_written_again(
     enforce.close()
 
 
-def test_a_label_that_was_removed_is_put_right_and_no_process_is_blamed(enforcement_loop: EnforcementLoop) -> None:
+def test_removed_label_is_restored_without_blaming_a_writer(enforcement_loop: EnforcementLoop) -> None:
     """A pool's runtime that hands the node over removes labels, and the API server does not keep who did."""
     enforcement_loop.api.view = replace(
         enforcement_loop.api.view, labels={PLUGIN_LABEL: LABELS[PLUGIN_LABEL]}, owners={PLUGIN_LABEL: "gpushare"}
@@ -177,7 +177,7 @@ def test_a_label_that_was_removed_is_put_right_and_no_process_is_blamed(enforcem
     )
 
 
-def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(enforcement_loop: EnforcementLoop) -> None:
+def test_rewritten_label_is_restored_once_a_minute_and_its_writer_reported(enforcement_loop: EnforcementLoop) -> None:
     enforcement_loop.api.view = replace(
         enforcement_loop.api.view, labels={**LABELS, PLUGIN_LABEL: "theirs"}, owners={PLUGIN_LABEL: "kubectl"}
     )
@@ -191,7 +191,7 @@ def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(enf
 
 
 @pytest.mark.failure_case(69)
-def test_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(
+def test_xid_caused_by_our_kill_is_ignored_and_others_are_reported(
     enforcement_loop: EnforcementLoop, two_gpus: FakeNvml
 ) -> None:
     pid = enforcement_loop.enforcement.admit_and_begin(1, "greedy", 5000)

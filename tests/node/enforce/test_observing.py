@@ -19,7 +19,7 @@ def observing(folder: Path, two_gpus: FakeNvml, process_pool: ProcessPool, actio
 
 
 @pytest.mark.parametrize(("action", "step"), [("kill", "kill"), ("evict", "evict")])
-def test_a_container_over_its_cap_is_counted_once_and_lives(
+def test_observe_counts_a_container_over_its_cap_once_without_killing_it(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, action: str, step: str
 ) -> None:
     enforcement = observing(tmp_path, two_gpus, process_pool, action)
@@ -33,7 +33,7 @@ def test_a_container_over_its_cap_is_counted_once_and_lives(
     assert enforcement.metric("kills_total{") == []
 
 
-def test_a_container_that_ran_before_the_runtime_is_compared_like_any_other(
+def test_observe_compares_containers_older_than_the_runtime(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     """Under enforce it would be exempt: what is counted is what its successors will meet."""
@@ -44,7 +44,7 @@ def test_a_container_that_ran_before_the_runtime_is_compared_like_any_other(
     assert not (tmp_path / "state" / "first-caps.json").exists()
 
 
-def test_a_container_on_a_gpu_of_others_is_counted_as_such(
+def test_observe_counts_a_container_on_an_unallocated_gpu(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement = observing(tmp_path, two_gpus, process_pool)
@@ -55,7 +55,7 @@ def test_a_container_on_a_gpu_of_others_is_counted_as_such(
     assert 'would_act_total{step="kill",reason="not-allocated"} 1' in enforcement.metric("would_act_total{")
 
 
-def test_an_offence_is_logged_once_and_the_next_one_again(
+def test_each_offence_is_logged_once(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")

@@ -50,7 +50,7 @@ def ready(enforcement_loop: EnforcementLoop) -> EnforcementLoop:
 
 
 @pytest.mark.parametrize("allocatable", [{SHARED: 0}, {}, {SHARED: 19}, {SHARED: 20, "nvidia.com/gpu": 2}])
-def test_an_offer_that_is_not_as_planned_is_the_condition_within_a_minute(
+def test_unexpected_advertised_resources_are_reported_within_a_minute(
     ready: EnforcementLoop, allocatable: dict[str, int]
 ) -> None:
     ready.api.view = replace(VIEW, allocatable=allocatable)
@@ -61,7 +61,7 @@ def test_an_offer_that_is_not_as_planned_is_the_condition_within_a_minute(
     assert word(ready) == "Ready"
 
 
-def test_a_gap_of_seconds_is_no_news(ready: EnforcementLoop) -> None:
+def test_short_gap_in_advertised_resources_is_not_reported(ready: EnforcementLoop) -> None:
     """The plugin's pod restarts, and is back before the second look."""
     ready.run(20)
     ready.api.view = replace(VIEW, allocatable={SHARED: 0})
@@ -71,7 +71,7 @@ def test_a_gap_of_seconds_is_no_news(ready: EnforcementLoop) -> None:
     assert {reason for reason, _ in ready.api.said} == {READY}
 
 
-def test_one_unhealthy_replica_is_told_and_the_plugin_enumerates_again(ready: EnforcementLoop) -> None:
+def test_unhealthy_replica_is_reported_and_the_plugin_reenumerates(ready: EnforcementLoop) -> None:
     ready.enforcement.register(9)
     ready.run(MINUTE)
     assert (word(ready), ready.api.said[-1][1].count("18 instead of 20")) == ("WrongResources", 1)
@@ -80,7 +80,7 @@ def test_one_unhealthy_replica_is_told_and_the_plugin_enumerates_again(ready: En
     assert "GPUPluginRestarted" in ready.api.reasons()
 
 
-def test_what_a_flip_does_not_cure_is_flipped_three_times_an_hour(ready: EnforcementLoop) -> None:
+def test_profile_label_is_flipped_at_most_three_times_an_hour(ready: EnforcementLoop) -> None:
     ready.enforcement.register(9)
     ready.run(3000)
     labels = [one[PLUGIN_LABEL][-1] for one in ready.api.applied]
@@ -88,13 +88,13 @@ def test_what_a_flip_does_not_cure_is_flipped_three_times_an_hour(ready: Enforce
     assert word(ready) == "WrongResources" or word(ready) == "LabelConflict"
 
 
-def test_a_second_plugin_is_told_and_nothing_is_flipped(ready: EnforcementLoop) -> None:
+def test_second_plugin_is_reported_without_flipping_the_profile_label(ready: EnforcementLoop) -> None:
     ready.api.view = replace(VIEW, allocatable={SHARED: 20, "nvidia.com/gpu": 2})
     ready.run(600)
     assert (word(ready), ready.api.applied) == ("WrongResources", [])
 
 
-def test_a_plugin_that_has_not_started_is_named_with_its_namespace(ready: EnforcementLoop) -> None:
+def test_unstarted_plugin_is_reported_with_its_namespace(ready: EnforcementLoop) -> None:
     labels = {"app": "nvidia-device-plugin-daemonset"}
     ready.enforcement.list.known = (
         pod("nvidia-device-plugin-daemonset-x", 7, namespace="nvidia", labels=labels, phase="Pending"),
@@ -104,7 +104,7 @@ def test_a_plugin_that_has_not_started_is_named_with_its_namespace(ready: Enforc
     assert "nvidia/nvidia-device-plugin-daemonset-x has not started: it needs the ConfigMap" in ready.api.said[-1][1]
 
 
-def test_the_loss_of_a_gpu_is_told_before_what_its_plugin_offers(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:
+def test_lost_gpu_is_reported_before_wrong_advertised_resources(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:
     two_gpus.lose(1)
     ready.api.view = replace(VIEW, allocatable={SHARED: 0})
     ready.run(MINUTE + 30)
@@ -112,7 +112,7 @@ def test_the_loss_of_a_gpu_is_told_before_what_its_plugin_offers(ready: Enforcem
 
 
 @pytest.mark.parametrize("mode", [2, 3])
-def test_a_compute_mode_that_keeps_tenants_out_is_told_and_repaired(
+def test_exclusive_or_prohibited_compute_mode_is_reported_and_repaired(
     ready: EnforcementLoop, two_gpus: FakeNvml, mode: int
 ) -> None:
     two_gpus.set_compute_mode(1, mode)
@@ -121,14 +121,14 @@ def test_a_compute_mode_that_keeps_tenants_out_is_told_and_repaired(
     assert ready.api.deleted == 1
 
 
-def test_an_mps_daemon_that_answered_and_is_gone_is_told(ready: EnforcementLoop) -> None:
+def test_lost_mps_daemon_is_reported(ready: EnforcementLoop) -> None:
     tiers = ready.enforcement.enforcer.limit_tiers
     tiers._has_reached_mps, tiers._mps_state = True, Mps.UNREACHABLE
     ready.run(1)
     assert word(ready) == ConditionReason.MPS_UNAVAILABLE.word
 
 
-def test_an_mps_server_that_serves_nobody_is_told_at_the_second_look(
+def test_faulty_mps_server_is_reported_only_if_it_lasts(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     mps = FakeMps()
@@ -150,7 +150,7 @@ def test_an_mps_server_that_serves_nobody_is_told_at_the_second_look(
     assert word(loop) == "Ready"
 
 
-def test_a_fabric_that_is_not_set_up_is_told(ready: EnforcementLoop) -> None:
+def test_unconfigured_fabric_is_reported(ready: EnforcementLoop) -> None:
     surveys = ready.enforcement.enforcer.inventory.surveys
     assert surveys is not None
     ready.monitor._check_layout(tuple(replace(one, is_fabric_ready=one.index == 0) for one in surveys), 0.0)
@@ -163,7 +163,7 @@ def test_a_fabric_that_is_not_set_up_is_told(ready: EnforcementLoop) -> None:
     ("NVIDIA A100-SXM4-40GB", True, "nvidia-persiste", False),
     ("NVIDIA A100-PCIE-40GB", False, "nvidia-persiste", False),
 ])
-def test_a_fabric_manager_that_does_not_run_is_told_where_the_driver_says_nothing(
+def test_missing_fabric_manager_is_reported_if_the_driver_does_not(
     ready: EnforcementLoop, name: str, is_mig: bool, manager: str, is_told: bool
 ) -> None:
     surveys, proc = ready.enforcement.enforcer.inventory.surveys, ready.enforcement.fake_proc
@@ -179,7 +179,7 @@ def test_a_fabric_manager_that_does_not_run_is_told_where_the_driver_says_nothin
     assert ready.monitor._find_fabric(tuple(replace(one, is_fabric_ready=True) for one in silent)) is None
 
 
-def test_a_selecting_label_that_is_gone_is_waited_for(ready: EnforcementLoop) -> None:
+def test_node_is_released_only_if_its_selecting_label_stays_missing(ready: EnforcementLoop) -> None:
     ready.api.is_selected = False
     ready.monitor.trigger()
     ready.run(200)
@@ -189,7 +189,7 @@ def test_a_selecting_label_that_is_gone_is_waited_for(ready: EnforcementLoop) ->
     assert ready.api.deleted
 
 
-def test_access_that_worked_and_is_lost_ends_the_container(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:
+def test_lost_driver_access_ends_the_runtime_container(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:
     for code in (4, 17, 999):
         for call in ("nvmlDeviceGetHandleByUUID", "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetHandleByIndex_v2"):
             two_gpus.fail(call, code)

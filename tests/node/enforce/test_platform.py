@@ -13,7 +13,7 @@ from tests.support.process_fixtures import ProcessPool
 
 
 @pytest.mark.failure_case(64)
-def test_a_system_pods_priority_class_exempts_no_tenant(enforcement: EnforcementFixture) -> None:
+def test_system_priority_class_grants_a_tenant_no_exemption(enforcement: EnforcementFixture) -> None:
     """Anybody may write it into a pod."""
     enforcement.admit(1, "important")
     (known,) = enforcement.list.known
@@ -31,7 +31,7 @@ def test_a_system_pods_priority_class_exempts_no_tenant(enforcement: Enforcement
 
 
 @pytest.mark.failure_case(64)
-def test_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are_let_be(
+def test_only_platform_pods_with_a_share_are_held_to_a_cap(
     enforcement: EnforcementFixture
 ) -> None:
     enforcement.admit(1, "holder", namespace="kube-system")
@@ -45,7 +45,7 @@ def test_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are
 
 
 @pytest.mark.failure_case(64)
-def test_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(enforcement: EnforcementFixture) -> None:
+def test_platform_pod_gets_its_cap_when_kubelet_reports_its_share(enforcement: EnforcementFixture) -> None:
     enforcement.arrive(1, "late", namespace="kube-system")
     pid = enforcement.begin(1, 5000)
     enforcement.run(20)
@@ -56,7 +56,7 @@ def test_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(en
 
 
 @pytest.mark.failure_case(64)
-def test_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+def test_namespace_name_alone_grants_no_exemption(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     """Who may make a namespace may call it after somebody's operator: the intent says which are the platform's."""
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy={"platformNamespaces": []})
     pid = enforcement.admit_and_begin(1, "poser", 5000, namespace="gpu-operator")
@@ -65,7 +65,7 @@ def test_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two_gpus: 
 
 
 @pytest.mark.failure_case(64)
-def test_a_bundle_that_does_not_say_who_the_platform_is_spares_kube_system_and_us(
+def test_default_platform_is_kube_system_and_our_namespace(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy={"platformNamespaces": []})

@@ -117,7 +117,7 @@ def start_node(
     return lambda **changes: House(tmp_path, two_gpus, process_pool, api, **changes)
 
 
-def test_the_victims_pod_has_the_events_and_the_node_its_condition(start_node: Callable[..., House], api: ApiServer) -> None:
+def test_kill_writes_pod_events_and_the_node_condition(start_node: Callable[..., House], api: ApiServer) -> None:
     house = start_node()
     house.arrive(1, "greedy")
     pid = house.begin(1, 5000)
@@ -131,7 +131,7 @@ def test_the_victims_pod_has_the_events_and_the_node_its_condition(start_node: C
 
 
 @pytest.mark.failure_case(57, 70)
-def test_without_an_api_server_kills_go_on_and_what_happened_is_reported_when_it_is_back(
+def test_kills_without_an_api_server_are_reported_when_it_is_back(
     start_node: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "STALE_SECONDS", 0.3)
@@ -155,7 +155,7 @@ def test_without_an_api_server_kills_go_on_and_what_happened_is_reported_when_it
 
 
 @pytest.mark.failure_case(70)
-def test_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
+def test_missing_event_permission_is_a_metric_and_stops_no_kill(
     start_node: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "_FORBIDDEN_SECONDS", 0.2)
@@ -171,7 +171,7 @@ def test_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
 
 
 @pytest.mark.parametrize("why", ["release", "pool", "selector", "drift"])
-def test_the_runtimes_own_pod_goes_when_the_node_leaves_or_drifts(
+def test_runtime_pod_is_deleted_when_the_node_is_released_or_drifts(
     start_node: Callable[..., House], api: ApiServer, two_gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     monkeypatch.setattr(inventory, "SURVEY_SECONDS", 0.1)
@@ -191,7 +191,7 @@ def test_the_runtimes_own_pod_goes_when_the_node_leaves_or_drifts(
     assert api.writes(f"/api/v1/nodes/{NODE}") == [("PATCH", f"/api/v1/nodes/{NODE}/status")] * len(api.writes(NODE))
 
 
-def test_an_eviction_that_a_budget_refuses_is_asked_for_again(start_node: Callable[..., House], api: ApiServer) -> None:
+def test_eviction_refused_by_a_budget_is_retried(start_node: Callable[..., House], api: ApiServer) -> None:
     api.eviction_budget = 0
     house = start_node(settings=replace(PATIENT, retry_seconds=0.2), enforcement={"action": "evict"})
     house.arrive(1, "greedy")
@@ -205,7 +205,7 @@ def test_an_eviction_that_a_budget_refuses_is_asked_for_again(start_node: Callab
 
 
 @pytest.mark.failure_case(62)
-def test_an_mps_client_is_ended_through_the_control_program(
+def test_mps_client_is_terminated_through_the_control_program(
     start_node: Callable[..., House], tmp_path: Path, process_pool: ProcessPool
 ) -> None:
     program = tmp_path / "control"
@@ -296,7 +296,7 @@ class Program:
         return any(event["reason"] == reason and part in event["message"] for event in events)
 
 
-def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
+def test_sigterm_to_the_runtime_finishes_the_current_kill_and_exits_cleanly(
     tmp_path: Path, two_gpus: FakeNvml, api: ApiServer, groups: Groups, process_pool: ProcessPool
 ) -> None:
     program = Program(tmp_path, two_gpus, api, groups)
@@ -312,7 +312,7 @@ def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
 
 
 @pytest.mark.failure_case(68)
-def test_a_runtime_that_is_killed_in_the_grace_counts_again_and_kills_once(
+def test_runtime_killed_during_the_grace_restarts_it_and_kills_once(
     tmp_path: Path, two_gpus: FakeNvml, api: ApiServer, groups: Groups, process_pool: ProcessPool
 ) -> None:
     program = Program(tmp_path, two_gpus, api, groups)

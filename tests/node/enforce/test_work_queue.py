@@ -9,7 +9,7 @@ from gpushare_node.enforce.work_queue import WorkQueue
 from tests.support.waiting import wait_for
 
 
-def test_a_job_that_fails_is_logged_and_the_next_is_done(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_job_is_logged_and_the_next_one_runs(caplog: pytest.LogCaptureFixture) -> None:
     queue, done = WorkQueue(), threading.Event()
 
     def fail() -> None:
@@ -21,7 +21,7 @@ def test_a_job_that_fails_is_logged_and_the_next_is_done(caplog: pytest.LogCaptu
     assert "a job failed" in caplog.text
 
 
-def test_a_job_that_is_stopped_ends_the_thread_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_stopped_job_ends_the_thread_silently(caplog: pytest.LogCaptureFixture) -> None:
     """At the end of the program a call that waits for the API server to come back stops waiting."""
     queue, threads = WorkQueue(), []
 

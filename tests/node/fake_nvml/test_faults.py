@@ -11,7 +11,7 @@ from tests.support.fake_nvml.session import device, refused, run, session
 from tests.support.waiting import PATIENCE
 
 
-def test_a_function_fails_as_often_and_from_when_on_and_where_it_is_told_to(fake_nvml):
+def test_injected_failure_has_its_count_start_and_gpu(fake_nvml):
     fake_nvml.fail("nvmlDeviceGetMigMode", 999, times=2, after=1, gpu=1)
     with session():
         for index, code in ((0, 0), (1, 0), (0, 0), (1, 999), (1, 999), (1, 0)):
@@ -73,7 +73,7 @@ def test_a_call_that_hangs_blocks_no_other_gpu_and_heals(fake_nvml):
         assert not hung.is_alive()
 
 
-def test_a_delay_delays(fake_nvml):
+def test_injected_delay_slows_a_call(fake_nvml):
     fake_nvml.delay("nvmlDeviceGetName", 0.05, times=1)
     with session():
         begun = time.monotonic()
@@ -82,7 +82,7 @@ def test_a_delay_delays(fake_nvml):
 
 
 @pytest.mark.failure_case(50)
-def test_a_lost_gpu_answers_nothing_and_comes_back(fake_nvml):
+def test_lost_gpu_fails_every_call_until_found(fake_nvml):
     with session():
         handle = device(2)
         fake_nvml.lose(2)
@@ -100,7 +100,7 @@ def test_a_lost_gpu_answers_nothing_and_comes_back(fake_nvml):
 
 @pytest.mark.failure_case(21, 22)
 @pytest.mark.parametrize("code", [9, 18])
-def test_an_unloaded_or_mismatched_driver_refuses_to_begin(fake_nvml, code):
+def test_init_fails_with_an_unloaded_or_mismatched_driver(fake_nvml, code):
     fake_nvml.unload(code)
     with refused(code):
         pynvml.nvmlInit()
@@ -110,7 +110,7 @@ def test_an_unloaded_or_mismatched_driver_refuses_to_begin(fake_nvml, code):
 
 
 @pytest.mark.failure_case(51)
-def test_a_missing_symbol_is_missing_for_who_loads_and_for_who_has_loaded(fake_nvml):
+def test_missing_symbol_is_missing_before_and_after_loading(fake_nvml):
     fake_nvml.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3")
     fake_nvml.heal()
     code = (
@@ -126,7 +126,7 @@ def test_a_missing_symbol_is_missing_for_who_loads_and_for_who_has_loaded(fake_n
 
 
 @pytest.mark.failure_case(12)
-def test_changes_need_cap_sys_admin_where_the_driver_asks_for_it(fake_nvml):
+def test_changes_need_cap_sys_admin_if_the_driver_requires_it(fake_nvml):
     fake_nvml.ask_for_privilege()
     fake_nvml.set_mode(1, current=True)
     fake_nvml.add_instance(1, 19, 0)
@@ -145,7 +145,7 @@ def test_changes_need_cap_sys_admin_where_the_driver_asks_for_it(fake_nvml):
 
 
 @pytest.mark.failure_case(69)
-def test_xids_reach_who_has_registered_and_only_from_then_on(fake_nvml):
+def test_xids_reach_only_registered_event_sets(fake_nvml):
     fake_nvml.xid(1, 79)
     with session():
         events = pynvml.nvmlEventSetCreate()
@@ -162,7 +162,7 @@ def test_xids_reach_who_has_registered_and_only_from_then_on(fake_nvml):
         pynvml.nvmlEventSetFree(events)
 
 
-def test_a_waiting_event_set_hears_of_a_fault_at_once(fake_nvml):
+def test_waiting_event_set_receives_an_xid_immediately(fake_nvml):
     with session():
         events = pynvml.nvmlEventSetCreate()
         pynvml.nvmlDeviceRegisterEvents(device(0), 8, events)
@@ -209,7 +209,7 @@ def test_a_driver_that_offers_memory_limits_keeps_one_for_each_cgroup(fake_nvml)
     assert fake_nvml.limits(0) == {}
 
 
-def test_libraries_are_built_once_and_differ_by_what_they_lack(tmp_path, monkeypatch):
+def test_one_library_is_built_per_set_of_missing_symbols(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUSHARE_TEST_CACHE", str(tmp_path))
     fresh = build.library.__wrapped__
     made = fresh(), fresh(frozenset()), fresh()

@@ -29,13 +29,13 @@ def test_pynvml_has_the_private_names_that_load_relies_on():
     assert {"nvmlLib", "_nvmlLib_refcount", "_nvmlGetFunctionPointer_cache"} <= vars(pynvml).keys()
 
 
-def test_every_function_that_pynvml_may_ask_for_is_spelt_as_nvml_spells_it():
+def test_every_exported_symbol_is_used_by_pynvml():
     source = Path(pynvml.__file__).read_text()
     assert [name for name in build.symbols() - {"nvmlInit_v2"} if f'"{name}"' not in source] == []
 
 
 @pytest.mark.parametrize("index", range(len(CARDS)), ids=CARDS)
-def test_a_gpu_is_what_the_catalogue_says(mixed, index):
+def test_gpu_matches_the_catalogue(mixed, index):
     card = cards.load(CARDS[index])
     assert card.memory_mib is not None
     with session():
@@ -77,7 +77,7 @@ def test_versions_belong_together(tmp_path, fake_nvml):
         assert (pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlSystemGetCudaDriverVersion_v2()) == ("535.104.05", 12020)
 
 
-def test_memory_that_the_driver_keeps_is_used_in_the_first_form_and_told_apart_in_the_second(fake_nvml):
+def test_reserved_memory_is_part_of_used_only_in_version_one(fake_nvml):
     fake_nvml.put(0, 900001, 1000)
     fake_nvml.put(0, 900002, None)
     fake_nvml.unattributed(0, 500)
@@ -89,7 +89,7 @@ def test_memory_that_the_driver_keeps_is_used_in_the_first_form_and_told_apart_i
         assert first.free == second.free == first.total - first.used
 
 
-def test_field_values_tell_of_resetless_mig_and_of_recovery(mixed):
+def test_field_values_report_resetless_mig_and_recovery(mixed):
     mixed.recovery(1, 2)
     with session():
         told = {
@@ -175,7 +175,7 @@ def test_a_process_dies_at_the_planned_call(fake_nvml, moment, switched):
     assert [fake_nvml.mode(gpu)[0] for gpu in (0, 1, 2)] == switched
 
 
-def test_a_file_that_is_no_state_file_is_no_driver(fake_nvml, tmp_path):
+def test_invalid_state_file_means_no_driver(fake_nvml, tmp_path):
     other = tmp_path / "other"
     other.write_bytes(b"\0" * fake_nvml.path.stat().st_size)
     os.environ["GPUSHARE_FAKE_NVML"] = str(other)

@@ -55,7 +55,7 @@ def test_ids_are_the_hardwares_and_not_the_enums(mig):
 
 
 @pytest.mark.parametrize("card", GENERATIONS)
-def test_whatever_pair_of_profiles_is_apart_can_be_made_and_what_overlaps_cannot(tmp_path, card):
+def test_disjoint_profile_pairs_can_be_created_and_overlapping_ones_cannot(tmp_path, card):
     """A pair may fail for want of engines too: those the catalogue must explain by its totals or counts."""
     made = node(tmp_path, card)
     geometry = cards.load(card).mig
@@ -89,7 +89,7 @@ def test_a_place_that_the_profile_does_not_have_is_an_invalid_argument(mig):
             create(device(), 77, 0, 1)
 
 
-def test_left_to_the_driver_the_order_matters_and_the_capacity_is_what_is_left(mig):
+def test_driver_chosen_placement_depends_on_the_order_of_creation(mig):
     with session():
         for profile in (19, 19, 14):
             create(device(), profile)
@@ -105,7 +105,7 @@ def test_left_to_the_driver_the_order_matters_and_the_capacity_is_what_is_left(m
     assert sorted((profile, start) for _, profile, start, _, _ in mig.instances(0)) == [(9, 4), (14, 2), (19, 0), (19, 1)]
 
 
-def test_there_is_one_instance_with_media_extensions(mig):
+def test_only_one_instance_has_media_extensions(mig):
     with session():
         create(device(), 20, 0, 1)
         with refused(NO_ROOM):
@@ -113,7 +113,7 @@ def test_there_is_one_instance_with_media_extensions(mig):
         create(device(), 19, 1, 1)
 
 
-def test_an_a30_tells_a_wrong_number_of_instances(tmp_path):
+def test_a30_reports_a_wrong_instance_count(tmp_path):
     node(tmp_path, "a30")
     with session():
         assert profiles(device())["1g.6gb"].instanceCount != 4
@@ -123,7 +123,7 @@ def test_an_a30_tells_a_wrong_number_of_instances(tmp_path):
             create(device(), 14)
 
 
-def test_ids_come_again_and_uuids_never(mig):
+def test_instance_ids_are_reused_and_uuids_are_not(mig):
     seen = set()
     with session():
         for _ in range(3):
@@ -163,7 +163,7 @@ def test_an_instance_is_destroyed_after_its_compute_instances_and_its_processes(
     assert mig.instances(0) == []
 
 
-def test_compute_instances_share_an_instance_as_long_as_it_has_slices(mig):
+def test_compute_instances_are_created_while_slices_are_free(mig):
     with session():
         instance = create(device(), 9, 0, 4)
         for profile in (3, 7):
@@ -181,7 +181,7 @@ def test_compute_instances_share_an_instance_as_long_as_it_has_slices(mig):
     assert mig.instances(0) == [(1, 9, 0, 4, 2)]
 
 
-def test_what_another_tool_left_is_seen_as_if_the_library_had_made_it(mig):
+def test_instances_of_another_tool_are_visible(mig):
     gi = mig.add_instance(0, 9, 4, cis=3)
     orphan = mig.add_instance(0, 19, 0, cis=0)
     with pytest.raises(ValueError, match="no place"):
@@ -252,7 +252,7 @@ def test_a_switch_voids_the_handles_of_its_gpu_until_a_new_session(fake_nvml):
         assert pynvml.nvmlDeviceGetMigMode(device(0)) == [1, 1], "no change, so nothing becomes void"
 
 
-def test_a_used_gpu_keeps_its_mode_and_leaves_the_wanted_one_pending(fake_nvml):
+def test_mode_change_of_a_used_gpu_stays_pending(fake_nvml):
     fake_nvml.put(0, 900001, None)
     with session():
         assert pynvml.nvmlDeviceSetMigMode(device(), 1) == IN_USE
@@ -265,7 +265,7 @@ def test_a_used_gpu_keeps_its_mode_and_leaves_the_wanted_one_pending(fake_nvml):
     assert fake_nvml.mode(0) == (True, False)
 
 
-def test_a_blocked_reset_is_answered_as_often_as_asked_for(fake_nvml):
+def test_blocked_reset_is_returned_the_requested_number_of_times(fake_nvml):
     fake_nvml.reset_blocked(0, RESET_REQUIRED, times=2)
     with session():
         assert [pynvml.nvmlDeviceSetMigMode(device(), 1) for _ in range(3)] == [RESET_REQUIRED, RESET_REQUIRED, 0]

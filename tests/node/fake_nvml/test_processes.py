@@ -70,7 +70,7 @@ def test_a_process_that_computes_and_draws_uses_its_memory_once(fake_nvml):
         assert pynvml.nvmlDeviceGetMemoryInfo(device(), pynvml.nvmlMemory_v2).used == 300 << 20
 
 
-def test_unknown_memory_is_all_ones_and_off_mig_so_are_the_instance_ids(fake_nvml):
+def test_unknown_memory_and_absent_instance_ids_are_all_ones(fake_nvml):
     fake_nvml.put(0, NOBODY, None)
     with session():
         [row] = pynvml.nvmlDeviceGetComputeRunningProcesses(device())
@@ -96,7 +96,7 @@ def test_the_whole_gpu_lists_the_processes_of_its_instances_and_an_instance_its_
             assert compute(pynvml.nvmlDeviceGetHandleByUUID(uuid)) == expected
 
 
-def test_a_list_is_asked_for_its_length_first(fake_nvml):
+def test_list_length_is_queried_first(fake_nvml):
     function, count = "nvmlDeviceGetComputeRunningProcesses_v3", ctypes.c_uint(0)
     with session():
         call = getattr(pynvml.nvmlLib, function)
@@ -121,14 +121,14 @@ def test_a_list_can_have_grown_between_its_two_calls(fake_nvml):
 
 
 @pytest.mark.failure_case(49)
-def test_no_more_than_950_processes_are_told(fake_nvml):
+def test_at_most_950_processes_are_listed(fake_nvml):
     fake_nvml.put_raw(0, [(pid, 1, NONE, NONE) for pid in range(NOBODY, NOBODY + 1000)])
     with session():
         assert len(compute()) == 950
 
 
 @pytest.mark.failure_case(44)
-def test_scrambled_rows_are_shown_exactly_as_they_are_and_weigh_nothing(fake_nvml):
+def test_scrambled_rows_are_listed_unchanged_and_use_no_memory(fake_nvml):
     rows = [(1184, 0, NONE, NONE), (16040, 0xFFFFFFFF00000000, 0, 1184), (0, 0xFFFFFFFFFFFFFFFF, 5, 6)]
     fake_nvml.put_raw(0, rows)
     with session():
@@ -138,7 +138,7 @@ def test_scrambled_rows_are_shown_exactly_as_they_are_and_weigh_nothing(fake_nvm
     assert [(row.pid, bytes_, row.gpuInstanceId, row.computeInstanceId) for row, bytes_ in zip(told, used, strict=True)] == rows
 
 
-def test_a_made_up_process_stays_and_a_real_one_ends_with_its_life_even_as_a_zombie(fake_nvml):
+def test_invented_process_stays_listed_and_a_real_one_until_it_exits(fake_nvml):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     fake_nvml.put(0, NOBODY, 1)
     fake_nvml.put(0, child.pid, 2)
@@ -152,7 +152,7 @@ def test_a_made_up_process_stays_and_a_real_one_ends_with_its_life_even_as_a_zom
         assert compute() == []
 
 
-def test_a_pid_that_is_another_process_now_is_not_followed(fake_nvml):
+def test_reused_pid_is_not_listed(fake_nvml):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     fake_nvml.put(0, child.pid, 2)
     fake_nvml._state.gpus[0].rows[0].started += 1
@@ -174,7 +174,7 @@ def test_a_tenant_holds_its_memory_until_it_is_killed(fake_nvml, tenants):
             pynvml.nvmlSystemGetProcessName(process.pid)
 
 
-def test_a_tenant_ends_on_term_if_it_is_told_to_and_grows_if_it_is_told_to(fake_nvml, tenants):
+def test_tenant_exits_on_sigterm_and_grows_if_configured(fake_nvml, tenants):
     process = tenants("--gpu", "0", "--mib", "1", "--grow-to", "9", "--grow-after", "0", "--kind", "mps")
     with session():
         assert process.stdout.readline() == "grown\n"
@@ -184,7 +184,7 @@ def test_a_tenant_ends_on_term_if_it_is_told_to_and_grows_if_it_is_told_to(fake_
     assert process.wait() == 0
 
 
-def test_a_tenant_grows_when_it_is_told_to_however_long_it_would_have_waited(fake_nvml, tenants):
+def test_tenant_grows_immediately_on_sigusr1(fake_nvml, tenants):
     process = tenants("--gpu", "0", "--mib", "1", "--grow-to", "9", "--grow-after", "86400")
     process.send_signal(signal.SIGUSR1)
     assert process.stdout.readline() == "grown\n"
@@ -204,7 +204,7 @@ def test_a_tenant_on_a_mig_device_keeps_its_instance_busy(fake_nvml, tenants):
 
 
 @pytest.mark.failure_case(52)
-def test_a_tenant_of_another_pid_namespace_has_the_pid_that_the_caller_knows_it_by_or_is_not_seen(fake_nvml, tenants):
+def test_tenant_in_another_pid_namespace_has_the_callers_pid_or_is_hidden(fake_nvml, tenants):
     inner = tenants("--gpu", "0", "--mib", "5", before=("unshare", "--pid", "--fork", "--kill-child"))
     pid = int(Path(f"/proc/{inner.pid}/task/{inner.pid}/children").read_text())
     fake_nvml.put(0, os.getpid(), 6)
@@ -218,7 +218,7 @@ def test_a_tenant_of_another_pid_namespace_has_the_pid_that_the_caller_knows_it_
     assert run(fake_nvml, code) == f"[{os.getpid()}]\n"
 
 
-def test_a_tenant_needs_nothing_but_its_program_and_the_state_file(fake_nvml, tmp_path):
+def test_tenant_needs_only_its_program_and_the_state_file(fake_nvml, tmp_path):
     root = tmp_path / "root"
     root.mkdir()
     shutil.copy(build.tenant(), root / "tenant")
@@ -235,7 +235,7 @@ def test_a_tenant_needs_nothing_but_its_program_and_the_state_file(fake_nvml, tm
         process.kill()
 
 
-def test_the_place_of_a_dead_tenant_is_used_again(fake_nvml, tenants):
+def test_row_of_a_dead_tenant_is_reused(fake_nvml, tenants):
     first = tenants("--gpu", "0", "--mib", "5")
     first.kill()
     first.wait()
@@ -244,7 +244,7 @@ def test_the_place_of_a_dead_tenant_is_used_again(fake_nvml, tenants):
         assert compute() == [(second.pid, 6 << 20)]
 
 
-def test_a_tenant_refuses_what_it_does_not_understand(fake_nvml):
+def test_tenant_refuses_invalid_arguments(fake_nvml):
     for arguments, code in ((("--mib", "1"), 2), (("--gpu", "99", "--mib", "1"), 3), (("--gpu", "0", "--kind", "odd"), 2)):
         ended = subprocess.run(
             [str(build.tenant()), *arguments], env=fake_nvml.environment, stderr=subprocess.PIPE, check=False

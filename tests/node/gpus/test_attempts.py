@@ -29,7 +29,7 @@ def test_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
         (4, ConditionReason.NO_PERMISSION, 0),
     ],
 )
-def test_a_driver_that_never_answers_has_its_reason(
+def test_driver_that_never_answers_gives_its_reason(
     node: GpuNode, code: int, reason: ConditionReason, waited: int
 ) -> None:
     node.fake_nvml.unload(code)
@@ -38,7 +38,7 @@ def test_a_driver_that_never_answers_has_its_reason(
 
 
 @pytest.mark.failure_case(26)
-def test_another_policy_half_way_is_brought_to_its_end(node: GpuNode) -> None:
+def test_new_policy_after_an_interrupted_change_is_applied(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.kill_after(2)
     assert node.run_to_death(policy(SEVEN))
@@ -57,7 +57,7 @@ def fail_often(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(26)
-def test_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -> None:
+def test_fourth_attempt_waits_for_the_backoff(node: GpuNode) -> None:
     fail_often(node)
     change = node.run(policy(OTHER))
     assert change.reason is ConditionReason.PARTITION_FAILED
@@ -67,7 +67,7 @@ def test_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -
 
 
 @pytest.mark.failure_case(94)
-def test_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
+def test_attempts_continue_with_growing_backoff(node: GpuNode) -> None:
     fail_often(node)
     begun: list[float] = []
     while len(begun) < 10:
@@ -85,14 +85,14 @@ def test_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(26)
-def test_another_policy_begins_again(node: GpuNode) -> None:
+def test_new_policy_resets_the_failed_attempts(node: GpuNode) -> None:
     fail_often(node)
     node.digest = "digest-2"
     assert node.run(policy(OTHER)).reason is None
 
 
 @pytest.mark.failure_case(94)
-def test_another_driver_begins_again(node: GpuNode) -> None:
+def test_new_driver_version_resets_the_failed_attempts(node: GpuNode) -> None:
     fail_often(node)
     assert node.run(policy(OTHER)).reason is ConditionReason.PARTITION_FAILED
     journal = node.folder.journal()
@@ -103,7 +103,7 @@ def test_another_driver_begins_again(node: GpuNode) -> None:
 
 @pytest.mark.failure_case(94)
 @pytest.mark.parametrize("at", [10**9, 0], ids=["a clock that went back", "long ago"])
-def test_a_time_that_cannot_be_stops_no_attempt(node: GpuNode, at: int) -> None:
+def test_invalid_failure_timestamp_is_ignored(node: GpuNode, at: int) -> None:
     fail_often(node)
     node.clock.time = 10_000
     journal = node.folder.journal()
@@ -113,7 +113,7 @@ def test_a_time_that_cannot_be_stops_no_attempt(node: GpuNode, at: int) -> None:
 
 
 @pytest.mark.failure_case(26)
-def test_a_boot_begins_again(node: GpuNode) -> None:
+def test_reboot_resets_the_failed_attempts(node: GpuNode) -> None:
     node.folder.write_journal(Journal(policy_digest=node.digest, boot_id="boot-0", attempts=3))
     assert node.run(policy(SEVEN)).reason is None
 

@@ -14,7 +14,7 @@ from tests.node.partition import builders
 
 
 @pytest.mark.failure_case(1)
-def test_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> None:
+def test_card_without_mig_is_not_changed_if_the_policy_needs_no_mig(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")
     change = node.run(policy((), card="t4"))
     assert (change.reason, change.message) == (None, "")
@@ -24,7 +24,7 @@ def test_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.failure_case(2)
-def test_mig_on_a_card_without_it_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
+def test_mig_policy_on_a_card_without_mig_is_refused(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")
     change = node.run(builders.policy(builders.wanted(("1g.5gb", 0)), card=policy((), card="t4").card))
     assert change.reason is ConditionReason.INVALID_LAYOUT
@@ -32,7 +32,7 @@ def test_mig_on_a_card_without_it_is_refused_and_nothing_is_touched(tmp_path: Pa
     assert node.fake_nvml.calls() == []
 
 
-def test_an_empty_a100_gets_seven_instances_at_the_places_that_were_asked_for(node: GpuNode) -> None:
+def test_empty_a100_gets_seven_instances_at_the_requested_placements(node: GpuNode) -> None:
     change = node.run(policy(SEVEN))
     assert change.reason is None
     assert node.fake_nvml.mode(0) == (True, True)
@@ -53,7 +53,7 @@ def test_the_second_run_changes_nothing(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(4)
-def test_the_right_instances_at_other_places_are_as_good(node: GpuNode) -> None:
+def test_right_instances_at_other_placements_are_kept(node: GpuNode) -> None:
     node.stand(0, ("3g.20gb", 4), ("1g.5gb", 2))
     change = node.run(policy((("3g.20gb", 0), ("1g.5gb", 5))))
     assert change.reason is None
@@ -62,13 +62,13 @@ def test_the_right_instances_at_other_places_are_as_good(node: GpuNode) -> None:
 
 @pytest.mark.failure_case(5)
 @pytest.mark.parametrize("order", list(permutations((("1g.5gb", 0), ("1g.5gb", 1), ("2g.10gb", 2), ("3g.20gb", 4)))))
-def test_every_order_of_the_policy_succeeds_since_places_are_said(node: GpuNode, order) -> None:
+def test_every_instance_order_succeeds_with_explicit_placements(node: GpuNode, order) -> None:
     assert node.run(policy(order)).reason is None
     assert node.stands(0) == set(order)
 
 
 @pytest.mark.failure_case(7)
-def test_what_can_stay_stays_with_its_process(node: GpuNode) -> None:
+def test_reusable_instance_is_kept_with_its_process(node: GpuNode) -> None:
     gi = node.stand(0, ("3g.20gb", 4), ("2g.10gb", 0))
     uuid = node.fake_nvml.mig_uuid(0, gi[4])
     node.fake_nvml.put(0, 4_000_001, 1000, gi=gi[4])
@@ -80,7 +80,7 @@ def test_what_can_stay_stays_with_its_process(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(17)
-def test_an_orphan_of_another_tool_is_cleared(node: GpuNode) -> None:
+def test_gpu_instance_without_compute_of_another_tool_is_destroyed(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, True)
     node.fake_nvml.add_instance(0, IDS["1g.5gb"], 3, cis=0)
     assert node.run(policy(SEVEN)).reason is None
@@ -88,7 +88,7 @@ def test_an_orphan_of_another_tool_is_cleared(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(18)
-def test_an_instance_with_several_compute_instances_goes_from_the_inside_out(node: GpuNode) -> None:
+def test_compute_instances_are_destroyed_before_a_split_instance(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, True)
     gi = node.fake_nvml.add_instance(0, IDS["3g.20gb"], 0, cis=3)
     assert node.run(policy((("3g.20gb", 0),))).reason is None
@@ -99,7 +99,7 @@ def test_an_instance_with_several_compute_instances_goes_from_the_inside_out(nod
 
 
 @pytest.mark.failure_case(27)
-def test_where_no_instance_is_wanted_mig_goes_off(node: GpuNode) -> None:
+def test_mig_is_switched_off_if_the_policy_has_no_instances(node: GpuNode) -> None:
     node.stand(0, *SEVEN)
     assert node.run(policy(())).reason is None
     assert node.fake_nvml.mode(0) == (False, False)
@@ -111,7 +111,7 @@ def test_where_no_instance_is_wanted_mig_goes_off(node: GpuNode) -> None:
 
 @pytest.mark.failure_case(13)
 @pytest.mark.parametrize("driver", ["535.183.01", "580.95.05"])
-def test_handles_are_fetched_again_after_a_mode_switch_and_places_asked_for_once_mig_is_on(tmp_path: Path, driver) -> None:
+def test_handles_and_placements_are_read_again_after_switching_mig_on(tmp_path: Path, driver) -> None:
     node = GpuNode(tmp_path, H100, driver=driver)
     layout = (("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5))
     sight = node.look(policy(layout, card=H100))
@@ -124,7 +124,7 @@ def test_handles_are_fetched_again_after_a_mode_switch_and_places_asked_for_once
 
 
 @pytest.mark.failure_case(23)
-def test_an_a30_whose_driver_counts_instances_wrongly(tmp_path: Path) -> None:
+def test_a30_with_a_wrong_driver_instance_count_is_partitioned(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "a30", driver="470.82.01")
     four = tuple(("1g.6gb", start) for start in range(4))
     assert node.run(policy(four, card="a30")).reason is None
@@ -150,7 +150,7 @@ def test_after_a_reboot_the_layout_is_made_again(tmp_path: Path) -> None:
     assert len(node.fake_nvml.instances(0)) == 2
 
 
-def test_check_says_what_would_be_done_and_does_nothing(node: GpuNode) -> None:
+def test_check_reports_the_changes_without_making_them(node: GpuNode) -> None:
     node.stand(0, ("3g.20gb", 4), ("2g.10gb", 0))
     change = node.run(policy((("3g.20gb", 4), ("1g.5gb", 0))), check=True)
     assert [(one.step, one.status, one.before, one.after) for one in change.results] == [
@@ -161,7 +161,7 @@ def test_check_says_what_would_be_done_and_does_nothing(node: GpuNode) -> None:
     assert not node.folder.path.exists()
 
 
-def test_check_of_a_driver_that_names_no_places_yet_says_what_the_policy_says(tmp_path: Path) -> None:
+def test_check_without_driver_placements_reports_the_policys_placements(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, driver="535.183.01")
     change = node.run(policy(SEVEN[:2]), check=True)
     assert [(one.step, one.after) for one in change.results] == [
@@ -180,7 +180,7 @@ def test_the_devices_to_register_are_whole_gpus_and_mig_devices(tmp_path: Path) 
     own.close()
 
 
-def test_the_compute_mode_that_mps_left_is_put_right(node: GpuNode) -> None:
+def test_compute_mode_left_by_mps_is_reset(node: GpuNode) -> None:
     node.fake_nvml.set_compute_mode(0, 3)
     sight = node.look(policy(()))
     assert not sight.is_as_wanted
@@ -198,7 +198,7 @@ def test_mps_keeps_its_compute_mode(node: GpuNode) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.TIME_SLICING, Mode.MPS])
-def test_a_prohibited_gpu_which_no_tenant_could_use_is_reset_in_every_mode(node: GpuNode, mode: Mode) -> None:
+def test_prohibited_compute_mode_is_reset_in_every_sharing_mode(node: GpuNode, mode: Mode) -> None:
     node.fake_nvml.set_compute_mode(0, 2)
     assert node.run(replace(policy(()), mode=mode)).reason is None
     assert node.fake_nvml.compute_mode(0) == 0

@@ -95,14 +95,14 @@ def test_the_matrix_below_covers_every_change(tmp_path: Path, scene: Scene) -> N
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
-def test_the_next_start_goes_on_from_where_the_last_one_died(tmp_path: Path, scene: Scene, is_after: bool) -> None:
+def test_next_run_resumes_after_a_crash(tmp_path: Path, scene: Scene, is_after: bool) -> None:
     die_and_start_again(tmp_path, scene, 2, is_after=is_after)
 
 
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", range(4, 8))
-def test_death_on_the_way_back_ends_in_the_wanted_layout_too(tmp_path: Path, number: int, is_after: bool) -> None:
+def test_crash_during_rollback_still_converges_to_the_desired_layout(tmp_path: Path, number: int, is_after: bool) -> None:
     """The fourth call fails; the fifth takes away what it was for; with the sixth and seventh the former instance is back."""
     scene = SCENES["a100 to another layout beside tenants"]
     node = GpuNode(tmp_path, *scene.cards)
@@ -118,7 +118,7 @@ def test_death_on_the_way_back_ends_in_the_wanted_layout_too(tmp_path: Path, num
 
 
 @pytest.mark.failure_case(16)
-def test_a_mode_that_was_asked_for_before_the_death_is_known_as_ours(tmp_path: Path) -> None:
+def test_mode_requested_before_a_crash_is_recognised_as_ours(tmp_path: Path) -> None:
     node = GpuNode(tmp_path)
     node.fake_nvml.reset_blocked(0, 16, 1)
     node.fake_nvml.kill_after(1)
@@ -129,7 +129,7 @@ def test_a_mode_that_was_asked_for_before_the_death_is_known_as_ours(tmp_path: P
 
 
 @pytest.mark.failure_case(16)
-def test_what_a_dead_run_left_goes_back_to_what_stood_before_it(tmp_path: Path) -> None:
+def test_rollback_after_a_crash_restores_the_layout_before_it(tmp_path: Path) -> None:
     node = GpuNode(tmp_path)
     scene = SCENES["a100 to another layout beside tenants"]
     stays = scene.prepare(node)

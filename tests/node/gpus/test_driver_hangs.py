@@ -43,7 +43,7 @@ def node(tmp_path: Path, api: ApiServer):
     made.fake_nvml.heal()
 
 
-def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(fake_nvml: FakeNvml, given_up: list[float]) -> None:
+def test_hanging_survey_times_out_and_further_calls_are_refused(fake_nvml: FakeNvml, given_up: list[float]) -> None:
     bounded = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=DEADLINE, change_seconds=DEADLINE)
     driver = bounded.open()
     assert len(driver.survey()) == 8
@@ -55,7 +55,7 @@ def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(fake_nvml:
     assert given_up == [DEADLINE], "only the first one is waited for"
 
 
-def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(fake_nvml: FakeNvml) -> None:
+def test_new_session_opens_after_the_hung_call_returns(fake_nvml: FakeNvml) -> None:
     bounded = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=DEADLINE, change_seconds=DEADLINE)
     driver = bounded.open()
     fake_nvml.delay("nvmlDeviceGetCount_v2", 600)
@@ -74,7 +74,7 @@ def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(fake_
         driver.survey()
 
 
-def test_what_the_driver_refuses_is_raised_as_before(fake_nvml: FakeNvml) -> None:
+def test_driver_error_is_raised_unchanged(fake_nvml: FakeNvml) -> None:
     driver = BoundedDriver(Session.open, clock=SystemClock(), deadline_seconds=60).open()
     fake_nvml.fail("nvmlDeviceSetMigMode", 4)
     with pytest.raises(DriverError) as caught:
@@ -82,14 +82,14 @@ def test_what_the_driver_refuses_is_raised_as_before(fake_nvml: FakeNvml) -> Non
     assert caught.value.code == Code.NO_PERMISSION
 
 
-def test_a_driver_that_hangs_before_anything_is_changed_is_the_reason(node: HangingNode) -> None:
+def test_driver_that_hangs_before_a_change_is_reported(node: HangingNode) -> None:
     node.fake_nvml.delay("nvmlDeviceGetCount_v2", 600)
     outcome = node.run(mig(SEVEN, SEVEN))
     assert (outcome.reason, node.condition()) == (ConditionReason.DRIVER_HUNG, "DriverHung")
     assert node.fake_nvml.calls() == []
 
 
-def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(node: HangingNode) -> None:
+def test_driver_that_hangs_in_a_change_is_reported_and_the_next_run_finishes(node: HangingNode) -> None:
     node.run(mig(TWO, TWO))
     node.fake_nvml.delay("nvmlGpuInstanceCreateComputeInstance", 60, after=3)
     outcome = node.run(mig(SEVEN, SEVEN, key="mig-00000002"))
@@ -126,7 +126,7 @@ except DriverError as error:
     assert program.stdout == "10\n"
 
 
-def test_a_program_that_even_a_kill_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unkillable_host_program_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[subprocess.Popen[bytes]] = []
     kill = subprocess.Popen.kill
     monkeypatch.setattr(subprocess.Popen, "kill", lambda own: killed.append(own))  # noqa: PLW0108 - binds

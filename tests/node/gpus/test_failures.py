@@ -20,7 +20,7 @@ from tests.node.partition import builders
 @pytest.mark.failure_case(14)
 @pytest.mark.parametrize("after", range(2))
 @pytest.mark.parametrize("code", [Code.INSUFFICIENT_RESOURCES, Code.UNKNOWN, Code.INVALID_ARGUMENT])
-def test_a_creation_that_fails_half_way_brings_the_former_layout_back(node: GpuNode, after: int, code: Code) -> None:
+def test_failed_creation_rolls_back_to_the_previous_layout(node: GpuNode, after: int, code: Code) -> None:
     gi = node.stand(0, *MIXED)
     node.fake_nvml.put(0, 4_000_001, 100, gi=gi[4])
     node.fake_nvml.fail(CREATE, code, times=1, after=after)
@@ -36,7 +36,7 @@ def test_a_creation_that_fails_half_way_brings_the_former_layout_back(node: GpuN
     assert (journal.attempts, journal.former) == (1, ())
 
 
-def test_a_failure_whose_reason_has_no_rank_is_a_failure_too(node: GpuNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_with_an_unranked_reason_is_reported(node: GpuNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "_REASONS_WORST_FIRST", ())
     node.stand(0, *MIXED)
     node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
@@ -45,7 +45,7 @@ def test_a_failure_whose_reason_has_no_rank_is_a_failure_too(node: GpuNode, monk
 
 @pytest.mark.failure_case(14)
 @pytest.mark.parametrize("card", [A100, H100])
-def test_where_mig_was_off_it_is_off_again(tmp_path: Path, card: str) -> None:
+def test_rollback_switches_mig_off_if_it_was_off(tmp_path: Path, card: str) -> None:
     node = GpuNode(tmp_path, card)
     name = "1g.5gb" if card == A100 else "1g.10gb"
     node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1, after=3)
@@ -65,7 +65,7 @@ def test_a_compute_instance_that_fails_leaves_no_orphan(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(19)
-def test_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
+def test_failed_rollback_is_reported(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
     change = node.run(policy(OTHER))
@@ -79,7 +79,7 @@ def test_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(19)
-def test_the_run_after_a_failed_way_back_still_knows_the_former_layout(node: GpuNode) -> None:
+def test_run_after_a_failed_rollback_still_knows_the_previous_layout(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
     node.run(policy(OTHER))
@@ -90,7 +90,7 @@ def test_the_run_after_a_failed_way_back_still_knows_the_former_layout(node: Gpu
 
 
 @pytest.mark.failure_case(20)
-def test_a_gpu_that_is_lost_in_the_middle_stops_no_other(tmp_path: Path) -> None:
+def test_gpu_lost_during_a_change_does_not_stop_the_others(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, *[A100] * 8)
     node.fake_nvml.fail(CREATE, Code.GPU_IS_LOST, gpu=3, after=2)
     change = node.run(policy(*[SEVEN] * 8))
@@ -105,7 +105,7 @@ def test_a_gpu_that_is_lost_in_the_middle_stops_no_other(tmp_path: Path) -> None
 
 
 @pytest.mark.failure_case(28)
-def test_an_old_driver_that_cannot_be_told_where_fails_cleanly_unless_it_chooses_right(node: GpuNode) -> None:
+def test_driver_without_placement_support_rolls_back_unless_it_places_right(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, True)
     node.fake_nvml.miss(CREATE)
     node.fake_nvml.load()
@@ -117,7 +117,7 @@ def test_an_old_driver_that_cannot_be_told_where_fails_cleanly_unless_it_chooses
     assert node.stands(0) == {("1g.5gb", 6)}
 
 
-def test_a_process_that_no_list_shows_keeps_its_instance_and_the_former_layout(node: GpuNode) -> None:
+def test_instance_held_by_a_hidden_process_keeps_the_previous_layout(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.fail("nvmlComputeInstanceDestroy", Code.IN_USE)
     change = node.run(policy(OTHER))
@@ -126,14 +126,14 @@ def test_a_process_that_no_list_shows_keeps_its_instance_and_the_former_layout(n
     assert node.stands(0) == set(MIXED)
 
 
-def test_an_instance_that_is_let_go_of_late_is_waited_for(node: GpuNode) -> None:
+def test_instance_that_is_briefly_in_use_is_waited_for(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.fail("nvmlGpuInstanceDestroy", Code.IN_USE, times=4)
     assert node.run(policy(OTHER)).reason is None
     assert node.clock.slept == [1.0] * 4
 
 
-def test_a_driver_that_goes_away_half_way_is_named_and_the_next_run_goes_on(node: GpuNode) -> None:
+def test_driver_unloaded_during_a_change_is_reported_and_the_next_run_resumes(node: GpuNode) -> None:
     node.fake_nvml.fail(CREATE, Code.DRIVER_NOT_LOADED, times=1, after=3)
     assert node.run(policy(SEVEN)).reason is ConditionReason.WAITING_FOR_DRIVER
     assert node.run(policy(SEVEN)).reason is None
@@ -157,7 +157,7 @@ def test_an_instance_of_another_program_in_between_fails_the_verification(node: 
 
 
 @pytest.mark.failure_case(25)
-def test_a_folder_that_cannot_be_written_is_known_before_hardware_is_touched(node: GpuNode) -> None:
+def test_unwritable_state_dir_is_detected_before_hardware_changes(node: GpuNode) -> None:
     node.folder.path.write_text("a file where the folder should be")
     with pytest.raises(StateDirError, match="cannot be written"):
         node.run(policy(SEVEN))
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_written_is_known_before_hardware_is_touched(nod
 
 
 @pytest.mark.failure_case(25)
-def test_a_journal_that_cannot_be_read_is_as_good_as_none(node: GpuNode) -> None:
+def test_unreadable_journal_is_treated_as_absent(node: GpuNode) -> None:
     node.run(policy(SEVEN))
     (node.folder.path / "journal.json").write_text('{"version": 1, "content"')
     assert node.run(policy(OTHER)).reason is None
@@ -175,7 +175,7 @@ def test_a_journal_that_cannot_be_read_is_as_good_as_none(node: GpuNode) -> None
 
 
 @pytest.mark.parametrize("steps", range(9))
-def test_a_request_to_end_is_heard_between_two_steps_and_the_next_run_goes_on(node: GpuNode, steps: int) -> None:
+def test_stop_request_is_honoured_between_steps_and_the_next_run_resumes(node: GpuNode, steps: int) -> None:
     own = node.hardware()
     seen = []
 
@@ -197,7 +197,7 @@ def test_a_request_to_end_is_heard_between_two_steps_and_the_next_run_goes_on(no
     assert node.stands(0) == set(SEVEN)
 
 
-def test_a_gpu_of_another_card_is_named_and_the_rest_is_done(tmp_path: Path) -> None:
+def test_gpu_of_another_card_is_reported_and_the_others_are_partitioned(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, H100)
     change = node.run(builders.policy(builders.wanted(*SEVEN), builders.wanted(*SEVEN), card=policy(()).card))
     assert change.reason is ConditionReason.CARD_MISMATCH
@@ -215,7 +215,7 @@ class WholeGpus(Session):
         return super().__getattribute__(name)
 
 
-def test_a_driver_that_divides_no_gpu_fails_the_layout_and_touches_nothing(node: GpuNode) -> None:
+def test_driver_without_partitioning_fails_the_layout_and_changes_nothing(node: GpuNode) -> None:
     own = Hardware(open_driver=WholeGpus.open, folder=node.folder, clock=node.clock, policy_digest=node.digest)
     change = own.change(policy(SEVEN), own.look(policy(SEVEN)), frozenset(), node.results.append)
     assert change.reason is ConditionReason.ROLLED_BACK

@@ -55,24 +55,24 @@ def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
 
 @pytest.mark.parametrize("code", [Code.IN_USE, Code.UNKNOWN, Code.GPU_IS_LOST, Code.UNINITIALIZED, Code.RESET_REQUIRED])
 @pytest.mark.parametrize("call", MUTATING)
-def test_a_call_that_changes_something_fails(tmp_path: Path, call: str, code: Code) -> None:
+def test_failing_change_call_is_handled(tmp_path: Path, call: str, code: Code) -> None:
     run_with_a_fault(tmp_path, call, code, 0)
 
 
 @pytest.mark.parametrize(("number", "code"), list(enumerate(Code)))
-def test_every_code_is_named_whichever_call_fails_with_it(tmp_path: Path, number: int, code: Code) -> None:
+def test_every_error_code_is_reported_for_any_failing_call(tmp_path: Path, number: int, code: Code) -> None:
     """The calls take turns; tests/long has every call with every code."""
     calls = MUTATING + READING
     run_with_a_fault(tmp_path, calls[number % len(calls)], code, number // len(calls) % 2)
 
 
 @pytest.mark.parametrize("call", READING)
-def test_a_call_that_reads_something_fails(tmp_path: Path, call: str) -> None:
+def test_failing_read_call_is_handled(tmp_path: Path, call: str) -> None:
     run_with_a_fault(tmp_path, call, Code.UNKNOWN, 0)
 
 
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.UNKNOWN])
-def test_a_driver_that_does_not_answer_at_all_is_an_error_of_looking(tmp_path: Path, code: Code) -> None:
+def test_driver_that_never_answers_is_a_survey_error(tmp_path: Path, code: Code) -> None:
     node = GpuNode(tmp_path)
     node.fake_nvml.unload(code)
     with pytest.raises(DriverError):
@@ -99,7 +99,7 @@ except Stopped:
 """
 
 
-def test_sigterm_finishes_the_step_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_sigterm_finishes_the_step_and_the_next_run_resumes(tmp_path: Path) -> None:
     node = GpuNode(tmp_path)
     node.fake_nvml.delay("nvmlGpuInstanceCreateComputeInstance", 0.3)
     root = ROOT

@@ -59,12 +59,12 @@ def test_programs_run_in_the_hosts_root(root: Path) -> None:
 
 
 @pytest.mark.failure_case(30)
-def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_host_program_is_reported(tmp_path: Path) -> None:
     machine = devices.this_machine((tmp_path,))
     assert machine.reset("00000000:07:00.0") == machine.make_nodes() == "there is no nvidia-smi on the host"
 
 
-def test_a_program_that_comes_later_is_found(root: Path) -> None:
+def test_host_program_installed_later_is_found(root: Path) -> None:
     smi = root / "usr" / "bin" / "nvidia-smi"
     smi.rename(root / "kept")
     machine = devices.this_machine((root,))
@@ -78,7 +78,7 @@ def test_a_program_that_fails_is_quoted(root: Path) -> None:
     assert devices.this_machine((root,)).reset("0") == "nvidia-smi ended with 3: Unable to reset: in use"
 
 
-def test_a_program_that_hangs_is_ended(root: Path) -> None:
+def test_hanging_host_program_is_killed(root: Path) -> None:
     (root / "hang").touch()
     program = find("nvidia-smi", (root,))
     assert program is not None
@@ -86,7 +86,7 @@ def test_a_program_that_hangs_is_ended(root: Path) -> None:
 
 
 @needs_root
-def test_a_program_that_cannot_be_executed_is_said(tmp_path: Path) -> None:
+def test_unexecutable_host_program_is_reported(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvidia-smi").write_text("no program")
     problem = devices.this_machine((tmp_path,)).make_nodes()
@@ -94,7 +94,7 @@ def test_a_program_that_cannot_be_executed_is_said(tmp_path: Path) -> None:
     assert "Permission denied" in problem
 
 
-def test_a_root_that_does_not_exist_is_said(tmp_path: Path) -> None:
+def test_missing_host_root_is_reported(tmp_path: Path) -> None:
     problem = Program(root=tmp_path / "gone", path="/bin/true").run((), 10)
     assert problem is not None
     assert "No such file" in problem

@@ -35,7 +35,7 @@ def machine(fake_proc: FakeProc, *pods: PodView) -> Machine:
 
 
 @pytest.mark.failure_case(76)
-def test_a_server_is_reported_as_enforcement_tells_it(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+def test_mps_server_is_recognised_as_in_enforcement(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     name = b"nvidia-cuda-mps-server".hex()
     mine = fake_proc.show(process_pool.pid(NAMED, name), systemd_path())
     tenants = fake_proc.show(process_pool.pid(NAMED, name), systemd_path(POD_B, CONTAINER_B))
@@ -47,7 +47,7 @@ def test_a_server_is_reported_as_enforcement_tells_it(fake_proc: FakeProc, proce
 
 
 @pytest.mark.failure_case(77)
-def test_who_keeps_a_gpu_open_is_named_with_its_pod(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+def test_process_that_keeps_a_gpu_open_is_reported_with_its_pod(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     dcgm = fake_proc.show(process_pool.pid(NAMED, b"nv-hostengine".hex()), systemd_path())
     daemon = fake_proc.show(process_pool.pid(NAMED, b"nvsm".hex()), "/system.slice/nvsm.service")
     fake_proc.show(process_pool.pid(OBEDIENT), systemd_path(POD_B, CONTAINER_B))
@@ -69,7 +69,7 @@ def test_who_keeps_a_gpu_open_is_named_with_its_pod(fake_proc: FakeProc, process
     ("/system.slice/a\x1b[2J.service", ""),
     ("/init.scope", ""),
 ])
-def test_a_service_of_the_host_is_named_as_systemd_knows_it(
+def test_host_service_is_reported_by_its_systemd_unit(
     fake_proc: FakeProc, process_pool: ProcessPool, cgroup: str, told: str
 ) -> None:
     pid = fake_proc.show(process_pool.pid(NAMED, b"nv-hostengine".hex()), cgroup)
@@ -78,7 +78,7 @@ def test_a_service_of_the_host_is_named_as_systemd_knows_it(
 
 
 @pytest.mark.failure_case(96)
-def test_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: Path) -> None:
+def test_running_dgx_services_block_the_mode_change(tmp_path: Path) -> None:
     """They are no pods and no label pauses them: nothing is broken, they are named, and the next run goes through."""
     node = GpuNode(tmp_path)
     node.openers = tuple(f"process 812 of the host's {service}" for service in ("nvidia-dcgm.service", "nvsm.service"))
@@ -100,7 +100,7 @@ def test_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: Pat
     (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
     (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
 ], ids=["nobody", "two", "many"])
-def test_clients_that_stay_are_named(tmp_path: Path, openers: tuple[str, ...], told: str) -> None:
+def test_remaining_gpu_clients_are_reported(tmp_path: Path, openers: tuple[str, ...], told: str) -> None:
     node = GpuNode(tmp_path)
     node.openers = openers
     node.fake_nvml.reset_blocked(0, 19, -1)

@@ -12,7 +12,7 @@ SET_MODE = "nvmlDeviceSetMigMode"
 
 
 @pytest.mark.failure_case(8)
-def test_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> None:
+def test_tenants_block_only_their_own_gpu(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, A100, A100)
     gi = node.stand(0, *MIXED)
     node.fake_nvml.put(0, 4_000_001, 100, gi=gi[0])
@@ -26,12 +26,12 @@ def test_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> None
 
 
 @pytest.mark.failure_case(8)
-def test_a_whole_gpu_that_kubelet_gave_away_takes_no_mode_change(node: GpuNode) -> None:
+def test_allocated_whole_gpu_gets_no_mode_change(node: GpuNode) -> None:
     assert node.run(policy(SEVEN), {node.fake_nvml.uuid(0)}).reason is ConditionReason.GPU_BUSY
     assert node.fake_nvml.calls() == []
 
 
-def test_a_gpu_that_is_taken_into_use_after_the_plan_was_made_is_left_alone(node: GpuNode) -> None:
+def test_gpu_used_after_planning_is_not_changed(node: GpuNode) -> None:
     gi = node.stand(0, *MIXED)
     own = node.hardware()
     sight = own.look(policy(OTHER))
@@ -43,7 +43,7 @@ def test_a_gpu_that_is_taken_into_use_after_the_plan_was_made_is_left_alone(node
 
 
 @pytest.mark.failure_case(9)
-def test_clients_that_let_go_in_time_are_waited_for(node: GpuNode) -> None:
+def test_clients_that_close_the_gpu_in_time_are_waited_for(node: GpuNode) -> None:
     node.fake_nvml.reset_blocked(0, 19, 3)
     assert node.run(policy(SEVEN)).reason is None
     assert node.clock.slept == [2.0, 4.0, 8.0]
@@ -51,7 +51,7 @@ def test_clients_that_let_go_in_time_are_waited_for(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(9)
-def test_clients_that_stay_end_the_change_and_nothing_waits_for_a_reset(node: GpuNode) -> None:
+def test_remaining_clients_abort_the_change_without_a_pending_mode(node: GpuNode) -> None:
     node.fake_nvml.reset_blocked(0, 19, -1)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.CLIENTS_RUNNING
@@ -61,7 +61,7 @@ def test_clients_that_stay_end_the_change_and_nothing_waits_for_a_reset(node: Gp
 
 
 @pytest.mark.failure_case(9)
-def test_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(node: GpuNode) -> None:
+def test_remaining_clients_while_disabling_mig_restore_the_instances(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.reset_blocked(0, 19, -1)
     change = node.run(policy(()))
@@ -72,7 +72,7 @@ def test_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(node
 
 
 @pytest.mark.failure_case(10)
-def test_a_reset_that_only_a_reboot_brings_is_said_and_survived(node: GpuNode) -> None:
+def test_required_reboot_is_reported_and_the_pending_mode_remembered(node: GpuNode) -> None:
     node.fake_nvml.reset_blocked(0, 16, -1)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.RESET_REQUIRED
@@ -92,7 +92,7 @@ def test_a_reset_that_only_a_reboot_brings_is_said_and_survived(node: GpuNode) -
 
 
 @pytest.mark.failure_case(10)
-def test_this_gpu_alone_is_reset_where_the_host_can(tmp_path: Path) -> None:
+def test_only_the_affected_gpu_is_reset_if_the_host_supports_it(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, A100)
     node.fake_nvml.reset_blocked(1, 16, 1)
 
@@ -106,7 +106,7 @@ def test_this_gpu_alone_is_reset_where_the_host_can(tmp_path: Path) -> None:
 
 
 @pytest.mark.failure_case(10)
-def test_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
+def test_ineffective_reset_ends_in_time(node: GpuNode) -> None:
     node.fake_nvml.reset_blocked(0, 16, -1)
     node.reset_answer = lambda _: None
     change = node.run(policy(SEVEN))
@@ -116,14 +116,14 @@ def test_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
 
 
 @pytest.mark.failure_case(11)
-def test_the_mode_that_another_program_has_asked_for_stays_theirs(node: GpuNode) -> None:
+def test_pending_mode_of_another_program_is_not_changed(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, False, True)
     assert node.run(policy(())).reason is ConditionReason.PENDING_FOREIGN_CHANGE
     assert node.fake_nvml.calls() == []
 
 
 @pytest.mark.failure_case(12)
-def test_no_permission_says_what_the_runtime_needs(node: GpuNode) -> None:
+def test_missing_permission_error_says_what_the_runtime_needs(node: GpuNode) -> None:
     node.fake_nvml.fail(SET_MODE, Code.NO_PERMISSION)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.NO_PERMISSION

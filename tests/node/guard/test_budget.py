@@ -58,7 +58,7 @@ class Decoys:
 
 @pytest.mark.failure_case(87)
 @pytest.mark.parametrize("deaf_seconds", [0.5, 7])
-def test_decoys_that_come_again_and_again_delay_an_offender_elsewhere_by_no_minute(deaf_seconds: float) -> None:
+def test_recurring_decoys_do_not_delay_an_offender_of_another_namespace(deaf_seconds: float) -> None:
     node = Node(cap=SMALL)
     decoys = Decoys(node, deaf_seconds)
     for _ in range(120):
@@ -73,7 +73,7 @@ def test_decoys_that_come_again_and_again_delay_an_offender_elsewhere_by_no_minu
 
 
 @pytest.mark.failure_case(87)
-def test_among_offenders_of_one_namespace_the_oldest_offence_comes_first() -> None:
+def test_oldest_offence_of_a_namespace_comes_first() -> None:
     node = Node(cap=SMALL)
     first = join(node, 500, "old", "team")
     node.cycles(5)
@@ -83,7 +83,7 @@ def test_among_offenders_of_one_namespace_the_oldest_offence_comes_first() -> No
 
 
 @pytest.mark.failure_case(87)
-def test_a_spent_budget_is_of_one_namespace_on_one_device() -> None:
+def test_kill_budget_is_per_namespace_and_device() -> None:
     node = Node(gpus=(GPU, "GPU-1"), cap=replace(SMALL, grace_seconds=0), settings=Settings(kills_per_minute=1))
     gone = join(node, 500, "a", "team")
     node.until(Terminate)
@@ -97,7 +97,7 @@ def test_a_spent_budget_is_of_one_namespace_on_one_device() -> None:
 
 
 @pytest.mark.failure_case(87)
-def test_a_container_that_is_started_again_in_its_pod_is_ended_as_a_whole_the_second_time() -> None:
+def test_restarted_container_is_killed_as_a_whole_the_second_time() -> None:
     node = Node(cap=replace(SMALL, grace_seconds=0))
     scopes = []
     for number in range(3):
@@ -111,7 +111,7 @@ def test_a_container_that_is_started_again_in_its_pod_is_ended_as_a_whole_the_se
 
 
 @pytest.mark.failure_case(87)
-def test_a_namespace_that_was_served_waits_for_the_others_as_long_as_a_target_may_block() -> None:
+def test_blocked_target_passes_the_turn_to_another_namespace() -> None:
     """SIGKILL does not end the first target; after over a minute it is the turn of a namespace whose offence is younger."""
     node = Node(cap=replace(SMALL, grace_seconds=0))
     join(node, 500, "small", "team")
@@ -147,14 +147,14 @@ def looks(node: Node, scrambled: int, count: int) -> list[Verdict]:
 
 
 @pytest.mark.failure_case(87)
-def test_a_driver_that_scrambles_eight_gpus_kills_nobody() -> None:
+def test_scrambled_lists_on_eight_gpus_cause_no_kill() -> None:
     verdicts = looks(crowded(), 8, 100)
     assert steps(verdicts) == []
     assert AnomalyKind.DISTRUSTED in reasons(verdicts)
 
 
 @pytest.mark.failure_case(87)
-def test_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_one_begins_the_grace_again() -> None:
+def test_contradictions_in_several_namespaces_stop_kills_and_restart_the_grace() -> None:
     node = crowded()
     node.used["GPU-7"][507] = 9 * GIB
     verdicts = looks(node, 3, 60)
@@ -168,7 +168,7 @@ def test_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_one
 
 
 @pytest.mark.failure_case(87)
-def test_one_namespace_whose_rows_contradict_their_device_stops_nobody_elsewhere() -> None:
+def test_contradiction_in_one_namespace_does_not_stop_kills_elsewhere() -> None:
     node = crowded()
     node.used["GPU-7"][507] = 9 * GIB
     verdicts = looks(node, 1, 20)
@@ -177,7 +177,7 @@ def test_one_namespace_whose_rows_contradict_their_device_stops_nobody_elsewhere
 
 
 @pytest.mark.failure_case(87)
-def test_single_contradictions_win_no_time_for_anybody() -> None:
+def test_single_contradictions_do_not_delay_kills() -> None:
     node = crowded()
     node.used["GPU-7"][507] = 9 * GIB
     verdicts: list[Verdict] = []

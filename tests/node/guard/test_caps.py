@@ -17,14 +17,14 @@ TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)
      (TOLERANT, 5 * GIB, False), (TOLERANT, 5 * GIB + 1, True)],
     ids=["under", "at the cap", "over by a byte", "at the tolerance", "over the tolerance"],
 )
-def test_the_cap_and_its_tolerance_are_allowed_to_the_byte(cap: Cap, used: int, *, is_over: bool) -> None:
+def test_usage_up_to_cap_plus_tolerance_is_allowed(cap: Cap, used: int, *, is_over: bool) -> None:
     node = Node(cap=cap)
     node.run(tenant(500), used)
     assert (steps(node.cycles(40))[:1] == ["Warn"]) is is_over
 
 
 @pytest.mark.failure_case(32)
-def test_three_intervals_over_the_cap_warn_and_say_what_comes() -> None:
+def test_three_intervals_over_the_cap_give_a_warning_with_the_next_step() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     for _ in range(3):
@@ -45,7 +45,7 @@ def test_the_grace_passes_between_the_warning_and_the_first_signal() -> None:
 
 
 @pytest.mark.failure_case(33)
-def test_spikes_that_calm_pays_for_are_no_offence() -> None:
+def test_short_spikes_followed_by_low_usage_are_not_an_offence() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     for _ in range(30):
@@ -57,7 +57,7 @@ def test_spikes_that_calm_pays_for_are_no_offence() -> None:
 
 
 @pytest.mark.failure_case(33)
-def test_an_offender_that_is_calm_for_a_while_still_owes() -> None:
+def test_briefly_lower_usage_does_not_clear_the_debt() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycles(5)
@@ -79,7 +79,7 @@ def test_an_unknown_sample_neither_counts_nor_resets() -> None:
     assert steps(node.cycle()) == ["Warn"]
 
 
-def test_a_hidden_process_of_the_offender_does_not_make_it_calm() -> None:
+def test_hidden_process_does_not_count_as_lower_usage() -> None:
     node = Node()
     hidden = node.run(tenant(500), 3 * GIB)
     node.run(tenant(501), 3 * GIB)
@@ -91,7 +91,7 @@ def test_a_hidden_process_of_the_offender_does_not_make_it_calm() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_time_between_two_looks_counts_for_at_most_two_intervals() -> None:
+def test_gap_between_samples_counts_for_at_most_two_intervals() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycle()
@@ -103,7 +103,7 @@ def test_time_between_two_looks_counts_for_at_most_two_intervals() -> None:
 
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize("change", [{"action": CapAction.KILL}, {"action": CapAction.EVICT, "bytes": 5 * GIB}])
-def test_an_action_that_was_not_announced_begins_the_grace_again_with_a_new_warning(change: dict[str, object]) -> None:
+def test_changed_action_restarts_the_grace_with_a_new_warning(change: dict[str, object]) -> None:
     node = Node(cap=replace(CAP, action=CapAction.WARN))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(30)) == ["Warn"]
@@ -114,7 +114,7 @@ def test_an_action_that_was_not_announced_begins_the_grace_again_with_a_new_warn
 
 
 @pytest.mark.failure_case(67)
-def test_a_clock_that_goes_back_or_stands_still_gives_no_samples_and_no_signals() -> None:
+def test_clock_that_goes_back_or_stops_gives_no_samples_or_signals() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycles(13)
@@ -125,7 +125,7 @@ def test_a_clock_that_goes_back_or_stands_still_gives_no_samples_and_no_signals(
 
 
 @pytest.mark.failure_case(34)
-def test_the_sum_of_a_containers_processes_counts_and_the_largest_is_the_victim() -> None:
+def test_sum_of_processes_counts_and_the_largest_is_killed() -> None:
     node = Node()
     node.run(tenant(500), 2 * GIB)
     node.run(tenant(501), 3 * GIB)
@@ -134,7 +134,7 @@ def test_the_sum_of_a_containers_processes_counts_and_the_largest_is_the_victim(
 
 
 @pytest.mark.failure_case(34)
-def test_of_equal_processes_as_many_end_as_must_and_the_youngest_first() -> None:
+def test_fewest_equal_processes_are_killed_youngest_first() -> None:
     node = Node()
     node.run(tenant(500, start_time=1000), 3 * GIB)
     node.run(tenant(501, start_time=3000), 3 * GIB)
@@ -155,7 +155,7 @@ def test_each_device_of_a_container_has_its_own_cap() -> None:
 
 
 @pytest.mark.failure_case(59)
-def test_a_container_on_a_device_that_it_was_not_given_is_reported_and_let_be() -> None:
+def test_use_of_an_unallocated_device_is_only_reported() -> None:
     node = Node()
     node.run(tenant(500), 3 * GIB)
     node.gpus = (GPU, OTHER)
@@ -177,7 +177,7 @@ def stray() -> Node:
 
 
 @pytest.mark.failure_case(59)
-def test_a_stray_has_cap_zero_where_that_is_said() -> None:
+def test_unallocated_device_has_cap_zero_if_allocations_are_known() -> None:
     node = stray()
     node.is_allocation_known = True
     terminate = node.until(Terminate, limit=4)
@@ -186,7 +186,7 @@ def test_a_stray_has_cap_zero_where_that_is_said() -> None:
 
 
 @pytest.mark.failure_case(59)
-def test_while_it_is_not_known_who_was_given_what_no_process_is_a_stray() -> None:
+def test_no_foreign_use_is_killed_while_allocations_are_unknown() -> None:
     node = stray()
     verdicts = node.cycles(60)
     assert steps(verdicts) == []
@@ -210,7 +210,7 @@ def test_a_container_that_the_api_does_not_know_is_not_judged() -> None:
 
 
 @pytest.mark.failure_case(57)
-def test_a_cap_that_is_lost_for_a_while_keeps_the_offence_open_and_sends_nothing() -> None:
+def test_temporarily_lost_cap_keeps_the_offence_without_signals() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycles(13)
@@ -221,7 +221,7 @@ def test_a_cap_that_is_lost_for_a_while_keeps_the_offence_open_and_sends_nothing
     assert steps(node.cycle()) == ["Terminate"]
 
 
-def test_a_container_keeps_the_cap_of_its_start_beside_one_that_was_started_under_a_lower_one() -> None:
+def test_container_keeps_its_cap_beside_one_with_a_lower_cap() -> None:
     node = Node()
     node.run(tenant(500, "old"), 6 * GIB, cap=Cap(bytes=8 * GIB))
     node.run(tenant(600, "new"), 6 * GIB, cap=Cap(bytes=4 * GIB))
@@ -254,7 +254,7 @@ def test_action_warn_warns_and_reminds() -> None:
     assert [(warn.facts.next, warn.facts.next_seconds) for warn in warnings] == [(Next.NOTHING, None)] * 2
 
 
-def test_action_evict_warns_then_evicts_and_asks_again_while_the_pod_stays() -> None:
+def test_action_evict_warns_then_evicts_and_retries_while_the_pod_stays() -> None:
     node = Node(cap=replace(CAP, action=CapAction.EVICT))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(13)) == ["Warn"]

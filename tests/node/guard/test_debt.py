@@ -78,7 +78,7 @@ def bound(cap: Cap, asked: Settings) -> float:
     seed=st.integers(0, 1 << 32),
 )
 @UNGUIDED
-def test_who_is_over_for_half_of_the_time_is_ended_within_four_times_its_patience(
+def test_container_over_its_cap_half_the_time_is_killed_within_four_graces(
     *, over: float, share: float, grace: float, seed: int
 ) -> None:
     cap, asked = replace(CAP, grace_seconds=grace), Settings()
@@ -92,7 +92,7 @@ def test_who_is_over_for_half_of_the_time_is_ended_within_four_times_its_patienc
 @pytest.mark.failure_case(86)
 @given(over=st.floats(0.02, 3.0), share=st.floats(0.5, 1.0), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_who_goes_up_and_down_faster_is_ended_too_only_later(
+def test_container_that_oscillates_faster_is_killed_later(
     *, over: float, share: float, seed: int
 ) -> None:
     most = 30 * Settings().patience_seconds(CAP) + SIGNAL_SECONDS
@@ -102,13 +102,13 @@ def test_who_goes_up_and_down_faster_is_ended_too_only_later(
 @pytest.mark.failure_case(86)
 @given(over=st.floats(0.02, 12.9), share=st.floats(0.01, 0.25), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_who_is_over_for_a_quarter_of_the_time_is_never_ended(*, over: float, share: float, seed: int) -> None:
+def test_container_over_its_cap_a_quarter_of_the_time_is_not_killed(*, over: float, share: float, seed: int) -> None:
     program = Program(curve=wave(over, over * (1 - share) / share, over / 2), rng=Random(seed))
     assert program.ended_after(1200) is None
 
 
 @pytest.mark.failure_case(86)
-def test_calm_that_nobody_saw_pays_as_little_as_time_over_the_cap_that_nobody_saw_counts() -> None:
+def test_unobserved_time_pays_and_adds_debt_alike() -> None:
     """Looks are four seconds apart where the driver is slow; whoever is over for half of the time must not gain by it."""
     node = Node()
     node.run(tenant(500), LOW)
@@ -121,14 +121,14 @@ def test_calm_that_nobody_saw_pays_as_little_as_time_over_the_cap_that_nobody_sa
 
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize("pattern", ["oooooooooooo.", "ooooooooooooooooo.", "oo.", "o."])
-def test_a_calm_look_in_between_resets_nothing(pattern: str) -> None:
+def test_single_sample_below_the_cap_does_not_clear_the_debt(pattern: str) -> None:
     over, calm = float(pattern.count("o")), float(pattern.count("."))
     ended = Program(curve=wave(over, calm), rng=Random(1)).ended_after(4 * 13 + SIGNAL_SECONDS)
     assert ended is not None
 
 
 @pytest.mark.failure_case(86)
-def test_half_of_the_time_at_one_look_a_second_is_not_seen_in_time() -> None:
+def test_one_sample_a_second_misses_usage_over_the_cap_half_the_time() -> None:
     """Why looks are closer while somebody owes: of five seconds over the cap a look a second sees four."""
     node = Node()
     node.run(tenant(500), LOW)
@@ -140,7 +140,7 @@ def test_half_of_the_time_at_one_look_a_second_is_not_seen_in_time() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_containers_that_are_replaced_just_in_time_owe_for_those_before_them() -> None:
+def test_replaced_containers_inherit_the_debt() -> None:
     node = Node()
     told: list[str] = []
     for number in range(5):
@@ -169,7 +169,7 @@ def remove(node: Node, process: Process) -> None:
 @pytest.mark.failure_case(86)
 @given(owed=st.integers(1, 12), gap=st.integers(1, 40), is_read=st.booleans())
 @settings(max_examples=40)
-def test_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_longer(
+def test_inherited_debt_is_paid_at_half_the_gap(
     *, owed: int, gap: int, is_read: bool
 ) -> None:
     """Not while the device cannot be read: nobody knows then who is over."""
@@ -192,7 +192,7 @@ def test_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_longe
 @pytest.mark.failure_case(86)
 @given(life=st.floats(7.0, 60.0), gap=st.floats(0.1, 2.0), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_whoever_has_its_containers_started_again_is_ended_in_the_promised_time(
+def test_controller_that_restarts_its_containers_is_killed_in_time(
     *, life: float, gap: float, seed: int
 ) -> None:
     """Deaf to SIGTERM, too: what lives long enough for both signals meets both."""
@@ -213,7 +213,7 @@ def test_whoever_has_its_containers_started_again_is_ended_in_the_promised_time(
 
 
 @pytest.mark.failure_case(86)
-def test_a_container_that_appears_as_the_last_one_of_its_pod_goes_owes_for_it() -> None:
+def test_container_that_replaces_another_in_the_same_cycle_inherits_its_debt() -> None:
     """Kubelet tells of both at once: the status of a container that is started again has the new run's id."""
     node = Node()
     for number in range(2):
@@ -226,7 +226,7 @@ def test_a_container_that_appears_as_the_last_one_of_its_pod_goes_owes_for_it() 
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize(("namespace", "looks"), [("ns-all", 2), ("elsewhere", 14)], ids=["of its namespace", "of another"])
 @pytest.mark.parametrize("used", [HIGH, LOW], ids=["over", "within"])
-def test_another_controllers_uid_in_a_pod_ends_nobody_within_its_cap_and_nobody_in_another_namespace(
+def test_forged_controller_uid_does_not_harm_others(
     namespace: str, looks: int, used: int
 ) -> None:
     """Anybody who may make a pod may write any controller's uid into it. Within a namespace that trust is shared."""
@@ -253,7 +253,7 @@ def stand_in(node: Node, number: int, used: int) -> Process:
 
 
 @pytest.mark.failure_case(86)
-def test_who_is_over_while_its_namespace_owes_has_no_grace_and_who_is_within_is_left_alone() -> None:
+def test_namespace_debt_removes_the_grace_only_for_pods_over_their_cap() -> None:
     node = Node()
     first = stand_in(node, 1, HIGH)
     sibling, calm = stand_in(node, 2, LOW), stand_in(node, 3, LOW)
@@ -267,7 +267,7 @@ def test_who_is_over_while_its_namespace_owes_has_no_grace_and_who_is_within_is_
 
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize(("pods", "turn"), [(4, 12.0), (4, 6.0), (4, 2.0), (4, 1.0), (3, 6.0), (2, 6.0), (5, 0.4)])
-def test_pods_that_take_turns_are_ended_one_after_another(pods: int, turn: float) -> None:
+def test_pods_that_alternate_over_their_caps_are_killed_one_after_another(pods: int, turn: float) -> None:
     """One of them is always over its cap, none for as long as its grace; looks come as often as the loop's."""
     node, rng = Node(), Random(3)
     everyone = [stand_in(node, number, LOW) for number in range(pods)]
@@ -284,7 +284,7 @@ def test_pods_that_take_turns_are_ended_one_after_another(pods: int, turn: float
 
 
 @pytest.mark.failure_case(86)
-def test_bare_pods_that_are_made_anew_before_their_grace_ends_lose_it() -> None:
+def test_bare_pods_recreated_before_their_grace_ends_lose_it() -> None:
     """Twelve seconds over the cap in a new pod, three without any; from the second on each is ended within eight."""
     node, over, last = Node(), 0, 0
     for number in range(40):
@@ -301,7 +301,7 @@ def test_bare_pods_that_are_made_anew_before_their_grace_ends_lose_it() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_bare_pods_that_are_made_anew_are_not_evicted_without_end() -> None:
+def test_recreated_bare_pods_are_not_evicted_forever() -> None:
     node = Node(cap=replace(CAP, action=CapAction.EVICT, grace_seconds=0))
     told: list[str] = []
     for number in range(100):
@@ -314,7 +314,7 @@ def test_bare_pods_that_are_made_anew_are_not_evicted_without_end() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_what_containers_that_are_gone_owed_is_forgotten_when_it_would_be_paid() -> None:
+def test_debt_of_removed_containers_is_dropped_when_it_would_be_paid() -> None:
     node = Node()
     for number in range(200):
         node.run(tenant(500 + number, f"c{number}"), HIGH)
@@ -330,7 +330,7 @@ def test_what_containers_that_are_gone_owed_is_forgotten_when_it_would_be_paid()
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize(("hidden", "is_paid"), [(9 * GIB, False), (None, False), (GIB, True)])
 @pytest.mark.parametrize("rest", [0, 2 * GIB], ids=["absent", "present"])
-def test_memory_of_an_unknown_process_pays_no_debt_of_a_container_that_it_would_put_over(
+def test_unknown_memory_that_would_exceed_the_cap_pays_no_debt(
     hidden: int | None, is_paid: bool, rest: int
 ) -> None:
     """A container whose memory is always that of a process too young to have been identified would otherwise pay its debt."""
@@ -349,7 +349,7 @@ def test_memory_of_an_unknown_process_pays_no_debt_of_a_container_that_it_would_
 
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize(("candidates", "is_paid"), [(("a", "b"), False), (("b",), True), ((), True)])
-def test_memory_that_others_may_hold_keeps_no_container_from_paying_its_debt(
+def test_memory_that_only_others_may_hold_does_not_stop_debt_repayment(
     candidates: tuple[str, ...], is_paid: bool
 ) -> None:
     node = Node()
@@ -362,7 +362,7 @@ def test_memory_that_others_may_hold_keeps_no_container_from_paying_its_debt(
 
 
 @pytest.mark.failure_case(86)
-def test_an_offender_whose_pod_the_api_server_has_not_shown_since_a_restart_still_owes() -> None:
+def test_debt_is_kept_while_the_pod_is_unknown_after_a_restart() -> None:
     node = Node()
     process = node.run(tenant(500), HIGH)
     node.until(Terminate)
@@ -375,7 +375,7 @@ def test_an_offender_whose_pod_the_api_server_has_not_shown_since_a_restart_stil
 
 
 @pytest.mark.failure_case(86)
-def test_what_a_namespace_owes_on_a_device_is_forgotten_with_the_device() -> None:
+def test_namespace_debt_is_dropped_when_its_device_is_removed() -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), HIGH)
     node.until(Terminate)

@@ -33,7 +33,7 @@ from tests.node.guard.guard_fixture import (
 
 
 @pytest.mark.failure_case(37)
-def test_who_ignores_sigterm_is_killed_when_the_time_is_over() -> None:
+def test_process_that_ignores_sigterm_is_killed_after_the_exit_time() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     verdicts = node.cycles(19)
@@ -45,7 +45,7 @@ def test_who_ignores_sigterm_is_killed_when_the_time_is_over() -> None:
 
 
 @pytest.mark.failure_case(36)
-def test_who_ends_on_sigterm_is_not_killed() -> None:
+def test_process_that_exits_on_sigterm_is_not_killed() -> None:
     node = terminated()
     node.end(500)
     verdicts = node.cycles(30)
@@ -55,7 +55,7 @@ def test_who_ends_on_sigterm_is_not_killed() -> None:
 
 
 @pytest.mark.failure_case(38)
-def test_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
+def test_process_that_stays_below_the_cap_after_sigterm_is_not_killed() -> None:
     node = terminated()
     node.used[GPU][500] = 4 * GIB
     verdicts = node.cycles(28)
@@ -66,7 +66,7 @@ def test_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_who_drops_below_the_cap_for_a_look_after_sigterm_is_killed_when_it_is_over_again() -> None:
+def test_process_over_the_cap_again_after_sigterm_is_killed() -> None:
     node = terminated()
     node.used[GPU][500] = 4 * GIB
     assert steps(node.cycles(20)) == []
@@ -75,7 +75,7 @@ def test_who_drops_below_the_cap_for_a_look_after_sigterm_is_killed_when_it_is_o
 
 
 @pytest.mark.failure_case(86)
-def test_sigterm_lapses_after_a_minute_of_calm_however_large_the_debt() -> None:
+def test_escalation_is_cancelled_after_a_minute_below_the_cap() -> None:
     node = Node(cap=replace(CAP, grace_seconds=200))
     node.run(tenant(500), 9 * GIB)
     node.until(Terminate, limit=300)
@@ -87,7 +87,7 @@ def test_sigterm_lapses_after_a_minute_of_calm_however_large_the_debt() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_who_owes_much_pays_within_twice_its_patience() -> None:
+def test_debt_is_capped_at_twice_the_grace() -> None:
     node = Node(cap=replace(CAP, action=CapAction.WARN))
     node.run(tenant(500), 9 * GIB)
     node.cycles(1000)
@@ -99,7 +99,7 @@ def test_who_owes_much_pays_within_twice_its_patience() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_one_who_waits_calmly_after_sigterm_keeps_no_other_waiting() -> None:
+def test_target_below_its_cap_after_sigterm_does_not_block_others() -> None:
     node = terminated()
     node.used[GPU][500] = 4 * GIB
     node.run(tenant(600, "b"), 9 * GIB)
@@ -108,7 +108,7 @@ def test_one_who_waits_calmly_after_sigterm_keeps_no_other_waiting() -> None:
 
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize("is_hidden", [False, True])
-def test_one_who_cannot_be_seen_after_sigterm_keeps_no_other_waiting(is_hidden: bool) -> None:
+def test_unreadable_target_after_sigterm_does_not_block_others(is_hidden: bool) -> None:
     """Its process is in no container that is known, or the driver does not tell what it uses."""
     node = terminated()
     target = node.processes[500]
@@ -123,7 +123,7 @@ def test_one_who_cannot_be_seen_after_sigterm_keeps_no_other_waiting(is_hidden: 
 
 
 @pytest.mark.failure_case(38)
-def test_who_drops_below_the_cap_after_the_warning_is_sent_nothing() -> None:
+def test_process_below_the_cap_after_the_warning_is_not_signalled() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(13)) == ["Warn"]
@@ -149,7 +149,7 @@ def test_no_signal_while_the_rows_are_implausible() -> None:
 
 
 @pytest.mark.failure_case(39)
-def test_a_reused_pid_is_not_signalled_and_the_victim_counts_as_gone() -> None:
+def test_reused_pid_is_not_signalled_and_the_target_counts_as_exited() -> None:
     node = terminated()
     node.processes[500] = tenant(500, start_time=2000)
     node.used[GPU][500] = 4 * GIB
@@ -159,7 +159,7 @@ def test_a_reused_pid_is_not_signalled_and_the_victim_counts_as_gone() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_a_container_that_is_over_with_its_next_process_owes_what_it_owed() -> None:
+def test_next_process_of_a_container_inherits_its_debt() -> None:
     node = terminated()
     node.processes[500] = tenant(500, start_time=2000)
     verdicts = node.cycle()
@@ -175,7 +175,7 @@ def test_a_pid_reused_by_a_neighbour_is_not_signalled() -> None:
     assert signalled(node.cycles(40)) == []
 
 
-def test_a_process_that_moved_to_another_cgroup_is_let_go_and_judged_again() -> None:
+def test_process_moved_to_another_cgroup_is_evaluated_again() -> None:
     node = terminated()
     node.processes[500] = moved = tenant(500, cgroup="/kubepods/poda/a/init.scope")
     verdicts = node.cycle()
@@ -184,7 +184,7 @@ def test_a_process_that_moved_to_another_cgroup_is_let_go_and_judged_again() -> 
 
 
 @pytest.mark.failure_case(86)
-def test_a_process_that_moves_after_each_sigterm_is_ended_with_its_container() -> None:
+def test_process_that_moves_after_each_sigterm_is_killed_with_its_container() -> None:
     node = terminated()
     verdicts: list[Verdict] = []
     for number in range(4):
@@ -195,13 +195,13 @@ def test_a_process_that_moves_after_each_sigterm_is_ended_with_its_container() -
 
 
 @pytest.mark.failure_case(40)
-def test_exec_during_the_ladder_keeps_the_identity_so_the_kill_follows() -> None:
+def test_exec_during_the_escalation_does_not_prevent_the_kill() -> None:
     node = terminated()
     node.processes[500] = replace(node.processes[500])
     assert signalled(node.cycles(5)) == [tenant(500)]
 
 
-def test_a_victim_that_cannot_be_recognised_is_waited_for() -> None:
+def test_unrecognised_target_is_waited_for() -> None:
     node = terminated()
     target = node.processes.pop(500)
     assert steps(node.cycles(30)) == []
@@ -209,7 +209,7 @@ def test_a_victim_that_cannot_be_recognised_is_waited_for() -> None:
     assert steps(node.cycle()) == ["Kill"]
 
 
-def test_a_victim_that_is_not_recognised_for_too_long_is_let_go() -> None:
+def test_target_unrecognised_for_too_long_is_dropped() -> None:
     node = terminated()
     del node.processes[500]
     verdicts = node.cycles(70)
@@ -218,14 +218,14 @@ def test_a_victim_that_is_not_recognised_for_too_long_is_let_go() -> None:
 
 
 @pytest.mark.failure_case(41)
-def test_a_zombie_without_a_row_is_gone() -> None:
+def test_zombie_without_a_row_counts_as_exited() -> None:
     node = terminated()
     node.cycles(5)
     del node.used[GPU][500]
     assert AnomalyKind.GONE in reasons(node.cycle())
 
 
-def test_one_victim_at_a_time_on_a_device_and_the_worst_first() -> None:
+def test_one_target_at_a_time_per_device_worst_first() -> None:
     node = Node()
     node.run(tenant(500, "a"), 5 * GIB)
     node.run(tenant(600, "b"), 9 * GIB)
@@ -235,7 +235,7 @@ def test_one_victim_at_a_time_on_a_device_and_the_worst_first() -> None:
     assert signalled(node.cycles(2)) == [tenant(500, "a")]
 
 
-def test_a_process_on_two_devices_is_ended_once() -> None:
+def test_process_on_two_devices_is_killed_once() -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(500), 9 * GIB, gpu=OTHER)
@@ -244,7 +244,7 @@ def test_a_process_on_two_devices_is_ended_once() -> None:
 
 @pytest.mark.failure_case(35)
 @pytest.mark.parametrize("rest", [0, 1, 2, 3, 5, 10])
-def test_a_container_that_starts_its_gpu_process_anew_is_ended_as_a_whole(rest: int) -> None:
+def test_container_that_restarts_its_gpu_process_is_killed_as_a_whole(rest: int) -> None:
     """Its GPU process heeds SIGTERM, its supervisor does not. The debt stands, whoever has left."""
     node, pid, back = Node(), 500, -1
     node.run(tenant(pid, start_time=pid), 30 * GIB)
@@ -264,7 +264,7 @@ def test_a_container_that_starts_its_gpu_process_anew_is_ended_as_a_whole(rest: 
 
 @pytest.mark.failure_case(35)
 @pytest.mark.parametrize("then", ["gone", "within", "unread", "unknown"])
-def test_a_whole_container_that_was_sent_sigterm_is_killed_whatever_its_processes_do(then: str) -> None:
+def test_container_sent_sigterm_as_a_whole_is_always_killed(then: str) -> None:
     node = terminated()
     node.end(500)
     node.cycle()
@@ -289,7 +289,7 @@ def test_a_whole_container_that_was_sent_sigterm_is_killed_whatever_its_processe
 
 
 @pytest.mark.failure_case(35)
-def test_a_debt_that_time_within_the_cap_has_paid_is_no_offence_any_more() -> None:
+def test_paid_debt_is_no_longer_an_offence() -> None:
     node = terminated()
     node.end(500)
     node.cycles(40)
@@ -301,7 +301,7 @@ def test_a_debt_that_time_within_the_cap_has_paid_is_no_offence_any_more() -> No
 
 
 @pytest.mark.failure_case(65)
-def test_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None:
+def test_kills_per_minute_are_limited_per_namespace_and_device() -> None:
     node = Node(cap=replace(CAP, grace_seconds=0, bytes=GIB))
     for number in range(8):
         process = tenant(500 + number, f"t{number}")
@@ -323,7 +323,7 @@ def test_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None:
 
 
 @pytest.mark.failure_case(65)
-def test_victims_that_were_chosen_are_still_ended_when_the_budget_is_spent() -> None:
+def test_chosen_targets_are_killed_after_the_budget_is_spent() -> None:
     node = Node(settings=Settings(kills_per_minute=1))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(19)) == ["Warn", "Terminate", "Kill"]
@@ -335,7 +335,7 @@ def test_victims_that_were_chosen_are_still_ended_when_the_budget_is_spent() -> 
     [(CapAction.KILL, ["Warn", "Terminate", "Kill"]), (CapAction.EVICT, ["Warn", "Evict"])],
     ids=["kill", "evict"],
 )
-def test_a_dry_run_tells_everything_once_and_marks_it(action: CapAction, told: list[str]) -> None:
+def test_dry_run_reports_every_step_once_and_marks_it(action: CapAction, told: list[str]) -> None:
     node = Node(cap=replace(CAP, action=action), settings=Settings(dry_run=True))
     node.run(tenant(500), 9 * GIB)
     verdicts = node.cycles(200)
@@ -345,7 +345,7 @@ def test_a_dry_run_tells_everything_once_and_marks_it(action: CapAction, told: l
 
 
 @pytest.mark.failure_case(66)
-def test_a_dry_run_goes_on_to_the_next_offender_of_the_device() -> None:
+def test_dry_run_continues_with_the_next_offender_of_the_device() -> None:
     node = Node(settings=Settings(dry_run=True))
     node.run(tenant(500, "a"), 9 * GIB)
     node.run(tenant(600, "b"), 8 * GIB)
@@ -353,7 +353,7 @@ def test_a_dry_run_goes_on_to_the_next_offender_of_the_device() -> None:
 
 
 @pytest.mark.failure_case(68)
-def test_an_agent_that_restarts_in_the_ladder_counts_again_and_kills_once() -> None:
+def test_runtime_restart_during_the_escalation_kills_once() -> None:
     node = terminated()
     node.history = GuardState()
     verdicts = node.cycles(45)
@@ -361,7 +361,7 @@ def test_an_agent_that_restarts_in_the_ladder_counts_again_and_kills_once() -> N
     assert signalled(verdicts) == [tenant(500)] * 2
 
 
-def test_a_victim_on_a_device_that_left_the_node_is_forgotten() -> None:
+def test_target_on_a_removed_device_is_dropped() -> None:
     node = terminated()
     node.cycles(6)
     assert len(node.history.targets) == 1
@@ -370,12 +370,12 @@ def test_a_victim_on_a_device_that_left_the_node_is_forgotten() -> None:
     assert node.history.targets == {}
 
 
-def test_after_a_long_gap_a_victim_that_is_still_over_is_killed() -> None:
+def test_target_still_over_its_cap_after_a_long_gap_is_killed() -> None:
     node = terminated()
     assert steps(node.cycle(seconds=61)) == ["Kill"]
 
 
-def test_a_pid_reused_by_a_stranger_does_not_hide_that_the_offender_is_calm() -> None:
+def test_pid_reused_by_another_process_does_not_stop_debt_repayment() -> None:
     node = Node()
     node.run(tenant(500), 3 * GIB)
     node.run(tenant(501), 3 * GIB)

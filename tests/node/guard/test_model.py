@@ -33,19 +33,19 @@ def assert_every_offender_was_ended(model: GuardModel) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_who_is_over_for_half_of_the_time_is_ended_and_nobody_within_its_cap_whoever_acts(seed: int) -> None:
+def test_model_kills_every_offender_and_no_container_within_its_cap(seed: int) -> None:
     assert_every_offender_was_ended(siege(40_000, seed, each=40))
 
 
 @pytest.mark.parametrize("seed", range(10, 16))
-def test_the_same_holds_in_a_small_crowd_in_which_every_list_may_lie(seed: int) -> None:
+def test_model_kills_every_offender_in_a_small_noisy_population(seed: int) -> None:
     model = siege(4_000, seed, each=2, noise=0.3)
     assert sum(actor.ends for actor in model.actors.values()) > 5
 
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=scale.examples(40))
-def test_nobody_within_its_cap_is_signalled_whatever_happens(seed: int) -> None:
+def test_model_never_signals_a_container_within_its_cap(seed: int) -> None:
     # Random numbers of Hypothesis's own would be more than it can keep of one example.
     model = GuardModel(rng=Random(seed), gpus=1, each=3, noise=0.2)
     for _ in range(60):
@@ -61,7 +61,7 @@ def test_nobody_within_its_cap_is_signalled_whatever_happens(seed: int) -> None:
     noise=st.randoms(use_true_random=False),
 )
 @settings(max_examples=scale.examples(60))
-def test_a_plain_offender_is_killed_within_the_promised_time(
+def test_steady_offender_is_killed_within_the_promised_time(
     *, interval: float, grace: float, samples: int, excess: int, neighbours: list[int], noise: Random
 ) -> None:
     asked = Settings(samples=samples)
@@ -87,7 +87,7 @@ def test_a_plain_offender_is_killed_within_the_promised_time(
     assert told[Kill] == pytest.approx(term_seconds + math.ceil(asked.exit_seconds / interval) * interval)
 
 
-def test_nothing_is_remembered_of_containers_that_are_gone() -> None:
+def test_history_of_removed_containers_is_bounded() -> None:
     node = Node(cap=Cap(bytes=4 * GIB, grace_seconds=0))
     for pid in range(1000, 3000, 2):
         node.run(tenant(pid, f"c{pid}"), 9 * GIB)

@@ -26,7 +26,7 @@ from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, container, reaso
 
 @pytest.mark.failure_case(64)
 @pytest.mark.parametrize("kind", [ProcessKind.SYSTEM, ProcessKind.MPS_SERVER, ProcessKind.UNKNOWN])
-def test_who_is_no_tenant_is_never_signalled(kind: ProcessKind) -> None:
+def test_process_outside_tenants_is_never_signalled(kind: ProcessKind) -> None:
     node = Node()
     node.run(tenant(500), GIB)
     node.run(stranger(700, kind, container("a")), 20 * GIB)
@@ -35,7 +35,7 @@ def test_who_is_no_tenant_is_never_signalled(kind: ProcessKind) -> None:
 
 
 @pytest.mark.failure_case(63)
-def test_only_the_kind_spares_the_mps_server_so_a_tenant_cannot_pose_as_one() -> None:
+def test_mps_server_is_recognised_by_its_kind_only() -> None:
     node = Node()
     node.run(stranger(700, ProcessKind.MPS_SERVER), 20 * GIB)
     node.run(tenant(500), 9 * GIB)
@@ -50,7 +50,7 @@ def test_a_process_without_a_pod_is_reported() -> None:
 
 
 @pytest.mark.failure_case(52)
-def test_when_no_process_is_recognised_that_is_said_and_no_process_is_signalled() -> None:
+def test_unresolved_processes_are_reported_and_not_signalled() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.processes.clear()
@@ -59,14 +59,14 @@ def test_when_no_process_is_recognised_that_is_said_and_no_process_is_signalled(
     assert AnomalyKind.UNRESOLVED in reasons(verdicts)
 
 
-def test_an_identity_filed_under_another_pid_is_not_believed() -> None:
+def test_identity_with_another_pid_is_rejected() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.processes[500] = tenant(501)
     assert steps(node.cycles(60)) == []
 
 
-def test_a_neighbour_with_a_huge_unrecognised_process_changes_nothing_for_a_flapping_tenant() -> None:
+def test_unrecognised_process_does_not_affect_an_oscillating_tenant() -> None:
     node = Node()
     node.run(stranger(700, ProcessKind.UNKNOWN), 20 * GIB)
     node.run(tenant(500), 9 * GIB)
@@ -84,7 +84,7 @@ def client_node(mps: Mps, **settings: Any) -> Node:
 
 
 @pytest.mark.failure_case(62)
-def test_an_mps_client_is_asked_then_ended_by_mps_and_killed_only_after_its_yes() -> None:
+def test_mps_client_is_killed_only_after_mps_confirms_termination() -> None:
     node = client_node(Mps.REACHABLE)
     verdicts = node.cycles(19)
     assert steps(verdicts) == ["Warn", "Terminate", "TerminateClient"]
@@ -95,26 +95,26 @@ def test_an_mps_client_is_asked_then_ended_by_mps_and_killed_only_after_its_yes(
 
 
 @pytest.mark.failure_case(62)
-def test_when_mps_does_not_end_its_client_the_pod_is_evicted_and_nobody_killed() -> None:
+def test_pod_is_evicted_if_mps_does_not_terminate_its_client() -> None:
     verdicts = client_node(Mps.REACHABLE).cycles(40)
     assert steps(verdicts) == ["Warn", "Terminate", "TerminateClient", "Evict"]
     assert AnomalyKind.MPS_REFUSED in reasons(verdicts)
 
 
 @pytest.mark.failure_case(62)
-def test_without_a_way_to_mps_the_pod_is_evicted_without_any_signal() -> None:
+def test_pod_is_evicted_without_a_signal_if_mps_is_unreachable() -> None:
     verdicts = client_node(Mps.UNREACHABLE).cycles(20)
     assert steps(verdicts) == ["Warn", "Evict"]
     assert AnomalyKind.MPS_REFUSED in reasons(verdicts)
 
 
 @pytest.mark.failure_case(62)
-def test_without_a_way_to_mps_a_warning_may_be_all() -> None:
+def test_unreachable_mps_with_fallback_warn_only_warns() -> None:
     assert steps(client_node(Mps.UNREACHABLE, mps_fallback=CapAction.WARN).cycles(60)) == ["Warn"]
 
 
 @pytest.mark.failure_case(62)
-def test_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container() -> None:
+def test_client_of_a_tenants_own_mps_server_is_killed_with_its_container() -> None:
     """Outside pools under MPS a row in the MPS list means that a tenant has started a server itself: no reason to spare it."""
     node = Node()
     node.run(tenant(500), 9 * GIB)
@@ -133,7 +133,7 @@ def test_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container() -
 
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("mps", [Mps.REACHABLE, Mps.UNREACHABLE, Mps.OFF])
-def test_who_cannot_be_evicted_ends_by_signals_under_mps_too(mps: Mps) -> None:
+def test_unevictable_pod_under_mps_is_killed_by_signals(mps: Mps) -> None:
     node = client_node(mps)
     node.unevictable = frozenset({container("a")})
     verdicts = node.cycles(20)
@@ -142,7 +142,7 @@ def test_who_cannot_be_evicted_ends_by_signals_under_mps_too(mps: Mps) -> None:
 
 
 @pytest.mark.failure_case(62)
-def test_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
+def test_action_evict_kills_by_signals_if_the_pod_cannot_be_evicted() -> None:
     node = Node(cap=replace(CAP, action=CapAction.EVICT))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(14)) == ["Warn", "Evict"]
@@ -162,7 +162,7 @@ def second_offence() -> Node:
 
 
 @pytest.mark.failure_case(62)
-def test_the_clients_of_an_mps_container_that_offends_again_are_terminated_at_its_server_before_they_are_killed() -> None:
+def test_repeat_mps_offender_is_terminated_at_its_server_before_sigkill() -> None:
     node = second_offence()
     assert steps(node.cycles(7)) == ["Terminate", "TerminateClient"]
     node.terminated = frozenset({tenant(501)})
@@ -173,7 +173,7 @@ def test_the_clients_of_an_mps_container_that_offends_again_are_terminated_at_it
 
 
 @pytest.mark.failure_case(62)
-def test_an_mps_container_whose_server_confirms_nothing_is_evicted_and_not_killed() -> None:
+def test_mps_container_without_confirmed_termination_is_evicted() -> None:
     """Also if it is within its cap meanwhile: its clients are still the server's."""
     node = second_offence()
     node.until(Terminate)
@@ -185,7 +185,7 @@ def test_an_mps_container_whose_server_confirms_nothing_is_evicted_and_not_kille
 
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("step", [Terminate, TerminateClient])
-def test_an_mps_client_that_is_not_recognised_any_more_is_not_killed_raw(step: type[Verdict]) -> None:
+def test_unrecognised_mps_client_is_not_sent_sigkill(step: type[Verdict]) -> None:
     """Its memory is listed still, so it may be a client still."""
     node = second_offence()
     node.until(step)
@@ -194,7 +194,7 @@ def test_an_mps_client_that_is_not_recognised_any_more_is_not_killed_raw(step: t
 
 
 @pytest.mark.parametrize(("fallback", "last"), [(CapAction.EVICT, "Evict"), (CapAction.WARN, "Kill")])
-def test_a_supervisor_that_starts_mps_clients_anew_loses_its_pod(fallback: CapAction, last: str) -> None:
+def test_pod_of_a_supervisor_that_restarts_mps_clients_is_evicted_or_killed(fallback: CapAction, last: str) -> None:
     """Each client leaves as it should; the supervisor hears no SIGTERM, and no signal may reach it while it has a client."""
     node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0), settings=Settings(mps_fallback=fallback))
     found: list[str] = []
@@ -223,7 +223,7 @@ def test_mps_that_is_lost_after_sigterm_leads_to_eviction() -> None:
     assert steps(node.cycles(20)) == ["Evict"]
 
 
-def test_a_client_that_becomes_one_after_sigterm_is_not_killed_raw() -> None:
+def test_process_that_becomes_an_mps_client_is_not_sent_sigkill() -> None:
     node = client_node(Mps.OFF)
     node.until(Terminate)
     node.mps = Mps.REACHABLE
@@ -231,7 +231,7 @@ def test_a_client_that_becomes_one_after_sigterm_is_not_killed_raw() -> None:
 
 
 @pytest.mark.failure_case(62)
-def test_a_dry_run_shows_the_whole_mps_ladder() -> None:
+def test_dry_run_shows_the_whole_mps_escalation() -> None:
     assert steps(client_node(Mps.REACHABLE, dry_run=True).cycles(60)) == ["Warn", "Terminate", "TerminateClient", "Kill"]
 
 
@@ -246,7 +246,7 @@ def test_the_same_reading_and_history_give_the_same_verdicts() -> None:
     assert judge(inputs, node.history, 2000.0) == judge(inputs, node.history, 2000.0)
 
 
-def test_everything_that_a_step_needs_is_in_its_verdict() -> None:
+def test_verdict_has_all_facts_of_its_step() -> None:
     node = Node()
     target = node.run(tenant(500), 9 * GIB)
     verdicts: list[Verdict] = [node.until(Warn), node.until(Terminate), node.until(Kill)]

@@ -58,7 +58,7 @@ def test_an_implausible_row_discredits_the_whole_gpu(rows: tuple[ProcessEntry, .
 
 
 @pytest.mark.parametrize(("rows", "why"), BAD.values(), ids=BAD)
-def test_no_process_is_signalled_on_a_discredited_gpu_while_others_go_on(
+def test_no_process_is_signalled_on_an_untrusted_gpu(
     rows: tuple[ProcessEntry, ...], why: RejectReason
 ) -> None:
     node = Node(gpus=(GPU, OTHER))
@@ -74,7 +74,7 @@ def test_no_process_is_signalled_on_a_discredited_gpu_while_others_go_on(
 
 
 @pytest.mark.failure_case(48, 50)
-def test_a_gpu_that_cannot_be_read_or_is_lost_is_left_alone_until_it_is_back() -> None:
+def test_unreadable_or_lost_gpu_has_no_kills_until_it_is_back() -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(600, "b"), 9 * GIB, gpu=OTHER)
@@ -87,7 +87,7 @@ def test_a_gpu_that_cannot_be_read_or_is_lost_is_left_alone_until_it_is_back() -
     assert back.processes == (tenant(500),)
 
 
-def test_a_device_whose_memory_is_not_known_is_not_judged() -> None:
+def test_device_of_unknown_memory_is_not_enforced() -> None:
     assert validate(gpu(GOOD, total_bytes=None)) is RejectReason.TOTAL_UNKNOWN
 
 
@@ -102,7 +102,7 @@ def test_a_process_in_several_lists_counts_once_with_its_largest_value() -> None
     assert validate(gpu(*rows)) == ProcessUsage(uses={GPU: {500: 9 * GIB}}, clients=frozenset({500}))
 
 
-def test_a_process_that_one_list_knows_and_another_does_not_uses_at_least_what_is_known() -> None:
+def test_process_unknown_to_one_list_uses_at_least_the_known_value() -> None:
     for rows in ((GOOD, ProcessEntry(pid=500, used_bytes=None, kind=Kind.GRAPHICS)), (GOOD._replace(used_bytes=None), MPS_ROW)):
         sifted = validate(gpu(*rows))
         assert sifted == ProcessUsage(
@@ -111,7 +111,7 @@ def test_a_process_that_one_list_knows_and_another_does_not_uses_at_least_what_i
 
 @pytest.mark.failure_case(46)
 @pytest.mark.parametrize("unknown", [None, MEMORY_UNKNOWN, 4096], ids=["None", "all ones", "4 KiB"])
-def test_unknown_memory_is_neither_zero_nor_over(unknown: int | None) -> None:
+def test_unknown_memory_counts_neither_as_zero_nor_over_the_cap(unknown: int | None) -> None:
     node = Node()
     node.run(tenant(500), 4 * GIB)
     node.run(tenant(501), unknown)
@@ -123,7 +123,7 @@ def test_unknown_memory_is_neither_zero_nor_over(unknown: int | None) -> None:
 
 @pytest.mark.failure_case(88)
 @pytest.mark.parametrize("odd", [None, 1, 4096, (1 << 20) - 1])
-def test_a_row_that_is_odd_or_unknown_hides_its_own_container_only_and_no_proof(odd: int | None) -> None:
+def test_unknown_row_affects_only_its_own_container(odd: int | None) -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(501), odd)
@@ -137,14 +137,14 @@ def test_a_row_that_is_odd_or_unknown_hides_its_own_container_only_and_no_proof(
 
 @pytest.mark.failure_case(88)
 @pytest.mark.parametrize("excess", [0, 1])
-def test_a_row_above_what_its_device_says_is_in_use_distrusts_the_device(excess: int) -> None:
+def test_row_above_the_used_memory_makes_the_device_untrusted(excess: int) -> None:
     for before, after in ((9 * GIB - excess, GIB), (GIB, 9 * GIB - excess)):
         sifted = validate(gpu(GOOD, used_bytes=after, used_before_bytes=before))
         assert (sifted is RejectReason.ABOVE_USED) == bool(excess)
 
 
 @pytest.mark.failure_case(88)
-def test_without_a_reading_of_the_memory_in_use_rows_are_held_against_the_total_alone() -> None:
+def test_rows_are_compared_with_the_total_if_used_memory_is_unknown() -> None:
     for changes in ({"used_bytes": GIB}, {"used_before_bytes": GIB}):
         assert isinstance(validate(gpu(GOOD, **changes)), ProcessUsage)
 
@@ -187,7 +187,7 @@ def test_a_process_larger_than_its_mig_instance_discredits_the_gpu() -> None:
 
 
 @pytest.mark.failure_case(71)
-def test_memory_that_no_process_accounts_for_is_reported_and_no_process_is_blamed() -> None:
+def test_unattributed_memory_is_reported_and_no_process_is_killed() -> None:
     node = Node()
     node.run(tenant(500), 3 * GIB)
     verdicts = [
@@ -202,7 +202,7 @@ def test_memory_that_no_process_accounts_for_is_reported_and_no_process_is_blame
     assert gaps == {27 * GIB}
 
 
-def test_blindness_is_reported_when_capped_shares_never_show_a_process() -> None:
+def test_capped_shares_that_never_show_a_process_are_reported() -> None:
     node = Node()
     node.grants[container("a")] = Grant(owner=owner("a"), devices=frozenset({GPU}), caps={GPU: Cap(bytes=GIB)})
     assert AnomalyKind.BLIND not in reasons(node.cycles(10, seconds=59))
@@ -214,7 +214,7 @@ def test_blindness_is_reported_when_capped_shares_never_show_a_process() -> None
 
 
 @pytest.mark.failure_case(49)
-def test_a_list_that_may_be_cut_frees_nobody_and_acquits_nobody() -> None:
+def test_truncated_list_proves_usage_over_the_cap_but_not_usage_within() -> None:
     """What is listed above a cap is proof; who is not listed may be, and is not within its cap for that."""
     node = Node()
     node.run(tenant(500, "hog"), 30 * GIB)

@@ -7,7 +7,7 @@ from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, reasons, signa
 
 
 @pytest.mark.failure_case(42)
-def test_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() -> None:
+def test_target_in_d_state_is_reported_stuck_and_blocks_its_device() -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 9 * GIB)
     node.until(Kill)
@@ -23,7 +23,7 @@ def test_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() -> No
 
 
 @pytest.mark.failure_case(89)
-def test_sigkill_is_sent_again_while_it_does_not_end_a_process_and_not_to_a_calm_one() -> None:
+def test_sigkill_is_repeated_only_while_the_process_is_over_its_cap() -> None:
     node = terminated()
     kills = [verdict for verdict in node.cycles(5 + 4 * 30) if isinstance(verdict, Kill)]
     assert [kill.is_repeated for kill in kills] == [False, True, True, True, True]
@@ -32,7 +32,7 @@ def test_sigkill_is_sent_again_while_it_does_not_end_a_process_and_not_to_a_calm
 
 
 @pytest.mark.failure_case(89)
-def test_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
+def test_paid_debt_prevents_a_repeated_sigkill() -> None:
     """It was calm for so long that it owes nothing; then it is an offender like others, with a warning and a grace."""
     node = terminated()
     node.until(Kill)
@@ -47,7 +47,7 @@ def test_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
 
 
 @pytest.mark.failure_case(89)
-def test_a_killed_process_is_gone_whatever_memory_others_hold_for_ended_processes() -> None:
+def test_killed_process_counts_as_exited_despite_memory_held_by_others() -> None:
     """Its container has another process, within its cap; on the same device a neighbour holds what an ended process left."""
     node = terminated()
     node.run(tenant(501), GIB)
@@ -58,7 +58,7 @@ def test_a_killed_process_is_gone_whatever_memory_others_hold_for_ended_processe
 
 
 @pytest.mark.failure_case(89)
-def test_a_killed_process_that_still_holds_the_memory_of_an_ended_one_is_not_gone() -> None:
+def test_killed_process_still_holding_memory_has_not_exited() -> None:
     node = Node()
     node.run(tenant(501), GIB)
     node.used[GPU][77], node.holders[77, GPU] = 9 * GIB, (tenant(500),)
@@ -69,7 +69,7 @@ def test_a_killed_process_that_still_holds_the_memory_of_an_ended_one_is_not_gon
 
 
 @pytest.mark.failure_case(89)
-def test_a_killed_process_that_cannot_be_seen_any_more_keeps_nobody_waiting_either() -> None:
+def test_invisible_killed_process_does_not_block_others() -> None:
     node = terminated()
     node.until(Kill)
     node.processes.pop(500)

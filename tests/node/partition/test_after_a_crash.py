@@ -21,7 +21,7 @@ def operations_from(state, policy):
 
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize(("card", "every"), CARDS)
-def test_between_two_operations_the_next_plan_is_the_rest_of_the_first_one(card: str, every: int) -> None:
+def test_plan_after_a_crash_between_operations_is_the_remainder(card: str, every: int) -> None:
     for pair in Deck(card).pairs(every if scale.is_long else every * 12):
         state = pair.state
         operations = operations_from(state, pair.policy)
@@ -33,7 +33,7 @@ def test_between_two_operations_the_next_plan_is_the_rest_of_the_first_one(card:
 
 @pytest.mark.failure_case(15, 16)
 @pytest.mark.parametrize(("card", "every"), CARDS)
-def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothing_else_that_would_have_stayed(
+def test_plan_after_a_crash_within_an_operation_destroys_only_the_orphan(
     card: str, every: int
 ) -> None:
     """The orphan is a GPU instance of our own whose compute instance was never made."""
@@ -58,7 +58,7 @@ def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothin
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize("card", [card for card, _ in CARDS])
 @pytest.mark.parametrize("is_told_when_off", [True, False])
-def test_from_mig_off_every_layout_is_reached_from_wherever_it_stopped(card: str, is_told_when_off: bool) -> None:
+def test_every_layout_is_reached_from_mig_off_after_a_crash_anywhere(card: str, is_told_when_off: bool) -> None:
     """Also with drivers that name no placement before MIG is on: there the first plan ends with the mode."""
     deck = Deck(card)
     for ways in scale.some(list(deck.ways.values()), 10):
@@ -82,7 +82,7 @@ def as_wanted_in_the_end(state, policy, profiles) -> bool:
     return as_wanted(state, policy)
 
 
-def test_switching_off_goes_on_from_wherever_it_stopped() -> None:
+def test_switching_mig_off_resumes_after_a_crash_anywhere() -> None:
     policy = builders.policy(())
     state = builders.state(builders.gpu(builders.mig(*builders.instances(("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 2)))))
     operations = operations_from(state, policy)

@@ -29,25 +29,25 @@ def refusal(state, policy):
 
 
 @pytest.mark.failure_case(1)
-def test_a_gpu_without_mig_that_shall_have_none_is_left_alone() -> None:
+def test_gpu_without_mig_is_unchanged_if_the_policy_needs_no_mig() -> None:
     one = only(state(gpu(None)), policy(()))
     assert (one.operations, one.needs_idle_gpu, one.is_blocked, one.is_final) == ((), False, False, True)
 
 
 @pytest.mark.failure_case(2)
-def test_a_gpu_without_mig_that_shall_have_instances_is_an_invalid_layout() -> None:
+def test_mig_instances_on_a_gpu_without_mig_are_an_invalid_layout() -> None:
     assert refusal(state(gpu(None)), policy(wanted(("7g.40gb", 0)))).reason is UnfitReason.INVALID_LAYOUT
 
 
 @pytest.mark.failure_case(3)
-def test_what_is_there_already_needs_nothing_and_nobody_must_be_idle() -> None:
+def test_existing_layout_needs_no_operations_and_no_idle_tenants() -> None:
     standing = [replace(one, is_busy=True) for one in instances(*BALANCED)]
     one = only(state(gpu(mig(*standing), is_busy=True)), policy(wanted(*BALANCED)))
     assert (one.operations, one.needs_idle, one.needs_idle_gpu, one.is_blocked) == ((), (), False, False)
 
 
 @pytest.mark.failure_case(4)
-def test_the_right_instances_at_other_places_need_nothing() -> None:
+def test_right_instances_at_other_placements_need_no_operations() -> None:
     elsewhere = instances(("1g.5gb", 4), ("1g.5gb", 6), ("2g.10gb", 2))
     here = wanted(("2g.10gb", 0), ("1g.5gb", 2), ("1g.5gb", 3))
     assert only(state(gpu(mig(*elsewhere))), policy(here)).operations == ()
@@ -76,7 +76,7 @@ def test_a_layout_that_the_driver_cannot_place_is_refused_before_anything_is_tou
 
 
 @pytest.mark.failure_case(7)
-def test_an_instance_in_use_stays_where_it_is_and_others_come_beside_it() -> None:
+def test_instance_in_use_is_kept_and_others_are_created_beside_it() -> None:
     running = instance("3g.20gb", 0, 5, is_busy=True)
     idle = instance("3g.20gb", 4, 6)
     before = state(gpu(mig(idle, running)))
@@ -86,7 +86,7 @@ def test_an_instance_in_use_stays_where_it_is_and_others_come_beside_it() -> Non
     assert running in mig_of(run(before, one.operations)).instances
 
 
-def test_of_equal_choices_the_one_that_disturbs_the_fewest_tenants_is_taken() -> None:
+def test_equally_good_plan_with_the_fewest_disturbed_tenants_is_chosen() -> None:
     seven = [instance("1g.5gb", start, start + 1, is_busy=start in (1, 4, 6)) for start in range(7)]
     one = only(state(gpu(mig(*seven))), policy(wanted(("1g.5gb", 0), ("1g.5gb", 2), ("1g.5gb", 3))))
     assert [step.instance.start for step in one.operations] == [0, 2, 3, 5]
@@ -103,7 +103,7 @@ def test_a_tenant_in_the_way_blocks_its_own_gpu_only() -> None:
     assert run(before, planned.gpus[1].operations).gpus[0] == before.gpus[0]
 
 
-def test_a_client_that_sits_on_no_known_instance_blocks_whatever_goes_but_not_what_only_comes() -> None:
+def test_client_on_an_unknown_instance_blocks_destruction_but_not_creation() -> None:
     half = instances(("3g.20gb", 0))
     going = only(state(gpu(mig(*half), is_busy=True)), policy(wanted(("4g.20gb", 0))))
     coming = only(state(gpu(mig(*half), is_busy=True)), policy(wanted(("3g.20gb", 0), ("3g.20gb", 4))))
@@ -120,21 +120,21 @@ def test_a_change_of_mode_needs_the_whole_gpu_idle(is_busy) -> None:
     assert isinstance(off.operations[-1], DisableMig)
 
 
-def test_calling_off_a_pending_switch_needs_the_whole_gpu_idle_with_all_that_stays_on_it() -> None:
+def test_cancelling_a_pending_mode_switch_needs_the_whole_gpu_idle() -> None:
     running = replace(instances(("7g.40gb", 0))[0], is_busy=True)
     own = mig(running, pending=False, is_pending_ours=True)
     one = only(state(gpu(own)), policy(wanted(("7g.40gb", 0))))
     assert (one.operations, one.is_blocked) == ((EnableMig(uuid="GPU-0"),), True)
 
 
-def test_instances_that_a_driver_still_lists_with_mig_off_are_nothing() -> None:
+def test_instances_listed_with_mig_off_are_ignored() -> None:
     one = only(state(gpu(mig(*instances(("1g.5gb", 0)), current=False))), policy(wanted(("1g.5gb", 0))))
     assert [type(step) for step in one.operations] == [EnableMig, CreateInstance]
 
 
 @pytest.mark.failure_case(11)
 @pytest.mark.parametrize("layout", [(), wanted(("7g.40gb", 0))], ids=["off", "on"])
-def test_a_pending_change_to_what_nobody_here_wants_is_anothers(layout) -> None:
+def test_unwanted_pending_mode_change_belongs_to_another_program(layout) -> None:
     own = mig(current=bool(layout), pending=not layout)
     assert refusal(state(gpu(own)), policy(layout)).reason is UnfitReason.PENDING_FOREIGN_CHANGE
     ours = only(state(gpu(replace(own, is_pending_ours=True))), policy(layout))
@@ -144,21 +144,21 @@ def test_a_pending_change_to_what_nobody_here_wants_is_anothers(layout) -> None:
 
 @pytest.mark.failure_case(11)
 @pytest.mark.parametrize("is_on", [True, False])
-def test_a_pending_change_to_what_is_wanted_is_carried_through(is_on) -> None:
+def test_pending_change_to_the_desired_mode_is_completed(is_on) -> None:
     own = mig(current=not is_on, pending=is_on)
     one = only(state(gpu(own)), policy(wanted(("7g.40gb", 0)) if is_on else ()))
     assert isinstance(one.operations[0], EnableMig if is_on else DisableMig)
 
 
 @pytest.mark.failure_case(17)
-def test_an_instance_without_compute_instance_goes_even_where_the_same_one_is_wanted() -> None:
+def test_instance_without_compute_is_recreated_even_if_it_is_desired() -> None:
     orphan = instance("3g.20gb", 4, 3, is_whole=False)
     one = only(state(gpu(mig(orphan))), policy(wanted(("3g.20gb", 4))))
     assert [type(step) for step in one.operations] == [DestroyInstance, CreateInstance]
 
 
 @pytest.mark.failure_case(18)
-def test_an_instance_that_somebody_split_goes_and_its_tenants_are_waited_for() -> None:
+def test_split_instance_is_destroyed_after_waiting_for_its_tenants() -> None:
     split = instance("7g.40gb", 0, 2, is_whole=False, is_busy=True)
     one = only(state(gpu(mig(split))), policy(wanted(("7g.40gb", 0))))
     assert one.operations[0] == DestroyInstance(uuid="GPU-0", instance=split)
@@ -169,7 +169,7 @@ def test_an_instance_that_somebody_split_goes_and_its_tenants_are_waited_for() -
 @pytest.mark.parametrize(
     ("kind", "reason"), [(FaultKind.LOST, UnfitReason.GPU_LOST), (FaultKind.UNREADABLE, UnfitReason.GPU_UNREADABLE)]
 )
-def test_one_bad_gpu_of_eight_stops_no_other(kind, reason) -> None:
+def test_one_faulty_gpu_of_eight_does_not_stop_the_others(kind, reason) -> None:
     gpus = [gpu(mig(), index) for index in range(8)]
     gpus[3] = gpu(None, 3, name="", fault=Fault(kind=kind, detail="GetMigMode: GPU is lost"))
     planned = plan(state(*gpus), policy(*[wanted(*BALANCED)] * 8))
@@ -187,7 +187,7 @@ def test_a_driver_that_knows_fewer_profiles_makes_the_layout_invalid_and_names_t
 
 
 @pytest.mark.failure_case(23)
-def test_a_driver_without_names_is_asked_by_id() -> None:
+def test_profile_is_looked_up_by_id_if_the_driver_has_no_names() -> None:
     nameless = tuple(replace(profile, name=None) for profile in A100)
     one = only(state(gpu(mig(profiles=nameless))), policy(wanted(*BALANCED)))
     assert len(one.operations) == 4
@@ -195,13 +195,13 @@ def test_a_driver_without_names_is_asked_by_id() -> None:
     assert refusal(state(gpu(mig(profiles=nameless))), policy(unknown)).reason is UnfitReason.INVALID_LAYOUT
 
 
-def test_an_id_under_which_the_driver_has_another_name_is_not_taken() -> None:
+def test_profile_id_with_another_driver_name_is_not_used() -> None:
     renamed = tuple(replace(profile, name=f"{profile.name}+new") for profile in A100)
     assert refusal(state(gpu(mig(profiles=renamed))), policy(wanted(("7g.40gb", 0)))).reason is UnfitReason.INVALID_LAYOUT
 
 
 @pytest.mark.failure_case(27)
-def test_no_instances_wanted_means_mig_off_never_mig_on_and_empty() -> None:
+def test_layout_without_instances_means_mig_off() -> None:
     assert only(state(gpu(mig())), policy(())).operations == (DisableMig(uuid="GPU-0"),)
 
 
@@ -210,7 +210,7 @@ def test_mig_that_is_on_without_any_profile_is_unreadable() -> None:
     assert found.reason is UnfitReason.GPU_UNREADABLE
 
 
-def test_the_drivers_table_wins_over_the_policys() -> None:
+def test_driver_placements_override_the_policys() -> None:
     moved = tuple(
         replace(one, id=77, placements=(Placement(start=2, size=3),)) if one.name == "3g.20gb" else one for one in A100
     )
@@ -224,7 +224,7 @@ def test_a_profile_without_id_in_the_policy_is_found_by_its_name() -> None:
     assert only(state(gpu(mig())), policy(unknown)) == only(state(gpu(mig())), policy(wanted(*BALANCED)))
 
 
-def test_what_is_there_may_stay_even_where_the_table_has_no_such_place() -> None:
+def test_existing_instance_is_kept_at_a_placement_missing_in_the_table() -> None:
     table = tuple(Profile(id=one.id, name=one.name, placements=one.placements[-1:]) for one in A100)
     one = only(state(gpu(mig(*instances(("3g.20gb", 0)), profiles=table))), policy(wanted(("3g.20gb", 0))))
     assert one.operations == ()
@@ -247,7 +247,7 @@ def test_a_card_is_known_by_its_name_or_by_its_id_and_memory_together(changed, i
     assert [one.reason for one in planned.unfit] == ([] if is_right else [UnfitReason.CARD_MISMATCH])
 
 
-def test_the_wrong_card_is_left_alone_in_every_mode() -> None:
+def test_gpu_of_another_card_is_unchanged_in_every_mode() -> None:
     other = replace(CARD, name="NVIDIA L4", pci_device_ids=())
     found = refusal(state(gpu(mig(*instances(("7g.40gb", 0))))), policy((), card=other))
     assert found.reason is UnfitReason.CARD_MISMATCH
@@ -255,7 +255,7 @@ def test_the_wrong_card_is_left_alone_in_every_mode() -> None:
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_a_display_adapter_beside_the_pools_gpus_is_named(place) -> None:
+def test_display_adapter_next_to_the_pools_gpus_is_reported(place) -> None:
     models = ["NVIDIA A100-SXM4-40GB"] * 2
     models.insert(place, "NVIDIA T400")
     gpus = [gpu(mig() if "A100" in name else None, index, name=name, pci_device_id=None) for index, name in enumerate(models)]
@@ -264,21 +264,21 @@ def test_a_display_adapter_beside_the_pools_gpus_is_named(place) -> None:
 
 
 @pytest.mark.parametrize("present", [range(3), range(1, 4), range(5)], ids=["too-few", "first-is-gone", "too-many"])
-def test_with_another_number_of_gpus_those_that_become_the_same_go_ahead(present) -> None:
+def test_unexpected_gpu_count_with_equal_layouts_partitions_the_present_gpus(present) -> None:
     planned = plan(state(*(gpu(mig(), index) for index in present)), policy(*[wanted(("7g.40gb", 0))] * 4))
     assert [one.index for one in planned.gpus] == sorted(set(present) & set(range(4)))
     unfit = [(one.index, one.reason) for one in planned.unfit]
     assert unfit == [(index, UnfitReason.GPU_COUNT_MISMATCH) for index in sorted(set(present) ^ set(range(4)))]
 
 
-def test_with_another_number_of_gpus_unlike_layouts_touch_nothing_since_indexes_may_have_shifted() -> None:
+def test_unexpected_gpu_count_with_different_layouts_changes_nothing() -> None:
     layouts = [wanted(("7g.40gb", 0)), wanted(*BALANCED), wanted(*BALANCED)]
     planned = plan(state(gpu(mig(), 0), gpu(mig(), 1)), policy(*layouts))
     assert planned.gpus == ()
     assert [(one.index, one.reason) for one in planned.unfit] == [(index, UnfitReason.GPU_COUNT_MISMATCH) for index in range(3)]
 
 
-def test_a_lost_gpu_is_called_lost_even_where_the_number_of_gpus_is_wrong() -> None:
+def test_lost_gpu_is_reported_as_lost_despite_a_wrong_gpu_count() -> None:
     lost = gpu(None, 0, fault=Fault(kind=FaultKind.LOST, detail="gone"))
     planned = plan(state(lost), policy(wanted(("7g.40gb", 0)), wanted(*BALANCED)))
     assert [one.reason for one in planned.unfit] == [UnfitReason.GPU_LOST, UnfitReason.GPU_COUNT_MISMATCH]

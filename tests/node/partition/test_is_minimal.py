@@ -30,18 +30,18 @@ def assert_right(deck: Deck, every: int = 1) -> int:
     return number
 
 
-def test_the_same_for_every_thirtieth_pair_of_an_a100() -> None:
+def test_plan_is_minimal_for_every_thirtieth_pair_of_an_a100() -> None:
     assert assert_right(Deck(known_cards.A100), every=30) == A100_PAIRS // 30
 
 
 @pytest.mark.failure_case(23)
 @pytest.mark.parametrize(("card", "every"), [("h100-sxm5-80gb", 20), ("rtx-pro-6000-server", 5), ("a30", 1)])
-def test_the_same_with_attributes_where_engines_limit_what_may_stand(card: str, every: int) -> None:
+def test_plan_is_minimal_with_attributes_limited_by_engines(card: str, every: int) -> None:
     """The plan does not ask for NVML's own count of instances, which an A30 reports wrongly."""
     times = 1 if scale.is_long else 20
     assert assert_right(Deck(card, lambda profile: True), every * times) > 500 / times
 
 
 @pytest.mark.parametrize("card", ["a30", "rtx-pro-6000-server"])
-def test_the_same_for_all_pairs_of_cards_with_four_slices(card: str) -> None:
+def test_plan_is_minimal_for_all_pairs_of_cards_with_four_slices(card: str) -> None:
     assert assert_right(Deck(card)) == 26 * 9

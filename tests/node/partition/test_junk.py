@@ -53,7 +53,7 @@ def most_kept(table: tuple[Profile, ...], wanted: list[int], standing: tuple[Ins
 
 
 @given(st.data())
-def test_with_any_table_the_plan_keeps_the_most_that_any_choice_keeps(data) -> None:
+def test_plan_keeps_the_most_instances_for_any_placement_table(data) -> None:
     table = data.draw(tables())
     standing = data.draw(standings(table))
     wanted = data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, max_size=5))
@@ -100,7 +100,7 @@ WANTED = st.builds(
     st.lists(JUNK_GPUS, max_size=5, unique_by=lambda one: one.index),
     st.lists(st.lists(WANTED, max_size=9).map(tuple), min_size=1, max_size=4),
 )
-def test_whatever_the_hardware_says_every_gpu_gets_a_plan_of_its_own_or_a_reason(gpus, layouts) -> None:
+def test_every_gpu_gets_a_plan_or_a_reason_for_any_hardware_state(gpus, layouts) -> None:
     planned = plan(state(*gpus), policy(*layouts))
     indexes = [*(one.index for one in planned.gpus), *(one.index for one in planned.unfit)]
     assert sorted(indexes) == sorted({one.index for one in gpus} | set(range(len(layouts))))

@@ -11,7 +11,7 @@ from tests.support.fake_api.server import ApiServer
 
 
 @pytest.mark.parametrize("code", [4, 17, 999])
-def test_access_that_worked_and_is_lost_ends_the_run_that_holds(tmp_path: Path, api: ApiServer, code: int) -> None:
+def test_lost_driver_access_ends_a_holding_run(tmp_path: Path, api: ApiServer, code: int) -> None:
     node = LoopNode(tmp_path, api, "t4")
     node.run(whole(1, replicas=4, card="t4"))
     node.tenant("long-job", f"{node.fake_nvml.uuid(0)}::0", "nvidia.com/gpu.shared")

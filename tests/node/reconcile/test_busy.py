@@ -34,7 +34,7 @@ def busy_now(node: LoopNode, **more) -> str:
 
 
 @pytest.mark.failure_case(8)
-def test_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> None:
+def test_sleeping_pod_is_waited_for_and_the_layout_is_kept(node: LoopNode) -> None:
     busy(node)
     node.fake_nvml.forget_calls()
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=30))
@@ -49,7 +49,7 @@ def test_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> 
 
 
 @pytest.mark.parametrize("arrival", [0.0, 0.095])
-def test_while_it_waits_the_former_policy_is_enforced_once_a_second(
+def test_previous_policy_is_enforced_every_second_while_waiting(
     node: LoopNode, monkeypatch: pytest.MonkeyPatch, arrival: float
 ) -> None:
     monkeypatch.setattr(rollout_slots, "jitter", lambda *_: arrival)
@@ -63,7 +63,7 @@ def test_while_it_waits_the_former_policy_is_enforced_once_a_second(
     assert all(seen[1:]), "after it took its slot"
 
 
-def test_a_pod_that_goes_in_time_lets_the_change_happen(node: LoopNode) -> None:
+def test_pod_that_ends_in_time_lets_the_change_proceed(node: LoopNode) -> None:
     busy(node)
     node.on_tick = lambda time: time > 40 and node.api.edit(
         "pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
@@ -72,14 +72,14 @@ def test_a_pod_that_goes_in_time_lets_the_change_happen(node: LoopNode) -> None:
     assert "close mig-00000001" in node.watched
 
 
-def test_a_pod_that_has_ended_or_is_gone_is_in_nobodys_way(node: LoopNode) -> None:
+def test_completed_or_deleted_pod_does_not_block_the_change(node: LoopNode) -> None:
     busy(node, phase="Failed")
     node.entries.append({**node.entries[0], "PodUID": "long-gone"})
     node.publish()
     assert node.run(mig(TWO)).reason is ConditionReason.READY
 
 
-def test_fail_says_so_at_once_without_a_taint_or_a_slot(node: LoopNode) -> None:
+def test_on_busy_fail_reports_immediately_without_a_taint_or_slot(node: LoopNode) -> None:
     busy(node)
     node.api.forget_requests()
     before = node.clock.now()
@@ -89,7 +89,7 @@ def test_fail_says_so_at_once_without_a_taint_or_a_slot(node: LoopNode) -> None:
     assert [path for _, path in node.api.writes() if not path.endswith("/status")] == []
 
 
-def test_evict_asks_for_it_until_the_budget_allows_it(node: LoopNode) -> None:
+def test_on_busy_evict_retries_until_the_budget_allows_it(node: LoopNode) -> None:
     busy(node)
     node.api.eviction_budget = 0
     node.on_tick = lambda time: setattr(node.api, "eviction_budget", 1) if time > 20 else None
@@ -105,12 +105,12 @@ def test_the_platforms_pods_are_never_evicted(node: LoopNode) -> None:
     assert node.api.writes("eviction") == []
 
 
-def test_a_system_pods_priority_class_keeps_nobody_on_a_gpu_that_is_to_be_changed(node: LoopNode) -> None:
+def test_system_priority_class_does_not_prevent_eviction(node: LoopNode) -> None:
     busy(node, priority_class="system-node-critical")
     assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=10)).reason is ConditionReason.READY
 
 
-def test_a_process_of_no_pod_is_in_the_way_too(node: LoopNode) -> None:
+def test_process_outside_pods_blocks_the_change(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.fake_nvml.put(0, 4711, 100, gi=node.gpus.gi_at(0, 0))
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=10))
@@ -119,7 +119,7 @@ def test_a_process_of_no_pod_is_in_the_way_too(node: LoopNode) -> None:
     assert node.taints() == set()
 
 
-def test_instances_that_stay_disturb_nobody(node: LoopNode) -> None:
+def test_kept_instances_do_not_disturb_their_tenants(node: LoopNode) -> None:
     node.run(mig((("3g.20gb", 0), ("1g.5gb", 4))))
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-3g.20gb")
     outcome = node.run(mig((("3g.20gb", 0), ("2g.10gb", 4)), key="mig-00000002"))
@@ -127,7 +127,7 @@ def test_instances_that_stay_disturb_nobody(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(8)
-def test_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path, api: ApiServer) -> None:
+def test_idle_gpus_are_partitioned_on_a_node_that_advertises_nothing(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
     api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
     node.fake_nvml.put(0, 4711, 100)
@@ -143,7 +143,7 @@ def test_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path, a
     (whole(), whole(replicas=4), True),
     (whole(replicas=4), whole(replicas=8, mode=Mode.MPS), True),
 ], ids=["fewer replicas", "more replicas", "another name", "mps"])
-def test_a_label_alone_disturbs_tenants_just_as_a_layout_does(node: LoopNode, former, policy, disturbs) -> None:
+def test_label_change_waits_for_tenants_that_lose_resources(node: LoopNode, former, policy, disturbs) -> None:
     node.run(former)
     node.tenant("sleeper", f"{node.fake_nvml.uuid(0)}::0", former.resources[0][0])
     node.api.forget_requests()
@@ -152,13 +152,13 @@ def test_a_label_alone_disturbs_tenants_just_as_a_layout_does(node: LoopNode, fo
     assert node.api.writes("leases"), "the plugin starts anew"
 
 
-def test_a_first_install_that_takes_away_what_the_node_offers_waits_for_its_tenants(node: LoopNode) -> None:
+def test_first_install_that_removes_resources_waits_for_tenants(node: LoopNode) -> None:
     node.tenant("sleeper", node.fake_nvml.uuid(0))
     assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is ConditionReason.GPU_BUSY
 
 
 @pytest.mark.failure_case(90)
-def test_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(node: LoopNode) -> None:
+def test_busy_node_yields_then_drains_once_then_waits_without_a_taint(node: LoopNode) -> None:
     """No slot and no taint for as long as the drain may take; then both; and after that, in vain, neither."""
     busy(node)
     seen: dict[float, tuple[bool, bool]] = {}
@@ -179,7 +179,7 @@ def test_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(n
 
 
 @pytest.mark.failure_case(90)
-def test_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode) -> None:
+def test_busy_node_is_changed_as_soon_as_its_tenants_end(node: LoopNode) -> None:
     busy(node)
 
     def leave(time: float) -> None:
@@ -194,7 +194,7 @@ def test_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode)
 
 @pytest.mark.failure_case(111)
 @pytest.mark.parametrize("leaves", ["ends", "is deleted"])
-def test_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_gone(node: LoopNode, leaves: str) -> None:
+def test_change_starts_when_tenants_end_hours_after_a_failed_drain(node: LoopNode, leaves: str) -> None:
     """Kubelet goes on to list what it gave to pods that have ended: the file is no news of it."""
     busy(node)
     start = node.clock.now()
@@ -211,7 +211,7 @@ def test_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_gone(
 
 
 @pytest.mark.failure_case(111)
-def test_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there(node: LoopNode) -> None:
+def test_no_attempt_is_made_while_successive_tenants_are_present(node: LoopNode) -> None:
     """Each comes before the one before it has ended."""
     uuid = busy(node)
     start, number = node.clock.now(), 0
@@ -234,7 +234,7 @@ def test_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there(nod
 
 
 @pytest.mark.failure_case(111)
-def test_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopNode) -> None:
+def test_wrongly_watched_pods_cause_attempts_with_growing_backoff(node: LoopNode) -> None:
     """A watch that shows nobody, and looks alive, while the API server itself shows the tenant."""
     busy(node)
     node.followed = list
@@ -252,7 +252,7 @@ def test_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopNode)
 
 
 @pytest.mark.failure_case(117)
-def test_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_trouble(node: LoopNode) -> None:
+def test_attempts_use_the_normal_backoff_if_pods_cannot_be_watched(node: LoopNode) -> None:
     """Requests are answered, and somebody between ends every watch at once."""
     busy(node)
     node.followed = lambda: None
@@ -264,7 +264,7 @@ def test_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_trou
 
 
 @pytest.mark.failure_case(90)
-def test_tenants_that_come_while_a_node_waits_for_its_slot_cost_the_others_nothing(node: LoopNode) -> None:
+def test_tenants_that_arrive_before_the_slot_do_not_delay_other_nodes(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     take_slot(node)
     node.api.forget_requests()
@@ -283,7 +283,7 @@ def test_tenants_that_come_while_a_node_waits_for_its_slot_cost_the_others_nothi
 
 @pytest.mark.failure_case(90)
 @pytest.mark.parametrize(("more", "drains"), [({}, True), ({"namespace": "kube-system"}, False)])
-def test_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node: LoopNode, more, drains: bool) -> None:
+def test_evictable_pods_are_evicted_at_once_and_others_make_the_node_yield(node: LoopNode, more, drains: bool) -> None:
     busy(node, **more)
     node.on_tick = lambda time: setattr(node.clock, "is_stopped", time > 300)
     wanted = rollout(mig(TWO), on_busy=OnBusy.EVICT)
@@ -296,7 +296,7 @@ def test_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node: L
 
 
 @pytest.mark.failure_case(90)
-def test_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
+def test_interrupted_drain_is_resumed(node: LoopNode) -> None:
     busy(node)
     wanted = rollout(mig(TWO), drain_timeout_seconds=600)
     node.on_tick = lambda time: setattr(node.clock, "is_stopped", REPARTITIONING_TAINT in node.taints() and time > 900)
@@ -318,7 +318,7 @@ def test_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(93)
-def test_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode) -> None:
+def test_pod_recreated_by_its_controller_is_evicted_once(node: LoopNode) -> None:
     uuid = busy(node, owner=EXPORTER)
     asked: list[int] = []
 
@@ -337,7 +337,7 @@ def test_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode) -
 
 
 @pytest.mark.failure_case(93)
-def test_every_pod_of_a_controller_that_was_there_is_evicted(node: LoopNode) -> None:
+def test_every_initial_pod_of_a_controller_is_evicted(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     for start in range(3):
         uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, start))

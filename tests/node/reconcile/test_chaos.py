@@ -37,7 +37,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, QUICK, LOT))
-def test_whatever_happens_no_process_is_harmed_and_the_node_recovers(tmp_path: Path, first: int) -> None:
+def test_random_faults_harm_no_process_and_the_node_recovers(tmp_path: Path, first: int) -> None:
     live_through(tmp_path, range(first, first + LOT))
 
 
@@ -64,7 +64,7 @@ def die_and_recover(folder: Path, api: ApiServer, number: int) -> bool:
 
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize("number", Random(16).sample(range(30), 6))
-def test_really_killed_at_any_effect_the_next_run_converges_and_the_tenant_lives(
+def test_run_killed_at_any_effect_converges_without_harming_the_tenant(
     tmp_path: Path, api: ApiServer, number: int
 ) -> None:
     assert die_and_recover(tmp_path, api, number)

@@ -47,14 +47,14 @@ def test_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNod
 
 
 @pytest.mark.failure_case(118)
-def test_a_pod_that_does_not_run_yet_holds_nothing_that_the_checkpoint_does_not_say(node: LoopNode) -> None:
+def test_pending_pod_holds_only_gpus_in_the_checkpoint(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.add_pod("next", namespace="science", node=NAME, phase="Pending", limits={"nvidia.com/mig-1g.5gb": 1})
     assert node.run(WANTED).reason is ConditionReason.READY
 
 
 @pytest.mark.failure_case(101)
-def test_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
+def test_change_proceeds_when_the_pod_without_a_checkpoint_ends(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
     forget(node)
@@ -70,14 +70,14 @@ def test_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
 
 @pytest.mark.failure_case(101)
 @pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": 0}, {"nvidia.com/hostdev": 1}], ids=["none", "zero", "a nic"])
-def test_a_node_that_is_new_has_no_checkpoint_and_nobody_who_asks_for_gpus(node: LoopNode, limits: dict[str, int]) -> None:
+def test_new_node_without_a_checkpoint_or_gpu_pods_is_partitioned(node: LoopNode, limits: dict[str, int]) -> None:
     node.api.add_pod("agent", namespace="kube-system", node=NAME, limits=limits)
     forget(node)
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 
 @pytest.mark.failure_case(101)
-def test_a_process_on_a_gpu_is_in_the_way_as_ever(node: LoopNode) -> None:
+def test_gpu_process_blocks_the_change_without_a_checkpoint(node: LoopNode) -> None:
     node.fake_nvml.put(0, 4711, 100)
     forget(node)
     assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.FAIL)).reason is ConditionReason.GPU_BUSY
@@ -103,7 +103,7 @@ def never_registered(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(110)
-def test_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_tenant(node: LoopNode) -> None:
+def test_pod_requesting_gpus_before_plugin_registration_is_evicted(node: LoopNode) -> None:
     never_registered(node)
     assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.EVICT)).reason is ConditionReason.READY
     assert [path.split("/")[-2] for _, path in node.api.writes("eviction")] == ["early"]
@@ -111,7 +111,7 @@ def test_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_tenant
 
 
 @pytest.mark.failure_case(110)
-def test_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNode) -> None:
+def test_on_busy_wait_reports_the_pod_and_the_missing_checkpoint(node: LoopNode) -> None:
     never_registered(node)
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=60))
     assert outcome.reason is ConditionReason.GPU_BUSY
@@ -120,7 +120,7 @@ def test_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNode) -
 
 
 @pytest.mark.failure_case(110)
-def test_where_nothing_of_its_is_destroyed_no_pod_is_waited_for(node: LoopNode) -> None:
+def test_no_pod_is_waited_for_if_nothing_is_destroyed(node: LoopNode) -> None:
     node.run(mig((("3g.20gb", 0),)))
     never_registered(node)
     assert node.run(rollout(mig((("3g.20gb", 0), ("3g.20gb", 4))), on_busy=OnBusy.FAIL)).reason is ConditionReason.READY
@@ -136,7 +136,7 @@ def test_the_platforms_pod_is_waited_for_and_not_evicted(node: LoopNode) -> None
 
 
 @pytest.mark.failure_case(112)
-def test_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
+def test_standalone_run_without_a_checkpoint_treats_the_gpus_as_busy(node: LoopNode) -> None:
     """Without an API server nobody can say who asks for GPUs."""
     node.run(mig(SEVEN))
     forget(node)
@@ -146,6 +146,6 @@ def test_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(112)
-def test_by_hand_where_no_kubelet_runs_nobody_holds_a_gpu(node: LoopNode, tmp_path: Path) -> None:
+def test_standalone_run_without_kubelet_treats_the_gpus_as_free(node: LoopNode, tmp_path: Path) -> None:
     node.checkpoint = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
     assert node.run(mig(SEVEN), cluster=False).reason is ConditionReason.READY

@@ -43,11 +43,11 @@ def runtime_pod(pool: str, **changed: str) -> PodView:
     (Published(key=f"{KEY}-b", devices=OTHER), f"{KEY}-b", "a"),
     (Published(key="mps-00000001-b", devices=ONE), "mps-00000001-b", "a"),
 ], ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"])
-def test_a_profile_takes_its_other_name_when_only_the_devices_are_others(last, label, key) -> None:
+def test_profile_name_is_flipped_when_only_the_devices_change(last, label, key) -> None:
     assert labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
 
 
-def test_labels_of_a_pool_are_few_and_mig_managers_only_where_it_partitions() -> None:
+def test_pool_labels_include_mig_managers_only_if_it_partitions() -> None:
     published = Published(key=f"{KEY}-a", devices=ONE)
     own = {POOL_LABEL: "training", PROFILE_LABEL: KEY, PLUGIN_LABEL: f"{KEY}-a"}
     assert node_labels.wanted(mig(SEVEN), published) == own
@@ -55,7 +55,7 @@ def test_labels_of_a_pool_are_few_and_mig_managers_only_where_it_partitions() ->
     assert node_labels.wanted(theirs, published) == own | {MIG_LABEL: "mig-f59e014c"}
 
 
-def test_only_labels_that_are_ours_are_withdrawn() -> None:
+def test_only_owned_labels_are_withdrawn() -> None:
     here = {POOL_LABEL: "training", PLUGIN_LABEL: "admin", MIG_LABEL: "all-disabled", "role": "gpu"}
     assert node_labels.own_labels(here, {PLUGIN_LABEL: "kubectl", MIG_LABEL: "gpu-operator"}) == {POOL_LABEL: "training"}
     assert not node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpu-operator"})
@@ -63,13 +63,13 @@ def test_only_labels_that_are_ours_are_withdrawn() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parents[4].name}/{path.stem}")
-def test_promises_are_worked_out_as_the_compiler_does(path: Path) -> None:
+def test_expected_resources_match_the_compilers(path: Path) -> None:
     policy = read(path.read_text())
     assert expected(policy) == dict(policy.resources)
     assert expected(policy, range(len(policy.gpus))) == {}
 
 
-def test_a_missing_gpu_takes_its_share_of_the_promise_along() -> None:
+def test_missing_gpu_reduces_the_expected_resources() -> None:
     assert expected(mig(SEVEN, SEVEN), {1}) == {"nvidia.com/mig-1g.5gb": 7}
     assert expected(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
 
@@ -89,13 +89,13 @@ IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
     (IDS, WANTED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
     ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
 ], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])
-def test_an_offer_is_right_when_ids_and_counts_are_and_nothing_else_is_sold(registered, allocatable, reason, is_stale) -> None:
+def test_advertised_resources_must_match_in_ids_counts_and_names(registered, allocatable, reason, is_stale) -> None:
     lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, allocatable)
     found = (None, False) if lack is None else (lack.reason, lack.is_stale)
     assert found == (reason, is_stale)
 
 
-def test_a_resource_that_no_plugin_registers_is_named_with_the_command_that_removes_it() -> None:
+def test_unregistered_resource_is_reported_with_the_command_to_remove_it() -> None:
     registered = IDS | {"nvidia.com/mig-1g.5gb": frozenset()}
     lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, WANTED | {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 7})
     assert lack is not None
@@ -109,13 +109,13 @@ def test_a_resource_that_no_plugin_registers_is_named_with_the_command_that_remo
     assert "kubectl" not in late.message
 
 
-def test_gpu_resources_are_told_from_other_resources_of_the_maker() -> None:
+def test_gpu_resources_are_distinguished_from_other_nvidia_resources() -> None:
     assert [name for name in ("gpu", "gpu.shared", "mig-1g.5gb.me", "hostdev", "sriov_rdma_vf") if
             is_gpu_resource(f"nvidia.com/{name}")] == ["gpu", "gpu.shared", "mig-1g.5gb.me"]
     assert find_stale({"nvidia.com/gpu": frozenset({"GPU-9::1", "nvidia0"})}, frozenset({"GPU-1"})) == ("GPU-9",)
 
 
-def test_an_mps_client_suffers_from_every_change_and_others_from_what_they_lose() -> None:
+def test_every_change_affects_mps_clients_and_others_only_if_they_lose_resources() -> None:
     mps = whole(replicas=4, mode=Mode.MPS)
     assert find_affected(mig(SEVEN), mig(SEVEN), {}, {}) == frozenset()
     assert find_affected(None, whole(), {}, {"nvidia.com/gpu": 1, "nvidia.com/hostdev": 3}) == frozenset()
@@ -127,7 +127,7 @@ def test_an_mps_client_suffers_from_every_change_and_others_from_what_they_lose(
     assert find_affected(mps, whole(), {PLUGIN_LABEL: f"{whole().profile}-a"}, {}) == frozenset(), "it is there already"
 
 
-def test_a_pod_holds_what_kubelet_gave_it_until_it_has_ended() -> None:
+def test_pod_holds_its_allocation_until_it_has_ended() -> None:
     def given(uid: str) -> Allocation:
         return Allocation(pod_uid=uid, container="main", resource="nvidia.com/gpu", ids=(f"GPU-{uid}::1",))
 
@@ -144,7 +144,7 @@ def test_only_labels_that_are_true_are_paused_and_only_paused_ones_restored() ->
     assert to_resume(now, {plugin: "true", dcgm: "true"}) == {plugin: "true"}
 
 
-def test_a_node_is_its_owners_while_label_and_pod_are_there() -> None:
+def test_node_belongs_to_a_pool_while_its_label_and_pod_exist() -> None:
     assert find_owner({POOL_LABEL: "old"}, [runtime_pod("old")], "new") == "old"
     assert find_owner({POOL_LABEL: "old"}, [runtime_pod("new")], "new") is None
     assert find_owner({POOL_LABEL: "old"}, [runtime_pod("old", phase="Failed")], "new") is None

@@ -19,7 +19,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 @pytest.mark.failure_case(98)
 @pytest.mark.parametrize("seconds", [70, 200, 900])
-def test_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_before(node: LoopNode, seconds: int) -> None:
+def test_label_set_before_the_configmap_arrives_keeps_the_taint_until_ready(node: LoopNode, seconds: int) -> None:
     """config-manager exits until kubelet has projected the profile; then it applies its default first, and the label's last."""
     node.run(mig(SEVEN))
     node.is_plugin_deaf = True
@@ -41,7 +41,7 @@ def test_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_before(n
 
 
 @pytest.mark.failure_case(99)
-def test_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_the_slot(node: LoopNode) -> None:
+def test_budget_that_never_allows_eviction_keeps_the_layout_and_frees_the_slot(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
     node.tenant("guarded", uuid, "nvidia.com/mig-1g.5gb")
@@ -58,7 +58,7 @@ def test_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_the_
 
 
 @pytest.mark.failure_case(100)
-def test_a_reimaged_node_whose_hardware_is_right_is_only_verified(node: LoopNode) -> None:
+def test_reimaged_node_with_the_desired_layout_is_only_verified(node: LoopNode) -> None:
     """The folder is empty, the instances stand, and a tenant works on one."""
     node.run(mig(SEVEN))
     uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
@@ -71,7 +71,7 @@ def test_a_reimaged_node_whose_hardware_is_right_is_only_verified(node: LoopNode
 
 
 @pytest.mark.failure_case(100)
-def test_a_reimaged_node_with_another_layout_waits_for_who_works_on_it(node: LoopNode) -> None:
+def test_reimaged_node_with_another_layout_waits_for_its_tenants(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
     node.tenant("worker", uuid, "nvidia.com/mig-1g.5gb")
@@ -87,7 +87,7 @@ def test_a_reimaged_node_with_another_layout_waits_for_who_works_on_it(node: Loo
 
 
 @pytest.mark.failure_case(100)
-def test_the_folder_of_another_node_decides_nothing_about_this_ones_hardware(node: LoopNode) -> None:
+def test_state_dir_of_another_node_does_not_affect_this_node(node: LoopNode) -> None:
     """An image taken from a node in the middle of a change: its policy, its journal, its slot."""
     node.folder.keep_policy(text_of(mig(TWO, pool="other", key="mig-00000009")))
     node.folder.keep_profile("mig-00000009-b", frozenset({"MIG-of-another-node"}))
@@ -102,7 +102,7 @@ def test_the_folder_of_another_node_decides_nothing_about_this_ones_hardware(nod
 
 
 @pytest.mark.failure_case(100)
-def test_a_node_that_is_renamed_amid_its_slot_waits_for_nobody_that_is_gone(node: LoopNode) -> None:
+def test_renamed_node_does_not_wait_for_the_slot_of_its_old_name(node: LoopNode) -> None:
     """Folder and hardware are the same; Node object, labels and taints are new. The slot is that of the former name."""
     node.run(mig(SEVEN))
     spec = {"holderIdentity": "former-name", "leaseDurationSeconds": 900}
@@ -118,7 +118,7 @@ def test_a_node_that_is_renamed_amid_its_slot_waits_for_nobody_that_is_gone(node
 @pytest.mark.failure_case(108)
 @pytest.mark.parametrize("text", ["", "x", "/", "./x", "../x", "a/b/c", "a b/c", "a?b/c", "%/c", "ä/c", "A" * 5000 + "/c"],
                          ids=range(11))
-def test_what_somebody_wrote_where_releases_are_asked_for_is_no_request(node: LoopNode, text: str) -> None:
+def test_invalid_release_annotation_is_ignored(node: LoopNode, text: str) -> None:
     node.annotate("gpushare.dev/release", text)
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert "gpushare.dev/release" not in node.annotations()

@@ -47,7 +47,7 @@ def manage(node: LoopNode, state: str = "success", *, is_done: bool = True) -> N
     node.on_tick = act
 
 
-def test_it_is_asked_and_the_node_verified(node: LoopNode) -> None:
+def test_mig_manager_is_requested_by_label_and_the_node_verified(node: LoopNode) -> None:
     node.label(**{STATE: "success"})
     manage(node)
     outcome = node.run(policy())
@@ -58,7 +58,7 @@ def test_it_is_asked_and_the_node_verified(node: LoopNode) -> None:
     assert node.taints() == set()
 
 
-def test_the_driver_is_in_nobodys_hands_while_it_works(node: LoopNode) -> None:
+def test_driver_is_not_held_open_while_mig_manager_works(node: LoopNode) -> None:
     node.run(whole())
     node.watched.clear()
     manage(node)
@@ -66,25 +66,25 @@ def test_the_driver_is_in_nobodys_hands_while_it_works(node: LoopNode) -> None:
     assert node.watched == [], "whoever enforces holds the driver, and a mode change waits for it"
 
 
-def test_its_failure_is_reported(node: LoopNode) -> None:
+def test_mig_manager_failure_is_reported(node: LoopNode) -> None:
     manage(node, "failed", is_done=False)
     outcome = node.run(policy())
     assert (outcome.reason, "failed" in outcome.message) == (ConditionReason.PARTITION_FAILED, True)
 
 
-def test_its_word_is_not_taken_for_it(node: LoopNode) -> None:
+def test_mig_manager_success_is_verified(node: LoopNode) -> None:
     manage(node, is_done=False)
     assert node.run(policy()).reason is ConditionReason.PARTITION_FAILED
 
 
-def test_that_it_hangs_is_reported_in_the_end(node: LoopNode) -> None:
+def test_hanging_mig_manager_is_reported(node: LoopNode) -> None:
     node.on_tick = lambda _: node.label(**{STATE: "pending"})
     outcome = node.run(policy())
     assert not outcome.is_usable
     assert "pending" in outcome.message
 
 
-def test_its_pause_of_clients_is_its_own(node: LoopNode) -> None:
+def test_clients_paused_by_mig_manager_stay_paused(node: LoopNode) -> None:
     node.label(**{DEPLOY: "paused-for-mig-change"})
     node.run(replace(whole(), partitioner=Partitioner.MIG_MANAGER, mig_config="all-disabled"))
     assert node.labels()[DEPLOY] == "paused-for-mig-change"

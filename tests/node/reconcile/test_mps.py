@@ -35,7 +35,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 @pytest.mark.failure_case(76)
 @pytest.mark.parametrize("policy", [whole(replicas=4), whole(), mig(SEVEN), bare(whole(replicas=4)), bare(mig(SEVEN))],
                          ids=["time-slicing", "exclusive", "mig", "time-slicing, bare", "mig, bare"])
-def test_after_its_first_tenant_a_node_under_mps_changes_its_mode(node: LoopNode, policy: Policy) -> None:
+def test_node_with_a_running_mps_server_changes_its_mode(node: LoopNode, policy: Policy) -> None:
     assert node.run(policy).reason is ConditionReason.READY
     assert node.fake_nvml.compute_mode(0) == 0
     assert (node.taints(), node.holds_slot()) == (set(), False)
@@ -43,7 +43,7 @@ def test_after_its_first_tenant_a_node_under_mps_changes_its_mode(node: LoopNode
 
 
 @pytest.mark.failure_case(76)
-def test_the_label_goes_first_and_the_compute_mode_follows_the_servers_end(node: LoopNode) -> None:
+def test_compute_mode_is_reset_after_the_label_change_ends_the_mps_server(node: LoopNode) -> None:
     seen = []
 
     def look(_: float) -> None:
@@ -61,7 +61,7 @@ BY_TURNS = bare(whole(replicas=4))
 
 @pytest.mark.failure_case(114)
 @pytest.mark.parametrize(("former", "then"), [(BY_TURNS, MPS), (MPS, BY_TURNS)], ids=["to", "from"])
-def test_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one(
+def test_resources_of_the_previous_plugin_config_are_not_accepted(
     tmp_path: Path, api: ApiServer, former: Policy, then: Policy
 ) -> None:
     """By turns and under MPS the names and ids are the same; a pod that came now would be given the other mode's share."""
@@ -75,7 +75,7 @@ def test_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one(
 
 
 @pytest.mark.failure_case(115)
-def test_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_again(tmp_path: Path, api: ApiServer) -> None:
+def test_plugin_waiting_for_the_mps_daemon_is_not_restarted(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100)
     assert node.run(bare(mig(SEVEN))).reason is ConditionReason.READY
     begun, node.is_plugin_deaf = node.clock.now(), True
@@ -85,14 +85,14 @@ def test_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_again
 
 
 @pytest.mark.failure_case(114)
-def test_a_plugin_that_never_begins_again_is_believed_in_the_end(node: LoopNode) -> None:
+def test_plugin_that_never_restarts_is_eventually_accepted(node: LoopNode) -> None:
     node.stop_mps()
     node.is_plugin_deaf = True
     assert node.run(whole(replicas=4)).reason is ConditionReason.READY
 
 
 @pytest.mark.failure_case(114)
-def test_a_label_of_which_the_plugin_hears_nothing_is_waited_for_by_nobody(node: LoopNode) -> None:
+def test_label_irrelevant_to_the_plugin_is_not_waited_for(node: LoopNode) -> None:
     assert node.run(MPS).reason is ConditionReason.READY
     node.label(**{PROFILE_LABEL: None})
     begun = node.clock.now()
@@ -102,7 +102,7 @@ def test_a_label_of_which_the_plugin_hears_nothing_is_waited_for_by_nobody(node:
 
 @pytest.mark.failure_case(76)
 @pytest.mark.parametrize("is_asked", [True, False])
-def test_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, is_asked: bool) -> None:
+def test_node_with_a_running_mps_server_is_released(node: LoopNode, is_asked: bool) -> None:
     if is_asked:
         node.annotate(RELEASE_ANNOTATION, node.api.asking())
     else:
@@ -113,7 +113,7 @@ def test_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, is_
 
 
 @pytest.mark.failure_case(76)
-def test_a_server_that_stays_is_named_and_the_node_stays_closed(node: LoopNode) -> None:
+def test_remaining_mps_server_is_reported_and_the_taint_is_kept(node: LoopNode) -> None:
     node.is_mps_deaf = True
     outcome = node.run(whole())
     assert (outcome.reason, f"process {SERVER}" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
@@ -124,7 +124,7 @@ def test_a_server_that_stays_is_named_and_the_node_stays_closed(node: LoopNode) 
 
 
 @pytest.mark.failure_case(76)
-def test_a_run_that_is_stopped_after_the_label_offers_nothing_of_before(node: LoopNode) -> None:
+def test_run_stopped_after_the_label_change_keeps_the_taint(node: LoopNode) -> None:
     node.is_mps_deaf = True
     node.on_tick = lambda _: setattr(node.clock, "is_stopped", REPARTITIONING_TAINT in node.taints())
     with pytest.raises(Exception):  # noqa: B017, PT011 - Stopped
@@ -137,7 +137,7 @@ def test_a_run_that_is_stopped_after_the_label_offers_nothing_of_before(node: Lo
 
 
 @pytest.mark.failure_case(76)
-def test_a_tenant_and_any_other_process_beside_the_server_are_waited_for(node: LoopNode) -> None:
+def test_processes_other_than_the_mps_server_are_waited_for(node: LoopNode) -> None:
     node.fake_nvml.put(0, 4712, 100)
     outcome = node.run(rollout(whole(), drain_timeout_seconds=10))
     assert (outcome.reason, outcome.message) == (ConditionReason.GPU_BUSY, "in the way: process 4712 on GPU 0")

@@ -44,7 +44,7 @@ def busy(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(109)
-def test_an_api_server_that_answers_again_ends_the_pause(node: LoopNode) -> None:
+def test_recovered_api_server_ends_the_backoff(node: LoopNode) -> None:
     """The watch is open again before the next look, so that it has no news to tell."""
     busy(node)
     back: list[float] = []
@@ -67,7 +67,7 @@ def test_an_api_server_that_answers_again_ends_the_pause(node: LoopNode) -> None
 
 
 @pytest.mark.failure_case(109)
-def test_a_release_that_is_taken_back_amid_the_leave_wedges_nobody(node: LoopNode) -> None:
+def test_release_withdrawn_during_the_release_recovers(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, node.api.asking())
 
     def take_back(result: StepResult) -> None:
@@ -82,7 +82,7 @@ def test_a_release_that_is_taken_back_amid_the_leave_wedges_nobody(node: LoopNod
 
 
 @pytest.mark.failure_case(109)
-def test_a_retry_that_is_asked_for_amid_an_attempt_is_respected_soon_after_it(node: LoopNode) -> None:
+def test_retry_requested_during_an_attempt_is_honoured_after_it(node: LoopNode) -> None:
     busy(node)
     asked: list[float] = []
     heeded: list[float] = []
@@ -100,7 +100,7 @@ def test_a_retry_that_is_asked_for_amid_an_attempt_is_respected_soon_after_it(no
 
 
 @pytest.mark.failure_case(109)
-def test_who_hands_a_node_over_holds_nobody_to_caps_any_more(node: LoopNode) -> None:
+def test_node_handed_to_another_pool_is_no_longer_enforced(node: LoopNode) -> None:
     node.label(role=None)
     node.runtime_pod("other")
     node.watched.clear()
@@ -109,7 +109,7 @@ def test_who_hands_a_node_over_holds_nobody_to_caps_any_more(node: LoopNode) -> 
 
 
 @pytest.mark.failure_case(103)
-def test_a_released_node_asks_little_for_as_long_as_the_uninstallation_takes(node: LoopNode) -> None:
+def test_released_node_sends_few_requests_during_the_uninstall(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, node.api.asking())
     stay(node, mig(SEVEN), 1300, lambda time: node.api.forget_requests() if time < 100 else None)
     assert len(node.api.requests) / 1200 < 0.1

@@ -15,7 +15,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     return LoopNode(tmp_path, api)
 
 
-def test_a_new_node_becomes_what_its_pool_promises(node: LoopNode) -> None:
+def test_new_node_gets_the_layout_labels_and_resources_of_its_pool(node: LoopNode) -> None:
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": NOT_READY_TAINT, "effect": "NoSchedule"}]))
     policy = mig(SEVEN)
     outcome = node.run(policy)
@@ -59,14 +59,14 @@ def test_after_a_reboot_that_took_the_instances_the_plugin_enumerates_again(node
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
 
-def test_taints_of_others_stay(node: LoopNode) -> None:
+def test_foreign_taints_are_kept(node: LoopNode) -> None:
     theirs = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"}
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[theirs]))
     node.run(mig(SEVEN))
     assert node.api.node(NAME)["spec"]["taints"] == [theirs]
 
 
-def test_pods_are_kept_off_before_hardware_changes(node: LoopNode) -> None:
+def test_taint_is_set_before_hardware_changes(node: LoopNode) -> None:
     seen = []
     node.before_step = lambda result: seen.append((result.step, REPARTITIONING_TAINT in node.taints()))
     node.run(mig(SEVEN))

@@ -32,7 +32,7 @@ def taint(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(16)
-def test_the_taint_of_a_killed_run_goes_though_the_next_will_not_wait_for_tenants(node: LoopNode) -> None:
+def test_taint_left_by_a_killed_run_is_removed_even_with_on_busy_fail(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     add_tenant(node)
     taint(node)
@@ -40,7 +40,7 @@ def test_the_taint_of_a_killed_run_goes_though_the_next_will_not_wait_for_tenant
     assert node.taints() == set(), "the former layout stands whole"
 
 
-def test_a_taint_that_the_server_did_not_take_away_goes_with_the_next_attempt(node: LoopNode) -> None:
+def test_taint_whose_removal_failed_is_removed_by_the_next_attempt(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     add_tenant(node)
     node.api.fail("PATCH /api/v1/nodes/n1?", 500, times=6, after=2)
@@ -50,7 +50,7 @@ def test_a_taint_that_the_server_did_not_take_away_goes_with_the_next_attempt(no
     assert node.taints() == set()
 
 
-def test_the_taint_stays_where_clients_are_in_the_way_and_nothing_whole_is_there(node: LoopNode) -> None:
+def test_taint_is_kept_while_clients_block_an_incomplete_layout(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
@@ -65,7 +65,7 @@ def test_the_taint_stays_where_clients_are_in_the_way_and_nothing_whole_is_there
     assert node.taints() == set()
 
 
-def test_half_of_a_layout_takes_no_pods_whatever_stops_the_next_run(tmp_path: Path, api: ApiServer) -> None:
+def test_incomplete_layout_keeps_its_taint(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100, A100)
     node.run(mig(TWO, TWO))
     node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, gpu=1, times=1)
@@ -77,7 +77,7 @@ def test_half_of_a_layout_takes_no_pods_whatever_stops_the_next_run(tmp_path: Pa
     assert node.taints() == {REPARTITIONING_TAINT}
 
 
-def test_what_has_failed_too_often_sends_nobody_away_any_more(node: LoopNode) -> None:
+def test_change_that_failed_too_often_evicts_no_pods(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     wanted = rollout(mig(TWO, key=OTHER), on_busy=OnBusy.EVICT)
     for _ in range(3):
@@ -105,7 +105,7 @@ def fail_often(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(94)
-def test_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: LoopNode) -> None:
+def test_failed_node_retries_automatically(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
     assert node.run(mig(TWO, key=OTHER), hold=True).reason is ConditionReason.READY
@@ -114,7 +114,7 @@ def test_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: Loo
 
 
 @pytest.mark.failure_case(94)
-def test_an_annotation_begins_again_at_once_and_is_taken_away(node: LoopNode) -> None:
+def test_retry_annotation_retries_at_once_and_is_removed(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
     asked: list[float] = []
@@ -131,7 +131,7 @@ def test_an_annotation_begins_again_at_once_and_is_taken_away(node: LoopNode) ->
 
 
 @pytest.mark.failure_case(94)
-def test_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> None:
+def test_retry_annotation_starts_another_drain_of_a_busy_node(node: LoopNode) -> None:
     """It drains once more, though it has waited in vain before."""
     node.run(mig(SEVEN))
     add_tenant(node)
@@ -152,7 +152,7 @@ def test_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(94)
-def test_an_annotation_that_an_earlier_change_left_does_not_end_the_patience(node: LoopNode) -> None:
+def test_stale_retry_annotation_does_not_start_a_drain(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     add_tenant(node)
     node.annotate("gpushare.dev/retry", "now")
@@ -172,7 +172,7 @@ def test_an_annotation_that_an_earlier_change_left_does_not_end_the_patience(nod
 
 
 @pytest.mark.failure_case(94)
-def test_a_failed_node_whose_pod_starts_again_finds_its_slot(node: LoopNode) -> None:
+def test_failed_node_keeps_its_slot_after_a_pod_restart(node: LoopNode) -> None:
     """It offers its former layout and has no taint. Without its slot the bad change would go on to the next node."""
     fail_often(node)
     assert node.holds_slot()
@@ -183,7 +183,7 @@ def test_a_failed_node_whose_pod_starts_again_finds_its_slot(node: LoopNode) -> 
     assert "PUT" in [method for method, _ in node.api.writes("leases")]
 
 
-def test_the_slot_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(node: LoopNode) -> None:
+def test_slot_of_a_killed_run_is_released_by_the_next_ready_run(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     lease = {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": {"holderIdentity": NAME, "leaseDurationSeconds": 900}}
     node.api.add("leases", "gpushare-training.0", lease, namespace="gpushare")
@@ -193,7 +193,7 @@ def test_the_slot_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(n
     assert not node.holds_slot()
 
 
-def test_a_gpu_that_cannot_follow_keeps_the_others_where_they_are(tmp_path: Path, api: ApiServer) -> None:
+def test_gpu_that_cannot_be_changed_keeps_all_gpus_unchanged(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100, A100)
     node.run(mig(SEVEN, SEVEN))
     node.fake_nvml.set_mode(1, True, False)
@@ -204,7 +204,7 @@ def test_a_gpu_that_cannot_follow_keeps_the_others_where_they_are(tmp_path: Path
     assert (node.taints(), node.labels()[POOL_LABEL]) == (set(), "training")
 
 
-def test_a_pod_that_tolerates_every_taint_is_not_overrun_when_it_comes_in_the_middle(tmp_path: Path, api: ApiServer) -> None:
+def test_pod_that_starts_during_a_change_keeps_its_gpu(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100, A100)
     stack = Stack.DEVICE_PLUGIN
     node.run(replace(mig(SEVEN, SEVEN), stack=stack))
@@ -222,14 +222,14 @@ def test_a_pod_that_tolerates_every_taint_is_not_overrun_when_it_comes_in_the_mi
     assert node.taints() == {REPARTITIONING_TAINT}
 
 
-def test_clients_are_back_whatever_a_run_meets(node: LoopNode) -> None:
+def test_paused_clients_are_resumed_after_a_failed_run(node: LoopNode) -> None:
     node.run(whole())
     node.fake_nvml.fail("nvmlDeviceGetCount_v2", 999, after=6)
     node.run(mig(SEVEN))
     assert node.labels()[DEPLOY] == "true"
 
 
-def test_a_plugin_that_has_found_nothing_and_waits_is_told_to_look_again(node: LoopNode) -> None:
+def test_plugin_that_registered_nothing_is_made_to_reenumerate(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.registered = {}
     node.publish()
@@ -240,7 +240,7 @@ def test_a_plugin_that_has_found_nothing_and_waits_is_told_to_look_again(node: L
 @pytest.mark.parametrize(("resource", "device", "is_in_the_way"), [
     ("nvidia.com/gpu", "nvidia0/vgpu1", True), ("nvidia.com/hostdev", "0000:3b:00.2", False),
 ], ids=["a GPU without a UUID", "a network device"])
-def test_a_device_that_may_be_any_gpu_is_in_the_way(
+def test_allocated_device_without_a_uuid_blocks_every_gpu(
     node: LoopNode, resource: str, device: str, is_in_the_way: bool
 ) -> None:
     node.run(whole())

@@ -31,7 +31,7 @@ def add_plugin_pod(node: LoopNode) -> None:
     node.api.add_pod(PLUGIN_POD, namespace="gpu-operator", node=NAME, labels=labels)
 
 
-def test_a_folder_that_cannot_be_written_is_a_reason_and_no_gpu_is_changed(node: LoopNode) -> None:
+def test_unwritable_state_dir_is_reported_and_no_gpu_is_changed(node: LoopNode) -> None:
     # A folder where the journal goes: root, too, cannot put a file in its place.
     (node.folder.path / "journal.json").mkdir(parents=True)
     outcome = node.run(mig(SEVEN))
@@ -54,7 +54,7 @@ def test_clients_are_paused_around_the_change_and_brought_back(node: LoopNode) -
     assert (node.labels()[DEPLOY], node.labels()[DCGM]) == ("true", "false")
 
 
-def test_clients_that_do_not_go_are_named_and_brought_back(node: LoopNode) -> None:
+def test_clients_that_do_not_stop_are_reported_and_resumed(node: LoopNode) -> None:
     node.api.add_pod("dcgm-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-dcgm"})
     outcome = node.run(mig(SEVEN))
     assert (outcome.reason, "gpu-operator/dcgm-x" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
@@ -75,7 +75,7 @@ def test_a_pause_that_a_crash_has_left_ends_with_the_next_run(node: LoopNode, ha
     assert node.folder.journal() is None
 
 
-def test_on_other_stacks_nothing_is_paused(node: LoopNode) -> None:
+def test_clients_are_not_paused_without_the_operator(node: LoopNode) -> None:
     node.is_plugin_dead = True
     node.on_tick = lambda _: node.enumerate()
     seen = []
@@ -84,7 +84,7 @@ def test_on_other_stacks_nothing_is_paused(node: LoopNode) -> None:
     assert set(seen) == {"true"}
 
 
-def test_a_change_that_only_creates_pauses_nobody(node: LoopNode) -> None:
+def test_change_that_only_creates_instances_pauses_no_clients(node: LoopNode) -> None:
     node.fake_nvml.set_mode(0, True)
     node.run(mig(SEVEN))
     assert "pause GPU clients" not in [one.step for one in node.results]
@@ -94,7 +94,7 @@ def test_a_change_that_only_creates_pauses_nobody(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(29)
-def test_without_an_api_server_the_layout_in_force_is_made_again_and_labels_follow(node: LoopNode) -> None:
+def test_without_an_api_server_the_current_layout_is_restored(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.api.down()
@@ -107,7 +107,7 @@ def test_without_an_api_server_the_layout_in_force_is_made_again_and_labels_foll
 
 
 @pytest.mark.failure_case(29)
-def test_a_node_that_is_right_needs_no_api_server(node: LoopNode) -> None:
+def test_node_in_its_desired_layout_needs_no_api_server(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.down()
     outcome = node.run(mig(SEVEN))
@@ -134,7 +134,7 @@ def test_without_an_api_server_a_new_policy_waits(node: LoopNode) -> None:
     assert node.fake_nvml.calls() == []
 
 
-def test_by_hand_there_are_no_labels_and_no_taints(node: LoopNode) -> None:
+def test_standalone_run_sets_no_labels_or_taints(node: LoopNode) -> None:
     node.api.forget_requests()
     outcome = node.run(mig(SEVEN), cluster=False)
     assert (outcome.reason, outcome.is_usable) == (ConditionReason.READY, True)
@@ -143,7 +143,7 @@ def test_by_hand_there_are_no_labels_and_no_taints(node: LoopNode) -> None:
     assert node.api.requests == []
 
 
-def test_an_api_server_that_goes_away_while_tenants_are_waited_for_is_no_leave_to_go_on(node: LoopNode) -> None:
+def test_api_server_outage_during_the_drain_stops_the_change(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.fake_nvml.forget_calls()
@@ -157,7 +157,7 @@ def test_an_api_server_that_goes_away_while_tenants_are_waited_for_is_no_leave_t
 # The plugin and other writers.
 
 
-def test_a_plugin_that_offers_dead_ids_is_told_to_enumerate_again(node: LoopNode) -> None:
+def test_plugin_that_advertises_stale_ids_is_made_to_reenumerate(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.registered = {"nvidia.com/mig-1g.5gb": ["MIG-dead"]}
     node.publish()
@@ -165,7 +165,7 @@ def test_a_plugin_that_offers_dead_ids_is_told_to_enumerate_again(node: LoopNode
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
 
-def test_a_plugin_that_does_not_hear_is_said_and_the_taint_stays(node: LoopNode) -> None:
+def test_unresponsive_plugin_is_reported_and_the_taint_is_kept(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.is_plugin_deaf = True
     outcome = node.run(mig(TWO))
@@ -179,7 +179,7 @@ def test_a_plugin_that_does_not_hear_is_said_and_the_taint_stays(node: LoopNode)
     assert node.taints() == set()
 
 
-def test_resources_that_nobody_promised_are_named(node: LoopNode) -> None:
+def test_unexpected_advertised_resources_are_reported(node: LoopNode) -> None:
     def add(shown) -> None:
         shown["status"]["allocatable"]["nvidia.com/gpu"] = "1"
         shown["status"]["allocatable"]["nvidia.com/hostdev"] = "1"
@@ -197,7 +197,7 @@ def test_resources_that_nobody_promised_are_named(node: LoopNode) -> None:
     assert "hostdev" not in outcome.message
 
 
-def test_a_writer_of_our_label_is_named_and_not_fought(node: LoopNode) -> None:
+def test_other_writer_of_our_label_is_reported_and_not_fought(node: LoopNode) -> None:
     node.run(whole(replicas=4))
     writer = node.server()
 
@@ -220,7 +220,7 @@ def test_a_writer_of_our_label_is_named_and_not_fought(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(20)
-def test_a_node_without_one_of_its_gpus_is_used_without_it(tmp_path: Path, api: ApiServer) -> None:
+def test_node_with_a_lost_gpu_stays_usable(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
     node.run(mig(SEVEN, SEVEN))
     node.fake_nvml.lose(1)
@@ -232,7 +232,7 @@ def test_a_node_without_one_of_its_gpus_is_used_without_it(tmp_path: Path, api: 
     assert node.taints() == set()
 
 
-def test_a_node_of_another_card_is_left_untouched(tmp_path: Path, api: ApiServer) -> None:
+def test_node_with_another_card_is_unchanged(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, H100)
     outcome = node.run(mig(SEVEN))
     assert (outcome.reason, outcome.is_usable) == (ConditionReason.CARD_MISMATCH, False)
@@ -241,7 +241,7 @@ def test_a_node_of_another_card_is_left_untouched(tmp_path: Path, api: ApiServer
 
 
 @pytest.mark.failure_case(21)
-def test_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) -> None:
+def test_missing_driver_is_reported_after_ten_minutes(node: LoopNode) -> None:
     node.fake_nvml.unload()
     assert node.run(mig(SEVEN)).reason is ConditionReason.WAITING_FOR_DRIVER
     assert 600 <= node.clock.now() < 700
@@ -252,7 +252,7 @@ def test_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) -> 
 
 
 @pytest.mark.failure_case(26)
-def test_another_policy_after_a_stop_half_way_wins(node: LoopNode) -> None:
+def test_new_policy_after_an_interrupted_change_is_applied(node: LoopNode) -> None:
     node.run(mig(SEVEN))
 
     def stop(result) -> None:
@@ -271,7 +271,7 @@ def test_another_policy_after_a_stop_half_way_wins(node: LoopNode) -> None:
     assert node.folder.journal() is None
 
 
-def test_a_stop_while_tenants_are_waited_for_takes_the_taint_along(node: LoopNode) -> None:
+def test_stop_during_the_drain_removes_the_taint(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     start = node.clock.now()
@@ -300,7 +300,7 @@ def test_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_path: 
 
 
 @pytest.mark.failure_case(97)
-def test_with_a_library_that_is_not_the_drivers_a_run_that_holds_ends_to_be_started_with_another(node: LoopNode) -> None:
+def test_driver_mismatch_ends_a_holding_run(node: LoopNode) -> None:
     node.fake_nvml.unload(18)
     assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.DRIVER_MISMATCH
     assert node.fake_nvml.calls() == []

@@ -40,7 +40,7 @@ def test_a_node_that_is_no_longer_selected_becomes_exclusive(node: LoopNode) -> 
 
 
 @pytest.mark.parametrize("dies", ["at the driver", "before the API server hears of it"])
-def test_a_node_that_fails_at_its_first_installation_is_found_and_cleaned_when_its_pool_goes(
+def test_node_that_failed_its_first_install_is_released_with_its_pool(
     tmp_path: Path, api: ApiServer, dies: str,
 ) -> None:
     fresh = LoopNode(tmp_path, api)
@@ -55,7 +55,7 @@ def test_a_node_that_fails_at_its_first_installation_is_found_and_cleaned_when_i
     assert is_clean(fresh)
 
 
-def test_the_pool_label_goes_last(node: LoopNode) -> None:
+def test_pool_label_is_removed_last(node: LoopNode) -> None:
     node.unselect("cpu")
     node.api.forget_requests()
     node.run(mig(SEVEN))
@@ -64,7 +64,7 @@ def test_the_pool_label_goes_last(node: LoopNode) -> None:
     assert node.api.writes()[-1] == ("PATCH", f"/api/v1/nodes/{NAME}")
 
 
-def test_a_second_leaving_writes_nothing_to_the_node(node: LoopNode) -> None:
+def test_second_release_writes_nothing_to_the_node(node: LoopNode) -> None:
     node.unselect("cpu")
     node.run(mig(SEVEN))
     node.api.forget_requests()
@@ -73,7 +73,7 @@ def test_a_second_leaving_writes_nothing_to_the_node(node: LoopNode) -> None:
     assert (node.api.writes(), node.fake_nvml.calls()) == ([], [])
 
 
-def test_tenants_are_waited_for_as_the_pool_says(node: LoopNode) -> None:
+def test_release_waits_for_tenants_as_the_pool_specifies(node: LoopNode) -> None:
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.unselect("cpu")
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=10))
@@ -113,7 +113,7 @@ def test_labels_that_the_next_pool_sets_at_once_are_not_taken_away(node: LoopNod
     assert {name: node.labels().get(name) for name in theirs} == theirs
 
 
-def test_a_node_that_is_another_pools_already_is_not_touched(node: LoopNode) -> None:
+def test_node_that_already_belongs_to_another_pool_is_not_changed(node: LoopNode) -> None:
     node.label(role="other", **{POOL_LABEL: "next"})
     node.api.forget_requests()
     assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
@@ -121,7 +121,7 @@ def test_a_node_that_is_another_pools_already_is_not_touched(node: LoopNode) -> 
     assert node.api.writes() == []
 
 
-def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_is_there(node: LoopNode) -> None:
+def test_label_without_a_pod_does_not_override_the_pool_of_the_layout(node: LoopNode) -> None:
     """That pool's pod is away at this moment: it is the label that brings the next."""
     own = {"key": POOL_LABEL, "operator": "In", "values": ["next"]}
     node.api.add_daemonset("gpushare-next", terms=[{"matchExpressions": [own]}])
@@ -134,7 +134,7 @@ def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_is_there(node: L
     assert node.fake_nvml.calls() == []
 
 
-def test_a_request_is_answered_before_the_pool_label_goes(node: LoopNode) -> None:
+def test_release_request_is_answered_before_the_pool_label_is_removed(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, node.api.asking())
     node.api.forget_requests()
     assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
@@ -143,7 +143,7 @@ def test_a_request_is_answered_before_the_pool_label_goes(node: LoopNode) -> Non
     assert node.api.writes("leases") == [], "an uninstall is not paced"
 
 
-def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: LoopNode) -> None:
+def test_holding_run_stays_released_until_the_request_is_withdrawn(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, node.api.asking())
     quiet = []
 
@@ -162,7 +162,7 @@ def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: L
 
 @pytest.mark.failure_case(81)
 @pytest.mark.parametrize("end", ["it failed", "it is gone", "it is ending", "another of its name", "by hand"])
-def test_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNode, end: str) -> None:
+def test_release_request_of_a_dead_job_is_ignored_and_removed(node: LoopNode, end: str) -> None:
     request = node.api.asking()
     name, _, uid = request.partition("/")
     job = {"namespace": "gpushare"}
@@ -184,7 +184,7 @@ def test_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNode,
 
 
 @pytest.mark.failure_case(81)
-def test_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -> None:
+def test_released_node_rejoins_its_pool_when_the_job_dies(node: LoopNode) -> None:
     request = node.api.asking()
     node.annotate(RELEASE_ANNOTATION, request)
     seen: list[set[tuple[str, int]]] = []
@@ -203,7 +203,7 @@ def test_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -
 
 
 @pytest.mark.failure_case(81)
-def test_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: LoopNode) -> None:
+def test_release_request_of_the_next_job_is_not_removed_with_the_old_one(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, "gpushare-uninstall-y/uid-of-a-former-job")
     request = node.api.asking()
     node.api.before(f"PATCH /api/v1/nodes/{NAME}", lambda: node.annotate(RELEASE_ANNOTATION, request))
@@ -224,7 +224,7 @@ def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
 
 @pytest.mark.failure_case(81)
 @pytest.mark.parametrize("taken_back", ["the request", "the label"])
-def test_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_off(node: LoopNode, taken_back: str) -> None:
+def test_release_withdrawn_during_the_drain_is_cancelled(node: LoopNode, taken_back: str) -> None:
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     request, role = node.api.asking(), node.labels()["role"]
     if taken_back == "the request":
@@ -250,13 +250,13 @@ def test_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_off
     assert node.gpus.stands(0) == set(SEVEN)
 
 
-def test_the_pool_of_a_node_that_is_gone_is_released_by_what_the_folder_remembers(node: LoopNode) -> None:
+def test_node_of_a_deleted_pool_is_released_from_its_stored_policy(node: LoopNode) -> None:
     node.api.remove("daemonsets", "gpushare-training", namespace="gpushare")
     assert node.release().reason is ConditionReason.RELEASED
     assert is_clean(node)
 
 
-def test_with_the_folder_lost_the_gpus_say_what_they_are(node: LoopNode) -> None:
+def test_node_without_a_state_dir_is_released_from_its_hardware(node: LoopNode) -> None:
     node.folder.remove()
     assert node.release().reason is ConditionReason.RELEASED
     assert is_clean(node)
@@ -277,7 +277,7 @@ def test_a_shared_node_is_not_released_under_its_tenants(tmp_path: Path, api: Ap
     assert node.labels()[PLUGIN_LABEL] == "time-slicing-00000004-a"
 
 
-def test_by_hand_hardware_and_folder_are_released(node: LoopNode) -> None:
+def test_standalone_release_resets_hardware_and_state_dir(node: LoopNode) -> None:
     node.api.forget_requests()
     assert node.release(cluster=False).reason is ConditionReason.RELEASED
     assert node.fake_nvml.mode(0) == (False, False)

@@ -53,7 +53,7 @@ def anothers(node: LoopNode) -> None:
 
 @pytest.mark.failure_case(103)
 @pytest.mark.parametrize("prepare", [busy, failing, anothers], ids=lambda one: one.__name__)
-def test_a_node_that_waits_for_hours_asks_next_to_nothing(node: LoopNode, prepare: Callable[[LoopNode], None]) -> None:
+def test_node_that_waits_for_hours_sends_few_requests(node: LoopNode, prepare: Callable[[LoopNode], None]) -> None:
     prepare(node)
     hold(node, lambda time: node.api.forget_requests() if time < CALM else None)
     # A slot that a failed node keeps is renewed besides: so many nodes as `maxUnavailable` says.
@@ -62,7 +62,7 @@ def test_a_node_that_waits_for_hours_asks_next_to_nothing(node: LoopNode, prepar
 
 
 @pytest.mark.failure_case(111)
-def test_a_node_that_gives_way_for_hours_asks_next_to_nothing(node: LoopNode) -> None:
+def test_node_that_yields_for_hours_sends_few_requests(node: LoopNode) -> None:
     busy(node)
     hold(node, lambda time: node.api.forget_requests() if time < 10 else None, drain_timeout_seconds=7200)
     assert node.taints() == set()
@@ -70,7 +70,7 @@ def test_a_node_that_gives_way_for_hours_asks_next_to_nothing(node: LoopNode) ->
 
 
 @pytest.mark.failure_case(103)
-def test_what_is_asked_of_such_a_node_is_respected_at_once(node: LoopNode) -> None:
+def test_release_request_to_a_waiting_node_is_honoured_at_once(node: LoopNode) -> None:
     busy(node)
     answered: list[float] = []
 

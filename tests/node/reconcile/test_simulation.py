@@ -62,7 +62,7 @@ def test_simulated_nodes_roll_out(kubelets: simulation.Kubelets, bundle: Path) -
     assert figures["most_writes"] <= 8
 
 
-def test_a_simulation_whose_nodes_break_says_why(
+def test_simulation_with_failing_nodes_reports_the_cause(
     kubelets: simulation.Kubelets, bundle: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are threads: what they raise would go nowhere, and the figures would be those of nodes that asked for nothing."""
@@ -78,7 +78,7 @@ def clock() -> Iterator[FastTime]:
     made.stop()
 
 
-def test_a_simulated_node_at_rest_says_that_it_is_ready_and_watches(
+def test_idle_simulated_node_reports_ready_and_watches(
     api: ApiServer, address: ApiEndpoint, bundle: Path, tmp_path: Path, clock: FastTime,
 ) -> None:
     [policy] = (bundle / "chart" / "files" / "policies").iterdir()

@@ -16,7 +16,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     return LoopNode(tmp_path, api)
 
 
-def test_without_a_slot_nothing_is_tainted_and_nothing_changed(node: LoopNode) -> None:
+def test_without_a_slot_the_node_is_not_tainted_or_changed(node: LoopNode) -> None:
     take_slot(node)
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is ConditionReason.WAITING_FOR_TURN
@@ -24,20 +24,20 @@ def test_without_a_slot_nothing_is_tainted_and_nothing_changed(node: LoopNode) -
     assert node.taints() == set()
 
 
-def test_a_node_that_offers_nothing_takes_no_slot(node: LoopNode) -> None:
+def test_node_that_advertises_nothing_takes_no_slot(node: LoopNode) -> None:
     take_slot(node)
     node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 
-def test_what_only_has_to_be_verified_takes_no_slot(node: LoopNode) -> None:
+def test_verification_alone_takes_no_slot(node: LoopNode) -> None:
     node.run(whole())
     node.api.forget_requests()
     take_slot(node)
     assert node.run(whole()).reason is ConditionReason.READY
 
 
-def test_a_new_config_of_the_plugin_takes_a_slot_though_it_disturbs_nobody(node: LoopNode) -> None:
+def test_new_plugin_config_takes_a_slot(node: LoopNode) -> None:
     """While the plugin starts anew the node offers nothing: not all nodes of a pool at once."""
     node.run(whole(replicas=2))
     take_slot(node)
@@ -49,7 +49,7 @@ def test_a_new_config_of_the_plugin_takes_a_slot_though_it_disturbs_nobody(node:
     assert (node.taints(), node.holds_slot()) == (set(), False)
 
 
-def test_a_label_that_somebody_took_is_put_right_without_a_slot(node: LoopNode) -> None:
+def test_removed_label_is_restored_without_a_slot(node: LoopNode) -> None:
     node.run(whole(replicas=2))
     take_slot(node)
     node.label(**{PLUGIN_LABEL: None})
@@ -69,7 +69,7 @@ def test_a_slot_that_becomes_free_is_taken(node: LoopNode) -> None:
 
 
 @pytest.mark.parametrize(("free_at", "says_so"), [(5, False), (100, True)])
-def test_that_a_node_waits_for_its_slot_is_reported_once_it_has_lasted(node: LoopNode, free_at: float, says_so: bool) -> None:
+def test_waiting_for_a_slot_is_reported_only_if_it_lasts(node: LoopNode, free_at: float, says_so: bool) -> None:
     """A pool of hundreds of nodes: whose slot comes at once writes nothing of it."""
     node.run(whole(replicas=2))
     take_slot(node)
@@ -95,7 +95,7 @@ def test_a_node_that_fails_keeps_its_slot(node: LoopNode) -> None:
     assert node.holds_slot()
 
 
-def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: LoopNode) -> None:
+def test_rolled_back_node_advertises_its_previous_layout_without_a_taint(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.fake_nvml.fail("nvmlGpuInstanceCreateComputeInstance", 999, times=1)
     outcome = node.run(mig(TWO, key="mig-00000002"))
@@ -108,7 +108,7 @@ def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: 
 
 
 @pytest.mark.failure_case(31)
-def test_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
+def test_running_mig_manager_pod_blocks_the_change(node: LoopNode) -> None:
     node.api.add_pod("mig-manager-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"})
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is ConditionReason.MIG_MANAGER_PRESENT
@@ -118,13 +118,13 @@ def test_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(31)
-def test_its_label_alone_is_no_reason(node: LoopNode) -> None:
+def test_mig_manager_label_alone_does_not_block_the_change(node: LoopNode) -> None:
     node.label(**{"nvidia.com/mig.config": "all-disabled"})
     node.api.add_pod("gone", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"}, phase="Succeeded")
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 
-def test_a_node_of_another_pool_is_waited_for_until_its_pod_has_gone(node: LoopNode) -> None:
+def test_pod_of_the_previous_pool_is_waited_for(node: LoopNode) -> None:
     node.label(**{POOL_LABEL: "old"})
     node.runtime_pod("old")
     outcome = node.run(mig(SEVEN))
@@ -142,7 +142,7 @@ def test_a_node_of_another_pool_is_waited_for_until_its_pod_has_gone(node: LoopN
     assert node.labels()[POOL_LABEL] == "training"
 
 
-def test_a_label_without_a_pod_is_taken_over(node: LoopNode) -> None:
+def test_pool_label_without_a_pod_is_taken_over(node: LoopNode) -> None:
     node.label(**{POOL_LABEL: "vanished"})
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.labels()[POOL_LABEL] == "training"
@@ -157,7 +157,7 @@ def test_a_slot_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(91)
-def test_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> None:
+def test_layout_lost_in_a_reboot_is_restored_without_a_slot(node: LoopNode) -> None:
     """Hopper loses the mode as well. What the plugin would offer meanwhile is whole GPUs."""
     node.run(mig(SEVEN))
     node.gpus.reboot()
@@ -169,7 +169,7 @@ def test_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(91)
-def test_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: LoopNode) -> None:
+def test_repair_needs_no_slot_even_if_caps_changed(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
@@ -180,7 +180,7 @@ def test_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: Loop
 
 @pytest.mark.failure_case(91)
 @pytest.mark.parametrize("is_busy", [True, False])
-def test_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(node: LoopNode, is_busy: bool) -> None:
+def test_node_without_its_layout_is_tainted_while_it_waits_for_a_slot(node: LoopNode, is_busy: bool) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
@@ -194,7 +194,7 @@ def test_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(n
 
 
 @pytest.mark.failure_case(91)
-def test_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode) -> None:
+def test_failed_repair_keeps_the_taint_and_takes_no_slot(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)

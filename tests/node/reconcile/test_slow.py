@@ -87,7 +87,7 @@ def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Unmet]], list
     return wait
 
 
-def test_a_lack_that_is_another_at_every_look_is_reported_every_twenty_seconds(
+def test_changing_mismatch_is_reported_every_twenty_seconds(
     said: Callable[[Callable[[], Unmet]], list[str]]
 ) -> None:
     looks = iter(range(1000))
@@ -95,5 +95,5 @@ def test_a_lack_that_is_another_at_every_look_is_reported_every_twenty_seconds(
     assert 300 / 25 - 1 <= len(told) <= 300 / 20
 
 
-def test_what_lasts_is_reported_once(said: Callable[[Callable[[], Unmet]], list[str]]) -> None:
+def test_lasting_mismatch_is_reported_once(said: Callable[[Callable[[], Unmet]], list[str]]) -> None:
     assert said(lambda: Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message="it is not there")) == ["it is not there"]

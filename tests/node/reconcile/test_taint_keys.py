@@ -35,14 +35,14 @@ def test_only_the_policys_key_is_added(node: LoopNode, key: RepartitioningTaint)
 
 
 @pytest.mark.parametrize("key", RepartitioningTaint)
-def test_a_node_that_has_the_keys_of_both_releases_loses_them_all(node: LoopNode, key: RepartitioningTaint) -> None:
+def test_taint_keys_of_both_releases_are_removed(node: LoopNode, key: RepartitioningTaint) -> None:
     taint(node, *ALL)
     assert node.run(mig(SEVEN, repartitioning_taint=key)).reason is ConditionReason.READY
     assert node.taints() == {THEIRS["key"]}
 
 
 @pytest.mark.parametrize(("before", "after"), [(DEFAULT, AUTOSCALED), (AUTOSCALED, DEFAULT)])
-def test_a_change_that_an_upgrade_interrupts_ends_without_the_former_key(
+def test_change_interrupted_by_an_upgrade_removes_the_old_taint_key(
     node: LoopNode, before: RepartitioningTaint, after: RepartitioningTaint,
 ) -> None:
     node.fake_nvml.fail("nvmlDeviceSetMigMode", 999)
@@ -56,7 +56,7 @@ def test_a_change_that_an_upgrade_interrupts_ends_without_the_former_key(
     assert node.taints() == set()
 
 
-def test_a_node_in_its_wanted_layout_gets_no_taint_when_the_key_changes(node: LoopNode) -> None:
+def test_changed_taint_key_adds_no_taint_to_a_node_in_its_desired_layout(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     seen = set[str]()
     node.before_step = lambda _: seen.update(node.taints())
@@ -64,7 +64,7 @@ def test_a_node_in_its_wanted_layout_gets_no_taint_when_the_key_changes(node: Lo
     assert seen == set()
 
 
-def test_an_abort_removes_the_former_key_too(node: LoopNode) -> None:
+def test_abort_also_removes_the_old_taint_key(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     taint(node, DEFAULT.value, AUTOSCALED.value)
     instance = node.fake_nvml.instances(0)[0][0]

@@ -47,7 +47,7 @@ def tenants(node: LoopNode) -> list[str]:
     return [pod["metadata"]["name"] for pod in node.api.all("pods", namespace="science")]
 
 
-def test_a_layout_that_is_in_force_stays_as_it_is_for_five_minutes(node: LoopNode) -> None:
+def test_layout_of_an_unselected_node_is_kept_for_five_minutes(node: LoopNode) -> None:
     outcome = node.run(EVICTING)
     assert (outcome.reason, tenants(node), node.fake_nvml.calls()) == (ConditionReason.READY, ["innocent"], [])
 
@@ -63,13 +63,13 @@ def test_a_change_waits_until_the_pool_selects_the_node_again(node: LoopNode) ->
     assert outcome.reason is ConditionReason.READY
 
 
-def test_after_five_minutes_the_node_is_released(node: LoopNode) -> None:
+def test_unselected_node_is_released_after_five_minutes(node: LoopNode) -> None:
     node.run(EVICTING)
     node.clock.sleep(301)
     assert node.run(EVICTING).reason is ConditionReason.RELEASED
 
 
-def test_a_reboot_begins_the_wait_again(node: LoopNode) -> None:
+def test_reboot_restarts_the_wait_of_an_unselected_node(node: LoopNode) -> None:
     node.run(EVICTING)
     node.clock.sleep(301)
     node.entries.clear()
@@ -77,17 +77,17 @@ def test_a_reboot_begins_the_wait_again(node: LoopNode) -> None:
     assert node.run(EVICTING).reason is ConditionReason.READY
 
 
-def test_a_person_ends_the_wait_by_an_annotation(node: LoopNode) -> None:
+def test_retry_annotation_ends_the_wait_of_an_unselected_node(node: LoopNode) -> None:
     node.annotate(RETRY_ANNOTATION, "now")
     assert node.run(EVICTING).reason is ConditionReason.RELEASED
 
 
-def test_the_pod_of_another_pool_is_an_order(node: LoopNode) -> None:
+def test_runtime_pod_of_another_pool_ends_the_wait(node: LoopNode) -> None:
     node.runtime_pod("other")
     assert node.run(EVICTING).reason is ConditionReason.RELEASED
     assert tenants(node) == ["innocent"]
 
 
-def test_a_pool_that_is_deleted_is_an_order(node: LoopNode) -> None:
+def test_deleted_pool_ends_the_wait(node: LoopNode) -> None:
     node.api.remove("daemonsets", "gpushare-training", namespace="gpushare")
     assert node.run(EVICTING).reason is ConditionReason.RELEASED

@@ -33,7 +33,7 @@ def test_a_line_has_time_level_message_node_and_pool() -> None:
     assert "pool" not in json.loads(formatted("hello", pool=""))
 
 
-def test_what_is_reported_becomes_fields_and_cannot_replace_ours() -> None:
+def test_event_fields_cannot_override_the_log_fields() -> None:
     told = line("kill", {"comm": HOSTILE, "time": "never", "level": "debug", "node": "other", "pool": "other", "pid": 7})
     read = json.loads(formatted(told))
     assert (read["event"], read["comm"], read["pid"], read["message"]) == ("kill", HOSTILE, 7, "kill")
@@ -60,7 +60,7 @@ def test_a_traceback_is_a_field() -> None:
     assert "ValueError" in json.loads(formatted("it failed", error=True))["traceback"]
 
 
-def test_begin_sends_everything_to_the_stream_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_setup_writes_each_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpushare_node.reporting import log
 
     root = logging.getLogger()

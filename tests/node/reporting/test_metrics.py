@@ -14,7 +14,7 @@ from gpushare_node.reporting.metrics import Registry
 from tests.support.waiting import PATIENCE, wait_for
 
 
-def test_every_kind_is_written_as_prometheus_reads_it() -> None:
+def test_every_metric_kind_is_written_in_prometheus_format() -> None:
     registry = Registry()
     registry.counter("kills_total", "Kills.", "signal").add("SIGTERM", by=2)
     registry.gauge("free", "A line\nand a \\.").set(0.5)
@@ -40,7 +40,7 @@ def test_a_label_cannot_break_out_of_its_quotes() -> None:
 
 
 @pytest.mark.failure_case(73)
-def test_series_that_are_replaced_vanish() -> None:
+def test_replaced_metric_series_are_removed() -> None:
     registry = Registry()
     gauge = registry.gauge("used", "Use.", "pod")
     gauge.replace([(("a",), 1), (("b",), 2)])
@@ -48,7 +48,7 @@ def test_series_that_are_replaced_vanish() -> None:
     assert registry.text().splitlines()[2:] == ['gpushare_used{pod="b"} 3']
 
 
-def test_a_wrong_number_of_labels_and_a_name_twice_are_refused() -> None:
+def test_wrong_label_count_and_duplicate_metric_names_are_refused() -> None:
     registry = Registry()
     with pytest.raises(ValueError, match="labels"):
         registry.counter("a_total", "A.", "x").add()
@@ -81,7 +81,7 @@ def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[int, str]:
     return answer.status, text
 
 
-def test_the_three_pages_are_there_and_nothing_else(server: HttpServer) -> None:
+def test_only_the_three_pages_are_served(server: HttpServer) -> None:
     assert ask(server, "/metrics") == (200, "gpushare_up 1\n")
     assert ask(server, "/healthz") == (503, "the driver hangs\n")
     assert ask(server, "/readyz?verbose") == (200, "ok\n")
@@ -89,12 +89,12 @@ def test_the_three_pages_are_there_and_nothing_else(server: HttpServer) -> None:
     assert ask(server, "/metrics", "POST")[0] == 501
 
 
-def test_what_goes_wrong_inside_stays_inside(server: HttpServer) -> None:
+def test_internal_error_details_are_not_served(server: HttpServer) -> None:
     server.pages = Pages(metrics=broken, health=lambda: (True, ""), readiness=lambda: (True, ""))
     assert ask(server, "/metrics") == (500, "internal error\n")
 
 
-def test_many_who_never_finish_their_request_keep_nobody_out(server: HttpServer) -> None:
+def test_unfinished_requests_do_not_block_other_clients(server: HttpServer) -> None:
     before = set(threading.enumerate())
     with contextlib.ExitStack() as slow:
         for _ in range(80):

@@ -61,14 +61,14 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "driver"}
 
 
-def test_what_is_watched_is_what_the_driver_says(watched: BoundedDriver, uuids: list[str]) -> None:
+def test_bounded_driver_returns_the_drivers_readings(watched: BoundedDriver, uuids: list[str]) -> None:
     session = Session.open()
     assert watched.read_devices(uuids) == {uuid: session.read_device(uuid) for uuid in uuids}
     assert (watched.troubles(), watched.hung_seconds(), watched.unreliable()) == ({}, {}, frozenset())
 
 
 @pytest.mark.failure_case(48)
-def test_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
+def test_hanging_gpu_does_not_block_others_and_is_not_called_again(
     watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, given_up: list[float]
 ) -> None:
     whole = watched.read_devices(uuids)
@@ -89,7 +89,7 @@ def test_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
 
 
 @pytest.mark.failure_case(48)
-def test_any_number_of_gpus_may_hang_and_the_last_still_answers(
+def test_last_gpu_is_read_while_all_others_hang(
     watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]
 ) -> None:
     before = threads()
@@ -106,7 +106,7 @@ def test_any_number_of_gpus_may_hang_and_the_last_still_answers(
 
 
 @pytest.mark.failure_case(48)
-def test_a_session_in_which_a_call_hangs_is_not_ended_under_it(
+def test_session_with_a_hanging_call_is_not_closed(
     watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     watched.read_devices(uuids)
@@ -148,7 +148,7 @@ def test_a_hung_call_for_the_whole_node_is_reported_and_not_repeated(
 
 
 @pytest.mark.failure_case(48)
-def test_an_open_that_hangs_is_taken_up_when_it_comes_back(
+def test_hung_session_open_is_used_when_it_returns(
     watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     fake_nvml.delay("nvmlInitWithFlags", 600)
@@ -161,7 +161,7 @@ def test_an_open_that_hangs_is_taken_up_when_it_comes_back(
 
 
 @pytest.mark.failure_case(50)
-def test_a_lost_gpu_has_no_rows_and_comes_back(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+def test_lost_gpu_has_no_rows_until_it_recovers(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     whole = watched.read_devices(uuids)
     fake_nvml.lose(5)
     assert rowless(watched, uuids) == {5}
@@ -170,7 +170,7 @@ def test_a_lost_gpu_has_no_rows_and_comes_back(watched: BoundedDriver, fake_nvml
     assert watched.read_devices(uuids) == whole
 
 
-def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: BoundedDriver, fake_nvml: FakeNvml) -> None:
+def test_gpu_without_rows_keeps_its_last_seen_instances(watched: BoundedDriver, fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, True)
     gi = fake_nvml.add_instance(0, 9, 4)
     uuid = fake_nvml.uuid(0)
@@ -183,7 +183,7 @@ def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: Boun
 
 @pytest.mark.failure_case(22)
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.UNINITIALIZED])
-def test_a_session_that_is_over_is_opened_again_with_growing_waits(
+def test_invalid_session_is_reopened_with_growing_backoff(
     watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, code: Code
 ) -> None:
     whole = watched.read_devices(uuids)
@@ -209,7 +209,7 @@ def test_a_session_that_is_over_is_opened_again_with_growing_waits(
 
 
 @pytest.mark.failure_case(21)
-def test_a_driver_that_comes_later_is_found(
+def test_driver_that_loads_later_is_found(
     watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     fake_nvml.unload()
@@ -226,7 +226,7 @@ def test_a_driver_that_comes_later_is_found(
 
 
 @pytest.mark.failure_case(13)
-def test_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
+def test_externally_changed_mig_mode_is_detected_by_a_new_session(
     watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     watched.read_devices(uuids)
@@ -240,7 +240,7 @@ def test_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
     assert watched.read_devices(uuids)[uuids[0]].places() == (fake_nvml.mig_uuid(0, gi),)
 
 
-def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
+def test_failing_gpu_does_not_reopen_the_session_repeatedly(
     watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     fake_nvml.fail(LIST, Code.INVALID_ARGUMENT, gpu=2)
@@ -252,7 +252,7 @@ def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
         assert rowless(watched, uuids) == {2}
 
 
-def test_xids_are_heard_from_one_census_to_the_next(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+def test_xids_between_two_censuses_are_reported(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     watched.read_devices(uuids)
     watched.read_devices(uuids)
     session = Session.open()
@@ -274,7 +274,7 @@ def test_xids_are_heard_from_one_census_to_the_next(watched: BoundedDriver, fake
     assert session.next_xid(0) == Xid(uuid=uuids[1], xid=45)
 
 
-def test_a_driver_without_events_is_asked_for_them_once(fake_nvml: FakeNvml, uuids: list[str], clock: Hours) -> None:
+def test_driver_without_event_support_is_asked_for_events_once(fake_nvml: FakeNvml, uuids: list[str], clock: Hours) -> None:
     asked: list[str] = []
     fake_nvml.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED)
     watched = BoundedDriver(
@@ -288,7 +288,7 @@ def test_a_driver_without_events_is_asked_for_them_once(fake_nvml: FakeNvml, uui
     assert asked.count("nvmlEventSetCreate") == 1
 
 
-def test_xids_of_gpus_that_can_tell_are_heard_where_others_cannot(fake_nvml: FakeNvml, uuids: list[str]) -> None:
+def test_xids_are_received_from_gpus_that_support_events(fake_nvml: FakeNvml, uuids: list[str]) -> None:
     fake_nvml.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED, gpu=0)
     session = Session.open()
     assert session.next_xid(0) is None
@@ -297,7 +297,7 @@ def test_xids_of_gpus_that_can_tell_are_heard_where_others_cannot(fake_nvml: Fak
     assert session.next_xid(0) == Xid(uuid=uuids[1], xid=45)
 
 
-def test_it_ends_with_its_threads_and_its_session(fake_nvml: FakeNvml, clock: Hours, uuids: list[str]) -> None:
+def test_close_ends_the_threads_and_the_session(fake_nvml: FakeNvml, clock: Hours, uuids: list[str]) -> None:
     before = set(threading.enumerate())
     ended: list[Driver] = []
 
@@ -314,7 +314,7 @@ def test_it_ends_with_its_threads_and_its_session(fake_nvml: FakeNvml, clock: Ho
 
 
 @pytest.mark.failure_case(48)
-def test_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
+def test_close_returns_during_a_hung_call_and_keeps_the_session_open(
     fake_nvml: FakeNvml, clock: Hours, uuids: list[str]
 ) -> None:
     watched = BoundedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
@@ -325,14 +325,14 @@ def test_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
     fake_nvml.heal()
 
 
-def test_rows_are_those_of_now(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+def test_rows_are_current(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     watched.read_devices(uuids)
     fake_nvml.put(0, PID, 777)
     assert watched.read_devices(uuids)[uuids[0]].rows == (ProcessEntry(pid=PID, used_bytes=777 << 20),)
 
 
 @pytest.mark.failure_case(72)
-def test_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(
+def test_census_is_much_cheaper_than_pynvmls_lists_and_leaks_nothing(
     watched: BoundedDriver, fake_nvml: FakeNvml
 ) -> None:
     uuids = [fake_nvml.uuid(gpu) for gpu in range(8)]

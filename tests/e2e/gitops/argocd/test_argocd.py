@@ -41,7 +41,7 @@ def test_the_first_sync_is_healthy_when_the_nodes_are_ready(synced: Synced) -> N
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
-def test_nvidias_chart_gets_the_values_of_the_bundle_and_is_healthy_when_its_operator_says_so(synced: Synced) -> None:
+def test_nvidia_chart_gets_the_bundles_values_and_the_operators_health(synced: Synced) -> None:
     synced.argocd.await_state(NVIDIAS, "Synced", "Progressing")
     policy = synced.cluster.get("clusterpolicy", "cluster-policy")
     assert policy["spec"]["devicePlugin"]["config"]["name"] == "gpushare-profiles"
@@ -52,13 +52,13 @@ def test_nvidias_chart_gets_the_values_of_the_bundle_and_is_healthy_when_its_ope
         synced.argocd.await_state(NVIDIAS, "Synced", health)
 
 
-def test_every_object_is_what_the_definitions_know(synced: Synced) -> None:
+def test_every_object_passes_strict_server_validation(synced: Synced) -> None:
     folder = synced.repository.folder / PATH / "argocd"
     for file in sorted(folder.glob("**/*.yaml")):
         synced.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--filename", file)
 
 
-def test_nothing_differs_over_an_hour_of_comparisons(synced: Synced) -> None:
+def test_no_drift_in_an_hour_of_comparisons(synced: Synced) -> None:
     """Twenty: by default Argo CD compares every three minutes."""
     before = {name: synced.argocd.syncs(name) for name in (ROOT, NVIDIAS, OURS, *OTHERS)}
     synced.argocd.await_comparisons(OURS, 20)
@@ -67,7 +67,7 @@ def test_nothing_differs_over_an_hour_of_comparisons(synced: Synced) -> None:
     assert synced.argocd.state(OURS) == ("Synced", "Healthy")
 
 
-def test_a_second_application_of_the_same_nodes_is_refused_and_takes_nothing(synced: Synced) -> None:
+def test_second_application_of_the_same_nodes_is_refused(synced: Synced) -> None:
     first = synced.argocd.application(OURS)
     assert first is not None
     spec = copy.deepcopy(first["spec"])
@@ -97,13 +97,13 @@ def test_a_second_application_of_the_same_nodes_is_refused_and_takes_nothing(syn
     assert synced.cluster_fixture.offer("node-1") == {SHARED: 8}
 
 
-def test_a_deleted_config_map_comes_back(synced: Synced) -> None:
+def test_deleted_configmap_is_recreated(synced: Synced) -> None:
     synced.cluster.kubectl("delete", "configmap", "gpushare-profiles", "--namespace", NAMESPACE)
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gpushare-profiles"
     synced.cluster.wait(lambda: synced.cluster.read(path), "the ConfigMap is there again")
 
 
-def test_an_edited_daemonset_becomes_again_what_git_says(synced: Synced) -> None:
+def test_edited_daemonset_is_reverted_to_git(synced: Synced) -> None:
     def daemonset() -> dict[str, Any]:
         return dict(synced.cluster.get("daemonset", "gpushare-notebooks", "--namespace", NAMESPACE))
 

@@ -32,7 +32,7 @@ def test_the_first_sync_is_ready_when_the_nodes_are(synced: Synced) -> None:
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
-def test_nvidias_chart_comes_first_and_gets_the_values_of_the_bundle(synced: Synced) -> None:
+def test_nvidia_chart_is_installed_first_with_the_bundles_values(synced: Synced) -> None:
     assert synced.flux.condition("helmreleases", NVIDIAS)["status"] == "True"
     policy = synced.cluster.get("clusterpolicy", "cluster-policy")
     assert policy["spec"]["devicePlugin"]["config"]["name"] == "gpushare-profiles"
@@ -40,7 +40,7 @@ def test_nvidias_chart_comes_first_and_gets_the_values_of_the_bundle(synced: Syn
     assert policy["metadata"]["creationTimestamp"] <= ours["metadata"]["creationTimestamp"]
 
 
-def test_every_object_is_what_the_definitions_know(synced: Synced) -> None:
+def test_every_object_passes_strict_server_validation(synced: Synced) -> None:
     folder = synced.repository.folder / PATH / "flux"
     for file in sorted(folder.glob("**/*.yaml")):
         if file.name != "kustomization.yaml":
@@ -75,7 +75,7 @@ def test_a_commit_reaches_the_nodes(synced: Synced, scenario: Callable[[Synced],
     scenario(synced)
 
 
-def test_what_is_changed_on_the_cluster_becomes_again_what_git_says(synced: Synced) -> None:
+def test_cluster_changes_are_reverted_to_git(synced: Synced) -> None:
     # Between two passes: in a pass the controller would wait for what was deleted, until its time is up.
     synced.flux.reconcile("kustomizations", SYNC)
     synced.cluster.kubectl("delete", "configmap", NVIDIAS, "--namespace", FLUX)

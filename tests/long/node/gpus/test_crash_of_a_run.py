@@ -17,5 +17,5 @@ from tests.node.gpus.test_crash_of_a_run import SCENES, Scene, die_and_start_aga
         for number in range(1, scene.changes + 1)
     ],
 )
-def test_from_every_single_change(tmp_path: Path, scene: Scene, number: int, is_after: bool) -> None:
+def test_crash_after_any_change_is_recovered(tmp_path: Path, scene: Scene, number: int, is_after: bool) -> None:
     die_and_start_again(tmp_path, scene, number, is_after=is_after)

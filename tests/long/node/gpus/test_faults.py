@@ -11,5 +11,5 @@ from tests.node.gpus.test_faults import MUTATING, READING, run_with_a_fault
 @pytest.mark.parametrize("code", list(Code))
 @pytest.mark.parametrize("call", MUTATING + READING)
 @pytest.mark.parametrize("after", range(2))
-def test_any_call_fails_with_any_code(tmp_path: Path, call: str, code: Code, after: int) -> None:
+def test_every_failing_call_with_every_code_is_reported(tmp_path: Path, call: str, code: Code, after: int) -> None:
     run_with_a_fault(tmp_path, call, code, after)

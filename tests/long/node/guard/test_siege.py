@@ -8,5 +8,5 @@ ROWS = 1_000_000
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_a_million_rows_show_no_innocent_signalled_and_no_offender_spared(seed: int) -> None:
+def test_model_kills_only_and_all_offenders_in_a_million_rows(seed: int) -> None:
     assert_every_offender_was_ended(siege(ROWS // 4, seed))

@@ -11,7 +11,7 @@ MANY = 2000
 
 
 @pytest.mark.failure_case(16)
-def test_really_killed_at_every_effect(tmp_path: Path) -> None:
+def test_run_killed_at_every_effect_recovers(tmp_path: Path) -> None:
     for number in range(100):
         with ApiServer() as api:
             if not die_and_recover(tmp_path / str(number), api, number):
@@ -21,5 +21,5 @@ def test_really_killed_at_every_effect(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", range(QUICK, MANY, LOT))
-def test_whatever_happens_in_many_more_lives(tmp_path: Path, first: int) -> None:
+def test_random_faults_in_many_runs_harm_no_process(tmp_path: Path, first: int) -> None:
     live_through(tmp_path, range(first, first + LOT))

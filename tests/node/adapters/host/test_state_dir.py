@@ -60,7 +60,7 @@ def names(path: Path) -> set[str]:
     return {one.name for one in path.iterdir()}
 
 
-def test_an_absent_folder_has_nothing_and_no_problem(folder: StateDir) -> None:
+def test_missing_state_dir_is_empty_and_has_no_problems(folder: StateDir) -> None:
     assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 4 + ({},)
     assert folder.problems() == ()
     assert not folder.path.exists()
@@ -68,7 +68,7 @@ def test_an_absent_folder_has_nothing_and_no_problem(folder: StateDir) -> None:
     folder.remove()
 
 
-def test_what_is_written_is_read_again_by_the_next_start(folder: StateDir) -> None:
+def test_written_state_is_read_back_at_the_next_start(folder: StateDir) -> None:
     folder.write_journal(JOURNAL)
     folder.keep_policy("kind: NodePolicy\n")
     folder.keep_profile("mig-01234567-a", {"MIG-1", "MIG-2"})
@@ -86,7 +86,7 @@ def test_what_is_written_is_read_again_by_the_next_start(folder: StateDir) -> No
     assert folder.problems() == ()
 
 
-def test_only_root_may_look(folder: StateDir) -> None:
+def test_state_dir_is_accessible_only_to_root(folder: StateDir) -> None:
     folder.path.mkdir(mode=0o755)
     folder.write_journal(JOURNAL)
     with folder.lock():
@@ -95,7 +95,7 @@ def test_only_root_may_look(folder: StateDir) -> None:
 
 
 @pytest.mark.failure_case(24)
-def test_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder: StateDir) -> None:
+def test_second_runtime_is_refused_while_the_first_holds_the_lock(folder: StateDir) -> None:
     program = (
         "import sys, pathlib; from gpushare_node.adapters.host.state_dir import StateDir\n"
         "with StateDir(pathlib.Path(sys.argv[1])).lock():\n"
@@ -124,7 +124,7 @@ def test_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder
      b'{"version": 1, "content": [{}]}', b" " * (5 << 20)],
     ids=range(14),
 )
-def test_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: StateDir, name: str, content: bytes) -> None:
+def test_file_with_invalid_content_is_treated_as_absent(folder: StateDir, name: str, content: bytes) -> None:
     folder.path.mkdir()
     (folder.path / name).write_bytes(content)
     assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 4 + ({},)
@@ -155,7 +155,7 @@ def test_a_truncated_journal_at_every_length_is_absent_or_whole(folder: StateDir
 
 @pytest.mark.failure_case(25)
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
-def test_what_is_no_file_is_neither_followed_nor_waited_for(folder: StateDir, tmp_path: Path, kind: str) -> None:
+def test_link_folder_or_pipe_in_place_of_a_state_file_is_not_read(folder: StateDir, tmp_path: Path, kind: str) -> None:
     folder.path.mkdir()
     path = folder.path / "journal.json"
     other = tmp_path / "other"
@@ -179,7 +179,7 @@ def test_what_is_no_file_is_neither_followed_nor_waited_for(folder: StateDir, tm
 
 
 @pytest.mark.failure_case(25)
-def test_a_link_where_the_half_written_file_goes_is_not_written_through(folder: StateDir, tmp_path: Path) -> None:
+def test_symlink_at_the_temporary_path_is_not_written_through(folder: StateDir, tmp_path: Path) -> None:
     folder.path.mkdir()
     (folder.path / "journal.json.new").symlink_to(tmp_path / "other")
     folder.write_journal(JOURNAL)
@@ -188,7 +188,7 @@ def test_a_link_where_the_half_written_file_goes_is_not_written_through(folder: 
 
 
 @pytest.mark.failure_case(25)
-def test_a_link_in_the_folders_place_is_refused(folder: StateDir, tmp_path: Path) -> None:
+def test_symlink_in_place_of_the_state_dir_is_refused(folder: StateDir, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     folder.path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StateDirError):
@@ -197,7 +197,7 @@ def test_a_link_in_the_folders_place_is_refused(folder: StateDir, tmp_path: Path
 
 
 @pytest.mark.failure_case(25)
-def test_a_full_disk_keeps_the_former_journal_and_can_still_be_cleared(tiny: Path) -> None:
+def test_full_disk_keeps_the_previous_journal_and_it_can_be_cleared(tiny: Path) -> None:
     folder = StateDir(tiny)
     folder.write_journal(JOURNAL)
     filler = tiny / "filler"
@@ -226,14 +226,14 @@ def test_a_read_only_folder_is_read_and_refused(tiny: Path) -> None:
             write()
 
 
-def test_what_a_crash_left_half_written_is_swept_by_the_next_lock(folder: StateDir) -> None:
+def test_partial_files_left_by_a_crash_are_removed_by_the_next_lock(folder: StateDir) -> None:
     folder.path.mkdir()
     (folder.path / "journal.json.new").write_text("{")
     with folder.lock():
         assert names(folder.path) == {"lock"}
 
 
-def test_removing_leaves_nothing(folder: StateDir) -> None:
+def test_remove_deletes_the_whole_state_dir(folder: StateDir) -> None:
     with folder.lock():
         folder.write_journal(JOURNAL)
         folder.keep_policy("text")
@@ -246,7 +246,7 @@ def test_removing_leaves_nothing(folder: StateDir) -> None:
     assert not folder.path.exists()
 
 
-def test_removing_stops_at_what_is_not_ours_and_at_a_mount(folder: StateDir, tiny: Path) -> None:
+def test_remove_keeps_foreign_files_and_a_mount_point(folder: StateDir, tiny: Path) -> None:
     folder.write_journal(JOURNAL)
     (folder.path / "notes.txt").write_text("an administrator's")
     folder.remove()
@@ -257,12 +257,12 @@ def test_removing_stops_at_what_is_not_ours_and_at_a_mount(folder: StateDir, tin
     assert names(tiny) == set()
 
 
-def test_files_carry_their_version(folder: StateDir) -> None:
+def test_state_files_contain_a_format_version(folder: StateDir) -> None:
     folder.write_journal(JOURNAL)
     assert json.loads((folder.path / "journal.json").read_text())["version"] == 1
 
 
-def test_caps_that_a_former_release_kept_are_read(folder: StateDir) -> None:
+def test_caps_stored_by_the_previous_release_are_read(folder: StateDir) -> None:
     one = {"device": "GPU-0", "cap_bytes": 5, "tolerance_bytes": 0}
     folder.keep_caps({})
     (folder.path / "caps.json").write_text(json.dumps({"version": 1, "content": {"c1": [one]}}))
@@ -270,7 +270,7 @@ def test_caps_that_a_former_release_kept_are_read(folder: StateDir) -> None:
 
 
 @pytest.mark.parametrize(("kept", "since"), [(None, 700), (5, 0)])
-def test_a_cap_begins_once_and_where_a_former_release_held_some_it_began_before(
+def test_first_cap_time_is_set_once_and_is_zero_if_caps_were_already_stored(
     folder: StateDir, kept: int | None, since: int
 ) -> None:
     folder.keep_caps({"c1": KeptContainer(pod_uid="", name="", caps=(CapRecord(device="GPU-0", cap_bytes=kept),))})

@@ -57,7 +57,7 @@ def projected(folder: Path, text: str) -> Path:
     return link
 
 
-def test_another_projection_is_seen_and_the_same_one_is_not_read_again(tmp_path: Path) -> None:
+def test_tenancy_file_is_reread_only_when_its_projection_changes(tmp_path: Path) -> None:
     path = projected(tmp_path, tenancy_text(tenantNamespaces=["atlas"]))
     file = TenancyFile(path, "gpushare")
     first = file.find()
@@ -96,7 +96,7 @@ def test_a_file_that_breaks_leaves_the_last_known_one_and_is_reported(tmp_path: 
 
 @pytest.mark.failure_case(104)
 @BROKEN
-def test_without_a_file_at_the_start_no_process_is_a_stray_until_there_is_one(
+def test_without_a_tenancy_file_no_process_is_killed_as_foreign_use(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, how: str
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool)
@@ -117,7 +117,7 @@ def test_without_a_file_at_the_start_no_process_is_a_stray_until_there_is_one(
 
 
 @pytest.mark.failure_case(104)
-def test_caps_are_held_without_a_file(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+def test_caps_are_enforced_without_a_tenancy_file(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool)
     enforcement.tenancy.unlink()
     pid = enforcement.admit_and_begin(1, "offender", 5000)
@@ -126,7 +126,7 @@ def test_caps_are_held_without_a_file(tmp_path: Path, two_gpus: FakeNvml, proces
 
 
 @pytest.mark.parametrize("change", [{"admission": "deny"}, {"scope": "cluster"}, {"tenantNamespaces": ["team", "elsewhere"]}])
-def test_who_becomes_a_tenant_while_it_runs_is_one_without_a_restart(
+def test_pod_becomes_a_tenant_without_a_runtime_restart(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, change: dict[str, object]
 ) -> None:
     before = {"admission": "warn"} if "admission" in change else {}
@@ -142,7 +142,7 @@ def test_who_becomes_a_tenant_while_it_runs_is_one_without_a_restart(
     assert lives(owner)
 
 
-def test_who_becomes_the_platform_while_it_runs_is_left_alone(
+def test_pod_in_a_new_platform_namespace_is_left_alone(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool)
@@ -157,7 +157,7 @@ def test_who_becomes_the_platform_while_it_runs_is_left_alone(
     assert enforcement.told.events == []
 
 
-def test_as_long_as_nobody_has_said_who_the_platform_is_no_pod_is_evicted(tmp_path: Path) -> None:
+def test_no_pod_is_evicted_while_the_platform_is_unknown(tmp_path: Path) -> None:
     file = TenancyFile(tmp_path / "tenancy.json", "gpushare")
     assert file.platform() is None
     pod = PodView(
@@ -174,7 +174,7 @@ def test_as_long_as_nobody_has_said_who_the_platform_is_no_pod_is_evicted(tmp_pa
     assert DrainEvictions().can_move(holder, file.platform()), "the last known list holds"
 
 
-def test_the_release_of_a_node_reads_who_the_platform_is_where_the_chart_mounts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_release_reads_the_platform_from_the_charts_mount_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAMESPACE", "gpushare")
     seen: list[Path] = []
     monkeypatch.setattr(TenancyFile, "_renew", lambda _, path: seen.append(path))

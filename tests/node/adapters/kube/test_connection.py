@@ -49,7 +49,7 @@ def test_a_token_that_was_replaced_is_used_at_once(one: ApiServer, tmp_path: Pat
 
 @pytest.mark.failure_case(57)
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status: int) -> None:
+def test_transient_errors_are_retried(one: ApiServer, tmp_path: Path, status: int) -> None:
     one.fail("GET /api/v1/nodes", status, times=2)
     clock = FakeClock()
     connection = connect(one, tmp_path, clock)
@@ -59,7 +59,7 @@ def test_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status: in
 
 
 @pytest.mark.failure_case(57)
-def test_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path: Path) -> None:
+def test_retry_after_header_is_respected(one: ApiServer, tmp_path: Path) -> None:
     one.fail("GET", 429, times=1, retry_after=4)
     clock = FakeClock()
     connection = connect(one, tmp_path, clock)
@@ -69,7 +69,7 @@ def test_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path: Pa
 
 
 @pytest.mark.failure_case(57)
-def test_nobody_waits_longer_for_a_request_than_its_bound(one: ApiServer, tmp_path: Path) -> None:
+def test_request_retries_stop_at_the_total_time_limit(one: ApiServer, tmp_path: Path) -> None:
     one.fail("GET", 429, retry_after=600)
     clock = FakeClock()
     connection = connect(one, tmp_path, clock)
@@ -81,7 +81,7 @@ def test_nobody_waits_longer_for_a_request_than_its_bound(one: ApiServer, tmp_pa
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
-def test_a_refusal_is_reported_with_the_servers_words_and_not_repeated(one: ApiServer, tmp_path: Path, status: int) -> None:
+def test_client_error_has_the_servers_message_and_is_not_retried(one: ApiServer, tmp_path: Path, status: int) -> None:
     one.fail("GET", status)
     connection = connect(one, tmp_path)
     with pytest.raises(ClusterError, match=rf"GET {NODE}: {status} injected") as told:
@@ -92,7 +92,7 @@ def test_a_refusal_is_reported_with_the_servers_words_and_not_repeated(one: ApiS
 
 
 @pytest.mark.failure_case(57)
-def test_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_raises_an_error_without_a_status(one: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one.hang("GET", times=3)
     connection = connect(one, tmp_path)
     with monkeypatch.context() as hasty:
@@ -105,7 +105,7 @@ def test_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: Pat
 
 
 @pytest.mark.failure_case(29)
-def test_a_server_that_is_down_is_an_error_and_is_found_again(one: ApiServer, tmp_path: Path) -> None:
+def test_unreachable_server_raises_an_error_and_is_reconnected_later(one: ApiServer, tmp_path: Path) -> None:
     connection = connect(one, tmp_path)
     connection.get(NODE)
     one.down()
@@ -117,7 +117,7 @@ def test_a_server_that_is_down_is_an_error_and_is_found_again(one: ApiServer, tm
     connection.close()
 
 
-def test_a_lost_answer_repeats_only_what_may_be_done_twice(one: ApiServer, tmp_path: Path) -> None:
+def test_only_idempotent_requests_are_retried_after_a_lost_response(one: ApiServer, tmp_path: Path) -> None:
     connection = connect(one, tmp_path)
     one.lose("PATCH")
     body = {"metadata": {"labels": {"a": "b"}}}
@@ -131,7 +131,7 @@ def test_a_lost_answer_repeats_only_what_may_be_done_twice(one: ApiServer, tmp_p
     connection.close()
 
 
-def test_connections_are_used_again(one: ApiServer, tmp_path: Path) -> None:
+def test_connections_are_reused(one: ApiServer, tmp_path: Path) -> None:
     connection = connect(one, tmp_path)
     for _ in range(5):
         connection.get(NODE)
@@ -159,7 +159,7 @@ def test_many_threads_share_the_connections_without_complaints(
     connection.close()
 
 
-def test_an_answer_that_is_no_json_object_is_an_error(one: ApiServer, tmp_path: Path) -> None:
+def test_response_that_is_not_a_json_object_is_an_error(one: ApiServer, tmp_path: Path) -> None:
     connection = Connection(in_cluster(one.url + "/odd", _account(tmp_path)), FakeClock())
     one.garble("/odd", b"<html>")
     with pytest.raises(ClusterError, match=r"not .*JSON"):
@@ -190,7 +190,7 @@ def test_an_ipv6_service_address_is_in_brackets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"KUBECONFIG": "/nowhere/config"}])
-def test_without_a_cluster_the_error_says_so(environ: dict[str, str]) -> None:
+def test_missing_cluster_config_raises_an_error_that_names_the_kubeconfig(environ: dict[str, str]) -> None:
     with pytest.raises(ClusterError, match=r"KUBECONFIG|kubeconfig"):
         find_endpoint(environ)
 

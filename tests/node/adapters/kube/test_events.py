@@ -20,7 +20,7 @@ def make(connection: Connection, clock: FakeClock | None = None) -> EventRecorde
     return EventRecorder(connection, place(), clock or FakeClock())
 
 
-def test_an_event_is_on_its_pod_or_on_the_node_as_kubectl_looks_for_it(api: ApiServer, connection: Connection) -> None:
+def test_event_involves_its_pod_or_node_as_kubectl_expects(api: ApiServer, connection: Connection) -> None:
     events = make(connection)
     events.add(KILLED)
     events.add(DONE)
@@ -33,7 +33,7 @@ def test_an_event_is_on_its_pod_or_on_the_node_as_kubectl_looks_for_it(api: ApiS
     assert pod["source"] == {"component": "gpushare-node", "host": "n1"}
 
 
-def test_equal_events_are_one_that_counts_also_after_a_restart(api: ApiServer, connection: Connection) -> None:
+def test_equal_events_are_aggregated_into_one_count_across_restarts(api: ApiServer, connection: Connection) -> None:
     events = make(connection)
     for _ in range(3):
         events.add(KILLED)
@@ -48,7 +48,7 @@ def test_equal_events_are_one_that_counts_also_after_a_restart(api: ApiServer, c
     assert event["count"] == 6
 
 
-def test_an_event_that_the_server_has_forgotten_is_made_again(api: ApiServer, connection: Connection) -> None:
+def test_expired_event_is_recreated(api: ApiServer, connection: Connection) -> None:
     events = make(connection)
     events.add(DONE)
     assert events.drain(5)
@@ -59,7 +59,7 @@ def test_an_event_that_the_server_has_forgotten_is_made_again(api: ApiServer, co
 
 
 @pytest.mark.failure_case(70)
-def test_without_the_right_to_write_events_they_are_counted_and_let_go(api: ApiServer, connection: Connection) -> None:
+def test_events_are_counted_and_dropped_without_permission_to_write_them(api: ApiServer, connection: Connection) -> None:
     api.fail("/events", 403)
     events = make(connection)
     events.add(KILLED)
@@ -70,7 +70,7 @@ def test_without_the_right_to_write_events_they_are_counted_and_let_go(api: ApiS
 
 
 @pytest.mark.failure_case(29)
-def test_a_server_that_forbids_everything_until_it_has_read_its_roles_loses_no_event(
+def test_events_are_retried_while_the_api_server_is_still_loading_its_roles(
     api: ApiServer, connection: Connection,
 ) -> None:
     clock = FakeClock()
@@ -89,7 +89,7 @@ def test_a_server_that_forbids_everything_until_it_has_read_its_roles_loses_no_e
 
 
 @pytest.mark.failure_case(70)
-def test_an_event_that_is_forbidden_for_a_minute_is_let_go(api: ApiServer, connection: Connection) -> None:
+def test_event_is_dropped_after_being_forbidden_for_a_minute(api: ApiServer, connection: Connection) -> None:
     events = make(connection, FakeClock(limit_seconds=120))
     api.fail("/events", 403)
     events.add(KILLED)
@@ -99,7 +99,7 @@ def test_an_event_that_is_forbidden_for_a_minute_is_let_go(api: ApiServer, conne
 
 
 @pytest.mark.failure_case(29)
-def test_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, connection: Connection) -> None:
+def test_events_are_queued_with_growing_backoff_while_the_server_is_down(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=600)
     events = make(connection, clock)
     events.add(KILLED)
@@ -114,7 +114,7 @@ def test_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, co
     assert api.events()[0]["count"] == 1
 
 
-def test_a_lost_answer_makes_no_second_event(api: ApiServer, connection: Connection) -> None:
+def test_lost_response_creates_no_duplicate_event(api: ApiServer, connection: Connection) -> None:
     events = make(connection)
     events.add(KILLED)
     api.lose("POST")
@@ -122,7 +122,7 @@ def test_a_lost_answer_makes_no_second_event(api: ApiServer, connection: Connect
     assert len(api.events()) == 1
 
 
-def test_too_many_cost_the_chattiest_its_oldest_and_nobody_else_anything(api: ApiServer, connection: Connection) -> None:
+def test_full_event_queue_drops_the_oldest_event_of_the_busiest_pod(api: ApiServer, connection: Connection) -> None:
     events = make(connection)
     events.add(DONE)
     events.add(KILLED)
@@ -137,7 +137,7 @@ def test_too_many_cost_the_chattiest_its_oldest_and_nobody_else_anything(api: Ap
     assert "0" not in messages
 
 
-def test_in_the_long_run_one_event_a_second_is_reported(api: ApiServer, connection: Connection) -> None:
+def test_events_are_rate_limited_to_one_per_second(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=20)
     events = make(connection, clock)
     for number in range(100):
@@ -146,7 +146,7 @@ def test_in_the_long_run_one_event_a_second_is_reported(api: ApiServer, connecti
     assert MAX_AT_ONCE + 18 <= len(api.events()) <= MAX_AT_ONCE + 22
 
 
-def test_adding_never_waits_for_the_server(api: ApiServer, connection: Connection) -> None:
+def test_adding_an_event_does_not_block_on_the_server(api: ApiServer, connection: Connection) -> None:
     api.hang("/events")
     make(connection).add(KILLED)
     assert api.requests == []

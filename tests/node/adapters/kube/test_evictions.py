@@ -23,7 +23,7 @@ def pod(api: ApiServer, name: str = "p", namespace: str = "default") -> PodView:
     return view_pod(api.add_pod(name, namespace=namespace, node="n1"))
 
 
-def test_the_budget_is_asked_by_a_dry_run_and_the_pod_deleted_by_its_uid(api: ApiServer, evictions: EvictionClient) -> None:
+def test_budget_is_checked_by_a_dry_run_and_the_pod_is_deleted_by_uid(api: ApiServer, evictions: EvictionClient) -> None:
     one = pod(api)
     assert evictions.evict(one) is Eviction.EVICTED
     assert api.all("pods") == []
@@ -40,7 +40,7 @@ def test_an_eviction_that_a_budget_refuses_is_not_repeated_by_itself(api: ApiSer
     assert evictions.evict(one) is Eviction.EVICTED
 
 
-def test_another_pod_of_the_same_name_is_not_evicted(api: ApiServer, evictions: EvictionClient) -> None:
+def test_new_pod_with_the_same_name_is_not_evicted(api: ApiServer, evictions: EvictionClient) -> None:
     one = pod(api)
     api.remove("pods", "p", namespace="default")
     assert evictions.evict(one) is Eviction.GONE
@@ -51,7 +51,7 @@ def test_another_pod_of_the_same_name_is_not_evicted(api: ApiServer, evictions: 
 
 @pytest.mark.parametrize("step", ["POST", "DELETE"])
 @pytest.mark.parametrize(("status", "answer"), [(403, Eviction.FORBIDDEN), (429, Eviction.THROTTLED)])
-def test_a_missing_right_and_a_busy_server_are_no_budget(
+def test_forbidden_and_throttled_evictions_differ_from_a_budget_refusal(
     api: ApiServer, evictions: EvictionClient, step: str, status: int, answer: Eviction,
 ) -> None:
     one = pod(api)
@@ -60,14 +60,14 @@ def test_a_missing_right_and_a_busy_server_are_no_budget(
     assert len(api.all("pods")) == 1
 
 
-def test_no_answer_is_none(api: ApiServer, evictions: EvictionClient) -> None:
+def test_unreachable_server_raises_an_error_instead_of_an_eviction_result(api: ApiServer, evictions: EvictionClient) -> None:
     one = pod(api)
     api.down()
     with pytest.raises(ClusterError):
         evictions.evict(one)
 
 
-def test_a_budget_is_asked_again_when_it_has_counted_what_was_deleted(
+def test_next_eviction_waits_until_the_budget_has_counted_the_last_deletion(
     api: ApiServer, evictions: EvictionClient, clock: FakeClock,
 ) -> None:
     """It does not count dry runs: two pods of one budget of 1 would both go in the same moment."""
@@ -78,7 +78,7 @@ def test_a_budget_is_asked_again_when_it_has_counted_what_was_deleted(
     assert evictions.evict(replace(pods[1])) is Eviction.REFUSED
 
 
-def test_a_deletion_that_passes_over_the_budget_asks_nobody(api: ApiServer, evictions: EvictionClient) -> None:
+def test_forced_eviction_deletes_without_checking_the_budget(api: ApiServer, evictions: EvictionClient) -> None:
     api.eviction_budget = 0
     one, other = pod(api), pod(api, "q")
     assert evictions.evict(one, is_forced=True) is Eviction.EVICTED

@@ -46,7 +46,7 @@ def change_policy(api: ApiServer, policy: str) -> None:
     api.edit("daemonsets", NAME, lambda one: one.update(merge(one, change)), namespace="gpushare")
 
 
-def test_a_node_that_fails_is_named_with_its_reason_until_it_is_mended(api: ApiServer, named: Named) -> None:
+def test_failing_node_is_reported_with_its_reason_until_it_recovers(api: ApiServer, named: Named) -> None:
     node = named("n1")
     node.set_condition(FAILED, "the driver refused it")
     assert said(api) == [("GPUShareReady.0a1b2c3d", "PartitionFailed", "node n1: the driver refused it")]
@@ -55,12 +55,12 @@ def test_a_node_that_fails_is_named_with_its_reason_until_it_is_mended(api: ApiS
 
 
 @pytest.mark.parametrize("reason", [one for one in ConditionReason if not one.value.is_failure])
-def test_a_node_that_waits_or_serves_says_nothing(api: ApiServer, named: Named, reason: ConditionReason) -> None:
+def test_waiting_or_ready_node_writes_no_failure_report(api: ApiServer, named: Named, reason: ConditionReason) -> None:
     named("n1").set_condition(reason, "")
     assert not any("daemonsets" in path for _, path in api.requests)
 
 
-def test_of_many_failing_nodes_one_is_named_and_others_write_nothing(api: ApiServer, named: Named, clock: FakeClock) -> None:
+def test_only_one_of_many_failing_nodes_writes_the_failure_report(api: ApiServer, named: Named, clock: FakeClock) -> None:
     nodes = [named(f"n{at}") for at in range(5)]
     for node in nodes:
         node.set_condition(FAILED, "refused")
@@ -72,7 +72,7 @@ def test_of_many_failing_nodes_one_is_named_and_others_write_nothing(api: ApiSer
     assert [message for *_, message in said(api)] == ["node n3: refused"], "a heartbeat names another one"
 
 
-def test_only_the_node_that_is_named_takes_it_back(api: ApiServer, named: Named) -> None:
+def test_only_the_reported_node_clears_the_failure_report(api: ApiServer, named: Named) -> None:
     first, second = named("n1"), named("n11")
     first.set_condition(FAILED, "refused")
     second.set_condition(FAILED, "refused")
@@ -80,26 +80,26 @@ def test_only_the_node_that_is_named_takes_it_back(api: ApiServer, named: Named)
     assert [message for *_, message in said(api)] == ["node n1: refused"]
 
 
-def test_a_restarted_runtime_takes_back_what_it_said_before(api: ApiServer, named: Named) -> None:
+def test_restarted_runtime_clears_its_earlier_failure_report(api: ApiServer, named: Named) -> None:
     named("n1").set_condition(FAILED, "refused")
     named("n1").set_condition(WAITS, "a tenant works")
     assert said(api) == []
 
 
-def test_a_released_node_takes_it_back(api: ApiServer, named: Named) -> None:
+def test_released_node_clears_its_failure_report(api: ApiServer, named: Named) -> None:
     named("n1").set_condition(FAILED, "refused")
     named("n1").clear_condition()
     assert said(api) == []
 
 
-def test_what_was_said_of_a_former_policy_goes_with_the_next_failure(api: ApiServer, named: Named) -> None:
+def test_failure_report_of_a_previous_policy_is_replaced_by_the_next_one(api: ApiServer, named: Named) -> None:
     named("gone").set_condition(FAILED, "refused")
     change_policy(api, "4e5f6a7b")
     named("n1").set_condition(ConditionReason.INVALID_LAYOUT, "no room")
     assert said(api) == [("GPUShareReady.4e5f6a7b", "InvalidLayout", "node n1: no room")]
 
 
-def test_conditions_of_others_stay(api: ApiServer, named: Named) -> None:
+def test_foreign_daemonset_conditions_are_kept(api: ApiServer, named: Named) -> None:
     other = {"type": "Example", "status": "False", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     api.edit("daemonsets", NAME, lambda one: one["status"].update(conditions=[other]), namespace="gpushare")
     node = named("n1")
@@ -108,14 +108,14 @@ def test_conditions_of_others_stay(api: ApiServer, named: Named) -> None:
     assert said(api) == [("Example", "X", "")]
 
 
-def test_a_daemonset_without_a_policy_says_nothing(api: ApiServer, named: Named) -> None:
+def test_daemonset_without_a_policy_gets_no_failure_report(api: ApiServer, named: Named) -> None:
     change_policy(api, "")
     named("n1").set_condition(FAILED, "refused")
     assert said(api) == []
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_server_that_refuses_it_stops_nothing_and_is_asked_again(
+def test_refused_failure_report_is_retried_and_blocks_nothing(
     api: ApiServer, named: Named, clock: FakeClock, status: int
 ) -> None:
     node = named("n1")
@@ -133,7 +133,7 @@ def test_a_server_that_refuses_it_stops_nothing_and_is_asked_again(
     assert said(api) == ([] if status != 404 else [("GPUShareReady.0a1b2c3d", "PartitionFailed", "node n1: refused")])
 
 
-def test_after_a_deleted_daemonset_nothing_is_asked(api: ApiServer, named: Named) -> None:
+def test_no_failure_report_is_written_after_the_daemonset_is_deleted(api: ApiServer, named: Named) -> None:
     node = named("n1")
     api.remove("daemonsets", NAME, namespace="gpushare")
     node.set_condition(FAILED, "refused")

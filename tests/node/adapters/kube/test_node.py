@@ -27,7 +27,7 @@ def here(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[NodeClien
     made.close()
 
 
-def test_the_node_is_seen_as_it_is(api: ApiServer, here: NodeClient) -> None:
+def test_node_is_read_with_its_labels_taints_and_allocatable_resources(api: ApiServer, here: NodeClient) -> None:
     node = here.node()
     assert (node.name, node.uid) == ("n1", api.node("n1")["metadata"]["uid"])
     assert node.allocatable == {"nvidia.com/gpu": 8}
@@ -45,7 +45,7 @@ def test_labels_are_owned_exactly(api: ApiServer, here: NodeClient) -> None:
     assert api.node("n1")["metadata"]["labels"] == {"kubernetes.io/hostname": "n1", "team": "a"}
 
 
-def test_a_label_that_another_program_wrote_over_tells_its_owner_and_is_taken_back(api: ApiServer, here: NodeClient) -> None:
+def test_overwritten_label_reports_its_owner_and_is_reclaimed(api: ApiServer, here: NodeClient) -> None:
     here.apply_labels(LABELS)
     api.patch("nodes", "n1", {"metadata": {"labels": {"gpushare.dev/profile": "other"}}}, manager="kubectl-label")
     assert here.node().owners["gpushare.dev/profile"] == "kubectl-label"
@@ -54,7 +54,7 @@ def test_a_label_that_another_program_wrote_over_tells_its_owner_and_is_taken_ba
     assert here.node().owners["gpushare.dev/profile"] == "gpushare"
 
 
-def test_a_label_that_another_manager_applied_too_stays_when_we_let_go(api: ApiServer, here: NodeClient) -> None:
+def test_label_also_applied_by_another_manager_is_kept_on_release(api: ApiServer, here: NodeClient) -> None:
     here.apply_labels(LABELS)
     api.apply("nodes", "n1", {"metadata": {"labels": {"gpushare.dev/pool": "train"}}}, manager="terraform")
     assert here.node().owners["gpushare.dev/pool"] == "gpushare"
@@ -63,7 +63,7 @@ def test_a_label_that_another_manager_applied_too_stays_when_we_let_go(api: ApiS
     assert here.node().owners == {"gpushare.dev/pool": "terraform"}
 
 
-def test_applying_labels_never_makes_a_node_that_is_gone(api: ApiServer, here: NodeClient) -> None:
+def test_applying_labels_does_not_recreate_a_deleted_node(api: ApiServer, here: NodeClient) -> None:
     api.before("PATCH /api/v1/nodes", lambda: api.remove("nodes", "n1"))
     with pytest.raises(ClusterError, match="uid mismatch"):
         here.apply_labels(LABELS)
@@ -81,7 +81,7 @@ def test_applying_labels_never_touches_a_new_node_of_the_same_name(api: ApiServe
     assert "gpushare.dev/pool" not in api.node("n1")["metadata"]["labels"]
 
 
-def test_nothing_is_written_that_is_so_already(api: ApiServer, here: NodeClient) -> None:
+def test_unchanged_values_are_not_written_again(api: ApiServer, here: NodeClient) -> None:
     def write_everything() -> None:
         here.apply_labels(LABELS)
         here.write_labels({"nvidia.com/gpu.deploy.dcgm": "paused", "absent": None})
@@ -96,7 +96,7 @@ def test_nothing_is_written_that_is_so_already(api: ApiServer, here: NodeClient)
     assert api.writes() == before
 
 
-def test_others_labels_are_written_without_being_owned_by_our_applies(api: ApiServer, here: NodeClient) -> None:
+def test_foreign_labels_are_written_without_owning_them(api: ApiServer, here: NodeClient) -> None:
     here.write_labels({"nvidia.com/gpu.deploy.dcgm": "paused"})
     here.apply_labels(LABELS)
     here.apply_labels({})
@@ -105,7 +105,7 @@ def test_others_labels_are_written_without_being_owned_by_our_applies(api: ApiSe
     assert "nvidia.com/gpu.deploy.dcgm" not in here.node().labels
 
 
-def test_taints_of_others_keep_their_order_and_all_their_fields(api: ApiServer, here: NodeClient) -> None:
+def test_foreign_taints_keep_their_order_and_fields(api: ApiServer, here: NodeClient) -> None:
     here.change_taints(add=[OURS])
     here.change_taints(add=[Taint(key="gpushare.dev/not-ready", effect="NoSchedule", value="a")])
     here.change_taints(add=[Taint(key="gpushare.dev/not-ready", effect="NoSchedule", value="b")], remove=[OURS.key])
@@ -115,21 +115,21 @@ def test_taints_of_others_keep_their_order_and_all_their_fields(api: ApiServer, 
     assert api.node("n1")["spec"]["taints"] == [FOREIGN]
 
 
-def test_a_taint_that_somebody_adds_between_reading_and_writing_is_not_lost(api: ApiServer, here: NodeClient) -> None:
+def test_concurrently_added_taint_is_kept(api: ApiServer, here: NodeClient) -> None:
     other = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
     api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["spec"]["taints"].append(other)))
     here.change_taints(add=[OURS])
     assert api.node("n1")["spec"]["taints"] == [FOREIGN, other, {"key": OURS.key, "effect": "NoSchedule"}]
 
 
-def test_what_kubelet_writes_meanwhile_is_no_obstacle(api: ApiServer, here: NodeClient) -> None:
+def test_concurrent_status_write_by_kubelet_does_not_block_a_taint_change(api: ApiServer, here: NodeClient) -> None:
     other = {"type": "Ready", "status": "True"}
     api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["status"].update(conditions=[other])))
     here.change_taints(add=[OURS])
     assert len(api.writes()) == 1
 
 
-def test_a_node_without_taints_gets_one_unless_somebody_was_faster(api: ApiServer, here: NodeClient) -> None:
+def test_taint_added_concurrently_to_an_untainted_node_is_kept(api: ApiServer, here: NodeClient) -> None:
     other = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
     api.edit("nodes", "n1", lambda node: node["spec"].pop("taints"))
     api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["spec"].update(taints=[other])))
@@ -137,7 +137,7 @@ def test_a_node_without_taints_gets_one_unless_somebody_was_faster(api: ApiServe
     assert api.node("n1")["spec"]["taints"] == [other, {"key": OURS.key, "effect": "NoSchedule"}]
 
 
-def test_a_node_whose_taints_change_all_the_time_ends_in_an_error_not_in_a_loop(api: ApiServer, here: NodeClient) -> None:
+def test_constantly_changing_taints_raise_an_error_instead_of_looping(api: ApiServer, here: NodeClient) -> None:
     def touch() -> None:
         other = {"key": "example.org/other", "effect": "NoSchedule", "value": api.node("n1")["metadata"]["resourceVersion"]}
         api.edit("nodes", "n1", lambda node: node["spec"].update(taints=[FOREIGN, other]))
@@ -148,7 +148,7 @@ def test_a_node_whose_taints_change_all_the_time_ends_in_an_error_not_in_a_loop(
     assert len(api.writes()) == 5
 
 
-def test_a_taint_that_the_server_refuses_for_itself_is_not_tried_again(api: ApiServer, here: NodeClient) -> None:
+def test_taint_rejected_as_invalid_is_not_retried(api: ApiServer, here: NodeClient) -> None:
     api.fail("PATCH /api/v1/nodes", 422)
     with pytest.raises(ClusterError, match="422"):
         here.change_taints(add=[OURS])
@@ -168,7 +168,7 @@ def test_the_condition_moves_its_time_only_when_its_status_changes(api: ApiServe
     assert api.condition("n1", "Ready") is not None
 
 
-def test_the_condition_beats_every_ten_minutes_and_asks_nothing_between(
+def test_condition_heartbeat_is_written_every_ten_minutes(
     api: ApiServer, here: NodeClient, clock: FakeClock
 ) -> None:
     here.set_condition(ConditionReason.READY, "")
@@ -184,7 +184,7 @@ def test_the_condition_beats_every_ten_minutes_and_asks_nothing_between(
     assert (api.condition("n1") or {})["lastTransitionTime"] == since
 
 
-def test_a_restarted_runtime_does_not_say_again_what_is_there(api: ApiServer, here: NodeClient, tmp_path: Path) -> None:
+def test_restarted_runtime_does_not_rewrite_an_unchanged_condition(api: ApiServer, here: NodeClient, tmp_path: Path) -> None:
     here.set_condition(ConditionReason.READY, "")
     api.forget_requests()
     again = server(api, tmp_path)
@@ -193,7 +193,7 @@ def test_a_restarted_runtime_does_not_say_again_what_is_there(api: ApiServer, he
     again.close()
 
 
-def test_the_condition_goes_and_the_others_stay(api: ApiServer, here: NodeClient) -> None:
+def test_clearing_the_condition_keeps_the_other_conditions(api: ApiServer, here: NodeClient) -> None:
     here.set_condition(ConditionReason.RELEASED, "")
     here.clear_condition()
     assert api.condition("n1") is None
@@ -205,7 +205,7 @@ def test_the_condition_goes_and_the_others_stay(api: ApiServer, here: NodeClient
 
 @pytest.mark.failure_case(29)
 @pytest.mark.parametrize("answers", [1, 3], ids=["once", "at every attempt"])
-def test_a_condition_whose_answer_was_lost_does_not_stay(api: ApiServer, here: NodeClient, answers: int) -> None:
+def test_condition_written_with_a_lost_response_is_later_replaced(api: ApiServer, here: NodeClient, answers: int) -> None:
     here.set_condition(ConditionReason.READY, "")
     api.lose("PATCH /api/v1/nodes", answers)
     with contextlib.suppress(ClusterError):
@@ -216,7 +216,7 @@ def test_a_condition_whose_answer_was_lost_does_not_stay(api: ApiServer, here: N
 
 
 @pytest.mark.failure_case(29)
-def test_a_condition_comes_back_if_the_answer_to_its_removal_was_lost(api: ApiServer, here: NodeClient) -> None:
+def test_condition_is_set_again_after_a_removal_with_a_lost_response(api: ApiServer, here: NodeClient) -> None:
     here.set_condition(ConditionReason.READY, "")
     api.lose("PATCH /api/v1/nodes")
     api.fail("PATCH /api/v1/nodes", 503)
@@ -229,7 +229,7 @@ def test_a_condition_comes_back_if_the_answer_to_its_removal_was_lost(api: ApiSe
 
 
 @pytest.mark.failure_case(29)
-def test_what_could_not_be_written_is_written_when_the_server_is_back(api: ApiServer, here: NodeClient) -> None:
+def test_failed_condition_write_is_repeated_when_the_server_is_back(api: ApiServer, here: NodeClient) -> None:
     api.down()
     with pytest.raises(ClusterError):
         here.set_condition(ConditionReason.READY, "")
@@ -239,7 +239,7 @@ def test_what_could_not_be_written_is_written_when_the_server_is_back(api: ApiSe
     assert (api.condition("n1") or {})["reason"] == "Ready"
 
 
-def test_the_own_pod_is_deleted_and_no_successor_of_its_name(api: ApiServer, here: NodeClient) -> None:
+def test_own_pod_is_deleted_but_not_a_new_pod_of_the_same_name(api: ApiServer, here: NodeClient) -> None:
     api.add_pod("gpushare-train-n1", namespace="gpushare", node="n1", uid="uid-n1")
     here.delete_own_pod()
     assert here.pods() == ()
@@ -249,7 +249,7 @@ def test_the_own_pod_is_deleted_and_no_successor_of_its_name(api: ApiServer, her
     assert len(here.pods()) == 1
 
 
-def test_a_daemonset_that_is_gone_or_going_selects_nothing(api: ApiServer, here: NodeClient) -> None:
+def test_missing_or_terminating_daemonset_selects_no_node(api: ApiServer, here: NodeClient) -> None:
     assert not here.selects(here.node())
     api.add_daemonset("gpushare-train", terms=[{"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}])
     assert here.selects(here.node())

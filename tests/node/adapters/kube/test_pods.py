@@ -74,7 +74,7 @@ def is_open(pods: PodInformer) -> bool:
     return pods.age_seconds == 0.0
 
 
-def test_pods_of_the_node_come_and_change_and_go(api: ApiServer, pods: PodInformer) -> None:
+def test_pods_of_the_node_are_added_updated_and_removed(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: names(pods) == {"first"})
     api.add_pod("second", node="n1", uid="u2", containers={"main": "containerd://" + "a" * 64}, phase="Pending")
     api.add_pod("other", node="n2")
@@ -87,7 +87,7 @@ def test_pods_of_the_node_come_and_change_and_go(api: ApiServer, pods: PodInform
 
 
 @pytest.mark.failure_case(56)
-def test_a_containers_id_that_comes_late_comes(api: ApiServer, pods: PodInformer) -> None:
+def test_container_id_that_appears_later_is_read(api: ApiServer, pods: PodInformer) -> None:
     api.add_pod("late", node="n1", uid="u2", containers={"main": ""})
     await_that(lambda: pods.find("u2") is not None)
     assert find(pods, "u2").containers == {}
@@ -97,7 +97,7 @@ def test_a_containers_id_that_comes_late_comes(api: ApiServer, pods: PodInformer
     await_that(lambda: find(pods, "u2").containers == {"b" * 64: "main", "c" * 64: "debug"})
 
 
-def test_when_a_container_was_started_is_reported_while_it_runs() -> None:
+def test_start_time_is_reported_for_running_containers_only() -> None:
     states: tuple[dict[str, dict[str, str]], ...] = (
         {"running": {"startedAt": "2026-11-22T08:00:00Z"}}, {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}}, {},
         {"running": {"startedAt": "soon"}}, {"running": {}},
@@ -122,7 +122,7 @@ def test_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: PodInfo
 
 
 @pytest.mark.failure_case(54)
-def test_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nobody(api: ApiServer, pods: PodInformer) -> None:
+def test_pod_with_a_forged_uid_annotation_does_not_hide_another_pod(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: pods.find("u1") is not None)
     forged = {"kubernetes.io/config.hash": "u1"}
     api.add_pod("forger", node="n1", uid="f", annotations=forged)
@@ -133,7 +133,7 @@ def test_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nobody
 
 
 @pytest.mark.failure_case(55)
-def test_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer, pods: PodInformer) -> None:
+def test_terminating_pod_is_reported_as_terminating(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: pods.find("u1") is not None)
     api.patch("pods", "first", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, manager="x", namespace="default")
     await_that(lambda: find(pods, "u1").is_terminating)
@@ -148,7 +148,7 @@ def test_a_pod_is_reported_with_its_controller(api: ApiServer, pods: PodInformer
 
 @pytest.mark.failure_case(57)
 @pytest.mark.parametrize("by_event", [True, False])
-def test_after_410_the_list_is_read_again_apart_from_the_others(
+def test_list_is_reread_after_410_with_a_random_delay(
     api: ApiServer, pods: PodInformer, clock: Quick, by_event: bool,
 ) -> None:
     await_that(lambda: is_open(pods))
@@ -164,7 +164,7 @@ def test_after_410_the_list_is_read_again_apart_from_the_others(
 
 
 @pytest.mark.failure_case(57)
-def test_a_watch_that_is_cut_goes_on_where_it_was(api: ApiServer, pods: PodInformer) -> None:
+def test_interrupted_watch_resumes_from_its_resource_version(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: is_open(pods))
     api.bookmark()
     api.forget_requests()
@@ -174,7 +174,7 @@ def test_a_watch_that_is_cut_goes_on_where_it_was(api: ApiServer, pods: PodInfor
     assert all("watch=1" in line for line in api.lines)
 
 
-def test_a_bookmark_saves_the_list_when_the_history_before_it_is_gone(api: ApiServer, pods: PodInformer) -> None:
+def test_watch_records_the_resource_version_of_a_bookmark(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: is_open(pods))
     version = str(api.store.version + 1)
     api.bookmark()
@@ -183,7 +183,7 @@ def test_a_bookmark_saves_the_list_when_the_history_before_it_is_gone(api: ApiSe
 
 @pytest.mark.failure_case(57)
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-def test_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
+def test_known_pods_are_kept_and_their_age_grows_while_the_server_fails(
     api: ApiServer, pods: PodInformer, clock: Quick, status: int,
 ) -> None:
     await_that(lambda: is_open(pods))
@@ -197,7 +197,7 @@ def test_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
 
 
 @pytest.mark.failure_case(57)
-def test_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, connection: Connection) -> None:
+def test_unreachable_server_is_retried_with_growing_backoff(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=300)
     api.down()
     pods = PodInformer(connection, "n1", clock)
@@ -211,14 +211,14 @@ def test_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, connect
     assert pods.pods() == ()
 
 
-def test_a_watch_that_ends_at_once_every_time_is_not_asked_for_without_pauses(api: ApiServer, connection: Connection) -> None:
+def test_watch_that_always_ends_immediately_is_retried_with_pauses(api: ApiServer, connection: Connection) -> None:
     clock = FakeClock(limit_seconds=200)
     api.garble("watch=1", b"")
     PodInformer(connection, "n1", clock).watching.run()
     assert len(api.requests) < 25
 
 
-def test_nodes_that_start_together_do_not_ask_together(api: ApiServer, connection: Connection) -> None:
+def test_nodes_started_together_send_their_first_requests_staggered(api: ApiServer, connection: Connection) -> None:
     api.down()
     starts = []
     for number in range(200):
@@ -250,7 +250,7 @@ def test_only_views_are_kept_of_many_pods(api: ApiServer, connection: Connection
     assert "x" * 20_000 not in repr(pods.pods())
 
 
-def test_the_own_node_is_reported_of_when_its_marks_differ_and_only_then(api: ApiServer, connection: Connection) -> None:
+def test_node_watch_notifies_only_when_labels_or_annotations_change(api: ApiServer, connection: Connection) -> None:
     api.add_node("n1")
     api.add_node("n2")
     clock = Quick()
@@ -274,7 +274,7 @@ def test_the_own_node_is_reported_of_when_its_marks_differ_and_only_then(api: Ap
 
 
 @pytest.mark.failure_case(103)
-def test_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, connection: Connection) -> None:
+def test_watched_node_reports_a_change_once_and_an_unwatched_one_always(api: ApiServer, connection: Connection) -> None:
     api.add_node("n1")
     clock = Quick()
     api_of_n1 = SimpleNamespace(connection=connection, identity=SimpleNamespace(node="n1"))
@@ -289,7 +289,7 @@ def test_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api
     clock.stop()
 
 
-def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, connection: Connection) -> None:
+def test_node_watch_requests_metadata_only(api: ApiServer, connection: Connection) -> None:
     """The whole object, with its images and conditions, would come with each of kubelet's heartbeats."""
     api.add_node("n1")
     clock, told = Quick(), threading.Semaphore(0)
@@ -304,7 +304,7 @@ def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, conne
     thread.join(PATIENCE)
 
 
-def test_the_place_is_what_the_pods_environment_says() -> None:
+def test_identity_is_read_from_the_pods_environment() -> None:
     environ = {"NODE_NAME": "n1", "POD_NAME": "p", "POD_NAMESPACE": "ns", "POD_UID": "u"}
     place = find_identity(environ, "train")
     assert (place.node, place.pod, place.namespace, place.pod_uid) == ("n1", "p", "ns", "u")

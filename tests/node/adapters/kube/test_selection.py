@@ -32,12 +32,12 @@ def daemonset(*terms: dict[str, Any], **spec: Any) -> dict[str, Any]:
     (need("a", "Gt", "x"), "8", False), (need("a", "Gt", "1", "2"), "8", False),
     (need("a", "Like", "x"), "x", False),
 ])
-def test_a_requirement_holds_as_the_scheduler_says(requirement: dict[str, Any], value: str | None, holds: bool) -> None:
+def test_node_selector_requirement_matches_like_the_scheduler(requirement: dict[str, Any], value: str | None, holds: bool) -> None:
     have = node() if value is None else node(a=value)
     assert matches({"matchExpressions": [requirement]}, have) is holds
 
 
-def test_all_requirements_of_one_term_must_hold_and_one_term_is_enough() -> None:
+def test_requirements_of_a_term_are_anded_and_terms_are_ored() -> None:
     both = {"matchExpressions": [need("a", "Exists"), need("b", "Exists")]}
     assert not is_selected(daemonset(both), node(a="1"))
     assert is_selected(daemonset(both), node(a="1", b="1"))
@@ -49,7 +49,7 @@ def test_nodes_are_chosen_by_name_too() -> None:
     assert not is_selected(daemonset({"matchFields": [need("metadata.name", "In", "n2")]}), node())
 
 
-def test_our_own_label_proves_nothing() -> None:
+def test_terms_on_our_own_pool_label_do_not_count_as_selection() -> None:
     client = need("nvidia.com/gpu.deploy.client", "NotIn", "false")
     own = {"matchExpressions": [need("gpushare.dev/pool", "In", "train"), client]}
     here = node(gpushare_dev__pool="train")
@@ -59,7 +59,7 @@ def test_our_own_label_proves_nothing() -> None:
 
 @pytest.mark.failure_case(95)
 @pytest.mark.parametrize("who", ["client", "operator-validator"])
-def test_a_node_whose_gpu_clients_are_sent_away_stays_in_its_pool(who: str) -> None:
+def test_node_with_paused_gpu_clients_remains_in_its_pool(who: str) -> None:
     label = f"nvidia.com/gpu.deploy.{who}"
     terms = {"matchExpressions": [need("team", "In", "a"), need(label, "NotIn", "paused-for-driver-upgrade")]}
     paused = node(team="a", **{label.replace("/", "__").replace(".", "_"): "paused-for-driver-upgrade"})
@@ -67,13 +67,13 @@ def test_a_node_whose_gpu_clients_are_sent_away_stays_in_its_pool(who: str) -> N
     assert is_selected(daemonset(terms), paused)
 
 
-def test_an_empty_term_matches_nothing_and_no_affinity_everything() -> None:
+def test_empty_term_matches_no_node_and_missing_affinity_matches_all() -> None:
     assert not is_selected(daemonset({}), node())
     assert not is_selected(daemonset(), node())
     assert is_selected({"spec": {"template": {}}}, node())
 
 
-def test_a_plain_node_selector_counts_too() -> None:
+def test_plain_node_selector_is_respected() -> None:
     wants = daemonset({"matchExpressions": [need("a", "Exists")]}, nodeSelector={"b": "1"})
     assert not is_selected(wants, node(a="1"))
     assert is_selected(wants, node(a="1", b="1"))

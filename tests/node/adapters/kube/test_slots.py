@@ -19,7 +19,7 @@ from tests.node.adapters.kube.slots import On, has_slot, holders, takes, verbs
 from tests.support.fake_api.server import ApiServer
 
 
-def test_as_many_nodes_have_a_slot_as_the_limit_says(api: ApiServer, connected: On) -> None:
+def test_slots_are_limited_to_the_configured_number(api: ApiServer, connected: On) -> None:
     assert [takes(connected(f"n{number}"), 3) for number in range(5)] == [True, True, True, False, False]
     assert sorted(holders(api)) == ["gpushare-train.0", "gpushare-train.1", "gpushare-train.2"]
     assert sorted(holders(api).values()) == ["n0", "n1", "n2"]
@@ -35,7 +35,7 @@ def test_a_slot_that_is_given_back_is_free(api: ApiServer, connected: On) -> Non
 
 
 @pytest.mark.parametrize("waiting", [1, 200])
-def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_wait(
+def test_requests_of_a_waiting_node_are_independent_of_the_number_waiting(
     api: ApiServer, connected: On, clock: FakeClock, waiting: int,
 ) -> None:
     clock.on_sleep = lambda: setattr(clock, "seconds", 1000.0)
@@ -55,7 +55,7 @@ def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_w
     assert all(method == "GET" and name.startswith("gpushare-train.") for method, name in asked), "one Lease, by its name"
 
 
-def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_waiting_writes_nothing_and_a_slot_costs_two_writes(api: ApiServer, connected: On, clock: FakeClock) -> None:
     first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     api.forget_requests()
@@ -71,7 +71,7 @@ def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, connected: O
     assert [verb for verb in verbs(api) if verb != "PUT"] == ["DELETE", "POST", "DELETE"]
 
 
-def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_losing_the_race_for_a_slot_doubles_the_backoff(api: ApiServer, connected: On, clock: FakeClock) -> None:
     """On a slow API server many see the same slot free: that must not cost more and more writes."""
     one, pauses = connected("n1"), []
     for number in range(8):
@@ -95,7 +95,7 @@ def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, 
     assert verbs(api).count("POST") == 1
 
 
-def test_nodes_that_start_together_look_apart(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_nodes_started_together_look_for_slots_staggered(api: ApiServer, connected: On, clock: FakeClock) -> None:
     api.add_daemonset("gpushare-train", desired=1000)
     for number in range(20):
         has_slot(connected(f"n{number}"), "10%")
@@ -111,21 +111,21 @@ def test_a_new_pod_finds_the_slot_that_its_node_has(api: ApiServer, connected: O
     assert len(holders(api)) == 1
 
 
-def test_a_pod_that_died_before_it_took_its_slot_finds_none(api: ApiServer, connected: On, tmp_path: Path) -> None:
+def test_pod_killed_before_taking_its_slot_finds_none(api: ApiServer, connected: On, tmp_path: Path) -> None:
     StateDir(tmp_path / "n1").keep_slot("gpushare-train.0")
     has_slot(connected("n2"))
     assert not connected("n1").find_slot()
     assert StateDir(tmp_path / "n1").slot() is None
 
 
-def test_the_slot_of_another_pool_is_not_this_ones(api: ApiServer, connected: On, tmp_path: Path) -> None:
+def test_slot_of_another_pool_is_not_found(api: ApiServer, connected: On, tmp_path: Path) -> None:
     StateDir(tmp_path / "n1").keep_slot("gpushare-train-b.0")
     api.forget_requests()
     assert not connected("n1").find_slot()
     assert api.requests == []
 
 
-def test_who_finds_its_slot_again_says_at_once_that_it_lives(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_recovered_slot_is_renewed_immediately(api: ApiServer, connected: On, clock: FakeClock) -> None:
     connected("n1").take_slot(1)
     second = connected("n2")
     second.take_slot(1)
@@ -135,7 +135,7 @@ def test_who_finds_its_slot_again_says_at_once_that_it_lives(api: ApiServer, con
     assert not has_slot(second)
 
 
-def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_slot_is_renewed_first_after_a_long_pause(api: ApiServer, connected: On, clock: FakeClock) -> None:
     first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)
@@ -147,7 +147,7 @@ def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, connecte
     assert not has_slot(second)
 
 
-def test_a_lost_answer_makes_no_second_slot(api: ApiServer, connected: On) -> None:
+def test_lost_response_creates_no_second_slot(api: ApiServer, connected: On) -> None:
     first = connected("n1")
     api.lose("POST")
     with pytest.raises(ClusterError):
@@ -163,7 +163,7 @@ def test_a_lease_that_is_for_no_node_is_a_free_slot(api: ApiServer, connected: O
     assert holders(api) == {"gpushare-train.0": "n1"}
 
 
-def test_a_lease_goes_with_its_daemonset(api: ApiServer, connected: On) -> None:
+def test_lease_is_owned_by_its_daemonset(api: ApiServer, connected: On) -> None:
     daemonset = api.add_daemonset("gpushare-train")
     takes(connected("n1"), 9)
     for lease in api.leases():
@@ -172,14 +172,14 @@ def test_a_lease_goes_with_its_daemonset(api: ApiServer, connected: On) -> None:
                          "uid": daemonset["metadata"]["uid"], "blockOwnerDeletion": False}
 
 
-def test_without_an_answer_there_is_no_slot(api: ApiServer, connected: On) -> None:
+def test_server_error_while_taking_a_slot_is_raised(api: ApiServer, connected: On) -> None:
     first = connected("n1")
     api.fail("leases", 403)
     with pytest.raises(ClusterError):
         first.take_slot(1)
 
 
-def test_the_pauses_of_the_protocol_fit_each_other() -> None:
+def test_slot_protocol_intervals_are_consistent() -> None:
     """A holder that misses two renewals has not expired, and a node that lost every race still looks before it does."""
     assert POLL_SECONDS < ASK_SECONDS < MAX_POLL_SECONDS < 2 * RENEW_SECONDS < DURATION_SECONDS
 

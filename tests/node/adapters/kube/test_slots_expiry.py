@@ -9,7 +9,7 @@ from tests.node.adapters.kube.slots import On, has_slot, holders, verbs
 from tests.support.fake_api.server import ApiServer
 
 
-def test_a_slot_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_reported(
+def test_unrenewed_slot_expires_by_the_observers_clock_and_is_reported(
     api: ApiServer, connected: On, clock: FakeClock,
 ) -> None:
     connected("n1").take_slot(1)
@@ -28,7 +28,7 @@ def test_a_slot_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_rep
     assert (told["reason"], "Node n1 stopped renewing its Lease" in told["message"]) == ("GPUTurnExpired", True)
 
 
-def test_the_slot_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_slot_of_a_deleted_node_is_free_within_a_minute(api: ApiServer, connected: On, clock: FakeClock) -> None:
     connected("n1").take_slot(1)
     second = connected("n2")
     for _ in range(3):
@@ -39,7 +39,7 @@ def test_the_slot_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServ
     assert has_slot(second)
 
 
-def test_whether_a_node_still_exists_is_asked_once_a_minute_at_most(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_node_existence_is_checked_at_most_once_a_minute(api: ApiServer, connected: On, clock: FakeClock) -> None:
     first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)
@@ -85,7 +85,7 @@ def test_renewing_writes_every_five_minutes_only(api: ApiServer, connected: On, 
     assert verbs(api) == ["POST", "PUT", "PUT"]
 
 
-def test_a_renewal_whose_answer_was_lost_is_no_lost_slot(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_renewal_with_a_lost_response_does_not_lose_the_slot(api: ApiServer, connected: On, clock: FakeClock) -> None:
     first = connected("n1")
     first.take_slot(1)
     clock.seconds += RENEW_SECONDS
@@ -98,7 +98,7 @@ def test_a_renewal_whose_answer_was_lost_is_no_lost_slot(api: ApiServer, connect
     assert api.leases() == []
 
 
-def test_who_lost_its_slot_is_reported_and_waits_again(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_node_that_lost_its_slot_gets_an_error_and_waits_again(api: ApiServer, connected: On, clock: FakeClock) -> None:
     first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)
@@ -125,7 +125,7 @@ def test_a_holder_that_renews_in_the_moment_of_its_expiry_keeps_its_slot(
     assert has_slot(first)
 
 
-def test_who_gives_back_what_was_taken_over_meanwhile_leaves_it_alone(api: ApiServer, connected: On, clock: FakeClock) -> None:
+def test_releasing_a_slot_taken_over_by_another_node_changes_nothing(api: ApiServer, connected: On, clock: FakeClock) -> None:
     first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     second.take_slot(1)

@@ -25,7 +25,7 @@ def test_a_percentage_is_of_the_nodes_that_the_pool_has(
 
 
 @pytest.mark.usefixtures("connected")  # so that slots are looked at in order
-def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_slot(api: ApiServer, tmp_path: Path) -> None:
+def test_concurrent_nodes_take_only_as_many_slots_as_the_limit(api: ApiServer, tmp_path: Path) -> None:
     got: list[bool] = []
 
     def race(node: str) -> None:
@@ -44,7 +44,7 @@ def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_slot(api: ApiServ
 
 
 @pytest.mark.parametrize("seed", scale.some(range(20), 5))
-def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(connected: On, clock: FakeClock, seed: int) -> None:
+def test_nodes_changing_at_once_never_exceed_the_limit(connected: On, clock: FakeClock, seed: int) -> None:
     """Nodes come, are changed, die and come back in any order. A slot lives as long as its Lease is renewed."""
     random, limit = Random(seed), 3
     alive = {f"n{number}": connected(f"n{number}") for number in range(9)}
@@ -84,12 +84,12 @@ def test_a_smaller_limit_counts_the_slots_that_are_out(api: ApiServer, connected
     assert [takes(connected(f"later{number}"), smaller) for number in range(smaller)] == [True] * (smaller - 1) + [False]
 
 
-def test_a_larger_limit_is_in_force_at_once(api: ApiServer, connected: On) -> None:
+def test_raised_limit_takes_effect_immediately(api: ApiServer, connected: On) -> None:
     assert takes(connected("n1"), 1)
     assert [takes(connected(f"m{number}"), 4) for number in range(4)] == [True] * 3 + [False]
 
 
-def test_a_smaller_limit_costs_few_requests_at_one_look(api: ApiServer, connected: On) -> None:
+def test_lowered_limit_costs_few_requests_per_attempt(api: ApiServer, connected: On) -> None:
     """From 500 to 5: it is looked at bit by bit."""
     for number in range(20):
         has_slot(connected(f"n{number}"), 500)
@@ -133,7 +133,7 @@ def test_no_number_in_a_lease_stops_a_pool(api: ApiServer, connected: On) -> Non
     assert [takes(connected(f"n{number}"), 3) for number in range(4)] == [True, True, True, False]
 
 
-def test_a_node_that_waits_is_told_which_one_is_changed(connected: On) -> None:
+def test_waiting_node_learns_which_node_holds_the_slot(connected: On) -> None:
     assert takes(connected("n1"), 1)
     late = connected("late").take_slot(1)
     assert (late.is_held, late.holder) == (False, "n1")

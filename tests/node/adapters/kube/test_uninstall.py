@@ -46,7 +46,7 @@ def run(connection: Connection, clock: FakeClock) -> tuple[Uninstall, list[str]]
     return Uninstall(connection, "gpushare", REQUEST, clock, said.append), said
 
 
-def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
+def test_daemonsets_are_deleted_after_all_nodes_answer_annotations_last(
     api: ApiServer, connection: Connection, clock: FakeClock,
 ) -> None:
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
@@ -60,7 +60,7 @@ def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
     assert ("PATCH", "/api/v1/nodes/cpu") not in api.requests
 
 
-def test_a_node_that_does_not_answer_is_named_and_everything_stays(
+def test_unresponsive_node_is_reported_and_nothing_is_uninstalled(
     api: ApiServer, connection: Connection, clock: FakeClock
 ) -> None:
     clock.on_sleep = lambda: answer(api, "n1")
@@ -73,7 +73,7 @@ def test_a_node_that_does_not_answer_is_named_and_everything_stays(
     assert "n2, n3" in said[-1]
 
 
-def test_told_to_go_on_it_does_so_without_them(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
+def test_go_on_uninstalls_despite_unresponsive_nodes(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     uninstall, _ = run(connection, clock)
     done = uninstall.run(timeout_seconds=60, goes_on=True)
     assert (done.is_done, done.silent) == (True, ("n1", "n2", "n3"))
@@ -81,7 +81,7 @@ def test_told_to_go_on_it_does_so_without_them(api: ApiServer, connection: Conne
     assert annotations(api, "n1") == {}
 
 
-def test_an_answer_of_another_day_does_not_count(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
+def test_answer_to_an_earlier_release_request_does_not_count(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/released": "exclusive"}}}, manager="x")
     clock.on_sleep = lambda: answer(api, "n2", "n3")
     uninstall, _ = run(connection, clock)
@@ -89,7 +89,7 @@ def test_an_answer_of_another_day_does_not_count(api: ApiServer, connection: Con
 
 
 @pytest.mark.parametrize("key", [*NOT_READY_TAINTS, *REPARTITIONING_TAINTS])
-def test_a_node_that_is_being_brought_to_its_layout_for_the_first_time_is_asked(
+def test_node_still_in_its_first_partitioning_is_asked_to_release(
     api: ApiServer, connection: Connection, clock: FakeClock, key: str,
 ) -> None:
     api.add_node("new", taints=[{"key": key, "effect": "NoSchedule"}])
@@ -111,7 +111,7 @@ def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, conn
     assert uninstall.run(timeout_seconds=60, goes_on=False).is_done
 
 
-def test_the_request_is_there_while_a_runtime_still_ends(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
+def test_release_request_stays_until_the_runtime_pods_have_terminated(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     api.lingers = True
     pods = [pod["metadata"]["name"] for pod in api.all("pods")]
 
@@ -129,7 +129,7 @@ def test_the_request_is_there_while_a_runtime_still_ends(api: ApiServer, connect
     assert annotations(api, "n1") == {}
 
 
-def test_a_server_that_fails_half_way_leaves_no_request_behind(
+def test_server_failure_during_uninstall_leaves_no_release_request(
     api: ApiServer, connection: Connection, clock: FakeClock
 ) -> None:
     clock.on_sleep = lambda: api.fail("GET", 403)
@@ -140,7 +140,7 @@ def test_a_server_that_fails_half_way_leaves_no_request_behind(
     assert len(api.all("daemonsets")) == 1
 
 
-def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
+def test_uninstall_retries_a_temporarily_unavailable_server(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     api.fail("GET /api/v1/nodes", 503, times=6)
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
     uninstall, said = run(connection, clock)
@@ -148,7 +148,7 @@ def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, connec
     assert any("retrying" in line for line in said)
 
 
-def test_without_an_answer_of_the_server_nothing_is_uninstalled(
+def test_nothing_is_uninstalled_while_the_server_is_unavailable(
     api: ApiServer, connection: Connection, clock: FakeClock
 ) -> None:
     api.fail("GET /api/v1/nodes", 503)
@@ -158,7 +158,7 @@ def test_without_an_answer_of_the_server_nothing_is_uninstalled(
     assert len(api.all("daemonsets")) == 1
 
 
-def test_the_job_ends_when_its_rights_are_taken(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
+def test_uninstall_job_ends_when_its_permissions_are_removed(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     """Helm has given up. That its pod has ended is what tells the nodes. It looks once more: see the next test."""
     clock.on_sleep = lambda: api.fail(" ", 403)
     uninstall, _ = run(connection, clock)
@@ -168,7 +168,7 @@ def test_the_job_ends_when_its_rights_are_taken(api: ApiServer, connection: Conn
     assert len([line for line in api.requests if line[0] == "PATCH"]) == 3 + 1, "the first refusal is enough"
 
 
-def test_a_server_that_refuses_until_it_has_read_its_roles_is_asked_again(
+def test_uninstall_retries_while_the_api_server_is_still_loading_its_roles(
     api: ApiServer, connection: Connection, clock: FakeClock,
 ) -> None:
     api.fail("GET /api/v1/nodes", 403, times=1, after=1)
@@ -178,7 +178,7 @@ def test_a_server_that_refuses_until_it_has_read_its_roles_is_asked_again(
     assert any("retrying" in line for line in said)
 
 
-def test_a_release_that_was_installed_again_meanwhile_is_not_uninstalled(
+def test_reinstalled_release_is_not_uninstalled(
     api: ApiServer, connection: Connection, clock: FakeClock,
 ) -> None:
     def act() -> None:
@@ -194,7 +194,7 @@ def test_a_release_that_was_installed_again_meanwhile_is_not_uninstalled(
     assert annotations(api, "n2") == {}
 
 
-def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
+def test_nodes_are_listed_in_pages_with_metadata_only(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     for number in range(600):
         api.add_node(f"more-{number}", labels={"gpushare.dev/pool": "train"})
     clock.on_sleep = lambda: answer(api, *(node["metadata"]["name"] for node in api.all("nodes")))
@@ -216,7 +216,7 @@ def observed(api: ApiServer, connection: Connection) -> Connection:
     return connection
 
 
-def test_from_observe_the_condition_and_the_annotation_go_and_nothing_else(
+def test_uninstall_from_observe_removes_only_the_condition_and_annotation(
     api: ApiServer, observed: Connection, clock: FakeClock
 ) -> None:
     before = {name: api.node(name) for name in ("n1", "n2", "n3", "cpu")}
@@ -243,7 +243,7 @@ def test_from_observe_a_node_that_refuses_is_named_and_the_others_are_cleaned(
     assert (done.is_done, done.released, done.silent) == (False, ("n1", "n3"), ("n2",))
 
 
-def test_from_observe_without_the_right_it_fails(api: ApiServer, observed: Connection, clock: FakeClock) -> None:
+def test_uninstall_from_observe_fails_without_permission(api: ApiServer, observed: Connection, clock: FakeClock) -> None:
     api.fail("/status", 403)
     uninstall, _ = run(observed, clock)
     with pytest.raises(ClusterError):

@@ -37,7 +37,7 @@ def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
         ("system_u:system_r:container_t:s0:c1,c2\0", "system_u:system_r:container_t:s0:c1,c2"),
     ],
 )
-def test_a_profile_that_confines_us_is_known_at_the_start(tmp_path: Path, profile: str | None, shown: str | None) -> None:
+def test_confining_security_profile_is_detected_at_start(tmp_path: Path, profile: str | None, shown: str | None) -> None:
     assert own_rights(proc(tmp_path, "0000000000080020", profile)) == Capabilities(may_kill=True, profile=shown)
 
 
@@ -46,12 +46,12 @@ def test_a_missing_capability_is_known_at_the_start(tmp_path: Path, capabilities
     assert own_rights(proc(tmp_path, capabilities, None)).may_kill is may_kill
 
 
-def test_without_proc_nothing_is_claimed(tmp_path: Path) -> None:
+def test_capabilities_are_unknown_without_proc(tmp_path: Path) -> None:
     assert own_rights(tmp_path) == Capabilities(may_kill=None, profile=None)
 
 
 @needs_root
-def test_the_real_kernel_tells_a_process_without_the_capability() -> None:
+def test_missing_capability_is_detected_on_a_real_kernel() -> None:
     code = "from gpushare_node.adapters.procs.capabilities import own_rights; print(own_rights().may_kill)"
     command = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill", sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
@@ -60,7 +60,7 @@ def test_the_real_kernel_tells_a_process_without_the_capability() -> None:
 @pytest.mark.failure_case(80)
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
 @pytest.mark.parametrize("pidfd", [True, False])
-def test_a_security_modules_refusal_is_told_from_a_missing_capability(
+def test_security_module_refusal_differs_from_a_missing_capability(
     tmp_path: Path, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch, number: int, *, pidfd: bool
 ) -> None:
     def refuse(error: int) -> Callable[..., int]:

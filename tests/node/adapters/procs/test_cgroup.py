@@ -57,13 +57,13 @@ PATHS = {
 
 @pytest.mark.failure_case(53)
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
-def test_every_way_to_write_a_container_is_understood(path: str) -> None:
+def test_container_is_recognised_in_every_cgroup_path_format(path: str) -> None:
     assert locate(f"0::{path}\n").candidates == (FOUND,)
 
 
 @pytest.mark.failure_case(53)
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
-def test_a_container_remains_the_same_in_all_cgroups_below_it(path: str) -> None:
+def test_nested_cgroup_belongs_to_the_same_container(path: str) -> None:
     path = path.removesuffix(" (deleted)")
     above = locate(f"0::{path}\n").cgroup
     assert path.startswith(above.removesuffix(".scope"))
@@ -88,20 +88,20 @@ def test_a_container_remains_the_same_in_all_cgroups_below_it(path: str) -> None
         f"/kubepods/burstable/pod-with-a-name/{ID}",
     ],
 )
-def test_what_is_no_container_of_a_pod_is_none_and_keeps_its_path(path: str) -> None:
+def test_cgroup_outside_pods_has_no_container_and_keeps_its_path(path: str) -> None:
     found = locate(f"0::{path}\n")
     assert (found.candidates, found.cgroup) == ((), path)
 
 
 @pytest.mark.parametrize("below", ["", f"/kata_{ID[:20]}", "/kata-sandbox", FORGED])
-def test_what_is_in_a_pods_own_cgroup_is_the_pods(below: str) -> None:
+def test_process_in_the_pod_cgroup_belongs_to_the_pod(below: str) -> None:
     """runsc's sandbox and Kata's are there: only the host creates cgroups beside those of containers."""
     found = locate(f"0::/kubepods/burstable/pod{UID}{below}\n")
     assert (found.candidates, found.cgroup) == ((ContainerId(UID, ""),), f"/kubepods/burstable/pod{UID}")
 
 
 @pytest.mark.failure_case(54)
-def test_a_static_pod_goes_by_the_hash_of_its_file() -> None:
+def test_static_pod_is_identified_by_its_config_hash() -> None:
     expected = (ContainerId(pod_uid=STATIC, container=ID),)
     assert locate(f"0::/kubepods/burstable/pod{STATIC}/{ID}\n").candidates == expected
     slice_name = f"kubepods-burstable-pod{STATIC}.slice"
@@ -142,7 +142,7 @@ def test_the_containers_that_the_reader_is_in_itself_are_left_out() -> None:
     assert locate(f"0::{node}/kubelet/kubepods/pod{OTHER_UID}/{NODE}/sub\n", own).candidates == ()
 
 
-def test_a_line_ends_at_a_line_feed_alone_for_names_may_hold_everything_else() -> None:
+def test_only_a_line_feed_ends_a_cgroup_line() -> None:
     for break_ in ("\r", "\v", "\f", "\x1c", "\x85", "\u2028"):
         text = f"0::{BURSTABLE}/cri-containerd-{ID}.scope/x{break_}1:cpu:{FORGED}\n"
         assert locate(text).candidates == (FOUND,)
@@ -161,7 +161,7 @@ def test_a_line_ends_at_a_line_feed_alone_for_names_may_hold_everything_else() -
         f"{BURSTABLE}/crio-conmon-{ID}.scope",
     ],
 )
-def test_nobody_outside_a_container_of_a_pod_becomes_one_by_the_names_of_his_cgroups(above: str) -> None:
+def test_forged_cgroup_names_outside_pods_are_not_containers(above: str) -> None:
     assert locate(f"0::{above}{FORGED}\n").candidates == ()
     assert locate(f"0::{above}/kubepods-burstable-pod{UID_}.slice:cri-containerd:{ID}\n").candidates == ()
 
@@ -174,14 +174,14 @@ PIECES = st.sampled_from(
 
 
 @given(st.sampled_from(sorted(PATHS.values())), st.lists(PIECES, max_size=8))
-def test_whatever_a_tenant_makes_below_its_container_it_stays_in_it(path: str, below: list[str]) -> None:
+def test_any_nested_cgroup_stays_attributed_to_its_container(path: str, below: list[str]) -> None:
     path = path.removesuffix(" (deleted)")
     found = locate("0::" + "/".join([path, *below]) + "\n")
     assert (found.candidates, found.cgroup) == ((FOUND,), locate(f"0::{path}\n").cgroup)
 
 
 @given(st.lists(st.lists(PIECES, max_size=9), min_size=1, max_size=4))
-def test_junk_raises_nothing_and_a_container_is_below_kubelets_cgroups(lines: list[list[str]]) -> None:
+def test_random_cgroup_paths_raise_nothing_and_match_only_kubelet_paths(lines: list[list[str]]) -> None:
     paths = ["/" + "/".join(pieces) for pieces in lines]
     found = locate("".join(f"{number}:x:{path}\n" for number, path in enumerate(paths)))
     if found.candidates:
@@ -190,7 +190,7 @@ def test_junk_raises_nothing_and_a_container_is_below_kubelets_cgroups(lines: li
 
 
 @given(st.text())
-def test_any_text_at_all_raises_nothing(text: str) -> None:
+def test_arbitrary_cgroup_text_raises_nothing(text: str) -> None:
     assert locate(text).candidates == ()
     assert locate(f"0::{text}").candidates == ()
 

@@ -126,7 +126,7 @@ def pids(sent: Iterable[tuple[int, Signal, SignalResult]]) -> list[tuple[int, st
 
 
 @pytest.mark.failure_case(36)
-def test_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, process_pool: ProcessPool) -> None:
+def test_process_that_handles_sigterm_is_not_killed(node: Node, process_pool: ProcessPool) -> None:
     node.settings = PATIENT
     process = process_pool.start(GRACEFUL)
     assert said(process) == "ready"
@@ -139,7 +139,7 @@ def test_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, p
 
 
 @pytest.mark.failure_case(37)
-def test_who_ignores_sigterm_is_killed(node: Node, process_pool: ProcessPool) -> None:
+def test_process_that_ignores_sigterm_is_killed(node: Node, process_pool: ProcessPool) -> None:
     pid = node.run(process_pool.pid(DEAF), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(pid, "TERM"), (pid, "KILL")]
@@ -158,7 +158,7 @@ def test_the_first_process_of_a_namespace_is_killed(node: Node, process_pool: Pr
 
 
 @pytest.mark.failure_case(38)
-def test_who_frees_memory_after_sigterm_is_spared(node: Node, process_pool: ProcessPool) -> None:
+def test_process_that_frees_memory_after_sigterm_is_not_killed(node: Node, process_pool: ProcessPool) -> None:
     pid = node.run(process_pool.pid(DEAF), 9 * GIB)
     node.until(lambda: node.sent)
     node.used[pid] = 3 * GIB
@@ -170,7 +170,7 @@ def test_who_frees_memory_after_sigterm_is_spared(node: Node, process_pool: Proc
 
 
 @pytest.mark.failure_case(39)
-def test_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_nothing(
+def test_pid_reused_by_another_pod_before_the_signal_is_not_signalled(
     node: Node, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = node.run(process_pool.pid(OBEDIENT), 9 * GIB)
@@ -186,7 +186,7 @@ def test_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_noth
 
 
 @pytest.mark.failure_case(40)
-def test_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, process_pool: ProcessPool) -> None:
+def test_process_that_execs_after_sigterm_is_killed(node: Node, process_pool: ProcessPool) -> None:
     process = process_pool.start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + CHANGING)
     assert said(process) == "ready"
     node.run(process.pid, 9 * GIB)
@@ -197,7 +197,7 @@ def test_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, process_
 
 
 @pytest.mark.failure_case(41)
-def test_a_victim_that_nobody_reaps_is_gone(node: Node, process_pool: ProcessPool) -> None:
+def test_unreaped_target_counts_as_exited(node: Node, process_pool: ProcessPool) -> None:
     node.settings = PATIENT
     child = node.run(int(said(process_pool.start(NEGLIGENT))), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
@@ -206,7 +206,7 @@ def test_a_victim_that_nobody_reaps_is_gone(node: Node, process_pool: ProcessPoo
 
 
 @pytest.mark.failure_case(34)
-def test_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, process_pool: ProcessPool) -> None:
+def test_larger_of_two_processes_over_the_cap_is_signalled(node: Node, process_pool: ProcessPool) -> None:
     node.settings = PATIENT
     small, large = (node.run(process_pool.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
     node.until(lambda: node.heard(AnomalyKind.GONE))
@@ -215,7 +215,7 @@ def test_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node,
 
 
 @pytest.mark.failure_case(35)
-def test_a_container_that_begins_again_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
+def test_container_that_restarts_its_process_is_killed_with_all_its_processes(
     node: Node, process_pool: ProcessPool
 ) -> None:
     node.settings = PATIENT

@@ -45,7 +45,7 @@ def test_a_real_process_is_seen_with_its_start_time_and_cgroup(process_pool: Pro
     assert seen.cgroup in Path(f"/proc/{pid}/cgroup").read_text()
 
 
-def test_the_process_ids_of_this_machine_are_recognised_as_the_hosts_or_not() -> None:
+def test_host_pid_namespace_is_recognised() -> None:
     assert LinuxProcesses().sees_host() == (Path("/proc/self/ns/pid").readlink().name == "pid:[4026531836]")
 
 
@@ -60,20 +60,20 @@ def test_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(fake_proc: FakeP
 
 
 @pytest.mark.failure_case(52)
-def test_without_the_hosts_processes_a_row_names_nobody(fake_proc: FakeProc) -> None:
+def test_pid_is_not_resolved_without_host_processes(fake_proc: FakeProc) -> None:
     assert LinuxProcesses(fake_proc.root).look([4321, 1 << 22]) == {}
 
 
 @pytest.mark.failure_case(52)
 @needs_root
-def test_a_process_in_a_namespace_of_its_own_sees_that_it_is_not_on_the_host() -> None:
+def test_process_in_a_new_pid_namespace_does_not_see_the_host() -> None:
     program = "from gpushare_node.adapters.procs.linux import LinuxProcesses; print(LinuxProcesses().sees_host())"
     command = ["unshare", "-pf", "--mount-proc", sys.executable, "-c", program]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
 
 
-def test_the_largest_pid_is_the_kernels_or_the_largest_that_any_kernel_has(fake_proc: FakeProc) -> None:
+def test_pid_max_is_the_kernels_or_the_highest_possible(fake_proc: FakeProc) -> None:
     assert LinuxProcesses().pid_max() == int(Path("/proc/sys/kernel/pid_max").read_text())
     (fake_proc.root / "sys/kernel/pid_max").write_text("32768\n")
     assert LinuxProcesses(fake_proc.root).pid_max() == 32768
@@ -92,14 +92,14 @@ def test_the_start_time_is_counted_from_the_last_bracket(fake_proc: FakeProc, co
 
 
 @pytest.mark.parametrize("line", ["", "500", "500 (x)", "500 (x) S 1 2", stat_line(500).replace("1000", "soon"), "\0" * 900])
-def test_a_stat_line_that_makes_no_sense_is_nobody(fake_proc: FakeProc, line: str) -> None:
+def test_invalid_stat_line_gives_no_process(fake_proc: FakeProc, line: str) -> None:
     fake_proc.show(500, systemd_path())
     fake_proc.fake(500, "stat", line)
     assert LinuxProcesses(fake_proc.root).look([500]) == {}
 
 
 @given(st.binary(max_size=1200))
-def test_any_stat_line_at_all_raises_nothing(tmp_path_factory: pytest.TempPathFactory, line: bytes) -> None:
+def test_arbitrary_stat_content_raises_nothing(tmp_path_factory: pytest.TempPathFactory, line: bytes) -> None:
     fake_proc = FakeProc(tmp_path_factory.mktemp("proc"))
     fake_proc.show(500, systemd_path())
     fake_proc.fake(500, "stat", line)
@@ -115,7 +115,7 @@ def test_a_kernel_thread_is_reported_by_the_kernels_own_flag(fake_proc: FakeProc
     assert kthreadd is None or kthreadd.is_kernel
 
 
-def test_every_look_reads_a_process_anew(fake_proc: FakeProc) -> None:
+def test_process_is_reread_on_every_lookup(fake_proc: FakeProc) -> None:
     """A container's first process begins in its runtime's cgroup, and enters its own with the same pid and start time."""
     processes = LinuxProcesses(fake_proc.root)
     fake_proc.show(500, "/system.slice/containerd.service")
@@ -129,7 +129,7 @@ def test_every_look_reads_a_process_anew(fake_proc: FakeProc) -> None:
     assert (found.start_time, found.candidates[0].pod_uid) == (1001, POD_B)
 
 
-def test_a_process_that_ends_between_two_reads_is_nobody(fake_proc: FakeProc) -> None:
+def test_process_that_exits_between_two_reads_is_not_returned(fake_proc: FakeProc) -> None:
     fake_proc.show(4_000_500, systemd_path())
     fake_proc.fake(4_000_500, "stat", stat_line(4_000_500))
     (fake_proc.root / "4000500/cgroup").unlink()
@@ -138,7 +138,7 @@ def test_a_process_that_ends_between_two_reads_is_nobody(fake_proc: FakeProc) ->
     assert LinuxProcesses(fake_proc.root).uses_gpu(4_000_500) is GpuUse.UNREADABLE
 
 
-def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(
+def test_container_members_include_nested_cgroups_and_no_other_process(
     fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     processes = LinuxProcesses(fake_proc.root)
@@ -160,7 +160,7 @@ def test_a_process_outside_pods_has_no_members_not_even_itself(fake_proc: FakePr
     assert processes.members(processes.look([pid])[pid]) == ()
 
 
-def test_those_in_our_own_container_are_in_none(tmp_path: Path, process_pool: ProcessPool) -> None:
+def test_processes_of_our_own_container_have_no_container(tmp_path: Path, process_pool: ProcessPool) -> None:
     fake_proc = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
     pid, neighbour = process_pool.pid(OBEDIENT), process_pool.pid(OBEDIENT)
     fake_proc.show(pid, f"{systemd_path()}/sub")
@@ -170,7 +170,7 @@ def test_those_in_our_own_container_are_in_none(tmp_path: Path, process_pool: Pr
     assert seen[neighbour].candidates == (ContainerId(pod_uid=POD_A, container=CONTAINER_B),)
 
 
-def test_a_gpu_process_is_reported_by_what_it_has_mapped(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+def test_gpu_use_is_detected_from_memory_mappings(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
     processes = LinuxProcesses(fake_proc.root)
     assert processes.uses_gpu(pid) is GpuUse.NO
@@ -185,7 +185,7 @@ def test_a_gpu_process_is_reported_by_what_it_has_mapped(fake_proc: FakeProc, pr
 
 
 @pytest.mark.failure_case(78)
-def test_open_files_that_cannot_be_listed_acquit_nobody(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+def test_unlistable_open_files_make_gpu_use_unreadable(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
     (fake_proc.root / f"{pid}/fd").unlink()
     assert LinuxProcesses(fake_proc.root).uses_gpu(pid) is GpuUse.UNREADABLE
@@ -193,7 +193,7 @@ def test_open_files_that_cannot_be_listed_acquit_nobody(fake_proc: FakeProc, pro
 
 @pytest.mark.failure_case(79)
 @pytest.mark.parametrize(("seconds", "expected"), [(60.0, False), (0.0, None)])
-def test_more_open_files_than_can_be_read_in_time_acquit_nobody(seconds: float, expected: bool | None) -> None:
+def test_open_files_beyond_the_time_limit_make_gpu_use_unknown(seconds: float, expected: bool | None) -> None:
     """A container may have a million files open; reading all of them would stop enforcement on its node for seconds."""
     with Path("/dev/null").open(), Path("/dev/null").open():
         assert ProcFiles(Path("/proc")).has_open(os.getpid(), NVIDIA_MAJOR, seconds) is expected
@@ -216,7 +216,7 @@ threading.Thread(target=run).start()
 @pytest.mark.failure_case(78)
 @pytest.mark.parametrize("has_kcmp", [True, False])
 @pytest.mark.parametrize("has_own", [True, False])
-def test_a_device_that_one_thread_alone_has_open_is_found(
+def test_device_open_in_a_single_thread_is_found(
     process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch, has_own: bool, has_kcmp: bool
 ) -> None:
     pid = process_pool.pid(PRIVATE_FILES.format(has_own=has_own))
@@ -231,7 +231,7 @@ def test_a_device_that_one_thread_alone_has_open_is_found(
 
 @pytest.mark.failure_case(78)
 @needs_root
-def test_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart_gives() -> None:
+def test_unreadable_files_of_another_user_do_not_clear_a_process() -> None:
     """With KILL and SYS_PTRACE the memory map of another user's process can be read, its open files cannot."""
     target = subprocess.Popen(["sleep", "60"], user=65534, group=65534)
     code = (
@@ -251,7 +251,7 @@ def test_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart
 
 @pytest.mark.failure_case(79)
 @needs_root
-def test_a_file_whose_server_does_not_answer_delays_nobody(
+def test_file_on_a_hung_mount_does_not_block_the_check(
     fake_proc: FakeProc, tmp_path: Path, process_pool: ProcessPool
 ) -> None:
     """A real FUSE mount: its server lets the folder be opened and never answers again."""
@@ -280,7 +280,7 @@ def test_a_file_whose_server_does_not_answer_delays_nobody(
         ("a\u2028b\u0085c".encode(), "a?b?c"),
     ],
 )
-def test_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
+def test_control_characters_in_a_process_name_are_escaped(
     process_pool: ProcessPool, name: bytes, shown: str
 ) -> None:
     pid = process_pool.pid(NAMED, name.hex())
@@ -312,7 +312,7 @@ def test_a_process_in_namespaces_is_reported_with_its_pid_in_each(process_pool: 
 
 
 @pytest.mark.failure_case(41)
-def test_a_zombie_has_ended_though_nobody_reaps_it(process_pool: ProcessPool) -> None:
+def test_unreaped_zombie_has_exited(process_pool: ProcessPool) -> None:
     processes = LinuxProcesses()
     child = int(said(process_pool.start(NEGLIGENT)))
     seen = processes.look([child])[child]
@@ -324,7 +324,7 @@ def test_a_zombie_has_ended_though_nobody_reaps_it(process_pool: ProcessPool) ->
     assert (processes.look([child]), processes.is_living(child), processes.is_living(os.getpid())) == ({}, False, True)
 
 
-def test_a_process_whose_first_thread_has_ended_lives_on(process_pool: ProcessPool) -> None:
+def test_process_whose_main_thread_exited_is_alive(process_pool: ProcessPool) -> None:
     code = (
         "import ctypes, threading, time\n"
         "threading.Thread(target=lambda: (print('ready', flush=True), time.sleep(3600))).start()\n"
@@ -340,7 +340,7 @@ def test_a_process_whose_first_thread_has_ended_lives_on(process_pool: ProcessPo
     assert processes.has_ended(seen)
 
 
-def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+def test_reaped_process_or_reused_pid_has_exited(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     processes = LinuxProcesses(fake_proc.root)
     process = process_pool.start(OBEDIENT)
     fake_proc.show(process.pid, systemd_path())
@@ -352,7 +352,7 @@ def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(fake_proc: 
     assert LinuxProcesses().has_ended(seen)
 
 
-def test_one_that_moves_from_pid_to_pid_never_breaks_the_search(process_pool: ProcessPool) -> None:
+def test_process_that_keeps_changing_pids_does_not_break_the_scan(process_pool: ProcessPool) -> None:
     process_pool.start(HOPPING)
     processes = LinuxProcesses()
     for _ in range(50):

@@ -117,7 +117,7 @@ def tenant(fake_proc: FakeProc, process_pool: ProcessPool) -> Process:
     return Process(pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=seen.candidates[0])
 
 
-def test_the_dialogue_of_a_daemon_that_keeps_to_it(control: ControlProgram, daemon: Daemon) -> None:
+def test_mps_control_protocol_with_a_conforming_daemon(control: ControlProgram, daemon: Daemon) -> None:
     daemon.serve(100, 7, 8)
     daemon.serve(200)
     assert control.answers()
@@ -129,7 +129,7 @@ def test_the_dialogue_of_a_daemon_that_keeps_to_it(control: ControlProgram, daem
 
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("consent", ["success", "Client 7 terminated", "0", ""])
-def test_a_client_that_is_no_longer_listed_was_ended_whatever_the_words(
+def test_client_that_is_no_longer_listed_is_terminated_whatever_the_reply(
     control: ControlProgram, daemon: Daemon, consent: str
 ) -> None:
     daemon.serve(100, 7)
@@ -142,21 +142,21 @@ def test_a_client_that_is_no_longer_listed_was_ended_whatever_the_words(
     "refusal",
     ["Failed to terminate client", "CUDA_ERROR_MPS_RPC_FAILURE", "client 7 not found", "terminated: no, error 3", "", "0"],
 )
-def test_an_exit_code_of_0_is_no_success(control: ControlProgram, daemon: Daemon, refusal: str) -> None:
+def test_exit_code_0_alone_does_not_confirm_termination(control: ControlProgram, daemon: Daemon, refusal: str) -> None:
     daemon.serve(100, 7)
     daemon.write("only-said", refusal)
     assert not control.terminate(100, 7)
 
 
 @pytest.mark.failure_case(62)
-def test_a_client_whose_end_was_said_may_still_be_listed(control: ControlProgram, daemon: Daemon) -> None:
+def test_client_with_confirmed_termination_may_still_be_listed(control: ControlProgram, daemon: Daemon) -> None:
     daemon.serve(100, 7)
     daemon.write("only-said", "Successfully terminated client 7")
     assert control.terminate(100, 7)
 
 
 @pytest.mark.failure_case(62)
-def test_an_answer_without_an_end_is_not_gathered(control: ControlProgram, daemon: Daemon) -> None:
+def test_endless_mps_reply_is_rejected(control: ControlProgram, daemon: Daemon) -> None:
     daemon.write("endless", "")
     with pytest.raises(MpsError, match="does not end"):
         control.ask("get_server_list")
@@ -181,14 +181,14 @@ def test_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time(
 
 @pytest.mark.failure_case(62)
 @pytest.mark.parametrize("answer", ["no servers\n", "12 x\n", "-5\n", "٣\n", "\x00\xff\n", "12;13"])
-def test_nonsense_in_place_of_a_list_is_an_error(control: ControlProgram, daemon: Daemon, answer: str) -> None:
+def test_invalid_list_reply_is_an_error(control: ControlProgram, daemon: Daemon, answer: str) -> None:
     daemon.write("servers", answer)
     with pytest.raises(MpsError):
         control.servers()
 
 
 @pytest.mark.failure_case(62)
-def test_a_program_that_is_not_there_or_may_not_be_run_is_an_error(daemon: Daemon, tmp_path: Path) -> None:
+def test_missing_or_unexecutable_control_program_is_an_error(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no program")
     for name in ("missing", "text"):
         control = ControlProgram(daemon.pipe, program=str(tmp_path / name))
@@ -197,7 +197,7 @@ def test_a_program_that_is_not_there_or_may_not_be_run_is_an_error(daemon: Daemo
         assert not control.answers()
 
 
-def test_no_descriptor_and_no_process_is_left_by_any_dialogue(daemon: Daemon, program: str) -> None:
+def test_mps_control_leaks_no_descriptor_or_process(daemon: Daemon, program: str) -> None:
     control = ControlProgram(daemon.pipe, program=program, timeout_seconds=2.0)
     before, others = open_files(), set(children(os.getpid()))
     for fault in (None, "hang", "endless", "exit"):
@@ -218,7 +218,7 @@ def test_the_limit_of_a_device_is_read_in_mib(control: ControlProgram, daemon: D
     assert control.limit_mib("GPU-1") == mib
 
 
-def test_of_several_daemons_the_weakest_limit_counts(mps: HostMpsControl, daemon: Daemon, tmp_path: Path) -> None:
+def test_highest_limit_of_several_daemons_counts(mps: HostMpsControl, daemon: Daemon, tmp_path: Path) -> None:
     other = Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
     daemon.write("limit-0", "4G")
     other.write("limit-0", "8G")
@@ -230,7 +230,7 @@ def test_of_several_daemons_the_weakest_limit_counts(mps: HostMpsControl, daemon
     assert mps.limit_mib(0) is None
 
 
-def test_without_pipe_directories_there_is_no_mps(mps: HostMpsControl) -> None:
+def test_mps_is_off_without_pipe_directories(mps: HostMpsControl) -> None:
     assert (mps.state(), mps.limit_mib(0)) == (Mps.OFF, None)
 
 
@@ -243,7 +243,7 @@ def test_mps_is_reachable_when_every_daemon_answers(mps: HostMpsControl, daemon:
 @pytest.mark.parametrize(("status", "words"), [
     ("ACTIVE", ""), ("INITIALIZING", ""), ("Unknown command", ""), ("Server default", ""), ("FAULT", "is in state FAULT"),
 ])
-def test_a_server_in_state_fault_is_told_though_its_daemon_answers(  # noqa: PLR0917 - fixtures
+def test_mps_server_in_state_fault_is_reported(  # noqa: PLR0917 - fixtures
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool, status: str, words: str
 ) -> None:
     server = serve(daemon, fake_proc, process_pool)
@@ -254,7 +254,7 @@ def test_a_server_in_state_fault_is_told_though_its_daemon_answers(  # noqa: PLR
     assert mps.faults() == frozenset()
 
 
-def test_a_server_that_has_ended_and_is_still_listed_is_told(
+def test_exited_mps_server_that_is_still_listed_is_reported(
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     server = serve(daemon, fake_proc, process_pool)
@@ -274,7 +274,7 @@ def test_a_server_of_another_pid_namespace_is_found_by_its_pid_there(
 
 
 @pytest.mark.failure_case(62)
-def test_a_client_is_ended_at_the_server_that_has_it(
+def test_client_is_terminated_at_its_own_server(
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     target, neighbour = tenant(fake_proc, process_pool), tenant(fake_proc, process_pool)
@@ -297,7 +297,7 @@ def test_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
 
 
 @pytest.mark.failure_case(62)
-def test_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
+def test_refused_termination_and_unknown_client_are_not_confirmed(
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     target, stranger = tenant(fake_proc, process_pool), tenant(fake_proc, process_pool)
@@ -308,7 +308,7 @@ def test_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
 
 
 @pytest.mark.failure_case(39)
-def test_a_client_whose_pid_was_reused_is_not_ended(
+def test_client_whose_pid_was_reused_is_not_terminated(
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     target = tenant(fake_proc, process_pool)
@@ -327,7 +327,7 @@ def put_in_namespace(fake_proc: FakeProc, pid: int, inner: int, namespace: str) 
 
 
 @pytest.mark.failure_case(62)
-def test_in_another_pid_namespace_the_pids_are_the_daemons(
+def test_pids_are_translated_to_the_daemons_pid_namespace(
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     server = fake_proc.show(process_pool.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
@@ -340,7 +340,7 @@ def test_in_another_pid_namespace_the_pids_are_the_daemons(
 
 
 @pytest.mark.failure_case(62)
-def test_where_two_servers_go_by_one_pid_no_process_is_ended(
+def test_no_client_is_terminated_if_two_servers_have_the_same_pid(
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     target = tenant(fake_proc, process_pool)
@@ -354,7 +354,7 @@ def test_where_two_servers_go_by_one_pid_no_process_is_ended(
 
 
 @pytest.mark.failure_case(62)
-def test_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is_anothers_there(
+def test_client_in_a_sibling_pid_namespace_is_not_terminated(
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     server = fake_proc.show(process_pool.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
@@ -367,7 +367,7 @@ def test_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is
 
 
 @pytest.mark.failure_case(62)
-def test_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
+def test_unrecognised_server_is_not_asked_to_terminate_clients(
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     """A tenant poses as the server, so that our pid would be taken for the daemon's."""
@@ -390,13 +390,13 @@ def test_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
         ("nvidia-cuda-mp", 0, False, False),
     ],
 )
-def test_a_server_is_roots_of_that_name_and_no_tenants(comm: str, uid: int | None, is_tenant: bool, expected: bool) -> None:
+def test_mps_server_is_a_root_process_of_that_name_outside_tenant_pods(comm: str, uid: int | None, is_tenant: bool, expected: bool) -> None:
     assert is_server(ProcessDetails(comm=comm, uid=uid, namespace_pids=(500,)), is_tenant=is_tenant) is expected
     assert not is_server(None, is_tenant=is_tenant)
 
 
 @pytest.mark.failure_case(63)
-def test_a_real_process_of_that_name_is_a_server_on_the_host_and_none_in_a_tenants_pod(
+def test_real_process_with_the_server_name_counts_only_outside_tenant_pods(
     fake_proc: FakeProc, process_pool: ProcessPool
 ) -> None:
     processes = LinuxProcesses(fake_proc.root)

@@ -84,14 +84,14 @@ def kubelet(pod: str = POD_A, container: str = CONTAINER_A) -> str:
     return f"/test{os.getpid()}{systemd_path(pod, container)}"
 
 
-def test_a_process_is_found_in_the_container_that_the_kernel_has_it_in(groups: Groups, process_pool: ProcessPool) -> None:
+def test_process_is_found_in_its_kernel_cgroup(groups: Groups, process_pool: ProcessPool) -> None:
     pid = process_pool.pid(OBEDIENT)
     groups.put(pid, kubelet())
     seen = LinuxProcesses().look([pid])[pid]
     assert (seen.candidates, seen.cgroup) == ((ContainerId(pod_uid=POD_A, container=CONTAINER_A),), kubelet())
 
 
-def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself(
+def test_nested_cgroup_named_like_another_container_is_not_attributed_to_it(
     groups: Groups, process_pool: ProcessPool
 ) -> None:
     pid = process_pool.pid(OBEDIENT)
@@ -106,7 +106,7 @@ def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself
     await_exit(pid)
 
 
-def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups, process_pool: ProcessPool) -> None:
+def test_process_moved_to_another_container_is_not_killed(groups: Groups, process_pool: ProcessPool) -> None:
     pid = process_pool.pid(OBEDIENT)
     groups.put(pid, kubelet())
     processes = LinuxProcesses()
@@ -117,7 +117,7 @@ def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups,
 
 
 @pytest.mark.failure_case(35)
-def test_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups, process_pool: ProcessPool) -> None:
+def test_constantly_forking_container_is_killed_completely(groups: Groups, process_pool: ProcessPool) -> None:
     leader, neighbour = process_pool.pid(DEAF), process_pool.pid(OBEDIENT)
     groups.put(leader, kubelet())
     groups.put(neighbour, kubelet(POD_B, CONTAINER_B))
@@ -138,7 +138,7 @@ def test_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups
     assert not processes.has_ended(processes.look([neighbour])[neighbour])
 
 
-def test_members_hold_while_processes_come_and_go(groups: Groups, process_pool: ProcessPool) -> None:
+def test_member_list_is_stable_while_processes_start_and_exit(groups: Groups, process_pool: ProcessPool) -> None:
     steady = {process_pool.pid(OBEDIENT) for _ in range(3)}
     for pid in steady:
         groups.put(pid, kubelet())
@@ -150,7 +150,7 @@ def test_members_hold_while_processes_come_and_go(groups: Groups, process_pool: 
     assert threading.active_count() == threads
 
 
-def test_everything_in_a_container_ends_at_once_where_the_kernel_can(groups: Groups, process_pool: ProcessPool) -> None:
+def test_whole_container_is_killed_at_once_with_cgroup_v2(groups: Groups, process_pool: ProcessPool) -> None:
     """With cgroup v2, the host's cgroups seen through its first process; with v1 it says that it cannot, and nobody ends."""
     leader, below, neighbour = (process_pool.pid(DEAF) for _ in range(3))
     groups.put(leader, kubelet())
@@ -166,7 +166,7 @@ def test_everything_in_a_container_ends_at_once_where_the_kernel_can(groups: Gro
     assert not processes.has_ended(seen[neighbour])
 
 
-def test_a_process_whose_main_thread_has_ended_is_in_its_container_still(groups: Groups, process_pool: ProcessPool) -> None:
+def test_process_whose_main_thread_exited_stays_in_its_container(groups: Groups, process_pool: ProcessPool) -> None:
     """cgroup v1 moves the ended thread to the root, and its memory map and files are gone; the others have all of them."""
     code = (
         "import ctypes, threading, time\n"

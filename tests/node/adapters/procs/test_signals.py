@@ -78,7 +78,7 @@ def test_a_signal_reaches_the_process_that_was_seen(
 
 
 @pytest.mark.failure_case(37)
-def test_sigkill_ends_one_that_is_deaf_to_sigterm(
+def test_sigkill_ends_a_process_that_ignores_sigterm(
     way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
     pid = process_pool.pid(DEAF)
@@ -107,7 +107,7 @@ def test_the_first_process_of_a_pid_namespace_needs_sigkill(
 
 
 @pytest.mark.failure_case(39)
-def test_a_pid_that_was_reused_is_sent_nothing(
+def test_reused_pid_gets_no_signal(
     way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
     pid = process_pool.pid(OBEDIENT)
@@ -117,7 +117,7 @@ def test_a_pid_that_was_reused_is_sent_nothing(
 
 
 @pytest.mark.failure_case(39)
-def test_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
+def test_pid_reused_while_opening_the_pidfd_gets_no_signal(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = process_pool.pid(OBEDIENT)
@@ -133,7 +133,7 @@ def test_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
     assert is_alive(pid)
 
 
-def test_one_that_is_in_another_container_now_is_sent_nothing(
+def test_process_now_in_another_container_gets_no_signal(
     way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
     pid = process_pool.pid(OBEDIENT)
@@ -144,7 +144,7 @@ def test_one_that_is_in_another_container_now_is_sent_nothing(
     assert is_alive(pid)
 
 
-def test_one_that_moves_within_its_container_cannot_escape(
+def test_process_that_moves_within_its_container_is_killed(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
     pid = process_pool.pid(OBEDIENT)
@@ -155,7 +155,7 @@ def test_one_that_moves_within_its_container_cannot_escape(
 
 
 @pytest.mark.failure_case(40)
-def test_exec_changes_nothing_of_who_a_process_is(
+def test_exec_keeps_the_process_identity(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
     process = process_pool.start(CHANGING)
@@ -171,7 +171,7 @@ def test_exec_changes_nothing_of_who_a_process_is(
 
 
 @pytest.mark.failure_case(41)
-def test_a_zombie_is_gone_and_sent_nothing(
+def test_zombie_counts_as_exited_and_gets_no_signal(
     way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
     child = fake_proc.show(int(said(process_pool.start(NEGLIGENT))), systemd_path())
@@ -185,7 +185,7 @@ def test_a_zombie_is_gone_and_sent_nothing(
 @pytest.mark.failure_case(43)
 @needs_root
 @pytest.mark.parametrize("drop", ["os.setuid(65534)", "drop(5)"], ids=["another user", "without CAP_KILL"])
-def test_who_may_not_signal_is_told_so(fake_proc: FakeProc, process_pool: ProcessPool, drop: str) -> None:
+def test_signalling_without_permission_is_reported(fake_proc: FakeProc, process_pool: ProcessPool, drop: str) -> None:
     """A process apart gives up its rights, CAP_KILL alone (number 5) or all of them, and then tries."""
     pid = process_pool.pid(OBEDIENT)
     fake_proc.show(pid, systemd_path())
@@ -224,7 +224,7 @@ print(processes.send(seen, Signal.KILL).value)
 
 @pytest.mark.failure_case(47)
 @pytest.mark.parametrize("whose", [-1, 0, 1, 2, None])
-def test_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
+def test_init_kthreadd_and_own_process_are_never_signalled(
     way: str, fake_proc: FakeProc, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, whose: int | None
 ) -> None:
     pid = os.getpid() if whose is None else whose
@@ -238,7 +238,7 @@ def test_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
 
 
 @pytest.mark.failure_case(47)
-def test_nobody_of_our_own_process_group_is_sent_anything(fake_proc: FakeProc, processes: LinuxProcesses) -> None:
+def test_own_process_group_is_never_signalled(fake_proc: FakeProc, processes: LinuxProcesses) -> None:
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
             seen = look(processes, fake_proc.show(child.pid, systemd_path()))
@@ -249,7 +249,7 @@ def test_nobody_of_our_own_process_group_is_sent_anything(fake_proc: FakeProc, p
 
 
 @pytest.mark.failure_case(47)
-def test_a_kernel_thread_is_sent_nothing(fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool) -> None:
+def test_kernel_thread_is_never_signalled(fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool) -> None:
     pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
     fake_proc.fake(pid, "stat", stat_line(pid, flags=0x00200000))
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
@@ -257,7 +257,7 @@ def test_a_kernel_thread_is_sent_nothing(fake_proc: FakeProc, processes: LinuxPr
 
 
 @pytest.mark.parametrize("path", ["/system.slice/sshd.service", "/", f"/machine.slice/libpod-{CONTAINER_B}.scope"])
-def test_a_process_outside_pods_is_sent_nothing_whoever_asks(
+def test_process_outside_pods_is_never_signalled(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, path: str
 ) -> None:
     pid = fake_proc.show(process_pool.pid(OBEDIENT), path)
@@ -265,7 +265,7 @@ def test_a_process_outside_pods_is_sent_nothing_whoever_asks(
     assert is_alive(pid)
 
 
-def test_our_own_container_is_sent_nothing(tmp_path: Path, process_pool: ProcessPool) -> None:
+def test_own_container_is_never_signalled(tmp_path: Path, process_pool: ProcessPool) -> None:
     fake_proc = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
     pid = fake_proc.show(process_pool.pid(OBEDIENT), f"{systemd_path()}/sub")
     processes = LinuxProcesses(fake_proc.root)
@@ -281,7 +281,7 @@ def look_as_neighbour(root: Path, pid: int) -> ProcessIdentity:
     return look(LinuxProcesses(root), pid)
 
 
-def test_the_number_of_a_mere_thread_is_nobody(
+def test_thread_id_is_not_a_process(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(30,)).start()\nprint('ready', flush=True)"
@@ -306,7 +306,7 @@ def test_no_descriptor_is_left_open_by_any_outcome(
     assert open_files() == before
 
 
-def test_without_free_descriptors_nothing_is_sent(
+def test_no_signal_is_sent_without_free_descriptors(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = process_pool.pid(OBEDIENT)
@@ -320,7 +320,7 @@ def test_without_free_descriptors_nothing_is_sent(
     assert is_alive(pid)
 
 
-def test_the_look_comes_after_the_process_is_held(monkeypatch: pytest.MonkeyPatch, process_pool: ProcessPool) -> None:
+def test_process_is_checked_after_its_pidfd_is_opened(monkeypatch: pytest.MonkeyPatch, process_pool: ProcessPool) -> None:
     order: list[str] = []
     threads = threading.active_count()
     opened, pid = os.pidfd_open, process_pool.pid(OBEDIENT)

@@ -30,21 +30,21 @@ def test_an_allocation_names_its_pod_and_its_devices_in_both_forms(tmp_path: Pat
     assert found.devices == ("GPU-a", "GPU-b")
 
 
-def test_every_allocation_counts_but_of_what_is_registered_only_what_is_of_nvidia_com(tmp_path: Path) -> None:
+def test_all_allocations_but_only_nvidia_com_registrations_are_read(tmp_path: Path) -> None:
     """Other plugins give GPUs under names of their own."""
     found = read(tmp_path, [entry(["GPU-a-0"], "volcano.sh/vgpu")], {"intel.com/qat": ["x"], "nvidia.com/gpu": ["GPU-a"]})
     assert found.registered == {"nvidia.com/gpu": frozenset({"GPU-a"})}
     assert [(one.resource, one.ids) for one in found.allocations] == [("volcano.sh/vgpu", ("GPU-a-0",))]
 
 
-def test_null_is_empty_as_go_writes_it_and_no_file_is_nothing(tmp_path: Path) -> None:
+def test_null_and_a_missing_checkpoint_file_are_read_as_empty(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "none") == Checkpoint(allocations=(), registered={}, is_there=False)
     assert not read_checkpoint(tmp_path / "none" / "none").has_kubelet
     assert read(tmp_path, None, None) == Checkpoint(allocations=(), registered={})
     assert read(tmp_path, None, {"nvidia.com/gpu": None}).registered == {"nvidia.com/gpu": frozenset()}
 
 
-def test_it_is_opened_again_since_kubelet_renames_a_new_one_over_it(tmp_path: Path) -> None:
+def test_checkpoint_is_reopened_after_kubelet_replaces_it(tmp_path: Path) -> None:
     read(tmp_path, [entry(["GPU-a"])])
     new = tmp_path / "new"
     new.write_text(json.dumps({"Data": {"PodDeviceEntries": [], "RegisteredDevices": {}}, "Checksum": 1}))
@@ -61,7 +61,7 @@ def test_it_is_opened_again_since_kubelet_renames_a_new_one_over_it(tmp_path: Pa
     '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": {"nvidia.com/gpu": "GPU-a"}}}',
     '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": {"nvidia.com/gpu": [1]}}}',
 ], ids=lambda text: repr(text[:40]))
-def test_what_is_no_checkpoint_is_one_error_that_names_the_file(tmp_path: Path, text) -> None:
+def test_invalid_checkpoint_raises_an_error_that_names_the_file(tmp_path: Path, text) -> None:
     path = tmp_path / "kubelet_internal_checkpoint"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(CheckpointError, match="kubelet_internal_checkpoint"):
@@ -69,7 +69,7 @@ def test_what_is_no_checkpoint_is_one_error_that_names_the_file(tmp_path: Path, 
 
 
 @pytest.mark.failure_case(114)
-def test_a_plugin_that_starts_again_is_known_by_its_socket(tmp_path: Path) -> None:
+def test_plugin_restart_is_detected_by_its_socket(tmp_path: Path) -> None:
     def serve(name: str) -> None:
         if (tmp_path / name).exists():
             # Kept, so that its inode is not given again within the same tick of the clock.

@@ -32,7 +32,7 @@ def session(fake_nvml: FakeNvml) -> Session:
     return Session.open()
 
 
-def test_mig_is_switched_on_and_off(fake_nvml: FakeNvml) -> None:
+def test_mig_is_enabled_and_disabled(fake_nvml: FakeNvml) -> None:
     uuid = fake_nvml.uuid(2)
     session = Session.open()
     assert session.set_mig(uuid, enabled=True) is Activation.ACTIVE
@@ -44,7 +44,7 @@ def test_mig_is_switched_on_and_off(fake_nvml: FakeNvml) -> None:
 
 @pytest.mark.failure_case(9, 10)
 @pytest.mark.parametrize("answer", [Activation.IN_USE, Activation.RESET_REQUIRED])
-def test_an_activation_that_did_not_happen_is_an_answer_and_no_success(fake_nvml: FakeNvml, answer: Activation) -> None:
+def test_failed_mig_activation_is_returned_and_stays_pending(fake_nvml: FakeNvml, answer: Activation) -> None:
     fake_nvml.reset_blocked(0, int(answer))
     session = Session.open()
     assert session.set_mig(fake_nvml.uuid(0), enabled=True) is answer
@@ -53,7 +53,7 @@ def test_an_activation_that_did_not_happen_is_an_answer_and_no_success(fake_nvml
     assert (mig.current, mig.pending) == (False, True)
 
 
-def test_an_activation_of_another_kind_is_an_error(fake_nvml: FakeNvml) -> None:
+def test_unexpected_activation_status_is_an_error(fake_nvml: FakeNvml) -> None:
     fake_nvml.reset_blocked(0, int(Code.UNKNOWN))
     assert refusal(lambda: Session.open().set_mig(fake_nvml.uuid(0), enabled=True)) == ("nvmlDeviceSetMigMode", Code.UNKNOWN)
 
@@ -66,7 +66,7 @@ def test_a_mode_change_without_permission_is_reported_by_its_code(fake_nvml: Fak
 
 
 @pytest.mark.failure_case(13)
-def test_handles_are_fetched_again_after_a_mode_switch(fake_nvml: FakeNvml) -> None:
+def test_handles_are_reopened_after_a_mode_switch(fake_nvml: FakeNvml) -> None:
     uuid = fake_nvml.uuid(0)
     session = Session.open()
     assert session.read_device(uuid).instances is None
@@ -78,7 +78,7 @@ def test_handles_are_fetched_again_after_a_mode_switch(fake_nvml: FakeNvml) -> N
     assert session.read_device(uuid).places() == (fake_nvml.mig_uuid(0, gi),)
 
 
-def test_an_instance_is_created_exactly_there_and_filled(session: Session, fake_nvml: FakeNvml) -> None:
+def test_instance_is_created_at_the_requested_placement_with_compute(session: Session, fake_nvml: FakeNvml) -> None:
     uuid = fake_nvml.uuid(0)
     first = session.create_instance(uuid, profile_id=9, start=4, size=4)
     session.create_compute(uuid, first)
@@ -96,7 +96,7 @@ def test_an_instance_is_created_exactly_there_and_filled(session: Session, fake_
 @pytest.mark.parametrize(
     ("profile_id", "start", "code"), [(9, 0, Code.INSUFFICIENT_RESOURCES), (9, 1, Code.INVALID_ARGUMENT), (4711, 0, None)],
 )
-def test_a_place_that_is_taken_or_does_not_exist_is_refused(
+def test_occupied_or_nonexistent_placement_is_refused(
     session: Session, fake_nvml: FakeNvml, profile_id: int, start: int, code: Code | None
 ) -> None:
     fake_nvml.add_instance(0, 19, 0)
@@ -108,7 +108,7 @@ def test_a_place_that_is_taken_or_does_not_exist_is_refused(
 
 
 @pytest.mark.failure_case(28)
-def test_without_placements_an_instance_that_came_to_stand_right_is_taken(session: Session, fake_nvml: FakeNvml) -> None:
+def test_without_placement_support_a_correctly_placed_instance_is_kept(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.miss("nvmlDeviceCreateGpuInstanceWithPlacement")
     place = chosen(session, fake_nvml)
     gi = session.create_instance(fake_nvml.uuid(0), profile_id=9, start=place, size=4)
@@ -116,7 +116,7 @@ def test_without_placements_an_instance_that_came_to_stand_right_is_taken(sessio
 
 
 @pytest.mark.failure_case(28)
-def test_without_placements_an_instance_that_came_to_stand_wrong_is_destroyed(session: Session, fake_nvml: FakeNvml) -> None:
+def test_without_placement_support_a_misplaced_instance_is_destroyed(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.miss("nvmlDeviceCreateGpuInstanceWithPlacement")
     wrong = 4 - chosen(session, fake_nvml)
     with pytest.raises(DriverError) as caught:
@@ -138,7 +138,7 @@ def chosen(session: Session, fake_nvml: FakeNvml) -> int:
 
 
 @pytest.mark.failure_case(15)
-def test_an_instance_whose_id_cannot_be_read_does_not_stay(session: Session, fake_nvml: FakeNvml) -> None:
+def test_instance_whose_id_cannot_be_read_is_destroyed(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.fail("nvmlGpuInstanceGetInfo", Code.UNKNOWN, times=1)
     call, _ = refusal(lambda: session.create_instance(fake_nvml.uuid(0), profile_id=9, start=0, size=4))
     assert call == "nvmlGpuInstanceGetInfo"
@@ -154,7 +154,7 @@ def test_an_instance_of_unknown_size_gets_no_compute_instance(session: Session, 
 
 
 @pytest.mark.failure_case(18)
-def test_instances_are_destroyed_from_the_inside_out(session: Session, fake_nvml: FakeNvml) -> None:
+def test_compute_instances_are_destroyed_before_their_gpu_instance(session: Session, fake_nvml: FakeNvml) -> None:
     gi = fake_nvml.add_instance(0, 9, 4, cis=3)
     uuid = fake_nvml.uuid(0)
     assert refusal(lambda: session.destroy_instance(uuid, gi)) == ("nvmlGpuInstanceDestroy", Code.IN_USE)
@@ -164,7 +164,7 @@ def test_instances_are_destroyed_from_the_inside_out(session: Session, fake_nvml
     assert fake_nvml.instances(0) == []
 
 
-def test_what_is_gone_already_is_destroyed_well(session: Session, fake_nvml: FakeNvml) -> None:
+def test_destroying_a_missing_instance_succeeds(session: Session, fake_nvml: FakeNvml) -> None:
     gi = fake_nvml.add_instance(0, 9, 4, cis=0)
     session.destroy_compute(fake_nvml.uuid(0), gi, 0)
     session.destroy_compute(fake_nvml.uuid(0), 7, 0)
@@ -179,7 +179,7 @@ def test_an_instance_in_use_is_not_destroyed(session: Session, fake_nvml: FakeNv
     assert refusal(lambda: session.destroy_compute(fake_nvml.uuid(0), gi, 0)) == ("nvmlComputeInstanceDestroy", Code.IN_USE)
 
 
-def test_the_compute_mode_that_mps_left_is_put_right(fake_nvml: FakeNvml) -> None:
+def test_compute_mode_left_by_mps_is_reset(fake_nvml: FakeNvml) -> None:
     fake_nvml.set_compute_mode(1, 3)
     Session.open().reset_compute_mode(fake_nvml.uuid(1))
     assert fake_nvml.compute_mode(1) == 0
@@ -190,7 +190,7 @@ def test_changes_on_a_gpu_that_is_not_there_are_refused(fake_nvml: FakeNvml) -> 
     assert fake_nvml.calls() == []
 
 
-def test_a_driver_without_memory_limits_says_so(fake_nvml: FakeNvml) -> None:
+def test_driver_without_memory_limit_support_is_detected(fake_nvml: FakeNvml) -> None:
     session = Session.open()
     assert not session.has_memory_limits()
     assert refusal(lambda: session.set_memory_limit(fake_nvml.uuid(0), CGROUP, GIB))[1] == Code.FUNCTION_NOT_FOUND

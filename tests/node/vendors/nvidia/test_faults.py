@@ -214,7 +214,7 @@ def hold(found: Looks, true: Looks, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [2, 3, 6, 13, 999])
-def test_a_function_that_fails_once_anywhere_makes_no_wrong_value_either(node: FakeNvml, code: int) -> None:
+def test_single_nvml_failure_gives_no_wrong_value(node: FakeNvml, code: int) -> None:
     true = look(node)
     assert isinstance(true, Looks)
     for function in READING:
@@ -227,7 +227,7 @@ def test_a_function_that_fails_once_anywhere_makes_no_wrong_value_either(node: F
 
 
 @pytest.mark.parametrize("function", [name for name in READING if name.startswith(("nvmlDevice", "nvmlGpu", "nvmlCompute"))])
-def test_a_function_that_fails_for_one_gpu_does_not_change_what_is_reported_of_the_other(node: FakeNvml, function: str) -> None:
+def test_nvml_failure_on_one_gpu_does_not_change_the_readings_of_the_other(node: FakeNvml, function: str) -> None:
     true = look(node)
     assert isinstance(true, Looks)
     assert not isinstance(true.surveys, int)
@@ -272,7 +272,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("function", STEPS)
-def test_a_change_that_fails_is_an_error_and_leaves_nothing_half_made(node: FakeNvml, function: str) -> None:
+def test_failed_change_raises_an_error_and_leaves_no_partial_instance(node: FakeNvml, function: str) -> None:
     whole = node.instances(0)
     empty = next(one[0] for one in whole if one[4] == 0)
     cut = next(one[0] for one in whole if one[4] == 2)

@@ -28,11 +28,11 @@ def names(survey: GpuInfo) -> list[str | None]:
     return [profile.name for profile in survey.mig.profiles]
 
 
-def test_versions_are_told_as_people_write_them(session: Session) -> None:
+def test_versions_are_reported_in_the_usual_notation(session: Session) -> None:
     assert session.versions() == Versions(driver="580.95.05", nvml="13.580.95.05", cuda="13.0")
 
 
-def test_an_idle_gpu_is_told_whole(session: Session, fake_nvml: FakeNvml) -> None:
+def test_idle_gpu_is_reported_with_all_fields(session: Session, fake_nvml: FakeNvml) -> None:
     found = session.survey()
     assert [one.index for one in found] == list(range(8))
     first = found[0]
@@ -44,7 +44,7 @@ def test_an_idle_gpu_is_told_whole(session: Session, fake_nvml: FakeNvml) -> Non
 
 
 @pytest.mark.failure_case(1)
-def test_a_card_without_mig_has_none(tmp_path: Path) -> None:
+def test_card_without_mig_has_no_mig_info(tmp_path: Path) -> None:
     node(tmp_path, "l4", "a100-sxm4-40gb")
     first, second = Session.open().survey()
     assert first.mig is None
@@ -63,7 +63,7 @@ def test_profiles_have_the_hardwares_ids_and_the_policies_names(session: Session
 
 
 @pytest.mark.parametrize("card", MIG_CARDS)
-def test_a_driver_without_names_gets_the_same_names_from_us(card: str, tmp_path: Path) -> None:
+def test_profile_names_are_derived_if_the_driver_has_none(card: str, tmp_path: Path) -> None:
     fake_nvml = node(tmp_path, card)
     named = Session.open().survey()[0]
     fake_nvml.miss("nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlGpuInstanceGetComputeInstanceProfileInfoV")
@@ -89,14 +89,14 @@ def test_places_come_from_the_list_and_not_from_the_drivers_count(tmp_path: Path
 
 
 @pytest.mark.failure_case(23)
-def test_an_older_driver_refuses_the_numbers_that_it_does_not_know(session: Session, fake_nvml: FakeNvml) -> None:
+def test_profiles_unknown_to_an_older_driver_are_left_out(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.fail("nvmlDeviceGetGpuInstanceProfileInfoV", Code.INVALID_ARGUMENT, gpu=0, after=8)
     found = session.survey()
     assert names(found[0]) == ["1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "1g.5gb+me"]
     assert len(names(found[1])) == 7
 
 
-def test_profiles_are_not_asked_for_where_the_driver_does_not_tell_before_mig_is_on(
+def test_profiles_are_not_queried_before_mig_is_on_if_the_driver_hides_them(
     tmp_path: Path
 ) -> None:
     fake_nvml = node(tmp_path, "a100-sxm4-40gb", "a100-sxm4-40gb")
@@ -117,7 +117,7 @@ def test_a_pending_mode_is_reported(session: Session, fake_nvml: FakeNvml) -> No
     assert (mig.current, mig.pending) == (False, True)
 
 
-def test_instances_are_told_with_their_mig_devices_and_whether_they_are_whole(fake_nvml: FakeNvml) -> None:
+def test_instances_are_reported_with_mig_devices_and_completeness(fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, True)
     whole = fake_nvml.add_instance(0, 9, 4)
     halves = fake_nvml.add_instance(0, 14, 0, cis=2)
@@ -133,7 +133,7 @@ def test_instances_are_told_with_their_mig_devices_and_whether_they_are_whole(fa
     assert found[orphan].compute == ()
 
 
-def test_one_compute_instance_that_is_too_small_is_not_the_whole(fake_nvml: FakeNvml) -> None:
+def test_single_partial_compute_instance_is_not_whole(fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, True)
     gi = fake_nvml.add_instance(0, 14, 0, cis=2)
     Session.open().destroy_compute(fake_nvml.uuid(0), gi, 1)
@@ -142,7 +142,7 @@ def test_one_compute_instance_that_is_too_small_is_not_the_whole(fake_nvml: Fake
     assert [ci.is_whole for ci in mig.instances[0].compute] == [False]
 
 
-def test_an_instance_of_a_profile_that_is_not_offered_is_seen_all_the_same(fake_nvml: FakeNvml) -> None:
+def test_instance_of_an_unlisted_profile_is_still_reported(fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, True)
     gi = fake_nvml.add_instance(0, 15, 6)
     # The number 9, by which 1g.10gb is asked for.
@@ -161,7 +161,7 @@ def test_mig_without_any_profile_is_a_fault_since_instances_would_be_missed(fake
     assert fault.kind is FaultKind.UNREADABLE
 
 
-def test_processes_of_all_lists_are_told_by_instance(fake_nvml: FakeNvml) -> None:
+def test_processes_of_all_lists_are_reported_per_instance(fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, True)
     gi = fake_nvml.add_instance(0, 9, 4)
     fake_nvml.put(0, 4_300_001, 100, gi=gi)
@@ -186,7 +186,7 @@ def test_nvlink_is_ready_only_when_the_fabric_manager_is_done_without_an_error(t
 
 
 @pytest.mark.failure_case(20)
-def test_a_lost_gpu_stops_no_other(session: Session, fake_nvml: FakeNvml) -> None:
+def test_lost_gpu_does_not_affect_the_others(session: Session, fake_nvml: FakeNvml) -> None:
     before = session.survey()
     fake_nvml.lose(3)
     after = session.survey()
@@ -197,7 +197,7 @@ def test_a_lost_gpu_stops_no_other(session: Session, fake_nvml: FakeNvml) -> Non
     assert "(15)" in lost.fault.detail
 
 
-def test_gpus_that_do_not_even_tell_who_they_are_still_appear_each_once(session: Session, fake_nvml: FakeNvml) -> None:
+def test_unidentifiable_gpus_are_each_reported_once(session: Session, fake_nvml: FakeNvml) -> None:
     for index in (2, 5):
         fake_nvml.fail("nvmlDeviceGetHandleByIndex_v2", Code.UNKNOWN, gpu=index)
     found = session.survey()
@@ -208,7 +208,7 @@ def test_gpus_that_do_not_even_tell_who_they_are_still_appear_each_once(session:
 
 
 @pytest.mark.parametrize("code", [Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH])
-def test_a_session_that_is_over_is_no_fault_of_a_gpu(session: Session, fake_nvml: FakeNvml, code: Code) -> None:
+def test_invalid_session_is_not_a_gpu_fault(session: Session, fake_nvml: FakeNvml, code: Code) -> None:
     fake_nvml.fail("nvmlDeviceGetName", code, gpu=1)
     with pytest.raises(DriverError) as caught:
         session.survey()

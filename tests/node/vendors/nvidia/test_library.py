@@ -30,7 +30,7 @@ def test_pynvml_is_imported_in_one_module_only() -> None:
     assert importing == ["library.py"]
 
 
-def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
+def test_pynvml_has_the_private_names_we_use() -> None:
     for name in ("nvmlLib", "NVMLError", "NVMLLibraryMismatchError", "NVML_GPU_INSTANCE_PROFILE_COUNT", "nvmlMemory_v2",
                  "NVML_COMPUTE_INSTANCE_PROFILE_COUNT", "c_nvmlGpuInstance_t", "c_nvmlComputeInstance_t",
                  "nvmlProcessDetailList_v1", "c_nvmlGpuInstancePlacement_t", "c_nvmlProcessDetailList_t",
@@ -47,7 +47,7 @@ def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
          ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId", "usedGpuCcProtectedMemory")),
     ],
 )
-def test_our_records_are_pynvmls(record: struct.Struct, structure: type[ctypes.Structure], fields: tuple[str, ...]) -> None:
+def test_process_records_match_pynvmls_structures(record: struct.Struct, structure: type[ctypes.Structure], fields: tuple[str, ...]) -> None:
     values = tuple(range(1, len(fields) + 1))
     packed = bytes(structure(**dict(zip(fields, values, strict=True))))
     assert (len(packed), record.unpack(packed)) == (record.size, values)
@@ -82,7 +82,7 @@ def test_a_driver_that_is_not_ready_is_reported_by_its_code_and_opens_later(fake
     assert Session.open().versions().driver == "580.95.05"
 
 
-def test_what_pynvml_or_the_driver_lacks_is_code_13(fake_nvml: FakeNvml) -> None:
+def test_function_missing_in_pynvml_or_driver_is_code_13(fake_nvml: FakeNvml) -> None:
     library = Library()
     library.call("nvmlInit")
     assert refusal(lambda: library.call("nvmlSomethingNewer")) == ("nvmlSomethingNewer", Code.FUNCTION_NOT_FOUND)
@@ -93,7 +93,7 @@ def test_what_pynvml_or_the_driver_lacks_is_code_13(fake_nvml: FakeNvml) -> None
 
 
 @pytest.mark.failure_case(51)
-def test_pynvmls_error_of_another_kind_is_code_13_too(fake_nvml: FakeNvml) -> None:
+def test_unversioned_pynvml_symbol_error_is_code_13(fake_nvml: FakeNvml) -> None:
     library = Library()
     library.call("nvmlInit")
     handle = library.call("nvmlDeviceGetHandleByIndex", 0)
@@ -102,7 +102,7 @@ def test_pynvmls_error_of_another_kind_is_code_13_too(fake_nvml: FakeNvml) -> No
     assert refusal(lambda: library.call(unversioned, handle)) == (unversioned, Code.FUNCTION_NOT_FOUND)
 
 
-def test_text_that_is_no_text_is_an_error(fake_nvml: FakeNvml) -> None:
+def test_undecodable_text_is_an_error(fake_nvml: FakeNvml) -> None:
     session = Session.open()
     fake_nvml._state.driver = b"\xff\xfe"
     assert refusal(session.versions) == ("nvmlSystemGetDriverVersion", Code.UNKNOWN)
@@ -122,7 +122,7 @@ def test_every_call_is_reported_with_its_time_and_its_code(fake_nvml: FakeNvml) 
     assert codes["nvmlDeviceGetComputeRunningProcesses_v3"] == Code.UNKNOWN
 
 
-def test_waiting_for_events_is_not_told_as_a_slow_call(fake_nvml: FakeNvml) -> None:
+def test_waiting_for_events_is_not_timed_as_a_call(fake_nvml: FakeNvml) -> None:
     told: list[str] = []
     session = Session.open(lambda name, *_: told.append(name))
     assert session.next_xid(1) is None
@@ -137,11 +137,11 @@ def test_waiting_for_events_is_not_told_as_a_slow_call(fake_nvml: FakeNvml) -> N
         ("470.57.02", False), ("", True), ("535.x", True), ("N/A", True), ("٥٣٥.1", True),
     ],
 )
-def test_drivers_whose_lists_are_scrambled_are_known_by_version(driver: str, scrambles: bool) -> None:
+def test_drivers_with_scrambled_process_lists_are_recognised_by_version(driver: str, scrambles: bool) -> None:
     assert scrambles_lists(driver) is scrambles
 
 
-def test_a_session_ends_once_and_leaves_no_init_behind(fake_nvml: FakeNvml) -> None:
+def test_closing_a_session_twice_shuts_nvml_down_once(fake_nvml: FakeNvml) -> None:
     session, other = Session.open(), Session.open()
     session.next_xid(1)
     session.close()
@@ -162,7 +162,7 @@ def test_closing_does_not_fail_even_if_the_driver_refuses(fake_nvml: FakeNvml) -
     assert Session.open().versions().driver == "580.95.05"
 
 
-def test_a_session_that_only_reads_makes_no_call_that_changes_a_gpu(tmp_path: Path) -> None:
+def test_read_only_session_changes_no_gpu(tmp_path: Path) -> None:
     fake_nvml = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",))
     fake_nvml.load()
     fake_nvml.offer_limits()

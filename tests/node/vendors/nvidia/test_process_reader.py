@@ -36,7 +36,7 @@ def calls_of(session: Session, uuid: str, told: list[str]) -> list[str]:
     return list(told)
 
 
-def test_a_gpu_comes_with_its_rows_and_its_memory(fake_nvml: FakeNvml) -> None:
+def test_gpu_reading_has_its_process_rows_and_memory(fake_nvml: FakeNvml) -> None:
     fake_nvml.put(0, PID, 1000)
     fake_nvml.put(0, PID + 1, 500, kind="graphics")
     fake_nvml.put(0, PID + 2, 300, kind="mps")
@@ -53,7 +53,7 @@ def test_a_gpu_comes_with_its_rows_and_its_memory(fake_nvml: FakeNvml) -> None:
 
 
 @pytest.mark.failure_case(61)
-def test_a_process_in_two_lists_is_there_twice_and_told_apart_by_its_list(fake_nvml: FakeNvml) -> None:
+def test_process_in_two_lists_has_one_row_per_list(fake_nvml: FakeNvml) -> None:
     fake_nvml.put(0, PID, 1000)
     fake_nvml.put(0, PID, 1000, kind="graphics")
     rows = Session.open().read_device(fake_nvml.uuid(0)).rows
@@ -72,7 +72,7 @@ def test_a_process_in_two_lists_is_there_twice_and_told_apart_by_its_list(fake_n
         [(PID, 1 << 60, NONE, NONE)],
     ],
 )
-def test_scrambled_rows_arrive_as_they_are_and_are_not_believed(
+def test_scrambled_rows_are_read_unchanged_and_rejected(
     fake_nvml: FakeNvml, rows: list[tuple[int, int, int, int]]
 ) -> None:
     fake_nvml.put_raw(0, rows)
@@ -83,7 +83,7 @@ def test_scrambled_rows_arrive_as_they_are_and_are_not_believed(
 
 
 @pytest.mark.failure_case(46)
-def test_unknown_memory_is_neither_zero_nor_much(fake_nvml: FakeNvml) -> None:
+def test_process_of_unknown_memory_is_read_as_none(fake_nvml: FakeNvml) -> None:
     fake_nvml.put(0, PID, None)
     fake_nvml.put_raw(0, [(PID + 1, UNKNOWN, NONE, NONE)])
     rows = Session.open().read_device(fake_nvml.uuid(0)).rows
@@ -102,7 +102,7 @@ def test_a_list_longer_than_the_buffer_is_read_whole(fake_nvml: FakeNvml) -> Non
 
 @pytest.mark.failure_case(49)
 @pytest.mark.parametrize("driver", ["580.95.05", "535.129.03"])
-def test_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
+def test_list_that_grows_during_reading_is_reread_a_limited_number_of_times(
     tmp_path: Path, driver: str
 ) -> None:
     fake_nvml = old_driver(tmp_path, driver)
@@ -115,7 +115,7 @@ def test_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
 
 
 @pytest.mark.failure_case(49)
-def test_a_list_that_the_driver_has_cut_is_called_one(fake_nvml: FakeNvml) -> None:
+def test_list_truncated_by_the_driver_is_reported_as_truncated(fake_nvml: FakeNvml) -> None:
     for number in range(1200):
         fake_nvml.put(0, 4_190_000 + number, 2)
     device = Session.open().read_device(fake_nvml.uuid(0))
@@ -126,7 +126,7 @@ def test_a_list_that_the_driver_has_cut_is_called_one(fake_nvml: FakeNvml) -> No
     assert usage.is_cut
 
 
-def test_more_rows_than_there_was_room_for_are_no_success(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_the_buffer_holds_is_an_error(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(_handle: object, count: Any, _buffer: object) -> int:
         count._obj.value = 1 << 30
         return 0
@@ -137,7 +137,7 @@ def test_more_rows_than_there_was_room_for_are_no_success(fake_nvml: FakeNvml, m
 
 
 @pytest.mark.failure_case(50)
-def test_a_gpu_that_is_lost_fails_alone_and_comes_back(fake_nvml: FakeNvml) -> None:
+def test_lost_gpu_fails_alone_and_recovers(fake_nvml: FakeNvml) -> None:
     session = Session.open()
     fake_nvml.put(0, PID, 100)
     before = session.read_device(fake_nvml.uuid(0))
@@ -162,7 +162,7 @@ def test_a_gpu_that_has_failed_is_looked_up_again(fake_nvml: FakeNvml) -> None:
 @pytest.mark.failure_case(51)
 @pytest.mark.parametrize("code", [Code.FUNCTION_NOT_FOUND, Code.NOT_SUPPORTED])
 @pytest.mark.parametrize("word", ["MPSCompute", "Graphics"])
-def test_a_driver_without_one_of_the_lists_gives_the_others(fake_nvml: FakeNvml, word: str, code: Code) -> None:
+def test_missing_process_list_leaves_the_others_readable(fake_nvml: FakeNvml, word: str, code: Code) -> None:
     told: list[str] = []
     session = Session.open(lambda name, *_: told.append(name))
     fake_nvml.put(0, PID, 100)
@@ -173,7 +173,7 @@ def test_a_driver_without_one_of_the_lists_gives_the_others(fake_nvml: FakeNvml,
 
 
 @pytest.mark.failure_case(51)
-def test_a_driver_without_the_newest_list_is_asked_for_the_one_before(
+def test_older_list_version_is_used_if_the_newest_is_missing(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_nvml.put(0, PID, 100)
@@ -184,14 +184,14 @@ def test_a_driver_without_the_newest_list_is_asked_for_the_one_before(
 
 
 @pytest.mark.failure_case(51)
-def test_a_driver_without_any_compute_list_cannot_be_read(fake_nvml: FakeNvml) -> None:
+def test_missing_compute_list_makes_the_gpu_unreadable(fake_nvml: FakeNvml) -> None:
     fake_nvml.miss("nvmlDeviceGetComputeRunningProcesses_v3")
     fake_nvml.load()
     assert census_code(Session.open(), fake_nvml.uuid(0)) == Code.FUNCTION_NOT_FOUND
 
 
 @pytest.mark.failure_case(44)
-def test_a_driver_that_may_scramble_is_asked_for_the_list_that_tells_its_version(
+def test_driver_with_scrambled_lists_is_read_through_the_detail_list(
     tmp_path: Path
 ) -> None:
     fake_nvml = old_driver(tmp_path, "535.129.03")
@@ -230,21 +230,21 @@ def test_a_new_driver_is_never_unreliable(fake_nvml: FakeNvml) -> None:
 
 
 @pytest.mark.parametrize("total", [0, UNKNOWN])
-def test_memory_that_the_driver_does_not_know_is_unknown(fake_nvml: FakeNvml, total: int) -> None:
+def test_unknown_total_memory_is_none(fake_nvml: FakeNvml, total: int) -> None:
     fake_nvml._state.gpus[0].memory_bytes = total
     device = Session.open().read_device(fake_nvml.uuid(0))
     assert device.total_bytes is None
     assert validate(device) is RejectReason.TOTAL_UNKNOWN
 
 
-def test_an_old_driver_tells_the_total_and_not_what_is_allocated(fake_nvml: FakeNvml) -> None:
+def test_old_driver_reports_total_but_not_used_memory(fake_nvml: FakeNvml) -> None:
     whole = Session.open().read_device(fake_nvml.uuid(0))
     fake_nvml.miss("nvmlDeviceGetMemoryInfo_v2")
     device = Session.open().read_device(fake_nvml.uuid(0))
     assert (device.total_bytes, device.used_bytes) == (whole.total_bytes, None)
 
 
-def test_rows_that_have_not_changed_are_not_made_again_and_those_that_have_are(fake_nvml: FakeNvml) -> None:
+def test_only_changed_rows_are_rebuilt(fake_nvml: FakeNvml) -> None:
     session = Session.open()
     fake_nvml.put(0, PID, 100)
     first = session.read_device(fake_nvml.uuid(0)).rows
@@ -265,7 +265,7 @@ def mig_node(fake_nvml: FakeNvml) -> tuple[Session, int, int]:
 
 
 @pytest.mark.failure_case(60)
-def test_instances_are_devices_of_their_own(fake_nvml: FakeNvml) -> None:
+def test_mig_instances_are_separate_devices(fake_nvml: FakeNvml) -> None:
     session, first, second = mig_node(fake_nvml)
     fake_nvml.put(0, PID, 100, gi=first)
     fake_nvml.put(0, PID + 1, 200, gi=second)
@@ -296,7 +296,7 @@ def test_lists_that_only_the_privileged_get_for_the_whole_gpu_are_read_by_instan
 
 
 @pytest.mark.failure_case(60)
-def test_memory_that_only_the_privileged_see_does_not_blind_the_instances(fake_nvml: FakeNvml) -> None:
+def test_forbidden_whole_gpu_memory_does_not_hide_instance_readings(fake_nvml: FakeNvml) -> None:
     session, first, _ = mig_node(fake_nvml)
     session.read_device(fake_nvml.uuid(0))
     fake_nvml.fail("nvmlDeviceGetMemoryInfo_v2", Code.NO_PERMISSION)
@@ -306,7 +306,7 @@ def test_memory_that_only_the_privileged_see_does_not_blind_the_instances(fake_n
     assert device.instances[first].total_bytes is not None
 
 
-def test_no_mig_device_is_walked_while_nothing_changes(fake_nvml: FakeNvml) -> None:
+def test_mig_devices_are_not_enumerated_again_without_a_change(fake_nvml: FakeNvml) -> None:
     told: list[str] = []
     fake_nvml.set_mode(0, True)
     fake_nvml.add_instance(0, 9, 4)
@@ -318,7 +318,7 @@ def test_no_mig_device_is_walked_while_nothing_changes(fake_nvml: FakeNvml) -> N
     assert "nvmlDeviceGetMigDeviceHandleByIndex" in calls_of(session, fake_nvml.uuid(0), told)
 
 
-def test_an_instance_made_again_under_the_same_id_is_never_taken_for_the_former(fake_nvml: FakeNvml) -> None:
+def test_recreated_instance_with_the_same_id_is_a_new_device(fake_nvml: FakeNvml) -> None:
     session, first, _ = mig_node(fake_nvml)
     former = fake_nvml.mig_uuid(0, first)
     session.read_device(fake_nvml.uuid(0))
@@ -342,7 +342,7 @@ def test_an_instance_that_is_new_is_found_by_its_first_process(fake_nvml: FakeNv
     assert device.instances[gi].uuid == fake_nvml.mig_uuid(0, gi)
 
 
-def test_rows_of_instances_that_do_not_exist_have_mig_devices_walked_once(fake_nvml: FakeNvml) -> None:
+def test_rows_of_unknown_instances_cause_one_enumeration_of_mig_devices(fake_nvml: FakeNvml) -> None:
     told: list[str] = []
     fake_nvml.set_mode(0, True)
     fake_nvml.add_instance(0, 9, 4)
@@ -354,7 +354,7 @@ def test_rows_of_instances_that_do_not_exist_have_mig_devices_walked_once(fake_n
     assert validate(session.read_device(fake_nvml.uuid(0))) is RejectReason.BAD_INSTANCE
 
 
-def test_an_instance_in_pieces_is_known_by_its_first(fake_nvml: FakeNvml) -> None:
+def test_split_instance_is_identified_by_its_first_compute_instance(fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, True)
     gi = fake_nvml.add_instance(0, 9, 4, cis=3)
     instances = Session.open().read_device(fake_nvml.uuid(0)).instances

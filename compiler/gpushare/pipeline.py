@@ -16,10 +16,10 @@ from gpushare.core.diagnostics import Accepted, Finding, in_order, is_error, sho
 from gpushare.core.record import Record
 from gpushare.intent import reader
 from gpushare.intent.types import Intent
-from gpushare.plan import plan
-from gpushare.plan.plan import Plan
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
+from gpushare.resolved import plan
+from gpushare.resolved.plan import Plan
 
 
 class Compilation(Record):

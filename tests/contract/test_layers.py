@@ -100,7 +100,7 @@ def test_rules_do_not_import_the_plan() -> None:
     known = COMPILER.modules
     for module, path in known.items():
         if module.startswith("gpushare.rules"):
-            assert not any(target.startswith("gpushare.plan") for target in imports(path, known)), module
+            assert not any(target.startswith("gpushare.resolved") for target in imports(path, known)), module
 
 
 def test_renderers_are_independent_of_each_other() -> None:

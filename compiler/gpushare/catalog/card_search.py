@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from gpushare.catalog.cards import Card, Catalog, product_label
-from gpushare.core.wording import listing, nearest
+from gpushare.core.wording import join_words, nearest
 
 _SIZE = re.compile(r"(?<![0-9a-z])([0-9]+) ?g(?:i?b)?(?![0-9a-z])")
 _VENDOR = re.compile(r"nvidia|tesla|geforce|quadro|generation|graphics|[ _-]gpu\b")
@@ -37,8 +37,8 @@ def hints(word: str, catalog: Catalog) -> tuple[str, ...]:
     close, size = _close(word, known), _size(word)
     same = tuple(card for card in close if size is None or card.memory_gb_nominal in (size, None))
     if same:
-        return (f"nearest: {listing(map(_shown, same[:_MOST]), 'or')}",)
-    others = listing(map(_shown, close[:_MOST]), "or")
+        return (f"nearest: {join_words(map(_shown, same[:_MOST]), 'or')}",)
+    others = join_words(map(_shown, close[:_MOST]), "or")
     return (f"no card of {size} GB is near; of another memory size: {others}",) if close else ()
 
 

@@ -37,17 +37,17 @@ def call() -> int:
 
         return commands.run(program, sys.argv[1:] or ["--help"], COMPLETE_VARIABLE, os.environ.get(COMPLETE_VARIABLE))
     except (CouldNotRunError, BrokenOutputError, OSError) as problem:
-        return _outside(problem)
+        return _environment_error(problem)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as problem:
-        return _bug(problem)
+        return _internal_error(problem)
 
 
-def _outside(problem: CouldNotRunError | BrokenOutputError | OSError) -> ExitCode:
+def _environment_error(problem: CouldNotRunError | BrokenOutputError | OSError) -> ExitCode:
     if isinstance(problem, OSError):
         if problem.filename is None:
-            return _outside(streams.refused(problem))
+            return _environment_error(streams.refused(problem))
         problem = CouldNotRunError(f"{os.fsdecode(problem.filename)}: {streams.reason(problem)}")
     if isinstance(problem, BrokenOutputError):
         return ExitCode.READER_GONE
@@ -57,7 +57,7 @@ def _outside(problem: CouldNotRunError | BrokenOutputError | OSError) -> ExitCod
     return ExitCode.COULD_NOT_RUN
 
 
-def _bug(problem: Exception) -> ExitCode:
+def _internal_error(problem: Exception) -> ExitCode:
     from traceback import format_exception  # noqa: PLC0415 - only an internal error needs it
 
     streams.warn("".join(format_exception(problem)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpushare.live.connection import Server
     from gpushare.live.kubeconfig import Access
     from gpushare.live.reader import Scope
-    from gpushare.live.snapshot import Snapshot, Unseen
+    from gpushare.live.snapshot import ReadFailure, Snapshot
 
 RELEASE = "gpu-system"
 """The intent's default for `spec.namespace`."""
@@ -111,7 +111,7 @@ def read(cluster: ClusterConnection, scope: "Scope") -> "Snapshot":
         return reader.read(server, scope)
 
 
-def tell_unseen(unseen: "Sequence[Unseen]") -> None:
+def warn_unread(unseen: "Sequence[ReadFailure]") -> None:
     """Write to stderr what was not seen: what the output does not say is then not taken for absent."""
     for one in dict.fromkeys(unseen):
         streams.warn(f"could not read {one.what}: {one.why}\n" + streams.hint(one.hint))

@@ -81,13 +81,13 @@ def _bundle(read: "LoadedIntent", directory: Path, *, write: bool, quiet: bool) 
     from gpushare.bundle import writer  # noqa: PLC0415 - as above
     from gpushare.cli import streams, summary  # noqa: PLC0415 - as above
     from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
-    from gpushare.core.wording import counted  # noqa: PLC0415 - as above
+    from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
 
     say = streams.warn if quiet else streams.write
     try:
         if write:
-            with Progress(f"writing {counted(len(read.artifacts), 'file')}"):
-                changes = writer.write(read.artifacts, directory, read.memory)
+            with Progress(f"writing {pluralize(len(read.artifacts), 'file')}"):
+                changes = writer.write(read.artifacts, directory, read.previous_lock)
             say(summary.written(read, changes, directory))
             return ExitCode.DONE
         changes = writer.changes(read.artifacts, directory)

@@ -40,13 +40,14 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
       2  it could not be read, no cluster can be asked, or nothing was compared
       3  the cluster differs
     """
-    from gpushare.cli import inputs, streams, terminal  # noqa: PLC0415 - `--help` does not need it
-    from gpushare.cli.cluster import read, tell_unseen  # noqa: PLC0415 - as above
+    from gpushare.cli import inputs, streams  # noqa: PLC0415 - `--help` does not need it
+    from gpushare.cli.cluster import read, warn_unread  # noqa: PLC0415 - as above
     from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
     from gpushare.compare import bundles  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - as above
     from gpushare.live import drift  # noqa: PLC0415 - as above
     from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
+    from gpushare.views import terminal  # noqa: PLC0415 - `--help` does not need it
 
     side = inputs.load_side(bundle)
     code = inputs.told(side, strict=strict)
@@ -60,7 +61,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
         streams.product(emit.json_text(_document(found, snapshot)))
     else:
         streams.write(_render(found, snapshot, terminal.detect_style(sys.stdout)))
-        tell_unseen(snapshot.unseen)
+        warn_unread(snapshot.unseen)
     if not found and not any(map(snapshot.has_seen, ("nodes", "daemonsets", "configmaps"))):
         raise CouldNotRunError("nothing was compared: neither nodes nor objects of gpushare can be read",
                                "`gpushare rbac` prints the rights that the command needs")
@@ -77,7 +78,7 @@ def _release(side: "LoadedIntent", cluster: ClusterConnection) -> str:
 
 
 def _document(found: "Sequence[Difference]", snapshot: "Snapshot") -> dict[str, Any]:
-    from gpushare.cli.status_document import unseen  # noqa: PLC0415 - as above
+    from gpushare.views.status_document import unseen  # noqa: PLC0415 - as above
 
     return {
         "apiVersion": "gpushare.dev/v1",
@@ -92,8 +93,8 @@ def _document(found: "Sequence[Difference]", snapshot: "Snapshot") -> dict[str, 
 
 
 def _render(found: "Sequence[Difference]", snapshot: "Snapshot", style: Any) -> str:
-    from gpushare.cli.terminal import BOLD, wrapped  # noqa: PLC0415 - as above
-    from gpushare.core.wording import counted  # noqa: PLC0415 - as above
+    from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
+    from gpushare.views.terminal import BOLD, wrapped  # noqa: PLC0415 - as above
 
     if not found:
         return "no difference was seen\n" if snapshot.unseen else "no difference\n"
@@ -102,4 +103,4 @@ def _render(found: "Sequence[Difference]", snapshot: "Snapshot", style: Any) -> 
         shown += style.paint(f"{one.kind}: {one.subject}", BOLD) + "\n"
         shown += wrapped(f"  wanted {one.wanted}", style, indent=4) + wrapped(f"  actual {one.actual}", style, indent=4)
         shown += wrapped(f"  = {one.remedy}", style, indent=4)
-    return shown + f"\n{counted(len(found), 'difference')}\n"
+    return shown + f"\n{pluralize(len(found), 'difference')}\n"

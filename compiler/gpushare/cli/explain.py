@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from gpushare.cli import options, streams, terminal
+from gpushare.cli import options, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.cli.terminal import BOLD, CYAN, Style, wrapped
 from gpushare.core import finding_texts
 from gpushare.core.printable import visible
 from gpushare.core.units import is_dns_subdomain
+from gpushare.views import terminal
+from gpushare.views.terminal import BOLD, CYAN, Style, wrapped
 
 if TYPE_CHECKING:
     from gpushare.live.diagnosis import Diagnosis
@@ -76,7 +77,7 @@ def _object(what: str, cluster: ClusterConnection, style: Style) -> str:
     is_code = len(what) == 5 and what[:2].upper() == "GS"
     if is_code or not is_dns_subdomain(name) or (kind and not is_dns_subdomain(kind)):
         raise _unknown(what)
-    from gpushare.cli.cluster import connected, tell_unseen  # noqa: PLC0415 - codes need no cluster
+    from gpushare.cli.cluster import connected, warn_unread  # noqa: PLC0415 - codes need no cluster
     from gpushare.live import reader  # noqa: PLC0415 - as above
     from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
 
@@ -84,7 +85,7 @@ def _object(what: str, cluster: ClusterConnection, style: Style) -> str:
         namespace = kind if kind not in ("", "node", "pod") else cluster.namespace or server.namespace
         about = ("", name) if kind == "node" else (namespace, name)
         snapshot = reader.read(server, Scope(release=cluster.release, about=about))
-    tell_unseen(snapshot.unseen)
+    warn_unread(snapshot.unseen)
     found = _diagnosed(snapshot, kind, namespace, name)
     if found is None:
         raise _unknown(what, namespace)

@@ -20,7 +20,7 @@ from gpushare.core import emit
 from gpushare.core.diagnostics import Finding
 from gpushare.core.printable import visible
 from gpushare.core.record import Record
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
 
@@ -166,7 +166,7 @@ def run(clusters: Sequence[Cluster], words: Callable[[Cluster], Sequence[str]], 
     with ThreadPoolExecutor(jobs or _processors()) as threads:
         for one in threads.map(run_one, clusters):
             done.append(one)
-            streams.progress(f"{len(done)} of {counted(len(clusters), 'cluster')}")
+            streams.progress(f"{len(done)} of {pluralize(len(clusters), 'cluster')}")
     streams.progress("")
     return done
 
@@ -200,7 +200,7 @@ def line(one: Done, outcome: str, told: str, width: int) -> str:
 def total(outcomes: Sequence[str]) -> str:
     """Return the last line: how many clusters have each outcome."""
     kinds = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in dict.fromkeys(sorted(outcomes)))
-    return f"{counted(len(outcomes), 'cluster')}: {kinds}\n"
+    return f"{pluralize(len(outcomes), 'cluster')}: {kinds}\n"
 
 
 def problem(one: Done) -> str:
@@ -211,7 +211,7 @@ def problem(one: Done) -> str:
     told = one.err.strip().splitlines()
     if one.code == ExitCode.FINDINGS:
         kinds = [(sum(line.startswith(f"::{kind} ") for line in told), kind) for kind in ("error", "warning")]
-        return ", ".join(counted(number, kind) for number, kind in kinds if number) or (told[-1] if told else "")
+        return ", ".join(pluralize(number, kind) for number, kind in kinds if number) or (told[-1] if told else "")
     said = [line for line in told if line.startswith(_MESSAGES)]
     return next(iter(said or told), "")
 
@@ -249,7 +249,7 @@ def _sarif(done: Sequence[Done]) -> dict[str, Any]:
 
     A cluster that could not be compiled is a notification of the run.
     """
-    from gpushare.cli import formats  # noqa: PLC0415 - only for SARIF
+    from gpushare.views import formats  # noqa: PLC0415 - only for SARIF
 
     logs = [(one, read_json(one.out)) for one in done]
     runs = [(one.cluster.name, run) for one, log in logs if log for run in log["runs"]]

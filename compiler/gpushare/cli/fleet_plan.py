@@ -6,13 +6,13 @@ from typing import Any
 
 from gpushare.bundle import lock
 from gpushare.cli import fleet, streams
-from gpushare.cli.comparison_markdown import code
 from gpushare.cli.exits import ExitCode
 from gpushare.cli.fleet import Done
 from gpushare.cli.fleet_cluster import Cluster
 from gpushare.cli.report import Format
 from gpushare.core import emit
 from gpushare.core.printable import visible
+from gpushare.views.comparison_markdown import code
 
 _OUTCOMES = {ExitCode.DONE: "unchanged", ExitCode.CHANGES: "changes", ExitCode.FINDINGS: "findings",
              ExitCode.COULD_NOT_RUN: "could-not-run"}

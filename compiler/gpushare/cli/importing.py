@@ -93,13 +93,13 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
 
 def _of_cluster(cluster: ClusterConnection, namespaces: tuple[str, ...], *, values: bool) -> list["InputFile"]:
-    from gpushare.cli.cluster import connected, tell_unseen  # noqa: PLC0415 - `--help` does not need them
+    from gpushare.cli.cluster import connected, warn_unread  # noqa: PLC0415 - `--help` does not need them
     from gpushare.importing import InputFile  # noqa: PLC0415 - as above
     from gpushare.live import inventory  # noqa: PLC0415 - as above
 
     with connected(cluster) as server:
         found = inventory.read(server, namespaces or inventory.NAMESPACES, values=values)
-    tell_unseen(found.unseen)
+    warn_unread(found.unseen)
     return [InputFile(name=called, document=document) for called, document in found.objects]
 
 

@@ -16,11 +16,11 @@ from gpushare.cli.progress import Progress
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, Record, replace
-from gpushare.core.wording import few, nearest
+from gpushare.core.wording import join_first, nearest
 from gpushare.pipeline import Compilation
-from gpushare.plan.plan import Plan
 from gpushare.reading import source
 from gpushare.reading.source import Source
+from gpushare.resolved.plan import Plan
 
 
 class LoadedIntent(Record):
@@ -30,7 +30,7 @@ class LoadedIntent(Record):
     `texts` are the files of a bundle that findings refer to: with one of them the bundle cannot be read.
     """
 
-    memory: Lock
+    previous_lock: Lock
     text: Source
     findings: tuple[Finding, ...] = ()
     accepted: tuple[Accepted, ...] = ()
@@ -66,7 +66,7 @@ def refuse_unknown(names: Iterable[str], have: Sequence[str], problem: str) -> N
     unknown = next((name for name in names if name not in have), None)
     if unknown is not None:
         close = nearest(unknown, have)
-        hint = f"did you mean {few(close)}?" if close else f"the pools are {few(have)}"
+        hint = f"did you mean {join_first(close)}?" if close else f"the pools are {join_first(have)}"
         raise CouldNotRunError(f"{problem} {unknown!r}", hint)
 
 
@@ -92,15 +92,15 @@ def compiled(
     """
     over = read_overlays(intent, overlays)
     data, file = streams.read(intent, source.MAX_BYTES)
-    memory = _remembered(directory)
-    if isinstance(memory, Finding):
-        return _broken(memory)
-    memory = otherwise if memory == lock.EMPTY else memory
+    previous_lock = _remembered(directory)
+    if isinstance(previous_lock, Finding):
+        return _broken(previous_lock)
+    previous_lock = otherwise if previous_lock == lock.EMPTY else previous_lock
     with Progress(f"compiling {visible(file)}"):
-        compilation = pipeline.compile_intent(data, file, memory, over)
+        compilation = pipeline.compile_intent(data, file, previous_lock, over)
     lost = (lock.lost(str(directory / lock.FILE)),) if writer.is_lost(directory) else ()
     return LoadedIntent(
-        memory=memory,
+        previous_lock=previous_lock,
         findings=(*lost, *compilation.findings),
         accepted=compilation.accepted,
         text=compilation.source,
@@ -128,7 +128,7 @@ def _remembered(directory: Path) -> Lock | Finding:
 
 
 def _broken(finding: Finding) -> LoadedIntent:
-    return LoadedIntent(memory=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES)))
+    return LoadedIntent(previous_lock=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES)))
 
 
 def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str, ...] = ()) -> LoadedIntent:
@@ -138,7 +138,7 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
         if overlays:
             raise CouldNotRunError(f"{name} is a bundle: an overlay is merged into an intent", "name the intent file")
         return _bundle(directory)
-    read = compiled(name, bundle_of(name), other.memory if other else lock.EMPTY, overlays)
+    read = compiled(name, bundle_of(name), other.previous_lock if other else lock.EMPTY, overlays)
     if read.compilation is None or read.compilation.plan is None:
         return read
     from gpushare.render import pools  # noqa: PLC0415 - a renderer, and only for comparing
@@ -156,22 +156,22 @@ def told(side: LoadedIntent, *, strict: bool) -> ExitCode:
 
 def _bundle(directory: Path) -> LoadedIntent:
     """Return a bundle as its files are now, edited or not, without those that no longer exist; or what is wrong with them."""
-    memory = _remembered(directory)
-    if isinstance(memory, Finding):
-        broken = _broken(memory)
-        return replace(broken, texts={memory.file: broken.text})
+    previous_lock = _remembered(directory)
+    if isinstance(previous_lock, Finding):
+        broken = _broken(previous_lock)
+        return replace(broken, texts={previous_lock.file: broken.text})
     no_text = source.read(b"", str(directory))  # a bundle has no text that findings could refer to
-    files = read_files(directory, dict.fromkeys((reader.POOLS, *memory.files, lock.FILE)))
+    files = read_files(directory, dict.fromkeys((reader.POOLS, *previous_lock.files, lock.FILE)))
     if reader.POOLS not in files:
         hint = "name an intent file or what `gpushare compile` wrote"
         raise CouldNotRunError(f"{directory} is not a bundle: it has no {reader.POOLS}", hint)
     wrong = list(reader.findings(files, str(directory)))
     if wrong:
         texts = {finding.file: text for finding, text in wrong}
-        return LoadedIntent(memory=memory, text=no_text, findings=tuple(finding for finding, _ in wrong), texts=texts)
+        return LoadedIntent(previous_lock=previous_lock, text=no_text, findings=tuple(finding for finding, _ in wrong), texts=texts)
     texts_of_files = {path: data.decode() for path, data in files.items()}
     document = source.read(files[reader.POOLS], reader.POOLS, own=True).data
-    return LoadedIntent(memory=memory, text=no_text, document=document, files=texts_of_files)
+    return LoadedIntent(previous_lock=previous_lock, text=no_text, document=document, files=texts_of_files)
 
 
 def read_files(directory: Path, paths: Iterable[str]) -> dict[str, bytes]:

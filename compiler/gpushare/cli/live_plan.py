@@ -4,17 +4,18 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from gpushare.cli import inputs, streams, terminal
-from gpushare.cli.cluster import ClusterConnection, read, tell_unseen
+from gpushare.cli import inputs, streams
+from gpushare.cli.cluster import ClusterConnection, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.cli.status_document import unseen
-from gpushare.cli.terminal import BOLD, Style, table, wrapped
 from gpushare.core import emit
 from gpushare.core.printable import visible
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
 from gpushare.live import disturbance
 from gpushare.live.disturbance import Disturbance, NodeChange
 from gpushare.live.reader import Scope
+from gpushare.views import terminal
+from gpushare.views.status_document import unseen
+from gpushare.views.terminal import BOLD, Style, table, wrapped
 
 if TYPE_CHECKING:
     from gpushare.live.snapshot import Pod
@@ -33,20 +34,20 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
         return code
     snapshot = read(cluster, Scope(release=cluster.release))
     if not snapshot.has_seen("nodes"):
-        tell_unseen(snapshot.unseen)
+        warn_unread(snapshot.unseen)
         raise CouldNotRunError("the nodes cannot be read, so nothing is known", "`gpushare rbac` prints the rights")
     found = disturbance.assess(side.files, side.document, snapshot, inputs.geometries(side))
     if style == "json":
         streams.product(emit.json_text(document(found)))
     else:
         streams.page(render(found, terminal.detect_style(sys.stdout), has_pods=snapshot.has_seen("pods")))
-        tell_unseen(found.unseen)
+        warn_unread(found.unseen)
     return ExitCode.CHANGES if exit_code and not found.is_empty else ExitCode.DONE
 
 
 def render(found: Disturbance, style: Style, *, has_pods: bool) -> str:
     """Return the plan for people."""
-    shown = f"{counted(len(found.nodes), 'node')} would change\n" if found.nodes else "no node would change\n"
+    shown = f"{pluralize(len(found.nodes), 'node')} would change\n" if found.nodes else "no node would change\n"
     for node in found.nodes[:_MAX_NODES]:
         shown += "\n" + style.paint(f"{node.name}: {node.before or 'no pool'} -> {node.after or 'no pool'}", BOLD)
         shown += "" if node.is_ready else f"  ({node.state})"
@@ -65,7 +66,7 @@ def render(found: Disturbance, style: Style, *, has_pods: bool) -> str:
 def _effect(node: NodeChange, *, has_pods: bool) -> str:
     if node.disturbed == 0:
         return "no pod is disturbed"
-    most = "an unknown number of shares is" if node.disturbed is None else f"at most {counted(node.disturbed, 'share')} are"
+    most = "an unknown number of shares is" if node.disturbed is None else f"at most {pluralize(node.disturbed, 'share')} are"
     if not has_pods:
         return f"{most} removed; its pods were not seen"
     if not node.pods:

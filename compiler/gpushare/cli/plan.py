@@ -10,9 +10,9 @@ from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
-    from gpushare.cli.comparison_page import Document
     from gpushare.compare.changes import Comparison
     from gpushare.compare.nodes import GeometryOf
+    from gpushare.views.comparison_page import Document
 
 
 @click.command(cls=options.Command, short_help="Tell what changes from one intent to another.")
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     from gpushare.compare import compare  # noqa: PLC0415 - as above
     from gpushare.compare.files import settings  # noqa: PLC0415 - as above
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
-    from gpushare.core.wording import counted  # noqa: PLC0415 - as above
+    from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
 
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)
@@ -103,7 +103,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         return code
     bundles = before.files, after.files
     documents, geometry_of = (before.document, after.document), inputs.geometries(before, after)
-    with Progress(f"comparing {counted(len(after.document['pools']), 'pool')}"):
+    with Progress(f"comparing {pluralize(len(after.document['pools']), 'pool')}"):
         comparison = compare(*documents, geometry_of, bundles)
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
@@ -124,19 +124,20 @@ def _only(comparison: "Comparison", pools: tuple[str, ...]) -> "Comparison":
 
 def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", geometry_of: "GeometryOf") -> None:
     """Write what changes."""
-    from gpushare.cli import comparison_view, streams, terminal  # noqa: PLC0415 - as above
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
+    from gpushare.views import comparison_view, terminal  # noqa: PLC0415 - as above
 
     if style == "json":
-        from gpushare.cli import comparison_document  # noqa: PLC0415 - as above
         from gpushare.core import emit  # noqa: PLC0415 - as above
+        from gpushare.views import comparison_document  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(comparison_document.document(comparison)))
     elif style == "markdown":
-        from gpushare.cli import comparison_markdown  # noqa: PLC0415 - as above
+        from gpushare.views import comparison_markdown  # noqa: PLC0415 - as above
 
         streams.product(comparison_markdown.page(comparison))
     elif style == "html":
-        from gpushare.cli import comparison_page  # noqa: PLC0415 - as above
+        from gpushare.views import comparison_page  # noqa: PLC0415 - as above
 
         streams.product(comparison_page.page(comparison, documents, geometry_of))
     else:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from gpushare.cli import streams, terminal
+from gpushare.cli import streams
 from gpushare.cli.exits import ExitCode
-from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Style, width
 from gpushare.core.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
 from gpushare.core.printable import visible
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
+from gpushare.views import terminal
+from gpushare.views.terminal import BOLD, CYAN, RED, YELLOW, Style, width
 
 TAB = "    "
 
@@ -63,7 +64,7 @@ def report(  # noqa: PLR0913 - the parts of one report
         elif ordered:
             streams.warn(text(ordered, lines, terminal.detect_style(sys.stderr), accepted))
         return
-    from gpushare.cli import formats  # noqa: PLC0415 - most runs are read by a person
+    from gpushare.views import formats  # noqa: PLC0415 - most runs are read by a person
 
     if style is Format.JSON:
         written = formats.json_text(ordered, accepted, files)
@@ -86,7 +87,7 @@ def summary(findings: Sequence[Finding]) -> str:
     """Return a text such as `2 errors, 1 warning`; `no errors, no warnings` without findings."""
     errors = sum(is_error(finding) for finding in findings)
     warnings = len(findings) - errors
-    parts = [counted(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
+    parts = [pluralize(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
     return ", ".join(parts) or "no errors, no warnings"
 
 

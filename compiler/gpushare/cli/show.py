@@ -36,7 +36,8 @@ def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], styl
       1  INTENT has errors
       2  INTENT could not be read, or has no such pool
     """
-    from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.views import terminal  # noqa: PLC0415 - `--help` needs none of it
 
     read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
     report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
@@ -50,12 +51,12 @@ def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], styl
 
         streams.product(emit.json_text(offer.offer(plan)))
     elif style == "html":
-        from gpushare.cli import show_page  # noqa: PLC0415 - as above
         from gpushare.core.diagnostics import is_error  # noqa: PLC0415 - as above
+        from gpushare.views import show_page  # noqa: PLC0415 - as above
 
         streams.product(show_page.page(plan, [one for one in read.findings if not is_error(one)]))
     else:
-        from gpushare.cli import plan_view  # noqa: PLC0415 - as above
+        from gpushare.views import plan_view  # noqa: PLC0415 - as above
 
         streams.page(plan_view.render(plan, terminal.detect_style(sys.stdout)))
     return ExitCode.DONE

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpushare.cli import cards, options, streams, terminal
+from gpushare.cli import cards, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.views import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,7 +92,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         made = document.comparison_document(compared) if several else document.document(compared.sizings[0])
         streams.product(emit.json_text(made))
     else:
-        from gpushare.cli import size_view  # noqa: PLC0415 - as above
+        from gpushare.views import size_view  # noqa: PLC0415 - as above
 
         view = terminal.detect_style(sys.stdout)
         several = len(compared.sizings) > 1

@@ -71,8 +71,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
 
 def _seen(cluster: ClusterConnection, scope: "Scope", name: str | None) -> "Status":
-    from gpushare.cli.cluster import read, tell_unseen  # noqa: PLC0415 - as above
-    from gpushare.core.wording import few  # noqa: PLC0415 - as above
+    from gpushare.cli.cluster import read, warn_unread  # noqa: PLC0415 - as above
+    from gpushare.core.wording import join_first  # noqa: PLC0415 - as above
     from gpushare.live import status  # noqa: PLC0415 - as above
 
     whole = status.assess(read(cluster, scope))
@@ -81,8 +81,8 @@ def _seen(cluster: ClusterConnection, scope: "Scope", name: str | None) -> "Stat
     found = status.only(whole, name)
     if found is None:
         if whole.unseen:
-            tell_unseen(whole.unseen)
-        known = few([pool.name for pool in whole.pools], 8)
+            warn_unread(whole.unseen)
+        known = join_first([pool.name for pool in whole.pools], 8)
         where = "the part of the cluster that could be read" if whole.unseen else "the cluster"
         raise CouldNotRunError(f"no pool and no node with GPUs named {name!r} in {where}",
                                f"its pools are {known}" if whole.pools else "no pools were found")
@@ -90,21 +90,22 @@ def _seen(cluster: ClusterConnection, scope: "Scope", name: str | None) -> "Stat
 
 
 def _write(seen: "Status", style: str, *, is_wide: bool, with_kills: bool) -> None:
-    from gpushare.cli import status_document, status_view, streams, terminal  # noqa: PLC0415 - as above
-    from gpushare.cli.cluster import tell_unseen  # noqa: PLC0415 - as above
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
+    from gpushare.cli.cluster import warn_unread  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - as above
+    from gpushare.views import status_document, status_view, terminal  # noqa: PLC0415 - as above
 
     if style == "json":
         streams.product(emit.json_text(status_document.document(seen)))
         return
     if style == "html":
-        from gpushare.cli import status_page  # noqa: PLC0415 - as above
+        from gpushare.views import status_page  # noqa: PLC0415 - as above
 
         streams.product(status_page.page(seen, time.strftime("%Y-%m-%d %H:%M:%S %Z"), with_kills=with_kills))
-        tell_unseen(seen.unseen)
+        warn_unread(seen.unseen)
         return
     streams.write(status_view.render(seen, terminal.detect_style(sys.stdout), is_wide=is_wide, with_kills=with_kills))
-    tell_unseen(seen.unseen)
+    warn_unread(seen.unseen)
 
 
 def _look_again(cluster: ClusterConnection, scope: "Scope", name: str | None, *, is_wide: bool, with_kills: bool) -> None:

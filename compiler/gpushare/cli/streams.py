@@ -126,13 +126,13 @@ def _write(stream: TextIO | None, text: str, encoding: str | None) -> None:
 
 def refused(problem: OSError) -> CouldNotRunError | BrokenOutputError:
     """Return the exception for an error of writing to stdout; keep the interpreter's last flush from failing again."""
-    _to_nowhere()
+    _redirect_stdout_to_devnull()
     if problem.errno == errno.EPIPE:
         return BrokenOutputError()
     return CouldNotRunError(f"cannot write to standard output: {reason(problem)}")
 
 
-def _to_nowhere() -> None:
+def _redirect_stdout_to_devnull() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

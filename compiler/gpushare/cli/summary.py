@@ -8,8 +8,8 @@ from pathlib import Path
 from gpushare.bundle.writer import ChangeKind, FileChange
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.core.printable import visible
-from gpushare.core.wording import counted, layout_text
-from gpushare.plan.plan import Plan
+from gpushare.core.wording import layout_text, pluralize
+from gpushare.resolved.plan import Plan
 
 LISTED = 20
 """How many stale files are listed by name."""
@@ -23,7 +23,7 @@ def written(read: LoadedIntent, changes: Sequence[FileChange], directory: Path) 
     kinds = Counter(change.kind for change in changes)
     fresh = kinds[ChangeKind.MISSING] + kinds[ChangeKind.DIFFERENT]
     same, removed = len(read.artifacts) - fresh, kinds[ChangeKind.STALE]
-    shown = f"{visible(str(directory))}: {counted(fresh, 'file')} written, {same} unchanged, {removed} removed\n"
+    shown = f"{visible(str(directory))}: {pluralize(fresh, 'file')} written, {same} unchanged, {removed} removed\n"
     kept = [change.path for change in changes if change.kind is ChangeKind.EDITED]
     shown += "".join(f"kept, since it was edited after gpushare wrote it: {visible(path)}\n" for path in kept)
     return shown + goals + _next_steps(read.plan, directory)

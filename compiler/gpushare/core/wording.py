@@ -11,22 +11,22 @@ def shorten(text: object) -> str:
     return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1] + "…"
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """Return `1 replica` or `3 replicas`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def listing(words: Iterable[object], last: str = "and") -> str:
+def join_words(words: Iterable[object], last: str = "and") -> str:
     """Return `a, b and c`."""
     *first, end = [str(word) for word in words] or [""]
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
-def few(words: Sequence[object], limit: int = 3) -> str:
+def join_first(words: Sequence[object], limit: int = 3) -> str:
     """Return `a, b and c`, or `a, b, c and 7 more` if there are more than `limit`."""
     if len(words) <= limit:
-        return listing(words)
-    return listing((*words[:limit], f"{len(words) - limit} more"))
+        return join_words(words)
+    return join_words((*words[:limit], f"{len(words) - limit} more"))
 
 
 def layout_text(layout: Iterable[tuple[str, int]]) -> str:

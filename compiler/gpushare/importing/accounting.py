@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from gpushare.core.diagnostics import Path
 from gpushare.core.record import Record
-from gpushare.core.wording import counted, shorten
+from gpushare.core.wording import pluralize, shorten
 from gpushare.importing.parts import PLACEHOLDER_HINT, Notes, Part, is_placeholder
 from gpushare.nodes.clouds import CLOUDS
 
@@ -80,7 +80,7 @@ def report(objects: Sequence[Accounted], notes: Notes) -> None:
             fields = "; ".join(f"{dotted(part.path[len(one.root.path):])}: {shown(part.whole)}"
                                for part in left[:_MOST_LISTED])
             more = f"; and {len(left) - _MOST_LISTED} more" if len(left) > _MOST_LISTED else ""
-            notes.warn("GS871", left[0], f"{counted(len(left), 'field')} of {one.name} not imported: {fields}{more}",
+            notes.warn("GS871", left[0], f"{pluralize(len(left), 'field')} of {one.name} not imported: {fields}{more}",
                        "what an intent has no field for stays as it is with `platform.stack: existing`; else set it by hand",
                        on_key=True)
 

@@ -12,7 +12,7 @@ from typing import Any
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.upstream import Dropped, Known, Unknown, UpstreamChart
 from gpushare.core.record import Record
-from gpushare.core.wording import counted, listing, shorten
+from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.importing.accounting import dotted, shown
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Settings
@@ -76,9 +76,9 @@ def unknown(settings: Settings, values: list[Value], notes: Notes) -> None:
             case Dropped(path=path, replacement=replacement, reason=reason):
                 hints.append(f"{path} {reason}: " + (f"write {replacement}" if replacement else "nothing replaces it"))
             case Unknown(nearest=nearest) if nearest:
-                hints.append(f"{one.name}: nearest is {listing(nearest, 'or')}")
+                hints.append(f"{one.name}: nearest is {join_words(nearest, 'or')}")
     if wrong:
-        notes.warn("GS871", wrong[0].part, f"{counted(len(wrong), 'value')} of {settings.origin} not imported, which "
+        notes.warn("GS871", wrong[0].part, f"{pluralize(len(wrong), 'value')} of {settings.origin} not imported, which "
                    f"{chart.name} {chart.version} does not read: {'; '.join(lines)}",
                    *(hints or [f"`helm show values {chart.name}` lists all"]), on_key=True)
 
@@ -146,7 +146,7 @@ def _is_ours(entry: object, variables: tuple[str, ...], flags: tuple[str, ...]) 
 def _report(settings: Settings, lost: list[tuple[Value, str]], notes: Notes) -> None:
     if lost:
         lines = "; ".join(one.line for one, _ in lost)
-        notes.warn("GS871", lost[0][0].part, f"{counted(len(lost), 'value')} of {settings.origin} not imported, which gpushare "
+        notes.warn("GS871", lost[0][0].part, f"{pluralize(len(lost), 'value')} of {settings.origin} not imported, which gpushare "
                    f"sets itself: {lines}", *dict.fromkeys(f"{one.name}: {why}" for one, why in lost), on_key=True)
 
 

@@ -7,7 +7,7 @@ GPUs of one model; the capacity counts what the device plugin offers.
 from collections.abc import Mapping
 
 from gpushare.catalog.cards import Card
-from gpushare.core.wording import counted, listing, shorten
+from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.importing import node_objects
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.layouts import Layouts
@@ -33,7 +33,7 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
         return False
     state, wanted = node.labels.get(STATE, ""), node.labels.get("nvidia.com/mig.config", "")
     if wanted and state == "failed":
-        offers = listing(f"{number} {key}" for key, number in node_objects.capacity(node).items()) or "nothing that is given"
+        offers = join_words(f"{number} {key}" for key, number in node_objects.capacity(node).items()) or "nothing that is given"
         notes.error("GS862", labels.at(STATE), f"mig-manager could not apply {shorten(wanted)} on node {name} "
                     f"({STATE}: failed); it offers {offers}",
                     "repair the node, or set the label nvidia.com/mig.config to what it has")
@@ -49,7 +49,7 @@ def machine(node: ImportedNode, notes: Notes) -> int | None:
     known, said = gpus_of_machine(node.labels.get(MACHINE_LABEL, "")), node_objects.counted_gpus(node)
     if known and said and known != said:
         notes.warn("GS872", node.part.at("metadata", "labels", MACHINE_LABEL), f"{shorten(node.labels[MACHINE_LABEL])} has "
-                   f"{counted(known, 'GPU')}, and the labels of node {shorten(node.name)} count {said}: imported with {said}",
+                   f"{pluralize(known, 'GPU')}, and the labels of node {shorten(node.name)} count {said}: imported with {said}",
                    "compare with nvidia-smi -L on the node")
     return said or known
 
@@ -65,7 +65,7 @@ def physical(node: ImportedNode, shares: SharingSource, notes: Notes) -> int | N
         return known or _unconfirmed(node, notes)
     if offered % replicas:
         notes.error("GS862", node.part.at("status", "capacity"), f"node {shorten(node.name)} offers {offered} GPUs, which "
-                    f"{counted(replicas, 'replica')} of its config do not divide", "give the Node with the labels of GFD")
+                    f"{pluralize(replicas, 'replica')} of its config do not divide", "give the Node with the labels of GFD")
         return None
     return offered // replicas
 
@@ -76,7 +76,7 @@ def _unconfirmed(node: ImportedNode, notes: Notes) -> int | None:
     believed = unconfirmed_gpus_of_machine(machine_type)
     if believed:
         notes.warn("GS860", node.part.at("metadata", "labels", MACHINE_LABEL), f"assumed: {shorten(machine_type)} has "
-                   f"{counted(believed, 'GPU')}, which no source confirms", "compare with nvidia-smi -L on the node")
+                   f"{pluralize(believed, 'GPU')}, which no source confirms", "compare with nvidia-smi -L on the node")
     return believed
 
 
@@ -108,7 +108,7 @@ def compare_instances(node: ImportedNode, found: Layouts, notes: Notes) -> None:
             name = profile.replace("+", ".")
             wanted[name] = wanted.get(name, 0) + number
     if counts and counts != wanted:
-        left, right = (listing(f"{number} {name}" for name, number in sorted(one.items())) or "none"
+        left, right = (join_words(f"{number} {name}" for name, number in sorted(one.items())) or "none"
                        for one in (counts, wanted))
         where = node.part.at("metadata", "labels", f"nvidia.com/mig-{min(counts)}.count")
         notes.warn("GS872", where, f"the labels of node {shorten(node.name)} count these instances: {left}; its layout, "
@@ -122,7 +122,7 @@ def compare(node: ImportedNode, wanted: Mapping[str, int], notes: Notes) -> bool
     if not node.part.at("status", "capacity").value or has == wanted:
         return True
     part = node.part.at("status", "capacity")
-    left, right = (listing(f"{count} {name}" for name, count in sorted(one.items())) or "no GPU" for one in (has, wanted))
+    left, right = (join_words(f"{count} {name}" for name, count in sorted(one.items())) or "no GPU" for one in (has, wanted))
     if set(has) == set(wanted) == {GPU} and has[GPU] > wanted[GPU] and node_objects.counted_gpus(node) == wanted[GPU]:
         notes.error("GS862", part, f"node {shorten(node.name)} offers {left}, and the label nvidia.com/gpu.count is "
                     f"{wanted[GPU]}: GFD counts the GPUs of one model, so the node has several, which a pool has not",

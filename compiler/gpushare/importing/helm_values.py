@@ -5,7 +5,7 @@ and takes precedence over every config; it has no fallback but whole GPUs. The p
 `default`, then to the only one.
 """
 
-from gpushare.core.wording import listing, shorten
+from gpushare.core.wording import join_words, shorten
 from gpushare.importing.facts import Settings
 from gpushare.importing.parts import Notes, Part
 
@@ -50,6 +50,6 @@ def _strategy(part: Part, notes: Notes) -> str | None:
     if part.value in (None, ""):
         return None
     if part.value not in _STRATEGIES:
-        notes.error("GS850", part, f"there is no MIG strategy {shorten(part.value)}", f"write {listing(_STRATEGIES, 'or')}")
+        notes.error("GS850", part, f"there is no MIG strategy {shorten(part.value)}", f"write {join_words(_STRATEGIES, 'or')}")
         return None
     return str(part.value)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gpushare import mig
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.record import Record
-from gpushare.core.wording import few, layout_text, shorten
+from gpushare.core.wording import join_first, layout_text, shorten
 from gpushare.importing import card_names, node_objects
 from gpushare.importing.facts import ImportedNode, MigPartedConfig
 from gpushare.importing.node_objects import Partition
@@ -132,7 +132,7 @@ def _named(
         notes.error(
             "GS862",
             config.part,
-            f"{shorten(config.name)} says nothing of GPU {few(missing)} of node {shorten(node.name)}",
+            f"{shorten(config.name)} says nothing of GPU {join_first(missing)} of node {shorten(node.name)}",
             "an intent says what every GPU becomes: add an entry, mig-enabled: false for whole GPUs",
             on_key=True,
         )
@@ -207,7 +207,7 @@ def _mixed(node: ImportedNode, card: Card, gpus: int | None, counts: dict[str, i
         return None
     unknown = [name for name, profile in profiles.items() if profile is None]
     if unknown or any(count % gpus for count in counts.values()):
-        said = f"{card.name} has no MIG profile {few(unknown)}" if unknown else (
+        said = f"{card.name} has no MIG profile {join_first(unknown)}" if unknown else (
             f"the counts of instances do not divide by {gpus} GPUs, which therefore differ, and no label says how")
         notes.error("GS862", part, said, "give the mig-parted config that the node's label nvidia.com/mig.config names")
         return None

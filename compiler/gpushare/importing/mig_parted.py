@@ -5,7 +5,7 @@ does not check, such as a profile that no card has, the intent's own check finds
 """
 
 from gpushare.core.record import replace
-from gpushare.core.wording import listing, nearest, shorten
+from gpushare.core.wording import join_words, nearest, shorten
 from gpushare.importing.accounting import shown
 from gpushare.importing.facts import MigEntry, MigPartedConfig
 from gpushare.importing.parts import Notes, Part
@@ -46,7 +46,7 @@ def _entry(row: Part, notes: Notes) -> MigEntry | None:
     for key, value in row.items():
         if key not in _FIELDS:
             close = nearest(key[:40], _FIELDS, 1)
-            hint = f"did you mean {close[0]}?" if close else f"the fields are {listing(_FIELDS)}"
+            hint = f"did you mean {close[0]}?" if close else f"the fields are {join_words(_FIELDS)}"
             notes.error("GS850", value, f"mig-parted has no field {shorten(key)}: {_REFUSED}", hint, on_key=True)
             return None
     devices, enabled = row.at("devices"), row.at("mig-enabled")

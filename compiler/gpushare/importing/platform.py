@@ -9,7 +9,7 @@ import re
 from gpushare import modes
 from gpushare.catalog import upstream
 from gpushare.core.record import Record
-from gpushare.core.wording import few, shorten
+from gpushare.core.wording import join_first, shorten
 from gpushare.importing import chart_values
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, Settings
@@ -118,4 +118,4 @@ def _kubelets(facts: Facts, notes: Notes) -> None:
             old.append((version, f"{shorten(node.name)} ({shorten(version.text)})"))
     if old:
         notes.warn("GS873", old[0][0], f"kubelets are older than 1.30, the oldest that bundles are made for: "
-                   f"{few([words for _, words in old], 10)}", "upgrade these nodes first")
+                   f"{join_first([words for _, words in old], 10)}", "upgrade these nodes first")

@@ -5,7 +5,7 @@ fields, custom names and lists of devices, takes MPS where both strategies are g
 """
 
 from gpushare.core.record import replace
-from gpushare.core.wording import listing, nearest, shorten
+from gpushare.core.wording import join_words, nearest, shorten
 from gpushare.importing.accounting import shown as json_text
 from gpushare.importing.facts import GPU, MIG, PluginConfig, Strategy
 from gpushare.importing.parts import PLACEHOLDER_HINT, Notes, Part, is_placeholder
@@ -59,7 +59,7 @@ def _flags(flags: Part, notes: Notes) -> dict[str, object]:
         if word in _STRATEGIES:
             found["mig_strategy"] = word
         else:
-            hint = f"write {listing(_STRATEGIES, 'or')}"
+            hint = f"write {join_words(_STRATEGIES, 'or')}"
             notes.error("GS850", strategy, f"there is no MIG strategy {shorten(word)}: {_STARTS_NOT}", hint)
             found["works"] = False
     policy = flags.at("plugin", "sharedDevicesAllocationPolicy")
@@ -80,7 +80,7 @@ def _unknown(part: Part, known: tuple[str, ...], notes: Notes, elsewhere: dict[s
         close = nearest(key[:40], known, 1)
         said = shorten(json_text(value.whole))
         hint = (f"move it below {home[0]}: indent it by two more spaces" if home
-                else f"did you mean {close[0]}?" if close else f"the fields here are {listing(known)}")
+                else f"did you mean {close[0]}?" if close else f"the fields here are {join_words(known)}")
         notes.warn("GS851", value, f"the plugin has no field {shorten(key)} here and ignores it: {said}", hint, on_key=True)
 
 

@@ -14,7 +14,7 @@ from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
 from gpushare.core.record import Record, replace
-from gpushare.core.wording import counted, few, mib, nearest, shorten
+from gpushare.core.wording import join_first, mib, nearest, pluralize, shorten
 from gpushare.importing import card_names, evidence, layouts, node_objects, own_cards, sharing_fields
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, ImportedNode
@@ -143,14 +143,14 @@ def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, 
         _compare_cards(node, card, memory, notes)
         return card, f"label {key}: {shorten(labels[key])}"
     if len(found) > 1:
-        notes.error("GS859", part.at(key), f"{shorten(labels[key])} may be {few(found)}",
+        notes.error("GS859", part.at(key), f"{shorten(labels[key])} may be {join_first(found)}",
                     "let GFD label the node with nvidia.com/gpu.product, or give the label nvidia.com/gpu.memory")
         return None, ""
     if own := own_cards.of_labels(labels):
         return _own_card(node, own, "the catalogue lacks it", draft, notes)
     name = labels.get(key) or labels.get("nvidia.com/gpu.product", "")
     close = nearest(name.lower()[:60], cards.ids(), 2) if notes.has_room("GS859") else ()
-    hints = ["the catalogue has " + few([f"{one} ({mib(cards.load(one).memory_mib)})" for one in close])
+    hints = ["the catalogue has " + join_first([f"{one} ({mib(cards.load(one).memory_mib)})" for one in close])
              + ", which are other cards"] if close else []
     notes.error("GS859", part.at(key) if key else part, f"the card of node {shorten(node.name)} is unknown"
                 + (f": {shorten(name)}" if name else ": no label names it"), *hints,
@@ -175,7 +175,7 @@ def _compare_cards(node: ImportedNode, card: Card, memory: int | None, notes: No
     """Report a cloud's label or a machine type that is of another card than GFD says."""
     allowed, key = card_names.of_labels(node.labels, memory)
     if allowed and card.id not in allowed:
-        notes.warn("GS872", node.part.at("metadata", "labels", key), f"{shorten(node.labels[key])} has {few(allowed)}, and "
+        notes.warn("GS872", node.part.at("metadata", "labels", key), f"{shorten(node.labels[key])} has {join_first(allowed)}, and "
                    f"GFD's labels of node {shorten(node.name)} are of {card.id}: imported as {card.id}",
                    "compare with nvidia-smi -L on the node")
 
@@ -247,7 +247,7 @@ def _label(nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]]) 
 def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
     path: Path, kind: _Kind, nodes: Sequence[ImportedNode], home: tuple[str, str] | None, draft: Draft, labels: Part
 ) -> None:
-    who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{counted(len(nodes), 'Node')}"
+    who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{pluralize(len(nodes), 'Node')}"
     draft.note((*path, "card"), labels, f"from {who}, {kind.card_origin}")
     why = (f"of the Nodes that were given, exactly these have the label {shorten(home[0])}" if home
            else "no label outside nvidia.com/ has exactly these Nodes; give them one, and select by it")
@@ -268,7 +268,7 @@ def unused(facts: Facts, notes: Notes, selector: Selector) -> None:
         for resource, count in config.replicas.items() if id(config) in selector.offered else ():
             if resource not in selector.offered[id(config)]:
                 notes.warn("GS855", count, f"no node with config {shorten(config.name)} offers {shorten(resource)}",
-                           f"the nodes offer {few(sorted(selector.offered[id(config)]))}")
+                           f"the nodes offer {join_first(sorted(selector.offered[id(config)]))}")
         if id(config) not in selector.used:
             notes.warn("GS858", config.part, f"no node selects the config {shorten(config.name)}: left out",
                        f"nodes select it with the label {LABEL}: {shorten(config.name)}", on_key=True)

@@ -5,7 +5,7 @@ The compiler adds up the quotas of all pools with one resource, so that a budget
 
 from collections.abc import Iterable
 
-from gpushare.core.wording import few, shorten
+from gpushare.core.wording import join_first, shorten
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import ImportedQuota
 from gpushare.importing.parts import Notes
@@ -35,7 +35,7 @@ def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
             continue
         pool, profile = offers[0]
         if len(offers) > 1:
-            others = few([name for name, _ in offers[1:]])
+            others = join_first([name for name, _ in offers[1:]])
             notes.warn("GS860", quota.part, f"assumed: the quota is written for pool {pool}; it holds in {others} as well",
                        "the pools offer the same resource, and Kubernetes has one quota for it", on_key=True)
         path = ("quotas", namespace, pool)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpushare.bundle import reader
 from gpushare.core.diagnostics import Finding, Path
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
 from gpushare.importing.accounting import dotted, shown
 from gpushare.importing.documents import InputFile, Reader
 from gpushare.importing.parts import Notes
@@ -63,11 +63,11 @@ def _compare(one: InputFile, path: str, ours: str, ignored: frozenset[str], note
         gone = [at for at in wanted if at not in has and not any(other[: len(at)] == at[: len(other)] for other in left)]
         if left:
             said = "; ".join(f"{dotted(at)}: {shown(has[at])}" for at in left[:_MOST_LISTED])
-            notes.warn("GS871", part.at(*left[0]), f"{counted(len(left), 'value')} of the bundle's {path} not imported: {said}",
+            notes.warn("GS871", part.at(*left[0]), f"{pluralize(len(left), 'value')} of the bundle's {path} not imported: {said}",
                        "no field of an intent has them, or the bundle was edited by hand: set them in the intent", on_key=True)
         if gone:
             said = "; ".join(f"{dotted(at)}: {shown(wanted[at])}" for at in gone[:_MOST_LISTED])
-            notes.warn("GS871", part.at(*gone[0]), f"the bundle's {path} lacks {counted(len(gone), 'value')} that the intent's "
+            notes.warn("GS871", part.at(*gone[0]), f"the bundle's {path} lacks {pluralize(len(gone), 'value')} that the intent's "
                        f"bundle has: {said}", "the bundle was edited by hand: set in the intent what is wanted", on_key=True)
 
 

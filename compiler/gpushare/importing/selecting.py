@@ -7,7 +7,7 @@ not exist stops the plugin.
 from collections.abc import Sequence
 
 from gpushare.core.record import Record
-from gpushare.core.wording import counted, few, shorten
+from gpushare.core.wording import join_first, pluralize, shorten
 from gpushare.importing import node_objects
 from gpushare.importing.facts import GPU, Facts, ImportedNode, PluginConfig, Settings, Strategy
 from gpushare.importing.parts import Notes, Part
@@ -63,7 +63,7 @@ class Selector:
 
     def _differs(self, node: ImportedNode, origin: str, hint: str) -> None:
         strategy, replicas, _ = node_objects.strategy(node.labels)
-        now = "whole GPUs" if strategy is Strategy.NONE else f"{strategy.value} with {counted(replicas, 'replica')}"
+        now = "whole GPUs" if strategy is Strategy.NONE else f"{strategy.value} with {pluralize(replicas, 'replica')}"
         part = node.part.at("metadata", "labels", _SHARED_BY)
         self._notes.warn(
             "GS870", part, f"Node {shorten(node.name)} has {now}, which is not what was given: {origin}", hint
@@ -94,7 +94,7 @@ class Selector:
                 self._notes.error("GS857", part, said, hint)
                 return None
             known = [*map(shorten, self._names[:3]), *self._names[3:]]
-            hint = f"there are {few(known)}" if known else "give the device plugin's ConfigMap, too"
+            hint = f"there are {join_first(known)}" if known else "give the device plugin's ConfigMap, too"
             self._notes.error("GS857", part, f"there is no config {shorten(name)}: the device plugin does not start", hint)
             return None
         if any(_content(other) != _content(found[0]) for other in found):

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare.core import emit
 from gpushare.core.diagnostics import Path
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
 from gpushare.reading import source
 
 _KEYS = ("kubernetes", "namespace", "adoption", "admission", "gitops", "platform", "monitoring", "cards", "pools", "quotas")
@@ -23,7 +23,7 @@ def text(name: str, spec: Mapping[str, Any], comments: Mapping[Path, str], error
         "apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": name},
         "spec": {key: _sorted(key, spec[key]) for key in _KEYS if key in spec},
     }
-    draft = f"NOT COMPLETE: {counted(errors, 'error')}; what is concerned is missing or wrong.\n" if errors else ""
+    draft = f"NOT COMPLETE: {pluralize(errors, 'error')}; what is concerned is missing or wrong.\n" if errors else ""
     written = emit.yaml_text(document, draft + _HEADER)
     return _commented(written, {("spec", *path): origin for path, origin in comments.items()})
 

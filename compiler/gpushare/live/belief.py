@@ -5,7 +5,7 @@ A condition stays when the program that writes it dies, and a device plugin can 
 
 from collections.abc import Mapping
 
-from gpushare.core.wording import listing
+from gpushare.core.wording import join_words
 from gpushare.live.observing import is_observed
 from gpushare.live.pools import LivePool
 from gpushare.live.snapshot import RUNTIME_PODS, Condition, DaemonSet, LiveNode, Snapshot
@@ -64,4 +64,4 @@ def _why_away(node: LiveNode, daemonset: DaemonSet) -> str:
 
 
 def _numbers(numbers: Mapping[str, int]) -> str:
-    return listing(f"{number} {name}" for name, number in sorted(numbers.items())) or "no GPU resource"
+    return join_words(f"{number} {name}" for name, number in sorted(numbers.items())) or "no GPU resource"

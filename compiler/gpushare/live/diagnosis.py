@@ -10,7 +10,7 @@ from typing import Any
 
 from gpushare.core import resources
 from gpushare.core.record import Record
-from gpushare.core.wording import few, listing
+from gpushare.core.wording import join_first, join_words
 from gpushare.live import belief, pools, refusals, status
 from gpushare.live.pools import LivePools
 from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
@@ -64,7 +64,7 @@ def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Ca
     if node.is_cordoned:
         yield Cause(what="The node is cordoned: it takes no new pods.", remedy=f"Run `kubectl uncordon {node.name}`.")
     if pool is None:
-        known = few(list(live.pools), 8) if live.pools else "none that can be seen"
+        known = join_first(list(live.pools), 8) if live.pools else "none that can be seen"
         yield Cause(what=f"No pool selects the node; the pools are {known}.",
                     remedy="Give it the labels of a pool, or name it in the intent, unless it should have no pool.")
         return
@@ -118,7 +118,7 @@ def _of_reason(reason: str, message: str) -> Cause:
 def _holders(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
     held = [pod for pod in snapshot.pods if pod.node == node.name and pod.holds]
     if held:
-        names = few([f"{pod.full_name} ({pod.owner})" if pod.owner else pod.full_name for pod in held], 8)
+        names = join_first([f"{pod.full_name} ({pod.owner})" if pod.owner else pod.full_name for pod in held], 8)
         yield Cause(what=f"These pods hold its GPUs: {names}.")
 
 
@@ -131,7 +131,7 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
         return Diagnosis(subject=subject, facts=("it does not exist",), causes=tuple(causes)) if causes else None
     facts = [pod.phase, f"on node {pod.node}" if pod.node else "on no node yet"]
     if pod.requests:
-        facts.append("requests " + listing(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
+        facts.append("requests " + join_words(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
     causes += [Cause(what=one, remedy=refusals.remedy(one)) for one in pod.problems]
     if not pod.requests:
         remedy = "Write one of the pool's resources into its limits."
@@ -165,7 +165,7 @@ def _capacity(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:
         shares = [(node, one) for node in every for one in node.shares if one.resource == resource]
         if not shares:
             offered = sorted({one.resource for node in every for one in node.shares})
-            yield Cause(what=f"No node offers {resource}; offered are {few(offered, 8) if offered else 'no GPU resources'}.",
+            yield Cause(what=f"No node offers {resource}; offered are {join_first(offered, 8) if offered else 'no GPU resources'}.",
                         remedy="Request a resource that a pool offers; `gpushare status` lists them.")
             continue
         free = [one.free for _, one in shares]
@@ -175,5 +175,5 @@ def _capacity(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:
             yield Cause(what=f"No node has {number} {resource} free: {total} are offered on {len(shares)} nodes.",
                         remedy="Wait until pods end; if none does, the pool needs more nodes or more replicas.")
         if away:
-            yield Cause(what=f"Nodes that should offer {resource} are not ready: {few(away)}.",
+            yield Cause(what=f"Nodes that should offer {resource} are not ready: {join_first(away)}.",
                         remedy=f"`gpushare explain {away[0]}` says why.")

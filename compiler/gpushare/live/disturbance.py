@@ -18,7 +18,7 @@ from gpushare.core.record import NOTHING, Record, replace
 from gpushare.live import pools
 from gpushare.live.observing import is_observed
 from gpushare.live.selection import pool_of
-from gpushare.live.snapshot import LiveNode, LiveQuota, Pod, Snapshot, Unseen
+from gpushare.live.snapshot import LiveNode, LiveQuota, Pod, ReadFailure, Snapshot
 from gpushare.vendors.nvidia import NVIDIA
 
 
@@ -53,7 +53,7 @@ class Disturbance(Record):
     nodes: tuple[NodeChange, ...]
     unready: tuple[tuple[str, str], ...]
     quotas: tuple[QuotaProblem, ...]
-    unseen: tuple[Unseen, ...]
+    unseen: tuple[ReadFailure, ...]
 
     @property
     def is_empty(self) -> bool:

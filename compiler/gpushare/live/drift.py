@@ -12,7 +12,7 @@ from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
 from gpushare.core.record import Record
-from gpushare.core.wording import few
+from gpushare.core.wording import join_first
 from gpushare.live import belief, pools
 from gpushare.live.observing import is_observed
 from gpushare.live.pools import policy_text
@@ -122,7 +122,7 @@ def _tenancy(chart: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 def _unlike(wanted: Mapping[str, Any], actual: object) -> str:
     if not isinstance(actual, dict):
         return "another document"
-    return few([f"{clean(key)}: {_text(actual.get(key))}" for key in sorted({*wanted, *map(str, actual)})
+    return join_first([f"{clean(key)}: {_text(actual.get(key))}" for key in sorted({*wanted, *map(str, actual)})
                 if wanted.get(key) != actual.get(key)])
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote as quoted
 from gpushare.core.record import Record
 from gpushare.live import helm_release
 from gpushare.live.pages import Api, Json, Lists
-from gpushare.live.snapshot import Unseen
+from gpushare.live.snapshot import ReadFailure
 from gpushare.live.views import clean
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -28,7 +28,7 @@ class Inventory(Record):
     """The objects, each with a name for findings, and what could not be read."""
 
     objects: tuple[tuple[str, Json], ...]
-    unseen: tuple[Unseen, ...]
+    unseen: tuple[ReadFailure, ...]
 
 
 def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gpushare.core.record import NOTHING, Record
-from gpushare.core.wording import listing, nearest
+from gpushare.core.wording import join_words, nearest
 from gpushare.live.errors import NoClusterError
 
 
@@ -36,11 +36,11 @@ def find_context(config: Mapping[str, Any], wanted: str, where: str) -> tuple[st
     contexts = _named(config, "contexts", "context")
     name = wanted or str(config.get("current-context") or "")
     if not name:
-        known = listing(sorted(contexts), "or") if contexts else "none is defined"
+        known = join_words(sorted(contexts), "or") if contexts else "none is defined"
         raise NoClusterError(f"{where} has no current context", f"name one with --context: {known}")
     if name not in contexts:
         like = nearest(name, contexts) or sorted(contexts)
-        hint = f"did you mean {listing(like, 'or')}?" if like else "the file defines no context"
+        hint = f"did you mean {join_words(like, 'or')}?" if like else "the file defines no context"
         raise NoClusterError(f"{where} has no context {name!r}", hint)
     context = contexts[name]
     _check_server(config, name, context, where)

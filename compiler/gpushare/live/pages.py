@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from gpushare.core.wording import shorten
 from gpushare.live.errors import RequestError, TooLargeError
-from gpushare.live.snapshot import Unseen
+from gpushare.live.snapshot import ReadFailure
 from gpushare.live.views import clean
 
 Json = dict[str, Any]
@@ -40,7 +40,7 @@ class Lists:
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.unseen: list[Unseen] = []
+        self.unseen: list[ReadFailure] = []
 
     def read(
         self, what: str, path: str, view: Callable[[Json], _T], keep: Callable[[_T], bool], query: Mapping[str, str]
@@ -64,7 +64,7 @@ class Lists:
     def miss(self, what: str, problem: RequestError) -> None:
         """Note that something was not read."""
         hint = _HINTS.get(problem.status or 0, "")
-        self.unseen.append(Unseen(what=what, why=clean(str(problem), 300), hint=hint))
+        self.unseen.append(ReadFailure(what=what, why=clean(str(problem), 300), hint=hint))
 
     def _whole(
         self, path: str, view: Callable[[Json], _T], keep: Callable[[_T], bool], query: Mapping[str, str]

@@ -15,9 +15,9 @@ from gpushare.live.snapshot import (
     LiveNode,
     LiveQuota,
     Pod,
+    ReadFailure,
     RuntimeMetrics,
     Snapshot,
-    Unseen,
 )
 
 _OURS = "app.kubernetes.io/name=gpushare"
@@ -52,7 +52,7 @@ def read(api: Api, scope: Scope) -> Snapshot:
     lists = Lists(api)
     if scope.namespace:
         why = f"-n {scope.namespace} restricts the view: USED is what pods of this namespace request, and FREE is not known"
-        lists.unseen.append(Unseen(what=OTHER_PODS, why=why, hint="without -n all pods are counted"))
+        lists.unseen.append(ReadFailure(what=OTHER_PODS, why=why, hint="without -n all pods are counted"))
     nodes = _nodes(lists, scope)
     ours = f"/namespaces/{quoted(scope.release)}"
     labelled = {"labelSelector": _OURS}
@@ -90,7 +90,7 @@ def _checked(snapshot: Snapshot) -> Snapshot:
         return snapshot
     from gpushare.core.record import replace  # noqa: PLC0415 - rare
 
-    missing = Unseen(what="gpushare", why=f"namespace {snapshot.namespace} has no pool of gpushare",
+    missing = ReadFailure(what="gpushare", why=f"namespace {snapshot.namespace} has no pool of gpushare",
                      hint="--release-namespace names the namespace in which it is installed")
     return replace(snapshot, unseen=(*snapshot.unseen, missing))
 

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
 from gpushare.live.errors import NoClusterError, RequestError
 from gpushare.live.pages import Api
-from gpushare.live.snapshot import Pod, RuntimeMetrics, Unseen, Usage
+from gpushare.live.snapshot import Pod, ReadFailure, RuntimeMetrics, Usage
 from gpushare.live.views import clean
 
 PORT = 9408
@@ -44,7 +44,7 @@ _POLICIES = frozenset({"gpushare-pods", "gpushare-devices"})
 _MAX_BYTES_OF_API_SERVER = 64 << 20
 
 
-def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], list[Unseen]]:
+def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], list[ReadFailure]]:
     """Return what the runtime's pods report, and which did not. Asks at most MOST_NODES, for at most 20 seconds."""
     deadline = time.monotonic() + _SECONDS
     asked = pods[:MAX_NODES]
@@ -58,14 +58,14 @@ def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], lis
     unseen = []
     if refused:
         hint = "`gpushare rbac --metrics` prints the right; a NetworkPolicy must let the API server reach port 9408"
-        unseen.append(Unseen(what="metrics", why=f"{counted(len(refused), 'runtime')} did not answer: {refused[0]}", hint=hint))
+        unseen.append(ReadFailure(what="metrics", why=f"{pluralize(len(refused), 'runtime')} did not answer: {refused[0]}", hint=hint))
     if len(pods) > len(asked):
         why = f"only {MAX_NODES} of {len(pods)} runtimes were asked"
-        unseen.append(Unseen(what="metrics", why=why, hint="name a node"))
+        unseen.append(ReadFailure(what="metrics", why=why, hint="name a node"))
     return found, unseen
 
 
-def refused(api: Api) -> tuple[int | None, list[Unseen]]:
+def refused(api: Api) -> tuple[int | None, list[ReadFailure]]:
     """Return how many requests our policies let pass with a warning since this API server's start; None if it cannot be asked.
 
     The metric and its labels: k8s.io/apiserver, pkg/admission/plugin/policy/validating/metrics. A binding with `Warn` and
@@ -75,7 +75,7 @@ def refused(api: Api) -> tuple[int | None, list[Unseen]]:
         data = api.read("/metrics", most_bytes=_MAX_BYTES_OF_API_SERVER, timeout_seconds=_SECONDS)
     except RequestError as problem:
         hint = "`gpushare rbac --metrics` prints the right"
-        return None, [Unseen(what="metrics of the API server", why=clean(str(problem), 200), hint=hint)]
+        return None, [ReadFailure(what="metrics of the API server", why=clean(str(problem), 200), hint=hint)]
     checks: dict[str, dict[str, int]] = {}
     lines = (line for line in data.decode(errors="replace").splitlines() if line.startswith(_POLICY_CHECKS))
     for _, labels, value in _series("\n".join(lines)):

@@ -18,13 +18,13 @@ PROFILES = "gpushare-profiles"
 
 
 RUNTIME_PODS = "pods of the runtime"
-"""`Unseen.what` of the node runtime's own pods."""
+"""`ReadFailure.what` of the node runtime's own pods."""
 
 OTHER_PODS = "pods of other namespaces"
-"""`Unseen.what` of a Snapshot that was restricted to one namespace."""
+"""`ReadFailure.what` of a Snapshot that was restricted to one namespace."""
 
 
-class Unseen(Record):
+class ReadFailure(Record):
     """Something that was not read: what, why, and what would allow it."""
 
     what: str
@@ -179,7 +179,7 @@ class Snapshot(Record):
     values: Mapping[str, Any] | None = None
     metrics: tuple[RuntimeMetrics, ...] = ()
     refused: int | None = None
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[ReadFailure, ...] = ()
 
     def has_seen(self, what: str) -> bool:
         """Whether a list such as `pods` was read."""

@@ -7,7 +7,7 @@ from gpushare.core.record import Record
 from gpushare.live import belief, observing, pools
 from gpushare.live.observing import OBSERVING, Observed
 from gpushare.live.pools import LivePool, LivePools
-from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, RuntimeMetrics, Snapshot, Unseen
+from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, ReadFailure, RuntimeMetrics, Snapshot
 from gpushare.nodes import taints
 
 
@@ -77,7 +77,7 @@ class Status(Record):
     others: tuple[NodeStatus, ...]
     kills: tuple[Event, ...]
     pending: tuple[Pod, ...]
-    unseen: tuple[Unseen, ...]
+    unseen: tuple[ReadFailure, ...]
     observed: Observed | None = None
 
 

@@ -12,7 +12,7 @@ from gpushare.intent.types import Layout
 from gpushare.mig.explain import nearest, why_not
 from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Arrangement
-from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, board, is_manageable
+from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, is_manageable, solver_for
 
 __all__ = [
     "MAX_LAYOUTS",
@@ -39,12 +39,12 @@ class Instance(Record):
 
 def fits(geometry: Geometry, layout: Layout) -> bool:
     """Whether the layout is legal: placements exist, and counts, engines and the card's own constraints allow it."""
-    return board(geometry).is_legal(layout)
+    return solver_for(geometry).is_legal(layout)
 
 
 def canonical(geometry: Geometry, layout: Layout) -> Layout:
     """Return the layout in the solver's order, larger profiles first: equal layouts become equal values."""
-    own = board(geometry)
+    own = solver_for(geometry)
     return own.layout(own.counts(layout))
 
 
@@ -54,7 +54,7 @@ def maximal_layouts(geometry: Geometry, *, attributes: bool = True) -> tuple[Lay
     Each layout is in canonical order. Without `attributes`, only profiles whose names have none are considered, also as
     additions.
     """
-    whole = board(geometry)
+    whole = solver_for(geometry)
     asked = whole if attributes else whole.plain
     return tuple(asked.layout(counts) for counts in asked.maximal)
 
@@ -66,7 +66,7 @@ def place(geometry: Geometry, layout: Layout, keep: tuple[tuple[str, int], ...] 
     most of them; among equals, it leaves the most choice for additions (different sets of instances that fit into the free
     slices); among equals, it has the lowest starts, larger profiles first.
     """
-    own = board(geometry)
+    own = solver_for(geometry)
     if not own.is_legal(layout):
         return None
     counts = own.counts(layout)

@@ -8,9 +8,9 @@ from itertools import accumulate
 from operator import mul
 
 from gpushare.catalog.cards import Geometry
-from gpushare.core.wording import listing
+from gpushare.core.wording import join_words
 from gpushare.intent.types import Layout
-from gpushare.mig.layouts import CardSolver, Counts, Limit, board
+from gpushare.mig.layouts import CardSolver, Counts, Limit, solver_for
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
@@ -19,14 +19,14 @@ Item = tuple[str, int]
 
 def why_not(geometry: Geometry, layout: Layout) -> str:
     """Return why the layout is not legal, as one sentence without a full stop; empty if it is legal."""
-    own = board(geometry)
+    own = solver_for(geometry)
     if own.is_legal(layout):
         return ""
     counts = own.counts(layout)
     known = {profile.name for profile in own.profiles}
     unknown = [name for name, _ in layout if name not in known]
     if unknown:
-        return f"the card has no profile {listing(unknown)}"
+        return f"the card has no profile {join_words(unknown)}"
     for limit in own.limits:
         total = _dot(counts, limit.weights)
         if total > limit.total:
@@ -42,7 +42,7 @@ def nearest(geometry: Geometry, layout: Layout, limit: int = 3) -> tuple[Layout,
     not wanted; fewer instances added; more compute slices in use; the order of `maximal_layouts`. Profiles with attributes
     are considered only if the wanted layout has some. Names that the card does not know are ignored.
     """
-    whole = board(geometry)
+    whole = solver_for(geometry)
     counts = whole.counts(layout)
     own = whole if any(count and p.has_attributes for p, count in zip(whole.profiles, counts, strict=True)) else whole.plain
     wanted = own.counts(layout)
@@ -87,7 +87,7 @@ def _shortage(limit: Limit, served: Sequence[Item], rest: Sequence[Item], used: 
         return f"{_take(rest[:1], 'need')} {_amount(need, limit.noun)}; a card has {_word(limit.total)}"
     if not left:
         all_of_it = f"the card's only {limit.noun}" if limit.total == 1 else f"all {_amount(limit.total, limit.noun)}"
-        return f"{_take(served, 'take')} {all_of_it}; nothing is left for {listing(map(_item, rest))}"
+        return f"{_take(served, 'take')} {all_of_it}; nothing is left for {join_words(map(_item, rest))}"
     taken = f"{_take(served, 'take')} {_word(used)} of the {_amount(limit.total, limit.noun)}"
     return f"{taken}; {_take(rest[:1], 'need')} {_word(need)}, and only {_word(left)} {'is' if left == 1 else 'are'} left"
 
@@ -105,9 +105,9 @@ def _no_placement(own: CardSolver, counts: Counts) -> str:
     wanted = counts[present[first]]
     possible = max(number for number in range(wanted) if multisets[first] + number * steps[first] in own.grid.multisets)
     name = own.profiles[present[first]].name
-    starts = listing(_starts(own, index) for index in present[: first + 1])
+    starts = join_words(_starts(own, index) for index in present[: first + 1])
     beside = [(own.profiles[index].name, counts[index]) for index in present[:first]]
-    where = f"beside {listing(map(_item, beside))} there" if beside else "there"
+    where = f"beside {join_words(map(_item, beside))} there" if beside else "there"
     room = f"room for {_word(possible)} {name}, not {_word(wanted)}" if possible else f"no room for {name}"
     return f"no placement: {starts}; {where} is {room}"
 
@@ -115,13 +115,13 @@ def _no_placement(own: CardSolver, counts: Counts) -> str:
 def _starts(own: CardSolver, index: int) -> str:
     starts = sorted({start for start, _ in own.shapes[index]})
     is_run = len(starts) > 2 and starts[-1] - starts[0] == len(starts) - 1
-    where = f"{starts[0]} to {starts[-1]}" if is_run else listing(map(str, starts), "or")
+    where = f"{starts[0]} to {starts[-1]}" if is_run else join_words(map(str, starts), "or")
     return f"{own.profiles[index].name} can only start at slice {where}"
 
 
 def _take(items: Sequence[Item], verb: str) -> str:
     is_one = sum(count for _, count in items) == 1
-    return f"{listing(map(_item, items))} {verb}{'s' if is_one else ''}"
+    return f"{join_words(map(_item, items))} {verb}{'s' if is_one else ''}"
 
 
 def _item(item: Item) -> str:

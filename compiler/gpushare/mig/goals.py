@@ -11,7 +11,7 @@ from typing import assert_never
 
 from gpushare.catalog.cards import Geometry, MigProfile
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MostInstances
-from gpushare.mig.layouts import CardSolver, Counts, board
+from gpushare.mig.layouts import CardSolver, Counts, solver_for
 
 UsableBytes = Callable[[MigProfile], int | None]
 
@@ -29,7 +29,7 @@ def resolve_goal(geometry: Geometry, goal: Goal, usable_bytes: UsableBytes) -> L
     `usable_bytes` returns the usable bytes of one instance, None if its memory is not known; only `memory` goals call it.
     Equally good layouts are sorted by name, with numbers in names read as numbers: `1g.5gb` comes before `1g.10gb`.
     """
-    own = board(geometry).plain
+    own = solver_for(geometry).plain
     match goal:
         case MostInstances():
             best = _most_without(own, frozenset())
@@ -47,7 +47,7 @@ def resolve_goal(geometry: Geometry, goal: Goal, usable_bytes: UsableBytes) -> L
 
 def instance_counts(geometry: Geometry) -> tuple[int, ...]:
     """Return the numbers of instances that layouts without attributes can have, ascending."""
-    return tuple(sorted({sum(counts) for counts in board(geometry).plain.legal}))
+    return tuple(sorted({sum(counts) for counts in solver_for(geometry).plain.legal}))
 
 
 def _most_without(own: CardSolver, left_out: frozenset[int]) -> Counts | None:

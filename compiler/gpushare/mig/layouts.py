@@ -19,7 +19,7 @@ Counts = tuple[int, ...]
 ENGINE_NOUNS = {"decoders": "decoder", "encoders": "encoder", "jpeg": "JPEG engine", "ofa": "optical flow engine"}
 """Engines that instances compete for, by their names in `Engines`. Copy engines are shared: no card has a total."""
 
-_BOARDS: dict[int, "CardSolver"] = {}
+_SOLVERS: dict[int, "CardSolver"] = {}
 _MAX_BOARDS = 256
 
 MAX_LAYOUTS = 2_000
@@ -130,19 +130,19 @@ class CardSolver:
 def is_manageable(geometry: Geometry) -> bool:
     """Whether the card has at most MAX_LAYOUTS layouts. Callers must not use the solver of a card that has more."""
     try:
-        return next(islice(board(geometry).walk(), MAX_LAYOUTS + 1, None), None) is None  # the empty layout counts
+        return next(islice(solver_for(geometry).walk(), MAX_LAYOUTS + 1, None), None) is None  # the empty layout counts
     except TooManyError:
         return False
 
 
-def board(geometry: Geometry) -> CardSolver:
+def solver_for(geometry: Geometry) -> CardSolver:
     """Return the geometry's solver, built once per object: by id, because hashing a geometry costs more than most searches."""
-    known = _BOARDS.get(id(geometry))
+    known = _SOLVERS.get(id(geometry))
     if known is None:
-        if len(_BOARDS) >= _MAX_BOARDS:
-            _BOARDS.clear()
+        if len(_SOLVERS) >= _MAX_BOARDS:
+            _SOLVERS.clear()
         # The solver keeps the geometry alive, so its id is not reused while the entry exists.
-        known = _BOARDS[id(geometry)] = CardSolver(geometry)
+        known = _SOLVERS[id(geometry)] = CardSolver(geometry)
     return known
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.record import Record, replace
 from gpushare.core.units import meant_sizes
-from gpushare.core.wording import listing, nearest, shorten
+from gpushare.core.wording import join_words, nearest, shorten
 from gpushare.reading import intended
 from gpushare.reading.scalars import resolve
 
@@ -156,11 +156,11 @@ class _Wording:
         """Return hints on legal values: the schema's own examples, words or bounds."""
         field = {**self.root.get("definitions", {}).get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
         if "enum" in field or "const" in field:
-            return (f"write {listing([_shown(word) for word in field.get('enum', [field.get('const')])], 'or')}",)
+            return (f"write {join_words([_shown(word) for word in field.get('enum', [field.get('const')])], 'or')}",)
         default = [field["default"]] if field.get("default") not in (None, "") else []
         examples = [_as_written(example) for example in field.get("examples", default)]
         if examples:
-            return (f"such as {listing(examples, 'or')}",)
+            return (f"such as {join_words(examples, 'or')}",)
         kinds, said = field.get("type", ""), field.get("patternErrorMessage", "")
         if said.startswith("must be "):
             return (f"write {said.removeprefix('must be ')}",)
@@ -223,7 +223,7 @@ class _Wording:
                 return "GS106", f"must be {_bounds(violation.schema)}, not {_shown(value)}", ()
             case "minItems" | "minProperties":
                 words = _WORD_LIST.match(violation.schema.get("pattern", ""))
-                choices = listing(words[1].split("|"), "or") if words and "none" in words[1] else ""
+                choices = join_words(words[1].split("|"), "or") if words and "none" in words[1] else ""
                 hints = (f"write {choices} to have nothing in it",) if choices else ()
                 return "GS107", f"needs at least {'one entry' if argument == 1 else f'{argument} entries'}", hints
             case "maxItems" | "maxProperties":
@@ -276,13 +276,13 @@ def _alternatives(violation: SchemaViolation, subject: str) -> Told:
     names = [part["required"][0] for part in violation.argument]
     given = [key for key in violation.value if key in names]
     if len(given) > 1:
-        message = f"{given[-1]} is given beside {given[0]}: {subject} takes one of {listing(names, 'or')}"
+        message = f"{given[-1]} is given beside {given[0]}: {subject} takes one of {join_words(names, 'or')}"
         yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*violation.path, given[-1])), ()
         return
     code = "GS108" if violation.keyword == "oneOf" else "GS101"
     number = "exactly one" if violation.keyword == "oneOf" else "at least one"
     missing = tuple((*violation.path, name) for name in names)
-    message = f"{subject} needs {number} of {listing(names, 'or')}"
+    message = f"{subject} needs {number} of {join_words(names, 'or')}"
     yield Finding(code=code, message=message, hints=(f"add {names[0]}",), path=violation.path, on_key=True), missing
 
 
@@ -294,7 +294,7 @@ def _meant_size(value: object) -> tuple[str, ...]:
 
 def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]]:
     words = [_shown(word) for word in allowed]
-    message = f"must be {listing(words, 'or')}, not {_shown(value)}"
+    message = f"must be {join_words(words, 'or')}, not {_shown(value)}"
     if isinstance(value, str):
         if value in _PLANNED and words != ["none"]:
             return "GS104", message, (f"{value} is planned for a later version",)

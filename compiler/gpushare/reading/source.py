@@ -215,7 +215,7 @@ def _parsed(source: Source, most: int) -> Source:
             complaints.append(RawFinding(code="GS011", message="the document is empty", start=0, end=min(1, len(source.text)),
                                         hints=("gpushare init writes a first one",)))
         root = None
-    return _refused(replace(source, data=root.value if root else None, root=root), complaints, builder.untold)
+    return _refused(replace(source, data=root.value if root else None, root=root), complaints, builder.not_shown)
 
 
 def _feed(builder: Builder, text: str, outside: list[RawFinding]) -> None:
@@ -278,14 +278,14 @@ def _syntax(text: str, error: Exception) -> RawFinding:
     return RawFinding(code="GS003", message=message, start=start, end=start + len(visible), hints=(hint,))
 
 
-def _refused(source: Source, complaints: list[RawFinding], untold: int = 0) -> Source:
+def _refused(source: Source, complaints: list[RawFinding], not_shown: int = 0) -> Source:
     """Return the source with its findings and their spans; the last one reports how many are not shown, if there are more."""
-    untold += max(0, len(complaints) - MAX_FINDINGS)
+    not_shown += max(0, len(complaints) - MAX_FINDINGS)
     findings = [
         Finding(code=told.code, message=told.message, hints=told.hints, path=told.path, file=source.file,
                 span=source.span(told.start, told.end))
         for told in complaints[:MAX_FINDINGS]
     ]
-    if untold:
-        findings.append(replace(findings[-1], message=f"{untold} more findings are not shown", hints=()))
+    if not_shown:
+        findings.append(replace(findings[-1], message=f"{not_shown} more findings are not shown", hints=()))
     return replace(source, findings=tuple(findings))

@@ -82,11 +82,11 @@ class Builder:
         self.root: TreeNode | None = None
         self.over = False
         self.complaints: list[RawFinding] = []
-        self.untold = 0
+        self.not_shown = 0
 
     @property
     def has_room(self) -> bool:
-        """Whether one more complaint is kept; `untold` counts those that are discarded."""
+        """Whether one more complaint is kept; `not_shown` counts those that are discarded."""
         return len(self.complaints) < self._room
 
     # The reader's events.
@@ -247,7 +247,7 @@ class Builder:
 
     def _say(self, code: str, message: str, node: TreeNode, hints: tuple[str, ...] = ()) -> None:
         if not self.has_room:
-            self.untold += 1
+            self.not_shown += 1
             return
         place = self.path()
         self.complaints.append(RawFinding(code=code, message=message, start=node.start, end=node.end, path=place, hints=hints))

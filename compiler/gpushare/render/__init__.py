@@ -9,7 +9,6 @@ from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
 from gpushare.core.record import replace
 from gpushare.intent.types import Stack
-from gpushare.plan.plan import Plan
 from gpushare.render import (
     argocd,
     argocd_health,
@@ -29,15 +28,16 @@ from gpushare.render import (
     readme,
     values,
 )
+from gpushare.resolved.plan import Plan
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
 
 def render(plan: Plan, previous: Lock) -> tuple[Artifact, ...]:
     """Return every file of the bundle, the lock last. `previous` is the lock of the bundle that this one will replace."""
-    memory = next_lock(plan, previous)
-    files = tuple(_files(plan, memory))
-    listed = replace(memory, files={file.path: digest(file.text) for file in files})
+    new_lock = next_lock(plan, previous)
+    files = tuple(_files(plan, new_lock))
+    listed = replace(new_lock, files={file.path: digest(file.text) for file in files})
     return (*files, Artifact(path=lock.FILE, text=lock.text(listed)))
 
 
@@ -64,7 +64,7 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
     return chart.values(plan, {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools})
 
 
-def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
+def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
     chart_values = chart.values(plan, policies)
     upstream_values = values.upstream_values(plan)
@@ -76,10 +76,10 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
         yield _yaml(path, item)
     yield from chart.static_files(has_monitoring=any(monitoring.objects(plan)))
     yield _yaml("chart/values.yaml", chart_values)
-    yield from _generated(plan, memory, policies)
+    yield from _generated(plan, new_lock, policies)
     if not observes:
         # Until then no program may read our profiles, and no node may start with a taint that nothing removes.
-        yield from _stack(plan, memory, upstream_values)
+        yield from _stack(plan, new_lock, upstream_values)
     yield _yaml("nodes/pools.yaml", pools.pools_document(plan))
     snippets = "" if observes else cloud.cloud(plan)
     if snippets:
@@ -108,20 +108,20 @@ def _autoscaling(plan: Plan) -> Iterator[Artifact]:
         yield _yaml(f"nodes/karpenter/{pool}.yaml", overlay)
 
 
-def _generated(plan: Plan, memory: Lock, policies: dict[str, str]) -> Iterator[Artifact]:
+def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator[Artifact]:
     """Yield the files that the chart's templates read."""
     for pool, text in policies.items():
         yield Artifact(path=f"chart/files/policies/{pool}.yaml", text=text)
-    for key, text in profiles.profiles(memory).items():
+    for key, text in profiles.profiles(new_lock).items():
         yield Artifact(path=f"chart/files/profiles/{key}.yaml", text=text)
-    mig_configs = mig_parted.config(plan, memory)
+    mig_configs = mig_parted.config(plan, new_lock)
     if mig_configs:
         yield Artifact(path="chart/files/mig-parted/config.yaml", text=mig_configs)
     for path, document in monitoring.objects(plan):
         yield _yaml(path, document)
 
 
-def _stack(plan: Plan, memory: Lock, upstream_values: dict[str, Any]) -> Iterator[Artifact]:
+def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Iterator[Artifact]:
     match plan.intent.platform.stack:
         case Stack.GPU_OPERATOR:
             yield _yaml("gpu-operator/values.yaml", upstream_values)
@@ -129,7 +129,7 @@ def _stack(plan: Plan, memory: Lock, upstream_values: dict[str, Any]) -> Iterato
             yield _yaml("device-plugin/values.yaml", upstream_values)
         case Stack.EXISTING:
             if not existing.is_placed(plan):
-                yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(memory)))
+                yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(new_lock)))
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
 
 

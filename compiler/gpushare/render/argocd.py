@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 from gpushare.vendors.nvidia import NVIDIA
 
 Object = dict[str, Any]

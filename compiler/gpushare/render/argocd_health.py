@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 
 _CLUSTER_POLICY = """\
 hs = {status = "Progressing", message = "waiting for the operator"}

@@ -8,12 +8,12 @@ https://karpenter.sh/docs/concepts/nodeoverlays/ and https://karpenter.sh/docs/c
 from collections.abc import Iterable
 from typing import Any
 
-from gpushare.core.wording import counted, listing
+from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.types import Autoscaler
 from gpushare.nodes import taints
 from gpushare.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
 from gpushare.nodes.selectors import POOL_LABEL, region
-from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.nvidia import NVIDIA
 
 _INTRODUCTION = """# Autoscaling
@@ -138,7 +138,7 @@ def _annotations(group: GroupAnnotations, pool: PoolPlan) -> str:
 
 
 def _nothing(groups: Iterable[Cloud]) -> str:
-    names = listing([cloud.name for cloud in groups if cloud.group is None])
+    names = join_words([cloud.name for cloud in groups if cloud.group is None])
     return f"{names} document no setting for other resources than {NVIDIA.whole_gpu}: let the node pool keep one node.\n"
 
 
@@ -148,7 +148,7 @@ def _block(told: str, lines: Iterable[str]) -> str:
 
 def _karpenter(pool: PoolPlan) -> str:
     key = taints.of(pool.pool.autoscaler).not_ready
-    gpus = f"{counted(pool.pool.gpus_per_node, 'GPU')} of the card {pool.card.name}"
+    gpus = f"{pluralize(pool.pool.gpus_per_node, 'GPU')} of the card {pool.card.name}"
     text = _KARPENTER.format(pool=pool.name, label=POOL_LABEL, not_ready=key, gpus=gpus)
-    resources = listing([f"{count} {name}" for name, count in _unknown(pool).items()])
+    resources = join_words([f"{count} {name}" for name, count in _unknown(pool).items()])
     return text + (_OVERLAY.format(pool=pool.name, resources=resources) if resources else "")

@@ -14,7 +14,7 @@ from gpushare.bundle.artifact import Artifact, hexdigest
 from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
 from gpushare.intent.types import Action, OnBusy, Partitioner, Platform, Stack
-from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import shares
 
 VALUES = "values.yaml"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpushare.intent.types import Operator
 from gpushare.nodes import taints
 from gpushare.nodes.clouds import CLOUDS
-from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.resolved.plan import Plan, PoolPlan
 
 _INTRODUCTION = """# The start-up taint on cloud node pools
 

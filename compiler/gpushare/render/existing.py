@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gpushare.core import emit
 from gpushare.nodes.taints import OUR_TAINTS
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 from gpushare.vendors.nvidia import NVIDIA
 
 _STEPS = """# The device plugin that is already there

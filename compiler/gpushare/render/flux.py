@@ -13,7 +13,7 @@ from gpushare.catalog import upstream
 from gpushare.core.units import parse_duration
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 
 Object = dict[str, Any]
 

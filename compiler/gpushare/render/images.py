@@ -13,7 +13,7 @@ from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless,
 from gpushare.catalog.upstream import Image, UpstreamChart
 from gpushare.core.record import Record
 from gpushare.intent.types import Platform, Stack
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
 

@@ -9,14 +9,14 @@ from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
 from gpushare.intent.types import Partitioner
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 
 _ALL_DISABLED = [{"devices": "all", "mig-enabled": False}]
 
 
-def config(plan: Plan, memory: Lock) -> str | None:
+def config(plan: Plan, new_lock: Lock) -> str | None:
     """Return the file's text; None if the node runtime partitions."""
     if plan.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
         return None
-    configs = {ALL_DISABLED: _ALL_DISABLED} | lock.all_mig_configs(memory)
+    configs = {ALL_DISABLED: _ALL_DISABLED} | lock.all_mig_configs(new_lock)
     return emit.yaml_text({"version": "v1", "mig-configs": dict(sorted(configs.items()))})

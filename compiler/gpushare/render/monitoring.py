@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare.core import emit
 from gpushare.monitoring import alerts, counters, dashboard
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 
 Object = dict[str, Any]
 

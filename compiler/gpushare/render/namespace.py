@@ -7,7 +7,7 @@ must be `privileged` there.
 from typing import Any
 
 from gpushare.intent import gitops
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 
 
 def namespaces(plan: Plan) -> dict[str, dict[str, Any]]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
 from gpushare.intent.types import AdmissionMode, Stack
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 
 
 def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
@@ -14,7 +14,7 @@ def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
 
 
 def _meaning(plan: Plan) -> Iterator[str]:
-    pools = counted(len(plan.pools), "pool")
+    pools = pluralize(len(plan.pools), "pool")
     yield from (f"# GPUs of {plan.intent.name}: observed", "")
     yield from ("Written by gpushare from the cluster's intent; edits are lost.", "")
     yield f"The intent says `adoption: observe`. This bundle has {pools} and changes nothing that was on the cluster before:"

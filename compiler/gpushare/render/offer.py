@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gpushare.plan import offer_entry
-from gpushare.plan.plan import Plan
+from gpushare.resolved import offer_entry
+from gpushare.resolved.plan import Plan
 
 
 def offer(plan: Plan) -> dict[str, Any]:

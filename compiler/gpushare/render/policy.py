@@ -8,7 +8,7 @@ from typing import Any
 
 from gpushare.core import emit
 from gpushare.nodes import taints
-from gpushare.plan.plan import GpuPlan, Plan, PoolPlan
+from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
 from gpushare.sharing import caps
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from gpushare import backends
 from gpushare.intent.types import Stack
 from gpushare.nodes.selectors import POOL_LABEL
-from gpushare.plan import offer_entry
-from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.resolved import offer_entry
+from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
 from gpushare.vendors.nvidia import NVIDIA
 

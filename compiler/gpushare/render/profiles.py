@@ -8,6 +8,6 @@ from gpushare.bundle.lock import Lock
 from gpushare.core import emit
 
 
-def profiles(memory: Lock) -> dict[str, str]:
+def profiles(new_lock: Lock) -> dict[str, str]:
     """Return every config as text, by key."""
-    return {key: emit.yaml_text(config) for key, config in lock.all_profiles(memory).items()}
+    return {key: emit.yaml_text(config) for key, config in lock.all_profiles(new_lock).items()}

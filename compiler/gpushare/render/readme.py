@@ -12,7 +12,7 @@ from gpushare.core import emit
 from gpushare.intent import gitops as sync
 from gpushare.intent.types import Action, Partitioner, RuntimeImage, Stack
 from gpushare.nodes.selectors import POOL_LABEL
-from gpushare.plan.plan import DevicePlan, Plan, PoolPlan
+from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 
 
 def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:

@@ -13,7 +13,7 @@ from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import Partitioner, Stack
 from gpushare.monitoring import counters
 from gpushare.nodes.taints import OUR_TAINTS
-from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.resolved.plan import Plan, PoolPlan
 
 Values = dict[str, Any]
 

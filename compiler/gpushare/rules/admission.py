@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
-from gpushare.core.wording import few
+from gpushare.core.wording import join_first
 from gpushare.intent.types import AdmissionMode, AdmissionScope, Pool, Stack
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import shares
@@ -40,7 +40,7 @@ def check_shut(context: RuleContext) -> Iterator[Finding]:
             code="GS621",
             severity=Severity.WARNING,
             message="new pods that are privileged or mount the host are refused in every namespace but"
-            f" {few(list(intent.platform_namespaces), 5)}: network, storage and monitoring agents among them",
+            f" {join_first(list(intent.platform_namespaces), 5)}: network, storage and monitoring agents among them",
             hints=(
                 "list their namespaces under platform.namespaces, or label them gpushare.dev/admission: exempt",
                 "if all are listed, write accept: {GS621: the reason}",
@@ -107,7 +107,7 @@ def _unambiguous(context: RuleContext) -> Iterator[Finding]:
         card, kinds = context.card(pool), context.kinds(pool)
         if card is None or kinds is None:
             return
-        offers[pool.name] = frozenset((kind.resource, shares.meaning(pool, card, kind)) for kind in kinds)
+        offers[pool.name] = frozenset((kind.resource, shares.identity(pool, card, kind)) for kind in kinds)
     ambiguous = shares.ambiguous(offers.values())
     for pool in context.intent.pools:
         if pool.is_default and ambiguous.isdisjoint(resource for resource, _ in offers[pool.name]):

@@ -7,7 +7,7 @@ from gpushare import modes
 from gpushare.catalog.memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
 from gpushare.intent.types import (
     Action,
     AdmissionMode,
@@ -27,7 +27,7 @@ from gpushare.rules.card_names import a_card
 from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import caps
-from gpushare.sharing.shares import DeviceClass
+from gpushare.sharing.shares import ShareKind
 
 DRIVER_LIMITS_FROM = 615
 """The driver branch from which the driver itself can hold a cgroup to a memory limit."""
@@ -83,7 +83,7 @@ def _unshared(context: RuleContext, pool: Pool) -> _Idle:
         yield ("sharing", "rename"), why, hint
 
 
-def _of_sharing(context: RuleContext, pool: Pool, shared: list[DeviceClass]) -> _Idle:
+def _of_sharing(context: RuleContext, pool: Pool, shared: list[ShareKind]) -> _Idle:
     wanted: set[CapValue] = {caps.wanted_cap(pool, kind.profile) for kind in shared}
     uncapped, by_mps = wanted == {CapWord.NONE}, modes.of(pool).has_daemon
     if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
@@ -136,7 +136,7 @@ def check_daemon(context: RuleContext) -> Iterator[Finding]:
             continue
         for kind in context.kinds(pool) or ():
             if caps.wanted_cap(pool, kind.profile) is CapWord.NONE and kind.memory_mib:
-                even, clients = kind.memory_mib // kind.replicas, counted(kind.replicas, "client")
+                even, clients = kind.memory_mib // kind.replicas, pluralize(kind.replicas, "client")
                 message = f"with cap: none the MPS daemon still gives each of {clients} {even}Mi at most"
                 hint = "write cap: even to say so, or mode: time-slicing, where a container may use all memory"
                 yield warn_of_pool("GS512", pool, message, hint, "memory", "cap")
@@ -191,13 +191,13 @@ def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
         if usable and usable < size * kind.replicas <= allowed:  # more than is allowed is GS501
             card = context.card(pool)
             device = kind.profile.name if kind.profile else a_card(card) if card else "the device"
-            needed = f"{counted(kind.replicas, 'container')} at their caps need {together}Mi"
+            needed = f"{pluralize(kind.replicas, 'container')} at their caps need {together}Mi"
             message = f"{needed}, and {device} has {usable // MIB}Mi"
             hint = "the container that allocates last fails, within its cap: write a smaller cap, or fewer replicas"
             yield warn_of_pool("GS515", pool, message, hint, "memory", "oversubscribe")
 
 
-def _sizes(context: RuleContext) -> Iterator[tuple[Pool, DeviceClass, int]]:
+def _sizes(context: RuleContext) -> Iterator[tuple[Pool, ShareKind, int]]:
     """Yield every shared kind whose cap is a size, except under MPS: there GS507 checks it."""
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():
@@ -206,7 +206,7 @@ def _sizes(context: RuleContext) -> Iterator[tuple[Pool, DeviceClass, int]]:
                 yield pool, kind, cap
 
 
-def _cap_path(pool: Pool, kind: DeviceClass) -> tuple[str | int, ...]:
+def _cap_path(pool: Pool, kind: ShareKind) -> tuple[str | int, ...]:
     steps = (kind.profile.name,) if isinstance(pool.memory.cap, tuple) and kind.profile else ()
     return pool_path(pool, "memory", "cap", *steps)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_label, is_label_key, is_label_value
-from gpushare.core.wording import listing
+from gpushare.core.wording import join_words
 from gpushare.intent.types import Pool
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.rules.rule import Rule, RuleContext, pool_path
@@ -85,7 +85,7 @@ def check_start_up(context: RuleContext) -> Iterator[Finding]:
                 yield Finding(
                     code="GS215",
                     severity=Severity.WARNING,
-                    message=f"this toleration also tolerates {listing(tolerated)}, so its pods start before the GPUs are ready",
+                    message=f"this toleration also tolerates {join_words(tolerated)}, so its pods start before the GPUs are ready",
                     hints=("name the key of your own taint; gpushare's own pods tolerate gpushare's taints by default",),
                     path=pool_path(pool, "tolerations", number),
                 )

@@ -11,12 +11,12 @@ from gpushare.catalog.memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
-from gpushare.core.wording import counted
+from gpushare.core.wording import pluralize
 from gpushare.intent.types import CapWord, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
-from gpushare.sharing.shares import DeviceClass
+from gpushare.sharing.shares import ShareKind
 
 SMALL_CAP_MIB = 512
 """Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""
@@ -27,7 +27,7 @@ class _Shared(Record):
 
     pool: Pool
     card: Card
-    kind: DeviceClass
+    kind: ShareKind
     path: Path
 
     @property
@@ -54,7 +54,7 @@ def _shared(context: RuleContext) -> Iterator[_Shared]:
                 yield _Shared(pool=pool, card=card, kind=kind, path=_cap_path(pool, kind))
 
 
-def _cap_path(pool: Pool, kind: DeviceClass) -> Path:
+def _cap_path(pool: Pool, kind: ShareKind) -> Path:
     """Return the path of the cap of a kind, or of the mapping in which it is missing."""
     cap = pool.memory.cap
     if isinstance(cap, tuple) and kind.profile and kind.profile.name in dict(cap):
@@ -87,9 +87,9 @@ def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
     have = f"the {room // (100 * MIB)}Mi usable of {shared.name}" + (f" at oversubscribe: {percent}%" if percent != 100 else "")
     return Finding(
         code="GS501",
-        message=f"{counted(replicas, 'share')} of {show_bytes(cap)} are more than {have}",
+        message=f"{pluralize(replicas, 'share')} of {show_bytes(cap)} are more than {have}",
         hints=(
-            f"the largest cap for {counted(replicas, 'replica')} is {largest}Mi",
+            f"the largest cap for {pluralize(replicas, 'replica')} is {largest}Mi",
             f"{show_bytes(cap)} fits {_TIMES[fitting] if fitting < len(_TIMES) else f'{fitting} times'}",
         ),
         path=path,

@@ -12,7 +12,7 @@ from gpushare.catalog.cards import Card, Geometry
 from gpushare.catalog.memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
-from gpushare.core.wording import layout_text, listing
+from gpushare.core.wording import join_words, layout_text
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MigStrategy, MostInstances, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.layouts import layout_groups, mig_pools, written_layouts
@@ -81,7 +81,7 @@ def check_coverage(context: RuleContext) -> Iterator[Finding]:
             many = "s" if len(missing) > 1 else ""
             yield Finding(
                 code="GS404",
-                message=f"GPU{many} {listing(missing)} of {pool.gpus_per_node} {'have' if many else 'has'} no layout",
+                message=f"GPU{many} {join_words(missing)} of {pool.gpus_per_node} {'have' if many else 'has'} no layout",
                 hints=(f"add - {{gpus: {missing}, layout: none}} to leave {'them' if many else 'it'} whole",),
                 path=pool_path(pool, "sharing", "layouts"),
                 on_key=True,
@@ -156,7 +156,7 @@ def check_goals(context: RuleContext) -> Iterator[Finding]:
         what, hint = _out_of_reach(goal, pool, card, geometry)
         message = f"{a_card(card)} cannot be divided into {what}"
         if isinstance(goal, MemoryEach) and (unknown := _unmeasured(geometry)):
-            message = f"the memory of {listing(unknown)} of {a_card(card)} has not been measured, so {what} cannot be promised"
+            message = f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be promised"
         yield Finding(
             code="GS406",
             message=message,
@@ -173,7 +173,7 @@ def _out_of_reach(goal: Goal, pool: Pool, card: Card, geometry: Geometry) -> tup
         case Balanced():
             return "a balanced layout", "balanced is defined for cards with four or seven slices; write a layout"
         case Instances(count=count):
-            possible = listing(mig.instance_counts(geometry), last="or")
+            possible = join_words(mig.instance_counts(geometry), last="or")
             return f"{count} instances", f"{a_card(card)} can have {possible}"
         case MemoryEach(size_bytes=size):
             return f"instances with {show_bytes(size)} usable each", _largest_usable(pool, card, geometry)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path
-from gpushare.core.wording import listing
+from gpushare.core.wording import join_words
 from gpushare.intent.types import Pool
 from gpushare.rules.card_names import a_card
 from gpushare.rules.layouts import mig_pools, written_layouts
@@ -63,9 +63,9 @@ def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator
     slices = _SLICES.match(meant)
     alike = [other for other in known if slices and other.startswith(slices[0] + ".")]
     if alike:
-        yield f"with as many slices it has {listing(alike)}"
+        yield f"with as many slices it has {join_words(alike)}"
     else:
-        yield f"it has {listing(plain or known)}; gpushare cards {card.id} shows every layout"
+        yield f"it has {join_words(plain or known)}; gpushare cards {card.id} shows every layout"
 
 
 def _respell(name: str) -> str:
@@ -85,7 +85,7 @@ def check_replicas(context: RuleContext) -> Iterator[Finding]:
                 yield Finding(
                     code="GS407",
                     message=f"replicas names {name}, which no GPU of pool {pool.name} has",
-                    hints=(f"its GPUs have {listing(present)}" if present else "all its GPUs are whole: leave replicas out",),
+                    hints=(f"its GPUs have {join_words(present)}" if present else "all its GPUs are whole: leave replicas out",),
                     path=pool_path(pool, "sharing", "replicas", name),
                     on_key=True,
                 )

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
-from gpushare.core.wording import counted, few, listing
+from gpushare.core.wording import join_first, join_words, pluralize
 from gpushare.intent.types import Expression, NodeSelector, Pool
 from gpushare.nodes import labels, selectors
 from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
@@ -47,7 +47,7 @@ def _contradiction(pool: Pool) -> Finding:
     before = [entry[2] for entry in entries[: count - 1] if entry[0] == key]
     return Finding(
         code="GS202",
-        message=f"no node can satisfy {text} together with {listing(before)}",
+        message=f"no node can satisfy {text} together with {join_words(before)}",
         hints=("keep one of them: a label has one value on a node, or is absent",),
         path=pool_path(pool, "nodes", *path),
     )
@@ -76,7 +76,7 @@ def check_clashes(context: RuleContext) -> Iterator[Finding]:
 
 
 def _clash(later: Pool, earlier: list[Pool]) -> Finding:
-    first, names = earlier[0], few([pool.name for pool in earlier], MAX_NAMED)
+    first, names = earlier[0], join_first([pool.name for pool in earlier], MAX_NAMED)
     whose = f"pool {names}" if len(earlier) == 1 else f"pools {names}"
     priority = f"give one of them a higher priority, such as priority: {later.priority + 1}"
     others = set(first.nodes.names)
@@ -115,7 +115,7 @@ def _separations(earlier: list[Pool], later: Pool) -> str:
             return "select them by different values of one label"
         excluded.setdefault(way[:2], set()).update(way[2])
     (key, name), values = next(iter(excluded.items()))
-    others = f", and so for {listing(dict.fromkeys(name for _, name in list(excluded)[1:]))}" if len(excluded) > 1 else ""
+    others = f", and so for {join_words(dict.fromkeys(name for _, name in list(excluded)[1:]))}" if len(excluded) > 1 else ""
     listed = ", ".join(sorted(values))
     return f"add matchExpressions [{{key: {key}, operator: NotIn, values: [{listed}]}}] to pool {name}{others}"
 
@@ -164,7 +164,7 @@ def check_expected(context: RuleContext) -> Iterator[Finding]:
         if pool.nodes.names and pool.nodes.expected is not None:
             yield Finding(
                 code="GS207",
-                message=f"expected cannot be given beside names: they are {counted(len(pool.nodes.names), 'node')}",
+                message=f"expected cannot be given beside names: they are {pluralize(len(pool.nodes.names), 'node')}",
                 hints=("leave expected out",),
                 path=pool_path(pool, "nodes", "expected"),
             )

@@ -7,12 +7,12 @@ from gpushare.catalog import card_search
 from gpushare.catalog.cards import Card, NvLink
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
-from gpushare.core.wording import few
+from gpushare.core.wording import join_first
 from gpushare.intent.types import CapWord, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
-from gpushare.sharing.shares import DeviceClass
+from gpushare.sharing.shares import ShareKind
 
 MOST_POOLS = 300
 """The tests compile this many."""
@@ -99,7 +99,7 @@ def check_confirmed(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-def _board_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> Iterator[str]:
+def _board_facts(pool: Pool, card: Card, kinds: tuple[ShareKind, ...]) -> Iterator[str]:
     capped = any(_is_capped(pool, kind) for kind in kinds if kind.profile is None)
     relied = {
         "memoryMiB": ("memory", capped or pool.require.memory_bytes is not None),
@@ -111,7 +111,7 @@ def _board_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> Iter
     yield from (text for fact, (text, used) in relied.items() if used and fact in card.unconfirmed and not unknown.get(fact))
 
 
-def _profile_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> Iterator[str]:
+def _profile_facts(pool: Pool, card: Card, kinds: tuple[ShareKind, ...]) -> Iterator[str]:
     for kind in kinds:
         profile = kind.profile
         if profile is None or profile.name not in card.profiles:
@@ -124,13 +124,13 @@ def _profile_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> It
         yield from (f"{text} of {profile.name}" for fact, text in relied.items() if fact in unconfirmed)
 
 
-def _is_capped(pool: Pool, kind: DeviceClass) -> bool:
+def _is_capped(pool: Pool, kind: ShareKind) -> bool:
     return kind.shared and caps.wanted_cap(pool, kind.profile) is not CapWord.NONE
 
 
 def check_same_resource(context: RuleContext) -> Iterator[Finding]:
     """GS210: one resource name for different shares: a pod that requests it cannot know which it gets."""
-    offers: dict[str, list[tuple[Pool, DeviceClass, str]]] = {}
+    offers: dict[str, list[tuple[Pool, ShareKind, str]]] = {}
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
             offers.setdefault(kind.resource, []).append((pool, kind, _share(pool, card, kind)))
@@ -143,13 +143,13 @@ def check_same_resource(context: RuleContext) -> Iterator[Finding]:
             yield Finding(
                 code="GS210",
                 severity=Severity.WARNING,
-                message=f"{resource} means different things: {few(list(reversed(first.values())), 4)}",
+                message=f"{resource} means different things: {join_first(list(reversed(first.values())), 4)}",
                 hints=(f"pods that ask for it must select their pool, such as nodeSelector {selector}",),
                 path=_difference(context, offered[0], others[0]),
             )
 
 
-def _share(pool: Pool, card: Card, kind: DeviceClass) -> str:
+def _share(pool: Pool, card: Card, kind: ShareKind) -> str:
     device = product(card) if kind.profile is None else f"{kind.profile.name} of {a_card(card)}"
     if not kind.shared:
         return f"{'a whole ' if kind.profile is None else ''}{device}"
@@ -157,7 +157,7 @@ def _share(pool: Pool, card: Card, kind: DeviceClass) -> str:
     return f"a share of {device} with {'no cap' if cap is None else f'{cap} MiB'}"
 
 
-def _difference(context: RuleContext, first: tuple[Pool, DeviceClass, str], other: tuple[Pool, DeviceClass, str]) -> Path:
+def _difference(context: RuleContext, first: tuple[Pool, ShareKind, str], other: tuple[Pool, ShareKind, str]) -> Path:
     (one, one_kind, _), (two, two_kind, _) = first, other
     if context.card(one) != context.card(two):
         return pool_path(two, "card")

@@ -7,11 +7,11 @@ from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import Record
 from gpushare.core.units import is_dns_label, show_bytes
-from gpushare.core.wording import few, listing, nearest
+from gpushare.core.wording import join_first, join_words, nearest
 from gpushare.intent.types import CapWord, Pool, Quota
 from gpushare.rules.rule import Rule, RuleContext
 from gpushare.sharing import caps, shares
-from gpushare.sharing.shares import DeviceClass
+from gpushare.sharing.shares import ShareKind
 
 
 class Asked(Record):
@@ -20,20 +20,20 @@ class Asked(Record):
     quota: Quota
     pool: Pool
     card: Card
-    kinds: tuple[DeviceClass, ...]
+    kinds: tuple[ShareKind, ...]
 
     @property
-    def resources(self) -> dict[str, DeviceClass]:
+    def resources(self) -> dict[str, ShareKind]:
         """One device class for each resource name of the pool."""
         return {kind.resource: kind for kind in reversed(self.kinds)}
 
     @property
-    def sole(self) -> DeviceClass | None:
+    def sole(self) -> ShareKind | None:
         """The pool's only resource; None if it has several."""
         return self.kinds[0] if len(self.resources) == 1 else None
 
     @cached_property
-    def counts(self) -> tuple[tuple[DeviceClass, int, Path], ...]:
+    def counts(self) -> tuple[tuple[ShareKind, int, Path], ...]:
         """What the quota amounts to: device class, number of shares, and path. Empty if another rule reports the quota."""
         quota, sole, here = self.quota, self.sole, quota_path(self.quota)
         if quota.per_resource:
@@ -75,7 +75,7 @@ def check_pool(context: RuleContext) -> Iterator[Finding]:
     for quota in context.intent.quotas:
         if quota.pool not in names:
             near = nearest(quota.pool, names)
-            hint = f"nearest: {listing(near, 'or')}" if near else f"the pools are {few(sorted(names), 5)}"
+            hint = f"nearest: {join_words(near, 'or')}" if near else f"the pools are {join_first(sorted(names), 5)}"
             yield Finding(
                 code="GS601",
                 message=f"there is no pool {quota.pool}",
@@ -95,7 +95,7 @@ def check_one_resource(context: RuleContext) -> Iterator[Finding]:
         what = "a bare count" if quota.shares is not None else "memory"
         yield Finding(
             code="GS602",
-            message=f"{what} does not say of which resource: pool {quota.pool} has {listing(_names(asked))}",
+            message=f"{what} does not say of which resource: pool {quota.pool} has {join_words(_names(asked))}",
             hints=("write one number for each: {" + ", ".join(f"{name}: {quota.shares or 1}" for name in _names(asked)) + "}",),
             path=quota_path(quota) if quota.shares is not None else (*quota_path(quota), "memory"),
         )
@@ -118,7 +118,7 @@ def check_offered(context: RuleContext) -> Iterator[Finding]:
                 yield Finding(
                     code="GS603",
                     message=f"pool {asked.pool.name} does not offer {name}",
-                    hints=(alone or f"it offers {listing(_names(asked))}",),
+                    hints=(alone or f"it offers {join_words(_names(asked))}",),
                     path=(*quota_path(asked.quota), name),
                     on_key=True,
                 )
@@ -163,7 +163,7 @@ def check_access(context: RuleContext) -> Iterator[Finding]:
         if pool and pool.namespaces and quota.namespace not in pool.namespaces:
             yield Finding(
                 code="GS605",
-                message=f"namespace {quota.namespace} may not use pool {pool.name}, which is for {few(pool.namespaces)}",
+                message=f"namespace {quota.namespace} may not use pool {pool.name}, which is for {join_first(pool.namespaces)}",
                 hints=(f"add {quota.namespace} to the pool's namespaces, or remove this quota",),
                 path=quota_path(quota),
                 on_key=True,
@@ -204,7 +204,7 @@ def check_shared_budget(context: RuleContext) -> Iterator[Finding]:
             yield Finding(
                 code="GS607",
                 severity=Severity.WARNING,
-                message=f"{namespace} gets one budget of {total} {resource} for pools {few(usable)} together",
+                message=f"{namespace} gets one budget of {total} {resource} for pools {join_first(usable)} together",
                 hints=("Kubernetes counts by resource name: only resources of other names have budgets of their own",),
                 path=entries[-1][2],
             )

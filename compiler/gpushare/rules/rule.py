@@ -15,7 +15,7 @@ from gpushare.core.record import NOTHING, Record
 from gpushare.intent.types import Intent, Layout, Pool
 from gpushare.nodes.selectors import NodeAssignment
 from gpushare.sharing import shares
-from gpushare.sharing.shares import DeviceClass
+from gpushare.sharing.shares import ShareKind
 
 
 class RuleContext:
@@ -41,7 +41,7 @@ class RuleContext:
         self.catalog = catalog
         self.document = document
         self._layouts: dict[str, tuple[Layout, ...] | None] = {}
-        self._kinds: dict[str, tuple[DeviceClass, ...] | None] = {}
+        self._kinds: dict[str, tuple[ShareKind, ...] | None] = {}
 
     @cached_property
     def assignment(self) -> NodeAssignment:
@@ -65,7 +65,7 @@ class RuleContext:
             self._layouts[pool.name] = None if card is None else modes.of(pool).layouts(card, self.pinned.get(pool.name))
         return self._layouts[pool.name]
 
-    def kinds(self, pool: Pool) -> tuple[DeviceClass, ...] | None:
+    def kinds(self, pool: Pool) -> tuple[ShareKind, ...] | None:
         """Return the distinct shares that a node of the pool offers; None if its layouts are None."""
         if pool.name not in self._kinds:
             card, layouts = self.card(pool), self.layouts(pool)

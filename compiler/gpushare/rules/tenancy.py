@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.wording import few
+from gpushare.core.wording import join_first
 from gpushare.intent.types import AdmissionMode, Quota
 from gpushare.rules.quotas import Asked, asked_of, quota_path
 from gpushare.rules.rule import Rule, RuleContext, pool_path
@@ -45,7 +45,7 @@ def check_sum(context: RuleContext) -> Iterator[Finding]:
             yield Finding(
                 code="GS612",
                 severity=Severity.WARNING,
-                message=f"the quotas of {few(list(by_namespace))} add up to {together} {resource}, and the pools have {most}",
+                message=f"the quotas of {join_first(list(by_namespace))} add up to {together} {resource}, and the pools have {most}",
                 hints=("make them smaller, or accept that a namespace may get less than its quota",),
                 path=last[resource][1],
             )

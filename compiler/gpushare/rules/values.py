@@ -8,7 +8,7 @@ from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
-from gpushare.core.wording import listing
+from gpushare.core.wording import join_words
 from gpushare.intent.types import Partitioner, Platform, Stack
 from gpushare.rules import contradictions
 from gpushare.rules.charts import judging_chart
@@ -44,7 +44,7 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
     for chart, path, _, verdict in _checked(context):
         if isinstance(verdict, Unknown):
             lists_all = f"`helm show values {chart.name}` lists all"
-            hint = f"nearest: {listing(verdict.nearest, 'or')}" if verdict.nearest else lists_all
+            hint = f"nearest: {join_words(verdict.nearest, 'or')}" if verdict.nearest else lists_all
             message = f"{chart.name} {chart.described or chart.version} has no value {'.'.join(path)}"
             if "." in path[-1]:
                 message = f"{path[-1]!r} is one key, and {chart.name} has none with dots"

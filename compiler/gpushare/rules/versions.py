@@ -8,7 +8,7 @@ from gpushare.catalog import drivers, upstream
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
-from gpushare.core.wording import listing
+from gpushare.core.wording import join_words
 from gpushare.intent.types import Pool, SharePlacement, Stack
 from gpushare.rules.card_names import a_card
 from gpushare.rules.charts import VERSIONS, judging_chart
@@ -104,7 +104,7 @@ def check_version_known(context: RuleContext) -> Iterator[Finding]:
         code="GS705",
         severity=Severity.WARNING,
         message=f"values are checked against {chart.name} {chart.described}, {why}",
-        hints=(f"known are {listing(chart.known_versions)}",),
+        hints=(f"known are {join_words(chart.known_versions)}",),
         path=(*HERE, "version"),
     )
 
@@ -226,7 +226,7 @@ def _check_mig(context: RuleContext, text: str, version: tuple[int, ...]) -> Ite
                 where = f"on {a_card(card)} of pool {pool.name}"
                 yield Finding(
                     code="GS718",
-                    message=f"driver {text} cannot make {listing(needed.profiles)} {where}",
+                    message=f"driver {text} cannot make {join_words(needed.profiles)} {where}",
                     hints=(f"that needs driver R{needed.min_driver} or newer",),
                     path=pool_path(pool),
                 )

@@ -12,7 +12,7 @@ from gpushare.sharing import caps
 from gpushare.vendors.nvidia import NVIDIA
 
 
-class DeviceClass(Record):
+class ShareKind(Record):
     """Devices of a node that are offered in the same way: whole GPUs (`profile` None) or the instances of one profile.
 
     `base` is the resource's name before sharing renames it, as device-plugin configs use it. `replicas` is 1 if nothing is
@@ -37,14 +37,14 @@ class DeviceClass(Record):
         return self.replicas > 1
 
 
-Meaning = tuple[str, str | None, bool, int | None]
+ShareIdentity = tuple[str, str | None, bool, int | None]
 """What a pod gets that requests a resource: the card, the profile (None: a whole GPU), whether it is shared, the cap in MiB."""
 
-Offer = frozenset[tuple[str, Meaning]]
+Offer = frozenset[tuple[str, ShareIdentity]]
 """The (resource, meaning) pairs of one pool."""
 
 
-def meaning(pool: Pool, card: Card, kind: DeviceClass) -> Meaning:
+def identity(pool: Pool, card: Card, kind: ShareKind) -> ShareIdentity:
     """Return what a resource of the pool means."""
     name = kind.profile.name if kind.profile else None
     return card.id, name, kind.shared, caps.cap_mib(pool, card, kind.profile, kind.replicas)
@@ -55,17 +55,17 @@ def ambiguous(offers: Iterable[Offer]) -> frozenset[str]:
 
     While a plugin starts, it briefly offers whole GPUs, also on nodes that share them.
     """
-    meanings: dict[str, set[Meaning]] = {}
-    brief = set()
+    meanings: dict[str, set[ShareIdentity]] = {}
+    transient = set()
     for offer in offers:
         for resource, each in offer:
             meanings.setdefault(resource, set()).add(each)
         if all(resource != NVIDIA.whole_gpu for resource, _ in offer):
-            brief.add(NVIDIA.whole_gpu)
-    return frozenset(brief.union(name for name, each in meanings.items() if len(each) > 1))
+            transient.add(NVIDIA.whole_gpu)
+    return frozenset(transient.union(name for name, each in meanings.items() if len(each) > 1))
 
 
-def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[DeviceClass, ...]:
+def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[ShareKind, ...]:
     """Return the distinct ways in which a node's devices are offered: instances by size, whole GPUs last."""
     counts: Counter[str | None] = Counter()
     for layout, gpus in Counter(per_gpu).items():
@@ -76,10 +76,10 @@ def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[DeviceCl
     return tuple(_kind(pool, card, card.profiles[name] if name else None, count) for name, count in (*in_order, *whole))
 
 
-def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> DeviceClass:
+def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> ShareKind:
     replicas = modes.of(pool).replicas_of(profile)
     base, resource = backends.of(pool).names(profile, is_shared=replicas > 1)
-    return DeviceClass(
+    return ShareKind(
         profile=profile,
         base=base,
         resource=resource,
@@ -89,7 +89,7 @@ def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> D
     )
 
 
-def find(offered: tuple[DeviceClass, ...], name: str) -> DeviceClass | None:
+def find(offered: tuple[ShareKind, ...], name: str) -> ShareKind | None:
     """Return the kind that `name` refers to: a profile, `gpu` for whole GPUs, or the resource with or without its prefix."""
     short = NVIDIA.short(name)
     for kind in offered:

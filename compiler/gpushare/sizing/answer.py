@@ -3,13 +3,13 @@
 from gpushare.core.record import Record
 from gpushare.intent.types import Pool
 from gpushare.modes.demand import Demand, Variant
-from gpushare.sharing.shares import DeviceClass
+from gpushare.sharing.shares import ShareKind
 
 
 class Grant(Record):
     """Shares of one kind of device. `cap_mib` is None if the device is not shared; `provides_bytes` is what a user may use."""
 
-    kind: DeviceClass
+    kind: ShareKind
     cap_mib: int | None
     provides_bytes: int
 

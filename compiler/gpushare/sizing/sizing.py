@@ -10,12 +10,12 @@ from functools import partial
 from gpushare import modes
 from gpushare.catalog.memory import usable_bytes
 from gpushare.core.units import MIB
-from gpushare.core.wording import counted, mib
+from gpushare.core.wording import mib, pluralize
 from gpushare.intent.types import NodeSelector, Pool, Sharing
 from gpushare.modes import VARIANTS, fit
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant
 from gpushare.sharing import caps, shares
-from gpushare.sharing.shares import DeviceClass
+from gpushare.sharing.shares import ShareKind
 from gpushare.sizing.answer import Grant, Option, Sizing, Unfit
 
 
@@ -106,7 +106,7 @@ def _unconfirmed(demand: Demand, pool: Pool, grants: tuple[Grant, ...]) -> tuple
     return (*found, *(text for grant in grants for text in _of_profile(demand, grant.kind)))
 
 
-def _of_profile(demand: Demand, kind: DeviceClass) -> Iterator[str]:
+def _of_profile(demand: Demand, kind: ShareKind) -> Iterator[str]:
     of_all = demand.card.mig.unconfirmed if demand.card.mig else ()
     if kind.profile:
         doubts = {*kind.profile.unconfirmed, *(fact.removeprefix("profiles.") for fact in of_all)}
@@ -148,7 +148,7 @@ def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], prefe
     what = f"of {preferred}, " if preferred else ""
     isolated = "no memory is shared" if best.variant.memory is MemoryIsolation.HARDWARE else "memory is kept apart by caps"
     if best.suffices is False:
-        return f"{what}{counted(best.nodes_needed, 'node')} needed, the fewest; {demand.nodes} do not suffice"
+        return f"{what}{pluralize(best.nodes_needed, 'node')} needed, the fewest; {demand.nodes} do not suffice"
     if best.suffices:
         return f"{what}it suffices with the strongest isolation: {isolated}"
     if demand.nodes is None:

@@ -65,7 +65,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
         # Without an API server it is unknown which process belongs to which pod.
         open_enforcer=None if api is None else lambda policy: enforcers.open(policy, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
-        has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
+        has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_changed,
         followed=enforcers.followed, platform=tenants.platform,
         release_after_seconds=getattr(run.arguments, "release_after", RELEASE_AFTER_SECONDS),
     )

@@ -14,7 +14,7 @@ from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import PolicyFileError
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, EnforcerFactory, OwnMarks, folder, tenancy_file
+from gpushare_node.cli.wiring import Api, EnforcerFactory, NodeAnnotations, folder, tenancy_file
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.enforcer import Enforcer
@@ -36,7 +36,7 @@ def enforce(run: Run) -> int:
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.install_signal_handlers()
     observes = given.policy.observes
-    marks = None if api is None or arguments.once or observes else OwnMarks(server=api.server)
+    marks = None if api is None or arguments.once or observes else NodeAnnotations(server=api.server)
     enforcers = EnforcerFactory(
         run=run, api=api, tenants=tenancy_file(run), dry_run=arguments.dry_run, interval_seconds=arguments.interval
     )

@@ -16,7 +16,7 @@ from gpushare_node.core.strict_document import PolicyError
 from gpushare_node.membership.node_labels import is_requested
 from gpushare_node.membership.selection import Standing
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.wording import few
+from gpushare_node.reporting.wording import join_first
 from gpushare_node.vendors.driver import DriverError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def find_former(run: Run) -> DesiredPolicy | None:
 def describe_ignored(given: DesiredPolicy) -> str:
     """Return which fields of the policy this runtime does not know, and what to do; empty if it knows all."""
     fields = given.policy.ignored
-    names = few(fields, _MAX_SHOWN)
+    names = join_first(fields, _MAX_SHOWN)
     return f"This runtime does not know and ignores {names}: use the image of the bundle's version." if fields else ""
 
 

@@ -115,7 +115,7 @@ def selection(run: Run, api: Api, pods: Callable[[], Iterable[PodView]], pool: s
     )
 
 
-class OwnMarks(Struct, frozen=False):
+class NodeAnnotations(Struct, frozen=False):
     """The annotations of this node's Node object, for the enforcer; unknown until an informer follows the node."""
 
     server: NodeClient
@@ -131,14 +131,14 @@ class OwnMarks(Struct, frozen=False):
 
 
 class News(Struct, frozen=False):
-    """Whether this node has changed, for a run that waits. The first call of `has_come` starts the informer."""
+    """Whether this node has changed, for a run that waits. The first call of `has_changed` starts the informer."""
 
     api: Api
     clock: Clock
     _is_triggered: threading.Event = field(default_factory=threading.Event)
     _node: NodeInformer | None = None
 
-    def has_come(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether the node may have changed since the last call. Without an open watch this is always true."""
         if self._node is None:
             self._node = NodeInformer(self.api.connection, self.api.identity.node, self.clock, self._is_triggered.set)
@@ -161,7 +161,7 @@ class EnforcerFactory(Struct, frozen=False):
     interval_seconds: float = DEFAULTS.interval_seconds
     _pods: PodInformer | None = None
 
-    def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Enforcer":
+    def open(self, policy: Policy, digest: str, marks: NodeAnnotations | None = None) -> "Enforcer":
         """Return an enforcer for this policy, with its own session with the driver."""
         # Not imported at the top: a node that matches already boots without enforcing caps.
         from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415

@@ -27,7 +27,7 @@ class Evaluator:
         due = [unit for unit, at in self._suspended.items() if now - at >= _SUSPENDED_SECONDS]
         for unit in due:
             del self._suspended[unit]
-        self._settle(due, is_settled=False)
+        self._mark_settled(due, is_settled=False)
         verdicts, self.history = evaluate(inputs, self.history, now, self.settings)
         if not self._is_ending:
             return verdicts
@@ -44,7 +44,7 @@ class Evaluator:
         if units:
             targets = {unit: target for unit, target in self.history.targets.items() if unit not in units}
             self.history = replace(self.history, targets=targets)
-            self._settle(units, is_settled=True)
+            self._mark_settled(units, is_settled=True)
             self._suspended.update(dict.fromkeys(units, now))
 
     def stop_selecting(self) -> None:
@@ -52,7 +52,7 @@ class Evaluator:
         self.settings = replace(self.settings, kills_per_minute=0)
         self._is_ending = True
 
-    def _settle(self, units: Collection[Unit], *, is_settled: bool) -> None:
+    def _mark_settled(self, units: Collection[Unit], *, is_settled: bool) -> None:
         if units:
             self.history = replace(self.history, violations={
                 unit: violation._replace(is_settled=is_settled) if unit in units else violation

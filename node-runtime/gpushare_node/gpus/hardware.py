@@ -15,7 +15,7 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.journal import JournalWriter
-from gpushare_node.gpus.programs import listing
+from gpushare_node.gpus.programs import openers_text
 from gpushare_node.gpus.step_messages import layout_text, names_of, postponed_result, step_result
 from gpushare_node.gpus.steps import Steps
 from gpushare_node.gpus.transaction import GpuOutcome, GpuTransaction
@@ -158,7 +158,7 @@ class Hardware:
             survey = view.survey(gpu.uuid)
             if gpu.uuid in view.blocked:
                 pids = sorted({pid for _, pid in survey.pids}) if survey else []
-                who = listing(tuple(self.names(pids).values())) if pids else "a pod to which kubelet allocated it"
+                who = openers_text(tuple(self.names(pids).values())) if pids else "a pod to which kubelet allocated it"
                 report(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=f"in use by {who}"))
                 outcomes.append(GpuOutcome(index=gpu.index, reason=ConditionReason.GPU_BUSY, message=f"in use by {who}"))
             elif gpu.operations or gpu.uuid in view.compute_modes or self._record.unfinished(gpu.uuid):

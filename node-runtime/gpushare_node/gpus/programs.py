@@ -10,7 +10,7 @@ from gpushare_node.adapters.procs import mps
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.core.structs import replace
-from gpushare_node.reporting.wording import few
+from gpushare_node.reporting.wording import join_first
 
 _MAX_NAMED = 5
 _UNIT = re.compile(
@@ -41,9 +41,9 @@ def with_programs(
     return replace(machine, find_servers=find_servers, name_openers=name_openers, name_processes=name_processes)
 
 
-def listing(openers: tuple[str, ...]) -> str:
+def openers_text(openers: tuple[str, ...]) -> str:
     """Return the openers as a text for people; empty if none was found."""
-    return few(openers, _MAX_NAMED)
+    return join_first(openers, _MAX_NAMED)
 
 
 def _names(pods: Iterable[PodView]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TypeVar, assert_never
 from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.core.clock import Clock
 from gpushare_node.gpus.driver_handle import DriverHandle
-from gpushare_node.gpus.programs import listing
+from gpushare_node.gpus.programs import openers_text
 from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.state import FaultKind
 from gpushare_node.reporting.reasons import ConditionReason
@@ -136,7 +136,7 @@ class Steps:
 
     def _openers(self) -> str:
         """Return which processes hold a GPU open, as far as /proc shows them. Our own session has been closed."""
-        names = listing(self._machine.name_openers())
+        names = openers_text(self._machine.name_openers())
         if names:
             return f"a GPU is held open by {names}"
         return (

@@ -105,7 +105,7 @@ class Drain(Struct, frozen=False):
 
     def _gives_way(self) -> bool:
         """Return whether other nodes go first if tenants are in the way: they may end by themselves, or cannot be moved."""
-        if self.context.drains_at is not None and not self.context.is_giving_way:
+        if self.context.drains_at is not None and not self.context.yields_to_other_nodes:
             return False
         if self.request.policy.rollout.on_busy is not OnBusy.EVICT:
             return True

@@ -28,7 +28,7 @@ _REQUESTER_SECONDS = 60.0
 """How often a released node checks whether the Job that requested the release still exists: its watch does not show that."""
 _TENANTS_SECONDS = 5.0
 """How often a pause checks whether tenants have gone, by what is known without a request."""
-_VAIN_SECONDS = 30.0
+_FRUITLESS_BACKOFF_SECONDS = 30.0
 """For so long it does not check after an attempt that still found tenants; doubled for each one that follows."""
 
 
@@ -42,15 +42,15 @@ class _Marks(NamedTuple):
 
 
 class Pauses(Struct, frozen=False):
-    """The pauses of one run. `_vain`: how many pauses in a row ended because tenants seemed to have gone."""
+    """The pauses of one run. `_fruitless_wakeups`: how many pauses in a row ended because tenants seemed to have gone."""
 
     context: RunContext
-    _vain: int = 0
+    _fruitless_wakeups: int = 0
 
     def pause(self, reason: ConditionReason, repeats: int) -> None:
         """Wait after an attempt that ended with `reason`, as `repeats` attempts before it did."""
         have_gone = self._pause(self._length(reason, repeats))
-        self._vain = self._vain + 1 if have_gone else 0
+        self._fruitless_wakeups = self._fruitless_wakeups + 1 if have_gone else 0
 
     def await_slot(self, outcome: Outcome) -> None:
         """Wait until the node has its slot, or must be looked at. Only the slot is requested meanwhile.
@@ -102,7 +102,7 @@ class Pauses(Struct, frozen=False):
         """
         context, now = self.context, self.context.deps.clock.now
         before, looked = self._marks(), now()
-        tenants_at = looked + (_VAIN_SECONDS * 2 ** min(self._vain - 1, 16) if self._vain else 0.0)
+        tenants_at = looked + (_FRUITLESS_BACKOFF_SECONDS * 2 ** min(self._fruitless_wakeups - 1, 16) if self._fruitless_wakeups else 0.0)
         seen = looked
         is_requested = _is_requested(before)
         if seconds == math.inf and before is not None and before.is_selected and not is_requested:

@@ -86,7 +86,7 @@ class RunContext(Struct, frozen=False):
         return self.deps.cluster
 
     @property
-    def is_giving_way(self) -> bool:
+    def yields_to_other_nodes(self) -> bool:
         """Whether tenants block the node, and other nodes of the pool are changed first."""
         return self.drains_at is not None and self.deps.clock.now() < self.drains_at
 

@@ -13,15 +13,15 @@ from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
-from gpushare_node.reporting.wording import few
+from gpushare_node.reporting.wording import join_first
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.names import SHARING_LABEL
 
 _MAX_NAMED = 5
-_ANY, _UNTOLD = "any", "untold"
+_ANY, _NOT_IN_CHECKPOINT = "any", "not_listed"
 _UNKNOWN = {
     _ANY: f"{NO_CHECKPOINT}, so any pod that requests GPUs may hold any of them",
-    _UNTOLD: "a running pod that requests GPUs is not in kubelet's checkpoint, and may hold any of them",
+    _NOT_IN_CHECKPOINT: "a running pod that requests GPUs is not in kubelet's checkpoint, and may hold any of them",
 }
 """The device of a pod whose devices are unknown, and why. It is no UUID, so the pod blocks every GPU."""
 
@@ -68,8 +68,8 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
             devices=(before.devices if before else frozenset()) | set(one.devices),
             resources=(before.resources if before else frozenset()) | {one.resource},
         )
-    untold = (pod for pod in pods or () if pod.phase == "Running" and found.keys().isdisjoint(pod.uids))
-    return (*found.values(), *_find_asking(untold, _UNTOLD))
+    not_listed = (pod for pod in pods or () if pod.phase == "Running" and found.keys().isdisjoint(pod.uids))
+    return (*found.values(), *_find_asking(not_listed, _NOT_IN_CHECKPOINT))
 
 
 def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
@@ -118,7 +118,7 @@ def find_blocker(
     if not held and not blocked:
         return None
     names = [holder.name for holder in held] or _name_processes(blocked, by_uuid, name)
-    text = few(names, _MAX_NAMED) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
+    text = join_first(names, _MAX_NAMED) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
     return Blocker(holders=held, message=text, devices=devices, resources=frozenset(affected))
 

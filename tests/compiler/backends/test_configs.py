@@ -26,7 +26,7 @@ from gpushare.intent.types import (
     Sharing,
     TimeSlicing,
 )
-from tests.compiler.plan.builders import memory, plan, planned, pool
+from tests.compiler.resolved.builders import memory, plan, planned, pool
 
 SEVEN: Layout = (("1g.5gb", 7),)
 WITH_MEDIA: Layout = (("1g.5gb+me", 1), ("1g.5gb", 6))

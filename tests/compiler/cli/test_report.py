@@ -6,8 +6,8 @@ import pytest
 
 from gpushare.cli import report
 from gpushare.cli.exits import ExitCode
-from gpushare.cli.terminal import Style, width
 from gpushare.core.diagnostics import Finding, Severity, Span
+from gpushare.views.terminal import Style, width
 
 
 class Lines:

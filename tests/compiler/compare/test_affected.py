@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare.cli import comparison_words as words
-from gpushare.cli.comparison_markdown import page
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import FileKind, SettingChange, changes
 from gpushare.compare.stack_effects import of_upstream
+from gpushare.views import comparison_words as words
+from gpushare.views.comparison_markdown import page
 from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comparison, compiled
 
 

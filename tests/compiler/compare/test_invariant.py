@@ -11,7 +11,6 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
-from gpushare.cli.comparison_words import summary
 from gpushare.compare import compare, files
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
@@ -19,6 +18,7 @@ from gpushare.compare.files import settings
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
 from gpushare.render import pools
+from gpushare.views.comparison_words import summary
 from tests.support.intents import PLATFORM
 
 INTENT = """

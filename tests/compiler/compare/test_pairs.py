@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from gpushare.cli.comparison_verdict import verdict
+from gpushare.views.comparison_verdict import verdict
 from tests.compiler.compare.test_invariant import CHANGES, bare, changed, comparison, compiled
 
 

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from gpushare.catalog import cards
-from gpushare.cli import comparison_document, comparison_words
-from gpushare.cli.comparison_verdict import UNCHANGED, verdict
 from gpushare.compare import compare
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.reading import schema
 from gpushare.render import pools
+from gpushare.views import comparison_document, comparison_words
+from gpushare.views.comparison_verdict import UNCHANGED, verdict
 from tests.compiler.render.compiled import compiled
 
 BASE = """

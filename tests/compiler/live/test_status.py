@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gpushare.cli import status_page
 from gpushare.live.snapshot import Condition, Pod
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
-from tests.compiler.cli.page import HOSTILE, Page
+from gpushare.views import status_page
+from tests.compiler.views.page import HOSTILE, Page
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
 

@@ -8,7 +8,7 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core.diagnostics import is_error
-from gpushare.plan.plan import Plan
+from gpushare.resolved.plan import Plan
 
 POOLS = {
     "hpc": "{card: h100-sxm5-80gb, nodes: {matchLabels: {p: hpc}, expected: 2}, gpusPerNode: 8, sharing: {mode: exclusive}}",

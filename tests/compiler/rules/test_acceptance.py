@@ -7,11 +7,12 @@ import jsonschema
 import pytest
 
 from gpushare import pipeline
-from gpushare.cli import formats, report, terminal
+from gpushare.cli import report
 from gpushare.cli.exits import ExitCode
 from gpushare.core.diagnostics import Severity, pointer
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
+from gpushare.views import formats, terminal
 from tests.compiler.rules.intents import pool, written
 
 SMALL = pool(sharing="{mode: time-slicing, replicas: 40}")

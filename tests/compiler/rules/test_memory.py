@@ -8,7 +8,7 @@ from gpushare.core.units import MIB, Share
 from gpushare.intent.types import CapWord, Exclusive, Mechanism, Mig, Mps, Pool, Sharing, TimeSlicing
 from gpushare.rules import enforcement as enforcement_rules
 from gpushare.rules import memory as memory_rules
-from tests.compiler.plan.builders import check, enforcement, findings, memory, pool
+from tests.compiler.resolved.builders import check, enforcement, findings, memory, pool
 
 RULES = (*memory_rules.RULES, *enforcement_rules.RULES)
 T4_SLICED = TimeSlicing(replicas=4)

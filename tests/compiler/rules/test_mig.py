@@ -18,7 +18,7 @@ from gpushare.intent.types import (
 )
 from gpushare.rules import mig as mig_rules
 from gpushare.rules import mig_profiles
-from tests.compiler.plan.builders import A100, check, findings, memory, pool
+from tests.compiler.resolved.builders import A100, check, findings, memory, pool
 
 RULES = (*mig_rules.RULES, *mig_profiles.RULES)
 SEVEN: Layout = (("1g.5gb", 7),)

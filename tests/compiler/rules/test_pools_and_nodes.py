@@ -6,7 +6,7 @@ import pytest
 
 from gpushare import rules
 from gpushare.catalog import cards
-from gpushare.core.wording import listing
+from gpushare.core.wording import join_words
 from gpushare.intent import reader
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import source
@@ -258,8 +258,8 @@ def test_the_rules_judge_a_thousand_pools_without_comparing_each_with_each() -> 
 @pytest.mark.parametrize(
     ("toleration", "bears"),
     [
-        ("{operator: Exists}", listing(OUR_TAINTS)),
-        ("{operator: Exists, effect: NoSchedule}", listing(OUR_TAINTS)),
+        ("{operator: Exists}", join_words(OUR_TAINTS)),
+        ("{operator: Exists, effect: NoSchedule}", join_words(OUR_TAINTS)),
         (f"{{key: {OUR_TAINTS[2]}, operator: Exists}}", OUR_TAINTS[2]),
         ("{key: gpushare.dev/not-ready, operator: Exists}", "gpushare.dev/not-ready"),
         ("{key: gpushare.dev/repartitioning}", "gpushare.dev/repartitioning"),

@@ -5,7 +5,7 @@ import pytest
 from gpushare.catalog import cards
 from gpushare.intent.types import Mps, TimeSlicing
 from gpushare.rules.sharing import RULES
-from tests.compiler.plan.builders import check, findings, pool
+from tests.compiler.resolved.builders import check, findings, pool
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin.checkpoint import Checkpoint
-from gpushare_node.cli.wiring import OwnMarks
+from gpushare_node.cli.wiring import NodeAnnotations
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy, read
@@ -103,7 +103,7 @@ class Node:
     def rest(self) -> Callable[[], None]:
         """`enforce`, as `cli.enforce` puts it together; one look."""
         server, events = self.server()
-        marks = OwnMarks(server=server)
+        marks = NodeAnnotations(server=server)
         pods = PodInformer(self.connection, self.name, self.clock)
         adapters = Adapters(
             driver=StillWatched(StillDriver(self.uuid, self.policy)),  # type: ignore[arg-type]

@@ -66,13 +66,13 @@ class NodeClient:
         identity: PodIdentity,
         clock: Clock,
         events: EventRecorder,
-        memory: SlotStore | None = None,
+        store: SlotStore | None = None,
     ) -> None:
         self._connection = connection
         self._place = identity
         self._clock = clock
         self._events = events
-        self._leases = RolloutSlots(connection, identity, clock, memory or NoSlotStore())
+        self._leases = RolloutSlots(connection, identity, clock, store or NoSlotStore())
         self._evictions = EvictionClient(connection, clock)
         self._failure = FailureReport(connection, identity, WRITER)
         self._has_failed = False

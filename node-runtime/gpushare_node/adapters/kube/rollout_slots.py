@@ -61,11 +61,11 @@ class NoSlotStore:
 class RolloutSlots:
     """The slots of one pool, as one node sees them. Not thread-safe."""
 
-    def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock, memory: SlotStore) -> None:
+    def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock, store: SlotStore) -> None:
         self._slots = Slots(connection, identity)
         self._holder = identity.node
         self._clock = clock
-        self._memory = memory
+        self._store = store
         self._held: Json | None = None
         self._held_at = 0.0
         """When it was last written: no node can take it over before it expires."""
@@ -80,11 +80,11 @@ class RolloutSlots:
         """Acquire a slot, or keep the one that this node has. ClusterError."""
         if self._is_held():
             return SlotResult(is_held=True)
-        self._arrive()
+        self._stagger_start()
         count = self._count(limit)
         slot = random.randrange(count)  # noqa: S311 - spreads load, guards nothing
         lease = self._slots.read(self._slots.name(slot))
-        taken = (lease,) if lease is not None and self._is_anothers(lease) else self._beyond(count)
+        taken = (lease,) if lease is not None and self._held_by_other(lease) else self._beyond(count)
         if taken:
             return self._wait(_holder(taken[0]))
         if not self._acquire(self._slots.name(slot), lease):
@@ -94,7 +94,7 @@ class RolloutSlots:
 
     def find(self) -> bool:
         """Whether this node has a slot, perhaps from an earlier run that crashed. ClusterError."""
-        name = self._memory.slot()
+        name = self._store.slot()
         if self._held is None and name is not None and name.startswith(self._slots.name("")):
             self._keep(self._own(name))
             # Forces a write first: it may be about to expire.
@@ -140,24 +140,24 @@ class RolloutSlots:
         """Acquire a slot that no node holds. False: another node was faster."""
         now = now_text()
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_SECONDS, "acquireTime": now, "renewTime": now}
-        self._memory.keep_slot(name)
+        self._store.keep_slot(name)
         self._keep(self._slots.create(name, spec) if lease is None else self._slots.update(lease, spec))
         return self._held is not None
 
     def _keep(self, lease: Json | None) -> None:
         self._held, self._held_at = lease, self._clock.now()
         if lease is None:
-            self._memory.keep_slot(None)
+            self._store.keep_slot(None)
 
     def _beyond(self, count: int) -> tuple[Json, ...]:
         """Return the Leases beyond the limit that other nodes still hold: a smaller limit takes effect when there are none."""
-        return tuple(one for one in self._slots.beyond(count) if self._is_anothers(one))
+        return tuple(one for one in self._slots.beyond(count) if self._held_by_other(one))
 
     def _wait(self, holder: str = "") -> SlotResult:
         pause_seconds = jitter(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25)
         return SlotResult(is_held=False, pause_seconds=pause_seconds, holder=holder)
 
-    def _is_anothers(self, lease: Json) -> bool:
+    def _held_by_other(self, lease: Json) -> bool:
         """Whether another node holds the Lease: it has not expired, and that node was not deleted meanwhile."""
         holder = _holder(lease)
         if holder in {"", self._holder}:
@@ -171,7 +171,7 @@ class RolloutSlots:
             return unchanged <= DURATION_SECONDS and self._slots.has_node(holder)
         return unchanged <= DURATION_SECONDS
 
-    def _arrive(self) -> None:
+    def _stagger_start(self) -> None:
         if self._is_arriving and (nodes := self._size()):
             self._clock.sleep(jitter(min(_MAX_ARRIVAL_SECONDS, nodes * _ARRIVAL_SECONDS), 1.0))
         self._is_arriving = False

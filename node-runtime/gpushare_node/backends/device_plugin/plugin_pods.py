@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.core.policy import Stack
-from gpushare_node.reporting.wording import few
+from gpushare_node.reporting.wording import join_first
 
 _APP, _NAME = "app", "app.kubernetes.io/name"
 _PLUGINS = frozenset({"nvidia-device-plugin-daemonset", "nvidia-device-plugin"})
@@ -24,6 +24,6 @@ def explain(pods: Iterable[PodView], stack: Stack) -> str:
     waiting = [pod for pod in found if pod.phase == "Pending"]
     if not waiting:
         return ""
-    names = few([f"{pod.namespace}/{pod.name}" for pod in waiting], _MAX_NAMED)
-    spaces = few(sorted({pod.namespace for pod in waiting}), _MAX_NAMED)
+    names = join_first([f"{pod.namespace}/{pod.name}" for pod in waiting], _MAX_NAMED)
+    spaces = join_first(sorted({pod.namespace for pod in waiting}), _MAX_NAMED)
     return f"; {names} has not started: it needs the ConfigMap {_PROFILES} in its own namespace, {spaces}"

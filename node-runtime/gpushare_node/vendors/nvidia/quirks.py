@@ -5,7 +5,7 @@ bounds come from users' reports, not from the vendor.
 """
 
 _FIRST = (530,)
-_RIGHT_AGAIN = (535, 154, 5)
+_FIXED_IN = (535, 154, 5)
 
 
 def scrambles_lists(driver_version: str) -> bool:
@@ -13,4 +13,4 @@ def scrambles_lists(driver_version: str) -> bool:
     parts = driver_version.split(".")
     if not all(part.isascii() and part.isdigit() for part in parts):
         return True
-    return _FIRST <= tuple(int(part) for part in parts) < _RIGHT_AGAIN
+    return _FIRST <= tuple(int(part) for part in parts) < _FIXED_IN

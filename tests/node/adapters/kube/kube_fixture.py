@@ -54,11 +54,11 @@ def by_kubeconfig(api: ApiServer, folder: Path, clock: FakeClock | None = None) 
 
 
 def server(
-    api: ApiServer, folder: Path, clock: FakeClock | None = None, *, node: str = "n1", memory: SlotStore | None = None
+    api: ApiServer, folder: Path, clock: FakeClock | None = None, *, node: str = "n1", store: SlotStore | None = None
 ) -> NodeClient:
     clock = clock or FakeClock()
     connection = connect(api, folder, clock)
-    return NodeClient(connection, place(node), clock, EventRecorder(connection, place(node), clock), memory)
+    return NodeClient(connection, place(node), clock, EventRecorder(connection, place(node), clock), store)
 
 
 def await_that(holds: Callable[[], bool]) -> None:

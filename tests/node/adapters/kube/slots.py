@@ -29,7 +29,7 @@ def runtimes(api: ApiServer, folder: Path, clock: FakeClock) -> Iterator[On]:
     def start(node: str) -> NodeClient:
         with suppress(Refusal):
             api.add_node(node)
-        made.append(server(api, folder, clock, node=node, memory=StateDir(folder / node)))
+        made.append(server(api, folder, clock, node=node, store=StateDir(folder / node)))
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:

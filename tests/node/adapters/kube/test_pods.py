@@ -279,13 +279,13 @@ def test_watched_node_reports_a_change_once_and_an_unwatched_one_always(api: Api
     clock = Quick()
     api_of_n1 = SimpleNamespace(connection=connection, identity=SimpleNamespace(node="n1"))
     news = News(api=api_of_n1, clock=clock)  # type: ignore[arg-type]
-    assert news.has_come()
-    await_that(lambda: not news.has_come())
+    assert news.has_changed()
+    await_that(lambda: not news.has_changed())
     api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/retry": "now"}}}, manager="x")
-    await_that(news.has_come)
-    assert not news.has_come()
+    await_that(news.has_changed)
+    assert not news.has_changed()
     api.down()
-    await_that(lambda: news.has_come() and news.has_come())
+    await_that(lambda: news.has_changed() and news.has_changed())
     clock.stop()
 
 

@@ -30,7 +30,7 @@ def test_concurrent_nodes_take_only_as_many_slots_as_the_limit(api: ApiServer, t
 
     def race(node: str) -> None:
         api.add_node(node)
-        one = server(api, tmp_path, node=node, memory=StateDir(tmp_path / node))
+        one = server(api, tmp_path, node=node, store=StateDir(tmp_path / node))
         got.append(takes(one, 2))
         one.close()
 

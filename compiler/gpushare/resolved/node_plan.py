@@ -1,0 +1,141 @@
+"""What one node of a pool resolves to: its GPUs, the devices they offer, and the two upstream configs that describe them.
+
+Owns the per-node types of the Plan and their computation from an Intent that passed the rules.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpushare import backends, mig, modes
+from gpushare.backends import device_plugin
+from gpushare.catalog.cards import Card
+from gpushare.core.record import Record
+from gpushare.intent.types import Layout, Pool
+from gpushare.mig import Instance
+from gpushare.sharing import caps, shares
+from gpushare.sharing.shares import ShareKind
+
+
+class GpuPlan(Record):
+    """What one GPU of a node resolves to. No instances and `mig_enabled` False: a whole GPU."""
+
+    index: int
+    mig_enabled: bool
+    instances: tuple[Instance, ...]
+
+
+class DevicePlan(Record):
+    """One device that the device plugin will offer: a whole GPU (`profile` None) or a MIG instance.
+
+    `memory_mib` is the smallest catalogued memory, None if unknown; `cap_mib` is what one container may use, None for no cap.
+    """
+
+    gpu: int
+    resource: str
+    profile: str | None
+    start: int
+    size: int
+    memory_mib: int | None
+    replicas: int
+    cap_mib: int | None
+
+
+class SharingProfile(Record):
+    """One device-plugin config. `key` is `<mode>-<8 hex of the content>`; the ConfigMap has `<key>-a` and `<key>-b`."""
+
+    key: str
+    config: Mapping[str, Any]
+
+
+class MigConfig(Record):
+    """One mig-parted config: its name (a label value) and its entries."""
+
+    name: str
+    entries: tuple[Mapping[str, Any], ...]
+
+
+class NodeShape(Record):
+    """One node, resolved. `kinds` are what `devices` are offered as; `layouts` are in the order of the GPU indexes.
+
+    `samples` are the first device of each profile: every other device differs from one of them only in its placement.
+    """
+
+    layouts: tuple[Layout, ...]
+    kinds: tuple[ShareKind, ...]
+    gpus: tuple[GpuPlan, ...]
+    devices: tuple[DevicePlan, ...]
+    samples: tuple[DevicePlan, ...]
+    profile: SharingProfile
+    mig_config: MigConfig | None
+
+
+def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
+    """Return the shape of the pool's nodes; `pinned` is the layout that the lock file pins for the pool's goal.
+
+    A ValueError is a bug: the rules accepted something that cannot be resolved.
+    """
+    layouts = modes.of(pool).layouts(card, pinned)
+    if layouts is None:
+        raise ValueError(f"pool {pool.name}: no layout")
+    kinds = shares.kinds(pool, card, layouts)
+    placed = {layout: _place(card, layout) for layout in set(layouts)}
+    gpus = tuple(
+        GpuPlan(index=index, mig_enabled=bool(layout), instances=placed[layout]) for index, layout in enumerate(layouts)
+    )
+    devices = _devices(pool, card, gpus, kinds)
+    key, config = backends.of(pool).profile({kind.base: kind.replicas for kind in kinds if kind.shared})
+    mig_parted = device_plugin.mig_parted_config(pool, card, layouts)
+    return NodeShape(
+        layouts=layouts,
+        kinds=kinds,
+        gpus=gpus,
+        devices=devices,
+        samples=_samples(devices),
+        profile=SharingProfile(key=key, config=config),
+        mig_config=MigConfig(name=mig_parted[0], entries=mig_parted[1]) if mig_parted else None,
+    )
+
+
+def _place(card: Card, layout: Layout) -> tuple[Instance, ...]:
+    if not layout or card.mig is None:
+        return ()
+    placed = mig.place(card.mig, layout)
+    if placed is None:
+        raise ValueError(f"layout {dict(layout)} does not fit {card.id}")
+    return placed
+
+
+def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[ShareKind, ...]) -> tuple[DevicePlan, ...]:
+    """Return every device of a node, sorted by GPU and start."""
+    offered = {kind.profile.name if kind.profile else None: kind for kind in kinds}
+    caps_mib = {name: caps.cap_mib(pool, card, kind.profile, kind.replicas) for name, kind in offered.items()}
+    whole = card.mig.units if card.mig else 1
+
+    def device(gpu: int, name: str | None, start: int, size: int) -> DevicePlan:
+        kind = offered[name]
+        return DevicePlan(
+            gpu=gpu,
+            resource=kind.resource,
+            profile=name,
+            start=start,
+            size=size,
+            memory_mib=kind.memory_mib,
+            replicas=kind.replicas,
+            cap_mib=caps_mib[name],
+        )
+
+    devices: list[DevicePlan] = []
+    for gpu in gpus:
+        if gpu.mig_enabled:
+            placed = sorted(gpu.instances, key=lambda instance: instance.start)
+            devices += [device(gpu.index, item.profile.name, item.start, item.size) for item in placed]
+        else:
+            devices.append(device(gpu.index, None, 0, whole))
+    return tuple(devices)
+
+
+def _samples(devices: tuple[DevicePlan, ...]) -> tuple[DevicePlan, ...]:
+    first: dict[str | None, DevicePlan] = {}
+    for device in devices:
+        first.setdefault(device.profile, device)
+    return tuple(first.values())

@@ -1,0 +1,219 @@
+"""What every pool resolves to: the Plan, in which nothing is left to decide.
+
+Owns the Plan types and their computation from an Intent that passed the rules; `resolve` is total for those. Placements,
+resource names, counts, caps and profile keys are final here, and the renderers only write them down.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gpushare import backends, mig, modes
+from gpushare.backends import device_plugin
+from gpushare.bundle.artifact import content_hash
+from gpushare.bundle.lock import GoalPin, Lock, all_profiles
+from gpushare.catalog.cards import Card, Catalog
+from gpushare.core.record import Record
+from gpushare.intent.types import Intent, Layout, Mode, Partitioner, Pool, Quota
+from gpushare.nodes import selectors
+from gpushare.resolved import node_plan
+from gpushare.resolved.node_plan import DevicePlan, GpuPlan, MigConfig, NodeShape, SharingProfile
+from gpushare.sharing import caps, shares
+from gpushare.sharing.shares import ShareKind
+
+__all__ = [
+    "DevicePlan",
+    "GpuPlan",
+    "MigConfig",
+    "Plan",
+    "PoolPlan",
+    "QuotaPlan",
+    "ResourcePlan",
+    "SharingProfile",
+    "goal_question",
+    "resolve",
+]
+
+
+class ResourcePlan(Record):
+    """One extended resource of a node of the pool: how many of it the node's `allocatable` will show."""
+
+    name: str
+    per_node: int
+    total: int | None
+
+
+class PoolPlan(Record):
+    """One pool, resolved.
+
+    `gpus` and `devices` describe one node, `samples` are one device of each profile. `layout_of_goal` is what a goal was
+    resolved to, None if the user wrote the layout; the lock file pins it under `goal_question`. The tolerance of each cap is
+    `caps.tolerance_mib` of it. `terms` are Kubernetes nodeSelectorTerms.
+    """
+
+    pool: Pool
+    card: Card
+    gpus: tuple[GpuPlan, ...]
+    devices: tuple[DevicePlan, ...]
+    samples: tuple[DevicePlan, ...]
+    resources: tuple[ResourcePlan, ...]
+    profile: SharingProfile
+    mig_config: MigConfig | None
+    layout_of_goal: Layout | None
+    terms: tuple[Mapping[str, Any], ...]
+    goal_question: str = ""
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self.pool.name
+
+    @property
+    def mode(self) -> Mode:
+        """The pool's mode."""
+        return self.pool.mode
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes capacity is reported for; None if unknown."""
+        return self.pool.nodes.count
+
+
+class QuotaPlan(Record):
+    """The ResourceQuota of one namespace: (`requests.<resource>`, number) pairs, sorted."""
+
+    namespace: str
+    hard: tuple[tuple[str, int], ...]
+
+
+class Plan(Record):
+    """The whole cluster, resolved. `pools` are sorted by name.
+
+    `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to
+    set its own. It suits every profile that a node may still have, because the operator changes it on all nodes at once.
+    """
+
+    intent: Intent
+    digest: str
+    pools: tuple[PoolPlan, ...]
+    quotas: tuple[QuotaPlan, ...]
+    operator_mig_strategy: str | None
+
+
+def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
+    """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""
+    assignment = selectors.NodeAssignment(intent.pools)
+    pools = sorted(intent.pools, key=lambda pool: pool.name)
+    resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
+    for pool in pools:
+        card = _pool_card(pool, catalog)
+        pinned = _pinned(card, lock.goals.get(pool.name), goal_question(intent, pool))
+        resolved[pool.name] = (pool, card, node_plan.resolve(pool, card, pinned))
+    return Plan(
+        intent=intent,
+        digest=digest,
+        pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
+        quotas=_quotas(intent, resolved),
+        operator_mig_strategy=device_plugin.one_mig_strategy(_needed_mig_strategies(pools, lock)),
+    )
+
+
+def _needed_mig_strategies(pools: Iterable[Pool], lock: Lock) -> Iterator[str | None]:
+    for pool in pools:
+        yield modes.of(pool).mig_strategy
+    for config in all_profiles(lock).values():
+        yield device_plugin.mig_strategy_of_config(config)
+
+
+def goal_question(intent: Intent, pool: Pool) -> str:
+    """Return a digest of what a goal's layout depends on in the intent; empty for pools without a goal.
+
+    The catalogue is left out on purpose: a newer gpushare with better data on a card must not repartition nodes. A card that
+    the intent itself defines is part of the digest.
+    """
+    mode, reserve = modes.of(pool), pool.memory.reserve
+    goal = mode.goal
+    if goal is None:
+        return ""
+    question = [
+        [pool.card, intent.cards.get(pool.card)],
+        [type(goal).__name__, vars(goal)],
+        mode.mig_strategy,
+        vars(reserve) if reserve else None,
+    ]
+    return content_hash(question)
+
+
+def pinned_layouts(intent: Intent, catalog: Catalog, lock: Lock) -> dict[str, Layout]:
+    """Return the layouts that the lock pins for goals of this intent, by pool: `resolve` uses these."""
+    if not lock.goals:
+        return {}
+    pools = ((pool, catalog.get(pool.card)) for pool in intent.pools if pool.name in lock.goals)
+    found = ((pool.name, card and _pinned(card, lock.goals[pool.name], goal_question(intent, pool))) for pool, card in pools)
+    return {name: layout for name, layout in found if layout}
+
+
+def _pool_card(pool: Pool, catalog: Catalog) -> Card:
+    card = catalog.get(pool.card)
+    if card is None:
+        raise KeyError(pool.card)
+    return card
+
+
+def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
+    """Return the layout that the lock pins for a goal, if the digest is the same and the card still allows the layout."""
+    if not question or pin is None or pin.question != question or card.mig is None:
+        return None
+    return pin.layout if all(name in card.profiles for name, _ in pin.layout) and mig.fits(card.mig, pin.layout) else None
+
+
+def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
+    question = goal_question(intent, pool)
+    by_mig_manager = intent.platform.partitioner is Partitioner.MIG_MANAGER
+    return PoolPlan(
+        pool=pool,
+        card=card,
+        gpus=shape.gpus,
+        devices=shape.devices,
+        samples=shape.samples,
+        resources=_resources(shape.kinds, pool.nodes.count),
+        profile=shape.profile,
+        mig_config=shape.mig_config if by_mig_manager else None,
+        layout_of_goal=shape.layouts[0] if question else None,
+        terms=assignment.terms(pool),
+        goal_question=question,
+    )
+
+
+def _resources(kinds: tuple[ShareKind, ...], nodes: int | None) -> tuple[ResourcePlan, ...]:
+    per_node = Counter[str]()
+    for kind in kinds:
+        per_node[kind.resource] += kind.per_node
+    return tuple(
+        ResourcePlan(name=name, per_node=number, total=None if nodes is None else number * nodes)
+        for name, number in sorted(per_node.items())
+    )
+
+
+def _quotas(intent: Intent, resolved: Mapping[str, tuple[Pool, Card, NodeShape]]) -> tuple[QuotaPlan, ...]:
+    """Return the ResourceQuotas by namespace; pools that share a resource name share one budget."""
+    hard: dict[str, Counter[str]] = {}
+    for quota in intent.quotas:
+        budget = hard.setdefault(quota.namespace, Counter())
+        for resource, number in _granted(quota, *resolved[quota.pool]):
+            budget[backends.of(resolved[quota.pool][0]).quota_key(resource)] += number
+    return tuple(QuotaPlan(namespace=name, hard=tuple(sorted(budget.items()))) for name, budget in sorted(hard.items()))
+
+
+def _granted(quota: Quota, pool: Pool, card: Card, shape: NodeShape) -> Iterator[tuple[str, int]]:
+    """Yield (resource, number) of one quota. A quota without names is on a pool with one resource: a rule ensures it."""
+    for name, number in quota.per_resource:
+        kind = shares.find(shape.kinds, name)
+        if kind:
+            yield kind.resource, number
+    only = shape.kinds[0]
+    if quota.shares is not None:
+        yield only.resource, quota.shares
+    elif quota.memory_bytes is not None:
+        cap = caps.cap_mib(pool, card, only.profile, only.replicas)
+        yield only.resource, caps.shares_for(quota.memory_bytes, cap) if cap else 0

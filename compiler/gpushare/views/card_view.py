@@ -1,0 +1,144 @@
+"""Cards for people: the catalogue as a table, one card as a sheet of facts, profiles and drawn layouts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpushare import mig
+from gpushare.catalog.cards import Card, Geometry, MigProfile
+from gpushare.core.printable import visible
+from gpushare.core.record import replace
+from gpushare.core.wording import layout_text, mib, pluralize
+from gpushare.intent.types import Layout
+from gpushare.views import card_facts, memory_map
+from gpushare.views.terminal import BOLD, Style, table, wrapped
+
+
+def overview(cards: Iterable[Card], style: Style) -> str:
+    """Return all cards in a table."""
+    entries = [
+        (card.id, card.name + _doubt(card, "name").strip(), _memory(card), _mig(card), _mps(card))
+        for card in cards
+    ]
+    rows = list(_folded(entries, style))
+    shown = table(("ID", "NAME", "MEMORY", "MIG", "MPS"), rows, style, numbers=("MEMORY", "MIG", "MPS"))
+    shown += f"\n{pluralize(len(entries), 'card')}; MIG: instances at most; MPS: replicas at most; ?: not confirmed\n"
+    return shown + "`gpushare cards ID` tells all about one, with every legal MIG layout\n"
+
+
+def _folded(rows: Sequence[tuple[str, ...]], style: Style) -> Iterator[tuple[str, ...]]:
+    """Yield the rows; a name that is too wide for the terminal continues in the row below, instead of being cut."""
+    others = sum(max(3, *(len(row[column]) for row in rows)) for column in (0, 2, 3, 4)) + 2 * 4
+    narrow = replace(style, columns=max(style.columns - others, 12))
+    for card_id, name, *facts in rows:
+        first, *more = wrapped(name, narrow).splitlines()
+        yield card_id, first, *facts
+        yield from (("", part, "", "", "") for part in more)
+
+
+def render(card: Card, style: Style) -> str:
+    """Return everything about one card."""
+    shown = style.paint(card.id, BOLD) + f"  {card.name}{_doubt(card, 'name')}\n\n"
+    facts = [*_facts(card), *_layout_drivers(card), *([("note", card.note)] if card.note else [])]
+    shown += "".join(wrapped(f"  {name:<20} {visible(value)}", style, indent=23) for name, value in facts)
+    if card.mig is None:
+        return shown
+    return shown + "\n" + _profiles(card.mig, style) + "\n" + _layouts(card, card.mig, style)
+
+
+def _facts(card: Card) -> list[tuple[str, str]]:
+    nvlink = None if card.nvlink is None else {"true": "yes", "false": "no"}.get(card.nvlink.value, card.nvlink.value)
+    facts = [
+        ("memory", mib(card.memory_mib), "memoryMiB"),
+        ("architecture", " ".join(filter(None, (card.architecture, card.chip))), "architecture"),
+        ("compute capability", ".".join(map(str, card.compute_capability)), "computeCapability"),
+        ("ECC", _yes(card.ecc), "ecc"),
+        ("NVLink", nvlink or "?", "nvlink"),
+        ("form factor", card.form_factor or "?", "formFactor"),
+        ("PCI device ids", ", ".join(card.pci_device_ids) or "?", "pciDeviceIds"),
+        ("label value of GFD", card.product, "product"),
+        ("MPS", f"at most {card.mps_max_replicas} replicas" if card.mps_supported else "no", "mps"),
+        ("MIG", _mig_words(card), "migSupported"),
+    ]
+    return [(title, value + ("" if value == "?" else _doubt(card, field))) for title, value, field in facts]
+
+
+def _mig_words(card: Card) -> str:
+    if card.mig is None:
+        return {True: "yes, but its profiles are not known", False: "no", None: "?"}[card.mig_supported]
+    driver = f", driver from {card.mig.min_driver} on" if card.mig.min_driver else ""
+    return f"at most {pluralize(card.mig.max_instances, 'instance')}, {card.mig.units} memory slices{driver}"
+
+
+def _layout_drivers(card: Card) -> list[tuple[str, str]]:
+    needed = card.mig.layout_drivers if card.mig else ()
+    told = (f"{' with '.join(one.profiles)} from {one.min_driver} on" for one in needed)
+    return [("drivers of layouts", ", ".join(told))] if needed else []
+
+
+def _memory(card: Card) -> str:
+    """In a column where a doubt does not shift the digits."""
+    doubt = card.memory_mib is not None and "memoryMiB" in card.unconfirmed
+    return mib(card.memory_mib) + ("?" if doubt else " ")
+
+
+def _mig(card: Card) -> str:
+    if card.mig is None:
+        return {True: "yes ", False: "- ", None: "? "}[card.mig_supported]
+    return f"{card.mig.max_instances}" + ("?" if card.mig.unconfirmed else " ")
+
+
+def _mps(card: Card) -> str:
+    return str(card.mps_max_replicas) if card.mps_supported else "-"
+
+
+def _yes(value: bool | None) -> str:
+    return {True: "yes", False: "no", None: "?"}[value]
+
+
+def _doubt(card: Card, field: str) -> str:
+    return " ?" if field in card.unconfirmed else ""
+
+
+def _profiles(geometry: Geometry, style: Style) -> str:
+    headers = ("PROFILE", "MEMORY", "MAX", "COMPUTE", "SM", "ID", "PLACEMENTS start:size")
+    return table(headers, map(_profile_row, geometry.profiles), style, numbers=("MEMORY", "MAX", "COMPUTE", "SM", "ID"))
+
+
+def _profile_row(profile: MigProfile) -> tuple[str, ...]:
+    def shown(value: object, field: str) -> str:
+        return "?" if value is None else f"{value}" + ("?" if field in profile.unconfirmed else "")
+
+    return (
+        profile.name,
+        mib(profile.memory_mib) + ("?" if "memoryMiB" in profile.unconfirmed and profile.memory_mib is not None else ""),
+        shown(profile.max_count, "maxCount"),
+        str(profile.compute_slices),
+        shown(profile.sm, "sm"),
+        shown(profile.profile_id, "profileId"),
+        shown(" ".join(f"{place.start}:{place.size}" for place in profile.placements), "placements"),
+    )
+
+
+def _layouts(card: Card, geometry: Geometry, style: Style) -> str:
+    found = card_facts.layouts(card)
+    shown = f"{pluralize(len(found), 'layout')} to which no instance can be added; each smaller one is legal too\n"
+    return shown + "".join(_layout(number, layout, geometry, style) for number, layout in enumerate(found, 1))
+
+
+def _layout(number: int, layout: Layout, geometry: Geometry, style: Style) -> str:
+    placed = mig.place(geometry, layout) or ()
+    names = [(one, one.profile.name) for one in placed]
+    cells = [memory_map.Cell(start=one.start, size=one.size, labels=(name,), profile=name) for one, name in names]
+    left = left_over(placed, geometry)
+    title = wrapped(f"{number:>3}  {layout_text(layout)}{f'  {left}' if left else ''}", style, indent=5)
+    return "\n" + title + memory_map.bar(cells, geometry.units, style, indent=5, framed=False)
+
+
+def left_over(instances: Iterable[mig.Instance], geometry: Geometry) -> str:
+    """Return in words what of the card no instance uses; empty if nothing is left."""
+    placed = tuple(instances)
+    memory = sum(size for _, size in memory_map.gaps(((one.start, one.size) for one in placed), geometry.units))
+    whole = max(profile.compute_slices for profile in geometry.profiles)
+    compute = whole - sum(one.profile.compute_slices for one in placed)
+    parts = [f"{number} of {total} {what} slices" for number, total, what in
+             ((memory, geometry.units, "memory"), (compute, whole, "compute")) if number > 0]
+    return f"unused: {', '.join(parts)}" if parts else ""

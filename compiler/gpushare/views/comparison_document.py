@@ -1,0 +1,102 @@
+"""The `Plan` document (schemas/plan.v1.json): a comparison, as `plan --format json` prints it. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpushare.compare.changes import Amount, Comparison, GpuChange, Outage, PoolChange
+from gpushare.compare.files import SettingChange
+from gpushare.views import comparison_words as words
+from gpushare.views.comparison_verdict import verdict
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """Return the document."""
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Plan",
+        "verdict": verdict(comparison),
+        "summary": words.summary(comparison),
+        "changed": not comparison.is_empty,
+        "configMapOnly": comparison.is_configmap_only,
+        "nodesTouched": comparison.touched,
+        "podsDisturbed": comparison.disturbed,
+        "pools": {pool.name: _pool(pool) for pool in comparison.pools},
+        "capacity": {name: _amount(amount) for name, amount in comparison.capacity},
+        "operatorMigStrategy": dict(zip(("before", "after"), comparison.mig_strategies, strict=True)),
+        "moves": [
+            {"node": move.node, "from": move.source, "to": move.target, "podsDisturbed": move.disturbed}
+            for move in comparison.moves
+        ],
+        "quotas": [
+            {
+                "namespace": quota.namespace,
+                "resource": quota.resource,
+                "before": quota.before,
+                "after": quota.after,
+                "capacity": quota.capacity,
+                "problem": None if quota.problem is None else quota.problem.value,
+            }
+            for quota in comparison.quotas
+        ],
+        "effects": [
+            {"kind": one.kind.value, "pool": one.pool, "subject": one.subject, "before": one.before, "after": one.after}
+            for one in comparison.effects
+        ],
+        "outages": [_outage(one) for one in comparison.outages],
+        "order": list(words.order(comparison)),
+        "files": [
+            {"path": one.path, "change": one.kind.value, "settings": _settings(one.settings), "more": one.more}
+            for one in comparison.files
+        ],
+        "intent": _settings(comparison.intent),
+    }
+
+
+def _outage(one: Outage) -> dict[str, Any]:
+    return {
+        "pool": one.pool, "nodes": one.nodes, "atOnce": one.at_once, "rounds": one.rounds, "secondsEach": one.seconds,
+        "onBusy": one.on_busy, "drainSeconds": one.drain_seconds,
+    }
+
+
+def _settings(settings: Iterable[SettingChange]) -> list[dict[str, Any]]:
+    return [{"path": list(one.path), "change": one.kind.value, "before": one.before, "after": one.after} for one in settings]
+
+
+def _pool(pool: PoolChange) -> dict[str, Any]:
+    return {
+        "change": pool.change.value,
+        "card": {"before": pool.cards[0], "after": pool.cards[1]},
+        "nodes": _amount(pool.nodes),
+        "nodesTouched": pool.touched,
+        "podsDisturbed": pool.disturbed,
+        "podsDisturbedPerNode": pool.disturbed_per_node,
+        "selectorChanges": pool.selector_changes,
+        "successor": pool.successor,
+        "resources": {
+            resource.name: {"perNode": _amount(resource.per_node), "total": _amount(resource.total)}
+            for resource in pool.resources
+        },
+        "gpus": [_gpu(gpu) for gpu in pool.gpus],
+        "caps": [
+            {"resource": cap.resource, "profile": cap.profile, "capMiB": _amount(cap.cap_mib)} for cap in pool.caps
+        ],
+        "action": dict(zip(("before", "after"), pool.actions, strict=True)),
+    }
+
+
+def _gpu(gpu: GpuChange) -> dict[str, Any]:
+    return {
+        "gpu": gpu.index,
+        "kept": _instances(gpu.kept),
+        "destroyed": _instances(gpu.destroyed),
+        "created": _instances(gpu.created),
+    }
+
+
+def _instances(instances: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"profile": profile, "start": start} for profile, start in instances]
+
+
+def _amount(amount: Amount) -> dict[str, int | None]:
+    return {"before": amount.before, "after": amount.after}

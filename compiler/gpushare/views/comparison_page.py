@@ -1,0 +1,143 @@
+"""A comparison as one HTML page that needs no network: what it costs, and every pool's GPUs before and after, to scale."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from gpushare.catalog.cards import Geometry
+from gpushare.compare.changes import Change, Comparison, GpuChange, PoolChange
+from gpushare.core.printable import visible
+from gpushare.core.record import replace
+from gpushare.core.wording import pluralize
+from gpushare.resolved.plan import DevicePlan
+from gpushare.views import comparison_words as words
+from gpushare.views import folding, html_page
+from gpushare.views.comparison_verdict import verdict
+from gpushare.views.html_table import Table, table
+from gpushare.views.plan_view import known, ranges
+
+_ARROW = "→"
+_MAX_LINES = 500
+"""Lines of one list: of files, or of settings."""
+
+Document = Mapping[str, Any]
+"""`nodes/pools.yaml` of one side."""
+
+
+def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: Callable[[str], Geometry | None]) -> str:
+    """Return the page. `sides` are what was compared, `geometry_of` returns the MIG geometry of a card's id."""
+    pools = [] if comparison.is_empty else words.affected(comparison)
+    broken = sum(one.problem is not None for one in comparison.quotas)
+    facts = {
+        "Pools changed": str(len(pools)), "Nodes touched": known(comparison.touched),
+        "Pods disturbed": f"at most {comparison.disturbed}" if comparison.disturbed else known(comparison.disturbed),
+        "Quotas that no longer fit": str(broken),
+    }
+    described = ((pool.name, *_described(pool, comparison, sides, geometry_of)) for pool in pools)
+    cards = [{**card, **html_page.heading(list(map(visible, names)))} for names, card in folding.alike(described)]
+    tables = [one for one in _tables(comparison) if one.rows]
+    return html_page.render(
+        "plan.html.j2", tables=tables, name=visible(str(sides[1].get("cluster", ""))), is_empty=comparison.is_empty,
+        facts=[{"name": name, "value": value} for name, value in facts.items()],
+        besides=" ".join([*map(visible, verdict(comparison)), words.also(comparison).strip()]).strip(),
+        order=list(words.order(comparison)),
+        strategy=words.strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "", warning=words.STRATEGY,
+        pools=cards, unfolded=len(cards) <= html_page.MAX_UNFOLDED, shown=tables,
+        lists=[one for one in _lists(comparison) if one["lines"]],
+    )
+
+
+def _tables(comparison: Comparison) -> Iterable[Table]:
+    moves = [words.move(one) for one in comparison.moves]
+    yield table("Nodes that change pools", ("Node", "From pool", "To pool", "Pods disturbed"), moves, id="moves")
+    capacity = list(words.capacity(comparison))
+    yield table("Capacity", ("Resource", "Before", "After", "Change"), capacity, id="capacity", numbers=(1, 2, 3), codes=(0,))
+    quotas = [words.quota(one) for one in comparison.quotas]
+    headers = ("Namespace", "Resource", "Before", "After", "Problem")
+    yield table("Quotas", headers, quotas, id="quotas", numbers=(2, 3), codes=(1,))
+
+
+def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
+    cluster = [words.effect(one, _ARROW) for one in comparison.effects if one.pool is None]
+    yield _list("cluster", "In the whole cluster", cluster, is_folded=False)
+    yield _list("files", "Files of the bundle", [line for one in comparison.files for line in words.file(one, _ARROW)])
+    yield _list("intent", "Settings of the intent", [words.setting(one, _ARROW) for one in comparison.intent])
+
+
+def _list(key: str, title: str, lines: Sequence[str], *, is_folded: bool = True) -> dict[str, Any]:
+    """Return a list, cut to so many lines."""
+    more = len(lines) - _MAX_LINES
+    return {"id": key, "title": title, "lines": list(map(visible, lines[:_MAX_LINES])), "folded": is_folded,
+            "more": f"and {more} more; --format json has them" if more > 0 else ""}
+
+
+def _described(
+    pool: PoolChange, comparison: Comparison, sides: tuple[Document, Document], geometry_of: Callable[[str], Geometry | None]
+) -> tuple[str, dict[str, Any]]:
+    """Return what has to be equal for two pools to have one card, and what the card says."""
+    outages = [words.outage(one) for one in comparison.outages if one.pool == pool.name]
+    effects = [words.effect(one, _ARROW) for one in comparison.effects if one.pool == pool.name]
+    lines = [words.disturbance(pool), *outages, *words.fate(pool, _ARROW), *effects]
+    said = {
+        "is_harmful": pool.disturbed != 0 or pool.change in {Change.GONE, Change.REPARTITION},
+        "change": words.change_word(pool),
+        "card": visible(words.cards(pool)),
+        "cost": f"at most {pluralize(pool.disturbed, 'pod')} disturbed" if pool.disturbed else "",
+        "lines": [visible(line) for line in lines if line],
+        "maps": list(_maps(pool, sides, geometry_of)),
+    }
+    return repr(said), said
+
+
+def _maps(
+    pool: PoolChange, sides: tuple[Document, Document], geometry_of: Callable[[str], Geometry | None]
+) -> Iterable[dict[str, Any]]:
+    """Yield the maps before and after of the GPUs whose maps differ, once for all that have the same two."""
+    entries = [side["pools"].get(pool.name) for side in sides]
+    gpus = max(entry["gpusPerNode"] for entry in entries if entry) if any(entries) else 0
+    changes = {one.index: one for one in pool.gpus} if pool.change is Change.REPARTITION else {}
+    geometries = [geometry_of(entry["card"]) if entry else None for entry in entries]
+    devices = [_devices(entry) for entry in entries]
+    groups: dict[str, tuple[list[int], list[Any]]] = {}
+    for gpu in range(gpus):
+        change = changes.get(gpu, GpuChange(index=gpu))
+        before, after = (side.get(gpu, []) for side in devices)
+        placed = _placed(after, change)
+        gone, new = frozenset(change.destroyed), frozenset(change.created)
+        maps = [
+            _side("Before", before, geometries[0], dict.fromkeys(gone, "gone")),
+            _side("After", placed, geometries[1], dict.fromkeys(new, "new")),
+        ]
+        if maps[0]["cells"] != maps[1]["cells"]:
+            groups.setdefault(repr(maps), ([], maps))[0].append(gpu)
+    for indexes, maps in groups.values():
+        yield {"title": f"GPU {ranges(indexes)}", "sides": maps}
+
+
+def _side(
+    title: str, devices: Sequence[DevicePlan], geometry: Geometry | None, marks: Mapping[tuple[str, int], str]
+) -> dict[str, Any]:
+    """Return one side of a GPU; without cells if this side has no such pool."""
+    has_mig = any(device.profile for device in devices)
+    cells = html_page.cells(devices, geometry if has_mig else None, lambda one: marks.get((one.profile or "", one.start), ""))
+    return {"title": title, "cells": [{**cell, "lines": list(map(visible, cell["lines"]))} for cell in cells]}
+
+
+def _devices(entry: Document | None) -> dict[int, list[DevicePlan]]:
+    """Return the devices of each GPU of a node."""
+    found: dict[int, list[DevicePlan]] = {}
+    for one in entry["devices"] if entry else ():
+        device = DevicePlan(
+            gpu=one["gpu"], resource=one["resource"], profile=one["profile"], start=one["start"], size=one["size"],
+            memory_mib=one["memoryMiB"], replicas=one["replicas"], cap_mib=one["capMiB"],
+        )
+        found.setdefault(device.gpu, []).append(device)
+    return found
+
+
+def _placed(devices: Sequence[DevicePlan], change: GpuChange) -> Sequence[DevicePlan]:
+    """Return the devices where the node has them afterwards: what is kept stays in its place."""
+    places = (*change.kept, *change.created)
+    kinds = {device.profile: device for device in devices}
+    if not places or not all(profile in kinds for profile, _ in places):
+        return devices
+    return [replace(kinds[profile], start=start) for profile, start in places]

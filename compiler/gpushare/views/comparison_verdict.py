@@ -1,0 +1,121 @@
+"""The verdict of a comparison: what running pods, new pods, quotas and nodes meet, worst first, in whole sentences. Pure.
+
+"Changes nothing for running pods." is said only if no statement concerns running pods.
+"""
+
+from collections.abc import Iterator
+
+from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange
+from gpushare.compare.effects import EffectKind
+from gpushare.core.wording import join_first, pluralize
+
+UNCHANGED = "Changes nothing for running pods."
+_ABOVE = {"kill": "ended", "evict": "evicted", "warn": "reported", "none": "left alone"}
+_RUNNING = {
+    EffectKind.RELEASED: "Every node is released: running pods lose their GPUs, until the nodes are set up again.",
+    EffectKind.DRIVERLESS: "The driver is removed, nothing replaces it: nodes without a driver of their own lose their GPUs.",
+    EffectKind.REINSTALLED: "The installed release must be uninstalled first, which releases every node.",
+    EffectKind.DRIVER: "The driver restarts node by node: running pods with a GPU must end first.",
+    EffectKind.HANDED_OVER: "The former GitOps tool must be detached first: deleting its objects releases every node.",
+    EffectKind.ADOPTED: "The adoption changes, for every node.",
+    EffectKind.ENDED: "Running containers over their cap are ended from then on.",
+}
+_LATER = {
+    EffectKind.ENFORCED: "Caps are enforced in another way, for running containers too.",
+    EffectKind.SPARED: "Running containers over their cap are no longer ended.",
+    EffectKind.NOTICED: "Running containers without a cap are warned, and held to the new one after the notice.",
+    EffectKind.RAISED: "Running containers may use a raised cap at once.",
+    EffectKind.UPSTREAM: "NVIDIA's components restart on every node.",
+}
+_NEW = {
+    EffectKind.REFUSED: "New pods that were admitted before may be refused.",
+    EffectKind.UNPLACED: "New pods that select a removed pool find no node.",
+    EffectKind.ROUTED: "New pods that name no pool may be sent to other nodes.",
+    EffectKind.APPLIED: "Files that no GitOps tool syncs must be applied again.",
+}
+
+
+def verdict(comparison: Comparison) -> list[str]:
+    """Return the sentences; none if nothing changes."""
+    if comparison.is_empty:
+        return []
+    kinds = {one.kind for one in comparison.effects}
+    running = [text for kind, text in _RUNNING.items() if kind in kinds]
+    running += list(_disturbed(comparison))
+    running += list(_mixed(comparison))
+    running += [text for kind, text in _LATER.items() if kind in kinds]
+    if comparison.changes_mig_strategy:
+        running.append("The operator restarts the device plugin of every node at once.")
+    new = [*_caps(comparison), *(text for kind, text in _NEW.items() if kind in kinds), *_quotas(comparison)]
+    return [*running, *new, *_nodes(comparison), *([] if running else [UNCHANGED])]
+
+
+def _disturbed(comparison: Comparison) -> Iterator[str]:
+    """Yield how many running pods lose their shares, by what their nodes do about them."""
+    if comparison.disrupts_all or comparison.disturbed == 0:
+        return
+    most = "Running pods lose" if comparison.disturbed is None else f"At most {_pods(comparison.disturbed)}"
+    modes = {one.on_busy for one in comparison.outages}
+    ways = (("evict", "they are evicted"), ("wait", "their nodes wait for them"), ("fail", "their nodes keep their layout"))
+    how = ", or ".join(words for mode, words in ways if mode in modes)
+    number = " (how many is not known)" if comparison.disturbed is None else ""
+    yield f"{most} their shares of GPUs{number}{': ' + how if how else ''}."
+
+
+def _pods(number: int) -> str:
+    return f"{pluralize(number, 'running pod')} {'loses' if number == 1 else 'lose'}"
+
+
+def _mixed(comparison: Comparison) -> Iterator[str]:
+    """Yield where containers of before and new ones together may use more than the device has, once for all alike pools."""
+    same: dict[tuple[str, str], list[str]] = {}
+    for pool in comparison.pools:
+        for text in dict.fromkeys(_mixture(cap) for cap in pool.caps):
+            if text is not None:
+                same.setdefault(text, []).append(pool.name)
+    yield from (f"On the way, {who} may share one device of {join_first(pools)}: {what}." for (who, what), pools in same.items())
+
+
+def _mixture(cap: CapChange) -> tuple[str, str] | None:
+    """Return which containers meet, and with what result; None if the device has enough for them."""
+    if cap.mixed is None or cap.memory_mib is None:
+        return None
+    before, after = f"{cap.cap_mib.before}Mi", f"{cap.cap_mib.after}Mi"
+    who = f"{pluralize(cap.mixed.before or 0, 'container')} with {before} and {cap.mixed.after} with {after}"
+    return who, f"{_gib(cap.mixed_mib)} on {_gib(cap.memory_mib)}, where an allocation may fail"
+
+
+def _gib(mib: int) -> str:
+    return f"{mib / 1024:.4g} GiB"
+
+
+def _caps(comparison: Comparison) -> Iterator[str]:
+    """Yield what new pods get, once for all pools of which it is the same."""
+    same: dict[str, list[str]] = {}
+    for pool in comparison.pools:
+        lowered = pool.change not in {Change.NEW, Change.GONE}
+        for cap in pool.caps if lowered else ():
+            if text := _cap(cap, pool):
+                same.setdefault(text, []).append(pool.name)
+    yield from (f"{text} (pool{'s' if len(pools) > 1 else ''} {join_first(pools)})." for text, pools in same.items())
+
+
+def _cap(cap: CapChange, pool: PoolChange) -> str:
+    before, after = cap.cap_mib.before, cap.cap_mib.after
+    if after is None or before == after or not cap.is_offered_twice or (before is not None and after > before):
+        return ""
+    fate = _ABOVE.get(pool.actions[1] or "", "held to it")
+    than = "no cap" if before is None else f"{before}Mi"
+    return f"New pods get {after}Mi instead of {than}: programs that need more are {fate} after their next start"
+
+
+def _quotas(comparison: Comparison) -> Iterator[str]:
+    broken = [f"{one.namespace} {one.resource}" for one in comparison.quotas if one.problem]
+    if broken:
+        yield f"{pluralize(len(broken), 'quota')} can no longer be used in full: {join_first(broken)}."
+
+
+def _nodes(comparison: Comparison) -> Iterator[str]:
+    if comparison.touched != 0 and not comparison.disrupts_all:
+        number = "An unknown number of nodes" if comparison.touched is None else pluralize(comparison.touched, "node")
+        yield f"{number} {'is' if comparison.touched == 1 else 'are'} changed."

@@ -1,0 +1,344 @@
+"""Sentences and table rows of a comparison: the same in a terminal, in Markdown and on a page."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from typing import Any, assert_never
+
+from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange
+from gpushare.compare.effects import Effect, EffectKind
+from gpushare.compare.files import FileDiff, FileKind, SettingChange
+from gpushare.core.wording import pluralize
+from gpushare.vendors.nvidia import NVIDIA
+from gpushare.views.plan_view import known, ranges
+
+_MAX_LENGTH = 60
+_CONTEXT = 15
+_DERIVED = ("chart/files/", "nodes/", "gpushare.lock.yaml")
+"""Files whose changes other parts of the output describe."""
+
+MAX_SHOWN = 12
+"""Most settings shown of one file; the JSON document has them all."""
+
+_EFFECTS = {
+    EffectKind.KEEPS_CAP: "running containers keep the cap under which they started, later ones get the new one",
+    EffectKind.ENDED: "running containers that are over their cap are ended from then on",
+    EffectKind.SPARED: "containers over their cap are no longer ended",
+    EffectKind.ENFORCED: "holds for running containers too",
+    EffectKind.REFUSED: "pods that were admitted before may be refused from then on; running pods go on",
+    EffectKind.ADMITTED: "no pod is refused that was admitted before",
+    EffectKind.RESTARTS: "the runtime's pods restart; running pods continue",
+    EffectKind.REINSTALLED: "another release; uninstall the one that is installed first",
+    EffectKind.ROLLOUT: "how the next changes pace themselves",
+    EffectKind.UPSTREAM: "NVIDIA's components that read it restart on every node",
+    EffectKind.DRIVER: "the driver restarts node by node: pods that use a GPU there must end first",
+    EffectKind.ROUTED: "new pods that name no pool may be sent to other nodes, or be refused; running pods go on",
+    EffectKind.ADOPTED: "this is the first change of hardware: every pool's nodes are changed, labelled and held to their caps",
+    EffectKind.UNPLACED: "new pods that select the pool by its former name find no node; running pods go on",
+    EffectKind.RAISED: "running containers may use it at once",
+    EffectKind.FIRST_CAP: "containers that run already are only warned, later ones are held to it",
+    EffectKind.NOTICED: "containers that run already are warned, and held to it when enforcement.notice is over; "
+                        "later ones are held to it at once",
+    EffectKind.DRIVERLESS: "the operator removes the driver, and nothing replaces it: "
+                           "a node without a driver of its own loses its GPUs",
+    EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
+}
+_RELEASED = {
+    "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name with "
+              "gitops.argocd.name; or first, for each, remove metadata.finalizers and run "
+              "kubectl delete application --cascade=orphan, then apply argocd/root.yaml",
+    "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name with "
+            "gitops.flux.name; or first set spec.suspend: true on Kustomization and HelmReleases and delete them, "
+            "then apply flux/source.yaml and flux/sync.yaml",
+}
+_HANDED_OVER = {
+    "argocd": "Argo CD's Applications stay and go on to sync. First, for each, remove metadata.finalizers and run "
+              "kubectl delete application --cascade=orphan; deleting them otherwise releases every node",
+    "flux": "Flux's Kustomization and HelmReleases stay and keep syncing. First set spec.suspend: true on each, delete them; "
+            "deleting them otherwise releases every node",
+}
+_ALSO = {
+    EffectKind.RELEASED: "a GitOps tool releases every node",
+    EffectKind.DRIVERLESS: "the driver is removed",
+    EffectKind.HANDED_OVER: "the former GitOps tool has to be detached first",
+    EffectKind.APPLIED: "files have to be applied by hand",
+    EffectKind.ADOPTED: "the adoption changes",
+    EffectKind.ENDED: "containers may be ended",
+    EffectKind.NOTICED: "running containers get a notice",
+    EffectKind.ENFORCED: "caps are held otherwise",
+    EffectKind.REFUSED: "pods may be refused",
+    EffectKind.UNPLACED: "pods that name a pool which is gone find no node",
+    EffectKind.ROUTED: "new pods may go elsewhere",
+    EffectKind.RESTARTS: "the runtime's pods restart",
+    EffectKind.UPSTREAM: "NVIDIA's components restart",
+    EffectKind.DRIVER: "the driver restarts",
+    EffectKind.REINSTALLED: "the installed release has to go first",
+}
+_CHANGES = {
+    Change.NEW: "new",
+    Change.GONE: "gone",
+    Change.REPARTITION: "repartitioned",
+    Change.RELABEL: "relabelled",
+    Change.POLICY: "policy only",
+}
+_SIZES = {"capMiB": "memory cap", "toleranceMiB": "tolerance"}
+"""Fields of a policy that are sizes in MiB, and what they are."""
+
+_OBSERVED = "every node stays as it is, its layout and labels included, and nothing repairs it or holds a cap"
+_FOREIGN_USE = "running containers of tenants may be ended where they use a GPU that they were not given"
+
+
+def effect(one: Effect, arrow: str) -> str:
+    """Return what happens, and to what."""
+    if one.kind is EffectKind.RESTARTS and one.subject == "policy":
+        return "the runtime's pods of the pool restart and check the layout; running pods continue"
+    if one.kind is EffectKind.ADOPTED and one.after == "observe":
+        return f"{one.subject} {_before_and_after(one, arrow)}: {_OBSERVED}"
+    if one.kind is EffectKind.APPLIED:
+        return f"{one.subject}: {_EFFECTS[one.kind]}"
+    if one.kind is EffectKind.RELEASED:
+        return f"{_before_and_after(one, arrow)}: {_RELEASED[one.subject]}"
+    if one.kind is EffectKind.HANDED_OVER:
+        return f"{one.subject} {arrow} {one.after or 'no tool'}: {_HANDED_OVER[one.subject]}"
+    what = _FOREIGN_USE if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
+    return f"{_changed(one, arrow)}: {what}"
+
+
+def _changed(one: Effect, arrow: str) -> str:
+    """Return the subject with its value before and after; a size of a share in words, with its unit."""
+    share, _, field = one.subject.rpartition(" ")
+    if field not in _SIZES:
+        return f"{one.subject} {_before_and_after(one, arrow)}"
+    before, after = ("none" if size is None else str(size) for size in (one.before, one.after))
+    if one.after is None:
+        return f"{share} {_SIZES[field]} {before} MiB {arrow} none"
+    return f"{share} {_SIZES[field]} {before} {arrow} {after} MiB"
+
+
+def also(comparison: Comparison) -> str:
+    """Return in short what is not counted in nodes and disturbed pods; empty if there is nothing."""
+    kinds = {one.kind for one in comparison.effects if not one.is_harmless}
+    told = [words for kind, words in _ALSO.items() if kind in kinds]
+    return f" Besides: {', '.join(told)}." if told else ""
+
+
+def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
+    before, after = _text(one.before), _text(one.after)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    # If two long values begin with the same text, cutting at the end would show the same for both.
+    start = same - _CONTEXT if same > _MAX_LENGTH - _CONTEXT else 0
+    return f"{_cut(before, start)} {arrow} {_cut(after, start)}"
+
+
+STRATEGY = (
+    "the operator restarts the device plugin of every node at once, whatever the rollout of a pool says: "
+    "upgrade it when no MPS or MIG pod starts"
+)
+
+
+_CLIENT_SIDE = ", with client-side apply (its chart renders mig: null): helm upgrade --server-side=false"
+
+
+def strategy(comparison: Comparison, arrow: str) -> str:
+    """Return the operator's mig.strategy before and after."""
+    before, after = (strategy or "each profile's own" for strategy in comparison.mig_strategies)
+    return f"mig.strategy {before} {arrow} {after}"
+
+
+def affected(comparison: Comparison) -> list[PoolChange]:
+    """Return the pools that change, and those that have another effect."""
+    others = {one.pool for one in comparison.effects} | {one.pool for one in comparison.outages}
+    return [pool for pool in comparison.pools if pool.change is not Change.NONE or pool.name in others]
+
+
+def becomes(pool: PoolChange) -> str:
+    """Return what happens to the pool in a word, and its card."""
+    return f"{change_word(pool)}, {cards(pool)}"
+
+
+def change_word(pool: PoolChange) -> str:
+    """Return what happens to the pool in a word."""
+    return _CHANGES.get(pool.change, "the same")
+
+
+def cards(pool: PoolChange) -> str:
+    """Return the pool's card, or both if it changes."""
+    before, after = pool.cards
+    return f"{before} becomes {after}" if before is not None and after is not None and before != after else f"{after or before}"
+
+
+def disturbance(pool: PoolChange) -> str:
+    """Return how many nodes and pods the pool's change costs; empty for a new pool without nodes."""
+    if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and not pool.touched:
+        return "no GPU and no label of a node changes"
+    nodes = "an unknown number of nodes" if pool.touched is None else pluralize(pool.touched, "node")
+    if pool.change is Change.NEW:
+        pods = f", {_pods(None)}" if pool.disturbed is None else ""
+        return "" if pool.touched == 0 else f"{nodes} set up{pods}"
+    return f"{nodes} touched, {_pods(pool.disturbed)}" + _per_node(pool)
+
+
+def _per_node(pool: PoolChange) -> str:
+    return f", {pool.disturbed_per_node} on each" if pool.disturbed_per_node else ""
+
+
+def _pods(number: int | None) -> str:
+    if number is None:
+        return "an unknown number of pods disturbed"
+    return f"at most {pluralize(number, 'pod')} disturbed" if number else "no pod disturbed"
+
+
+def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
+    """Yield what happens to the pool's nodes, GPUs and resources."""
+    if pool.change is Change.GONE and not pool.successor:
+        yield f"a node that gpushare releases offers its whole GPUs again, as {NVIDIA.whole_gpu}"
+    if pool.successor:
+        yield f"its nodes go to the new pool {pool.successor}"
+    if pool.selector_changes:
+        yield "its selector changes: nodes that leave the pool become available to other pools"
+    if pool.change is Change.REPARTITION:
+        yield from _gpus(pool.gpus)
+    for one in pool.resources:
+        if one.per_node.before != one.per_node.after:
+            yield f"{one.name}: {one.per_node.before} {arrow} {one.per_node.after} per node"
+
+
+def _gpus(gpus: Iterable[GpuChange]) -> list[str]:
+    """Return what happens to the instances, with GPUs of equal changes together."""
+    fates: dict[str, list[int]] = {}
+    for gpu in gpus:
+        parts = (("kept", gpu.kept), ("destroyed", gpu.destroyed), ("created", gpu.created))
+        fate = ", ".join(f"{_instances(instances)} {word}" for word, instances in parts if instances)
+        fates.setdefault(fate, []).append(gpu.index)
+    return [f"GPU {ranges(indexes)}: {fate}" for fate, indexes in fates.items()]
+
+
+def _instances(instances: tuple[tuple[str, int], ...]) -> str:
+    counts = Counter(profile for profile, _ in instances)
+    return " + ".join(f"{count} x {profile}" for profile, count in counts.items())
+
+
+def outage(one: Outage) -> str:
+    """Return which nodes go out of service and for how long."""
+    nodes = "an unknown number of nodes" if one.nodes is None else pluralize(one.nodes, "node")
+    pace, each = ("", "") if one.nodes == 1 else (f", {_pace(one)} at a time", " each")
+    rounds = "" if one.rounds is None or one.rounds < 2 else f", so about {_time(one.rounds * one.seconds)} for all"
+    busy = {
+        "wait": f"a node with tenants in the way waits for them, up to {_time(one.drain_seconds)}",
+        "evict": f"tenants in the way are evicted, and have {_time(one.drain_seconds)} to end",
+        "fail": "a node with tenants in the way keeps its former layout",
+    }[one.on_busy]
+    return f"out of service: {nodes}{pace}, about {_time(one.seconds)}{each} (measured on simulated GPUs){rounds}; {busy}"
+
+
+def _pace(one: Outage) -> str:
+    """Return how many nodes go out of service together."""
+    if one.at_once is None:
+        return "some"
+    number = min(one.at_once, one.nodes or one.at_once)
+    return "one" if number == 1 else str(number)
+
+
+def _time(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def move(one: Move) -> tuple[str, str, str, str]:
+    """Return the node, the pools that it leaves and joins, and how many pods that disturbs."""
+    return one.node, one.source or "none", one.target or "none", f"at most {one.disturbed}" if one.disturbed else "none"
+
+
+def capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each resource whose number changes: before, after, and the difference."""
+    for name, amount in comparison.capacity:
+        both = amount.before is not None and amount.after is not None
+        difference = f"{(amount.after or 0) - (amount.before or 0):+d}" if both else "?"
+        if difference != "+0":
+            yield name, known(amount.before), known(amount.after), difference
+
+
+def quota(one: QuotaChange) -> tuple[str, str, str, str, str]:
+    """Return the namespace, the resource, the number before and after, and what is wrong with it."""
+    before, after = ("-" if number is None else str(number) for number in (one.before, one.after))
+    return one.namespace, one.resource, before, after, _trouble(one)
+
+
+def _trouble(quota: QuotaChange) -> str:
+    match quota.problem:
+        case Problem.EXCEEDS:
+            return f"only {quota.capacity} in the cluster"
+        case Problem.VANISHED:
+            return "nothing offers it any more"
+        case None:
+            return ""
+
+
+def summary(comparison: Comparison) -> str:
+    """Return a summary in one line."""
+    counts = Counter(pool.change for pool in comparison.pools)
+    parts = [f"{counts[change]} {word}" for change, word in _CHANGES.items() if counts[change]]
+    shown = "Pools: " + (", ".join(parts) or "none changed")
+    if comparison.is_configmap_only:
+        return shown + ". ConfigMaps only: no node is touched, no pod disturbed."
+    touched = "an unknown number of nodes" if comparison.touched is None else pluralize(comparison.touched, "node")
+    broken = sum(quota.problem is not None for quota in comparison.quotas)
+    quotas = f"; {pluralize(broken, 'quota')} no longer fit{'s' if broken == 1 else ''}" if broken else ""
+    costs = f"{touched} touched, {_pods(comparison.disturbed)}"
+    if comparison.touched == 0 and comparison.disturbed == 0:
+        costs = "No GPU and no label of a node changes"
+    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + also(comparison)
+
+
+def order(comparison: Comparison) -> Iterator[str]:
+    """Yield the steps, if their order matters."""
+    if not comparison.changes_mig_strategy:
+        return
+    yield "upgrade gpu-operator first" + ("" if comparison.mig_strategies[1] else _CLIENT_SIDE)
+    yield "then gpushare's chart: until a node changes, its profile works with the new strategy too"
+
+
+def file(one: FileDiff, arrow: str) -> Iterator[str]:
+    """Yield a line for the file, and one for each of its settings that is not described elsewhere."""
+    if one.kind is not FileKind.CHANGED:
+        yield f"{one.path}  {one.kind.value}"
+        return
+    shown = [] if one.path.startswith(_DERIVED) else list(one.settings)
+    yield one.path
+    for change in shown[:MAX_SHOWN]:
+        yield f"  {setting(change, arrow)}"
+    rest = len(shown) + one.more - MAX_SHOWN
+    if shown and rest > 0:
+        yield f"  and {rest} more; --format json has them"
+
+
+def setting(one: SettingChange, arrow: str) -> str:
+    """Return one setting before and after."""
+    path = ".".join(one.path)
+    match one.kind:
+        case FileKind.ADDED:
+            return f"{path}: {value(one.after)} is new"
+        case FileKind.REMOVED:
+            return f"{path}: {value(one.before)} is gone"
+        case FileKind.CHANGED:
+            return f"{path}: {_before_and_after(one, arrow)}"
+        case _:
+            assert_never(one.kind)
+
+
+def value(data: Any) -> str:
+    """Return a value as JSON, cut if it is long; text without quotes."""
+    return _cut(_text(data), 0)
+
+
+def _text(data: Any) -> str:
+    if data is None:
+        return "none"
+    return data if data and isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+
+
+def _cut(text: str, start: int) -> str:
+    rest = f"…{text[start:]}" if start else text
+    return rest if len(rest) <= _MAX_LENGTH else rest[: _MAX_LENGTH - 1] + "…"

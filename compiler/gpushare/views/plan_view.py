@@ -1,0 +1,125 @@
+"""The plan for people: a table of the pools, and per pool its resources and the memory map of each distinct GPU."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from gpushare.core.wording import join_first, layout_text, mib, pluralize
+from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan
+from gpushare.views import folding, memory_map
+from gpushare.views.card_view import left_over
+from gpushare.views.terminal import BOLD, DIM, Style, table
+
+WHOLE = 8
+"""The number of slices of most cards: whole GPUs are drawn as wide as partitioned ones."""
+
+
+def render(plan: Plan, style: Style) -> str:
+    """Return the whole plan."""
+    platform = plan.intent.platform
+    shown = style.paint(plan.intent.name, BOLD) + f"  {pluralize(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
+    shown += f"namespace {plan.intent.namespace}\n\n"
+    if plan.intent.observes:
+        shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
+    rows = map(_row, plan.pools)
+    shown += table(_HEADERS, rows, style, numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE",), uncut=("CARD", "MODE"))
+    shown += "".join(_drawn(plan.pools, style))
+    return shown + (_quotas(plan, style) if plan.quotas else "")
+
+
+def known(number: int | None) -> str:
+    """Return the number, `?` if unknown."""
+    return "?" if number is None else str(number)
+
+
+_HEADERS = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
+
+
+def _row(pool: PoolPlan) -> tuple[str, ...]:
+    return pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key
+
+
+def _drawn(pools: Iterable[PoolPlan], style: Style) -> Iterator[str]:
+    """Yield what each pool offers, once for all pools of which it is the same."""
+    said = [(pool.name, _pool(pool, style)) for pool in pools]
+    for names, text in folding.alike((name, text, text) for name, text in said):
+        yield "\n" + style.paint(join_first(names), BOLD) + text
+
+
+def _pool(pool: PoolPlan, style: Style) -> str:
+    """Return what follows the pool's name."""
+    shown = f"  {pool.card.name}, {pool.mode.value}\n"
+    if pool.layout_of_goal is not None:
+        shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
+    shown += _resources(pool, style)
+    return shown + "".join(_gpu(pool, gpus, style) for gpus in alike(pool))
+
+
+def _resources(pool: PoolPlan, style: Style) -> str:
+    headers = ("RESOURCE", "PER NODE", "TOTAL", "DEVICE", "CAP")
+    return table(headers, resource_rows(pool), style, numbers=headers[1:], indent=2)
+
+
+def resource_rows(pool: PoolPlan) -> list[tuple[str, str, str, str, str]]:
+    """Return for each resource its name, the numbers per node and in all, and the memory and cap of its devices."""
+    rows = []
+    for resource in pool.resources:
+        devices = [device for device in pool.devices if device.resource == resource.name]
+        memories = _distinct(mib(device.memory_mib) for device in devices)
+        caps = _distinct("-" if device.cap_mib is None else mib(device.cap_mib) for device in devices)
+        rows.append((resource.name, str(resource.per_node), known(resource.total), memories, caps))
+    return rows
+
+
+def _distinct(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
+
+
+def alike(pool: PoolPlan) -> list[list[GpuPlan]]:
+    """Return the node's GPUs, grouped by equal plans, in the order of the first of each group."""
+    groups: dict[object, list[GpuPlan]] = {}
+    for gpu in pool.gpus:
+        devices = tuple((one.resource, one.start, one.size, one.replicas, one.cap_mib) for one in devices_of(pool, gpu))
+        groups.setdefault((gpu.mig_enabled, devices), []).append(gpu)
+    return list(groups.values())
+
+
+def devices_of(pool: PoolPlan, gpu: GpuPlan) -> list[DevicePlan]:
+    """Return the devices of one GPU."""
+    return [device for device in pool.devices if device.gpu == gpu.index]
+
+
+def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], style: Style) -> str:
+    """Return the memory map of equal GPUs."""
+    gpu, geometry = gpus[0], pool.card.mig
+    devices = devices_of(pool, gpu)
+    title = f"GPU {ranges([one.index for one in gpus])}"
+    if not gpu.mig_enabled or geometry is None:
+        cells = [_cell(device, 0, WHOLE, style) for device in devices]
+        return f"\n  {title}\n" + memory_map.bar(cells, WHOLE, style)
+    cells = [_cell(device, device.start, device.size, style) for device in devices]
+    left = left_over(gpu.instances, geometry)
+    return f"\n  {title}  {style.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, style)
+
+
+def _cell(device: DevicePlan, start: int, size: int, style: Style) -> memory_map.Cell:
+    return memory_map.Cell(
+        start=start, size=size, labels=labels(device, style), profile=device.profile, replicas=device.replicas,
+    )
+
+
+def labels(device: DevicePlan, style: Style) -> tuple[str, ...]:
+    """Return name and replicas, and the memory, or the cap if one container may use less than all of it."""
+    times, at_most = ("×", "≤") if style.boxes else ("x", "<=")
+    name = (device.profile or "whole GPU") + (f"{times}{device.replicas}" if device.replicas > 1 else "")
+    return name, mib(device.memory_mib) if device.cap_mib is None else f"{at_most}{device.cap_mib}Mi"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return `0-3, 6` for 0, 1, 2, 3, 6."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _quotas(plan: Plan, style: Style) -> str:
+    rows = [(one.namespace, key.removeprefix("requests."), str(number)) for one in plan.quotas for key, number in one.hard]
+    return "\n" + table(("NAMESPACE", "RESOURCE", "QUOTA"), rows, style, numbers=("QUOTA",))

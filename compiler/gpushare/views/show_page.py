@@ -1,0 +1,104 @@
+"""The plan as one HTML page that needs no network: pools, memory maps to scale, pods to copy, quotas."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpushare.core import emit
+from gpushare.core.diagnostics import Finding
+from gpushare.core.printable import visible
+from gpushare.core.wording import join_first, layout_text, pluralize
+from gpushare.render import readme
+from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
+from gpushare.views import folding, html_page, plan_view
+from gpushare.views.card_view import left_over
+from gpushare.views.html_table import Table, table
+
+MAX_PODS = 100
+"""With more cards than these the page has each text of a pod once, into which its script writes the names."""
+_POOL, _RESOURCE = "⟨pool⟩", "⟨resource⟩"
+"""Where the script writes the names: characters that no name has."""
+
+
+def page(plan: Plan, findings: Sequence[Finding]) -> str:
+    """Return the page. `findings` are the warnings of the intent."""
+    described = ((pool.name, *_described(pool, plan)) for pool in plan.pools)
+    cards = [{**card, **html_page.heading(names)} for names, card in folding.alike(described)]
+    quotas = table(
+        "Quotas", ("Namespace", "Resource", "At most"),
+        [(quota.namespace, key.removeprefix("requests."), str(number)) for quota in plan.quotas for key, number in quota.hard],
+        numbers=(2,), codes=(1,),
+    )
+    return html_page.render(
+        "show.html.j2", tables=[*(card["resources"] for card in cards), quotas], name=visible(plan.intent.name),
+        facts=_facts(plan), observes=plan.intent.observes, digest=plan.digest.removeprefix("sha256:")[:12],
+        warnings=[
+            {"code": one.code, "message": visible(one.message), "hints": list(map(visible, one.hints))} for one in findings
+        ],
+        pools=cards, pods=_shared_pods(cards), unfolded=len(cards) <= html_page.MAX_UNFOLDED, quotas=quotas,
+    )
+
+
+def _facts(plan: Plan) -> list[dict[str, str]]:
+    platform = plan.intent.platform
+    nodes = [pool.nodes for pool in plan.pools]
+    gpus = [None if pool.nodes is None else pool.nodes * len(pool.gpus) for pool in plan.pools]
+    facts = {
+        "Pools": str(len(plan.pools)), "Nodes": _total(nodes), "GPUs": _total(gpus), "Stack": platform.stack.value,
+        "Namespace": plan.intent.namespace,
+    }
+    return [{"name": name, "value": visible(value)} for name, value in facts.items()]
+
+
+def _total(numbers: Iterable[int | None]) -> str:
+    """Return the sum of what is known, and whether something is not."""
+    listed = list(numbers)
+    known = sum(number for number in listed if number is not None)
+    return str(known) if None not in listed else f"{known} + ?" if known else "?"
+
+
+def _described(pool: PoolPlan, plan: Plan) -> tuple[str, dict[str, Any]]:
+    """Return what has to be equal for two pools to have one card, and what the card says."""
+    resources = _resources(pool)
+    names = [row[0] for row in resources.rows]
+    namespaces = sorted(pool.pool.namespaces)
+    pod = emit.yaml_text(readme.pod(pool, names[0], plan))
+    card = {
+        "mode": pool.mode.value,
+        "card": visible(pool.card.name),
+        "nodes": "? nodes" if pool.nodes is None else pluralize(pool.nodes, "node"),
+        "gpus": f"{pluralize(len(pool.gpus), 'GPU')} each",
+        "goal": "" if pool.layout_of_goal is None else layout_text(pool.layout_of_goal),
+        "text": visible(" ".join((pool.card.id, pool.card.name, pool.mode.value, *names, *namespaces)).lower()),
+        "resources": resources,
+        "maps": [_map(pool, gpus) for gpus in plan_view.alike(pool)],
+        "resource": names[0],
+        "others": join_first(names[1:], 8),
+        "namespaces": join_first(namespaces, 8),
+        "pod_text": pod.replace(names[0], _RESOURCE).replace(pool.name, _POOL),
+    }
+    return repr(card), {**card, "pod": pod}
+
+
+def _resources(pool: PoolPlan) -> Table:
+    rows = plan_view.resource_rows(pool)
+    headers = ("Resource", "Per node", "Total", "Device", "Cap")
+    return Table(title="Resources", headers=headers, rows=tuple(rows), numbers=(1, 2, 3, 4), codes=(0,))
+
+
+def _shared_pods(cards: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the texts of pods for the script; none if each card has its own. A card with a shared one gets its number."""
+    texts = {text: number for number, text in enumerate(dict.fromkeys(card["pod_text"] for card in cards))}
+    is_shared = len(cards) > MAX_PODS
+    for card in cards:
+        card["shared"] = texts[card["pod_text"]] if is_shared else None
+    return list(texts) if is_shared else []
+
+
+def _map(pool: PoolPlan, gpus: Sequence[GpuPlan]) -> dict[str, Any]:
+    gpu = gpus[0]
+    geometry = pool.card.mig if gpu.mig_enabled else None
+    return {
+        "title": f"GPU {plan_view.ranges([one.index for one in gpus])}",
+        "left": "" if geometry is None else left_over(gpu.instances, geometry),
+        "cells": html_page.cells(plan_view.devices_of(pool, gpu), geometry),
+    }

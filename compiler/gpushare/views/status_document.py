@@ -1,0 +1,97 @@
+"""The `Status` document (schemas/status.v1.json): a cluster's status as plain data. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpushare.live.observing import Observed
+from gpushare.live.snapshot import Event, ReadFailure, RuntimeMetrics
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
+
+
+def document(seen: Status) -> dict[str, Any]:
+    """Return the document."""
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Status",
+        "pools": {pool.name: _pool(pool) for pool in seen.pools},
+        "nodesWithoutPool": [_node(node) for node in seen.others],
+        "pendingPods": [
+            {"namespace": pod.namespace, "name": pod.name, "requests": dict(pod.requests), "why": list(pod.problems)}
+            for pod in seen.pending
+        ],
+        "observing": None if seen.observed is None else _observed(seen.observed),
+        "kills": [event(one) for one in seen.kills],
+        "unseen": unseen(seen.unseen),
+    }
+
+
+def unseen(missing: Iterable[ReadFailure]) -> list[dict[str, str]]:
+    """Return what was not seen."""
+    return [{"what": one.what, "why": one.why, "hint": one.hint} for one in dict.fromkeys(missing)]
+
+
+def event(one: Event) -> dict[str, Any]:
+    """Return an Event."""
+    return {
+        "namespace": one.namespace, "kind": one.kind, "name": one.name, "reason": one.reason, "message": one.message,
+        "time": one.time or None, "count": one.count,
+    }
+
+
+def _observed(observed: Observed) -> dict[str, Any]:
+    return {
+        "overCap": observed.over,
+        "actions": observed.actions,
+        "refusedRequests": observed.refused,
+        "nodes": [
+            {
+                "name": one.node, "gpus": list(one.gpus), "labels": list(one.labels), "resources": dict(one.resources),
+                "pods": list(one.pods), "podCount": one.held, "unknown": one.unknown or None,
+            }
+            for one in observed.nodes
+        ],
+    }
+
+
+def _pool(pool: PoolStatus) -> dict[str, Any]:
+    return {
+        "card": pool.card or None,
+        "mode": pool.mode or None,
+        "ready": pool.ready,
+        "observed": pool.observed,
+        "shares": _shares(pool.shares),
+        "nodes": [_node(node) for node in pool.nodes],
+    }
+
+
+def _node(node: NodeStatus) -> dict[str, Any]:
+    condition = node.condition
+    return {
+        "name": node.name,
+        "ready": node.is_ready,
+        "kubeletReady": node.is_up,
+        "cordoned": node.is_cordoned,
+        "reason": condition.reason,
+        "message": condition.message,
+        "since": condition.since or None,
+        "taints": list(node.taints),
+        "shares": _shares(node.shares),
+        "metrics": None if node.metrics is None else _metrics(node.metrics),
+    }
+
+
+def _shares(shares: Iterable[ShareUsage]) -> dict[str, Any]:
+    return {
+        one.resource: {"wanted": one.wanted, "offered": one.offered, "used": one.used, "free": one.free} for one in shares
+    }
+
+
+def _metrics(one: RuntimeMetrics) -> dict[str, Any]:
+    return {
+        "kills": one.kills, "evictions": one.evictions, "warnings": one.warnings, "killsPaused": one.is_paused,
+        "containers": [
+            {"namespace": use.namespace, "pod": use.pod, "container": use.container, "gpu": use.gpu,
+             "usedBytes": use.used, "capBytes": use.cap, "overCap": use.is_over}
+            for use in one.usages
+        ],
+    }

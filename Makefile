@@ -79,6 +79,7 @@ lint: lint-ruff lint-mypy lint-yaml  ## ruff, mypy, yamllint
 
 lint-ruff: $(READY)
 	$(BIN)/ruff check compiler node-runtime tests docs .ci
+	$(BIN)/ruff format --check --quiet compiler node-runtime tests docs .ci
 
 lint-mypy: $(READY)
 	$(BIN)/mypy

@@ -107,8 +107,9 @@ def layout(version: str, folder: Path) -> dict[str, str]:
         with tarfile.open(DIST / f"gpushare-node-{version}-{one}.oci.tar") as archive:
             archive.extractall(folder, **FILTERED)
         [manifest] = json.loads((folder / "index.json").read_text())["manifests"]
-        manifests.append({key: manifest[key] for key in ("mediaType", "digest", "size")}
-                         | {"platform": {"architecture": one, "os": "linux"}})
+        manifests.append(
+            {key: manifest[key] for key in ("mediaType", "digest", "size")} | {"platform": {"architecture": one, "os": "linux"}}
+        )
     index = json.dumps({"schemaVersion": 2, "mediaType": _INDEX, "manifests": manifests}).encode()
     digest = hashlib.sha256(index).hexdigest()
     (folder / "blobs/sha256" / digest).write_bytes(index)

@@ -196,8 +196,14 @@ def build_chart(source: Path, made: Path) -> None:
 def build_image(source: Path, made: Path, version: str, base: str | None) -> None:
     """Build the image's OCI archive for each architecture, without dates, like its layers; and its bill of materials."""
     output = source / "build/image"
-    _run("node-runtime/image/build.py", *(["--base", base] if base else []), "--output", output,
-         cwd=source, REVISION=_git("rev-parse", "HEAD"))
+    _run(
+        "node-runtime/image/build.py",
+        *(["--base", base] if base else []),
+        "--output",
+        output,
+        cwd=source,
+        REVISION=_git("rev-parse", "HEAD"),
+    )
     for architecture in ARCHITECTURES:
         built, name = f"gpushare-node-{architecture}", f"gpushare-node-{version}-{architecture}"
         pack(output / built, made / f"{name}.oci.tar", 0)
@@ -276,8 +282,15 @@ def _run(*arguments: object, cwd: Path, **environment: str) -> None:
     command = [sys.executable, *map(str, arguments)]
     print(f"release: {' '.join(command)}", flush=True)
     inherited = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "SOURCE_DATE_EPOCH"}}
-    subprocess.run(command, cwd=cwd, env={**inherited, **environment}, check=True,
-                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    subprocess.run(
+        command,
+        cwd=cwd,
+        env={**inherited, **environment},
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def _match(pattern: str, text: str) -> str:

@@ -52,8 +52,7 @@ def cards_page() -> str:
 def reasons_page() -> str:
     """Return the page with every reason of the node condition, what it means and what to do."""
     rows = [
-        f"| {reason.word} | {_status(reason)} | {reason.value.means} | {reason.value.remedy} |"
-        for reason in ConditionReason
+        f"| {reason.word} | {_status(reason)} | {reason.value.means} | {reason.value.remedy} |" for reason in ConditionReason
     ]
     head = f"The node condition `{CONDITION}` has one of these reasons; its message names the GPUs, pods or programs concerned."
     hint = (
@@ -118,12 +117,14 @@ def commands_page() -> str:
     return "\n".join([NOTE, "", "# Commands", "", head, "", *lines])
 
 
-
-
 PAGES = {
-    "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
-    "docs/metrics.md": metrics_page, "docs/alerts.md": alerts_page,
-    "docs/commands.md": commands_page, "compiler/gpushare/live/reasons.json": reasons_table,
+    "docs/findings.md": findings_page,
+    "docs/cards.md": cards_page,
+    "docs/reasons.md": reasons_page,
+    "docs/metrics.md": metrics_page,
+    "docs/alerts.md": alerts_page,
+    "docs/commands.md": commands_page,
+    "compiler/gpushare/live/reasons.json": reasons_table,
 }
 
 

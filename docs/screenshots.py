@@ -64,7 +64,10 @@ def _status(folder: Path) -> bytes:
 def _page(*arguments: object, environment: Mapping[str, str] = MappingProxyType({})) -> bytes:
     command = [sys.executable, "-m", "gpushare", *map(str, arguments)]
     done = subprocess.run(  # noqa: S603 - our own program and files
-        command, check=True, capture_output=True, env={**os.environ, **environment},
+        command,
+        check=True,
+        capture_output=True,
+        env={**os.environ, **environment},
     )
     return done.stdout
 

@@ -48,7 +48,9 @@ _POOL = """\
       sharing: {{{sharing}}}
 """
 _MODES = {
-    "exclusive": "mode: exclusive", "time-slicing": "mode: time-slicing, replicas: 4", "mps": "mode: mps, replicas: 4",
+    "exclusive": "mode: exclusive",
+    "time-slicing": "mode: time-slicing, replicas: 4",
+    "mps": "mode: mps, replicas: 4",
     "mig": "mode: mig, layout: {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}",
     "mig-time-slicing": "mode: mig, layout: {3g.20gb: 2}, replicas: {3g.20gb: 2}",
 }
@@ -61,8 +63,9 @@ SESSIONS = (
     Session(
         name="session",
         title="gpushare in a terminal: a layout that does not fit is refused with the legal ones; another is compiled, shown",
-        intent=_HEAD + "  pools:\n" + _POOL.format(
-            name="training", nodes=4, gpus=8, sharing="mode: mig, layout: {3g.20gb: 2, 1g.5gb: 2}"),
+        intent=_HEAD
+        + "  pools:\n"
+        + _POOL.format(name="training", nodes=4, gpus=8, sharing="mode: mig, layout: {3g.20gb: 2, 1g.5gb: 2}"),
         commands=(
             "gpushare check intent.yaml",
             "sed -i 's/3g.20gb: 2, 1g.5gb: 2/3g.20gb: 1, 1g.5gb: 4/' intent.yaml",
@@ -73,8 +76,10 @@ SESSIONS = (
     Session(
         name="modes",
         title="An A100 in each mode: one user, four in turns, four at once, four partitions, four users of two partitions",
-        intent=_HEAD + _ACCEPTED + "  pools:\n" + "".join(
-            _POOL.format(name=name, nodes=1, gpus=1, sharing=sharing) for name, sharing in _MODES.items()),
+        intent=_HEAD
+        + _ACCEPTED
+        + "  pools:\n"
+        + "".join(_POOL.format(name=name, nodes=1, gpus=1, sharing=sharing) for name, sharing in _MODES.items()),
         commands=("gpushare show intent.yaml",),
     ),
 )
@@ -83,7 +88,13 @@ COLUMNS = 100
 _WIDTH, _HEIGHT, _MARGIN = 8.4, 18, 16
 """Of a character, of a line, and around the text, in pixels."""
 _COLOURS = {
-    "31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "35": "#d2a8ff", "36": "#76e3ea", "2": "#8b949e",
+    "31": "#ff7b72",
+    "32": "#7ee787",
+    "33": "#e3b341",
+    "34": "#79c0ff",
+    "35": "#d2a8ff",
+    "36": "#76e3ea",
+    "2": "#8b949e",
 }
 """Of the codes that select graphic rendition; each has a contrast of more than 4.5 to the background."""
 _PLAIN, _GROUND = "#e6edf3", "#0d1117"
@@ -137,7 +148,12 @@ def _printed(command: Sequence[str], folder: str) -> list[str]:
     ours, theirs = pty.openpty()
     environment = {**inherited, **size, "PATH": programs}
     with subprocess.Popen(  # noqa: S603 - the commands above
-        command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs,
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
     ):
         os.close(theirs)
         printed = b""

@@ -19,10 +19,19 @@ settings.load_profile("patient")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--case` beside pytest's own ways to select tests."""
-    parser.addoption("--case", type=int, action="append", metavar="NUMBER", dest="failure_cases",
-                     help="run only the tests of this case of docs/failure-cases.md; may be repeated")
-    parser.addoption("--long", action="store_true",
-                     help="try all of each property of which `make test` tries a part, and no other but those of tests/long")
+    parser.addoption(
+        "--case",
+        type=int,
+        action="append",
+        metavar="NUMBER",
+        dest="failure_cases",
+        help="run only the tests of this case of docs/failure-cases.md; may be repeated",
+    )
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="try all of each property of which `make test` tries a part, and no other but those of tests/long",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,20 +20,47 @@ BUILD = ("python3-pip",)
 
 # Copyright notices stay: the licences require them.
 _UNREAD = (
-    "bin/tar", "sbin", "usr/sbin", "usr/bin/c_rehash", "usr/bin/debconf*", "usr/bin/dpkg*", "usr/bin/openssl",
-    "usr/bin/py3*", "usr/bin/update-alternatives", "usr/lib/dpkg", "usr/lib/mime", "usr/lib/python3.*/idlelib",
-    "usr/lib/python3.*/lib2to3/tests", "usr/lib/python3.*/pydoc_data", "usr/share/bash-completion", "usr/share/binfmts",
-    "usr/share/bug", "usr/share/debconf", "usr/share/info", "usr/share/lintian", "usr/share/locale", "usr/share/man",
-    "usr/share/perl5", "usr/share/pixmaps", "usr/share/polkit-1", "var/log/*",
+    "bin/tar",
+    "sbin",
+    "usr/sbin",
+    "usr/bin/c_rehash",
+    "usr/bin/debconf*",
+    "usr/bin/dpkg*",
+    "usr/bin/openssl",
+    "usr/bin/py3*",
+    "usr/bin/update-alternatives",
+    "usr/lib/dpkg",
+    "usr/lib/mime",
+    "usr/lib/python3.*/idlelib",
+    "usr/lib/python3.*/lib2to3/tests",
+    "usr/lib/python3.*/pydoc_data",
+    "usr/share/bash-completion",
+    "usr/share/binfmts",
+    "usr/share/bug",
+    "usr/share/debconf",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/locale",
+    "usr/share/man",
+    "usr/share/perl5",
+    "usr/share/pixmaps",
+    "usr/share/polkit-1",
+    "var/log/*",
 )
 
 
 def bootstrap(architecture: str, target: Path, packages: tuple[str, ...] = ()) -> None:
     """Write the base's tar archive. Needs mmdebstrap and root; CalledProcessError if Debian cannot be reached."""
     command = [
-        "mmdebstrap", "--quiet", "--variant=extract", "--skip=output/dev", f"--architectures={architecture}",
+        "mmdebstrap",
+        "--quiet",
+        "--variant=extract",
+        "--skip=output/dev",
+        f"--architectures={architecture}",
         f"--include={','.join((*RUNTIME, *packages))}",
-        f'--extract-hook={shlex.join([sys.executable, str(Path(__file__).resolve()), "--hook"])} "$1"', SUITE, str(target),
+        f'--extract-hook={shlex.join([sys.executable, str(Path(__file__).resolve()), "--hook"])} "$1"',
+        SUITE,
+        str(target),
     ]
     mirror = os.environ.get("MIRROR")
     environment = {**os.environ, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "0")}

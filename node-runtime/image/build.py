@@ -65,8 +65,11 @@ def build(architecture: str, runtime_base: str | None, build_base: str | None, o
     # Buildah before 1.29 does not set BUILDPLATFORM itself.
     reference = f"{NAME}:{_version()}-{architecture}"
     _forget(reference)
-    arguments = [f"--build-arg=VERSION={_version()}", f"--build-arg=REVISION={_revision()}",
-                 f"--build-arg=BUILDPLATFORM=linux/{_own_architecture()}"]
+    arguments = [
+        f"--build-arg=VERSION={_version()}",
+        f"--build-arg=REVISION={_revision()}",
+        f"--build-arg=BUILDPLATFORM=linux/{_own_architecture()}",
+    ]
     if runtime_base == "debian":
         runtime_base = _bootstrap(architecture)
         build_base = build_base or _bootstrap(_own_architecture(), base.BUILD)
@@ -78,8 +81,20 @@ def build(architecture: str, runtime_base: str | None, build_base: str | None, o
         arguments.append("--build-arg=PIP_INDEX_URL")
     if BUNDLE.exists():  # The host's trusted certificates, which may include that of a company's proxy.
         arguments.append(f"--volume={BUNDLE}:{BUNDLE}:ro")
-    _run("buildah", "build", "--quiet", "--force-rm", "--isolation=chroot", "--no-cache", "--timestamp=0", "--format=oci",
-         f"--platform=linux/{architecture}", f"--tag={reference}", *arguments, str(CONTEXT))
+    _run(
+        "buildah",
+        "build",
+        "--quiet",
+        "--force-rm",
+        "--isolation=chroot",
+        "--no-cache",
+        "--timestamp=0",
+        "--format=oci",
+        f"--platform=linux/{architecture}",
+        f"--tag={reference}",
+        *arguments,
+        str(CONTEXT),
+    )
     return _export(architecture, reference, output)
 
 

@@ -21,9 +21,19 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 # Of the Kubernetes client only the HTTP client is used. Its API classes, twice with `aio`, are 73 of 74 MB of source.
 _UNUSED = (
-    "kubernetes/aio", "kubernetes/client/api/*", "kubernetes/client/models/*",
-    "kubernetes/**/*_test.py", "kubernetes/**/test_*.py", "bin", "*.dist-info/RECORD", "*.dist-info/INSTALLER",
-    "*.dist-info/REQUESTED", "*.dist-info/WHEEL", "*.dist-info/direct_url.json", "*.dist-info/top_level.txt", "**/__pycache__",
+    "kubernetes/aio",
+    "kubernetes/client/api/*",
+    "kubernetes/client/models/*",
+    "kubernetes/**/*_test.py",
+    "kubernetes/**/test_*.py",
+    "bin",
+    "*.dist-info/RECORD",
+    "*.dist-info/INSTALLER",
+    "*.dist-info/REQUESTED",
+    "*.dist-info/WHEEL",
+    "*.dist-info/direct_url.json",
+    "*.dist-info/top_level.txt",
+    "**/__pycache__",
     "**/*.pyi",
 )
 _NEVER_IMPORTED = {"config-3.11", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo", "unittest"}
@@ -69,9 +79,23 @@ def _find_library(runtime: Path) -> Path:
 def _install_packages(target: Path, machine: str) -> None:
     platforms = [f"--platform={name}_{machine}" for name in ("manylinux2014", "manylinux_2_17", "manylinux_2_28")]
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--root-user-action=ignore",
-         "--disable-pip-version-check", "--no-compile", "--no-deps", "--only-binary=:all:", "--require-hashes", *platforms,
-         f"--target={target}", f"--requirement={HERE / 'requirements.txt'}"],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-cache-dir",
+            "--root-user-action=ignore",
+            "--disable-pip-version-check",
+            "--no-compile",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--require-hashes",
+            *platforms,
+            f"--target={target}",
+            f"--requirement={HERE / 'requirements.txt'}",
+        ],
         check=True,
     )
 

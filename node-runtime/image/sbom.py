@@ -31,7 +31,10 @@ def _own(packages: Path) -> dict[str, Any]:
     found = re.search(r'__version__ = "(.+)"', (packages / "gpushare_node/__init__.py").read_text())
     assert found is not None
     return {
-        "type": "container", "bom-ref": "gpushare-node", "name": "gpushare-node", "version": found[1],
+        "type": "container",
+        "bom-ref": "gpushare-node",
+        "name": "gpushare-node",
+        "version": found[1],
         "licenses": [{"license": {"id": "Apache-2.0"}}],
     }
 

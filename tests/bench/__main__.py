@@ -72,13 +72,19 @@ def cold_compile(folder: Path, gpushare: Program) -> Iterator[Line]:
             partial(cpu, [program, "template", "gpushare", str(bundle / "chart"), "--namespace", "gpu-system"]),
             partial(cpu, [program, "template", "gpu-operator", str(chart), *values]),
         )
-        yield Line(f"cold compile, four pools, CPU time: {ours * 1000:.0f} ms; "
-                   f"Helm {major} template of {told}: {operator * 1000:.0f} ms; "
-                   f"ratio {ours / operator:.2f} (aim 0.8); of the generated chart: {generated * 1000:.0f} ms; "
-                   f"against the cold compile: check {check / ours:.2f}, show {show / ours:.2f}, "
-                   f"compile of a current bundle {again / ours:.2f}",
-                   {f"compile.cold.{peer}.helm{major}": ours / operator, f"compile.check.helm{major}": check / ours,
-                    f"compile.show.helm{major}": show / ours, f"compile.current.helm{major}": again / ours})
+        yield Line(
+            f"cold compile, four pools, CPU time: {ours * 1000:.0f} ms; "
+            f"Helm {major} template of {told}: {operator * 1000:.0f} ms; "
+            f"ratio {ours / operator:.2f} (aim 0.8); of the generated chart: {generated * 1000:.0f} ms; "
+            f"against the cold compile: check {check / ours:.2f}, show {show / ours:.2f}, "
+            f"compile of a current bundle {again / ours:.2f}",
+            {
+                f"compile.cold.{peer}.helm{major}": ours / operator,
+                f"compile.check.helm{major}": check / ours,
+                f"compile.show.helm{major}": show / ours,
+                f"compile.current.helm{major}": again / ours,
+            },
+        )
 
 
 def cpu(command: list[str]) -> float:
@@ -107,9 +113,11 @@ def scale(folder: Path, gpushare: Program) -> Iterator[Line]:
         wall, memory, busy = figures[pools]
         plain = cpu([sys.executable, "-c", READ, str(intent)])
         each = wall / pools * 1000
-        yield Line(f"compile, {pools} pools, {pools * NODES} named nodes: {wall:.2f} s, {memory:.0f} MiB, "
-                   f"{each:.2f} ms a pool; CPU time against PyYAML's CSafeLoader on the same text: {busy / plain:.2f}",
-                   {f"scale.{pools}": busy / plain})
+        yield Line(
+            f"compile, {pools} pools, {pools * NODES} named nodes: {wall:.2f} s, {memory:.0f} MiB, "
+            f"{each:.2f} ms a pool; CPU time against PyYAML's CSafeLoader on the same text: {busy / plain:.2f}",
+            {f"scale.{pools}": busy / plain},
+        )
     growth = figures[MOST_POOLS][0] / 4 / figures[MOST_POOLS // 4][0]
     yield Line(f"time for a pool, of {MOST_POOLS} against a quarter: {growth:.2f} (linear: about 1)", {"scale.growth": growth})
 

@@ -67,8 +67,10 @@ def report(figures: dict[int, dict[str, Any]]) -> Iterator[Line]:
     for nodes, found in figures.items():
         once = found["restarted"]
         cost = f"{once['requests']:.1f} requests and {once['bytes'] / 1000:.1f} kB a node"
-        yield Line(f"restart of the API server, {nodes} nodes: {cost}, and {once['unanswered']:.1f} attempts that nobody "
-                   f"answered, within {once['minutes']} min, until a minute has no more than one request a node")
+        yield Line(
+            f"restart of the API server, {nodes} nodes: {cost}, and {once['unanswered']:.1f} attempts that nobody "
+            f"answered, within {once['minutes']} min, until a minute has no more than one request a node"
+        )
     for nodes, found in figures.items():
         for state in ("rest", "restarted", "queue"):
             kinds = ", ".join(f"{name} {count:.4f}" for name, count in found[state]["kinds"].items())
@@ -77,8 +79,9 @@ def report(figures: dict[int, dict[str, Any]]) -> Iterator[Line]:
 
 def _row(nodes: int, state: str, one: dict[str, Any], remark: str) -> Line:
     each = f"{one['requests']:10.4f}  {one['events']:14.4f}  {one['bookmarks']:11.4f}  {one['bytes']:7.0f}"
-    return Line(f"  {nodes:>6,}  {state:6}  {each}   {one['requests'] * nodes:27.1f}  "
-                f"{one['bytes'] * nodes / 1e6:8.3f}{remark}")
+    return Line(
+        f"  {nodes:>6,}  {state:6}  {each}   {one['requests'] * nodes:27.1f}  {one['bytes'] * nodes / 1e6:8.3f}{remark}"
+    )
 
 
 def lines(sizes: tuple[int, ...] = tuple(SIZES)) -> Iterator[Line]:

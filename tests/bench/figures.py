@@ -19,14 +19,21 @@ class Figures:
 
 
 GPU_OPERATOR = Figures(
-    templates=42, template_bytes=126_306, actions=1960, crd_bytes=322_694, values_bytes=430_300,
-    objects=28, lines=1609, rendered_bytes=40_019,
+    templates=42,
+    template_bytes=126_306,
+    actions=1960,
+    crd_bytes=322_694,
+    values_bytes=430_300,
+    objects=28,
+    lines=1609,
+    rendered_bytes=40_019,
 )
 """NVIDIA's gpu-operator v26.7.0, with the node-feature-discovery 0.19.0 that it brings; `tests/e2e/nvidia` compares."""
 
 
 def figures(chart: Path, rendered: str) -> Figures:
     """The figures of a chart in a folder."""
+
     def texts(pattern: str) -> list[str]:
         return [path.read_text(encoding="utf-8") for path in chart.rglob(pattern) if path.is_file()]
 

@@ -47,6 +47,7 @@ def append(figures: Mapping[str, float], root: Path = ROOT) -> None:
 
 def commit(root: Path) -> str:
     """The commit that was measured, and whether anything but the history differs from it."""
+
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 

@@ -17,9 +17,11 @@ def lines() -> Iterator[Line]:
         costs = {title: checked(text, folder)[2:] for title, text in texts.items()}
     worst = max(costs, key=lambda title: costs[title][0])
     seconds, memory = costs[worst][0], max(mib for _, mib in costs.values())
-    yield Line(f"hostile intents, {len(costs)} kinds: at most {seconds:.2f} s of CPU ({worst}), "
-               f"a right one of 2,000 pools {plain:.2f} s: ratio {seconds / plain:.1f} (at most 10); at most {memory:.0f} MiB",
-               {"hostile.worst": seconds / plain})
+    yield Line(
+        f"hostile intents, {len(costs)} kinds: at most {seconds:.2f} s of CPU ({worst}), "
+        f"a right one of 2,000 pools {plain:.2f} s: ratio {seconds / plain:.1f} (at most 10); at most {memory:.0f} MiB",
+        {"hostile.worst": seconds / plain},
+    )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ def pool(number: int, nodes: str) -> str:
 
 def many_pools(count: int, nodes: int) -> str:
     """`count` pools of `nodes` named nodes each."""
+
     def names(number: int) -> str:
         return "{names: [" + ", ".join(f"node-{number:04}-{node:03}" for node in range(nodes)) + "]}"
 

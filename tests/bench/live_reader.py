@@ -23,15 +23,24 @@ _NODE_BYTES, _POD_BYTES = 20_000, 6_000
 
 
 def _node(number: int) -> dict[str, Any]:
-    condition = {"type": "GPUShareReady", "status": "True", "reason": "Ready", "message": "",
-                 "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    condition = {
+        "type": "GPUShareReady",
+        "status": "True",
+        "reason": "Ready",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
     labels = {f"feature.node.kubernetes.io/cpu-feature.{one}": "true" for one in range(60)}
     labels |= {"gpushare.dev/pool": f"pool-{number % 20}"}
     thing: dict[str, Any] = {
         "metadata": {"name": f"node-{number}", "labels": labels},
         "spec": {},
-        "status": {"allocatable": {"cpu": "64", "nvidia.com/gpu.shared": "32"}, "capacity": {"nvidia.com/gpu.shared": "32"},
-                   "conditions": [{"type": "Ready", "status": "True"}, condition], "images": []},
+        "status": {
+            "allocatable": {"cpu": "64", "nvidia.com/gpu.shared": "32"},
+            "capacity": {"nvidia.com/gpu.shared": "32"},
+            "conditions": [{"type": "Ready", "status": "True"}, condition],
+            "images": [],
+        },
     }
     names = ["registry.example.org/team/image@sha256:" + "0" * 64, "registry.example.org/team/image:1.0"]
     image = {"names": names, "sizeBytes": 1}
@@ -55,8 +64,12 @@ def _pod(number: int, nodes: int) -> dict[str, Any]:
 def _pages(items: list[dict[str, Any]]) -> list[bytes]:
     starts = range(0, len(items), _LIMIT)
     return [
-        json.dumps({"metadata": {"continue": str(at // _LIMIT + 1)} if at + _LIMIT < len(items) else {},
-                    "items": items[at : at + _LIMIT]}).encode()
+        json.dumps(
+            {
+                "metadata": {"continue": str(at // _LIMIT + 1)} if at + _LIMIT < len(items) else {},
+                "items": items[at : at + _LIMIT],
+            }
+        ).encode()
         for at in starts
     ] or [b'{"items": []}']
 
@@ -91,9 +104,16 @@ def serve(nodes: int, pods_per_node: int, ready: Connection) -> None:
 def measure(port: int, folder: Path) -> tuple[float, float]:
     """Return the seconds and the MiB that one `gpushare status` takes, all of it."""
     path = folder / "kubeconfig"
-    path.write_text(json.dumps({
-        "current-context": "c", "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]}))
+    path.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "users": [{"name": "u", "user": {}}],
+            }
+        )
+    )
     begin = time.monotonic()
     command = [sys.executable, "-m", "gpushare", "status", "--kubeconfig", str(path), "--format", "json"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -116,8 +136,17 @@ def main() -> int:
     finally:
         process.terminate()
         process.join()
-    print(json.dumps({"nodes": arguments.nodes, "pods": arguments.nodes * arguments.pods_per_node,
-                      "received_mib": round(size / 2**20), "seconds": round(seconds, 2), "peak_mib": round(mib)}))
+    print(
+        json.dumps(
+            {
+                "nodes": arguments.nodes,
+                "pods": arguments.nodes * arguments.pods_per_node,
+                "received_mib": round(size / 2**20),
+                "seconds": round(seconds, 2),
+                "peak_mib": round(mib),
+            }
+        )
+    )
     return 0
 
 

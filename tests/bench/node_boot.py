@@ -40,17 +40,29 @@ def lines() -> Iterator[Line]:
         policy.write_text(compiled.files("dense", dense=POOL)["chart/files/policies/dense.yaml"])
         environment = {key: value for key, value in os.environ.items() if key != "NODE_NAME"} | fake_nvml.environment
         bare = [sys.executable, "-c", "pass"]
-        boot = [sys.executable, "-m", "gpushare_node", "apply", "--standalone", "--policy", str(policy),
-                "--state-dir", str(folder / "state")]
+        boot = [
+            sys.executable,
+            "-m",
+            "gpushare_node",
+            "apply",
+            "--standalone",
+            "--policy",
+            str(policy),
+            "--state-dir",
+            str(folder / "state"),
+        ]
         milliseconds(boot, environment)
         fake_nvml.forget_calls()
         # In turn, so that what else the machine does slows both alike; of each the best.
         rounds = [(*milliseconds(boot, environment), *milliseconds(bare, environment)) for _ in range(ROUNDS)]
         wall, cpu, bare_wall, bare_cpu = (min(column) for column in zip(*rounds, strict=True))
         calls = len(fake_nvml.calls())
-        yield Line(f"node boot, {GPUS} A100 under MIG that are right already: {wall - bare_wall:.0f} ms beyond the "
-                   f"interpreter's {bare_wall:.0f} (at most 200), {cpu - bare_cpu:.0f} ms of CPU beyond {bare_cpu:.0f}; "
-                   f"{calls} calls that change anything (none)", {"node_boot.cpu": cpu / bare_cpu, "node_boot.calls": calls})
+        yield Line(
+            f"node boot, {GPUS} A100 under MIG that are right already: {wall - bare_wall:.0f} ms beyond the "
+            f"interpreter's {bare_wall:.0f} (at most 200), {cpu - bare_cpu:.0f} ms of CPU beyond {bare_cpu:.0f}; "
+            f"{calls} calls that change anything (none)",
+            {"node_boot.cpu": cpu / bare_cpu, "node_boot.calls": calls},
+        )
 
 
 if __name__ == "__main__":

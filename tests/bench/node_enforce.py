@@ -72,10 +72,14 @@ class Bench:
             self.fake_nvml.clear(gpu)
             # What is put in as it is counts for nothing in the fake's memory in use, which no row may exceed.
             self.fake_nvml.unattributed(gpu, 5000)
-            self.fake_nvml.put_raw(gpu, [
-                (pid, (5000 if number in over else used_mib) << 20, NO_INSTANCE, NO_INSTANCE)
-                for number, pid in enumerate(self.pids) if number % GPUS == gpu
-            ])
+            self.fake_nvml.put_raw(
+                gpu,
+                [
+                    (pid, (5000 if number in over else used_mib) << 20, NO_INSTANCE, NO_INSTANCE)
+                    for number, pid in enumerate(self.pids)
+                    if number % GPUS == gpu
+                ],
+            )
 
     def bare(self, *, with_rows: bool) -> Callable[[], object]:
         """The least that anyone must call: the three lists of each GPU with a kept buffer, and its memory."""
@@ -192,8 +196,15 @@ def measure(cycles: int) -> dict[str, float]:
         resident = resident_kib()
         reaction, reaction_cpu = reaction_ms(bench)
         figures: dict[str, float] = {
-            "steady": ours, "moving": moving, "bare": plain, "bare_moving": plain_moving, "calls": least,
-            "surveying": surveying, "resident_mib": resident / 1024, "growth_kib": growth, "reaction": reaction,
+            "steady": ours,
+            "moving": moving,
+            "bare": plain,
+            "bare_moving": plain_moving,
+            "calls": least,
+            "surveying": surveying,
+            "resident_mib": resident / 1024,
+            "growth_kib": growth,
+            "reaction": reaction,
             "reaction_cpu": reaction_cpu,
         }
         bench.fake_nvml.heal()
@@ -208,15 +219,21 @@ def lines(cycles: int = CYCLES) -> Iterator[Line]:
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     steady, moving, plain, plain_moving = (figures[name] for name in ("steady", "moving", "bare", "bare_moving"))
-    yield Line(f"enforcement, 8 GPUs with 60 processes each: {steady:.2f} ms of CPU a cycle, {moving:.2f} ms when every use "
-               f"has changed, {figures['surveying']:.2f} ms in the one of 30 that enumerates (at most 5); "
-               f"{moving / 10:.2f} % of a core at 1 Hz (at most 0.5)")
-    yield Line(f"enforcement, bare ctypes calls and their rows: {plain:.2f} ms, ratio {steady / plain:.1f}, and "
-               f"{moving / plain_moving:.1f} when every use has changed (at most 2); the calls alone {figures['calls']:.2f} ms",
-               {"enforce.cycle": steady / plain, "enforce.moving": moving / plain_moving})
-    yield Line(f"enforcement, memory: {figures['resident_mib']:.0f} MiB resident (at most 64), {figures['growth_kib']:.0f} KiB "
-               f"more after {cycles} cycles; from over the cap to the signal {figures['reaction']:.1f} ms beyond the poll, "
-               f"{figures['reaction_cpu']:.1f} ms of them our own CPU time (at most 3)")
+    yield Line(
+        f"enforcement, 8 GPUs with 60 processes each: {steady:.2f} ms of CPU a cycle, {moving:.2f} ms when every use "
+        f"has changed, {figures['surveying']:.2f} ms in the one of 30 that enumerates (at most 5); "
+        f"{moving / 10:.2f} % of a core at 1 Hz (at most 0.5)"
+    )
+    yield Line(
+        f"enforcement, bare ctypes calls and their rows: {plain:.2f} ms, ratio {steady / plain:.1f}, and "
+        f"{moving / plain_moving:.1f} when every use has changed (at most 2); the calls alone {figures['calls']:.2f} ms",
+        {"enforce.cycle": steady / plain, "enforce.moving": moving / plain_moving},
+    )
+    yield Line(
+        f"enforcement, memory: {figures['resident_mib']:.0f} MiB resident (at most 64), {figures['growth_kib']:.0f} KiB "
+        f"more after {cycles} cycles; from over the cap to the signal {figures['reaction']:.1f} ms beyond the poll, "
+        f"{figures['reaction_cpu']:.1f} ms of them our own CPU time (at most 3)"
+    )
 
 
 if __name__ == "__main__":

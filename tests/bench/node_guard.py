@@ -90,12 +90,17 @@ def lines() -> Iterator[Line]:
     """The figures."""
     calm, over = node(8, 60, GIB), node(8, 60, 2 * GIB)
     ours, worst, plain = milliseconds(watcher(calm), watcher(over), lambda _: bare(calm))
-    yield Line(f"guard, 8 GPUs with 60 processes each: {ours:.2f} ms of CPU a cycle, {worst:.2f} ms with everyone over the cap;"
-               f" bare loop over the rows {plain:.2f} ms; ratio {ours / plain:.1f}", {"guard.cycle": ours / plain})
+    yield Line(
+        f"guard, 8 GPUs with 60 processes each: {ours:.2f} ms of CPU a cycle, {worst:.2f} ms with everyone over the cap;"
+        f" bare loop over the rows {plain:.2f} ms; ratio {ours / plain:.1f}",
+        {"guard.cycle": ours / plain},
+    )
     samples = held_kib()
-    yield Line(f"guard, memory held over {CYCLES} cycles: {min(samples):.0f} to {max(samples):.0f} KiB, "
-               f"the last against the first sample {samples[-1] / samples[0]:.2f} (flat: about 1)",
-               {"guard.memory": samples[-1] / samples[0]})
+    yield Line(
+        f"guard, memory held over {CYCLES} cycles: {min(samples):.0f} to {max(samples):.0f} KiB, "
+        f"the last against the first sample {samples[-1] / samples[0]:.2f} (flat: about 1)",
+        {"guard.memory": samples[-1] / samples[0]},
+    )
 
 
 if __name__ == "__main__":

@@ -54,11 +54,16 @@ def lines() -> Iterator[Line]:
     deck = Deck(known_cards.A100)
     different = list(islice(deck.pairs(len(deck.placed) * len(deck.ways) // GPUS), GPUS))
     slowest = max(deck.pairs(100), key=lambda pair: milliseconds(pair.state, pair.policy))
-    yield Line(f"node plan, {GPUS} A100 with {GPUS} different changes: {milliseconds(*node_of(different)):.2f} ms; "
-               f"with {GPUS} times the slowest of all: {milliseconds(*node_of([slowest] * GPUS)):.2f} ms (at most 20)")
+    yield Line(
+        f"node plan, {GPUS} A100 with {GPUS} different changes: {milliseconds(*node_of(different)):.2f} ms; "
+        f"with {GPUS} times the slowest of all: {milliseconds(*node_of([slowest] * GPUS)):.2f} ms (at most 20)"
+    )
     ours, everything, number = destroyed(deck, 7)
-    yield Line(f"node plan, {number} changes of an A100: {ours / number:.2f} instances destroyed each, where clearing first "
-               f"destroys {everything / number:.2f}; ratio {ours / everything:.2f}", {"node_plan.destroyed": ours / everything})
+    yield Line(
+        f"node plan, {number} changes of an A100: {ours / number:.2f} instances destroyed each, where clearing first "
+        f"destroys {everything / number:.2f}; ratio {ours / everything:.2f}",
+        {"node_plan.destroyed": ours / everything},
+    )
 
 
 if __name__ == "__main__":

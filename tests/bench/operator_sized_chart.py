@@ -262,19 +262,30 @@ def write_chart(folder: Path) -> Path:
     values = COMMON_VALUES + "discovery: {enabled: true}\n"
     values += "".join(OPERAND_VALUES.replace("NAME", name) for name in OPERANDS)
     events = ("pre-upgrade", "pre-delete", "post-delete")
-    _write(folder, "operator", values, {
-        "policy.yaml": policy,
-        "operator.yaml": WORKLOAD.replace("KIND", "Deployment").replace("NAME", "operator"),
-        "rights.yaml": SERVICE_ACCOUNT.replace("NAME", "operator"),
-        "hooks.yaml": "".join(HOOK.replace("EVENT", event).replace("NAME", f"operator-{event}") for event in events),
-        **{f"settings-{part}.yaml": SETTINGS.replace("NAME", f"operator-{part}") for part in PARTS},
-        **{f"optional-{number}.yaml": _switched_off(OPERANDS[number % len(OPERANDS)]) for number in range(SWITCHED_OFF)},
-    }, "dependencies:\n  - name: discovery\n    version: 0.1.0\n    condition: discovery.enabled\n")
-    _write(folder / "charts" / "discovery", "discovery", COMMON_VALUES, {
-        "workloads.yaml": "".join(WORKLOAD.replace("KIND", "DaemonSet").replace("NAME", name) for name in DISCOVERY),
-        **{f"{name}.yaml": SERVICE_ACCOUNT.replace("NAME", name) for name in DISCOVERY},
-        **{f"settings-{part}.yaml": SETTINGS.replace("NAME", f"discovery-{part}") for part in PARTS},
-    })
+    _write(
+        folder,
+        "operator",
+        values,
+        {
+            "policy.yaml": policy,
+            "operator.yaml": WORKLOAD.replace("KIND", "Deployment").replace("NAME", "operator"),
+            "rights.yaml": SERVICE_ACCOUNT.replace("NAME", "operator"),
+            "hooks.yaml": "".join(HOOK.replace("EVENT", event).replace("NAME", f"operator-{event}") for event in events),
+            **{f"settings-{part}.yaml": SETTINGS.replace("NAME", f"operator-{part}") for part in PARTS},
+            **{f"optional-{number}.yaml": _switched_off(OPERANDS[number % len(OPERANDS)]) for number in range(SWITCHED_OFF)},
+        },
+        "dependencies:\n  - name: discovery\n    version: 0.1.0\n    condition: discovery.enabled\n",
+    )
+    _write(
+        folder / "charts" / "discovery",
+        "discovery",
+        COMMON_VALUES,
+        {
+            "workloads.yaml": "".join(WORKLOAD.replace("KIND", "DaemonSet").replace("NAME", name) for name in DISCOVERY),
+            **{f"{name}.yaml": SERVICE_ACCOUNT.replace("NAME", name) for name in DISCOVERY},
+            **{f"settings-{part}.yaml": SETTINGS.replace("NAME", f"discovery-{part}") for part in PARTS},
+        },
+    )
     (folder / "charts" / "discovery" / "values.schema.json").write_text(_schema())
     (folder / "crds").mkdir()
     (folder / "crds" / "policies.yaml").write_text(_custom_resource())
@@ -283,7 +294,7 @@ def write_chart(folder: Path) -> Path:
 
 def _switched_off(operand: str) -> str:
     plain = "".join(f"  field-{number:02}: a value of a field that nobody changes\n" for number in range(FIELDS_OFF))
-    levels = "".join(f"  level-{number}: {{{{ .Values.level | default \"info\" | quote }}}}\n" for number in range(5))
+    levels = "".join(f'  level-{number}: {{{{ .Values.level | default "info" | quote }}}}\n' for number in range(5))
     blocks = POLICY_HEAD + OPERAND_POLICY.replace("NAME", operand) + plain + levels
     return "{{- if .Values.optional }}\n" + blocks + "{{- end }}\n"
 

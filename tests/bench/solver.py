@@ -52,16 +52,22 @@ def lines() -> Iterator[Line]:
     wanted = list(multisets(known_cards.geometry(known_cards.A100)))
     ours = median_ms(lambda deck: sum(mig.fits(deck[known_cards.A100], layout) for layout in wanted))
     plain = median_ms(lambda deck: brute_judge(deck[known_cards.A100], wanted))
-    yield Line(f"solver, {len(wanted) - 1} layouts of an A100 judged: {ours:.1f} ms, plain recursion {plain:.1f} ms, "
-               f"ratio {ours / plain:.2f}", {"solver.judged": ours / plain})
+    yield Line(
+        f"solver, {len(wanted) - 1} layouts of an A100 judged: {ours:.1f} ms, plain recursion {plain:.1f} ms, "
+        f"ratio {ours / plain:.2f}",
+        {"solver.judged": ours / plain},
+    )
 
     choices = [(card, layout) for card in CARDS for layout in mig.maximal_layouts(known_cards.geometry(card))]
     pools = [choices[number % len(choices)] for number in range(POOLS)]
     some = pools[:: POOLS // BRUTE_POOLS]
     ours = median_ms(lambda deck: [mig.place(deck[card], layout) for card, layout in pools])
     plain = median_ms(lambda deck: [brute_place(deck[card], layout) for card, layout in some]) * POOLS / len(some)
-    yield Line(f"solver, {POOLS} MIG pools on {len(CARDS)} cards placed: {ours:.1f} ms, plain recursion {plain:.0f} ms "
-               f"(from {len(some)} pools), ratio {ours / plain:.4f}", {"solver.placed": ours / plain})
+    yield Line(
+        f"solver, {POOLS} MIG pools on {len(CARDS)} cards placed: {ours:.1f} ms, plain recursion {plain:.0f} ms "
+        f"(from {len(some)} pools), ratio {ours / plain:.4f}",
+        {"solver.placed": ours / plain},
+    )
 
     layout = (("3g.20gb", 1), ("2g.10gb", 1), ("1g.5gb", 2))
     median = median_ms(lambda deck: mig.place(deck[known_cards.A100], layout))

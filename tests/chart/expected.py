@@ -20,23 +20,36 @@ from tests.support import helm
 FOLDER = Path(__file__).parent / "objects"
 _OF_FILES = {"data", "validations", "mutations", "variables", "auditAnnotations"}
 _LABELS = {
-    "app.kubernetes.io/name": "gpushare", "app.kubernetes.io/instance": "gpushare", "app.kubernetes.io/version": __version__,
-    "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/part-of": "gpushare",
-    "helm.sh/chart": f"gpushare-{__version__}", "gpushare.dev/cluster": "physics-batch",
+    "app.kubernetes.io/name": "gpushare",
+    "app.kubernetes.io/instance": "gpushare",
+    "app.kubernetes.io/version": __version__,
+    "app.kubernetes.io/managed-by": "Helm",
+    "app.kubernetes.io/part-of": "gpushare",
+    "helm.sh/chart": f"gpushare-{__version__}",
+    "gpushare.dev/cluster": "physics-batch",
 }
 _WIDTH = 120
-_RULE = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule",
-         "metadata": {"name": "gpushare", "labels": {"release": "1e3"}}, "spec": {}}
+_RULE = {
+    "apiVersion": "monitoring.coreos.com/v1",
+    "kind": "PrometheusRule",
+    "metadata": {"name": "gpushare", "labels": {"release": "1e3"}},
+    "spec": {},
+}
 
 ENFORCED = bundle(
-    "enforced", {"both": pool("mig", mps=True, evict=True, namespaces=["atlas"])},
-    imagePullSecrets=[{"name": "mirror"}], quotas={"atlas": {"requests.nvidia.com/gpu": 2000}},
+    "enforced",
+    {"both": pool("mig", mps=True, evict=True, namespaces=["atlas"])},
+    imagePullSecrets=[{"name": "mirror"}],
+    quotas={"atlas": {"requests.nvidia.com/gpu": 2000}},
 )
 ENFORCED.files["files/monitoring/alerts.yaml"] = emit.yaml_text(_RULE)
 OBSERVED = bundle("observed", {"split": pool("mig")}, policies={"split": "spec: {adoption: observe}\n"}, adoption="observe")
 FOR_ARGOCD = [
-    Bundle(name=f"{one.name}-argocd", values=one.values | {"uninstall": one.values["uninstall"] | {"hook": "argocd"}},
-           files=one.files)
+    Bundle(
+        name=f"{one.name}-argocd",
+        values=one.values | {"uninstall": one.values["uninstall"] | {"hook": "argocd"}},
+        files=one.files,
+    )
     for one in (ENFORCED, OBSERVED)
 ]
 BUNDLES = (ENFORCED, OBSERVED, *FOR_ARGOCD)

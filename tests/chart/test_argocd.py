@@ -29,8 +29,9 @@ def hooks(render: Callable[[Bundle, int], str]) -> Callable[..., dict[str, Any]]
         others = [item for item in items if item not in found.values()]
         assert {item["metadata"]["name"] for item in found.values()} <= {"gpushare-uninstall"}
         assert not [item for item in others if item["metadata"]["name"] == "gpushare-uninstall"]
-        assert {item["metadata"]["annotations"].get("helm.sh/hook", "test") for item in others
-                if "annotations" in item["metadata"]} <= {"test"}
+        assert {
+            item["metadata"]["annotations"].get("helm.sh/hook", "test") for item in others if "annotations" in item["metadata"]
+        } <= {"test"}
         for item in found.values():
             assert item["metadata"]["annotations"] == {HOOK: "PostDelete", f"{HOOK}-delete-policy": "HookSucceeded"}
         return found

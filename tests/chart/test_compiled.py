@@ -39,13 +39,15 @@ def odd_pool(name: str, value: str) -> str:
     return pool(name, "{mode: exclusive}", nodes=f"{{matchLabels: {{example.org/odd: {value!r}}}}}", more=more)
 
 
-MODES = "".join([
-    pool("whole", "{mode: exclusive}"),
-    pool("sliced", "{mode: time-slicing, replicas: 4}", card="t4", more=", enforcement: {action: evict}"),
-    pool("served", "{mode: mps, replicas: 8}", card="l40s", more=", tolerations: [{key: serving, operator: Exists}]"),
-    pool("split", "{mode: mig, layout: {1g.5gb: 7}, replicas: 2}", more=", rollout: {maxUnavailable: 10%}"),
-    pool("named", "{mode: exclusive}", nodes="{names: [gpu-01, gpu-02]}"),
-])
+MODES = "".join(
+    [
+        pool("whole", "{mode: exclusive}"),
+        pool("sliced", "{mode: time-slicing, replicas: 4}", card="t4", more=", enforcement: {action: evict}"),
+        pool("served", "{mode: mps, replicas: 8}", card="l40s", more=", tolerations: [{key: serving, operator: Exists}]"),
+        pool("split", "{mode: mig, layout: {1g.5gb: 7}, replicas: 2}", more=", rollout: {maxUnavailable: 10%}"),
+        pool("named", "{mode: exclusive}", nodes="{names: [gpu-01, gpu-02]}"),
+    ]
+)
 ODD_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48)
 MIRROR = "namespace: shares\nplatform: {registry: 'registry.example.org:5000/m', imagePullSecrets: [mirror]}"
 WATCHED = "monitoring: {serviceMonitor: true, alerts: true, dashboard: true, labels: {release: '1e3'}}"

@@ -50,8 +50,11 @@ def test_kustomize_builds_exactly_the_files_of_the_folder(repository: Path) -> N
 
 @pytest.mark.parametrize("major", [3, 4])
 def test_helmrelease_renders_like_a_plain_installation(repository: Path, run_helm, major: int) -> None:
-    [release] = [item["spec"] for item in synced(repository)
-                 if item["kind"] == "HelmRelease" and item["spec"]["releaseName"] == "gpushare"]
+    [release] = [
+        item["spec"]
+        for item in synced(repository)
+        if item["kind"] == "HelmRelease" and item["spec"]["releaseName"] == "gpushare"
+    ]
     assert "values" not in release
     assert "valuesFrom" not in release
     chart, namespace = repository / release["chart"]["spec"]["chart"], release["targetNamespace"]

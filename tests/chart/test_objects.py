@@ -197,7 +197,8 @@ def test_other_containers_keep_only_their_required_capabilities(pods) -> None:
     found = {}
     for daemon_set, pod in pods(MODES).items():
         assert pod["securityContext"] == {
-            "appArmorProfile": {"type": "Unconfined"}, "seLinuxOptions": {"type": "spc_t"},
+            "appArmorProfile": {"type": "Unconfined"},
+            "seLinuxOptions": {"type": "spc_t"},
             "seccompProfile": {"type": "RuntimeDefault"},
         }
         for name, container in containers_of(pod).items():
@@ -248,8 +249,7 @@ def test_the_metrics_port_is_for_the_platforms_namespaces_and_those_that_are_nam
 
 
 def test_platform_namespaces_of_the_intent_may_read_metrics(objects) -> None:
-    named = bundle("named", {"only": pool("exclusive")}, admission=admission(
-        platformNamespaces=["monitoring", "kube-system"]))
+    named = bundle("named", {"only": pool("exclusive")}, admission=admission(platformNamespaces=["monitoring", "kube-system"]))
     spec = objects(named)["NetworkPolicy", "gpu-system", "gpushare-metrics"]["spec"]
     values = spec["ingress"][0]["from"][0]["namespaceSelector"]["matchExpressions"][0]["values"]
     assert values == ["gpu-system", "kube-system", "monitoring"]
@@ -289,6 +289,7 @@ def terms_of(pod: Object) -> list[Object]:
 
 def matches(term: Object, labels: dict[str, str], name: str) -> bool:
     """Node affinity as Kubernetes judges it, for the operators in use."""
+
     def holds(requirement: Object, facts: dict[str, str]) -> bool:
         value = facts.get(requirement["key"])
         match requirement["operator"]:
@@ -303,7 +304,8 @@ def matches(term: Object, labels: dict[str, str], name: str) -> bool:
         raise AssertionError(requirement)
 
     return all(holds(part, labels) for part in term.get("matchExpressions", [])) and all(
-        holds(part, {"metadata.name": name}) for part in term.get("matchFields", []))
+        holds(part, {"metadata.name": name}) for part in term.get("matchFields", [])
+    )
 
 
 def runs_on(pod: Object, labels: dict[str, str], name: str = "some-node") -> bool:
@@ -316,20 +318,35 @@ def assert_every_pod_runs(found: dict[str, Object], paused: dict[str, str], runs
     assert runs_on(found["gpushare-release"], {"gpushare.dev/pool": "former", **paused}) is runs
 
 
-@pytest.mark.parametrize(("client", "runs"), [
-    (None, True), ("true", True), ("false", False), ("paused-for-driver-upgrade", False),
-    ("paused-for-mig-change", False), ("paused-for-mig-change_paused-for-driver-upgrade", False),
-])
+@pytest.mark.parametrize(
+    ("client", "runs"),
+    [
+        (None, True),
+        ("true", True),
+        ("false", False),
+        ("paused-for-driver-upgrade", False),
+        ("paused-for-mig-change", False),
+        ("paused-for-mig-change_paused-for-driver-upgrade", False),
+    ],
+)
 def test_operator_can_remove_our_pods_for_a_driver_upgrade(client: str | None, runs: bool, pods) -> None:
     assert_every_pod_runs(pods(MODES), {} if client is None else {"nvidia.com/gpu.deploy.client": client}, runs)
 
 
 @pytest.mark.failure_case(95)
-@pytest.mark.parametrize(("value", "runs"), [
-    (None, True), ("true", True), ("false", True), ("paused-for-driver-upgrade", False),
-])
+@pytest.mark.parametrize(
+    ("value", "runs"),
+    [
+        (None, True),
+        ("true", True),
+        ("false", True),
+        ("paused-for-driver-upgrade", False),
+    ],
+)
 def test_older_driver_manager_removes_our_pods_with_its_validator(
-    value: str | None, runs: bool, pods,
+    value: str | None,
+    runs: bool,
+    pods,
 ) -> None:
     """Operators before 26.7. An administrator who does without the validator keeps us."""
     assert_every_pod_runs(pods(MODES), {} if value is None else {"nvidia.com/gpu.deploy.operator-validator": value}, runs)
@@ -348,8 +365,7 @@ def test_plugin_configmaps_are_in_the_plugins_namespace(objects) -> None:
     def where(bundle: Bundle) -> dict[str, str]:
         return {name: namespace for kind, namespace, name in objects(bundle) if kind == "ConfigMap" and "policy" not in name}
 
-    assert where(MIG_MANAGER) == {
-        "gpushare-profiles": "1e3", "gpushare-mig-parted": "1e3", "gpushare-tenancy": "gpu-system"}
+    assert where(MIG_MANAGER) == {"gpushare-profiles": "1e3", "gpushare-mig-parted": "1e3", "gpushare-tenancy": "gpu-system"}
     assert where(ONE) == {"gpushare-profiles": "gpu-system", "gpushare-tenancy": "gpu-system"}
 
 
@@ -374,12 +390,25 @@ def rights(role: Object) -> set[tuple[str, str]]:
 def test_node_runtime_has_least_privilege(objects) -> None:
     found = objects(MIG_MANAGER)
     assert rights(found["ClusterRole", "", "gpushare-node"]) == {
-        ("nodes", "get"), ("nodes", "list"), ("nodes", "watch"), ("nodes", "patch"), ("nodes/status", "patch"),
-        ("pods", "list"), ("pods", "watch"), ("events", "create"), ("events", "patch"),
+        ("nodes", "get"),
+        ("nodes", "list"),
+        ("nodes", "watch"),
+        ("nodes", "patch"),
+        ("nodes/status", "patch"),
+        ("pods", "list"),
+        ("pods", "watch"),
+        ("events", "create"),
+        ("events", "patch"),
     }
     assert rights(found["Role", "gpu-system", "gpushare-node"]) == {
-        ("pods", "delete"), ("pods", "get"), ("daemonsets", "get"), ("daemonsets/status", "patch"),
-        ("leases", "create"), ("leases", "delete"), ("leases", "get"), ("leases", "list"),
+        ("pods", "delete"),
+        ("pods", "get"),
+        ("daemonsets", "get"),
+        ("daemonsets/status", "patch"),
+        ("leases", "create"),
+        ("leases", "delete"),
+        ("leases", "get"),
+        ("leases", "list"),
         ("leases", "update"),
     }
 
@@ -398,10 +427,16 @@ def test_pods_may_be_evicted_only_if_a_pool_configures_it(objects) -> None:
 def test_quotas_use_the_api_servers_canonical_numbers(objects) -> None:
     found = objects(MODES)
     assert found["ResourceQuota", "atlas", "gpushare"]["spec"] == {
-        "hard": {"requests.nvidia.com/gpu.shared": "8", "requests.nvidia.com/mig-1g.5gb": "0"}}
+        "hard": {"requests.nvidia.com/gpu.shared": "8", "requests.nvidia.com/mig-1g.5gb": "0"}
+    }
     assert found["ResourceQuota", "cms", "gpushare"]["spec"] == {"hard": {"requests.nvidia.com/gpu": "12345678"}}
-    assert found["ResourceQuota", "lhcb", "gpushare"]["spec"] == {"hard": {
-        "requests.nvidia.com/gpu": "2k", "requests.nvidia.com/gpu.shared": "1500", "requests.nvidia.com/mig-1g.5gb": "9P"}}
+    assert found["ResourceQuota", "lhcb", "gpushare"]["spec"] == {
+        "hard": {
+            "requests.nvidia.com/gpu": "2k",
+            "requests.nvidia.com/gpu.shared": "1500",
+            "requests.nvidia.com/mig-1g.5gb": "9P",
+        }
+    }
 
 
 def test_the_namespace_is_allowed_the_priority_of_our_pods(objects, pods) -> None:

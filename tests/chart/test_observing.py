@@ -46,7 +46,9 @@ def test_unknown_adoption_value_is_refused_by_the_schema(major: int, tmp_path: P
 
 
 @pytest.mark.parametrize("major", helm.MAJORS)
-def test_observing_hooks_clean_up_the_nodes_and_request_no_share(major: int, tmp_path: Path, run_helm: Callable[..., Any]) -> None:
+def test_observing_hooks_clean_up_the_nodes_and_request_no_share(
+    major: int, tmp_path: Path, run_helm: Callable[..., Any]
+) -> None:
     folder = made("observed", "observe", "observe").write(tmp_path / "chart")
     rendered = documents(run_helm(major, "template", "gpushare", folder, "--namespace", "gpu-system").stdout)
     hooks = by_identity(item for item in rendered if is_hook(item))
@@ -55,5 +57,6 @@ def test_observing_hooks_clean_up_the_nodes_and_request_no_share(major: int, tmp
     assert "--observed" in job["spec"]["template"]["spec"]["containers"][0]["command"]
     [role] = [item for (kind, *_), item in hooks.items() if kind == "ClusterRole"]
     assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
-        (["nodes"], ["get", "list"]), (["nodes/status"], ["patch"]),
+        (["nodes"], ["get", "list"]),
+        (["nodes/status"], ["patch"]),
     ]

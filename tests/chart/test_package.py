@@ -94,10 +94,14 @@ def template(tmp_path_factory, run_helm):
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "major"), [
-        (*case, major) for number, case in enumerate(NONSENSE) for major in helm.MAJORS
+    ("path", "value", "major"),
+    [
+        (*case, major)
+        for number, case in enumerate(NONSENSE)
+        for major in helm.MAJORS
         if scale.is_long or major == helm.MAJORS[number % 2]
-    ], ids=lambda part: str(part)[:48],
+    ],
+    ids=lambda part: str(part)[:48],
 )
 def test_schema_refuses_invalid_values(path: str, value: Any, major: int, template) -> None:
     result = template(major, changed(path, value))

@@ -32,7 +32,9 @@ def test_rendered_sizes_of_policies_and_tenancy_match_the_estimate(bundle: Bundl
 
 
 @pytest.mark.parametrize(
-    "bundle", scale.some([each for each in BUNDLES if each is not FIFTY], 3), ids=lambda bundle: bundle.name,
+    "bundle",
+    scale.some([each for each in BUNDLES if each is not FIFTY], 3),
+    ids=lambda bundle: bundle.name,
 )
 @every_major
 def test_rendered_yaml_reads_the_same_in_yaml_1_1_1_2_and_go(bundle: Bundle, major: int, render, tmp_path) -> None:
@@ -62,10 +64,18 @@ def test_files_reach_their_config_maps_unchanged(major: int, rendered) -> None:
         assert policy["data"] == {"policy.yaml": MODES.files[f"files/policies/{name}.yaml"]}
 
 
-@pytest.mark.parametrize("text", [
-    "a: 1", "\n\na: 1\n", "  a: 1\n  b: 2\n", "a: |\n  x\n\n   \n  y \n",
-    "# {{ .Release.Name }}\na: '\t'\n", "a: \"\\u2028é\"\n", "\ta\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1",
+        "\n\na: 1\n",
+        "  a: 1\n  b: 2\n",
+        "a: |\n  x\n\n   \n  y \n",
+        "# {{ .Release.Name }}\na: '\t'\n",
+        'a: "\\u2028é"\n',
+        "\ta\n",
+    ],
+)
 @every_major
 def test_a_file_of_any_shape_reaches_its_config_map_unchanged(text: str, major: int, run_helm, tmp_path) -> None:
     shaped = bundle("shaped", {"only": pool("exclusive")}, policies={"only": text})
@@ -82,11 +92,15 @@ def test_every_profile_has_two_names_with_the_same_content(major: int, rendered)
     assert all(data[f"{key}-a"] == data[f"{key}-b"] == MODES.files[f"files/profiles/{key}.yaml"] for key in keys)
 
 
-@pytest.mark.parametrize(("bundle", "image"), [
-    (MIRRORED, "registry.example.org:5000/mirror/gpushare/node-runtime@sha256:" + "0123456789abcdef" * 4),
-    (HOSTLESS, "registry.example.org/gpushare/node-runtime:1e3"),
-    (MODES, "ghcr.io/gpushare/node-runtime:0.1.0"),
-], ids=["digest", "no-host", "tag"])
+@pytest.mark.parametrize(
+    ("bundle", "image"),
+    [
+        (MIRRORED, "registry.example.org:5000/mirror/gpushare/node-runtime@sha256:" + "0123456789abcdef" * 4),
+        (HOSTLESS, "registry.example.org/gpushare/node-runtime:1e3"),
+        (MODES, "ghcr.io/gpushare/node-runtime:0.1.0"),
+    ],
+    ids=["digest", "no-host", "tag"],
+)
 def test_the_image_is_taken_from_the_registry_by_digest_or_tag(bundle: Bundle, image: str, rendered) -> None:
     pods = [pod_of(item) for item in rendered(bundle, 4) if item["kind"] == "DaemonSet"]
     assert {container["image"] for pod in pods for container in containers_of(pod).values()} == {image}

@@ -27,10 +27,41 @@ NEWEST = max(kubernetes_validate.utils.all_versions(), key=lambda version: [int(
 VALUES = jsonschema.Draft7Validator(json.loads((resources.chart() / "values.schema.json").read_text()))
 
 NUMBERS = [
-    0, 1, -1, 2**31 - 1, 2**31, -(2**31), 10**6, 10**6 + 1, 10**12, 10**12 + 1, 2**53 - 1, 2**53 + 1, 2**63 - 1, 10**30, 1e300,
+    0,
+    1,
+    -1,
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    10**6,
+    10**6 + 1,
+    10**12,
+    10**12 + 1,
+    2**53 - 1,
+    2**53 + 1,
+    2**63 - 1,
+    10**30,
+    1e300,
 ]
 NAMES = [
-    "a", "0", "1e3", "a" * 63, "a" * 64, "a.b", "a..b", "A", "Foo_Bar", "-a", "a-", "a_b", "", "no", "é", "a b", "a/b", "a\n",
+    "a",
+    "0",
+    "1e3",
+    "a" * 63,
+    "a" * 64,
+    "a.b",
+    "a..b",
+    "A",
+    "Foo_Bar",
+    "-a",
+    "a-",
+    "a_b",
+    "",
+    "no",
+    "é",
+    "a b",
+    "a/b",
+    "a\n",
 ]
 KEYS = [*NAMES, "x.y/z", "x.y/" + "z" * 63, "x.y/" + "z" * 64, "x..y/z", "X/y", "/a", "a/b/c", ("a" * 60 + ".") * 4 + "a/b"]
 THIRD = {"card": "t4", "nodes": {"matchLabels": {"z": "z"}}, "gpusPerNode": 1, "sharing": {"mode": "exclusive"}}
@@ -41,16 +72,37 @@ PLACES: dict[str, list[Any]] = {
     "/spec/quotas/atlas/p": [*NUMBERS, *({"memory": text} for text in ("1", "1Mi", "7Ei", "8Ei", "9223372036854775807"))],
     "/spec/quotas/atlas/m/1g.5gb": NUMBERS,
     "/spec/platform/registry": [
-        *NAMES, "a.b:5000", "a:99999", "A.b/c", "a/b__c", "a/b..c", "a/b_.c", "a" * 200, "a//b", "a/b/",
+        *NAMES,
+        "a.b:5000",
+        "a:99999",
+        "A.b/c",
+        "a/b__c",
+        "a/b..c",
+        "a/b_.c",
+        "a" * 200,
+        "a//b",
+        "a/b/",
     ],
     "/spec/platform/imagePullSecrets": [[name] for name in [*NAMES, "a" * 253, "a" * 254, ".a", "a."]],
     "/spec/platform/namespaces": [[name] for name in NAMES],
     "/spec/platform/driver": [{"repository": name} for name in [*NAMES, "a.b/c", "a/B"]] + [{"image": n} for n in NAMES],
     "/spec/platform/values": [
         *({"operator": {"runtimeClass": name}} for name in [*NAMES, "a" * 253, "a" * 254, 5, None]),
-        *({"hostPaths": {"kubeletRootDir": path}} for path in (
-            "/a", "a", "/", "//", "/a//b", "/a/../b", "/a b", "/a/", "", "/{{ x }}",
-        )),
+        *(
+            {"hostPaths": {"kubeletRootDir": path}}
+            for path in (
+                "/a",
+                "a",
+                "/",
+                "//",
+                "/a//b",
+                "/a/../b",
+                "/a b",
+                "/a/",
+                "",
+                "/{{ x }}",
+            )
+        ),
     ],
     "/spec/pools": [{name: THIRD} for name in [*NAMES, "a" * 48, "a" * 49, "release"]],
     "/spec/pools/p/nodes/matchLabels": [{key: "v"} for key in KEYS] + [{"k": name} for name in NAMES],
@@ -64,20 +116,27 @@ PLACES: dict[str, list[Any]] = {
     "/spec/pools/p/priority": NUMBERS,
     "/spec/pools/p/gpusPerNode": [1, 16, 17, 2**31],
     "/spec/pools/p/sharing/replicas": [2, 1024, 1025, 2**53],
-    "/spec/pools/p/memory": [{"cap": cap} for cap in (1, "1Mi", "3Gi", "8Ei", 2**62)] + [
-        {"cap": "14Gi", "oversubscribe": "9999%"}, {"reserve": "99.99%"}, {"reserve": "100%"}, {"reserve": 2**62}],
+    "/spec/pools/p/memory": [{"cap": cap} for cap in (1, "1Mi", "3Gi", "8Ei", 2**62)]
+    + [{"cap": "14Gi", "oversubscribe": "9999%"}, {"reserve": "99.99%"}, {"reserve": "100%"}, {"reserve": 2**62}],
     "/spec/pools/p/enforcement": [
         *({"grace": text} for text in ("0s", "9223372036s", "9223372037s", "2562047h", "-1s")),
-        *({"tolerance": one} for one in ("100%", "101%", 2**62, 10**30, "8Ei", 0)), {"notice": "2562047h"}, {"notice": "0s"},
+        *({"tolerance": one} for one in ("100%", "101%", 2**62, 10**30, "8Ei", 0)),
+        {"notice": "2562047h"},
+        {"notice": "0s"},
     ],
     "/spec/pools/p/rollout/maxUnavailable": [*NUMBERS, "1%", "100%", "101%", "0%", "007%", "1.5%", "99999999999%"],
     "/spec/pools/p/rollout/drainTimeout": ["0s", "9223372036s", "9223372037s", "1ns"],
     "/spec/pools/p/namespaces": [[name] for name in NAMES],
     "/spec/pools/p/tolerations": [
-        *([{"key": key, "operator": "Exists"}] for key in KEYS), *([{"key": "k", "value": name}] for name in NAMES), [{}],
-        [{"operator": "Exists"}], [{"key": "k", "operator": "Exists", "value": "v"}], [{"key": "k", "effect": "NoExecute"}],
+        *([{"key": key, "operator": "Exists"}] for key in KEYS),
+        *([{"key": "k", "value": name}] for name in NAMES),
+        [{}],
+        [{"operator": "Exists"}],
+        [{"key": "k", "operator": "Exists", "value": "v"}],
+        [{"key": "k", "effect": "NoExecute"}],
         *([{"key": "k", "effect": "NoExecute", "tolerationSeconds": number}] for number in NUMBERS),
-        [{"key": "k", "effect": "NoSchedule", "tolerationSeconds": 1}], [{"key": "k", "tolerationSeconds": 1}],
+        [{"key": "k", "effect": "NoSchedule", "tolerationSeconds": 1}],
+        [{"key": "k", "tolerationSeconds": 1}],
     ],
     "/spec/admission": [{"enforce": word} for word in ("deny", "warn", "audit", "none")] + [{"scope": "cluster"}],
     "/spec/kubernetes": ["1.30", "1.37", "1.999", "1.1000", "2.0"],
@@ -87,10 +146,19 @@ CHOICES = [(place, value) for place, values in PLACES.items() for value in value
 
 def base() -> dict[str, Any]:
     """Two pools, one of them with a quota in a map."""
-    p = {"card": "t4", "nodes": {"matchLabels": {"a": "b"}, "expected": 3}, "gpusPerNode": 4,
-         "sharing": {"mode": "time-slicing", "replicas": 4}, "rollout": {}}
-    m = {"card": "a100-sxm4-40gb", "nodes": {"names": ["n1"]}, "gpusPerNode": 2,
-         "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}
+    p = {
+        "card": "t4",
+        "nodes": {"matchLabels": {"a": "b"}, "expected": 3},
+        "gpusPerNode": 4,
+        "sharing": {"mode": "time-slicing", "replicas": 4},
+        "rollout": {},
+    }
+    m = {
+        "card": "a100-sxm4-40gb",
+        "nodes": {"names": ["n1"]},
+        "gpusPerNode": 2,
+        "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}},
+    }
     spec = {"platform": {}, "pools": {"p": p, "m": m}, "quotas": {"atlas": {"p": 3, "m": {"1g.5gb": 2}}}}
     return {"apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": "c"}, "spec": spec}
 
@@ -168,6 +236,8 @@ def test_combined_extreme_values_are_refused_by_check_or_install(seed: int) -> N
 )
 def test_values_refused_by_the_cluster_are_refused_by_check(place: str, value: Any) -> None:
     assert not is_accepted(compiled([(place, value)]))
+
+
 def namespace_of(compilation: Compilation) -> str:
     """Where the bundle belongs: its chart refuses another place."""
     assert compilation.plan is not None

@@ -15,9 +15,12 @@ UNTESTED = {58}
 def test_failure_cases_of_the_page_and_the_tests_match() -> None:
     cases = [int(number) for number in re.findall(r"^(\d+)\. ", (ROOT / "docs/failure-cases.md").read_text(), re.MULTILINE)]
     assert cases == list(range(1, len(cases) + 1))
-    marks = {int(number) for path in (ROOT / "tests").rglob("test_*.py")
-             for numbers in re.findall(r"^@pytest\.mark\.failure_case\((.*)\)$", path.read_text(), re.MULTILINE)
-             for number in numbers.split(",")}
+    marks = {
+        int(number)
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for numbers in re.findall(r"^@pytest\.mark\.failure_case\((.*)\)$", path.read_text(), re.MULTILINE)
+        for number in numbers.split(",")
+    }
     assert marks == set(cases) - UNTESTED
 
 
@@ -34,10 +37,17 @@ def test_none(): pass
 """
 
 
-@pytest.mark.parametrize(("options", "run"), [
-    ((), 3), (("-m", "failure_case"), 2), (("--case", "1"), 2), (("--case", "2"), 1), (("--case", "1", "--case", "2"), 2),
-    (("--case", "3"), 0),
-])
+@pytest.mark.parametrize(
+    ("options", "run"),
+    [
+        ((), 3),
+        (("-m", "failure_case"), 2),
+        (("--case", "1"), 2),
+        (("--case", "2"), 1),
+        (("--case", "1", "--case", "2"), 2),
+        (("--case", "3"), 0),
+    ],
+)
 def test_the_tests_of_a_case_run_by_its_number(pytester: pytest.Pytester, options: tuple[str, ...], run: int) -> None:
     pytester.makeini("[pytest]\nmarkers = failure_case: tests\n")
     pytester.makeconftest((ROOT / "tests/conftest.py").read_text())

@@ -13,7 +13,9 @@ from gpushare.core.diagnostics import is_error
 from tests.compiler.golden.update import examples
 
 HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: c}\nspec:\n"
-RICH = HEAD + """
+RICH = (
+    HEAD
+    + """
   platform:
     values:
       toolkit: {env: [{name: A, value: b}, {name: C, value: d}]}
@@ -35,6 +37,7 @@ RICH = HEAD + """
       memory: {cap: {2g.10gb: 2Gi, 1g.5gb: 1Gi}}
       enforcement: {grace: 20s, action: evict}
 """
+)
 INTENTS = {"rich": RICH} | {example.name: (example / "intent.yaml").read_text() for example in examples()}
 
 

@@ -47,7 +47,10 @@ def filled(run: str, row: dict[str, str]) -> str:
 
 RUNS = [
     filled(step["run"], row)
-    for job in JOBS.values() for row in matrices(job) for step in job["steps"] if "make" in step.get("run", "")
+    for job in JOBS.values()
+    for row in matrices(job)
+    for step in job["steps"]
+    if "make" in step.get("run", "")
 ]
 
 

@@ -32,7 +32,8 @@ POOLS = {  # card, GPUs of a node, sharing
     "mps-plain": ("a100-pcie-40gb", 2, "{mode: mps, replicas: 2, rename: false}"),
     "alike": ("a100-sxm4-40gb", 4, "{mode: mig, layout: {2g.10gb: 2, 1g.5gb: 3}}"),
     "unlike": (
-        "a100-sxm4-80gb", 4,
+        "a100-sxm4-80gb",
+        4,
         "{mode: mig, replicas: {1g.10gb: 3}, layouts: [{gpus: [3, 0], layout: {1g.10gb: 7}}, {gpus: [1, 2], layout: none}]}",
     ),
     "all-shared": ("a30", 2, "{mode: mig, layout: {2g.12gb: 1, 1g.6gb: 2}, replicas: 2, rename: false, placement: pack}"),
@@ -51,7 +52,7 @@ PLATFORMS = {
     "operator-all": '{driver: {version: "580.95.05"}, ' + MIRROR + "}",
     "operator-own-driver": '{driver: {repository: reg.example.org/own, version: "580.10"}, ' + MIRROR + "}",
     "mig-manager": "{partitioner: mig-manager}",
-    "mig-manager-all": "{partitioner: mig-manager, driver: {version: \"580.95.05\"}, " + MIRROR + "}",
+    "mig-manager-all": '{partitioner: mig-manager, driver: {version: "580.95.05"}, ' + MIRROR + "}",
     "plugin": "{stack: device-plugin}",
     "plugin-all": "{stack: device-plugin, " + MIRROR + "}",
     "existing": "{stack: existing}",

@@ -44,7 +44,21 @@ def test_only_nvidia_packages_contain_nvidias_prefix(house: str) -> None:
 
 
 def test_compiler_and_node_runtime_have_the_same_names() -> None:
-    ours = (NVIDIA.prefix, NVIDIA.whole_gpu, NVIDIA.gpu_resources, NVIDIA.plugin_label, NVIDIA.layout_label,
-            NVIDIA.sharing_label, NVIDIA.deploy_labels)
-    assert ours == (names.RESOURCES, names.WHOLE_GPU, names.GPU_RESOURCES, names.PLUGIN_LABEL, names.MIG_LABEL,
-                    names.SHARING_LABEL, names.DEPLOY_LABELS)
+    ours = (
+        NVIDIA.prefix,
+        NVIDIA.whole_gpu,
+        NVIDIA.gpu_resources,
+        NVIDIA.plugin_label,
+        NVIDIA.layout_label,
+        NVIDIA.sharing_label,
+        NVIDIA.deploy_labels,
+    )
+    assert ours == (
+        names.RESOURCES,
+        names.WHOLE_GPU,
+        names.GPU_RESOURCES,
+        names.PLUGIN_LABEL,
+        names.MIG_LABEL,
+        names.SHARING_LABEL,
+        names.DEPLOY_LABELS,
+    )

@@ -30,18 +30,22 @@ def _is_long(call: ast.Call) -> bool:
             return True
 
 
-@pytest.mark.parametrize("file", [path for suite in _SUITES for path in sorted(suite.rglob("*.py"))],
-                         ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "file", [path for suite in _SUITES for path in sorted(suite.rglob("*.py"))], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_wait_longer_than_two_seconds_has_a_comment(file: Path) -> None:
     assert list(unexplained(file.read_text(encoding="utf-8"))) == []
 
 
-@pytest.mark.parametrize(("text", "lines"), [
-    ("import time\ntime.sleep(3)", [2]),
-    ("import time\ntime.sleep(left)", [2]),
-    ("import time\ntime.sleep(3)  # kubelet reports that late", []),
-    ("import time\n# Kubelet reports that late.\ntime.sleep(3)", []),
-    ("import time\ntime.sleep(0.1)", []),
-])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("import time\ntime.sleep(3)", [2]),
+        ("import time\ntime.sleep(left)", [2]),
+        ("import time\ntime.sleep(3)  # kubelet reports that late", []),
+        ("import time\n# Kubelet reports that late.\ntime.sleep(3)", []),
+        ("import time\ntime.sleep(0.1)", []),
+    ],
+)
 def test_the_check_sees_waits_without_a_reason(text: str, lines: list[int]) -> None:
     assert list(unexplained(text)) == lines

@@ -296,7 +296,8 @@ def _check_value(path: str, value: Any, wanted: Any) -> None:
 
 
 OUR_TAINTS = (
-    "gpushare.dev/not-ready", "gpushare.dev/repartitioning",
+    "gpushare.dev/not-ready",
+    "gpushare.dev/repartitioning",
     "startup-taint.cluster-autoscaler.kubernetes.io/gpushare-not-ready",
     "status-taint.cluster-autoscaler.kubernetes.io/gpushare-repartitioning",
 )

@@ -22,8 +22,14 @@ from tests.support import helm
 from tests.support.paths import ROOT
 
 EXAMPLES = (page for page in sorted(ROOT.glob("examples/**/README.md")) if "bundle" not in page.parts)
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES,
-         *(ROOT / room / "README.md" for room in ("charts/gpushare", "node-runtime", "profiles"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *EXAMPLES,
+    *(ROOT / room / "README.md" for room in ("charts/gpushare", "node-runtime", "profiles")),
+]
 
 RUN_ELSEWHERE = {
     "pip install .": "tests/long/packaging/test_install.py",
@@ -55,8 +61,9 @@ def is_shown(shown: str, printed: str) -> bool:
     return re.fullmatch(r"(?:\n.*)*\n".join(parts), f"\n{printed.rstrip()}\n") is not None
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page) and page.name not in NEEDS_A_CLUSTER],
-                         ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if commands(page) and page.name not in NEEDS_A_CLUSTER], ids=lambda page: page.name
+)
 def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -71,8 +78,9 @@ def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -
             continue
         # No cluster here: Helm goes through the whole installation without sending it, which `upgrade` cannot.
         line = re.sub(r"^helm upgrade --install (.*)", r"helm install \1 --dry-run=client", command)
-        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8",
-                              check=False)
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False
+        )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         assert not shown or is_shown(shown, done.stdout), f"{command}\n{done.stdout}"
 
@@ -104,7 +112,8 @@ def test_every_make_target_variable_and_suite_that_a_page_names_exists(page: Pat
     makefile, text = (ROOT / "Makefile").read_text(), page.read_text()
     calls = re.findall(r"(?:`|^)make ([a-z][^`\n]*)", text, re.MULTILINE)
     assert {word for call in calls for word in re.findall(r"(?:^| )([a-z][a-z-]*)(?= |$)", call.partition("#")[0])} <= set(
-        re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+        re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    )
     variables = {name for call in calls for name in re.findall(r"\b([A-Z]+)=", call)}
     assert variables <= set(re.findall(r"\b[A-Z]+\b", makefile))
     named_suites = {name for named in re.findall(r"\b(?:SUITE|SKIP)=([\w,-]+)", text) for name in named.split(",")}
@@ -120,8 +129,9 @@ def test_readme_states_the_number_of_cards() -> None:
 @functools.cache
 def help_of_runtime(command: str) -> str:
     """What the node runtime prints of a command's options."""
-    return subprocess.run([sys.executable, "-m", "gpushare_node", command, "--help"],
-                          capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-m", "gpushare_node", command, "--help"], capture_output=True, text=True, check=True
+    ).stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -174,10 +184,15 @@ def test_every_inline_command_is_accepted_by_the_program(page: Path) -> None:
         assert words[0] == "gpushare-node" or not refuse(words[1:]), f"{command}: {refuse(words[1:])}"
 
 
-@pytest.mark.parametrize(("command", "said"), [
-    ("shwo", "no command"), ("show --pol x a.yaml", "No such option"), ("show --format pdf a.yaml", "pdf"),
-    ("check a.yaml b.yaml", "too much"),
-])
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("shwo", "no command"),
+        ("show --pol x a.yaml", "No such option"),
+        ("show --format pdf a.yaml", "pdf"),
+        ("check a.yaml b.yaml", "too much"),
+    ],
+)
 def test_nonexistent_command_is_detected(command: str, said: str) -> None:
     (found,) = inline_commands(f"Run `gpushare {command} | less`.\n```console\n$ gpushare nothing\n```\n")
     assert said in refuse(shlex.split(found)[1:])
@@ -209,21 +224,23 @@ def test_the_intents_in_the_documentation_compile() -> None:
 def test_the_finding_in_the_readme_is_what_check_prints(tmp_path: Path) -> None:
     shown = re.search(r"```\n(intent\.yaml:.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert shown is not None
-    head = "\n".join([
-        "apiVersion: gpushare.dev/v1",
-        "kind: ClusterIntent",
-        "metadata: {name: physics}",
-        "spec:",
-        "  pools:",
-        "    training:",
-        "      card: a100-sxm4-40gb",
-        "      nodes: {names: [gpu-a100-01]}",
-        "      gpusPerNode: 4",
-        "      sharing:",
-        "        mode: mig",
-        "        layout: {3g.20gb: 2, 1g.5gb: 1}",
-        "",
-    ])
+    head = "\n".join(
+        [
+            "apiVersion: gpushare.dev/v1",
+            "kind: ClusterIntent",
+            "metadata: {name: physics}",
+            "spec:",
+            "  pools:",
+            "    training:",
+            "      card: a100-sxm4-40gb",
+            "      nodes: {names: [gpu-a100-01]}",
+            "      gpusPerNode: 4",
+            "      sharing:",
+            "        mode: mig",
+            "        layout: {3g.20gb: 2, 1g.5gb: 1}",
+            "",
+        ]
+    )
     (tmp_path / "intent.yaml").write_text("\n" * 10 + head)
     command = [sys.executable, "-m", "gpushare", "check", "intent.yaml", "--format", "text"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -16,8 +16,11 @@ from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs/modes.md").read_text(encoding="utf-8")
-SECTIONS = {title: text for title, text in re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-            if "kind: ClusterIntent" in text}
+SECTIONS = {
+    title: text
+    for title, text in re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    if "kind: ClusterIntent" in text
+}
 
 
 def intent(section: str) -> str:

@@ -13,12 +13,19 @@ from tests.support.paths import ROOT
 FOLDERS = ("charts", "profiles", "templates", "examples", ".github")
 CODE = ("compiler", "node-runtime", "tests", "docs", ".ci")
 DATA = {".json", ".yaml", ".yml", ".j2", ".sh", ".tpl", ".c", ".h", ".go", ".toml", ".txt", ".lua", ".css", ".js"}
-PAGES = [path for folder in (".", "docs", "node-runtime", "charts/gpushare", "profiles")
-         for path in (ROOT / folder).glob("*.md")]
+PAGES = [
+    path for folder in (".", "docs", "node-runtime", "charts/gpushare", "profiles") for path in (ROOT / folder).glob("*.md")
+]
 MADE = {"docs/bench-history.jsonl"}
 """What `make` makes: not part of the repository."""
-ELSEWHERE = {"DisruptionTarget", "PID_MAX_LIMIT", "_sha2", "argoproj.io_Application", "exported_namespace",
-             "torch.cuda.mem_get_info"}
+ELSEWHERE = {
+    "DisruptionTarget",
+    "PID_MAX_LIMIT",
+    "_sha2",
+    "argoproj.io_Application",
+    "exported_namespace",
+    "torch.cuda.mem_get_info",
+}
 FOREIGN = re.compile("NVML_|nvml|stx_")
 """Names of other programs; those of the driver and the kernel have a prefix."""
 QUOTED = re.compile(r"``?([^`\n]+)``?")
@@ -125,30 +132,57 @@ def told(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
-    texts = [node.value.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)
-             and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)]
+    texts = [
+        node.value.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
     return "\n".join([*texts, *re.findall(r"(?:^| )# .*", text, re.MULTILINE)])
 
 
 @pytest.mark.parametrize("house", ["pages", *CODE])
 def test_names_in_backquotes_exist(house: str) -> None:
     paths = PAGES if house == "pages" else sorted((ROOT / house).rglob("*.py"))
-    found = {f"{path.relative_to(ROOT)}: `{name}`" for path in paths for quoted in QUOTED.findall(told(path))
-             for name in missing(quoted)}
+    found = {
+        f"{path.relative_to(ROOT)}: `{name}`"
+        for path in paths
+        for quoted in QUOTED.findall(told(path))
+        for name in missing(quoted)
+    }
     assert not found, "\n".join(sorted(found))
 
 
-@pytest.mark.parametrize("name", [
-    "core/nothing.py", "tests/nothing/", "gpushare.render.nothing", "gpushare.core.record.nothing", "make nothing",
-    "pytest tests/nothing.py", "_NO_SUCH_CONSTANT", "no_such_function()", "NoSuchClass",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "core/nothing.py",
+        "tests/nothing/",
+        "gpushare.render.nothing",
+        "gpushare.core.record.nothing",
+        "make nothing",
+        "pytest tests/nothing.py",
+        "_NO_SUCH_CONSTANT",
+        "no_such_function()",
+        "NoSuchClass",
+    ],
+)
 def test_nonexistent_name_is_detected(name: str) -> None:
     assert list(missing(name))
 
 
-@pytest.mark.parametrize("name", [
-    "core/record.py", "profiles/cards/<id>.yaml", "gpushare.render.pools", "make test-all SUITE=cluster",
-    "gpushare_node.core.policy", "compile_intent()", "ConditionReason", "gpushare.dev/pool", "gpushare.lock.yaml",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "core/record.py",
+        "profiles/cards/<id>.yaml",
+        "gpushare.render.pools",
+        "make test-all SUITE=cluster",
+        "gpushare_node.core.policy",
+        "compile_intent()",
+        "ConditionReason",
+        "gpushare.dev/pool",
+        "gpushare.lock.yaml",
+    ],
+)
 def test_existing_name_is_accepted(name: str) -> None:
     assert not list(missing(name))

@@ -18,8 +18,14 @@ from tests.support import helm
 from tests.support.paths import ROOT
 
 RELEASE = SimpleNamespace(**runpy.run_path(str(ROOT / ".ci/release.py")))
-PARTS = [".ci", "charts", "compiler/gpushare/__init__.py", "node-runtime/gpushare_node/__init__.py", "CHANGELOG.md",
-         "examples/01-heterogeneous/bundle/chart"]
+PARTS = [
+    ".ci",
+    "charts",
+    "compiler/gpushare/__init__.py",
+    "node-runtime/gpushare_node/__init__.py",
+    "CHANGELOG.md",
+    "examples/01-heterogeneous/bundle/chart",
+]
 GIT = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "TZ": "UTC"} | {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -77,16 +83,22 @@ REFUSED = {
     "a new file": (lambda tree: (tree / "new").touch(), False, "the working tree has changes (new)"),
     "compiler": (edit("compiler/gpushare/__init__.py", __version__, "9.9.9"), True, "9.9.9 in compiler/gpushare/__init__.py"),
     "runtime": (edit("node-runtime/gpushare_node/__init__.py", __version__, "9.9.9"), True, "9.9.9 in node-runtime/"),
-    "chart": (edit("charts/gpushare/Chart.yaml", f"\nversion: {__version__}", "\nversion: 9.9.9"), True,
-              "9.9.9 in charts/gpushare/Chart.yaml version: write one version everywhere"),
+    "chart": (
+        edit("charts/gpushare/Chart.yaml", f"\nversion: {__version__}", "\nversion: 9.9.9"),
+        True,
+        "9.9.9 in charts/gpushare/Chart.yaml version: write one version everywhere",
+    ),
     "app": (edit("charts/gpushare/Chart.yaml", f'"{__version__}"', '"9.9.9"'), True, "Chart.yaml appVersion: write"),
     "image": (edit("charts/gpushare/values.yaml", f'tag: "{__version__}"', "tag: 9.9.9"), True, "values.yaml image.tag: write"),
     "example": (edit("examples/01-heterogeneous/bundle/chart/Chart.yaml", __version__, "9.9.9"), True, "run `make golden`"),
     "no section": (edit("CHANGELOG.md", f"## {__version__} ", f"## {__version__}0 "), True, "has no section for"),
     "unreleased": (edit("CHANGELOG.md", "2026-11-23", "unreleased"), True, f"CHANGELOG.md has `## {__version__} — unreleased`"),
     "no date": (edit("CHANGELOG.md", " — 2026-11-23", ""), True, f"CHANGELOG.md has `## {__version__}`: replace it"),
-    "empty": (lambda tree: (tree / "CHANGELOG.md").write_text(f"## {__version__} — 2026-11-23\n\n## 0.0.1\n\n- old\n"), True,
-              f"the section for {__version__} in CHANGELOG.md is empty"),
+    "empty": (
+        lambda tree: (tree / "CHANGELOG.md").write_text(f"## {__version__} — 2026-11-23\n\n## 0.0.1\n\n- old\n"),
+        True,
+        f"the section for {__version__} in CHANGELOG.md is empty",
+    ),
 }
 
 
@@ -178,6 +190,8 @@ def test_a_package_depends_on_names_content_and_execution_bits_alone(tmp_path: P
         assert {(one.name, one.mtime, one.mode, one.uid, one.uname) for one in packed} == {
             (name, 1_800_000_000, 0o755, 0, "") for name in ("a", "folder", "folder/b")
         }
+
+
 def test_two_packages_of_the_chart_have_the_same_bytes_and_render_as_the_folder(tmp_path: Path) -> None:
     packages = []
     for name in ("one", "two"):

@@ -12,8 +12,10 @@ from tests.runner import builds, choice, lanes, needs, report, suites, unit
 from tests.runner.running import Outcome
 from tests.runner.suites import Suite
 
-_NOT_RUN = ("`make test` needs no root, no Go and no Debian package. "
-            f"What does, {', '.join(name for name in suites.NAMES if name not in suites.OPTIONAL)}, `make test-all` runs.")
+_NOT_RUN = (
+    "`make test` needs no root, no Go and no Debian package. "
+    f"What does, {', '.join(name for name in suites.NAMES if name not in suites.OPTIONAL)}, `make test-all` runs."
+)
 
 
 @dataclass(kw_only=True)
@@ -100,12 +102,27 @@ def _lacking(chosen: Iterable[Suite]) -> list[str]:
 def _finish(result: _Result, *, may_skip: tuple[str, ...] = ()) -> int:
     """Print the table. A skipped test is a failure, unless its suite may skip."""
     told = [line for name, outcome in result.outcomes.items() for line in report.lines(name, outcome)]
-    against = [f"a test of {name} was skipped, and none may be here" for name, outcome in result.outcomes.items()
-               if outcome.skipped and name not in may_skip]
+    against = [
+        f"a test of {name} was skipped, and none may be here"
+        for name, outcome in result.outcomes.items()
+        if outcome.skipped and name not in may_skip
+    ]
     minutes = (time.monotonic() - result.begun) / 60
     report.write_seconds(result.outcomes.values(), lanes.LOGS / "seconds.json")
-    print("\n".join(["", *report.slowest(result.outcomes.values()), "", *told, *result.notes, *against,
-                     f"altogether {minutes:.1f} min", report.totals(result.outcomes.values())]))
+    print(
+        "\n".join(
+            [
+                "",
+                *report.slowest(result.outcomes.values()),
+                "",
+                *told,
+                *result.notes,
+                *against,
+                f"altogether {minutes:.1f} min",
+                report.totals(result.outcomes.values()),
+            ]
+        )
+    )
     return int(bool(against) or not all(outcome.is_good for outcome in result.outcomes.values()))
 
 

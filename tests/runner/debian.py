@@ -49,8 +49,11 @@ def install(suites: list[Suite]) -> int:
         print("every Debian package that the suites need is installed")
         return 0
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        print("only root on Debian installs packages here. As root:\n"
-              f"  apt-get install --no-install-recommends {shlex.join(wanted)}", file=sys.stderr)
+        print(
+            "only root on Debian installs packages here. As root:\n"
+            f"  apt-get install --no-install-recommends {shlex.join(wanted)}",
+            file=sys.stderr,
+        )
         return 1
     print(f"installing {len(wanted)} packages of Debian: {shlex.join(wanted)}", flush=True)
     with _no_daemons(_POLICY):
@@ -118,8 +121,12 @@ def _enabled() -> set[str]:
     """The units that systemd starts at boot; none where there is no systemd."""
     if not shutil.which("systemctl"):
         return set()
-    said = subprocess.run(["systemctl", "list-unit-files", "--state=enabled", "--no-legend", "--plain"],
-                          capture_output=True, text=True, check=False).stdout
+    said = subprocess.run(
+        ["systemctl", "list-unit-files", "--state=enabled", "--no-legend", "--plain"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
     return {line.split()[0] for line in said.splitlines() if line.split()}
 
 

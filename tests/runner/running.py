@@ -56,8 +56,17 @@ def run(collected: Sequence[str], options: Sequence[str] = (), *, call: Callable
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        pytest = [sys.executable, "-m", "pytest", *collected, f"--hypothesis-seed={seed}", "-o", f"cache_dir={folder}/cache",
-                  "-o", "junit_family=xunit1"]
+        pytest = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *collected,
+            f"--hypothesis-seed={seed}",
+            "-o",
+            f"cache_dir={folder}/cache",
+            "-o",
+            "junit_family=xunit1",
+        ]
         code = start([*pytest, *options, f"--junit-xml={report}", "-q"])
         found = _read(report)
         failed = _failed(Path(folder))
@@ -67,9 +76,17 @@ def run(collected: Sequence[str], options: Sequence[str] = (), *, call: Callable
             print(f"\nonce more, what failed (--hypothesis-seed={seed})", flush=True)
             start([*pytest, "--last-failed", "--last-failed-no-failures", "none", "-v"])
             unsteady = failed - _failed(Path(folder))
-    return Outcome(seed=seed, failed=tuple(sorted(failed - unsteady)), unsteady=tuple(sorted(unsteady)), fault=fault,
-                   seconds=time.monotonic() - begun, passed=found.passed, skipped=found.skipped, slowest=found.slowest,
-                   seconds_of_files=found.seconds_of_files)
+    return Outcome(
+        seed=seed,
+        failed=tuple(sorted(failed - unsteady)),
+        unsteady=tuple(sorted(unsteady)),
+        fault=fault,
+        seconds=time.monotonic() - begun,
+        passed=found.passed,
+        skipped=found.skipped,
+        slowest=found.slowest,
+        seconds_of_files=found.seconds_of_files,
+    )
 
 
 def _call(command: Sequence[str]) -> int:

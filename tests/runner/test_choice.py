@@ -36,10 +36,14 @@ def test_skipped_suites_are_listed() -> None:
     assert {"LEFT OUT  gitops: SKIP names it", "LEFT OUT  pages: SKIP names it"} <= set(left_out)
 
 
-@pytest.mark.parametrize(("wanted", "unwanted", "words"), [
-    ("clusters", "", "no suite 'clusters'; there are cluster, "), ("", "page", "no suite 'page'"),
-    ("pages", "pages", "no suite is left"),
-])
+@pytest.mark.parametrize(
+    ("wanted", "unwanted", "words"),
+    [
+        ("clusters", "", "no suite 'clusters'; there are cluster, "),
+        ("", "page", "no suite 'page'"),
+        ("pages", "pages", "no suite is left"),
+    ],
+)
 def test_a_name_that_no_suite_has_and_an_empty_choice_are_errors(wanted: str, unwanted: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         choice.choose(wanted, unwanted)
@@ -104,7 +108,8 @@ def test_suite_long_runs_every_file_that_uses_the_scale() -> None:
 
 def test_long_selects_exactly_the_tests_that_depend_on_the_scale(tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
-    file.write_text(textwrap.dedent("""\
+    file.write_text(
+        textwrap.dedent("""\
         from tests.support import SCALE
         MANY = SCALE.examples(100)
         FEW = 3
@@ -122,7 +127,8 @@ def test_long_selects_exactly_the_tests_that_depend_on_the_scale(tmp_path: Path)
         @pytest.mark.parametrize("number", range(MANY))
         def test_of_a_constant(number): ...
         def test_alone(): return FEW, "scale", MANY_OTHERS
-        """).replace("SCALE", "scale"))
+        """).replace("SCALE", "scale")
+    )
     tests = {name for name in users(file) if name.startswith("test_")}
     assert tests == {"test_decorated", "test_in_its_body", "test_of_a_helper", "test_of_a_fixture", "test_of_a_constant"}
 
@@ -144,8 +150,14 @@ def test_invalid_shard_is_an_error(text: str) -> None:
 def runs(*words: str, path: str, **more: str) -> subprocess.CompletedProcess[str]:
     """The runner as a process, with this PATH."""
     environment = {key: value for key, value in os.environ.items() if key not in ("CC", "PYTEST_ADDOPTS")}
-    return subprocess.run([sys.executable, "-m", "tests.runner", *words], cwd=ROOT, env={**environment, "PATH": path, **more},
-                          capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.runner", *words],
+        cwd=ROOT,
+        env={**environment, "PATH": path, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_missing_tool_fails_early_with_the_install_command(tmp_path: Path) -> None:
@@ -177,6 +189,7 @@ def test_without_linux_make_test_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Makes a compiler of one's own the only one."""
+
     def make(script: str) -> None:
         program = tmp_path / "own-cc"
         program.write_text(f"#!/bin/sh\n{script}\n")

@@ -48,8 +48,10 @@ def test_only_missing_packages_are_installed(machine: Path, capfd: pytest.Captur
 
 
 def test_apt_lock_is_waited_for(machine: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    locked = (f'case "$*" in *update*) if [ ! -e {machine}/asked ]; then touch {machine}/asked; '
-              'echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7" >&2; exit 100; fi ;; esac; ')
+    locked = (
+        f'case "$*" in *update*) if [ ! -e {machine}/asked ]; then touch {machine}/asked; '
+        'echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7" >&2; exit 100; fi ;; esac; '
+    )
     program(machine, "apt-get", locked + INSTALLS.format(machine))
     assert debian.install([SUITE]) == 0
     said = capfd.readouterr()
@@ -80,13 +82,16 @@ def test_a_package_without_its_program_is_a_failure(machine: Path, capfd: pytest
 @pytest.mark.parametrize("code", [0, 100])
 @pytest.mark.parametrize("former", [None, "#!/bin/sh\nexit 0\n"])
 def test_policy_rc_d_forbids_daemons_during_the_install_and_is_restored(
-    former: str | None, code: int, machine: Path, tmp_path: Path,
+    former: str | None,
+    code: int,
+    machine: Path,
+    tmp_path: Path,
 ) -> None:
     policy = tmp_path / "policy-rc.d"
     if former:
         policy.write_text(former)
         policy.chmod(0o700)
-    program(machine, "apt-get", f'[ -x {policy} ] && {policy}; echo $? >> {tmp_path}/answers; exit {code}')
+    program(machine, "apt-get", f"[ -x {policy} ] && {policy}; echo $? >> {tmp_path}/answers; exit {code}")
     debian.install([SUITE])
     assert set((tmp_path / "answers").read_text().split()) == {"101"}
     assert (policy.read_text(), stat.S_IMODE(policy.stat().st_mode)) == (former, 0o700) if former else not policy.exists()
@@ -109,7 +114,9 @@ def test_a_service_that_a_package_enables_is_not_started_at_boot(machine: Path, 
 
 
 def test_without_root_the_install_command_is_printed(
-    machine: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     program(machine, "apt-get", f"touch {machine}/called")

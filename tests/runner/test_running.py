@@ -147,7 +147,11 @@ def test_suites_of_two_lanes_have_their_logs_in_files_and_all_of_them_a_result(c
 
 @pytest.mark.parametrize(("recipe", "word", "code"), [("@echo clean", "passed", 0), ("@echo E501; exit 1", "FAILED", 1)])
 def test_lint_failure_fails_the_run(
-    recipe: str, word: str, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    recipe: str,
+    word: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     Path("Makefile").write_text(f"lint:\n\t{recipe}\n")
     Path("test_good.py").write_text("def test_good():\n    pass\n")

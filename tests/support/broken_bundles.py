@@ -12,7 +12,24 @@ from tests.support.paths import ROOT
 
 EXAMPLES = ("01-heterogeneous", "05-h100-mig-time-slicing", "12-b200", "13-existing-plugin", "15-argocd", "16-flux")
 _ODD: tuple[Any, ...] = (
-    None, True, 0, -1, 1.5, "", "x", [], {}, [None], {"a": None}, 2**63, ["a"], [[1]], {"a": [1]}, "0%", "nvidia.com/gpu", 15,
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    "",
+    "x",
+    [],
+    {},
+    [None],
+    {"a": None},
+    2**63,
+    ["a"],
+    [[1]],
+    {"a": [1]},
+    "0%",
+    "nvidia.com/gpu",
+    15,
 )
 _TEXTS = (".yaml", ".txt", ".md")
 
@@ -20,8 +37,11 @@ _TEXTS = (".yaml", ".txt", ".md")
 def files(example: str) -> dict[str, bytes]:
     """The files of an example's bundle that gpushare reads again."""
     bundle = ROOT / "examples" / example / "bundle"
-    return {path.relative_to(bundle).as_posix(): path.read_bytes() for path in sorted(bundle.rglob("*"))
-            if path.is_file() and path.suffix in _TEXTS}
+    return {
+        path.relative_to(bundle).as_posix(): path.read_bytes()
+        for path in sorted(bundle.rglob("*"))
+        if path.is_file() and path.suffix in _TEXTS
+    }
 
 
 def broken(example: str, rng: Random) -> dict[str, bytes]:

@@ -72,8 +72,13 @@ class Browser:
         """Press a key; `code` is its Windows virtual key code."""
         text = {"Enter": "\r", " ": " "}.get(key, "")
         for kind in ("keyDown", "keyUp"):
-            self._call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
-                       **({"text": text} if text and kind == "keyDown" else {}))
+            self._call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                windowsVirtualKeyCode=code,
+                **({"text": text} if text and kind == "keyDown" else {}),
+            )
 
     def violations(self) -> list[Any]:
         """What axe-core finds, of all its rules."""
@@ -142,8 +147,19 @@ def browser() -> Iterator[Browser]:
     shell = f'exec chromium "$@" 3<&{read_commands} 4>&{write_answers}'
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         # Root has no sandbox of it.
-        command = ("bash", "-c", shell, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-                   f"--user-data-dir={profile}", "--hide-scrollbars", "--force-color-profile=srgb")
+        command = (
+            "bash",
+            "-c",
+            shell,
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={profile}",
+            "--hide-scrollbars",
+            "--force-color-profile=srgb",
+        )
         done = subprocess.Popen(command, pass_fds=(read_commands, write_answers), stderr=subprocess.DEVNULL)
         os.close(read_commands)
         os.close(write_answers)

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-_PROGRAM = "#include <stdio.h>\nint main(void) { return printf(\"\") != 0; }\n"
+_PROGRAM = '#include <stdio.h>\nint main(void) { return printf("") != 0; }\n'
 
 
 class NoCompilerError(RuntimeError):

@@ -33,11 +33,21 @@ class Process:
     """
 
     def __init__(
-        self, program: str, arguments: Sequence[str], preloaded: Sequence[str], *, environment: Mapping[str, str],
-        cwd: Path | None = None, stdin: bytes = b"",
+        self,
+        program: str,
+        arguments: Sequence[str],
+        preloaded: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        cwd: Path | None = None,
+        stdin: bytes = b"",
     ) -> None:
-        request = {"program": program, "arguments": list(arguments), "cwd": str(cwd or Path.cwd()),
-                   "environment": dict(environment)}
+        request = {
+            "program": program,
+            "arguments": list(arguments),
+            "cwd": str(cwd or Path.cwd()),
+            "environment": dict(environment),
+        }
         text = json.dumps(request).encode()
         self.returncode: int | None = None
         self._told = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - until it has been read
@@ -169,8 +179,11 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
         os.environ.update(request["environment"])
         os.chdir(request["cwd"])
         sys.argv = ["-c", *request["arguments"]]
-        for name, target, mode, errors in (("stdin", 0, "r", "strict"), ("stdout", 1, "w", "strict"),
-                                           ("stderr", 2, "w", "backslashreplace")):
+        for name, target, mode, errors in (
+            ("stdin", 0, "r", "strict"),
+            ("stdout", 1, "w", "strict"),
+            ("stderr", 2, "w", "backslashreplace"),
+        ):
             setattr(sys, name, open(target, mode, encoding="utf-8", errors=errors, closefd=False))  # noqa: SIM115
         code = _run(request["program"])
         # As Python ends: after its threads, with nothing left in a buffer.

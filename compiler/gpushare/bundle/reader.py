@@ -28,7 +28,8 @@ _ANY: Mapping[str, Any] = {"type": "object"}
 _UPSTREAM: Mapping[str, Any] = {
     "type": "object",
     "properties": {
-        "driver": {"type": "object", "properties": {"enabled": {"type": "boolean"}}}, "daemonsets": {"type": "object"},
+        "driver": {"type": "object", "properties": {"enabled": {"type": "boolean"}}},
+        "daemonsets": {"type": "object"},
     },
 }
 """Of NVIDIA's values, what `plan` speaks of; the rest are the chart's own and the user's."""
@@ -36,11 +37,13 @@ _OBJECT: Mapping[str, Any] = {
     "type": "object",
     "required": ["apiVersion", "kind"],
     "properties": {
-        "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
         "metadata": {
             "type": "object",
             "properties": {
-                "name": {"type": "string"}, "namespace": {"type": "string"},
+                "name": {"type": "string"},
+                "namespace": {"type": "string"},
                 "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
             },
         },
@@ -48,7 +51,8 @@ _OBJECT: Mapping[str, Any] = {
     },
 }
 _NAMED: Mapping[str, Any] = {
-    **_OBJECT, "required": ["apiVersion", "kind", "metadata"],
+    **_OBJECT,
+    "required": ["apiVersion", "kind", "metadata"],
     "properties": {**_OBJECT["properties"], "metadata": {**_OBJECT["properties"]["metadata"], "required": ["name"]}},
 }
 
@@ -107,8 +111,14 @@ def _beyond_the_node(document: Any) -> Iterator[Finding]:
 def _broken(path: str, first: Finding, later: str) -> Finding:
     hint = later or _AGAIN
     span = first.span
-    return Finding(code=_CODE, message=f"{path} is not what gpushare writes: {first.message}", path=first.path,
-                   on_key=first.on_key, span=span, hints=(hint,))
+    return Finding(
+        code=_CODE,
+        message=f"{path} is not what gpushare writes: {first.message}",
+        path=first.path,
+        on_key=first.on_key,
+        span=span,
+        hints=(hint,),
+    )
 
 
 def _later(lock: bytes) -> str:

@@ -13,9 +13,9 @@ from gpushare.reading import source
 
 _STEPS = {
     "argocd": "to rename them, first, for each Application, remove metadata.finalizers and run kubectl delete application "
-              "--cascade=orphan; then write gitops.argocd.name: {new}, compile, and apply argocd/root.yaml",
+    "--cascade=orphan; then write gitops.argocd.name: {new}, compile, and apply argocd/root.yaml",
     "flux": "to rename them, first set spec.suspend: true on the Kustomization and each HelmRelease and delete them; then "
-            "write gitops.flux.name: {new}, compile, and apply flux/source.yaml and flux/sync.yaml",
+    "write gitops.flux.name: {new}, compile, and apply flux/source.yaml and flux/sync.yaml",
 }
 _OBJECTS = {"argocd": "Applications", "flux": "Kustomization and HelmReleases"}
 _TOOLS = {"argocd": "Argo CD", "flux": "Flux"}
@@ -34,7 +34,7 @@ def findings(intent: Intent, roots: Mapping[str, bytes]) -> Iterator[Finding]:
             yield Finding(
                 code="GS795",
                 message=f"the names of the {_OBJECTS[tool]} change from {shorten(before)} to {after}: {_TOOLS[tool]} deletes "
-                        "the former ones and releases every node, and running pods lose their GPUs",
+                "the former ones and releases every node, and running pods lose their GPUs",
                 hints=(f"to keep them, write gitops.{tool}.name: {shorten(before)}", _STEPS[tool].format(new=after)),
                 path=("metadata", "name"),
             )

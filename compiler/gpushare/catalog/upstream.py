@@ -305,5 +305,3 @@ def dropped(name: str) -> Mapping[str, Dropped]:
         path: Dropped(path=path, replacement=row["replacement"], reason=row["reason"], confirmed=not row.get("unconfirmed"))
         for path, row in _read(f"{name}.notes.yaml")["dropped"].items()
     }
-
-

@@ -55,7 +55,10 @@ class ClusterConnection(Record):
         from gpushare.live.kubeconfig import Access  # noqa: PLC0415 - `--help` does not need it
 
         return Access(
-            kubeconfig=self.kubeconfig, context=self.context_name, user=self.user, groups=self.groups,
+            kubeconfig=self.kubeconfig,
+            context=self.context_name,
+            user=self.user,
+            groups=self.groups,
             timeout_seconds=self.timeout_seconds,
         )
 

@@ -12,8 +12,21 @@ from gpushare.cli import options
 from gpushare.cli.exits import EXIT_CODES, ExitCode
 
 NAMES = (
-    "init", "import", "check", "compile", "show", "plan", "size", "images", "status", "drift", "rbac", "cards",
-    "explain", "schema", "completion",
+    "init",
+    "import",
+    "check",
+    "compile",
+    "show",
+    "plan",
+    "size",
+    "images",
+    "status",
+    "drift",
+    "rbac",
+    "cards",
+    "explain",
+    "schema",
+    "completion",
 )
 _ENVIRONMENT = (
     "Environment: show, plan, cards and explain give a text that is longer than the terminal to $PAGER, else `less`; PAGER=cat "
@@ -36,9 +49,7 @@ class Commands(options.Command, click.Group):
         command: click.Command = import_module(f"gpushare.cli.{_MODULES.get(cmd_name, cmd_name)}").command
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command like click, and suggest the nearest name if there is no such command."""
         if args and args[0] not in NAMES and not args[0].startswith("-"):
             hint = options.did_you_mean(args[0], NAMES) or f"the commands are {', '.join(NAMES)}"

@@ -15,16 +15,28 @@ if TYPE_CHECKING:
 @click.command(cls=options.Command, short_help="Prove an intent and write its bundle.")
 @click.argument("intent", type=options.INTENT, required=False)
 @options.overlays()
-@click.option("-o", "--output", type=click.Path(file_okay=False), metavar="DIR",
-              help="The bundle. Default: `bundle` beside INTENT; ./bundle for `-`.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="The bundle. Default: `bundle` beside INTENT; ./bundle for `-`.",
+)
 @click.option("--check", is_flag=True, help="Write nothing; exit 3 and list the files when DIR is not current.")
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compile every cluster that FILE lists, instead of INTENT.")
 @click.option("--jobs", type=options.number(64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.findings_format()
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str | None, overlays: tuple[str, ...], output: str | None, check: bool, fleet: str | None,
-    jobs: int | None, style: str | None, strict: bool,
+    *,
+    intent: str | None,
+    overlays: tuple[str, ...],
+    output: str | None,
+    check: bool,
+    fleet: str | None,
+    jobs: int | None,
+    style: str | None,
+    strict: bool,
 ) -> ExitCode:
     """Prove INTENT and write its bundle.
 

@@ -63,8 +63,10 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
         streams.write(_render(found, snapshot, terminal.detect_style(sys.stdout)))
         warn_unread(snapshot.unseen)
     if not found and not any(map(snapshot.has_seen, ("nodes", "daemonsets", "configmaps"))):
-        raise CouldNotRunError("nothing was compared: neither nodes nor objects of gpushare can be read",
-                               "`gpushare rbac` prints the rights that the command needs")
+        raise CouldNotRunError(
+            "nothing was compared: neither nodes nor objects of gpushare can be read",
+            "`gpushare rbac` prints the rights that the command needs",
+        )
     return ExitCode.CHANGES if found else ExitCode.DONE
 
 

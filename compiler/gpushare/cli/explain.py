@@ -104,13 +104,16 @@ def _diagnosed(snapshot: "Snapshot", kind: str, namespace: str, name: str) -> "D
 
 def _unknown(what: str, namespace: str = "") -> CouldNotRunError:
     if namespace:
-        return CouldNotRunError(f"no node is named {what!r}, and no pod in namespace {namespace} that can be seen",
-                                "write NAMESPACE/POD for a pod of another namespace")
+        return CouldNotRunError(
+            f"no node is named {what!r}, and no pod in namespace {namespace} that can be seen",
+            "write NAMESPACE/POD for a pod of another namespace",
+        )
     from gpushare.live import diagnosis  # noqa: PLC0415 - as above
 
     hint = options.did_you_mean(what.upper(), finding_texts.codes()) or options.did_you_mean(what, tuple(diagnosis.reasons()))
-    return CouldNotRunError(f"no finding has the code {what!r}, no condition that reason",
-                            hint or "`gpushare explain` lists all codes")
+    return CouldNotRunError(
+        f"no finding has the code {what!r}, no condition that reason", hint or "`gpushare explain` lists all codes"
+    )
 
 
 def _render(found: "Diagnosis", style: Style) -> str:

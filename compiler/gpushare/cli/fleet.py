@@ -240,8 +240,7 @@ def _document(done: Sequence[Done], worst: ExitCode, *, check: bool) -> dict[str
         }
         for one in done
     ]
-    return {"apiVersion": "gpushare.dev/v1", "kind": "FleetResult", "clusters": clusters,
-            "exitCode": worst}
+    return {"apiVersion": "gpushare.dev/v1", "kind": "FleetResult", "clusters": clusters, "exitCode": worst}
 
 
 def _sarif(done: Sequence[Done]) -> dict[str, Any]:
@@ -258,9 +257,14 @@ def _sarif(done: Sequence[Done]) -> dict[str, Any]:
     results: dict[str, dict[str, Any]] = {}
     for name, run in runs:
         for result in run["results"]:
-            once = results.setdefault(json.dumps(result | {"ruleIndex": 0}), result | {
-                "ruleIndex": ids.index(result["ruleId"]), "properties": {"clusters": []},
-            })
+            once = results.setdefault(
+                json.dumps(result | {"ruleIndex": 0}),
+                result
+                | {
+                    "ruleIndex": ids.index(result["ruleId"]),
+                    "properties": {"clusters": []},
+                },
+            )
             once["properties"]["clusters"].append(name)
     failed = [f"{one.cluster.name}: {problem(one)}" for one, log in logs if not log]
     return formats.sarif_log([rules[code] for code in ids], list(results.values()), failed)

@@ -59,7 +59,7 @@ def misplaced(every: Sequence[Synced]) -> Iterator[str]:
     """Yield what is to be said of each output that is not the folder that a tool syncs."""
     for one in every:
         parts, wanted = PurePath(_normal(one.output)).parts, PurePath(_normal(one.path)).parts
-        if parts[-len(wanted):] != wanted:
+        if parts[-len(wanted) :] != wanted:
             yield f"{one.tool} syncs {one.cluster} from {one.path}, but its bundle is written into {one.output}"
 
 
@@ -81,11 +81,21 @@ def _of_cluster(cluster: Cluster) -> Iterator[Synced]:
     if isinstance(argocd, dict):
         server, namespace = argocd.get("server", _IN_CLUSTER), argocd.get("namespace", "argocd")
         yield Synced(
-            cluster=cluster.name, tool="Argo CD", output=cluster.output, repository=str(argocd.get("repoURL")),
-            revision=str(argocd.get("targetRevision", "HEAD")), path=str(argocd.get("path")),
+            cluster=cluster.name,
+            tool="Argo CD",
+            output=cluster.output,
+            repository=str(argocd.get("repoURL")),
+            revision=str(argocd.get("targetRevision", "HEAD")),
+            path=str(argocd.get("path")),
             application="" if server == _IN_CLUSTER else f"{namespace}/{argocd.get('name') or f'{name}-gpus'}",
             server="" if server == _IN_CLUSTER else str(server).rstrip("/"),
         )
     if isinstance(flux, dict):
-        yield Synced(cluster=cluster.name, tool="Flux", output=cluster.output, repository=str(flux.get("url")),
-                     revision=str(flux.get("branch", "main")), path=str(flux.get("path")))
+        yield Synced(
+            cluster=cluster.name,
+            tool="Flux",
+            output=cluster.output,
+            repository=str(flux.get("url")),
+            revision=str(flux.get("branch", "main")),
+            path=str(flux.get("path")),
+        )

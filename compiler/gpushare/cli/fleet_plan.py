@@ -14,8 +14,12 @@ from gpushare.core import emit
 from gpushare.core.printable import visible
 from gpushare.views.comparison_markdown import code
 
-_OUTCOMES = {ExitCode.DONE: "unchanged", ExitCode.CHANGES: "changes", ExitCode.FINDINGS: "findings",
-             ExitCode.COULD_NOT_RUN: "could-not-run"}
+_OUTCOMES = {
+    ExitCode.DONE: "unchanged",
+    ExitCode.CHANGES: "changes",
+    ExitCode.FINDINGS: "findings",
+    ExitCode.COULD_NOT_RUN: "could-not-run",
+}
 _NEW = "new"
 
 
@@ -94,8 +98,14 @@ def _page(done: Sequence[Done]) -> str:
 
 def _document(done: Sequence[Done], worst: ExitCode) -> dict[str, Any]:
     clusters = [
-        {"name": one.cluster.name, "output": one.cluster.output, "outcome": _outcome(one), "exitCode": one.code,
-         "plan": _plan(one), "message": one.err.strip()}
+        {
+            "name": one.cluster.name,
+            "output": one.cluster.output,
+            "outcome": _outcome(one),
+            "exitCode": one.code,
+            "plan": _plan(one),
+            "message": one.err.strip(),
+        }
         for one in done
     ]
     return {"apiVersion": "gpushare.dev/v1", "kind": "FleetPlan", "clusters": clusters, "exitCode": worst}

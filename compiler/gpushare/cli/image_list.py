@@ -20,18 +20,32 @@ if TYPE_CHECKING:
 @options.overlays()
 @click.option("--to", metavar="REGISTRY", help="Copy to this registry, such as reg.example.org/mirror.")
 @click.option("--charts-to", metavar="REGISTRY", help="Copy NVIDIA's chart to this one, such as oci://reg.example.org/charts.")
-@click.option("--image-from", metavar="REPOSITORY",
-              help="Where the node runtime's image was pushed, such as reg.example.org/gpushare/node-runtime.")
+@click.option(
+    "--image-from",
+    metavar="REPOSITORY",
+    help="Where the node runtime's image was pushed, such as reg.example.org/gpushare/node-runtime.",
+)
 @click.option("--os", "systems", multiple=True, metavar="SYSTEM", help="System of the nodes, such as ubuntu24.04; repeatable.")
-@click.option("--kernel", "kernels", multiple=True, metavar="RELEASE",
-              help="Kernel of the nodes, for precompiled drivers; repeatable.")
+@click.option(
+    "--kernel", "kernels", multiple=True, metavar="RELEASE", help="Kernel of the nodes, for precompiled drivers; repeatable."
+)
 @click.option("--verify", is_flag=True, help="Ask the target registry by skopeo or crane; exit 3 when it lacks an image.")
 @click.option("--plain-http", is_flag=True, help="--verify asks without TLS, or whatever the certificate.")
 @options.product_format("text", "json", *formats.SCRIPTS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, overlays: tuple[str, ...], to: str | None, charts_to: str | None, image_from: str | None,
-    systems: tuple[str, ...], kernels: tuple[str, ...], verify: bool, plain_http: bool, style: str, strict: bool,
+    *,
+    intent: str,
+    overlays: tuple[str, ...],
+    to: str | None,
+    charts_to: str | None,
+    image_from: str | None,
+    systems: tuple[str, ...],
+    kernels: tuple[str, ...],
+    verify: bool,
+    plain_http: bool,
+    style: str,
+    strict: bool,
 ) -> ExitCode:
     """List the images that a bundle needs, each with its source and target.
 
@@ -114,8 +128,10 @@ def _wrong_words(
     if charts_to is not None and not (charts_to.startswith(OCI) and copies.is_registry(charts_to.removeprefix(OCI))):
         yield f"--charts-to: {charts_to!r} is not a registry; write it like oci://reg.example.org/charts"
     if image_from is not None and not copies.is_repository(image_from):
-        yield (f"--image-from: {image_from!r} is no repository with a host; "
-               "write it like reg.example.org/gpushare/node-runtime, without the tag, which the bundle has")
+        yield (
+            f"--image-from: {image_from!r} is no repository with a host; "
+            "write it like reg.example.org/gpushare/node-runtime, without the tag, which the bundle has"
+        )
     for name, words in suffixes.items():
         yield from (f"{name}: {word!r} cannot be part of a tag" for word in words if not copies.is_tag_part(word))
 
@@ -125,19 +141,23 @@ def _say_json(
 ) -> None:
     from gpushare.core import emit  # noqa: PLC0415 - only for programs
 
-    streams.product(emit.json_text({
-        "apiVersion": "gpushare.dev/v1",
-        "kind": "Images",
-        "images": [
-            {"part": one.part}
-            | ({} if one.source is None else {"source": one.source})
-            | {"target": one.target}
-            | ({} if missing is None else {"missing": one.target in missing})
-            for one in listed
-        ],
-        "charts": _charts(chart, missing),
-        "incomplete": [one.text for one in omissions],
-    }))
+    streams.product(
+        emit.json_text(
+            {
+                "apiVersion": "gpushare.dev/v1",
+                "kind": "Images",
+                "images": [
+                    {"part": one.part}
+                    | ({} if one.source is None else {"source": one.source})
+                    | {"target": one.target}
+                    | ({} if missing is None else {"missing": one.target in missing})
+                    for one in listed
+                ],
+                "charts": _charts(chart, missing),
+                "incomplete": [one.text for one in omissions],
+            }
+        )
+    )
 
 
 def _charts(chart: "ChartCopy | None", missing: tuple[str, ...] | None) -> list[dict[str, Any]]:

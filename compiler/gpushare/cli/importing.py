@@ -19,11 +19,20 @@ _FILE = click.Path(exists=False, allow_dash=True)
 @click.command(cls=options.Command, short_help="Write an intent from ConfigMaps, Helm values and Nodes.")
 @click.argument("files", nargs=-1, type=_FILE)
 @click.option("--live", is_flag=True, help="Also read the running cluster.")
-@click.option("--operator-namespace", "namespaces", multiple=True, metavar="NAMESPACE",
-              help="With --live: where configs of the plugin are; repeatable. Default: the usual ones of NVIDIA's charts.")
+@click.option(
+    "--operator-namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="With --live: where configs of the plugin are; repeatable. Default: the usual ones of NVIDIA's charts.",
+)
 @click.option("--helm-values", "values", is_flag=True, help="With --live: also the values of NVIDIA's Helm releases (Secrets).")
-@click.option("--stack", type=click.Choice(["existing", "gpu-operator", "device-plugin"]), default=None,
-              help="What serves the GPUs: what is installed stays (existing, the default), or the bundle's chart replaces it.")
+@click.option(
+    "--stack",
+    type=click.Choice(["existing", "gpu-operator", "device-plugin"]),
+    default=None,
+    help="What serves the GPUs: what is installed stays (existing, the default), or the bundle's chart replaces it.",
+)
 @click.option("--observe", is_flag=True, help="Write adoption: observe, which the default without --stack has.")
 @click.option("--name", default="", help="The cluster's name, a DNS label. Default: imported.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Default: stdout.")
@@ -32,9 +41,19 @@ _FILE = click.Path(exists=False, allow_dash=True)
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, files: tuple[str, ...], live: bool, namespaces: tuple[str, ...], values: bool, stack: str | None, observe: bool,
+    *,
+    files: tuple[str, ...],
+    live: bool,
+    namespaces: tuple[str, ...],
+    values: bool,
+    stack: str | None,
+    observe: bool,
     name: str,
-    output: Path | None, force: bool, style: str | None, strict: bool, cluster: ClusterConnection
+    output: Path | None,
+    force: bool,
+    style: str | None,
+    strict: bool,
+    cluster: ClusterConnection,
 ) -> ExitCode:
     """Write an intent that means what FILES say of a cluster.
 
@@ -104,8 +123,15 @@ def _of_cluster(cluster: ClusterConnection, namespaces: tuple[str, ...], *, valu
 
 
 def _run(  # noqa: PLR0913 - as above
-    files: tuple[str, ...], objects: list["InputFile"], name: str, wanted: "Wanted", output: Path | None, *, force: bool,
-    style: str | None, strict: bool
+    files: tuple[str, ...],
+    objects: list["InputFile"],
+    name: str,
+    wanted: "Wanted",
+    output: Path | None,
+    *,
+    force: bool,
+    style: str | None,
+    strict: bool,
 ) -> ExitCode:
     from gpushare import importing, pipeline  # noqa: PLC0415 - `--help` does not need them
     from gpushare.bundle import lock  # noqa: PLC0415 - as above

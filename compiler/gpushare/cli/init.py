@@ -19,10 +19,16 @@ _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
 
 @click.command(cls=options.Command, short_help="Write a commented starter intent.")
 @click.option("--name", default="my-cluster", help="The cluster's name, a DNS label. Default: my-cluster.")
-@click.option("--mode", type=click.Choice(MODES), default="time-slicing",
-              help="How the GPUs are shared. Default: time-slicing.")
-@click.option("--card", "card_id", metavar="ID", shell_complete=cards.complete,
-              help="The pool's card, see `gpushare cards`. Default: a usual one for the mode.")
+@click.option(
+    "--mode", type=click.Choice(MODES), default="time-slicing", help="How the GPUs are shared. Default: time-slicing."
+)
+@click.option(
+    "--card",
+    "card_id",
+    metavar="ID",
+    shell_complete=cards.complete,
+    help="The pool's card, see `gpushare cards`. Default: a usual one for the mode.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Default: stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def command(name: str, mode: str, card_id: str | None, output: Path | None, force: bool) -> ExitCode:

@@ -83,9 +83,7 @@ def read_overlays(intent: str, overlays: tuple[str, ...]) -> list[pipeline.Overl
     return [streams.read(name, source.MAX_BYTES, absent) for name in overlays]
 
 
-def compiled(
-    intent: str, directory: Path, otherwise: Lock = lock.EMPTY, overlays: tuple[str, ...] = ()
-) -> LoadedIntent:
+def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY, overlays: tuple[str, ...] = ()) -> LoadedIntent:
     """Return the intent compiled with the lock of the bundle in `directory`, or with `otherwise` if there is none yet.
 
     Raises CouldNotRunError if the intent, an overlay or the lock cannot be read at all.
@@ -128,7 +126,9 @@ def _remembered(directory: Path) -> Lock | Finding:
 
 
 def _broken(finding: Finding) -> LoadedIntent:
-    return LoadedIntent(previous_lock=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES)))
+    return LoadedIntent(
+        previous_lock=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES))
+    )
 
 
 def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str, ...] = ()) -> LoadedIntent:
@@ -143,9 +143,7 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
         return read
     from gpushare.render import pools  # noqa: PLC0415 - a renderer, and only for comparing
 
-    return replace(
-        read, document=pools.pools_document(read.plan), files={file.path: file.text for file in read.artifacts}
-    )
+    return replace(read, document=pools.pools_document(read.plan), files={file.path: file.text for file in read.artifacts})
 
 
 def told(side: LoadedIntent, *, strict: bool) -> ExitCode:
@@ -168,7 +166,9 @@ def _bundle(directory: Path) -> LoadedIntent:
     wrong = list(reader.findings(files, str(directory)))
     if wrong:
         texts = {finding.file: text for finding, text in wrong}
-        return LoadedIntent(previous_lock=previous_lock, text=no_text, findings=tuple(finding for finding, _ in wrong), texts=texts)
+        return LoadedIntent(
+            previous_lock=previous_lock, text=no_text, findings=tuple(finding for finding, _ in wrong), texts=texts
+        )
     texts_of_files = {path: data.decode() for path, data in files.items()}
     document = source.read(files[reader.POOLS], reader.POOLS, own=True).data
     return LoadedIntent(previous_lock=previous_lock, text=no_text, document=document, files=texts_of_files)

@@ -55,8 +55,10 @@ def render(found: Disturbance, style: Style, *, has_pods: bool) -> str:
         shown += table(("POD", "OWNER", "REQUESTS"), map(_row, node.pods), style, indent=4) if node.pods else ""
     shown += f"and {len(found.nodes) - _MAX_NODES} more nodes\n" if len(found.nodes) > _MAX_NODES else ""
     if found.quotas:
-        rows = [(one.namespace, one.resource, str(one.used), "resource is removed" if one.limit is None else str(one.limit))
-                for one in found.quotas]
+        rows = [
+            (one.namespace, one.resource, str(one.used), "resource is removed" if one.limit is None else str(one.limit))
+            for one in found.quotas
+        ]
         shown += "\n" + table(("NAMESPACE", "RESOURCE", "IN USE", "NEW QUOTA"), rows, style, numbers=("IN USE",))
     if found.unready:
         shown += "\nnot ready now, and not changed:\n" + table(("NODE", "STATE"), found.unready[:_MAX_NODES], style, indent=2)
@@ -85,15 +87,20 @@ def document(found: Disturbance) -> dict[str, Any]:
         "kind": "LivePlan",
         "nodes": [
             {
-                "name": node.name, "from": node.before or None, "to": node.after or None, "onBusy": node.on_busy or None,
-                "sharesRemoved": node.disturbed, "ready": node.is_ready, "state": node.state, "pods": list(_pods(node.pods)),
+                "name": node.name,
+                "from": node.before or None,
+                "to": node.after or None,
+                "onBusy": node.on_busy or None,
+                "sharesRemoved": node.disturbed,
+                "ready": node.is_ready,
+                "state": node.state,
+                "pods": list(_pods(node.pods)),
             }
             for node in found.nodes
         ],
         "notReady": [{"name": name, "state": state} for name, state in found.unready],
         "quotas": [
-            {"namespace": one.namespace, "resource": one.resource, "used": one.used, "limit": one.limit}
-            for one in found.quotas
+            {"namespace": one.namespace, "resource": one.resource, "used": one.used, "limit": one.limit} for one in found.quotas
         ],
         "unseen": unseen(found.unseen),
     }

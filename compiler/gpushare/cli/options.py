@@ -46,8 +46,14 @@ def intent_argument() -> Decorator[Any]:
 
 def overlays() -> Decorator[Any]:
     """--overlay, repeatable: files that are merged into INTENT."""
-    return click.option("--overlay", "overlays", type=INTENT, multiple=True, metavar="FILE",
-                        help="Merge FILE into INTENT (JSON merge patch); repeatable.")
+    return click.option(
+        "--overlay",
+        "overlays",
+        type=INTENT,
+        multiple=True,
+        metavar="FILE",
+        help="Merge FILE into INTENT (JSON merge patch); repeatable.",
+    )
 
 
 def findings_format() -> Decorator[Any]:
@@ -73,8 +79,9 @@ def strict() -> Decorator[Any]:
 
 def only_pools() -> Decorator[Any]:
     """--pool, repeatable: the pools of which something is said."""
-    return click.option("--pool", "pools", multiple=True, metavar="NAME", shell_complete=_complete_pool,
-                        help="Only this pool; repeatable.")
+    return click.option(
+        "--pool", "pools", multiple=True, metavar="NAME", shell_complete=_complete_pool, help="Only this pool; repeatable."
+    )
 
 
 def _complete_pool(context: click.Context, _parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":

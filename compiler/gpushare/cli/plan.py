@@ -21,16 +21,31 @@ if TYPE_CHECKING:
 @click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
 @click.option("--live", is_flag=True, help="Compare NEW with the running cluster instead of OLD.")
-@click.option("--overlay", "overlays", type=options.INTENT, multiple=True, metavar="FILE",
-              help="Merge FILE into NEW (JSON merge patch); repeatable.")
+@click.option(
+    "--overlay",
+    "overlays",
+    type=options.INTENT,
+    multiple=True,
+    metavar="FILE",
+    help="Merge FILE into NEW (JSON merge patch); repeatable.",
+)
 @options.only_pools()
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compare every cluster that FILE lists with its bundle.")
 @click.option("--jobs", type=options.number(64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, sides: tuple[str, ...], overlays: tuple[str, ...], pools: tuple[str, ...], style: str, exit_code: bool, live: bool,
-    fleet: str | None, jobs: int | None, strict: bool, cluster: ClusterConnection,
+    *,
+    sides: tuple[str, ...],
+    overlays: tuple[str, ...],
+    pools: tuple[str, ...],
+    style: str,
+    exit_code: bool,
+    live: bool,
+    fleet: str | None,
+    jobs: int | None,
+    strict: bool,
+    cluster: ClusterConnection,
 ) -> ExitCode:
     """Tell what changes when NEW replaces OLD.
 

@@ -14,15 +14,31 @@ from gpushare.core.units import is_dns_label, is_dns_subdomain
 @click.option("--group", default="", help="For this group.")
 @click.option("--service-account", "account", default="", metavar="NAME", help="For this account of the release's namespace.")
 @click.option("--release-namespace", default=RELEASE, help=f"Where gpushare is installed. Default: {RELEASE}.")
-@click.option("--plugin-namespace", default="", metavar="NAMESPACE",
-              help="Where the device plugin's configs are, if elsewhere: the intent's platform.namespace.")
+@click.option(
+    "--plugin-namespace",
+    default="",
+    metavar="NAMESPACE",
+    help="Where the device plugin's configs are, if elsewhere: the intent's platform.namespace.",
+)
 @click.option("--metrics", is_flag=True, help="Also what `status --kills` reads from the runtimes.")
 @click.option("--helm-values", is_flag=True, help="Also the Secrets of the namespace, for Helm's values in `drift`.")
-@click.option("--import", "imports", multiple=True, metavar="NAMESPACE",
-              help="Also what `import --live` reads in this namespace; repeatable.")
+@click.option(
+    "--import",
+    "imports",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Also what `import --live` reads in this namespace; repeatable.",
+)
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, user: str, group: str, account: str, release_namespace: str, plugin_namespace: str, metrics: bool,
-    helm_values: bool, imports: tuple[str, ...]
+    *,
+    user: str,
+    group: str,
+    account: str,
+    release_namespace: str,
+    plugin_namespace: str,
+    metrics: bool,
+    helm_values: bool,
+    imports: tuple[str, ...],
 ) -> ExitCode:
     """Print as YAML the rights of status, drift, explain and plan --live.
 
@@ -51,7 +67,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         subject = rights.Subject(kind="User" if user else "Group", name=user or group)
     else:
         subject = rights.Subject(kind="ServiceAccount", name=account or rights.NAME, namespace=release_namespace)
-    found = rights.objects(release_namespace, subject, plugin=plugin_namespace, metrics=metrics, values=helm_values,
-                           imports=imports)
+    found = rights.objects(
+        release_namespace, subject, plugin=plugin_namespace, metrics=metrics, values=helm_values, imports=imports
+    )
     streams.product("---\n".join(emit.yaml_text(one) for one in found))
     return ExitCode.DONE

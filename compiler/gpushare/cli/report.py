@@ -50,7 +50,12 @@ def verdict(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
 
 
 def report(  # noqa: PLR0913 - the parts of one report
-    findings: Sequence[Finding], lines: Texts, style: Format, *, as_product: bool, accepted: Sequence[Accepted] = (),
+    findings: Sequence[Finding],
+    lines: Texts,
+    style: Format,
+    *,
+    as_product: bool,
+    accepted: Sequence[Accepted] = (),
     files: Sequence[str] | None = None,
 ) -> None:
     """Write the findings to stdout if they are the command's output, else to stderr, and there nothing if there are none.

@@ -22,26 +22,61 @@ MAX_NUMBER = 1_000_000
 
 
 @click.command(cls=options.Command, short_help="Compute which mode and how many nodes fit.")
-@click.option("--card", "card_ids", metavar="ID", required=True, multiple=True, shell_complete=cards.complete,
-              help="See `gpushare cards`; repeat it to compare cards.")
-@click.option("--own-cards", "own", type=options.INTENT, metavar="INTENT",
-              help="An intent that describes cards of your own in spec.cards.")
+@click.option(
+    "--card",
+    "card_ids",
+    metavar="ID",
+    required=True,
+    multiple=True,
+    shell_complete=cards.complete,
+    help="See `gpushare cards`; repeat it to compare cards.",
+)
+@click.option(
+    "--own-cards",
+    "own",
+    type=options.INTENT,
+    metavar="INTENT",
+    help="An intent that describes cards of your own in spec.cards.",
+)
 @click.option("--memory", metavar="SIZE", help="What one user needs, such as 4Gi.")
-@click.option("--users", type=options.number(MAX_NUMBER), metavar="N",
-              help="How many users at once, with --memory. Default: as many as fit on --nodes.")
-@click.option("--need", "needs", multiple=True, metavar="NxSIZE",
-              help="In place of --memory and --users: users of several sizes, as in --need 40x4Gi --need 3x20Gi.")
-@click.option("--nodes", type=options.number(MAX_NUMBER), metavar="N",
-              help="How many nodes there are. Default: as many as are needed.")
+@click.option(
+    "--users",
+    type=options.number(MAX_NUMBER),
+    metavar="N",
+    help="How many users at once, with --memory. Default: as many as fit on --nodes.",
+)
+@click.option(
+    "--need",
+    "needs",
+    multiple=True,
+    metavar="NxSIZE",
+    help="In place of --memory and --users: users of several sizes, as in --need 40x4Gi --need 3x20Gi.",
+)
+@click.option(
+    "--nodes", type=options.number(MAX_NUMBER), metavar="N", help="How many nodes there are. Default: as many as are needed."
+)
 @click.option("--gpus-per-node", "gpus", type=options.number(16), default=1, metavar="N", help="At most 16. Default: 1.")
-@click.option("--isolation", type=click.Choice(["memory", "none"]), default="none",
-              help="memory: leave out modes whose users share the memory of a device. Default: none.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["memory", "none"]),
+    default="none",
+    help="memory: leave out modes whose users share the memory of a device. Default: none.",
+)
 @click.option("--mode", type=click.Choice(MODES), help="Choose the best option of this mode. Default: of all modes.")
 @click.option("--intent", "only_intent", is_flag=True, help="Print the best option's intent, nothing else.")
 @options.product_format()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
-    card_ids: tuple[str, ...], own: str | None, memory: str | None, users: int | None, needs: tuple[str, ...],
-    nodes: int | None, gpus: int, isolation: str, mode: str | None, only_intent: bool, style: str,
+    card_ids: tuple[str, ...],
+    own: str | None,
+    memory: str | None,
+    users: int | None,
+    needs: tuple[str, ...],
+    nodes: int | None,
+    gpus: int,
+    isolation: str,
+    mode: str | None,
+    only_intent: bool,
+    style: str,
 ) -> ExitCode:
     """Compare the ways to share a card, for users who need memory at the same time.
 

@@ -60,8 +60,10 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         seen = _seen(cluster, scope, name)
         _write(seen, style, is_wide=output == "wide", with_kills=kills)
         if all(any(one.what == what for one in seen.unseen) for what in ("nodes", "daemonsets", "pods")):
-            raise CouldNotRunError("nothing was seen: neither nodes nor pods nor objects of gpushare can be read",
-                                   "`gpushare rbac` prints the rights that the command needs")
+            raise CouldNotRunError(
+                "nothing was seen: neither nodes nor pods nor objects of gpushare can be read",
+                "`gpushare rbac` prints the rights that the command needs",
+            )
         return ExitCode.DONE
     gc.enable()  # every other run ends before garbage collection pays
     _show(_seen(cluster, scope, name), is_wide=output == "wide", with_kills=kills)  # a wrong call does not repair itself
@@ -84,8 +86,10 @@ def _seen(cluster: ClusterConnection, scope: "Scope", name: str | None) -> "Stat
             warn_unread(whole.unseen)
         known = join_first([pool.name for pool in whole.pools], 8)
         where = "the part of the cluster that could be read" if whole.unseen else "the cluster"
-        raise CouldNotRunError(f"no pool and no node with GPUs named {name!r} in {where}",
-                               f"its pools are {known}" if whole.pools else "no pools were found")
+        raise CouldNotRunError(
+            f"no pool and no node with GPUs named {name!r} in {where}",
+            f"its pools are {known}" if whole.pools else "no pools were found",
+        )
     return found
 
 
@@ -114,8 +118,7 @@ def _look_again(cluster: ClusterConnection, scope: "Scope", name: str | None, *,
     try:
         seen = _seen(cluster, scope, name)
     except CouldNotRunError as problem:  # the server restarts, the network returns
-        streams.write(f"{time.strftime('%H:%M:%S')} {visible(str(problem))}\n" +
-                    streams.hint(visible(problem.hint)))
+        streams.write(f"{time.strftime('%H:%M:%S')} {visible(str(problem))}\n" + streams.hint(visible(problem.hint)))
         return
     _show(seen, is_wide=is_wide, with_kills=with_kills)
 

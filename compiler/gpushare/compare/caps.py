@@ -17,7 +17,8 @@ def caps(old: PoolSide | None, new: PoolSide | None) -> tuple[CapChange, ...]:
                 cap_mib=Amount(before=before.get((profile, resource)), after=after.get((profile, resource))),
                 is_offered_twice=(profile, resource) in before and (profile, resource) in after,
             ),
-            _device(old, profile, resource), None if _ends_all(old, new) else _device(new, profile, resource),
+            _device(old, profile, resource),
+            None if _ends_all(old, new) else _device(new, profile, resource),
         )
         for profile, resource in shares
     )

@@ -60,5 +60,6 @@ class Effect(Record):
         return self.kind in _HARMLESS or (self.kind is EffectKind.RESTARTS and self.subject == "policy")
 
 
-_HARMLESS = frozenset({EffectKind.ROLLOUT, EffectKind.KEEPS_CAP, EffectKind.FIRST_CAP, EffectKind.RAISED, EffectKind.SPARED,
-                        EffectKind.ADMITTED})
+_HARMLESS = frozenset(
+    {EffectKind.ROLLOUT, EffectKind.KEEPS_CAP, EffectKind.FIRST_CAP, EffectKind.RAISED, EffectKind.SPARED, EffectKind.ADMITTED}
+)

@@ -50,9 +50,7 @@ def _enforcement(pool: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> I
             )
 
 
-def _differing(
-    kind: EffectKind, pool: str, field: str, old: Mapping[str, Any], new: Mapping[str, Any]
-) -> Iterator[Effect]:
+def _differing(kind: EffectKind, pool: str, field: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]:
     before, after = old.get(field) or {}, new.get(field) or {}
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):

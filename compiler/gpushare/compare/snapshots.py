@@ -109,8 +109,13 @@ def _pool(entry: Mapping[str, Any]) -> PoolSide:
     gpus: list[list[Device]] = [[] for _ in range(entry["gpusPerNode"])]
     for device in entry["devices"]:
         gpus[device["gpu"]].append(
-            Device(resource=device["resource"], profile=device["profile"], start=device["start"], replicas=device["replicas"],
-                   memory_mib=device["memoryMiB"])
+            Device(
+                resource=device["resource"],
+                profile=device["profile"],
+                start=device["start"],
+                replicas=device["replicas"],
+                memory_mib=device["memoryMiB"],
+            )
         )
     selector = entry["selector"]
     return PoolSide(

@@ -20,9 +20,7 @@ def of_values(old: Mapping[str, Any], new: Mapping[str, Any], successors: Mappin
     yield from _cluster(old, new)
 
 
-def _pools(
-    old: Mapping[str, Any], new: Mapping[str, Any], successors: Mapping[str, str], mutates: bool
-) -> Iterator[Effect]:
+def _pools(old: Mapping[str, Any], new: Mapping[str, Any], successors: Mapping[str, str], mutates: bool) -> Iterator[Effect]:
     """Yield the effects of the pools' values, other than their policies."""
     for name in sorted(old):
         pool = successors.get(name, name)

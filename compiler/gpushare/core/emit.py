@@ -15,7 +15,7 @@ from typing import Any
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _KEYWORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf", "infinity"})
 # What must be escaped in double quotes: YAML's non-printable characters, its line breaks, and the byte order mark.
-_ESCAPED = re.compile("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_ESCAPED = re.compile('[\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]')
 _NAMED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # What a literal block cannot keep unchanged, or only with an indentation or chomping indicator, or what yamllint rejects.
 _NOT_LITERAL = re.compile("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")

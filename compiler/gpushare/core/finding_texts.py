@@ -1,6 +1,5 @@
 """The texts of the finding codes, in `findings/<CODE>.md`. Reads the files; checks nothing."""
 
-
 from gpushare.core import resources
 from gpushare.core.record import Record
 

@@ -27,12 +27,30 @@ class Shades(Record):
         return self.colours[kind(profile)]
 
 
-LIGHT = Shades(ink="#16202b", colours={
-    WHOLE: "#bec5c9", "1g": "#edb837", "2g": "#b8f7bd", "3g": "#7aa9fb", "4g": "#be8ec4", "7g": "#e5d47c", OTHER: "#ee807a",
-})
-DARK = Shades(ink="#f2f5f8", colours={
-    WHOLE: "#626c81", "1g": "#916301", "2g": "#1c4f41", "3g": "#0370b0", "4g": "#54265a", "7g": "#6f6335", OTHER: "#521800",
-})
+LIGHT = Shades(
+    ink="#16202b",
+    colours={
+        WHOLE: "#bec5c9",
+        "1g": "#edb837",
+        "2g": "#b8f7bd",
+        "3g": "#7aa9fb",
+        "4g": "#be8ec4",
+        "7g": "#e5d47c",
+        OTHER: "#ee807a",
+    },
+)
+DARK = Shades(
+    ink="#f2f5f8",
+    colours={
+        WHOLE: "#626c81",
+        "1g": "#916301",
+        "2g": "#1c4f41",
+        "3g": "#0370b0",
+        "4g": "#54265a",
+        "7g": "#6f6335",
+        OTHER: "#521800",
+    },
+)
 
 
 def kind(profile: str | None) -> str:

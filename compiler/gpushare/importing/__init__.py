@@ -63,7 +63,6 @@ class Imported(Record):
                 notes.error("GS868", part, f"{found.code} of the intent: {found.message}", *found.hints)
         return replace(self, findings=tuple(in_order([*self.findings, *notes.findings])))
 
-
     def compared(self, inputs: Iterable[InputFile], made: Mapping[str, str]) -> "Imported":
         """Return the same with what the bundle that was imported has, and the one that `text` makes has not."""
         given = list(inputs)
@@ -90,14 +89,26 @@ def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()
         _cluster(facts, draft, notes, wanted)
     quota_fields.add(facts.quotas, draft, notes)
     draft.spec["pools"] = draft.pools
-    facts.objects += [Accounted(root=node.part, kind="Node", name=f"Node {shorten(node.name)}")
-                      for node in facts.nodes if node_objects.has_gpus(node)]
+    facts.objects += [
+        Accounted(root=node.part, kind="Node", name=f"Node {shorten(node.name)}")
+        for node in facts.nodes
+        if node_objects.has_gpus(node)
+    ]
     accounting.report(facts.objects, notes)
     if not draft.pools and not any(map(is_error, notes.findings)):
-        notes.error("GS867", ignored, "no pool could be made: nothing here says which nodes have which GPUs",
-                    "give the Nodes: kubectl get nodes -o yaml > nodes.yaml")
-    return Imported(name=_name(facts, name), draft=draft, findings=tuple(in_order(notes.findings)), lines=reader.lines,
-                    of_bundle=bool(facts.bundle))
+        notes.error(
+            "GS867",
+            ignored,
+            "no pool could be made: nothing here says which nodes have which GPUs",
+            "give the Nodes: kubectl get nodes -o yaml > nodes.yaml",
+        )
+    return Imported(
+        name=_name(facts, name),
+        draft=draft,
+        findings=tuple(in_order(notes.findings)),
+        lines=reader.lines,
+        of_bundle=bool(facts.bundle),
+    )
 
 
 def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple[Facts, Part]:
@@ -114,8 +125,12 @@ def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple
     collector.finish()
     for one, nothing in nothing_in:
         if one.name not in collector.facts.files_read:
-            notes.warn("GS865", nothing, "nothing in this input is read: no Node, config, quota or Helm values are in it",
-                       "give configs, values of NVIDIA's charts, Nodes or ResourceQuotas")
+            notes.warn(
+                "GS865",
+                nothing,
+                "nothing in this input is read: no Node, config, quota or Helm values are in it",
+                "give configs, values of NVIDIA's charts, Nodes or ResourceQuotas",
+            )
     facts = collector.facts
     facts.sort()
     collecting.duplicates(facts, notes)

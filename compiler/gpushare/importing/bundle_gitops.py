@@ -10,7 +10,10 @@ from gpushare.importing.parts import Part
 KINDS = frozenset({"Application", "GitRepository", "Kustomization"})
 _APPS = {"argocd": "argocd/apps", "flux": "flux/apps"}
 _DEFAULTS = {
-    "targetRevision": "HEAD", "project": "default", "server": "https://kubernetes.default.svc", "branch": "main",
+    "targetRevision": "HEAD",
+    "project": "default",
+    "server": "https://kubernetes.default.svc",
+    "branch": "main",
     "interval": "10m",
 }
 _PLACES = {"argocd": "argocd", "flux": "flux-system"}
@@ -29,8 +32,11 @@ def _argocd(facts: Facts, draft: Draft, cluster: str) -> None:
     if root is None:
         return
     source = root.at("spec", "source")
-    found = {"repoURL": source.at("repoURL").text, "path": _folder(source.at("path").text, "argocd"),
-             "targetRevision": source.at("targetRevision").text}
+    found = {
+        "repoURL": source.at("repoURL").text,
+        "path": _folder(source.at("path").text, "argocd"),
+        "targetRevision": source.at("targetRevision").text,
+    }
     if chart is not None:
         found |= {"project": chart.at("spec", "project").text, "server": chart.at("spec", "destination", "server").text}
     _put(draft, "argocd", found, root, cluster)
@@ -42,16 +48,21 @@ def _flux(facts: Facts, draft: Draft, cluster: str) -> None:
     if root is None or source is None:
         return
     spec = source.at("spec")
-    found = {"url": spec.at("url").text, "path": _folder(root.at("spec", "path").text, "flux"),
-             "branch": spec.at("ref", "branch").text, "secret": spec.at("secretRef", "name").text,
-             "interval": spec.at("interval").text}
+    found = {
+        "url": spec.at("url").text,
+        "path": _folder(root.at("spec", "path").text, "flux"),
+        "branch": spec.at("ref", "branch").text,
+        "secret": spec.at("secretRef", "name").text,
+        "interval": spec.at("interval").text,
+    }
     _put(draft, "flux", found, root, cluster)
 
 
 def _first(facts: Facts, kind: str, path: tuple[str, ...], end: str) -> Part | None:
     """Return the first object of the kind whose folder in the repository is the bundle's with this end."""
-    return next((one for one in facts.synced if one.at("kind").value == kind and f"/{one.at(*path).text}".endswith(f"/{end}")),
-                None)
+    return next(
+        (one for one in facts.synced if one.at("kind").value == kind and f"/{one.at(*path).text}".endswith(f"/{end}")), None
+    )
 
 
 def _folder(path: str, tool: str) -> str:

@@ -9,8 +9,11 @@ from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.parts import Part
 
-_OBJECTS = {("PodMonitor", "gpushare"): "serviceMonitor", ("PrometheusRule", "gpushare"): "alerts",
-            ("ConfigMap", "gpushare-dashboard"): "dashboard"}
+_OBJECTS = {
+    ("PodMonitor", "gpushare"): "serviceMonitor",
+    ("PrometheusRule", "gpushare"): "alerts",
+    ("ConfigMap", "gpushare-dashboard"): "dashboard",
+}
 _GRAFANA = "grafana_dashboard"
 """The label of the dashboard that no intent asks for."""
 

@@ -71,8 +71,13 @@ def _leave_out_broken(facts: Facts, notes: Notes) -> None:
             if wrong is None:
                 kept.append(document)
                 continue
-            notes.error("GS794", document.at(*wrong.path), f"the document is not what gpushare writes: {wrong.message}",
-                        "import the bundle as gpushare wrote it", on_key=wrong.on_key)
+            notes.error(
+                "GS794",
+                document.at(*wrong.path),
+                f"the document is not what gpushare writes: {wrong.message}",
+                "import the bundle as gpushare wrote it",
+                on_key=wrong.on_key,
+            )
         setattr(facts, field, kept)
 
 
@@ -106,8 +111,15 @@ def quotas(facts: Facts) -> list[ImportedQuota]:
         for namespace, hard in document.at("quotas").items():
             for key, count in hard.items():
                 if count.count is not None:
-                    found.append(ImportedQuota(namespace=namespace, resource=key.removeprefix("requests."), count=count.count,
-                                       origin="the bundle's nodes/pools.yaml", part=count))
+                    found.append(
+                        ImportedQuota(
+                            namespace=namespace,
+                            resource=key.removeprefix("requests."),
+                            count=count.count,
+                            origin="the bundle's nodes/pools.yaml",
+                            part=count,
+                        )
+                    )
     return found
 
 
@@ -190,12 +202,20 @@ def _optional(pool: Part, devices: list[Part]) -> dict[str, Any]:
     enforcement, rollout = pool.at("enforcement"), pool.at("rollout")
     tolerances = [size.count for size in enforcement.at("toleranceMiB").entries() if size.count]
     notice = enforcement.at("noticeSeconds").count
-    found["enforcement"] = {
-        "action": enforcement.at("action").value, "grace": f"{enforcement.at('graceSeconds').count}s",
-        "mechanism": enforcement.at("mechanism").value,
-    } | ({"tolerance": f"{max(tolerances)}Mi"} if tolerances else {}) | ({"notice": f"{notice}s"} if notice is not None else {})
-    found["rollout"] = {"maxUnavailable": rollout.at("maxUnavailable").value, "onBusy": rollout.at("onBusy").value,
-                        "drainTimeout": f"{rollout.at('drainTimeoutSeconds').count}s"}
+    found["enforcement"] = (
+        {
+            "action": enforcement.at("action").value,
+            "grace": f"{enforcement.at('graceSeconds').count}s",
+            "mechanism": enforcement.at("mechanism").value,
+        }
+        | ({"tolerance": f"{max(tolerances)}Mi"} if tolerances else {})
+        | ({"notice": f"{notice}s"} if notice is not None else {})
+    )
+    found["rollout"] = {
+        "maxUnavailable": rollout.at("maxUnavailable").value,
+        "onBusy": rollout.at("onBusy").value,
+        "drainTimeout": f"{rollout.at('drainTimeoutSeconds').count}s",
+    }
     found |= {key: pool.at(key).whole for key in ("tolerations", "namespaces") if pool.at(key).value}
     return found
 

@@ -78,9 +78,14 @@ def unknown(settings: Settings, values: list[Value], notes: Notes) -> None:
             case Unknown(nearest=nearest) if nearest:
                 hints.append(f"{one.name}: nearest is {join_words(nearest, 'or')}")
     if wrong:
-        notes.warn("GS871", wrong[0].part, f"{pluralize(len(wrong), 'value')} of {settings.origin} not imported, which "
-                   f"{chart.name} {chart.version} does not read: {'; '.join(lines)}",
-                   *(hints or [f"`helm show values {chart.name}` lists all"]), on_key=True)
+        notes.warn(
+            "GS871",
+            wrong[0].part,
+            f"{pluralize(len(wrong), 'value')} of {settings.origin} not imported, which "
+            f"{chart.name} {chart.version} does not read: {'; '.join(lines)}",
+            *(hints or [f"`helm show values {chart.name}` lists all"]),
+            on_key=True,
+        )
 
 
 def kept(settings: Settings, values: list[Value]) -> list[str]:
@@ -89,8 +94,10 @@ def kept(settings: Settings, values: list[Value]) -> list[str]:
     lines = version + [one.line for one in values]
     if not lines:
         return []
-    return [f"{settings.origin} stays as it is; this intent sets none of its values (`--stack {settings.stack}` does):",
-            *(f"  {line}" for line in lines)]
+    return [
+        f"{settings.origin} stays as it is; this intent sets none of its values (`--stack {settings.stack}` does):",
+        *(f"  {line}" for line in lines),
+    ]
 
 
 def carry(settings: Settings, values: list[Value], draft: Draft, notes: Notes) -> None:
@@ -118,8 +125,13 @@ def carry(settings: Settings, values: list[Value], draft: Draft, notes: Notes) -
         _driver(settings, draft)
     _version(settings, draft, notes)
     if before:
-        draft.note(("platform",), None, "\n".join(["before, the release had these values, which follow from the pools now:",
-                                                   *(f"  {line}" for line in before)]))
+        draft.note(
+            ("platform",),
+            None,
+            "\n".join(
+                ["before, the release had these values, which follow from the pools now:", *(f"  {line}" for line in before)]
+            ),
+        )
 
 
 def _put(one: Value, draft: Draft, lost: list[tuple[Value, str]]) -> None:
@@ -129,8 +141,10 @@ def _put(one: Value, draft: Draft, lost: list[tuple[Value, str]]) -> None:
     flags = managed_values.ARGUMENTS.get(one.name, ())
     if isinstance(value, list) and (variables or flags):
         ours = [entry for entry in one.part.entries() if _is_ours(entry.whole, variables, flags)]
-        lost += [(Value(path=(*one.path, str(entry.path[-1])), part=entry, verdict=one.verdict), "gpushare sets it itself")
-                 for entry in ours]
+        lost += [
+            (Value(path=(*one.path, str(entry.path[-1])), part=entry, verdict=one.verdict), "gpushare sets it itself")
+            for entry in ours
+        ]
         value = [entry for entry in value if not _is_ours(entry, variables, flags)]
         if not value:
             return
@@ -146,16 +160,24 @@ def _is_ours(entry: object, variables: tuple[str, ...], flags: tuple[str, ...]) 
 def _report(settings: Settings, lost: list[tuple[Value, str]], notes: Notes) -> None:
     if lost:
         lines = "; ".join(one.line for one, _ in lost)
-        notes.warn("GS871", lost[0][0].part, f"{pluralize(len(lost), 'value')} of {settings.origin} not imported, which gpushare "
-                   f"sets itself: {lines}", *dict.fromkeys(f"{one.name}: {why}" for one, why in lost), on_key=True)
+        notes.warn(
+            "GS871",
+            lost[0][0].part,
+            f"{pluralize(len(lost), 'value')} of {settings.origin} not imported, which gpushare sets itself: {lines}",
+            *dict.fromkeys(f"{one.name}: {why}" for one, why in lost),
+            on_key=True,
+        )
 
 
 def _tolerate(part: Part, draft: Draft) -> None:
     entries = part.whole if isinstance(part.value, list) else []
     for name, pool in draft.pools.items():
         known: list[Any] = pool.setdefault("tolerations", [])
-        known += [entry for entry in entries if entry not in known and isinstance(entry, dict)
-                  and not str(entry.get("key")).startswith("gpushare.dev/")]
+        known += [
+            entry
+            for entry in entries
+            if entry not in known and isinstance(entry, dict) and not str(entry.get("key")).startswith("gpushare.dev/")
+        ]
         if not known:
             del pool["tolerations"]
         draft.note(("pools", name, "tolerations"), part, "from the taints of the nodes and the tolerations of the release")
@@ -180,5 +202,10 @@ def _version(settings: Settings, draft: Draft, notes: Notes) -> None:
         return
     said = f"{shorten(given)} is not one version" if given else "no object says the version of the release"
     part = settings.version if given and settings.version else settings.part
-    notes.warn("GS873", part, f"{said}: the bundle would install {chart.name} {chart.version} in its place",
-               f"write platform.version; `helm list -A` shows the version of {settings.origin}", on_key=True)
+    notes.warn(
+        "GS873",
+        part,
+        f"{said}: the bundle would install {chart.name} {chart.version} in its place",
+        f"write platform.version; `helm list -A` shows the version of {settings.origin}",
+        on_key=True,
+    )

@@ -98,8 +98,15 @@ class Collector:
             if any("nvidia.com/" in key for key, _ in part.at("spec", "hard").items()):
                 self._account(part, "ResourceQuota", described(part))
         elif kind == "ClusterPolicy" and part.at("apiVersion").text.startswith("nvidia.com/"):
-            self._values(Values(stack=helm_values.OPERATOR, part=part.at("spec"), version=_version(part),
-                                namespace=part.at("metadata", "annotations", _RELEASE_NAMESPACE).text), described(part))
+            self._values(
+                Values(
+                    stack=helm_values.OPERATOR,
+                    part=part.at("spec"),
+                    version=_version(part),
+                    namespace=part.at("metadata", "annotations", _RELEASE_NAMESPACE).text,
+                ),
+                described(part),
+            )
             self._account(part, "ClusterPolicy", described(part))
         elif kind == "Namespace":
             self.facts.namespaces.add(part.at("metadata", "name").text)
@@ -149,8 +156,12 @@ class Collector:
 
     def _values(self, values: Values, origin: str) -> None:
         settings, data, mig_data = helm_values.read(values.part, values.stack, origin, self._notes)
-        settings = replace(settings, version=values.version, namespace=values.namespace,
-                           holds_configs=isinstance(data.value, dict) and bool(data.value))
+        settings = replace(
+            settings,
+            version=values.version,
+            namespace=values.namespace,
+            holds_configs=isinstance(data.value, dict) and bool(data.value),
+        )
         self.facts.settings.append(settings)
         self._configs(data, settings.config_group, origin)
         self._mig_data(mig_data, settings.mig_group, origin)
@@ -161,9 +172,13 @@ class Collector:
             return False
         texts = {key: value for key, value in data.items() if not key.startswith("..")}
         key = next((key for key, value in texts.items() if value.value in (None, "")), "NAME")
-        self._notes.error("GS850", data.at("sharing") if data.has("sharing") else data.at("flags"),
-                          "the lines of the config are beside its name, not below it: the API server refuses the ConfigMap",
-                          f"indent them by two more spaces, below `{shorten(key)}: |-`", on_key=True)
+        self._notes.error(
+            "GS850",
+            data.at("sharing") if data.has("sharing") else data.at("flags"),
+            "the lines of the config are beside its name, not below it: the API server refuses the ConfigMap",
+            f"indent them by two more spaces, below `{shorten(key)}: |-`",
+            on_key=True,
+        )
         return True
 
     def _configs(self, data: Part, group: str, origin: str) -> None:
@@ -185,8 +200,13 @@ class Collector:
         """Return the document of a value of a ConfigMap, which must be text."""
         if isinstance(value.value, str):
             return self._reader.embedded(value)
-        self._notes.error("GS850", value, f"{shorten(value.path[-1])} is not text: the API server refuses the ConfigMap",
-                          f"write `{shorten(value.path[-1])}: |-`, and the config below it", on_key=True)
+        self._notes.error(
+            "GS850",
+            value,
+            f"{shorten(value.path[-1])} is not text: the API server refuses the ConfigMap",
+            f"write `{shorten(value.path[-1])}: |-`, and the config below it",
+            on_key=True,
+        )
         return value.fresh() if isinstance(value.whole, dict) else None
 
 

@@ -25,17 +25,27 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
         if not config.works or not draft.has_room(config.part, notes):
             continue
         if card_id is None:
-            notes.error("GS859", config.part, f"the card is unknown: no Node was given, and {name} names no card",
-                        _HINT, on_key=True)
+            notes.error(
+                "GS859", config.part, f"the card is unknown: no Node was given, and {name} names no card", _HINT, on_key=True
+            )
             continue
         if any(resource.startswith(MIG) for resource in config.replicas):
-            notes.error("GS862", config.part, f"config {name} shares MIG instances, and no file says which there are", _HINT,
-                        on_key=True)
+            notes.error(
+                "GS862",
+                config.part,
+                f"config {name} shares MIG instances, and no file says which there are",
+                _HINT,
+                on_key=True,
+            )
             continue
         for resource, count in config.replicas.items():
             if resource != GPU:
-                notes.warn("GS855", count, f"a node without MIG does not offer {shorten(resource)}: nothing is shared by it",
-                           f"write name: {GPU}")
+                notes.warn(
+                    "GS855",
+                    count,
+                    f"a node without MIG does not offer {shorten(resource)}: nothing is shared by it",
+                    f"write name: {GPU}",
+                )
         whole = Layouts(gpus=((),))
         sharing = sharing_fields.document(sharing_fields.of_config(config), whole, "none", config.part, notes)
         if sharing is None:
@@ -45,8 +55,14 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
         if "replicas" in sharing and not modes.named(sharing["mode"]).has_daemon:
             document["memory"] = {"cap": "none"}
         path = draft.add(config.name, document, config.part)
-        notes.warn("GS860", config.part, f"assumed: config {name} is for one {cards.load(card_id).name} per node",
-                   _HINT, "or correct card, nodes and gpusPerNode by hand", on_key=True)
+        notes.warn(
+            "GS860",
+            config.part,
+            f"assumed: config {name} is for one {cards.load(card_id).name} per node",
+            _HINT,
+            "or correct card, nodes and gpusPerNode by hand",
+            on_key=True,
+        )
         draft.note((*path, "card"), config.part, f"assumed from the name of the config {name}")
         draft.note((*path, "nodes"), None, "assumed: replace the label by one that these nodes have")
         draft.note((*path, "gpusPerNode"), None, "assumed")

@@ -89,8 +89,16 @@ class Reader:
 
     def _limit(self, name: str, message: str) -> None:
         at = Span(line=1, column=1, end_line=1, end_column=1)
-        self._notes.take(Finding(code="GS866", message=message, file=name, span=at, severity=Severity.ERROR,
-                                 hints=("give fewer objects: Nodes, ConfigMaps, ResourceQuotas and Helm values",)))
+        self._notes.take(
+            Finding(
+                code="GS866",
+                message=message,
+                file=name,
+                span=at,
+                severity=Severity.ERROR,
+                hints=("give fewer objects: Nodes, ConfigMaps, ResourceQuotas and Helm values",),
+            )
+        )
 
     def embedded(self, part: Part) -> Part | None:
         """Return the document in a text value; None if the text cannot be read: findings say why. Empty text is `None`."""
@@ -100,8 +108,12 @@ class Reader:
         if read is None:
             self._characters += len(text)
             if self._characters > MAX_TEXT or self._number > MAX_TEXTS:
-                self._notes.error("GS866", part, "the configs inside other objects are too many or too long to be read",
-                                  "import fewer ConfigMaps at a time")
+                self._notes.error(
+                    "GS866",
+                    part,
+                    "the configs inside other objects are too many or too long to be read",
+                    "import fewer ConfigMaps at a time",
+                )
                 return None
             read = self._texts[text] = _first_document(text)
         origin = FromText(source=read, outer=part)

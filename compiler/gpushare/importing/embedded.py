@@ -16,8 +16,26 @@ from gpushare.reading.source import Source
 
 # A double-quoted text in pieces: an escaped line break, an escape, white space, other characters.
 _PIECE = re.compile(r"\\\r?\n[ \t]*|\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)|[ \t\r\n]+|[^\\\r\n \t]+")
-_NAMED = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "/": "/", " ": " ", "0": "\0", "e": "\x1b", "a": "\a",
-          "b": "\b", "f": "\f", "v": "\v", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029", "\t": "\t"}
+_NAMED = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    " ": " ",
+    "0": "\0",
+    "e": "\x1b",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "N": "\x85",
+    "_": "\xa0",
+    "L": "\u2028",
+    "P": "\u2029",
+    "\t": "\t",
+}
 
 
 class FromText(Record):
@@ -50,8 +68,12 @@ class FromText(Record):
         if start is None or None in ends:
             return None
         first, last = (end or 0 for end in ends)
-        span = Span(line=start + inner.line, column=inner.column + first,
-                    end_line=start + inner.end_line, end_column=inner.end_column + last)
+        span = Span(
+            line=start + inner.line,
+            column=inner.column + first,
+            end_line=start + inner.end_line,
+            end_column=inner.end_column + last,
+        )
         return shifted(span, origin.before)
 
     @cached_property

@@ -24,23 +24,39 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
     labels = node.part.at("metadata", "labels")
     workload, name = node.labels.get(WORKLOAD, ""), shorten(node.name)
     if workload not in ("", "container"):
-        notes.warn("GS872", labels.at(WORKLOAD), f"node {name} has {WORKLOAD}: {shorten(workload)}, so its GPUs are for "
-                   "virtual machines: left out", "remove the label from the node if containers are to share its GPUs")
+        notes.warn(
+            "GS872",
+            labels.at(WORKLOAD),
+            f"node {name} has {WORKLOAD}: {shorten(workload)}, so its GPUs are for virtual machines: left out",
+            "remove the label from the node if containers are to share its GPUs",
+        )
         return False
     if node.labels.get(PLUGIN, "") == "false":
-        notes.warn("GS872", labels.at(PLUGIN), f"node {name} has {PLUGIN}: false, so no device plugin runs there: left out",
-                   "remove the label from the node if its GPUs are to be shared")
+        notes.warn(
+            "GS872",
+            labels.at(PLUGIN),
+            f"node {name} has {PLUGIN}: false, so no device plugin runs there: left out",
+            "remove the label from the node if its GPUs are to be shared",
+        )
         return False
     state, wanted = node.labels.get(STATE, ""), node.labels.get("nvidia.com/mig.config", "")
     if wanted and state == "failed":
         offers = join_words(f"{number} {key}" for key, number in node_objects.capacity(node).items()) or "nothing that is given"
-        notes.error("GS862", labels.at(STATE), f"mig-manager could not apply {shorten(wanted)} on node {name} "
-                    f"({STATE}: failed); it offers {offers}",
-                    "repair the node, or set the label nvidia.com/mig.config to what it has")
+        notes.error(
+            "GS862",
+            labels.at(STATE),
+            f"mig-manager could not apply {shorten(wanted)} on node {name} ({STATE}: failed); it offers {offers}",
+            "repair the node, or set the label nvidia.com/mig.config to what it has",
+        )
         return False
     if wanted and state not in ("", "success"):
-        notes.warn("GS872", labels.at(STATE), f"mig-manager is not done with {shorten(wanted)} on node {name} ({STATE}: "
-                   f"{shorten(state)}): imported as if it were", "import again when the state is success")
+        notes.warn(
+            "GS872",
+            labels.at(STATE),
+            f"mig-manager is not done with {shorten(wanted)} on node {name} ({STATE}: "
+            f"{shorten(state)}): imported as if it were",
+            "import again when the state is success",
+        )
     return True
 
 
@@ -48,9 +64,13 @@ def machine(node: ImportedNode, notes: Notes) -> int | None:
     """Return the GPUs of the machine type, after comparing them with the label that counts."""
     known, said = gpus_of_machine(node.labels.get(MACHINE_LABEL, "")), node_objects.counted_gpus(node)
     if known and said and known != said:
-        notes.warn("GS872", node.part.at("metadata", "labels", MACHINE_LABEL), f"{shorten(node.labels[MACHINE_LABEL])} has "
-                   f"{pluralize(known, 'GPU')}, and the labels of node {shorten(node.name)} count {said}: imported with {said}",
-                   "compare with nvidia-smi -L on the node")
+        notes.warn(
+            "GS872",
+            node.part.at("metadata", "labels", MACHINE_LABEL),
+            f"{shorten(node.labels[MACHINE_LABEL])} has "
+            f"{pluralize(known, 'GPU')}, and the labels of node {shorten(node.name)} count {said}: imported with {said}",
+            "compare with nvidia-smi -L on the node",
+        )
     return said or known
 
 
@@ -64,8 +84,13 @@ def physical(node: ImportedNode, shares: SharingSource, notes: Notes) -> int | N
     if known or not offered:
         return known or _unconfirmed(node, notes)
     if offered % replicas:
-        notes.error("GS862", node.part.at("status", "capacity"), f"node {shorten(node.name)} offers {offered} GPUs, which "
-                    f"{pluralize(replicas, 'replica')} of its config do not divide", "give the Node with the labels of GFD")
+        notes.error(
+            "GS862",
+            node.part.at("status", "capacity"),
+            f"node {shorten(node.name)} offers {offered} GPUs, which "
+            f"{pluralize(replicas, 'replica')} of its config do not divide",
+            "give the Node with the labels of GFD",
+        )
         return None
     return offered // replicas
 
@@ -75,8 +100,12 @@ def _unconfirmed(node: ImportedNode, notes: Notes) -> int | None:
     machine_type = node.labels.get(MACHINE_LABEL, "")
     believed = unconfirmed_gpus_of_machine(machine_type)
     if believed:
-        notes.warn("GS860", node.part.at("metadata", "labels", MACHINE_LABEL), f"assumed: {shorten(machine_type)} has "
-                   f"{pluralize(believed, 'GPU')}, which no source confirms", "compare with nvidia-smi -L on the node")
+        notes.warn(
+            "GS860",
+            node.part.at("metadata", "labels", MACHINE_LABEL),
+            f"assumed: {shorten(machine_type)} has {pluralize(believed, 'GPU')}, which no source confirms",
+            "compare with nvidia-smi -L on the node",
+        )
     return believed
 
 
@@ -90,12 +119,22 @@ def shared(node: ImportedNode, gpus: int | None, card: Card, notes: Notes) -> tu
     renamed = bool(node_objects.capacity(node).get(GPU + SHARED))
     profile = next((one for one in card.mig.profiles if one.max_count == each and each > 1), None) if card.mig else None
     if profile is not None and not renamed and each == max(one.max_count for one in (card.mig.profiles if card.mig else ())):
-        notes.warn("GS860", part, f"assumed: {said}, which are {each} instances of {profile.name} on each, MIG strategy single",
-                   "give GFD's labels, or write mode: time-slicing if the GPUs are shared by time", on_key=True)
+        notes.warn(
+            "GS860",
+            part,
+            f"assumed: {said}, which are {each} instances of {profile.name} on each, MIG strategy single",
+            "give GFD's labels, or write mode: time-slicing if the GPUs are shared by time",
+            on_key=True,
+        )
         layout = ((profile.name, each),)
         return SharingSource(replicas={}), Layouts(gpus=(layout,) * gpus, origin="capacity and machine type", part=part)
-    notes.warn("GS860", part, f"assumed: {said}, which are {each} replicas by time-slicing",
-               "give the device plugin's config, which says whether it is MPS", on_key=True)
+    notes.warn(
+        "GS860",
+        part,
+        f"assumed: {said}, which are {each} replicas by time-slicing",
+        "give the device plugin's config, which says whether it is MPS",
+        on_key=True,
+    )
     return SharingSource(strategy=Strategy.TIME_SLICING, replicas={GPU: each}, rename=renamed), None
 
 
@@ -108,12 +147,17 @@ def compare_instances(node: ImportedNode, found: Layouts, notes: Notes) -> None:
             name = profile.replace("+", ".")
             wanted[name] = wanted.get(name, 0) + number
     if counts and counts != wanted:
-        left, right = (join_words(f"{number} {name}" for name, number in sorted(one.items())) or "none"
-                       for one in (counts, wanted))
+        left, right = (
+            join_words(f"{number} {name}" for name, number in sorted(one.items())) or "none" for one in (counts, wanted)
+        )
         where = node.part.at("metadata", "labels", f"nvidia.com/mig-{min(counts)}.count")
-        notes.warn("GS872", where, f"the labels of node {shorten(node.name)} count these instances: {left}; its layout, "
-                   f"{found.origin or 'without MIG'}, has {right}",
-                   "wait until mig-manager is done, or repair the node")
+        notes.warn(
+            "GS872",
+            where,
+            f"the labels of node {shorten(node.name)} count these instances: {left}; its layout, "
+            f"{found.origin or 'without MIG'}, has {right}",
+            "wait until mig-manager is done, or repair the node",
+        )
 
 
 def compare(node: ImportedNode, wanted: Mapping[str, int], notes: Notes) -> bool:
@@ -124,10 +168,20 @@ def compare(node: ImportedNode, wanted: Mapping[str, int], notes: Notes) -> bool
     part = node.part.at("status", "capacity")
     left, right = (join_words(f"{count} {name}" for name, count in sorted(one.items())) or "no GPU" for one in (has, wanted))
     if set(has) == set(wanted) == {GPU} and has[GPU] > wanted[GPU] and node_objects.counted_gpus(node) == wanted[GPU]:
-        notes.error("GS862", part, f"node {shorten(node.name)} offers {left}, and the label nvidia.com/gpu.count is "
-                    f"{wanted[GPU]}: GFD counts the GPUs of one model, so the node has several, which a pool has not",
-                    "give each node one card model, or leave this node out", on_key=True)
+        notes.error(
+            "GS862",
+            part,
+            f"node {shorten(node.name)} offers {left}, and the label nvidia.com/gpu.count is "
+            f"{wanted[GPU]}: GFD counts the GPUs of one model, so the node has several, which a pool has not",
+            "give each node one card model, or leave this node out",
+            on_key=True,
+        )
         return False
-    notes.warn("GS872", part, f"node {shorten(node.name)} offers {left}, and by its labels and configs it has {right}",
-               "wait until the device plugin has read its config, or give the config that it has", on_key=True)
+    notes.warn(
+        "GS872",
+        part,
+        f"node {shorten(node.name)} offers {left}, and by its labels and configs it has {right}",
+        "wait until the device plugin has read its config, or give the config that it has",
+        on_key=True,
+    )
     return True

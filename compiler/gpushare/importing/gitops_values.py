@@ -38,25 +38,41 @@ def read_bare(part: Part) -> tuple[Values, ...]:
     """Return the values in a document without a kind: of an umbrella chart, below the chart's name, or Fleet's fleet.yaml."""
     helm = part.at("helm")
     if which := CHARTS.get(_last(helm.at("chart").text)):
-        return (Values(stack=which, part=helm.at("values"), version=helm.at("version"),
-                       namespace=part.at("defaultNamespace").text or part.at("namespace").text),)
-    return tuple(Values(stack=which, part=part.at(name)) for name, which in CHARTS.items()
-                 if isinstance(part.at(name).value, dict))
+        return (
+            Values(
+                stack=which,
+                part=helm.at("values"),
+                version=helm.at("version"),
+                namespace=part.at("defaultNamespace").text or part.at("namespace").text,
+            ),
+        )
+    return tuple(
+        Values(stack=which, part=part.at(name)) for name, which in CHARTS.items() if isinstance(part.at(name).value, dict)
+    )
 
 
 def refused(part: Part, notes: Notes) -> bool:
     """Report an object that is not read, but that installs one of NVIDIA's charts or belongs to its operator."""
     if part.at("apiVersion").text.startswith("nvidia.com/") and part.at("kind").text in _INHERITED:
         fields = "; ".join(f"{'.'.join(map(str, one.path))}: {shorten(one.value)}" for one in part.at("spec").unread())
-        notes.warn("GS874", part.at("spec"), f"{described(part)} is not read: {fields}",
-                   "with `platform.stack: existing` it stays as it is; an intent's driver is platform.driver", on_key=True)
+        notes.warn(
+            "GS874",
+            part.at("spec"),
+            f"{described(part)} is not read: {fields}",
+            "with `platform.stack: existing` it stays as it is; an intent's driver is platform.driver",
+            on_key=True,
+        )
         return True
     named = next((one for one in _texts(part) if _last(one.text) in CHARTS), None)
     if named is None:
         return False
     what = described(part) or "this document"
-    notes.error("GS874", named, f"{what} names {shorten(_last(named.text))} and is not in a form that is read",
-                "give what `helm get values RELEASE -n NAMESPACE -o yaml` prints instead")
+    notes.error(
+        "GS874",
+        named,
+        f"{what} names {shorten(_last(named.text))} and is not in a form that is read",
+        "give what `helm get values RELEASE -n NAMESPACE -o yaml` prints instead",
+    )
     return True
 
 
@@ -98,8 +114,12 @@ def _sources(spec: Part, embedded: Embedded, notes: Notes) -> Iterator[Values]:
             values = helm.at("valuesObject")
             if values.value is None and helm.at("values").text:
                 values = embedded(helm.at("values")) or values
-            yield Values(stack=which, part=values, version=source.at("targetRevision"),
-                         namespace=helm.at("namespace").text or spec.at("destination", "namespace").text)
+            yield Values(
+                stack=which,
+                part=values,
+                version=source.at("targetRevision"),
+                namespace=helm.at("namespace").text or spec.at("destination", "namespace").text,
+            )
 
 
 def _k3s(part: Part, embedded: Embedded, notes: Notes) -> Iterator[Values]:
@@ -125,14 +145,19 @@ def _kustomize(part: Part, _: Embedded, notes: Notes) -> Iterator[Values]:
         if which := CHARTS.get(_last(chart.at("name").text)):
             _warn(chart.at("valuesFile"), notes)
             _warn(chart.at("additionalValuesFiles"), notes)
-            yield Values(stack=which, part=chart.at("valuesInline"), version=chart.at("version"),
-                         namespace=chart.at("namespace").text or part.at("namespace").text)
+            yield Values(
+                stack=which,
+                part=chart.at("valuesInline"),
+                version=chart.at("version"),
+                namespace=chart.at("namespace").text or part.at("namespace").text,
+            )
 
 
 def _live(part: Part, _: Embedded, __: Notes) -> Iterator[Values]:
     if which := CHARTS.get(part.at("chart").text):
-        yield Values(stack=which, part=part.at("values"), version=part.at("version"),
-                     namespace=part.at("metadata", "namespace").text)
+        yield Values(
+            stack=which, part=part.at("values"), version=part.at("version"), namespace=part.at("metadata", "namespace").text
+        )
 
 
 _READERS = {
@@ -153,7 +178,13 @@ def _last(chart: str) -> str:
 
 def _warn(elsewhere: Part, notes: Notes) -> None:
     if elsewhere.value:
-        said = "; ".join(f"{'.'.join(map(str, one.path[len(elsewhere.path) - 1:]))}: {shorten(one.value)}"
-                         for one in elsewhere.unread())
-        notes.warn("GS869", elsewhere, f"the values in {elsewhere.path[-1]} are not read: {said}",
-                   "give what `helm get values RELEASE -o yaml` prints instead of this object", on_key=True)
+        said = "; ".join(
+            f"{'.'.join(map(str, one.path[len(elsewhere.path) - 1 :]))}: {shorten(one.value)}" for one in elsewhere.unread()
+        )
+        notes.warn(
+            "GS869",
+            elsewhere,
+            f"the values in {elsewhere.path[-1]} are not read: {said}",
+            "give what `helm get values RELEASE -o yaml` prints instead of this object",
+            on_key=True,
+        )

@@ -38,9 +38,14 @@ def read(part: Part, which: str, origin: str, notes: Notes) -> tuple[Settings, P
         word = "single"
     fallbacks = tuple(entry.text for entry in config.at("fallbackStrategies").entries()) or ("named", "single")
     settings = Settings(
-        stack=which, origin=origin, part=part, mig_strategy=word or None, says_strategy=bool(strategy.value),
+        stack=which,
+        origin=origin,
+        part=part,
+        mig_strategy=word or None,
+        says_strategy=bool(strategy.value),
         default=config.at("default") if config.at("default").text else None,
-        config_group=config.at("name").text, mig_group=part.at("migManager", "config", "name").text,
+        config_group=config.at("name").text,
+        mig_group=part.at("migManager", "config", "name").text,
         fallbacks=fallbacks if which == PLUGIN else (),
     )
     return settings, data, part.at("migManager", "config", "data")

@@ -49,8 +49,12 @@ def of_node(node: ImportedNode, card: Card, configs: Sequence[MigPartedConfig], 
     if (name and name != "all-disabled") or known:
         found = _named(node, card, known, notes) if known else _generated(card, name)
         if found is None and not known and not _counted_somehow(node, single):
-            notes.error("GS857", part.at(LABEL), f"no MIG config {shorten(name)} is in the files that were given",
-                        "give the ConfigMap that mig-manager reads, or describe the pool by hand")
+            notes.error(
+                "GS857",
+                part.at(LABEL),
+                f"no MIG config {shorten(name)} is in the files that were given",
+                "give the ConfigMap that mig-manager reads, or describe the pool by hand",
+            )
         if found is not None:
             return _on_all(found, node, part.at(LABEL), f"label {LABEL}: {shorten(name)}", single, notes)
         if known or not _counted_somehow(node, single):
@@ -73,9 +77,13 @@ def _counted_somehow(node: ImportedNode, single: str) -> bool:
 
 
 def _unknown_count(node: ImportedNode, notes: Notes) -> None:
-    notes.error("GS862", node.part.at("metadata", "labels"),
-                "nothing says how many GPUs this node has: neither nvidia.com/gpu.count, a cloud's label nor its capacity",
-                "give the Node with its status, as `kubectl get nodes -o yaml` prints it", on_key=True)
+    notes.error(
+        "GS862",
+        node.part.at("metadata", "labels"),
+        "nothing says how many GPUs this node has: neither nvidia.com/gpu.count, a cloud's label nor its capacity",
+        "give the Node with its status, as `kubectl get nodes -o yaml` prints it",
+        on_key=True,
+    )
 
 
 def _profile(card: Card, resource_form: str) -> MigProfile | None:
@@ -100,8 +108,13 @@ def _named(
     """Return the layout of each GPU by a config, or one for all; None if it is refused or does not cover the node."""
     config = configs[0]
     if len(configs) > 1 and any(_content(other) != _content(config) for other in configs):
-        notes.error("GS864", configs[1].part, f"the MIG config {shorten(config.name)} is given twice, and differently",
-                    "give only the ConfigMap that mig-manager reads", on_key=True)
+        notes.error(
+            "GS864",
+            configs[1].part,
+            f"the MIG config {shorten(config.name)} is given twice, and differently",
+            "give only the ConfigMap that mig-manager reads",
+            on_key=True,
+        )
         return None
     if not config.works:
         return None  # reported where it was read
@@ -189,13 +202,21 @@ def _single(node: ImportedNode, card: Card, name: str, notes: Notes) -> Layouts 
         return None
     count = gpus or (instances // profile.max_count if instances % profile.max_count == 0 else None)
     if count is None or count > node_objects.MAX_GPUS or instances % count:
-        notes.error("GS862", part, f"{instances} instances of {profile.name} do not say how many GPUs this node has",
-                    "give the mig-parted config that the node's label nvidia.com/mig.config names")
+        notes.error(
+            "GS862",
+            part,
+            f"{instances} instances of {profile.name} do not say how many GPUs this node has",
+            "give the mig-parted config that the node's label nvidia.com/mig.config names",
+        )
         return None
     layout = ((profile.name, instances // count),)
     if not gpus:
-        notes.warn("GS860", part, f"assumed: {instances} instances are {layout_text(layout)} on each of {count} GPUs",
-                   "set gpusPerNode if the node has another number of GPUs")
+        notes.warn(
+            "GS860",
+            part,
+            f"assumed: {instances} instances are {layout_text(layout)} on each of {count} GPUs",
+            "set gpusPerNode if the node has another number of GPUs",
+        )
     return Layouts(gpus=(layout,) * count, origin="label nvidia.com/gpu.product", part=part)
 
 
@@ -207,14 +228,21 @@ def _mixed(node: ImportedNode, card: Card, gpus: int | None, counts: dict[str, i
         return None
     unknown = [name for name, profile in profiles.items() if profile is None]
     if unknown or any(count % gpus for count in counts.values()):
-        said = f"{card.name} has no MIG profile {join_first(unknown)}" if unknown else (
-            f"the counts of instances do not divide by {gpus} GPUs, which therefore differ, and no label says how")
+        said = (
+            f"{card.name} has no MIG profile {join_first(unknown)}"
+            if unknown
+            else (f"the counts of instances do not divide by {gpus} GPUs, which therefore differ, and no label says how")
+        )
         notes.error("GS862", part, said, "give the mig-parted config that the node's label nvidia.com/mig.config names")
         return None
     order = {profile.name: number for number, profile in enumerate(card.mig.profiles)} if card.mig else {}
     pairs = [(profile.name, counts[name] // gpus) for name, profile in profiles.items() if profile]
     layout = tuple(sorted(pairs, key=lambda pair: -order[pair[0]]))
     if gpus > 1:
-        notes.warn("GS860", part, f"assumed: every GPU of the node has the same layout, {layout_text(layout)}",
-                   "give the mig-parted config of the node to be sure")
+        notes.warn(
+            "GS860",
+            part,
+            f"assumed: every GPU of the node has the same layout, {layout_text(layout)}",
+            "give the mig-parted config of the node to be sure",
+        )
     return Layouts(gpus=(layout,) * gpus, origin="GFD's counts of instances", part=part)

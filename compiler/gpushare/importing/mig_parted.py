@@ -36,8 +36,13 @@ def _config(name: str, rows: Part, group: str, origin: str, notes: Notes) -> Mig
         if entry is None:
             _ = row.whole  # its finding is about the whole entry
     if not entries:
-        notes.error("GS850", rows, f"config {shorten(name)} has no list of entries: {_REFUSED}",
-                    "write `- devices: all` and `mig-enabled: false` below it", on_key=True)
+        notes.error(
+            "GS850",
+            rows,
+            f"config {shorten(name)} has no list of entries: {_REFUSED}",
+            "write `- devices: all` and `mig-enabled: false` below it",
+            on_key=True,
+        )
     good = tuple(entry for entry in entries if entry is not None)
     return replace(config, entries=good, works=bool(entries) and len(good) == len(entries))
 
@@ -63,8 +68,13 @@ def _entry(row: Part, notes: Notes) -> MigEntry | None:
     if layout is None:
         return None
     if layout and not enabled.truth:
-        notes.error("GS850", row.at("mig-devices"), f"mig-devices with mig-enabled: false: {_REFUSED}",
-                    "write mig-enabled: true", on_key=True)
+        notes.error(
+            "GS850",
+            row.at("mig-devices"),
+            f"mig-devices with mig-enabled: false: {_REFUSED}",
+            "write mig-enabled: true",
+            on_key=True,
+        )
         return None
     given = row.at("device-filter")
     filters = [given.text] if given.text else [one.text for one in given.entries()]

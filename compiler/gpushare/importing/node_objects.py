@@ -13,8 +13,14 @@ from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
 from gpushare.nodes.clouds import CLOUDS
 
-_GPU_KEYS = ("nvidia.com/gpu.product", "nvidia.com/gpu.present", "nvidia.com/gpu.count", "nvidia.com/mig.config",
-             "nvidia.com/device-plugin.config", *(cloud.gpu_label for cloud in CLOUDS if cloud.gpu_label))
+_GPU_KEYS = (
+    "nvidia.com/gpu.product",
+    "nvidia.com/gpu.present",
+    "nvidia.com/gpu.count",
+    "nvidia.com/mig.config",
+    "nvidia.com/device-plugin.config",
+    *(cloud.gpu_label for cloud in CLOUDS if cloud.gpu_label),
+)
 FORMER_GPU_KEYS = tuple(cloud.former_gpu_label for cloud in CLOUDS if cloud.former_gpu_label)
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-([0-9]+g\.[0-9]+gb[a-z.-]*)\.(count|replicas|sharing-strategy|product)\Z")
 _POOL_LABELS = tuple(filter(None, [*(cloud.pool_label for cloud in CLOUDS), *(cloud.former_pool_label for cloud in CLOUDS)]))
@@ -25,8 +31,10 @@ _OURS = ("node.kubernetes.io/", "gpushare.dev/", "node.cloudprovider.kubernetes.
 
 
 _WRITERS = "".join(f"|{re.escape(domain)}" for cloud in CLOUDS for domain in cloud.writers)
-_FOREIGN = re.compile(r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev"
-                   rf"|openshift\.io|digitalocean\.com|mellanox\.com|intel\.com|amd\.com{_WRITERS})/")
+_FOREIGN = re.compile(
+    r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev"
+    rf"|openshift\.io|digitalocean\.com|mellanox\.com|intel\.com|amd\.com{_WRITERS})/"
+)
 """Domains whose labels a program writes: they come and go with the program, so that no pool should select by them."""
 
 

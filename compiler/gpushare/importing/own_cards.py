@@ -26,8 +26,12 @@ def of_labels(labels: Mapping[str, str]) -> tuple[str, dict[str, Any], Card] | N
     named = _LABEL_VALUE.match(product) and not card_names.instance_of(labels.get(_PRODUCT, ""))
     if not named or not memory or not major or minor is None or major > 99 or minor > 9 or node_objects.instances(labels):
         return None
-    document: dict[str, Any] = {"name": product.replace("-", " "), "product": product,
-                                "computeCapability": f"{major}.{minor}", "memoryMiB": memory}
+    document: dict[str, Any] = {
+        "name": product.replace("-", " "),
+        "product": product,
+        "computeCapability": f"{major}.{minor}",
+        "memoryMiB": memory,
+    }
     if family := labels.get("nvidia.com/gpu.family", ""):
         document["architecture"] = family
     card_id = label(product.lower().removeprefix("nvidia-").removeprefix("geforce-"))

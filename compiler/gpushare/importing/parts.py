@@ -255,5 +255,15 @@ class Notes:
         file, span = part.place(on_key=on_key)
         said = message.replace("\n", "\\n")
         escaped = tuple(hint.replace("\n", "\\n") for hint in hints)
-        self.take(Finding(code=code, message=said, hints=escaped, severity=severity, path=part.origin.pointer(part.path),
-                          on_key=on_key, file=file, span=span))
+        self.take(
+            Finding(
+                code=code,
+                message=said,
+                hints=escaped,
+                severity=severity,
+                path=part.origin.pointer(part.path),
+                on_key=on_key,
+                file=file,
+                span=span,
+            )
+        )

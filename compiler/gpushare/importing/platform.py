@@ -32,8 +32,13 @@ def add(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
     """Add stack, adoption and what the values say."""
     stacks = sorted({one.stack for one in facts.settings})
     if len(stacks) > 1:
-        notes.error("GS864", facts.settings[0].part, "values of both gpu-operator and nvidia-device-plugin were given",
-                    "give those of the chart that serves the GPUs", on_key=True)
+        notes.error(
+            "GS864",
+            facts.settings[0].part,
+            "values of both gpu-operator and nvidia-device-plugin were given",
+            "give those of the chart that serves the GPUs",
+            on_key=True,
+        )
     stack = wanted.stack or EXISTING
     if stack == EXISTING:
         _existing(facts, draft, notes)
@@ -58,8 +63,11 @@ def _existing(facts: Facts, draft: Draft, notes: Notes) -> None:
         if name := _runtime_class(one):
             draft.put(("platform", "runtimeClass"), name, one.part, f"from {one.origin}")
     if _has_mig_manager(facts) and _has_mig(draft):
-        draft.note(("platform", "runtimeClass") if "runtimeClass" in draft.spec["platform"] else ("platform",), None,
-                   "mig-manager partitions the nodes now; disable it before gpushare enforces, which partitions itself")
+        draft.note(
+            ("platform", "runtimeClass") if "runtimeClass" in draft.spec["platform"] else ("platform",),
+            None,
+            "mig-manager partitions the nodes now; disable it before gpushare enforces, which partitions itself",
+        )
 
 
 def _runtime_class(settings: Settings) -> str:
@@ -71,8 +79,12 @@ def _runtime_class(settings: Settings) -> str:
 def _replacing(stack: str, facts: Facts, draft: Draft, notes: Notes) -> None:
     draft.put(("platform", "stack"), stack, None, "as --stack says")
     if _has_mig_manager(facts) and stack == OPERATOR and _has_mig(draft):
-        draft.put(("platform", "partitioner"), "mig-manager", None,
-                  "from the label nvidia.com/mig.config of the nodes; gpushare is the other partitioner")
+        draft.put(
+            ("platform", "partitioner"),
+            "mig-manager",
+            None,
+            "from the label nvidia.com/mig.config of the nodes; gpushare is the other partitioner",
+        )
     own = [one for one in facts.settings if one.stack == stack]
     for one in facts.settings:
         values = chart_values.of(one)
@@ -81,24 +93,44 @@ def _replacing(stack: str, facts: Facts, draft: Draft, notes: Notes) -> None:
             chart_values.carry(one, values, draft, notes)
             continue
         draft.note(("platform",), None, "\n".join(chart_values.kept(one, values)))
-        notes.warn("GS873", one.part, f"{one.origin} is of the other chart: the bundle's {stack} would run beside it",
-                   "uninstall that release first, or import with `--stack` of its own chart", on_key=True)
+        notes.warn(
+            "GS873",
+            one.part,
+            f"{one.origin} is of the other chart: the bundle's {stack} would run beside it",
+            "uninstall that release first, or import with `--stack` of its own chart",
+            on_key=True,
+        )
     places = sorted({one.namespace for one in own} - {""})
     chart = upstream.chart(stack)
     where = own[0].part if own else Part(None, FromProgram(name="--stack"))
     if len(places) == 1:
         draft.put(("namespace",), places[0], None, f"from the release of {chart.name}, which the bundle's takes the place of")
     else:
-        notes.warn("GS873", where, f"no object says in which namespace {chart.name} is installed: in another one than "
-                   "spec.namespace, gpu-system, the bundle would install a second one",
-                   "write spec.namespace; `helm list -A` shows the release's", on_key=True)
+        notes.warn(
+            "GS873",
+            where,
+            f"no object says in which namespace {chart.name} is installed: in another one than "
+            "spec.namespace, gpu-system, the bundle would install a second one",
+            "write spec.namespace; `helm list -A` shows the release's",
+            on_key=True,
+        )
     if not own and stack == OPERATOR:
-        notes.warn("GS873", where, "no values were given, and without platform.driver the bundle says driver.enabled: false: "
-                   "nodes whose driver the operator installed lose it",
-                   "give the release's values, or write platform.driver", on_key=True)
+        notes.warn(
+            "GS873",
+            where,
+            "no values were given, and without platform.driver the bundle says driver.enabled: false: "
+            "nodes whose driver the operator installed lose it",
+            "give the release's values, or write platform.driver",
+            on_key=True,
+        )
     if not own and stack in (OPERATOR, PLUGIN):
-        notes.warn("GS873", where, f"no object says the version of {chart.name}: the bundle would install {chart.version}",
-                   "write platform.version", on_key=True)
+        notes.warn(
+            "GS873",
+            where,
+            f"no object says the version of {chart.name}: the bundle would install {chart.version}",
+            "write platform.version",
+            on_key=True,
+        )
 
 
 def _has_mig_manager(facts: Facts) -> bool:
@@ -117,5 +149,10 @@ def _kubelets(facts: Facts, notes: Notes) -> None:
         if found and (int(found[1]), int(found[2])) < _OLDEST_KUBELET:
             old.append((version, f"{shorten(node.name)} ({shorten(version.text)})"))
     if old:
-        notes.warn("GS873", old[0][0], f"kubelets are older than 1.30, the oldest that bundles are made for: "
-                   f"{join_first([words for _, words in old], 10)}", "upgrade these nodes first")
+        notes.warn(
+            "GS873",
+            old[0][0],
+            f"kubelets are older than 1.30, the oldest that bundles are made for: "
+            f"{join_first([words for _, words in old], 10)}",
+            "upgrade these nodes first",
+        )

@@ -15,8 +15,10 @@ _SHARING = ("timeSlicing", "mps")
 _STRATEGY = ("renameByDefault", "failRequestsGreaterThanOne", "resources")
 _RESOURCE = ("name", "rename", "devices", "replicas")
 _STRATEGIES = ("none", "single", "mixed")
-_IGNORED = {"rename": "the plugin ignores custom names, and an intent has none",
-            "devices": "the plugin ignores lists of devices and shares every GPU, as an intent does"}
+_IGNORED = {
+    "rename": "the plugin ignores custom names, and an intent has none",
+    "devices": "the plugin ignores lists of devices and shares every GPU, as an intent does",
+}
 _STARTS_NOT = "the device plugin does not start with this config"
 MIN_REPLICAS = 2
 
@@ -45,8 +47,13 @@ def read(part: Part, name: str, group: str, origin: str, notes: Notes) -> Plugin
         return replace(config, works=False)
     if part.at("resources").value:
         said = json_text(part.at("resources").whole)
-        notes.warn("GS852", part.at("resources"), f"the plugin ignores this table of names, and an intent has none: {said}",
-                   "leave it out", on_key=True)
+        notes.warn(
+            "GS852",
+            part.at("resources"),
+            f"the plugin ignores this table of names, and an intent has none: {said}",
+            "leave it out",
+            on_key=True,
+        )
     config = replace(config, **_flags(part.at("flags"), notes))
     return _sharing(config, part.at("sharing"), notes)
 
@@ -67,8 +74,13 @@ def _flags(flags: Part, notes: Notes) -> dict[str, object]:
     for key in _STRATEGY:
         if flags.has(key):
             said = json_text(flags.at(key).whole)
-            notes.warn("GS851", flags.at(key), f"the plugin has no flag {key} and ignores it: {said} has no effect",
-                       "move it below sharing.timeSlicing (or sharing.mps)", on_key=True)
+            notes.warn(
+                "GS851",
+                flags.at(key),
+                f"the plugin has no flag {key} and ignores it: {said} has no effect",
+                "move it below sharing.timeSlicing (or sharing.mps)",
+                on_key=True,
+            )
     return found
 
 
@@ -79,8 +91,13 @@ def _unknown(part: Part, known: tuple[str, ...], notes: Notes, elsewhere: dict[s
         home = (elsewhere or {}).get(key)
         close = nearest(key[:40], known, 1)
         said = shorten(json_text(value.whole))
-        hint = (f"move it below {home[0]}: indent it by two more spaces" if home
-                else f"did you mean {close[0]}?" if close else f"the fields here are {join_words(known)}")
+        hint = (
+            f"move it below {home[0]}: indent it by two more spaces"
+            if home
+            else f"did you mean {close[0]}?"
+            if close
+            else f"the fields here are {join_words(known)}"
+        )
         notes.warn("GS851", value, f"the plugin has no field {shorten(key)} here and ignores it: {said}", hint, on_key=True)
 
 
@@ -94,8 +111,13 @@ def _sharing(config: PluginConfig, sharing: Part, notes: Notes) -> PluginConfig:
     slicing, mps = sharing.at("timeSlicing"), sharing.at("mps")
     if mps.value is not None:
         if slicing.value is not None:
-            notes.warn("GS853", slicing, "both timeSlicing and mps are given: the plugin takes mps and says nothing",
-                       "remove the one that is not wanted", on_key=True)
+            notes.warn(
+                "GS853",
+                slicing,
+                "both timeSlicing and mps are given: the plugin takes mps and says nothing",
+                "remove the one that is not wanted",
+                on_key=True,
+            )
         if config.mig_strategy == "mixed":
             notes.error("GS856", mps, f"MPS with migStrategy mixed: {_STARTS_NOT}", "write migStrategy: none", on_key=True)
             config = replace(config, works=False)
@@ -111,8 +133,13 @@ def _resources(config: PluginConfig, how: Part, notes: Notes) -> PluginConfig:
         _unknown(how, _STRATEGY, notes)
     rows = list(how.at("resources").entries())
     if not rows:
-        notes.error("GS850", how, f"{word} has no list of resources: {_STARTS_NOT}",
-                    f"indent `resources:` below `{word}:`, with entries `- name: {GPU}` and `replicas: 4`", on_key=True)
+        notes.error(
+            "GS850",
+            how,
+            f"{word} has no list of resources: {_STARTS_NOT}",
+            f"indent `resources:` below `{word}:`, with entries `- name: {GPU}` and `replicas: 4`",
+            on_key=True,
+        )
         return replace(config, strategy=Strategy.NONE, works=False)
     rename, single = how.at("renameByDefault"), how.at("failRequestsGreaterThanOne")
     for flag in (rename, single):
@@ -120,9 +147,13 @@ def _resources(config: PluginConfig, how: Part, notes: Notes) -> PluginConfig:
             notes.error("GS850", flag, f"{shorten(flag.value)} is neither true nor false: {_STARTS_NOT}", "write true or false")
             config = replace(config, works=False)
     if not (single.truth if single.value is not None else config.strategy is Strategy.MPS):
-        notes.warn("GS861", single if single.value is not None else how,
-                   "a container may request several shares here; with gpushare it may request one, others are refused",
-                   "look for containers that request two or more: several shares may be the same GPU", on_key=True)
+        notes.warn(
+            "GS861",
+            single if single.value is not None else how,
+            "a container may request several shares here; with gpushare it may request one, others are refused",
+            "look for containers that request two or more: several shares may be the same GPU",
+            on_key=True,
+        )
     replicas: dict[str, Part] = {}
     for row in rows:
         _resource(row, replicas, notes)
@@ -154,11 +185,16 @@ def _resource(row: Part, replicas: dict[str, Part], notes: Notes) -> None:
         notes.error("GS850", where, f"{given}: {_STARTS_NOT}", hint)
         count = Part(None, count.origin, count.path)
     elif number < MIN_REPLICAS:
-        notes.warn("GS854", count, f"replicas: 1: {_STARTS_NOT}; imported as not shared",
-                   "leave the entry out, or write 2 or more")
+        notes.warn(
+            "GS854", count, f"replicas: 1: {_STARTS_NOT}; imported as not shared", "leave the entry out, or write 2 or more"
+        )
     before = replicas.get(resource)
     if before is not None and count.value is not None:
-        notes.warn("GS854", name, f"{shorten(resource)} is listed twice: the plugin takes the larger number of replicas",
-                   "keep one of the entries")
+        notes.warn(
+            "GS854",
+            name,
+            f"{shorten(resource)} is listed twice: the plugin takes the larger number of replicas",
+            "keep one of the entries",
+        )
         count = max(before, count, key=lambda part: part.count or 0)
     replicas[resource] = count

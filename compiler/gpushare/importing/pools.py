@@ -24,8 +24,11 @@ from gpushare.importing.selecting import LABEL, Selected, Selector
 from gpushare.importing.sharing_fields import SharingSource
 from gpushare.nodes.clouds import CLOUDS, MACHINE_LABEL
 
-_SHOWN = ("nvidia.com/", MACHINE_LABEL,
-          *(start for cloud in CLOUDS if cloud.pool_label for start in (f"{cloud.domain}/", *cloud.other_labels)))
+_SHOWN = (
+    "nvidia.com/",
+    MACHINE_LABEL,
+    *(start for cloud in CLOUDS if cloud.pool_label for start in (f"{cloud.domain}/", *cloud.other_labels)),
+)
 _MAX_TAINTS = 100
 _CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
 
@@ -45,8 +48,9 @@ class _Kind(Record):
 def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> None:
     """Add the pools of all nodes that have GPUs."""
     gpu_nodes = [node for node in facts.nodes if node_objects.has_gpus(node)]
-    everywhere = Counter(pair for node in facts.nodes
-                         for pair in (*node_objects.pool_labels(node), *node_objects.own_labels(node)))
+    everywhere = Counter(
+        pair for node in facts.nodes for pair in (*node_objects.pool_labels(node), *node_objects.own_labels(node))
+    )
     alike: dict[tuple[object, ...], list[ImportedNode]] = {}
     for node in gpu_nodes:
         alike.setdefault(_look(node), []).append(node)
@@ -74,8 +78,13 @@ def _has_too_many_taints(nodes: Sequence[ImportedNode], notes: Notes) -> bool:
     number = len({taint for node in nodes for taint in node_objects.taints(node)})
     if number > _MAX_TAINTS:
         name, part = shorten(nodes[0].name), nodes[0].part.at("spec", "taints")
-        notes.error("GS862", part, f"nodes like {name} have {number} different taints; a pool tolerates {_MAX_TAINTS} at most",
-                    "remove the taints that are no longer needed, or tolerate a key with all its values by hand", on_key=True)
+        notes.error(
+            "GS862",
+            part,
+            f"nodes like {name} have {number} different taints; a pool tolerates {_MAX_TAINTS} at most",
+            "remove the taints that are no longer needed, or tolerate a key with all its values by hand",
+            on_key=True,
+        )
     return number > _MAX_TAINTS
 
 
@@ -118,8 +127,15 @@ def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector
     origin = ", ".join(
         filter(None, [sharing_fields.name_of(selected.config), selected.origin or "no config of the device plugin"])
     )
-    return _Kind(card=card, card_origin=card_origin, layouts=found, sharing=sharing, origin=origin, node=node,
-                 strategy_origin=strategy_origin)
+    return _Kind(
+        card=card,
+        card_origin=card_origin,
+        layouts=found,
+        sharing=sharing,
+        origin=origin,
+        node=node,
+        strategy_origin=strategy_origin,
+    )
 
 
 def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, str]:
@@ -136,25 +152,43 @@ def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, 
             own = own_cards.of_labels(labels)
             if own and own[2].compute_capability == card.compute_capability:
                 return _own_card(node, own, f"the catalogue's {card.name} has {card.memory_mib} MiB", draft, notes)
-            notes.error("GS862", part.at("nvidia.com/gpu.memory"),
-                        f"labels of {shorten(node.name)} are of two cards: {card.name} has {card.memory_mib} MiB, not {memory}",
-                        "a node with two card models cannot be in an intent; GFD shows the labels of one of them")
+            notes.error(
+                "GS862",
+                part.at("nvidia.com/gpu.memory"),
+                f"labels of {shorten(node.name)} are of two cards: {card.name} has {card.memory_mib} MiB, not {memory}",
+                "a node with two card models cannot be in an intent; GFD shows the labels of one of them",
+            )
             return None, ""
         _compare_cards(node, card, memory, notes)
         return card, f"label {key}: {shorten(labels[key])}"
     if len(found) > 1:
-        notes.error("GS859", part.at(key), f"{shorten(labels[key])} may be {join_first(found)}",
-                    "let GFD label the node with nvidia.com/gpu.product, or give the label nvidia.com/gpu.memory")
+        notes.error(
+            "GS859",
+            part.at(key),
+            f"{shorten(labels[key])} may be {join_first(found)}",
+            "let GFD label the node with nvidia.com/gpu.product, or give the label nvidia.com/gpu.memory",
+        )
         return None, ""
     if own := own_cards.of_labels(labels):
         return _own_card(node, own, "the catalogue lacks it", draft, notes)
     name = labels.get(key) or labels.get("nvidia.com/gpu.product", "")
     close = nearest(name.lower()[:60], cards.ids(), 2) if notes.has_room("GS859") else ()
-    hints = ["the catalogue has " + join_first([f"{one} ({mib(cards.load(one).memory_mib)})" for one in close])
-             + ", which are other cards"] if close else []
-    notes.error("GS859", part.at(key) if key else part, f"the card of node {shorten(node.name)} is unknown"
-                + (f": {shorten(name)}" if name else ": no label names it"), *hints,
-                "give Nodes with the labels of GPU feature discovery, or describe the card in spec.cards of the intent")
+    hints = (
+        [
+            "the catalogue has "
+            + join_first([f"{one} ({mib(cards.load(one).memory_mib)})" for one in close])
+            + ", which are other cards"
+        ]
+        if close
+        else []
+    )
+    notes.error(
+        "GS859",
+        part.at(key) if key else part,
+        f"the card of node {shorten(node.name)} is unknown" + (f": {shorten(name)}" if name else ": no label names it"),
+        *hints,
+        "give Nodes with the labels of GPU feature discovery, or describe the card in spec.cards of the intent",
+    )
     return None, ""
 
 
@@ -165,9 +199,13 @@ def _own_card(
     card_id, document, card = own
     part, product = node.part.at("metadata", "labels"), shorten(node.labels["nvidia.com/gpu.product"])
     draft.put(("cards", card_id), document, part, f"from the labels of Node {shorten(node.name)}: not in the catalogue")
-    notes.warn("GS860", part.at("nvidia.com/gpu.product"), f"assumed: {product} is a card with {card.memory_mib} MiB as "
-               f"GFD's labels say; {why}, so it is in spec.cards as {card_id}",
-               "compare its name with `nvidia-smi -L`: labels have hyphens for spaces")
+    notes.warn(
+        "GS860",
+        part.at("nvidia.com/gpu.product"),
+        f"assumed: {product} is a card with {card.memory_mib} MiB as "
+        f"GFD's labels say; {why}, so it is in spec.cards as {card_id}",
+        "compare its name with `nvidia-smi -L`: labels have hyphens for spaces",
+    )
     return card, f"label nvidia.com/gpu.product: {product}"
 
 
@@ -175,9 +213,13 @@ def _compare_cards(node: ImportedNode, card: Card, memory: int | None, notes: No
     """Report a cloud's label or a machine type that is of another card than GFD says."""
     allowed, key = card_names.of_labels(node.labels, memory)
     if allowed and card.id not in allowed:
-        notes.warn("GS872", node.part.at("metadata", "labels", key), f"{shorten(node.labels[key])} has {join_first(allowed)}, and "
-                   f"GFD's labels of node {shorten(node.name)} are of {card.id}: imported as {card.id}",
-                   "compare with nvidia-smi -L on the node")
+        notes.warn(
+            "GS872",
+            node.part.at("metadata", "labels", key),
+            f"{shorten(node.labels[key])} has {join_first(allowed)}, and "
+            f"GFD's labels of node {shorten(node.name)} are of {card.id}: imported as {card.id}",
+            "compare with nvidia-smi -L on the node",
+        )
 
 
 def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layouts, notes: Notes) -> tuple[str, str]:
@@ -194,8 +236,13 @@ def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layou
     if selected.config and selected.config.mig_strategy:
         return selected.config.mig_strategy, "migStrategy of the config"
     if found.any and not facts.settings and not selected.config:
-        notes.warn("GS860", found.part or node.part, "assumed: the MIG strategy is mixed; nothing says it",
-                   "give the values of NVIDIA's chart, which set it", on_key=True)
+        notes.warn(
+            "GS860",
+            found.part or node.part,
+            "assumed: the MIG strategy is mixed; nothing says it",
+            "give the values of NVIDIA's chart, which set it",
+            on_key=True,
+        )
         return "mixed", "assumed MIG strategy"
     return "none", ""
 
@@ -205,14 +252,22 @@ def _compare_strategies(node: ImportedNode, facts: Facts, selected: Selected, la
     chart = next((one for one in facts.settings if one.mig_strategy), None)
     own = selected.config.mig_strategy if selected.config else None
     if selected.config and chart and own and own != chart.mig_strategy:
-        notes.warn("GS872", selected.config.part.at("flags", "migStrategy"), f"config {shorten(selected.config.name)} has "
-                   f"migStrategy: {own}, and {chart.origin} has the MIG strategy {chart.mig_strategy}, which wins",
-                   "write the same in both")
+        notes.warn(
+            "GS872",
+            selected.config.part.at("flags", "migStrategy"),
+            f"config {shorten(selected.config.name)} has "
+            f"migStrategy: {own}, and {chart.origin} has the MIG strategy {chart.mig_strategy}, which wins",
+            "write the same in both",
+        )
     if chart and label and label != chart.mig_strategy and chart.says_strategy:
         where = node.part.at("metadata", "labels", "nvidia.com/mig.strategy")
-        notes.warn("GS872", where, f"node {shorten(node.name)} has the MIG strategy {shorten(label)}, and "
-                   f"{chart.origin} has {chart.mig_strategy}: imported as the node has it",
-                   "wait until the operator has changed the node, or give the values that it has")
+        notes.warn(
+            "GS872",
+            where,
+            f"node {shorten(node.name)} has the MIG strategy {shorten(label)}, and "
+            f"{chart.origin} has {chart.mig_strategy}: imported as the node has it",
+            "wait until the operator has changed the node, or give the values that it has",
+        )
 
 
 def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]], draft: Draft) -> None:
@@ -249,8 +304,11 @@ def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
 ) -> None:
     who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{pluralize(len(nodes), 'Node')}"
     draft.note((*path, "card"), labels, f"from {who}, {kind.card_origin}")
-    why = (f"of the Nodes that were given, exactly these have the label {shorten(home[0])}" if home
-           else "no label outside nvidia.com/ has exactly these Nodes; give them one, and select by it")
+    why = (
+        f"of the Nodes that were given, exactly these have the label {shorten(home[0])}"
+        if home
+        else "no label outside nvidia.com/ has exactly these Nodes; give them one, and select by it"
+    )
     draft.note((*path, "nodes"), labels, why)
     origin = "; ".join(filter(None, [kind.origin, kind.layouts.origin, kind.strategy_origin if kind.layouts.any else ""]))
     draft.note((*path, "sharing"), kind.layouts.part or labels, f"from {origin}")
@@ -267,8 +325,17 @@ def unused(facts: Facts, notes: Notes, selector: Selector) -> None:
     for config in facts.configs:
         for resource, count in config.replicas.items() if id(config) in selector.offered else ():
             if resource not in selector.offered[id(config)]:
-                notes.warn("GS855", count, f"no node with config {shorten(config.name)} offers {shorten(resource)}",
-                           f"the nodes offer {join_first(sorted(selector.offered[id(config)]))}")
+                notes.warn(
+                    "GS855",
+                    count,
+                    f"no node with config {shorten(config.name)} offers {shorten(resource)}",
+                    f"the nodes offer {join_first(sorted(selector.offered[id(config)]))}",
+                )
         if id(config) not in selector.used:
-            notes.warn("GS858", config.part, f"no node selects the config {shorten(config.name)}: left out",
-                       f"nodes select it with the label {LABEL}: {shorten(config.name)}", on_key=True)
+            notes.warn(
+                "GS858",
+                config.part,
+                f"no node selects the config {shorten(config.name)}: left out",
+                f"nodes select it with the label {LABEL}: {shorten(config.name)}",
+                on_key=True,
+            )

@@ -20,8 +20,14 @@ def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
             continue
         smaller, larger = sorted((known, quota), key=lambda one: one.count)
         least[quota.namespace, quota.resource] = smaller
-        notes.warn("GS863", larger.part, f"{larger.origin} allows {larger.count} {shorten(larger.resource)}, and "
-                   f"{smaller.origin} {smaller.count}: the smaller one holds", "keep one of them", on_key=True)
+        notes.warn(
+            "GS863",
+            larger.part,
+            f"{larger.origin} allows {larger.count} {shorten(larger.resource)}, and "
+            f"{smaller.origin} {smaller.count}: the smaller one holds",
+            "keep one of them",
+            on_key=True,
+        )
     for (namespace, resource), quota in sorted(least.items()):
         offers = sorted(draft.resources.get(resource, ()), key=lambda offer: (offer[0], offer[1] or ""))
         if not offers:
@@ -36,8 +42,13 @@ def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
         pool, profile = offers[0]
         if len(offers) > 1:
             others = join_first([name for name, _ in offers[1:]])
-            notes.warn("GS860", quota.part, f"assumed: the quota is written for pool {pool}; it holds in {others} as well",
-                       "the pools offer the same resource, and Kubernetes has one quota for it", on_key=True)
+            notes.warn(
+                "GS860",
+                quota.part,
+                f"assumed: the quota is written for pool {pool}; it holds in {others} as well",
+                "the pools offer the same resource, and Kubernetes has one quota for it",
+                on_key=True,
+            )
         path = ("quotas", namespace, pool)
         if profile is None:
             draft.put(path, quota.count, quota.part, f"from {quota.origin}")

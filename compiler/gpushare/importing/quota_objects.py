@@ -48,6 +48,11 @@ def _is_scoped(part: Part, notes: Notes) -> bool:
     if not hard or not scopes:
         return False
     said = "; ".join(f"{one.path[-1]}: {shown(one.whole)}" for one in (*hard, *scopes))
-    notes.warn("GS863", scopes[0], f"{described(part)} counts only pods of a scope, which no quota of an intent does: {said}",
-               "keep this ResourceQuota beside the bundle's", on_key=True)
+    notes.warn(
+        "GS863",
+        scopes[0],
+        f"{described(part)} counts only pods of a scope, which no quota of an intent does: {said}",
+        "keep this ResourceQuota beside the bundle's",
+        on_key=True,
+    )
     return True

@@ -42,7 +42,7 @@ def known(inputs: Iterable[InputFile], made: Mapping[str, str]) -> dict[str, str
     """Return the paths in the bundle, by name, of the inputs that are files of it: beside its pools, and in `made`, too."""
     names = [one.name for one in inputs]
     roots = [name.removesuffix(reader.POOLS) for name in names if f"/{name}".endswith(f"/{reader.POOLS}")]
-    paths = {name: name[len(root):] for root in roots for name in names if name.startswith(root)}
+    paths = {name: name[len(root) :] for root in roots for name in names if name.startswith(root)}
     return {name: path for name, path in paths.items() if path in made and path.endswith(".yaml")}
 
 
@@ -63,12 +63,22 @@ def _compare(one: InputFile, path: str, ours: str, ignored: frozenset[str], note
         gone = [at for at in wanted if at not in has and not any(other[: len(at)] == at[: len(other)] for other in left)]
         if left:
             said = "; ".join(f"{dotted(at)}: {shown(has[at])}" for at in left[:_MOST_LISTED])
-            notes.warn("GS871", part.at(*left[0]), f"{pluralize(len(left), 'value')} of the bundle's {path} not imported: {said}",
-                       "no field of an intent has them, or the bundle was edited by hand: set them in the intent", on_key=True)
+            notes.warn(
+                "GS871",
+                part.at(*left[0]),
+                f"{pluralize(len(left), 'value')} of the bundle's {path} not imported: {said}",
+                "no field of an intent has them, or the bundle was edited by hand: set them in the intent",
+                on_key=True,
+            )
         if gone:
             said = "; ".join(f"{dotted(at)}: {shown(wanted[at])}" for at in gone[:_MOST_LISTED])
-            notes.warn("GS871", part.at(*gone[0]), f"the bundle's {path} lacks {pluralize(len(gone), 'value')} that the intent's "
-                       f"bundle has: {said}", "the bundle was edited by hand: set in the intent what is wanted", on_key=True)
+            notes.warn(
+                "GS871",
+                part.at(*gone[0]),
+                f"the bundle's {path} lacks {pluralize(len(gone), 'value')} that the intent's bundle has: {said}",
+                "the bundle was edited by hand: set in the intent what is wanted",
+                on_key=True,
+            )
 
 
 def _leaves(value: Any, ignored: frozenset[str], path: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -65,17 +65,19 @@ class Selector:
         strategy, replicas, _ = node_objects.strategy(node.labels)
         now = "whole GPUs" if strategy is Strategy.NONE else f"{strategy.value} with {pluralize(replicas, 'replica')}"
         part = node.part.at("metadata", "labels", _SHARED_BY)
-        self._notes.warn(
-            "GS870", part, f"Node {shorten(node.name)} has {now}, which is not what was given: {origin}", hint
-        )
+        self._notes.warn("GS870", part, f"Node {shorten(node.name)} has {now}, which is not what was given: {origin}", hint)
 
     def _of_node(self, node: ImportedNode) -> Selected | None:
         wanted = node.labels.get(LABEL, "")
         part = node.part.at("metadata", "labels", LABEL)
         if wanted:
             if not self.configs:
-                self._notes.warn("GS860", part, f"the config {shorten(wanted)} was not given: sharing is read from the labels",
-                                 "give the device plugin's ConfigMap to be sure")
+                self._notes.warn(
+                    "GS860",
+                    part,
+                    f"the config {shorten(wanted)} was not given: sharing is read from the labels",
+                    "give the device plugin's ConfigMap to be sure",
+                )
                 return Selected(by_labels=True, origin="labels of the nodes")
             return self._named(wanted, part, f"label {LABEL}: {shorten(wanted)}")
         for one in self._settings:
@@ -98,8 +100,12 @@ class Selector:
             self._notes.error("GS857", part, f"there is no config {shorten(name)}: the device plugin does not start", hint)
             return None
         if any(_content(other) != _content(found[0]) for other in found):
-            self._notes.error("GS864", found[1].part, f"the config {shorten(name)} is given twice, and differently",
-                              "give only the ConfigMap that the plugin reads, or the chart's values that name it")
+            self._notes.error(
+                "GS864",
+                found[1].part,
+                f"the config {shorten(name)} is given twice, and differently",
+                "give only the ConfigMap that the plugin reads, or the chart's values that name it",
+            )
             return None
         self.used |= {id(config) for config in found}
         return Selected(config=found[0], origin=origin) if found[0].works else None
@@ -124,8 +130,13 @@ class Selector:
         if likely is None or (known and not self._agrees(likely, node)):
             return Selected(by_labels=True, origin="labels of the nodes")
         if not known:
-            self._notes.warn("GS860", labels, f"assumed: nodes without the label {LABEL} have the config {shorten(likely)}",
-                             "give the values of NVIDIA's chart, which name the default", on_key=True)
+            self._notes.warn(
+                "GS860",
+                labels,
+                f"assumed: nodes without the label {LABEL} have the config {shorten(likely)}",
+                "give the values of NVIDIA's chart, which name the default",
+                on_key=True,
+            )
         return self._named(likely, labels, "with which the labels of the nodes agree" if known else "assumed")
 
     def _agrees(self, name: str, node: ImportedNode) -> bool:

@@ -50,9 +50,7 @@ def offered(layouts: Layouts, strategy: str) -> dict[str, str | None]:
     return found | ({GPU: None} if () in layouts.gpus else {})
 
 
-def document(
-    shares: SharingSource, layouts: Layouts, strategy: str, part: Part, notes: Notes
-) -> dict[str, Any] | None:
+def document(shares: SharingSource, layouts: Layouts, strategy: str, part: Part, notes: Notes) -> dict[str, Any] | None:
     """Return the `sharing` of the intent; None if there is none that means the same, which findings report."""
     names = offered(layouts, strategy if layouts.any else "none")
     replicas = {name: count for name, count in shares.replicas.items() if name in names and count > 1}
@@ -72,16 +70,31 @@ def _mig(  # noqa: PLR0913, PLR0917 - what it is made from
     shares: SharingSource, replicas: dict[str, int], layouts: Layouts, strategy: str, part: Part, notes: Notes
 ) -> dict[str, Any] | None:
     if strategy == "none":
-        notes.error("GS856", layouts.part or part, "GPUs with MIG, but MIG strategy none: their instances are not offered",
-                    "set the MIG strategy mixed or single", on_key=True)
+        notes.error(
+            "GS856",
+            layouts.part or part,
+            "GPUs with MIG, but MIG strategy none: their instances are not offered",
+            "set the MIG strategy mixed or single",
+            on_key=True,
+        )
         return None
     if shares.strategy is Strategy.MPS:
-        notes.error("GS856", part, "MPS on a node whose GPUs have MIG instances: the device plugin does not start",
-                    "share MIG instances by timeSlicing", on_key=True)
+        notes.error(
+            "GS856",
+            part,
+            "MPS on a node whose GPUs have MIG instances: the device plugin does not start",
+            "share MIG instances by timeSlicing",
+            on_key=True,
+        )
         return None
     if strategy == "mixed" and GPU in replicas:
-        notes.error("GS862", part, "whole GPUs of a node are shared, beside others with MIG: an intent shares instances only",
-                    f"leave {GPU} out of the config, or give all GPUs of the node MIG", on_key=True)
+        notes.error(
+            "GS862",
+            part,
+            "whole GPUs of a node are shared, beside others with MIG: an intent shares instances only",
+            f"leave {GPU} out of the config, or give all GPUs of the node MIG",
+            on_key=True,
+        )
         return None
     found: dict[str, Any] = {"mode": "mig"} | ({"strategy": "single"} if strategy == "single" else {}) | _layouts(layouts)
     if not replicas:
@@ -107,10 +120,7 @@ def resources(sharing: dict[str, Any], layouts: Layouts) -> dict[str, str | None
     if not modes.named(sharing["mode"]).is_partitioned or sharing.get("strategy") == "single":
         return {GPU + (suffix if "replicas" in sharing else ""): None}
     shared = sharing.get("replicas", {})
-    return {
-        name + (suffix if profile in shared else ""): profile or GPU
-        for name, profile in offered(layouts, "mixed").items()
-    }
+    return {name + (suffix if profile in shared else ""): profile or GPU for name, profile in offered(layouts, "mixed").items()}
 
 
 def totals(sharing: dict[str, Any], layouts: Layouts) -> dict[str, int]:

@@ -20,7 +20,9 @@ The comments say where each value is from, and what is assumed."""
 def text(name: str, spec: Mapping[str, Any], comments: Mapping[Path, str], errors: int) -> str:
     """Return the intent; with errors, its header says that it is not complete."""
     document = {
-        "apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": name},
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "ClusterIntent",
+        "metadata": {"name": name},
         "spec": {key: _sorted(key, spec[key]) for key in _KEYS if key in spec},
     }
     draft = f"NOT COMPLETE: {pluralize(errors, 'error')}; what is concerned is missing or wrong.\n" if errors else ""
@@ -30,8 +32,10 @@ def text(name: str, spec: Mapping[str, Any], comments: Mapping[Path, str], error
 
 def _sorted(key: str, value: Any) -> Any:
     if key in ("pools", "quotas"):
-        return {name: (_sorted("quotas", value[name]) if key == "quotas" and isinstance(value[name], dict) else value[name])
-                for name in sorted(value)}
+        return {
+            name: (_sorted("quotas", value[name]) if key == "quotas" and isinstance(value[name], dict) else value[name])
+            for name in sorted(value)
+        }
     return value
 
 
@@ -52,6 +56,8 @@ def _commented(written: str, comments: Mapping[Path, str]) -> str:
 
 def _harmless(origin: str) -> str:
     """Return the words of a comment with whatever a reader of YAML could take for a line's end escaped."""
-    return origin if origin.isprintable() else "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in origin
+    return (
+        origin
+        if origin.isprintable()
+        else "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in origin)
     )

@@ -75,8 +75,9 @@ class Server:
         end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         try:
             # A redirect would send the credentials elsewhere.
-            answer = self._pool.request("GET", url, headers=self._headers(), timeout=timeout, preload_content=False,
-                                        retries=False, redirect=False)
+            answer = self._pool.request(
+                "GET", url, headers=self._headers(), timeout=timeout, preload_content=False, retries=False, redirect=False
+            )
             try:
                 data = _bounded(answer, most_bytes, end)
             finally:
@@ -122,8 +123,11 @@ class Server:
             hint = "check certificate-authority and server in the kubeconfig; a proxy may replace the certificate"
             return NoClusterError(f"{self.name}: TLS failed: {problem}", hint)
         if isinstance(problem, kinds.ReadTimeoutError):
-            return RequestError(f"no answer within {self._timeout:g} s; --request-timeout waits longer" if self._timeout
-                                else "no answer in time")
+            return RequestError(
+                f"no answer within {self._timeout:g} s; --request-timeout waits longer"
+                if self._timeout
+                else "no answer in time"
+            )
         if isinstance(problem, kinds.ProtocolError | kinds.DecodeError):
             return RequestError(f"the connection broke: {problem}")
         hint = "check the server's address in the kubeconfig, the network, a VPN and HTTPS_PROXY"

@@ -65,8 +65,10 @@ def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Ca
         yield Cause(what="The node is cordoned: it takes no new pods.", remedy=f"Run `kubectl uncordon {node.name}`.")
     if pool is None:
         known = join_first(list(live.pools), 8) if live.pools else "none that can be seen"
-        yield Cause(what=f"No pool selects the node; the pools are {known}.",
-                    remedy="Give it the labels of a pool, or name it in the intent, unless it should have no pool.")
+        yield Cause(
+            what=f"No pool selects the node; the pools are {known}.",
+            remedy="Give it the labels of a pool, or name it in the intent, unless it should have no pool.",
+        )
         return
     if node.condition is None:
         selector = f"app.kubernetes.io/name=gpushare,gpushare.dev/pool={pool.name}"
@@ -165,15 +167,21 @@ def _capacity(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:
         shares = [(node, one) for node in every for one in node.shares if one.resource == resource]
         if not shares:
             offered = sorted({one.resource for node in every for one in node.shares})
-            yield Cause(what=f"No node offers {resource}; offered are {join_first(offered, 8) if offered else 'no GPU resources'}.",
-                        remedy="Request a resource that a pool offers; `gpushare status` lists them.")
+            yield Cause(
+                what=f"No node offers {resource}; offered are {join_first(offered, 8) if offered else 'no GPU resources'}.",
+                remedy="Request a resource that a pool offers; `gpushare status` lists them.",
+            )
             continue
         free = [one.free for _, one in shares]
         away = [node.name for node, one in shares if not node.is_ready and (one.wanted or one.offered)]
         if None not in free and max(one or 0 for one in free) < number:
             total = sum(one.offered for _, one in shares)
-            yield Cause(what=f"No node has {number} {resource} free: {total} are offered on {len(shares)} nodes.",
-                        remedy="Wait until pods end; if none does, the pool needs more nodes or more replicas.")
+            yield Cause(
+                what=f"No node has {number} {resource} free: {total} are offered on {len(shares)} nodes.",
+                remedy="Wait until pods end; if none does, the pool needs more nodes or more replicas.",
+            )
         if away:
-            yield Cause(what=f"Nodes that should offer {resource} are not ready: {join_first(away)}.",
-                        remedy=f"`gpushare explain {away[0]}` says why.")
+            yield Cause(
+                what=f"Nodes that should offer {resource} are not ready: {join_first(away)}.",
+                remedy=f"`gpushare explain {away[0]}` says why.",
+            )

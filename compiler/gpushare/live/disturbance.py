@@ -83,10 +83,18 @@ def assess(bundle: Files, document: Mapping[str, Any], snapshot: Snapshot, geome
         lost = None if before is None or target is None else solver.disturbed(before, target)
         on_busy = (policy(bundle, new).get("rollout") or {}).get("onBusy") or live.pools[old].on_busy if new or old else ""
         holding = _holding(snapshot, node) if lost != 0 else ()
-        changed.append(NodeChange(
-            name=node.name, before=old, after=new, on_busy=str(on_busy), disturbed=lost, pods=holding,
-            is_ready=_is_ready(node), state=_state(node),
-        ))
+        changed.append(
+            NodeChange(
+                name=node.name,
+                before=old,
+                after=new,
+                on_busy=str(on_busy),
+                disturbed=lost,
+                pods=holding,
+                is_ready=_is_ready(node),
+                state=_state(node),
+            )
+        )
     limits = snapshot.has_seen("resourcequotas") and not snapshots.observes(document)
     problems = _quotas(document, snapshot) if limits else ()
     return Disturbance(nodes=tuple(changed), unready=tuple(unready), quotas=tuple(problems), unseen=snapshot.unseen)
@@ -112,7 +120,11 @@ def _untouched(node: LiveNode, new: PoolSide | None) -> PoolSide | None:
 def _same(one: PoolSide, other: PoolSide) -> bool:
     """Whether nodes need no change: card, layout and profile are equal."""
     return (one.card, one.layouts, one.profile, dict(one.resources)) == (
-        other.card, other.layouts, other.profile, dict(other.resources))
+        other.card,
+        other.layouts,
+        other.profile,
+        dict(other.resources),
+    )
 
 
 def _holding(snapshot: Snapshot, node: LiveNode) -> tuple[Pod, ...]:

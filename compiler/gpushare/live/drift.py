@@ -122,16 +122,26 @@ def _tenancy(chart: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 def _unlike(wanted: Mapping[str, Any], actual: object) -> str:
     if not isinstance(actual, dict):
         return "another document"
-    return join_first([f"{clean(key)}: {_text(actual.get(key))}" for key in sorted({*wanted, *map(str, actual)})
-                if wanted.get(key) != actual.get(key)])
+    return join_first(
+        [
+            f"{clean(key)}: {_text(actual.get(key))}"
+            for key in sorted({*wanted, *map(str, actual)})
+            if wanted.get(key) != actual.get(key)
+        ]
+    )
 
 
 def _helm(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
     """Yield the values that the installed release has otherwise: another bundle, or `helm --set`."""
     if snapshot.values is not None:
         for path, wanted, actual in _leaves(chart, snapshot.values, ()):
-            yield Difference(kind=Kind.VALUES, subject=f"Helm value {clean('.'.join(path))}", wanted=_text(wanted),
-                             actual=_text(actual), remedy="put it into the intent, or install the bundle without it")
+            yield Difference(
+                kind=Kind.VALUES,
+                subject=f"Helm value {clean('.'.join(path))}",
+                wanted=_text(wanted),
+                actual=_text(actual),
+                remedy="put it into the intent, or install the bundle without it",
+            )
 
 
 def _leaves(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
@@ -153,8 +163,13 @@ def _quotas(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference
     for namespace in sorted(wanted.keys() | actual.keys()):
         one, other = wanted.get(namespace), actual.get(namespace)
         if one != other:
-            yield Difference(kind=Kind.QUOTA, subject=f"ResourceQuota {namespace}/gpushare", wanted=_numbers(one),
-                             actual=_numbers(other), remedy=_INSTALL)
+            yield Difference(
+                kind=Kind.QUOTA,
+                subject=f"ResourceQuota {namespace}/gpushare",
+                wanted=_numbers(one),
+                actual=_numbers(other),
+                remedy=_INSTALL,
+            )
 
 
 def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:

@@ -83,8 +83,14 @@ def _policy(item: Json) -> Json:
 def _release(one: helm_release.Release, namespace: str) -> Json:
     """Return a release of NVIDIA's charts with the user's values, as the importer reads it: the rest is the chart's own."""
     metadata = {"name": one.name, "namespace": namespace}
-    return {"apiVersion": "gpushare.dev/v1", "kind": "HelmRelease", "metadata": metadata, "chart": one.chart,
-            "version": one.version, "values": dict(one.given)}
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "HelmRelease",
+        "metadata": metadata,
+        "chart": one.chart,
+        "version": one.version,
+        "values": dict(one.given),
+    }
 
 
 def _object(version: str, kind: str, metadata: Json) -> Json:

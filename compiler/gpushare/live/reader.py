@@ -90,8 +90,11 @@ def _checked(snapshot: Snapshot) -> Snapshot:
         return snapshot
     from gpushare.core.record import replace  # noqa: PLC0415 - rare
 
-    missing = ReadFailure(what="gpushare", why=f"namespace {snapshot.namespace} has no pool of gpushare",
-                     hint="--release-namespace names the namespace in which it is installed")
+    missing = ReadFailure(
+        what="gpushare",
+        why=f"namespace {snapshot.namespace} has no pool of gpushare",
+        hint="--release-namespace names the namespace in which it is installed",
+    )
     return replace(snapshot, unseen=(*snapshot.unseen, missing))
 
 

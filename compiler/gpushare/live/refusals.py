@@ -8,28 +8,32 @@ _AGAIN = "Delete the pod, so that its controller makes a new one"
 
 _IF_AGAIN = f"{_AGAIN}; if that repeats, `gpushare explain NODE` says what is wrong."
 REMEDIES = {
-    "maximum request size for shared resources":
-        "Request one share per container. A request for more is refused; it would add neither memory nor speed.",
-    "unresolvable CDI devices":
+    "maximum request size for shared resources": (
+        "Request one share per container. A request for more is refused; it would add neither memory nor speed."
+    ),
+    "unresolvable CDI devices": (
         "The container runtime knows no such device: its CDI specification is missing or old. Check the container toolkit's "
-        "pod on the node, or run `nvidia-ctk cdi generate` there; then delete the pod.",
-    "gpu is lost":
-        "A GPU has fallen off the bus. `gpushare explain NODE` names it; drain and reboot the node.",
-    "unknown device":
+        "pod on the node, or run `nvidia-ctk cdi generate` there; then delete the pod."
+    ),
+    "gpu is lost": ("A GPU has fallen off the bus. `gpushare explain NODE` names it; drain and reboot the node."),
+    "unknown device": (
         "Kubelet gave the pod a device that the device plugin no longer has. Restart the plugin's pod on the node, then delete "
-        "this pod.",
-    "unregistered device":
+        "this pod."
+    ),
+    "unregistered device": (
         "No device plugin is registered for the resource: after a reboot kubelet starts pods before the plugin is back. "
-        + _IF_AGAIN,
-    "unhealthy devices":
+        + _IF_AGAIN
+    ),
+    "unhealthy devices": (
         "The device plugin offers no healthy device: after a reboot kubelet starts pods before the plugin is back, and an XID "
-        "makes a GPU unhealthy. " + _IF_AGAIN,
-    "number of devices unavailable":
+        "makes a GPU unhealthy. " + _IF_AGAIN
+    ),
+    "number of devices unavailable": (
         "Kubelet counts devices as taken by pods that have ended, or the plugin has just restarted. "
-        f"{_AGAIN}; if that repeats although devices are free, restart kubelet on the node.",
+        f"{_AGAIN}; if that repeats although devices are free, restart kubelet on the node."
+    ),
     "exceeded quota": "Delete pods of the namespace that hold shares, or have `quotas` in the intent raised.",
-    "ValidatingAdmissionPolicy":
-        "Change the pod as the message says: the pool's rules for pods are in the bundle's README.",
+    "ValidatingAdmissionPolicy": ("Change the pod as the message says: the pool's rules for pods are in the bundle's README."),
 }
 """The first of these words that is in a message, in any case, decides."""
 

@@ -23,8 +23,13 @@ class Subject(Record):
 
 
 def objects(  # noqa: PLR0913 - one for each option of the command
-    release: str, subject: Subject, *, plugin: str = "", metrics: bool = False, values: bool = False,
-    imports: Sequence[str] = ()
+    release: str,
+    subject: Subject,
+    *,
+    plugin: str = "",
+    metrics: bool = False,
+    values: bool = False,
+    imports: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Return roles and bindings. `metrics`: for `status --kills`; `values`: `drift` compares the Helm release's values too.
 

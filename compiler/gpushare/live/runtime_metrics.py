@@ -58,7 +58,9 @@ def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], lis
     unseen = []
     if refused:
         hint = "`gpushare rbac --metrics` prints the right; a NetworkPolicy must let the API server reach port 9408"
-        unseen.append(ReadFailure(what="metrics", why=f"{pluralize(len(refused), 'runtime')} did not answer: {refused[0]}", hint=hint))
+        unseen.append(
+            ReadFailure(what="metrics", why=f"{pluralize(len(refused), 'runtime')} did not answer: {refused[0]}", hint=hint)
+        )
     if len(pods) > len(asked):
         why = f"only {MAX_NODES} of {len(pods)} runtimes were asked"
         unseen.append(ReadFailure(what="metrics", why=why, hint="name a node"))

@@ -117,8 +117,14 @@ def only(status: Status, name: str) -> Status | None:
 
 def _narrowed(status: Status, chosen: Sequence[PoolStatus], others: Sequence[NodeStatus]) -> Status:
     names = {node.name for pool in chosen for node in pool.nodes} | {node.name for node in others}
-    return Status(pools=tuple(chosen), others=tuple(others), kills=status.kills, pending=(), unseen=status.unseen,
-                  observed=status.observed and observing.only(status.observed, names))
+    return Status(
+        pools=tuple(chosen),
+        others=tuple(others),
+        kills=status.kills,
+        pending=(),
+        unseen=status.unseen,
+        observed=status.observed and observing.only(status.observed, names),
+    )
 
 
 def _reduced(pool: PoolStatus, node: str) -> PoolStatus:
@@ -164,7 +170,10 @@ def _node(  # noqa: PLR0913 - the parts of one row
             wanted=None if wanted is None else wanted.get(name, 0),
             offered=node.allocatable.get(name, 0),
             used=None if held is None else held[name],
-            free=0 if not is_open else max(0, node.allocatable.get(name, 0) - held[name]) if held is not None and has_others
+            free=0
+            if not is_open
+            else max(0, node.allocatable.get(name, 0) - held[name])
+            if held is not None and has_others
             else None,
         )
         for name in names

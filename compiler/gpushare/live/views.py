@@ -76,8 +76,13 @@ def _clean_tree(value: Any, depth: int = 4) -> Any:
 
 
 def _condition(item: Json) -> Condition:
-    words = {"status": "status", "reason": "reason", "message": "message", "since": "lastTransitionTime",
-             "heartbeat": "lastHeartbeatTime"}
+    words = {
+        "status": "status",
+        "reason": "reason",
+        "message": "message",
+        "since": "lastTransitionTime",
+        "heartbeat": "lastHeartbeatTime",
+    }
     return Condition(**{name: clean(item.get(field)) for name, field in words.items()})
 
 

@@ -253,8 +253,7 @@ ALERTS = (
         hold="15m",
         summary="The MPS daemon of GPU {{ $labels.gpu }} on node {{ $labels.node }} has another memory limit than the policy.",
         means="MPS lets a client allocate another amount than its cap.",
-        remedy=f"The device plugin runs with another configuration: compare its label {NVIDIA.plugin_label} with the "
-        "bundle.",
+        remedy=f"The device plugin runs with another configuration: compare its label {NVIDIA.plugin_label} with the bundle.",
     ),
     Alert(
         # The container of the DaemonSet in the chart nvidia-device-plugin 0.20.0.

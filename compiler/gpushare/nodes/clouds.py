@@ -98,11 +98,23 @@ class Cloud(Record):
 
 
 _ACCELERATORS: Mapping[str, tuple[str, ...]] = {
-    "t4": ("t4",), "l4": ("l4",), "l40s": ("l40s",), "a10g": ("a10g",), "a10": ("a10",), "p100": ("p100-pcie-16gb",),
-    "v100": ("v100-sxm2-16gb", "v100-sxm2-32gb"), "a100": ("a100-sxm4-40gb", "a100-sxm4-80gb"),
-    "a100-80gb": ("a100-sxm4-80gb",), "h100": ("h100-sxm5-80gb",), "h100-80gb": ("h100-sxm5-80gb",),
-    "h100-mega-80gb": ("h100-sxm5-80gb",), "h200": ("h200-sxm5-141gb",), "h200-141gb": ("h200-sxm5-141gb",),
-    "b200": ("b200-180gb",), "gb200": ("gb200-186gb",), "rtx-pro-6000": ("rtx-pro-6000-server",),
+    "t4": ("t4",),
+    "l4": ("l4",),
+    "l40s": ("l40s",),
+    "a10g": ("a10g",),
+    "a10": ("a10",),
+    "p100": ("p100-pcie-16gb",),
+    "v100": ("v100-sxm2-16gb", "v100-sxm2-32gb"),
+    "a100": ("a100-sxm4-40gb", "a100-sxm4-80gb"),
+    "a100-80gb": ("a100-sxm4-80gb",),
+    "h100": ("h100-sxm5-80gb",),
+    "h100-80gb": ("h100-sxm5-80gb",),
+    "h100-mega-80gb": ("h100-sxm5-80gb",),
+    "h200": ("h200-sxm5-141gb",),
+    "h200-141gb": ("h200-sxm5-141gb",),
+    "b200": ("b200-180gb",),
+    "gb200": ("gb200-186gb",),
+    "rtx-pro-6000": ("rtx-pro-6000-server",),
 }
 
 _G_SIZES = ((r"(?:2?x|4x|8x|16x)large", 1), (r"(?:12|24)xlarge", 4), (r"48xlarge", 8))
@@ -111,8 +123,12 @@ _G_SIZES = ((r"(?:2?x|4x|8x|16x)large", 1), (r"(?:12|24)xlarge", 4), (r"48xlarge
 def _ec2(family: str, card: str, *sizes: tuple[str, int], unconfirmed: tuple[tuple[str, int], ...] = ()) -> Machines:
     """Return an EC2 family by the sizes that follow its name."""
     types = rf"{family}\."
-    return Machines(card=card, types=types, gpus=tuple((rf"{types}(?:{size})", gpus) for size, gpus in sizes),
-                    unconfirmed=tuple((rf"{types}(?:{size})", gpus) for size, gpus in unconfirmed))
+    return Machines(
+        card=card,
+        types=types,
+        gpus=tuple((rf"{types}(?:{size})", gpus) for size, gpus in sizes),
+        unconfirmed=tuple((rf"{types}(?:{size})", gpus) for size, gpus in unconfirmed),
+    )
 
 
 CLOUDS = (
@@ -132,10 +148,21 @@ CLOUDS = (
             partition="cloud.google.com/gke-gpu-partition-size",
         ),
         machines=(
-            Machines(card="l4", types=r"g2-", gpus=(
-                (r"g2-standard-(?:4|8|12|16|32)", 1), (r"g2-standard-24", 2), (r"g2-standard-48", 4), (r"g2-standard-96", 8))),
-            Machines(card="rtx-pro-6000-server", types=r"g4-standard-", gpus=(
-                (r"g4-standard-48", 1), (r"g4-standard-96", 2), (r"g4-standard-192", 4), (r"g4-standard-384", 8))),
+            Machines(
+                card="l4",
+                types=r"g2-",
+                gpus=(
+                    (r"g2-standard-(?:4|8|12|16|32)", 1),
+                    (r"g2-standard-24", 2),
+                    (r"g2-standard-48", 4),
+                    (r"g2-standard-96", 8),
+                ),
+            ),
+            Machines(
+                card="rtx-pro-6000-server",
+                types=r"g4-standard-",
+                gpus=((r"g4-standard-48", 1), (r"g4-standard-96", 2), (r"g4-standard-192", 4), (r"g4-standard-384", 8)),
+            ),
             Machines(card="a100-sxm4-40gb", types=r"a2-highgpu-|a2-megagpu-"),
             Machines(card="a100-sxm4-80gb", types=r"a2-ultragpu-"),
             Machines(card="h100-sxm5-80gb", types=r"a3-(?:high|mega|edge)gpu-"),
@@ -207,25 +234,45 @@ CLOUDS = (
         former_pool_label="agentpool",
         gpu_label="kubernetes.azure.com/accelerator",
         machines=(
-            Machines(card="t4", types=r"Standard_NC\d+as_T4_v3", gpus=(
-                (r"Standard_NC(?:4|8|16)as_T4_v3", 1), (r"Standard_NC64as_T4_v3", 4))),
-            Machines(card="a10", types=r"Standard_NC\d+ads_A10_v4|Standard_NV(?:36adm?s|72ads)_A10_v5", gpus=(
-                (r"Standard_NC(?:8|16)ads_A10_v4", 1), (r"Standard_NC32ads_A10_v4", 2),
-                (r"Standard_NV36adm?s_A10_v5", 1), (r"Standard_NV72ads_A10_v5", 2))),
+            Machines(
+                card="t4",
+                types=r"Standard_NC\d+as_T4_v3",
+                gpus=((r"Standard_NC(?:4|8|16)as_T4_v3", 1), (r"Standard_NC64as_T4_v3", 4)),
+            ),
+            Machines(
+                card="a10",
+                types=r"Standard_NC\d+ads_A10_v4|Standard_NV(?:36adm?s|72ads)_A10_v5",
+                gpus=(
+                    (r"Standard_NC(?:8|16)ads_A10_v4", 1),
+                    (r"Standard_NC32ads_A10_v4", 2),
+                    (r"Standard_NV36adm?s_A10_v5", 1),
+                    (r"Standard_NV72ads_A10_v5", 2),
+                ),
+            ),
             Machines(gpus=((r"Standard_NV(?:6|12|18)adm?s_A10_v5", 1),)),  # A part of an A10, which is another device.
-            Machines(card="a100-pcie-80gb", types=r"Standard_NC\d+ads_A100_v4", gpus=(
-                (r"Standard_NC24ads_A100_v4", 1), (r"Standard_NC48ads_A100_v4", 2), (r"Standard_NC96ads_A100_v4", 4))),
-            Machines(card="v100-pcie-16gb", types=r"Standard_NC\d+s_v3", gpus=(
-                (r"Standard_NC6s_v3", 1), (r"Standard_NC12s_v3", 2), (r"Standard_NC24r?s_v3", 4))),
-            Machines(card="h100-nvl-94gb", types=r"Standard_NC\d+adi?s_H100_v5", gpus=(
-                (r"Standard_NC40ads_H100_v5", 1), (r"Standard_NC80adis_H100_v5", 2))),
+            Machines(
+                card="a100-pcie-80gb",
+                types=r"Standard_NC\d+ads_A100_v4",
+                gpus=((r"Standard_NC24ads_A100_v4", 1), (r"Standard_NC48ads_A100_v4", 2), (r"Standard_NC96ads_A100_v4", 4)),
+            ),
+            Machines(
+                card="v100-pcie-16gb",
+                types=r"Standard_NC\d+s_v3",
+                gpus=((r"Standard_NC6s_v3", 1), (r"Standard_NC12s_v3", 2), (r"Standard_NC24r?s_v3", 4)),
+            ),
+            Machines(
+                card="h100-nvl-94gb",
+                types=r"Standard_NC\d+adi?s_H100_v5",
+                gpus=((r"Standard_NC40ads_H100_v5", 1), (r"Standard_NC80adis_H100_v5", 2)),
+            ),
             Machines(card="v100-sxm2-32gb", types=r"Standard_ND40rs_v2", gpus=((r"Standard_ND40rs_v2", 8),)),
             Machines(card="a100-sxm4-40gb", types=r"Standard_ND96asr_v4", gpus=((r"Standard_ND96asr_v4", 8),)),
             Machines(card="a100-sxm4-80gb", types=r"Standard_ND96amsr_A100_v4", gpus=((r"Standard_ND96amsr_A100_v4", 8),)),
             Machines(card="h100-sxm5-80gb", types=r"Standard_ND96isr_H100_v5", gpus=((r"Standard_ND96isr_H100_v5", 8),)),
             Machines(card="h200-sxm5-141gb", types=r"Standard_ND96isr_H200_v5", gpus=((r"Standard_ND96isr_H200_v5", 8),)),
-            Machines(card="gb200-186gb", types=r"Standard_ND128isr_NDR_GB200_v6", gpus=(
-                (r"Standard_ND128isr_NDR_GB200_v6", 4),)),
+            Machines(
+                card="gb200-186gb", types=r"Standard_ND128isr_NDR_GB200_v6", gpus=((r"Standard_ND128isr_NDR_GB200_v6", 4),)
+            ),
         ),
         startup_taint=(
             "AKS; an initialization taint, since AKS puts an ordinary one back:\n\n"
@@ -237,7 +284,8 @@ CLOUDS = (
         labels_every_gpu_node=True,
         group=GroupTags(
             # Its provider reads `_` as `/`, and `~2` as `_`.
-            told="Tags of the Azure scale set; untested with the autoscaler that AKS itself runs:", slash="_",
+            told="Tags of the Azure scale set; untested with the autoscaler that AKS itself runs:",
+            slash="_",
         ),
     ),
     Cloud(
@@ -257,7 +305,7 @@ CLOUDS = (
         startup_taint=(
             "Cluster API with kubeadm, in the KubeadmConfigTemplate of the MachineDeployment:\n\n"
             "    spec:\n      template:\n        spec:\n          joinConfiguration:\n            nodeRegistration:\n"
-            "              taints: [{{key: {taint}, value: \"true\", effect: NoSchedule}}]\n"
+            '              taints: [{{key: {taint}, value: "true", effect: NoSchedule}}]\n'
         ),
         autoscaler_label="cluster-api/accelerator",
         group=GroupAnnotations(

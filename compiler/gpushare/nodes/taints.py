@@ -29,7 +29,8 @@ OUR_TAINTS = tuple(key for taints in (_DEFAULT, _CLUSTER_AUTOSCALER) for key in 
 
 
 _WORDS = {
-    key: word for taints in (_DEFAULT, _CLUSTER_AUTOSCALER)
+    key: word
+    for taints in (_DEFAULT, _CLUSTER_AUTOSCALER)
     for key, word in ((taints.not_ready, "not-ready"), (taints.repartitioning, "repartitioning"))
 }
 

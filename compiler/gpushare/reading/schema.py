@@ -34,17 +34,17 @@ def load(name: str) -> dict[str, Any]:
 def check(source: Source) -> list[Finding]:
     """Return a document's violations of the intent schema: findings GS101 to GS108 with paths, without positions."""
     schema = load("intent.v1")
-    return [] if accepts(schema, source.data) else findings(
-        _violations(source.data, schema), source.data, schema, (), source.written
+    return (
+        []
+        if accepts(schema, source.data)
+        else findings(_violations(source.data, schema), source.data, schema, (), source.written)
     )
 
 
 def violations(document: object, wanted: str | Schema, base: Path) -> list[Finding]:
     """Return the same for a part of a document, with a schema or a shipped schema's name; `base` is the path of the part."""
     schema = load(wanted) if isinstance(wanted, str) else wanted
-    return [] if accepts(schema, document) else findings(
-        _violations(document, schema), document, schema, base, lambda _: ""
-    )
+    return [] if accepts(schema, document) else findings(_violations(document, schema), document, schema, base, lambda _: "")
 
 
 def accepts(schema: Schema, value: object) -> bool:

@@ -18,8 +18,15 @@ MAX_RAW = 400
 """How many violations are read: in a text with more, the user must fix the first ones before the rest is worth reading."""
 MAX_FINDINGS = 100
 
-_NAMES = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
-          "boolean": "true or false", "null": "nothing"}
+_NAMES = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "nothing",
+}
 _WORD_LIST = re.compile(r"\^\(([a-z|-]+)\)\$")
 _OF_TYPE = {
     "object": ("write a mapping of fields",),
@@ -30,8 +37,23 @@ _OF_TYPE = {
 }
 _PLANNED = {"vgpu", "partition", "dra"}
 # Of several violations of one value, the first in this order is the mistake and the others follow from it.
-_RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength",
-         "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems")
+_RANK = (
+    "not",
+    "type",
+    "const",
+    "enum",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "uniqueItems",
+)
 _MAX_GUESS_LENGTH = 64
 _MAX_RANGE = 16
 _GOALS = ("most-instances", "balanced")

@@ -212,8 +212,15 @@ def _parsed(source: Source, most: int) -> Source:
     complaints = sorted(builder.complaints + outside, key=lambda complaint: complaint.start)
     if root is None or root.value is None:
         if not complaints:
-            complaints.append(RawFinding(code="GS011", message="the document is empty", start=0, end=min(1, len(source.text)),
-                                        hints=("gpushare init writes a first one",)))
+            complaints.append(
+                RawFinding(
+                    code="GS011",
+                    message="the document is empty",
+                    start=0,
+                    end=min(1, len(source.text)),
+                    hints=("gpushare init writes a first one",),
+                )
+            )
         root = None
     return _refused(replace(source, data=root.value if root else None, root=root), complaints, builder.not_shown)
 
@@ -282,8 +289,14 @@ def _refused(source: Source, complaints: list[RawFinding], not_shown: int = 0) -
     """Return the source with its findings and their spans; the last one reports how many are not shown, if there are more."""
     not_shown += max(0, len(complaints) - MAX_FINDINGS)
     findings = [
-        Finding(code=told.code, message=told.message, hints=told.hints, path=told.path, file=source.file,
-                span=source.span(told.start, told.end))
+        Finding(
+            code=told.code,
+            message=told.message,
+            hints=told.hints,
+            path=told.path,
+            file=source.file,
+            span=source.span(told.start, told.end),
+        )
         for told in complaints[:MAX_FINDINGS]
     ]
     if not_shown:

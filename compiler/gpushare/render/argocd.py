@@ -37,15 +37,21 @@ _RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration":
 """Where Argo CD does not wait for the health of Applications, the first sync of a chart may come before the namespace."""
 
 _OUR_CLUSTER_KINDS = (
-    *(("admissionregistration.k8s.io", f"{kind}AdmissionPolicy{part}") for kind in ("Mutating", "Validating")
-      for part in ("", "Binding")),
-    (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"),
+    *(
+        ("admissionregistration.k8s.io", f"{kind}AdmissionPolicy{part}")
+        for kind in ("Mutating", "Validating")
+        for part in ("", "Binding")
+    ),
+    (_RBAC, "ClusterRole"),
+    (_RBAC, "ClusterRoleBinding"),
     ("scheduling.k8s.io", "PriorityClass"),
 )
 _NVIDIA_CLUSTER_KINDS = (
-    ("apiextensions.k8s.io", "CustomResourceDefinition"), ("nfd.k8s-sigs.io", "NodeFeatureRule"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("nfd.k8s-sigs.io", "NodeFeatureRule"),
     *((NVIDIA.domain, kind) for kind in NVIDIA.cluster_kinds),
 )
+
 
 def objects(plan: Plan, checks: Mapping[str, str]) -> Iterator[tuple[str, Object]]:
     """Yield the path in the bundle and the object of each file. `checks` are the health checks by kind, as `<group>_<kind>`."""
@@ -99,12 +105,14 @@ def section(plan: Plan, checks: Mapping[str, str]) -> Iterator[str]:
 
 def _root(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the Application of the other Applications, which are where Argo CD itself is."""
-    return _application(plan, settings, "", wave=None) | {"spec": {
-        "project": "default",
-        "source": _source(settings, "argocd/apps"),
-        "destination": {"server": _IN_CLUSTER, "namespace": settings["namespace"]},
-        "syncPolicy": {"automated": {"prune": True, "selfHeal": True}, "retry": _RETRY},
-    }}
+    return _application(plan, settings, "", wave=None) | {
+        "spec": {
+            "project": "default",
+            "source": _source(settings, "argocd/apps"),
+            "destination": {"server": _IN_CLUSTER, "namespace": settings["namespace"]},
+            "syncPolicy": {"automated": {"prune": True, "selfHeal": True}, "retry": _RETRY},
+        }
+    }
 
 
 def _namespace(plan: Plan, settings: Mapping[str, str]) -> Object:
@@ -128,15 +136,23 @@ def _release_rights(plan: Plan) -> Iterator[Object]:
     The chart cannot bring them: Argo CD finds no cluster-scoped hook again. The ServiceAccount exists only while the hook runs.
     No pod is evicted: without the ConfigMap `gpushare-tenancy` it is unknown which may be.
     """
-    may: dict[str, list[str]] = {"nodes": ["get", "list"], "nodes/status": ["patch"]} if plan.intent.observes else {
-        "nodes": ["get", "list", "patch", "watch"], "nodes/status": ["patch"], "pods": ["list", "watch"],
-        "events": ["create", "patch"],
-    }
+    may: dict[str, list[str]] = (
+        {"nodes": ["get", "list"], "nodes/status": ["patch"]}
+        if plan.intent.observes
+        else {
+            "nodes": ["get", "list", "patch", "watch"],
+            "nodes/status": ["patch"],
+            "pods": ["list", "watch"],
+            "events": ["create", "patch"],
+        }
+    )
     rules = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in may.items()]
     metadata = {"name": _UNINSTALL}
     yield {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
     yield {
-        "apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata,
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _UNINSTALL},
         "subjects": [{"kind": "ServiceAccount", "name": _UNINSTALL, "namespace": plan.intent.namespace}],
     }
@@ -161,7 +177,9 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     values = gitops.in_repository(settings["path"], f"{platform.stack.value}/values.yaml")
     sources = [
         {
-            "repoURL": _charts(plan), "chart": chart.name, "targetRevision": platform.version or chart.version,
+            "repoURL": _charts(plan),
+            "chart": chart.name,
+            "targetRevision": platform.version or chart.version,
             "helm": {"releaseName": chart.name, "valueFiles": [f"$values/{values}"]},
         },
         {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "ref": "values"},
@@ -181,7 +199,12 @@ def _compared(application: Object) -> Object:
 
 
 def _application(
-    plan: Plan, settings: Mapping[str, str], part: str, *, wave: int | None, cascades: bool = True,
+    plan: Plan,
+    settings: Mapping[str, str],
+    part: str,
+    *,
+    wave: int | None,
+    cascades: bool = True,
 ) -> Object:
     name = f"{gitops.object_name(plan.intent, 'argocd')}-{part}".removesuffix("-")
     metadata: Object = {"name": name, "namespace": settings["namespace"]}
@@ -193,7 +216,12 @@ def _application(
 
 
 def _spec(
-    plan: Plan, settings: Mapping[str, str], sources: Object, *, server_side: bool = True, shared: bool = False,
+    plan: Plan,
+    settings: Mapping[str, str],
+    sources: Object,
+    *,
+    server_side: bool = True,
+    shared: bool = False,
 ) -> Object:
     """Return an Application's spec. `shared`: its objects may be another Application's as well, and are never pruned."""
     options = () if shared else ("FailOnSharedResource=true",)
@@ -229,7 +257,8 @@ def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
         kinds += _NVIDIA_CLUSTER_KINDS
     namespaces = sorted({plan.intent.namespace, plan.intent.plugin_namespace, *(quota.namespace for quota in plan.quotas)})
     return {
-        "apiVersion": VERSION, "kind": "AppProject",
+        "apiVersion": VERSION,
+        "kind": "AppProject",
         "metadata": {"name": settings["project"], "namespace": settings["namespace"]},
         "spec": {
             "description": f"GPUs of {plan.intent.name}",
@@ -243,9 +272,12 @@ def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
 def _customization(settings: Mapping[str, str], checks: Mapping[str, str]) -> Object:
     """Return the health checks as what to merge into Argo CD's ConfigMap."""
     return {
-        "apiVersion": "v1", "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
         "metadata": {
-            "name": "argocd-cm", "namespace": settings["namespace"], "labels": {"app.kubernetes.io/part-of": "argocd"},
+            "name": "argocd-cm",
+            "namespace": settings["namespace"],
+            "labels": {"app.kubernetes.io/part-of": "argocd"},
         },
         "data": {f"resource.customizations.health.{kind}": check for kind, check in checks.items()},
     }

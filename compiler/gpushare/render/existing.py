@@ -72,6 +72,9 @@ def steps(plan: Plan) -> str:
     runtime_class = _CLASS.format(name=name) if name else _NO_CLASS
     first = (_PLACED if is_placed(plan) else _COPY).format(namespace=plan.intent.plugin_namespace)
     return _STEPS.format(
-        label=NVIDIA.plugin_label, config_map=first, strategy=plan.operator_mig_strategy or '""', taints=taints,
+        label=NVIDIA.plugin_label,
+        config_map=first,
+        strategy=plan.operator_mig_strategy or '""',
+        taints=taints,
         runtime_class=runtime_class,
     )

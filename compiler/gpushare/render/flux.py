@@ -55,10 +55,14 @@ def objects(plan: Plan, namespaces: Mapping[str, Object], upstream_values: str) 
         apps[_chart(plan).name] = _nvidia(plan, settings)
         apps["repository"] = _repository(plan, settings)
         apps["values"] = _values(plan, settings, upstream_values)
-    yield "flux/apps/kustomization.yaml", {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "resources": [f"{app}.yaml" for app in sorted(apps)],
-    }
+    yield (
+        "flux/apps/kustomization.yaml",
+        {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [f"{app}.yaml" for app in sorted(apps)],
+        },
+    )
     for app, item in apps.items():
         yield f"flux/apps/{app}.yaml", item
 
@@ -104,7 +108,9 @@ def _chart(plan: Plan) -> upstream.UpstreamChart:
 
 def _source(plan: Plan, settings: Mapping[str, str]) -> Object:
     spec: Object = {
-        "interval": _interval(settings), "url": settings["url"], "ref": {"branch": settings["branch"]},
+        "interval": _interval(settings),
+        "url": settings["url"],
+        "ref": {"branch": settings["branch"]},
     }
     if "secret" in settings:
         spec["secretRef"] = {"name": settings["secret"]}
@@ -113,16 +119,18 @@ def _source(plan: Plan, settings: Mapping[str, str]) -> Object:
 
 def _sync(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the Kustomization. Its deletion lasts until our release is gone, whose hook needs what else is on the cluster."""
-    return _object(plan, settings, SYNCS, "Kustomization") | {"spec": {
-        "interval": _interval(settings),
-        "retryInterval": "1m",
-        "timeout": _SYNC_TIMEOUT,
-        "sourceRef": _reference(plan, "GitRepository"),
-        "path": f"./{gitops.in_repository(settings['path'], 'flux/apps')}",
-        "prune": True,
-        "deletionPolicy": "WaitForTermination",
-        "wait": True,
-    }}
+    return _object(plan, settings, SYNCS, "Kustomization") | {
+        "spec": {
+            "interval": _interval(settings),
+            "retryInterval": "1m",
+            "timeout": _SYNC_TIMEOUT,
+            "sourceRef": _reference(plan, "GitRepository"),
+            "path": f"./{gitops.in_repository(settings['path'], 'flux/apps')}",
+            "prune": True,
+            "deletionPolicy": "WaitForTermination",
+            "wait": True,
+        }
+    }
 
 
 def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
@@ -132,11 +140,13 @@ def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
     they fail where all are in use, which is no reason to repeat the upgrade, and would make an autoscaler add nodes.
     """
     spec = _release(plan.intent.namespace, settings, "gpushare") | {
-        "chart": {"spec": {
-            "chart": f"./{gitops.in_repository(settings['path'], 'chart')}",
-            "sourceRef": _reference(plan, "GitRepository"),
-            "reconcileStrategy": "Revision",
-        }},
+        "chart": {
+            "spec": {
+                "chart": f"./{gitops.in_repository(settings['path'], 'chart')}",
+                "sourceRef": _reference(plan, "GitRepository"),
+                "reconcileStrategy": "Revision",
+            }
+        },
         "install": {"strategy": _RETRY},
         "upgrade": {"strategy": _RETRY},
         "driftDetection": {"mode": "enabled"},
@@ -161,11 +171,13 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
         install["serverSideApply"], upgrade["serverSideApply"] = False, "disabled"
     spec = _release(plan.intent.plugin_namespace, settings, chart.name) | {
-        "chart": {"spec": {
-            "chart": chart.name,
-            "version": platform.version or chart.version,
-            "sourceRef": _reference(plan, "HelmRepository", chart.name),
-        }},
+        "chart": {
+            "spec": {
+                "chart": chart.name,
+                "version": platform.version or chart.version,
+                "sourceRef": _reference(plan, "HelmRepository", chart.name),
+            }
+        },
         "install": install,
         "upgrade": upgrade,
         "driftDetection": {"mode": "warn"},

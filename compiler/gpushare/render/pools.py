@@ -78,4 +78,3 @@ def _tolerances(pool: PoolPlan) -> list[int]:
     """Return the distinct tolerances of the pool's caps, in order."""
     tolerance = pool.pool.enforcement.tolerance
     return sorted({caps.tolerance_mib(device.cap_mib, tolerance) for device in pool.samples if device.cap_mib is not None})
-

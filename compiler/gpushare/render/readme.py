@@ -40,8 +40,14 @@ def _table(plan: Plan) -> Iterator[str]:
         for name, device in _kinds(pool).items():
             resource = next(one for one in pool.resources if one.name == name)
             cells = [
-                f"[{pool.name}](#{pool.name})", pool.card.name, pool.mode.value, _number(pool.nodes), f"`{name}`",
-                str(resource.per_node), _number(resource.total), _mib(device.memory_mib),
+                f"[{pool.name}](#{pool.name})",
+                pool.card.name,
+                pool.mode.value,
+                _number(pool.nodes),
+                f"`{name}`",
+                str(resource.per_node),
+                _number(resource.total),
+                _mib(device.memory_mib),
                 "all of it" if device.replicas < 2 else "no limit" if device.cap_mib is None else _mib(device.cap_mib),
             ]
             yield f"| {' | '.join(cells)} |"

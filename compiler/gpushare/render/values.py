@@ -49,8 +49,12 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
     if mig_manager:
         yield "migManager.config", {"create": False, "name": "gpushare-mig-parted", "default": "all-disabled"}
     yield from _driver(plan)
-    yield "toolkit.env", _env(
-        ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED="false", ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS="true"
+    yield (
+        "toolkit.env",
+        _env(
+            ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED="false",
+            ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS="true",
+        ),
     )
     if any(device.replicas > 1 for pool in plan.pools for device in pool.samples):
         # Otherwise the metrics of a shared GPU name one pod at random, and those of renamed resources no pod.

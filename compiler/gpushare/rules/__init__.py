@@ -40,8 +40,25 @@ MAX_PER_CODE = 100
 """Findings of one code that are shown; an intent with more of them has one cause, not a hundred."""
 
 _MODULES = (
-    admission, argocd, autoscaling, effects, enforcement, fields, flux, memory, mig, mig_profiles, monitoring, nodes,
-    platform, pools, quotas, sharing, tenancy, values, versions,
+    admission,
+    argocd,
+    autoscaling,
+    effects,
+    enforcement,
+    fields,
+    flux,
+    memory,
+    mig,
+    mig_profiles,
+    monitoring,
+    nodes,
+    platform,
+    pools,
+    quotas,
+    sharing,
+    tenancy,
+    values,
+    versions,
 )
 
 RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))

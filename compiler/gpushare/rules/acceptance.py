@@ -47,4 +47,3 @@ def _check(code: str, *, occurs: bool) -> Iterator[Finding]:
 
 def _finding(code: str, message: str, hint: str, accepted: str, severity: Severity = Severity.ERROR) -> Finding:
     return Finding(code=code, severity=severity, message=message, hints=(hint,), path=(*HERE, accepted), on_key=True)
-

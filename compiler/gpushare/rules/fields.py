@@ -82,10 +82,11 @@ def check_start_up(context: RuleContext) -> Iterator[Finding]:
         for number, toleration in enumerate(pool.tolerations):
             tolerated = [taint for taint in OUR_TAINTS if _tolerates(toleration, taint)]
             if tolerated:
+                also = join_words(tolerated)
                 yield Finding(
                     code="GS215",
                     severity=Severity.WARNING,
-                    message=f"this toleration also tolerates {join_words(tolerated)}, so its pods start before the GPUs are ready",
+                    message=f"this toleration also tolerates {also}, so its pods start before the GPUs are ready",
                     hints=("name the key of your own taint; gpushare's own pods tolerate gpushare's taints by default",),
                     path=pool_path(pool, "tolerations", number),
                 )

@@ -33,7 +33,10 @@ def check_address(context: RuleContext) -> Iterator[Finding]:
     if address.startswith("oci://"):
         hint = "Flux installs a chart that is a folder from a Git repository only: write the address of one"
     yield Finding(
-        code="GS735", message=f"invalid address {address!r} of a Git repository for Flux", hints=(hint,), path=(*HERE, "url"),
+        code="GS735",
+        message=f"invalid address {address!r} of a Git repository for Flux",
+        hints=(hint,),
+        path=(*HERE, "url"),
     )
 
 

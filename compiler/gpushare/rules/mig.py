@@ -156,7 +156,9 @@ def check_goals(context: RuleContext) -> Iterator[Finding]:
         what, hint = _out_of_reach(goal, pool, card, geometry)
         message = f"{a_card(card)} cannot be divided into {what}"
         if isinstance(goal, MemoryEach) and (unknown := _unmeasured(geometry)):
-            message = f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be promised"
+            message = (
+                f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be promised"
+            )
         yield Finding(
             code="GS406",
             message=message,

@@ -85,7 +85,9 @@ def check_replicas(context: RuleContext) -> Iterator[Finding]:
                 yield Finding(
                     code="GS407",
                     message=f"replicas names {name}, which no GPU of pool {pool.name} has",
-                    hints=(f"its GPUs have {join_words(present)}" if present else "all its GPUs are whole: leave replicas out",),
+                    hints=(
+                        f"its GPUs have {join_words(present)}" if present else "all its GPUs are whole: leave replicas out",
+                    ),
                     path=pool_path(pool, "sharing", "replicas", name),
                     on_key=True,
                 )

@@ -42,10 +42,11 @@ def check_sum(context: RuleContext) -> Iterator[Finding]:
         most, together = capacity.get(resource), by_namespace.total()
         # A single quota that is too large is GS606.
         if most is not None and max(by_namespace.values()) <= most < together:
+            namespaces = join_first(list(by_namespace))
             yield Finding(
                 code="GS612",
                 severity=Severity.WARNING,
-                message=f"the quotas of {join_first(list(by_namespace))} add up to {together} {resource}, and the pools have {most}",
+                message=f"the quotas of {namespaces} add up to {together} {resource}, and the pools have {most}",
                 hints=("make them smaller, or accept that a namespace may get less than its quota",),
                 path=last[resource][1],
             )

@@ -18,6 +18,7 @@ HERE = ("spec", "platform", "values")
 
 Steps = tuple[str, ...]
 
+
 def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[tuple[Steps, Any, Any]]:
     """Yield (path, value, how the chart reads it) for every value, and for every section that is not a mapping."""
     for key, value in values.items():

@@ -1,1 +1,1 @@
-"""What the commands print: text, tables, HTML pages and documents, from values. Reads and writes nothing, and knows no option."""
+"""What the commands print: text, tables, HTML pages and documents, from values. Reads no file, and knows no option."""

@@ -14,10 +14,7 @@ from gpushare.views.terminal import BOLD, Style, table, wrapped
 
 def overview(cards: Iterable[Card], style: Style) -> str:
     """Return all cards in a table."""
-    entries = [
-        (card.id, card.name + _doubt(card, "name").strip(), _memory(card), _mig(card), _mps(card))
-        for card in cards
-    ]
+    entries = [(card.id, card.name + _doubt(card, "name").strip(), _memory(card), _mig(card), _mps(card)) for card in cards]
     rows = list(_folded(entries, style))
     shown = table(("ID", "NAME", "MEMORY", "MIG", "MPS"), rows, style, numbers=("MEMORY", "MIG", "MPS"))
     shown += f"\n{pluralize(len(entries), 'card')}; MIG: instances at most; MPS: replicas at most; ?: not confirmed\n"
@@ -139,6 +136,9 @@ def left_over(instances: Iterable[mig.Instance], geometry: Geometry) -> str:
     memory = sum(size for _, size in memory_map.gaps(((one.start, one.size) for one in placed), geometry.units))
     whole = max(profile.compute_slices for profile in geometry.profiles)
     compute = whole - sum(one.profile.compute_slices for one in placed)
-    parts = [f"{number} of {total} {what} slices" for number, total, what in
-             ((memory, geometry.units, "memory"), (compute, whole, "compute")) if number > 0]
+    parts = [
+        f"{number} of {total} {what} slices"
+        for number, total, what in ((memory, geometry.units, "memory"), (compute, whole, "compute"))
+        if number > 0
+    ]
     return f"unused: {', '.join(parts)}" if parts else ""

@@ -54,8 +54,13 @@ def document(comparison: Comparison) -> dict[str, Any]:
 
 def _outage(one: Outage) -> dict[str, Any]:
     return {
-        "pool": one.pool, "nodes": one.nodes, "atOnce": one.at_once, "rounds": one.rounds, "secondsEach": one.seconds,
-        "onBusy": one.on_busy, "drainSeconds": one.drain_seconds,
+        "pool": one.pool,
+        "nodes": one.nodes,
+        "atOnce": one.at_once,
+        "rounds": one.rounds,
+        "secondsEach": one.seconds,
+        "onBusy": one.on_busy,
+        "drainSeconds": one.drain_seconds,
     }
 
 
@@ -78,9 +83,7 @@ def _pool(pool: PoolChange) -> dict[str, Any]:
             for resource in pool.resources
         },
         "gpus": [_gpu(gpu) for gpu in pool.gpus],
-        "caps": [
-            {"resource": cap.resource, "profile": cap.profile, "capMiB": _amount(cap.cap_mib)} for cap in pool.caps
-        ],
+        "caps": [{"resource": cap.resource, "profile": cap.profile, "capMiB": _amount(cap.cap_mib)} for cap in pool.caps],
         "action": dict(zip(("before", "after"), pool.actions, strict=True)),
     }
 

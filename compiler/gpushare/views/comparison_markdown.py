@@ -46,9 +46,7 @@ def _strategy(comparison: Comparison) -> list[str]:
 
 
 def _moves(comparison: Comparison) -> list[str]:
-    rows = [
-        f"| {code(one.node)} | {_named(one.source)} | {_named(one.target)} | {one.disturbed} |" for one in comparison.moves
-    ]
+    rows = [f"| {code(one.node)} | {_named(one.source)} | {_named(one.target)} | {one.disturbed} |" for one in comparison.moves]
     return ["| node | from pool | to pool | pods disturbed, at most |", "|---|---|---|---|", *rows, ""] if rows else []
 
 
@@ -59,7 +57,8 @@ def _named(pool: str | None) -> str:
 def _capacity(comparison: Comparison) -> list[str]:
     rows = [
         f"| {code(name)} | {known(one.before)} | {known(one.after)} |"
-        for name, one in comparison.capacity if one.before != one.after
+        for name, one in comparison.capacity
+        if one.before != one.after
     ]
     return ["| capacity | before | after |", "|---|---|---|", *rows, ""] if rows else []
 

@@ -28,7 +28,8 @@ def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: 
     pools = [] if comparison.is_empty else words.affected(comparison)
     broken = sum(one.problem is not None for one in comparison.quotas)
     facts = {
-        "Pools changed": str(len(pools)), "Nodes touched": known(comparison.touched),
+        "Pools changed": str(len(pools)),
+        "Nodes touched": known(comparison.touched),
         "Pods disturbed": f"at most {comparison.disturbed}" if comparison.disturbed else known(comparison.disturbed),
         "Quotas that no longer fit": str(broken),
     }
@@ -36,12 +37,18 @@ def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: 
     cards = [{**card, **html_page.heading(list(map(visible, names)))} for names, card in folding.alike(described)]
     tables = [one for one in _tables(comparison) if one.rows]
     return html_page.render(
-        "plan.html.j2", tables=tables, name=visible(str(sides[1].get("cluster", ""))), is_empty=comparison.is_empty,
+        "plan.html.j2",
+        tables=tables,
+        name=visible(str(sides[1].get("cluster", ""))),
+        is_empty=comparison.is_empty,
         facts=[{"name": name, "value": value} for name, value in facts.items()],
         besides=" ".join([*map(visible, verdict(comparison)), words.also(comparison).strip()]).strip(),
         order=list(words.order(comparison)),
-        strategy=words.strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "", warning=words.STRATEGY,
-        pools=cards, unfolded=len(cards) <= html_page.MAX_UNFOLDED, shown=tables,
+        strategy=words.strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "",
+        warning=words.STRATEGY,
+        pools=cards,
+        unfolded=len(cards) <= html_page.MAX_UNFOLDED,
+        shown=tables,
         lists=[one for one in _lists(comparison) if one["lines"]],
     )
 
@@ -66,8 +73,13 @@ def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
 def _list(key: str, title: str, lines: Sequence[str], *, is_folded: bool = True) -> dict[str, Any]:
     """Return a list, cut to so many lines."""
     more = len(lines) - _MAX_LINES
-    return {"id": key, "title": title, "lines": list(map(visible, lines[:_MAX_LINES])), "folded": is_folded,
-            "more": f"and {more} more; --format json has them" if more > 0 else ""}
+    return {
+        "id": key,
+        "title": title,
+        "lines": list(map(visible, lines[:_MAX_LINES])),
+        "folded": is_folded,
+        "more": f"and {more} more; --format json has them" if more > 0 else "",
+    }
 
 
 def _described(
@@ -127,8 +139,14 @@ def _devices(entry: Document | None) -> dict[int, list[DevicePlan]]:
     found: dict[int, list[DevicePlan]] = {}
     for one in entry["devices"] if entry else ():
         device = DevicePlan(
-            gpu=one["gpu"], resource=one["resource"], profile=one["profile"], start=one["start"], size=one["size"],
-            memory_mib=one["memoryMiB"], replicas=one["replicas"], cap_mib=one["capMiB"],
+            gpu=one["gpu"],
+            resource=one["resource"],
+            profile=one["profile"],
+            start=one["start"],
+            size=one["size"],
+            memory_mib=one["memoryMiB"],
+            replicas=one["replicas"],
+            cap_mib=one["capMiB"],
         )
         found.setdefault(device.gpu, []).append(device)
     return found

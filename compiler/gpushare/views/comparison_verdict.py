@@ -73,7 +73,9 @@ def _mixed(comparison: Comparison) -> Iterator[str]:
         for text in dict.fromkeys(_mixture(cap) for cap in pool.caps):
             if text is not None:
                 same.setdefault(text, []).append(pool.name)
-    yield from (f"On the way, {who} may share one device of {join_first(pools)}: {what}." for (who, what), pools in same.items())
+    yield from (
+        f"On the way, {who} may share one device of {join_first(pools)}: {what}." for (who, what), pools in same.items()
+    )
 
 
 def _mixture(cap: CapChange) -> tuple[str, str] | None:

@@ -39,24 +39,24 @@ _EFFECTS = {
     EffectKind.RAISED: "running containers may use it at once",
     EffectKind.FIRST_CAP: "containers that run already are only warned, later ones are held to it",
     EffectKind.NOTICED: "containers that run already are warned, and held to it when enforcement.notice is over; "
-                        "later ones are held to it at once",
+    "later ones are held to it at once",
     EffectKind.DRIVERLESS: "the operator removes the driver, and nothing replaces it: "
-                           "a node without a driver of its own loses its GPUs",
+    "a node without a driver of its own loses its GPUs",
     EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
 }
 _RELEASED = {
     "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name with "
-              "gitops.argocd.name; or first, for each, remove metadata.finalizers and run "
-              "kubectl delete application --cascade=orphan, then apply argocd/root.yaml",
+    "gitops.argocd.name; or first, for each, remove metadata.finalizers and run "
+    "kubectl delete application --cascade=orphan, then apply argocd/root.yaml",
     "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name with "
-            "gitops.flux.name; or first set spec.suspend: true on Kustomization and HelmReleases and delete them, "
-            "then apply flux/source.yaml and flux/sync.yaml",
+    "gitops.flux.name; or first set spec.suspend: true on Kustomization and HelmReleases and delete them, "
+    "then apply flux/source.yaml and flux/sync.yaml",
 }
 _HANDED_OVER = {
     "argocd": "Argo CD's Applications stay and go on to sync. First, for each, remove metadata.finalizers and run "
-              "kubectl delete application --cascade=orphan; deleting them otherwise releases every node",
+    "kubectl delete application --cascade=orphan; deleting them otherwise releases every node",
     "flux": "Flux's Kustomization and HelmReleases stay and keep syncing. First set spec.suspend: true on each, delete them; "
-            "deleting them otherwise releases every node",
+    "deleting them otherwise releases every node",
 }
 _ALSO = {
     EffectKind.RELEASED: "a GitOps tool releases every node",

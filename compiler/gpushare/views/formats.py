@@ -13,9 +13,7 @@ from gpushare.core.diagnostics import Accepted, Finding, is_error, pointer
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def json_text(
-    findings: Sequence[Finding], accepted: Sequence[Accepted] = (), files: Sequence[str] | None = None
-) -> str:
+def json_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = (), files: Sequence[str] | None = None) -> str:
     """Return the `Findings` document (schemas/findings.v1.json); of a compile with the bundle's `files`."""
     errors = sum(map(is_error, findings))
     return emit.json_text(

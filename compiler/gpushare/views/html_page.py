@@ -38,8 +38,14 @@ def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str
     style = Markup(_colours() + _file("page.css") + sizes + rules)  # noqa: S704
     script = Markup(_file("page.js"))  # noqa: S704
     loader = jinja2.FileSystemLoader(resources.templates())
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-                                     lstrip_blocks=True, keep_trailing_newline=True)
+    environment = jinja2.Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     return environment.get_template(template).render(
         style=style, style_hash=_digest(style), script=script, script_hash=_digest(script), version=__version__, **values
     )
@@ -95,6 +101,9 @@ def _unused(size: int) -> Mapping[str, Any]:
 
 def _cell(device: DevicePlan, mark: str) -> Mapping[str, Any]:
     return {
-        "colour": _class(palette.kind(device.profile)), "size": device.size if device.profile else 1, "mark": mark,
-        "lines": plan_view.labels(device, Style()), "shares": memory_map.segments(device.replicas),
+        "colour": _class(palette.kind(device.profile)),
+        "size": device.size if device.profile else 1,
+        "mark": mark,
+        "lines": plan_view.labels(device, Style()),
+        "shares": memory_map.segments(device.replicas),
     }

@@ -36,22 +36,31 @@ class Table(Record):
         for code in self.codes:
             yield f".{self.kind} tbody tr > :nth-child({code + 1}) {{ font-family: var(--mono); font-size: .875rem; }}\n"
         named = "".join(
-            f" .{self.kind} td:nth-child({number})::before {{ content: \"{header}\"; }}"
+            f' .{self.kind} td:nth-child({number})::before {{ content: "{header}"; }}'
             for number, header in enumerate(self.headers[1:], 2)
         )
         yield f"@media screen and (max-width: 40rem) {{{named} }}\n"
 
 
 def table(  # noqa: PLR0913 - the fields of a table
-    title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], *, id: str = "", numbers: Sequence[int] = (),  # noqa: A002
-    codes: Sequence[int] = (), most: int | None = None, more: str = "",
+    title: str,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    id: str = "",  # noqa: A002 - as the attribute in HTML
+    numbers: Sequence[int] = (),
+    codes: Sequence[int] = (),
+    most: int | None = None,
+    more: str = "",
 ) -> Table:
     """Return a table without the columns in which no row has anything, the first aside; at most `most` rows."""
     shown = [tuple(map(visible, row)) for row in rows]
     left = 0 if most is None else len(shown) - most
     kept = [at for at in range(len(headers)) if at == 0 or any(row[at] not in {"", "-"} for row in shown)]
     return Table(
-        id=id, title=title, headers=tuple(headers[at] for at in kept),
+        id=id,
+        title=title,
+        headers=tuple(headers[at] for at in kept),
         rows=tuple(tuple(row[at] for at in kept) for row in shown[:most]),
         numbers=tuple(kept.index(at) for at in numbers if at in kept),
         codes=tuple(kept.index(at) for at in codes if at in kept),

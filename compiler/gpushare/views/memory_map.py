@@ -64,8 +64,10 @@ def bar(cells: Iterable[Cell], units: int, style: Style, *, indent: int = 2, fra
     columns = [_column(cell, room, strokes) for cell, room in zip(placed, rooms, strict=True)]
     height = max(map(len, columns))
     blanks = [" " if cell.labels else strokes.unused for cell in placed]
-    shown = [[_painted(line, cell, style) for line in column + [blank * room] * (height - len(column))]
-             for cell, room, column, blank in zip(placed, rooms, columns, blanks, strict=True)]
+    shown = [
+        [_painted(line, cell, style) for line in column + [blank * room] * (height - len(column))]
+        for cell, room, column, blank in zip(placed, rooms, columns, blanks, strict=True)
+    ]
     lines = [strokes.down + strokes.down.join(row) + strokes.down for row in zip(*shown, strict=True)]
     if framed:
         lines = [_edge(rooms, strokes.top, strokes.across), *lines, _edge(rooms, strokes.bottom, strokes.across)]

@@ -103,7 +103,11 @@ def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], style: Style) -> str:
 
 def _cell(device: DevicePlan, start: int, size: int, style: Style) -> memory_map.Cell:
     return memory_map.Cell(
-        start=start, size=size, labels=labels(device, style), profile=device.profile, replicas=device.replicas,
+        start=start,
+        size=size,
+        labels=labels(device, style),
+        profile=device.profile,
+        replicas=device.replicas,
     )
 
 

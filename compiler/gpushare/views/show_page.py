@@ -24,17 +24,26 @@ def page(plan: Plan, findings: Sequence[Finding]) -> str:
     described = ((pool.name, *_described(pool, plan)) for pool in plan.pools)
     cards = [{**card, **html_page.heading(names)} for names, card in folding.alike(described)]
     quotas = table(
-        "Quotas", ("Namespace", "Resource", "At most"),
+        "Quotas",
+        ("Namespace", "Resource", "At most"),
         [(quota.namespace, key.removeprefix("requests."), str(number)) for quota in plan.quotas for key, number in quota.hard],
-        numbers=(2,), codes=(1,),
+        numbers=(2,),
+        codes=(1,),
     )
     return html_page.render(
-        "show.html.j2", tables=[*(card["resources"] for card in cards), quotas], name=visible(plan.intent.name),
-        facts=_facts(plan), observes=plan.intent.observes, digest=plan.digest.removeprefix("sha256:")[:12],
+        "show.html.j2",
+        tables=[*(card["resources"] for card in cards), quotas],
+        name=visible(plan.intent.name),
+        facts=_facts(plan),
+        observes=plan.intent.observes,
+        digest=plan.digest.removeprefix("sha256:")[:12],
         warnings=[
             {"code": one.code, "message": visible(one.message), "hints": list(map(visible, one.hints))} for one in findings
         ],
-        pools=cards, pods=_shared_pods(cards), unfolded=len(cards) <= html_page.MAX_UNFOLDED, quotas=quotas,
+        pools=cards,
+        pods=_shared_pods(cards),
+        unfolded=len(cards) <= html_page.MAX_UNFOLDED,
+        quotas=quotas,
     )
 
 
@@ -43,7 +52,10 @@ def _facts(plan: Plan) -> list[dict[str, str]]:
     nodes = [pool.nodes for pool in plan.pools]
     gpus = [None if pool.nodes is None else pool.nodes * len(pool.gpus) for pool in plan.pools]
     facts = {
-        "Pools": str(len(plan.pools)), "Nodes": _total(nodes), "GPUs": _total(gpus), "Stack": platform.stack.value,
+        "Pools": str(len(plan.pools)),
+        "Nodes": _total(nodes),
+        "GPUs": _total(gpus),
+        "Stack": platform.stack.value,
         "Namespace": plan.intent.namespace,
     }
     return [{"name": name, "value": visible(value)} for name, value in facts.items()]

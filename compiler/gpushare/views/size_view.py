@@ -43,9 +43,7 @@ def render_cards(compared: Comparison, style: Style) -> str:
     shown = style.paint(pluralize(len(compared.sizings), "card"), BOLD) + f"  {_question(compared.sizings[0])}\n\n"
     if serving:
         headers = ("", "CARD", "MODE", "PER NODE", "CAP", "MEMORY", "FAULTS", "WASTED", "NODES", "FITS")
-        rows = [
-            ("*" if one is compared.best else "", one.demand.card.id, *_row(option, one)[1:]) for one, option in serving
-        ]
+        rows = [("*" if one is compared.best else "", one.demand.card.id, *_row(option, one)[1:]) for one, option in serving]
         head, *lines = table(
             headers, rows, style, numbers=_NUMBERS, uncut=("CARD",), dropped=("FAULTS", "WASTED", "MEMORY")
         ).splitlines()

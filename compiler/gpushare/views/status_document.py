@@ -33,8 +33,13 @@ def unseen(missing: Iterable[ReadFailure]) -> list[dict[str, str]]:
 def event(one: Event) -> dict[str, Any]:
     """Return an Event."""
     return {
-        "namespace": one.namespace, "kind": one.kind, "name": one.name, "reason": one.reason, "message": one.message,
-        "time": one.time or None, "count": one.count,
+        "namespace": one.namespace,
+        "kind": one.kind,
+        "name": one.name,
+        "reason": one.reason,
+        "message": one.message,
+        "time": one.time or None,
+        "count": one.count,
     }
 
 
@@ -45,8 +50,13 @@ def _observed(observed: Observed) -> dict[str, Any]:
         "refusedRequests": observed.refused,
         "nodes": [
             {
-                "name": one.node, "gpus": list(one.gpus), "labels": list(one.labels), "resources": dict(one.resources),
-                "pods": list(one.pods), "podCount": one.held, "unknown": one.unknown or None,
+                "name": one.node,
+                "gpus": list(one.gpus),
+                "labels": list(one.labels),
+                "resources": dict(one.resources),
+                "pods": list(one.pods),
+                "podCount": one.held,
+                "unknown": one.unknown or None,
             }
             for one in observed.nodes
         ],
@@ -81,17 +91,25 @@ def _node(node: NodeStatus) -> dict[str, Any]:
 
 
 def _shares(shares: Iterable[ShareUsage]) -> dict[str, Any]:
-    return {
-        one.resource: {"wanted": one.wanted, "offered": one.offered, "used": one.used, "free": one.free} for one in shares
-    }
+    return {one.resource: {"wanted": one.wanted, "offered": one.offered, "used": one.used, "free": one.free} for one in shares}
 
 
 def _metrics(one: RuntimeMetrics) -> dict[str, Any]:
     return {
-        "kills": one.kills, "evictions": one.evictions, "warnings": one.warnings, "killsPaused": one.is_paused,
+        "kills": one.kills,
+        "evictions": one.evictions,
+        "warnings": one.warnings,
+        "killsPaused": one.is_paused,
         "containers": [
-            {"namespace": use.namespace, "pod": use.pod, "container": use.container, "gpu": use.gpu,
-             "usedBytes": use.used, "capBytes": use.cap, "overCap": use.is_over}
+            {
+                "namespace": use.namespace,
+                "pod": use.pod,
+                "container": use.container,
+                "gpu": use.gpu,
+                "usedBytes": use.used,
+                "capBytes": use.cap,
+                "overCap": use.is_over,
+            }
             for use in one.usages
         ],
     }

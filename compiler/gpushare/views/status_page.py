@@ -23,7 +23,9 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
     nodes = [node for pool in seen.pools for node in pool.nodes]
     wrong = list(filter(_is_wrong, nodes))
     facts = {
-        "Pools": str(len(seen.pools)), "Nodes": str(len(nodes)), "Not as wanted": str(len(wrong)),
+        "Pools": str(len(seen.pools)),
+        "Nodes": str(len(nodes)),
+        "Not as wanted": str(len(wrong)),
         "Pending pods": str(len(seen.pending)),
     }
     pending = [(pod.full_name, status_view.asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
@@ -43,7 +45,9 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
     pools = [_pool(pool, max(_MAX_ROWS // len(seen.pools), _MIN_ROWS)) for pool in seen.pools]
     shown = [one for one in tables if one.rows]
     return html_page.render(
-        "status.html.j2", tables=[*shown, *(pool[part] for pool in pools for part in ("shares", "nodes"))], when=when,
+        "status.html.j2",
+        tables=[*shown, *(pool[part] for pool in pools for part in ("shares", "nodes"))],
+        when=when,
         facts=[{"name": name, "value": value} for name, value in facts.items()],
         unseen=[visible(f"{one.what}: {one.why}") for one in dict.fromkeys(seen.unseen)],
         no_events=status_view.NO_EVENTS if with_kills and not seen.kills else "",
@@ -59,9 +63,7 @@ def _observed(observed: Observed) -> dict[str, Any]:
     return {"heading": observed_view.heading(observed), "lines": list(map(visible, observed_view.lines(observed)))}
 
 
-def _table(
-    key: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()
-) -> Table:
+def _table(key: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> Table:
     """Return a table, cut to so many rows; `numbers` are the columns that have numbers."""
     return table(title, [header.capitalize() for header in headers], rows, id=key, numbers=numbers, most=_MAX_OTHERS)
 
@@ -91,8 +93,12 @@ def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
         "text": visible(names.lower()),
         "shares": _shares(pool),
         "meters": pool.shares,
-        "nodes": table(f"Nodes of {visible(pool.name)}", _NODE_HEADERS, _node_rows(ordered[:most]),
-                       more=_more(len(ordered) - most, len(wrong) - most)),
+        "nodes": table(
+            f"Nodes of {visible(pool.name)}",
+            _NODE_HEADERS,
+            _node_rows(ordered[:most]),
+            more=_more(len(ordered) - most, len(wrong) - most),
+        ),
     }
 
 

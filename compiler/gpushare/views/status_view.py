@@ -87,9 +87,14 @@ def _node_table(nodes: Iterable[NodeStatus], style: Style, *, messages: bool) ->
 def node_row(node: NodeStatus) -> tuple[str, ...]:
     """Return the node's name, pool, state, reason, since when, what it offers, what is in use, and the message."""
     return (
-        node.name, node.pool or "-", ", ".join(_states(node)), node.condition.reason, node.condition.since or "-",
+        node.name,
+        node.pool or "-",
+        ", ".join(_states(node)),
+        node.condition.reason,
+        node.condition.since or "-",
         asked((one.resource, one.offered) for one in node.shares),
-        asked((one.resource, one.used) for one in node.shares if one.used is None or one.used), node.condition.message,
+        asked((one.resource, one.used) for one in node.shares if one.used is None or one.used),
+        node.condition.message,
     )
 
 
@@ -129,14 +134,21 @@ EVENTS = ("TIME", "REASON", "POD", "COUNT", "MESSAGE")
 
 def counter_rows(metrics: Iterable[RuntimeMetrics]) -> list[tuple[str, ...]]:
     """Return what the runtimes that did anything have counted since they started."""
-    return [(one.node, str(one.kills), str(one.evictions), str(one.warnings), "yes" if one.is_paused else "no")
-            for one in metrics if one.kills or one.evictions or one.warnings or one.is_paused]
+    return [
+        (one.node, str(one.kills), str(one.evictions), str(one.warnings), "yes" if one.is_paused else "no")
+        for one in metrics
+        if one.kills or one.evictions or one.warnings or one.is_paused
+    ]
 
 
 def over_rows(metrics: Iterable[RuntimeMetrics]) -> list[tuple[str, ...]]:
     """Return the containers that are over their caps now."""
-    return [(f"{one.namespace}/{one.pod}", one.container, one.node, _size(one.used), _size(one.cap))
-            for each in metrics for one in each.usages if one.is_over]
+    return [
+        (f"{one.namespace}/{one.pod}", one.container, one.node, _size(one.used), _size(one.cap))
+        for each in metrics
+        for one in each.usages
+        if one.is_over
+    ]
 
 
 def event_rows(events: Iterable[Event]) -> list[tuple[str, ...]]:

@@ -50,8 +50,11 @@ def detect_style(stream: TextIO | None) -> Style:
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     asked = _asked_columns()
     return Style(
-        columns=max(40, asked or _columns(stream, terminal)), coloured=terminal and wanted, boxes=_has_boxes(stream),
-        whole_tables=not (terminal or asked), colours=_colours() if terminal and wanted else 0,
+        columns=max(40, asked or _columns(stream, terminal)),
+        coloured=terminal and wanted,
+        boxes=_has_boxes(stream),
+        whole_tables=not (terminal or asked),
+        colours=_colours() if terminal and wanted else 0,
     )
 
 
@@ -122,8 +125,14 @@ def pad(text: str, cells: int, *, right: bool = False) -> str:
 
 
 def table(  # noqa: PLR0913 - the columns that are special, by name
-    headers: Sequence[str], rows: Iterable[Sequence[str]], style: Style, *, numbers: Sequence[str] = (),
-    dropped: Sequence[str] = (), uncut: Sequence[str] = (), indent: int = 0,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    style: Style,
+    *,
+    numbers: Sequence[str] = (),
+    dropped: Sequence[str] = (),
+    uncut: Sequence[str] = (),
+    indent: int = 0,
 ) -> str:
     """Return rows under headers, two spaces apart, within the terminal's width: the widest column is cut first.
 

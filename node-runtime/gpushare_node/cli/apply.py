@@ -21,7 +21,9 @@ from gpushare_node.reporting.results import Status, StepResult, is_failed
 from gpushare_node.vendors.driver import DriverError
 
 _NO_DRIVER = (
-    ConditionReason.ACCESS_LOST, ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATCH,
+    ConditionReason.ACCESS_LOST,
+    ConditionReason.WAITING_FOR_DRIVER,
+    ConditionReason.DRIVER_MISMATCH,
     ConditionReason.DRIVER_HUNG,
 )
 
@@ -60,13 +62,19 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
         open_hardware=lambda digest: Hardware(
             open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest, machine=host
         ),
-        cluster=as_cluster(api), folder=folder(run), clock=run.clock, report=printer.step, read_checkpoint=read_checkpoint,
-        plugin_sockets=find_sockets, boot_id=boot_id(),
+        cluster=as_cluster(api),
+        folder=folder(run),
+        clock=run.clock,
+        report=printer.step,
+        read_checkpoint=read_checkpoint,
+        plugin_sockets=find_sockets,
+        boot_id=boot_id(),
         # Without an API server it is unknown which process belongs to which pod.
         open_enforcer=None if api is None else lambda policy: enforcers.open(policy, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_changed,
-        followed=enforcers.followed, platform=tenants.platform,
+        followed=enforcers.followed,
+        platform=tenants.platform,
         release_after_seconds=getattr(run.arguments, "release_after", RELEASE_AFTER_SECONDS),
     )
 
@@ -91,7 +99,10 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
 def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
     """Print what the run would do to the hardware, without doing it, and without an API server; return the exit code."""
     hardware = Hardware(
-        open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest,
+        open_driver=bounded_driver(run),
+        folder=folder(run),
+        clock=run.clock,
+        policy_digest=given.digest,
         machine=machine(None, tenancy_file(run)),
     )
     held = read_allocated()

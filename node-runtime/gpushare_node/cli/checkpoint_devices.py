@@ -1,6 +1,5 @@
 """The devices that kubelet has allocated to pods, for commands that change nothing. Reads only kubelet's checkpoint."""
 
-
 from gpushare_node.backends.device_plugin.checkpoint import NO_CHECKPOINT, CheckpointError, read_checkpoint
 from gpushare_node.core.structs import Struct
 from gpushare_node.reconcile.usage import find_allocated, find_holders

@@ -107,7 +107,11 @@ def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusa
     """Return the monitor. If the policy cannot be read, its labels and layout are unknown: then it only detects a release."""
     policy = given.policy
     return NodeMonitor(
-        enforcer=enforcer, cluster=api.server, boot_id=boot_id(), refusal=refusal, remark=describe_ignored(given),
+        enforcer=enforcer,
+        cluster=api.server,
+        boot_id=boot_id(),
+        refusal=refusal,
+        remark=describe_ignored(given),
         labels={} if refusal else _published(policy, folder(run).profile()),
         release_after_seconds=run.arguments.release_after,
         plan=lambda surveys: PartitionPlan(gpus=(), unfit=()) if refusal else _plan(surveys, policy),

@@ -37,9 +37,16 @@ def report_only(run: Run, policy: Policy, printer: Printer) -> int:
         _LOG.warning("the node's status could not be updated: %s", error)
         found = _without_node(policy, surveys, trouble)
     reason = trouble[0] if trouble else ConditionReason.OBSERVING
-    printer.end(run.node, "apply", {
-        "reason": reason.word, "usable": True, "would": json.loads(found.would), "message": f"{reason.word}: {found.message}",
-    })
+    printer.end(
+        run.node,
+        "apply",
+        {
+            "reason": reason.word,
+            "usable": True,
+            "would": json.loads(found.would),
+            "message": f"{reason.word}: {found.message}",
+        },
+    )
     return Exit.DONE
 
 

@@ -50,7 +50,10 @@ def _port(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="gpushare-node", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_epilog(""),
+        prog="gpushare-node",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_epilog(""),
         description="Applies the pool's policy to this node's GPUs, and enforces the memory caps of containers.",
     )
     parser.add_argument("--version", action="version", version=f"gpushare-node {__version__}")
@@ -71,7 +74,11 @@ def _epilog(command: str) -> str:
 
 def _add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:
     return commands.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=_epilog(name), allow_abbrev=False,
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=_epilog(name),
+        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

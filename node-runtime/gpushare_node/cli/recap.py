@@ -70,8 +70,12 @@ _DIFF = {"-": Status.FAILED, "+": Status.OK}
 
 def _as_dict(result: StepResult) -> dict[str, Any]:
     return {
-        "step": result.step, "target": result.target, "status": result.status.value, "detail": result.detail,
-        "before": list(result.before), "after": list(result.after),
+        "step": result.step,
+        "target": result.target,
+        "status": result.status.value,
+        "detail": result.detail,
+        "before": list(result.before),
+        "after": list(result.after),
     }
 
 

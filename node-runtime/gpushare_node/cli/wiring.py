@@ -110,7 +110,12 @@ class NoPods:
 def selection(run: Run, api: Api, pods: Callable[[], Iterable[PodView]], pool: str) -> Selection:
     """Return whether the pool keeps this node."""
     return Selection(
-        cluster=api.server, pods=pods, folder=folder(run), clock=run.clock, boot_id=boot_id(), pool=pool,
+        cluster=api.server,
+        pods=pods,
+        folder=folder(run),
+        clock=run.clock,
+        boot_id=boot_id(),
+        pool=pool,
         release_after_seconds=run.arguments.release_after,
     )
 
@@ -176,16 +181,18 @@ class EnforcerFactory(Struct, frozen=False):
         pods = self._follow_pods()
         adapters = Adapters(
             driver=BoundedDriver(lambda: open_driver(metrics, reads_only=policy.observes), clock=run.clock),
-            processes=processes, pods=pods,
+            processes=processes,
+            pods=pods,
             # Tenants' pods get no Event from a runtime that only observes.
             cluster=NoCluster() if policy.observes else as_cluster(self.api),
-            folder=folder(run), clock=run.clock, tenants=self.tenants, marks=marks,
+            folder=folder(run),
+            clock=run.clock,
+            tenants=self.tenants,
+            marks=marks,
             mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS and not policy.observes else None,
         )
         settings = replace(DEFAULTS, dry_run=self.dry_run or policy.observes, interval_seconds=self.interval_seconds)
-        config = EnforcerConfig(
-            policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights()
-        )
+        config = EnforcerConfig(policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights())
         return Enforcer(adapters=adapters, config=config, metrics=metrics)
 
     def followed(self) -> tuple[PodView, ...] | None:

@@ -14,8 +14,26 @@ import yaml
 from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
-__all__ = ["Action", "Backend", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError",
-           "RepartitioningTaint", "Rollout", "Share", "Stack", "Vendor", "WantedGpu", "WantedInstance", "read"]
+__all__ = [
+    "Action",
+    "Backend",
+    "Card",
+    "Enforcement",
+    "Mechanism",
+    "Mode",
+    "OnBusy",
+    "Partitioner",
+    "Policy",
+    "PolicyError",
+    "RepartitioningTaint",
+    "Rollout",
+    "Share",
+    "Stack",
+    "Vendor",
+    "WantedGpu",
+    "WantedInstance",
+    "read",
+]
 
 _MAX_GPUS = 16
 _MAX_REPLICAS = 1024
@@ -255,8 +273,20 @@ def read(text: str) -> Policy:
     whole["kind"].enum(_Kind)
     metadata = whole["metadata"].fields("name", "cluster")
     spec = whole["spec"].fields(
-        "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
-        "enforcement", "rollout", "namespaces", optional=("repartitioningTaint", "adoption", "backend", "vendor"),
+        "card",
+        "gpusPerNode",
+        "mode",
+        "stack",
+        "partitioner",
+        "profile",
+        "migConfig",
+        "gpus",
+        "resources",
+        "shares",
+        "enforcement",
+        "rollout",
+        "namespaces",
+        optional=("repartitioningTaint", "adoption", "backend", "vendor"),
     )
     policy = Policy(
         pool=metadata["name"].text(_POOL),

@@ -25,9 +25,14 @@ _GAP_SECONDS = 5
 
 _REMIND_SECONDS = 300
 
-_LASTING = frozenset({
-    AnomalyKind.DISTRUSTED, AnomalyKind.UNRESOLVED, AnomalyKind.MEMORY_UNKNOWN, AnomalyKind.DOUBTFUL,
-})
+_LASTING = frozenset(
+    {
+        AnomalyKind.DISTRUSTED,
+        AnomalyKind.UNRESOLVED,
+        AnomalyKind.MEMORY_UNKNOWN,
+        AnomalyKind.DOUBTFUL,
+    }
+)
 """Anomalies that the condition reports if they last."""
 
 _BLIND = {
@@ -134,7 +139,8 @@ class AnomalyTracker(Struct, frozen=False):
         metrics.stuck.set(sum(len(one.processes) for one in reports if one.reason is AnomalyKind.STUCK))
         metrics.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is AnomalyKind.ORPHAN)
         metrics.unattributed.replace(
-            ((one.device,), one.used_bytes or 0) for one in reports if one.reason is AnomalyKind.UNATTRIBUTED)
+            ((one.device,), one.used_bytes or 0) for one in reports if one.reason is AnomalyKind.UNATTRIBUTED
+        )
         for reason, gauge in ((AnomalyKind.STRAY, metrics.strays), (AnomalyKind.MEMORY_UNKNOWN, metrics.unknown)):
             devices = [one.device for one in reports if one.reason is reason]
             gauge.replace(((device,), devices.count(device)) for device in sorted(set(devices)))

@@ -14,16 +14,24 @@ def keep(history: GuardState) -> Debts:
     """Return the debts of containers that have offended, and those of their namespaces."""
     containers = [
         DebtRecord(
-            namespace=violation.owner.namespace, device=unit.device, milliseconds=round(violation.debt.seconds * 1000),
-            place=violation.owner.uid, pod_uid=unit.container.pod_uid, container=unit.container.container,
-            offences=violation.offences, limit_bytes=violation.cap.limit_bytes, action=violation.cap.action.value,
+            namespace=violation.owner.namespace,
+            device=unit.device,
+            milliseconds=round(violation.debt.seconds * 1000),
+            place=violation.owner.uid,
+            pod_uid=unit.container.pod_uid,
+            container=unit.container.container,
+            offences=violation.offences,
+            limit_bytes=violation.cap.limit_bytes,
+            action=violation.cap.action.value,
         )
-        for unit, violation in history.violations.items() if violation.offences
+        for unit, violation in history.violations.items()
+        if violation.offences
     ]
     owing = {(one.namespace, one.device) for one in containers}
     namespaces = [
         DebtRecord(namespace=namespace, device=device, milliseconds=round(debt.seconds * 1000))
-        for (namespace, device), debt in history.namespaces.items() if (namespace, device) in owing
+        for (namespace, device), debt in history.namespaces.items()
+        if (namespace, device) in owing
     ]
     return (*containers, *namespaces)
 
@@ -40,7 +48,13 @@ def restore(debts: Debts, now: float) -> GuardState:
         if one.place:
             cap = Cap(bytes=one.limit_bytes, action=CapAction(one.action))
             violations[Unit(ContainerId(one.pod_uid, one.container), one.device)] = Violation(
-                since=now, known_at=now, cap=cap, owner=Owner(one.namespace, one.place),
-                debt=Debt(seconds=one.milliseconds / 1000), samples=1, offences=one.offences)
+                since=now,
+                known_at=now,
+                cap=cap,
+                owner=Owner(one.namespace, one.place),
+                debt=Debt(seconds=one.milliseconds / 1000),
+                samples=1,
+                offences=one.offences,
+            )
     namespaces = {(one.namespace, one.device): Debt(seconds=one.milliseconds / 1000) for one in debts if not one.place}
     return GuardState(violations=violations, namespaces=namespaces)

@@ -90,11 +90,20 @@ class Enforcer(Struct, frozen=False):
         self.metrics.describe(config.policy, config.policy_digest, adapters.folder.changed_at())
         dates = WallClock(clock=adapters.clock, wall=adapters.wall)
         self.inventory = Inventory(
-            driver=adapters.driver, pods=adapters.pods, read_checkpoint=adapters.checkpoint, folder=adapters.folder,
-            policy=config.policy, tenants=adapters.tenants,
+            driver=adapters.driver,
+            pods=adapters.pods,
+            read_checkpoint=adapters.checkpoint,
+            folder=adapters.folder,
+            policy=config.policy,
+            tenants=adapters.tenants,
             first_caps=FirstCaps(
-                adapters.folder, adapters.marks, self.queue, wall=adapters.wall, dry_run=config.settings.dry_run,
-                observes=config.policy.observes),
+                adapters.folder,
+                adapters.marks,
+                self.queue,
+                wall=adapters.wall,
+                dry_run=config.settings.dry_run,
+                observes=config.policy.observes,
+            ),
             dry_run=config.settings.dry_run,
             dates=dates,
         )
@@ -104,8 +113,13 @@ class Enforcer(Struct, frozen=False):
             node=config.node, policy_digest=config.policy_digest, processes=adapters.processes, metrics=self.metrics
         )
         self._actions = Actions(
-            processes=adapters.processes, cluster=adapters.cluster, mps=adapters.mps, queue=self.queue,
-            mps_queue=self.mps_queue, metrics=self.metrics, records=self._records,
+            processes=adapters.processes,
+            cluster=adapters.cluster,
+            mps=adapters.mps,
+            queue=self.queue,
+            mps_queue=self.mps_queue,
+            metrics=self.metrics,
+            records=self._records,
         )
         self._anomalies = AnomalyTracker(cluster=adapters.cluster, metrics=self.metrics, records=self._records)
         self.limit_tiers = LimitTiers(
@@ -137,9 +151,14 @@ class Enforcer(Struct, frozen=False):
         seen = devices if self._spans_node else ()
         holders, doubtful = self._holders.find(seen, identities, self.inventory.grants, suspects, now)
         inputs = GuardInput(
-            devices=devices, identities=identities, holders=holders, doubtful=doubtful, grants=self.inventory.grants,
+            devices=devices,
+            identities=identities,
+            holders=holders,
+            doubtful=doubtful,
+            grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
-            unevictable=self._actions.unevictable(), is_allocation_known=self.inventory.is_allocation_known,
+            unevictable=self._actions.unevictable(),
+            is_allocation_known=self.inventory.is_allocation_known,
         )
         verdicts = self._evaluator.evaluate(inputs, now)
         self._records.history = self._evaluator.history
@@ -255,7 +274,6 @@ class Enforcer(Struct, frozen=False):
         offenders = {unit.container.pod_uid for unit in (*history.violations, *history.targets)}
         chosen = {process.pid for target in history.targets.values() for process in target.processes}
         return chosen.union(self._identities.of_pods(offenders))
-
 
 
 def _describe(troubles: Mapping[str, DriverError], had_access: bool, gpus: int) -> tuple[ConditionReason, str]:

@@ -54,7 +54,10 @@ class Evaluator:
 
     def _mark_settled(self, units: Collection[Unit], *, is_settled: bool) -> None:
         if units:
-            self.history = replace(self.history, violations={
-                unit: violation._replace(is_settled=is_settled) if unit in units else violation
-                for unit, violation in self.history.violations.items()
-            })
+            self.history = replace(
+                self.history,
+                violations={
+                    unit: violation._replace(is_settled=is_settled) if unit in units else violation
+                    for unit, violation in self.history.violations.items()
+                },
+            )

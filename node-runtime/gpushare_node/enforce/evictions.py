@@ -64,8 +64,7 @@ class EvictionRequests:
         for container in self._tries.keys() - set(offenders):
             del self._tries[container], self._forbidden[container]
         return frozenset(
-            container for container, tries in self._tries.items()
-            if tries >= 2 * TRIES or self._forbidden[container] >= TRIES
+            container for container, tries in self._tries.items() if tries >= 2 * TRIES or self._forbidden[container] >= TRIES
         )
 
     def _ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool) -> None:

@@ -4,7 +4,6 @@ No container gets a second one: the notice is stored with the container, its dat
 a policy gave it, and an exemption that has ended stays ended under every later policy.
 """
 
-
 from gpushare_node.adapters.host.state_files import Notice
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.inputs import Cap, CapAction, Exemption

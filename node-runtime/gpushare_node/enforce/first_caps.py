@@ -37,7 +37,13 @@ class FirstCaps:
     """
 
     def __init__(  # noqa: PLR0913 - the parts that it works on, and the mode
-        self, folder: StateDir, marks: NodeMarks | None, queue: WorkQueue, *, wall: Callable[[], float], dry_run: bool,
+        self,
+        folder: StateDir,
+        marks: NodeMarks | None,
+        queue: WorkQueue,
+        *,
+        wall: Callable[[], float],
+        dry_run: bool,
         observes: bool = False,
     ) -> None:
         self._observes = observes

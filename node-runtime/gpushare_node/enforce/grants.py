@@ -80,7 +80,11 @@ class CapTerms(Struct):
 
 
 def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
-    policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, dates: WallClock,
+    policy: Policy,
+    tenancy: Tenancy,
+    profiles: Profiles,
+    first_caps: Mapping[str, int] | None,
+    dates: WallClock,
     foreign: Mapping[str, frozenset[str]] = MappingProxyType({}),
 ) -> CapTerms:
     """Return the policy as grants need it, now."""
@@ -179,7 +183,8 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray, is_gone=pod.is_gone)
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
             noticed += [
-                Noticed(Unit(ContainerId(pod.uids[0], container), device), cap) for device, cap in caps.items()
+                Noticed(Unit(ContainerId(pod.uids[0], container), device), cap)
+                for device, cap in caps.items()
                 if cap.exemption is not None and (device not in former or held[device].notice != former[device].notice)
             ]
     return Granted(grants=grants, kept=keeping, unresolved=tuple(unresolved), noticed=tuple(noticed))
@@ -246,8 +251,7 @@ def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
     size = new if is_exempt else kept
     if size is None or size.cap_bytes is None:
         return None
-    cap = Cap(
-        bytes=size.cap_bytes, tolerance_bytes=size.tolerance_bytes, action=now.action, grace_seconds=now.grace_seconds)
+    cap = Cap(bytes=size.cap_bytes, tolerance_bytes=size.tolerance_bytes, action=now.action, grace_seconds=now.grace_seconds)
     return exempt(cap, kept.notice) if is_exempt and kept.notice is not None else cap
 
 
@@ -277,7 +281,8 @@ def _whole(parts: list[Grant], uid: str) -> Grant:
         known = [cap for cap in own if cap is not None]
         if len(known) == len(own):
             caps[device] = replace(
-                known[0], bytes=sum(cap.bytes for cap in known), tolerance_bytes=sum(cap.tolerance_bytes for cap in known))
+                known[0], bytes=sum(cap.bytes for cap in known), tolerance_bytes=sum(cap.tolerance_bytes for cap in known)
+            )
     return Grant(owner=Owner(parts[0].owner.namespace, uid), devices=devices, caps=caps, is_gone=parts[0].is_gone)
 
 
@@ -329,9 +334,7 @@ def _share(resource: str, device: str, now: CapTerms) -> Share | str:
 def _slices(device: str, share: Share, count: int) -> CapRecord:
     if share.cap_mib is None:
         return CapRecord(device=device, cap_bytes=None)
-    return CapRecord(
-        device=device, cap_bytes=share.cap_mib * count * _MIB, tolerance_bytes=share.tolerance_mib * count * _MIB
-    )
+    return CapRecord(device=device, cap_bytes=share.cap_mib * count * _MIB, tolerance_bytes=share.tolerance_mib * count * _MIB)
 
 
 def _add(former: CapRecord | None, more: CapRecord) -> CapRecord:
@@ -341,7 +344,8 @@ def _add(former: CapRecord | None, more: CapRecord) -> CapRecord:
     if former.cap_bytes is None or more.cap_bytes is None:
         return CapRecord(device=more.device, cap_bytes=None)
     return CapRecord(
-        device=more.device, cap_bytes=former.cap_bytes + more.cap_bytes,
+        device=more.device,
+        cap_bytes=former.cap_bytes + more.cap_bytes,
         tolerance_bytes=former.tolerance_bytes + more.tolerance_bytes,
     )
 

@@ -43,8 +43,12 @@ class Holders(Struct, frozen=False):
     _since: dict[Row, float] = field(default_factory=dict)
 
     def find(
-        self, devices: Iterable[Device], known: Mapping[int, Process], grants: Mapping[ContainerId, Grant],
-        suspects: Collection[int], now: float,
+        self,
+        devices: Iterable[Device],
+        known: Mapping[int, Process],
+        grants: Mapping[ContainerId, Grant],
+        suspects: Collection[int],
+        now: float,
     ) -> tuple[dict[Row, tuple[Process, ...]], dict[Row, tuple[ContainerId, ...]]]:
         """Return the holders of the memory of each such row, and the containers that may hold it where that is not certain.
 
@@ -80,9 +84,7 @@ class Holders(Struct, frozen=False):
         """Whether the driver cannot mean this process: it is a tenant's without a GPU."""
         return process.kind is ProcessKind.TENANT and self.processes.uses_gpu(process.pid) is GpuUse.NO
 
-    def _candidates(
-        self, row: Row, process: Process | None, may_hold: _Open, grants: Mapping[ContainerId, Grant]
-    ) -> _Open:
+    def _candidates(self, row: Row, process: Process | None, may_hold: _Open, grants: Mapping[ContainerId, Grant]) -> _Open:
         """Return the containers that may hold the memory of this row, with their processes that may."""
         owner = self._owners.get(row)
         if owner is None:
@@ -121,6 +123,8 @@ def _owner(former: Process | None, process: Process | None) -> Process | None:
 def _rows(devices: Iterable[Device]) -> set[Row]:
     """Return the rows that may have memory."""
     return {
-        (row.pid, place) for device in devices for row in device.rows or ()
+        (row.pid, place)
+        for device in devices
+        for row in device.rows or ()
         if row.used_bytes != 0 and (place := device.place_of(row)) is not None
     }

@@ -29,9 +29,7 @@ class PodIndex(Struct):
     units: Mapping[str, ContainerId] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, pods: Iterable[PodView], platform: Collection[str] = (), holders: frozenset[str] = frozenset()
-    ) -> "PodIndex":
+    def of(cls, pods: Iterable[PodView], platform: Collection[str] = (), holders: frozenset[str] = frozenset()) -> "PodIndex":
         """Return the index of these pods. Those in the namespaces `platform` are the platform's, unless they hold a share.
 
         `holders` are the uids of pods that hold a share.

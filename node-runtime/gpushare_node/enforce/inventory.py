@@ -177,10 +177,13 @@ class Inventory(Struct, frozen=False):
         if former != found:
             present = {pod.uids[0] for pod in found}
             held = {container.pod_uid for container in self.grants}
-            gone.update({
-                pod.uids[0]: (replace(pod, is_gone=True), now) for pod in former
-                if pod.uids[0] in held - present and pod.started and not pod.has_ended
-            })
+            gone.update(
+                {
+                    pod.uids[0]: (replace(pod, is_gone=True), now)
+                    for pod in former
+                    if pod.uids[0] in held - present and pod.started and not pod.has_ended
+                }
+            )
             gone = {uid: one for uid, one in gone.items() if uid not in present}
         self._gone = {uid: (pod, at) for uid, (pod, at) in gone.items() if now - at < _REMEMBER_SECONDS}
         return len(self._gone) < len(gone)
@@ -268,7 +271,8 @@ class Inventory(Struct, frozen=False):
         resources = {share.resource for share in self.policy.shares if share.cap_mib is not None}
         given = {uid for uid, _ in self._allocations or ()}
         waiting = [
-            f"{pod.namespace}/{pod.name}" for pod in pods
+            f"{pod.namespace}/{pod.name}"
+            for pod in pods
             if pod.started and not pod.is_gone and not resources.isdisjoint(pod.resources) and given.isdisjoint(pod.uids)
         ]
         self._unallocated = {name: self._unallocated.get(name, now) for name in waiting}

@@ -56,7 +56,9 @@ class KillLog:
         case = self._cases.get(facts.unit)
         if case is None:
             case = KillRecord(
-                facts=facts, began=now, samples=0 if violation is None else violation.samples,
+                facts=facts,
+                began=now,
+                samples=0 if violation is None else violation.samples,
                 names=("", "", "") if pod is None else (pod.namespace, pod.name, pod_index.name(facts.unit.container) or ""),
             )
             self._cases[facts.unit] = case
@@ -113,9 +115,15 @@ class KillLog:
         """Log what is reported to the tenant."""
         pod = pod_index.find(facts.unit.container)
         fields: dict[str, Field] = {
-            **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
-            "container_id": facts.unit.container.container, "gpu": facts.unit.device, "used_bytes": facts.used_bytes,
-            "cap_bytes": facts.cap.bytes, "dry_run": facts.dry_run, "message": text,
+            **self._common,
+            "namespace": pod.namespace if pod else None,
+            "pod": pod.name if pod else None,
+            "container_id": facts.unit.container.container,
+            "gpu": facts.unit.device,
+            "used_bytes": facts.used_bytes,
+            "cap_bytes": facts.cap.bytes,
+            "dry_run": facts.dry_run,
+            "message": text,
         }
         _LOG.warning("%s", line(event, fields))
 
@@ -123,9 +131,14 @@ class KillLog:
         """Log the cap from which a container is exempt, and until when (seconds since 1970; null: as long as it runs)."""
         pod = pod_index.find(unit.container)
         fields: dict[str, Field] = {
-            **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
-            "container_id": unit.container.container, "gpu": unit.device, "cap_bytes": cap.bytes,
-            "exempt_until": cap.exemption.until if cap.exemption else None, "message": text,
+            **self._common,
+            "namespace": pod.namespace if pod else None,
+            "pod": pod.name if pod else None,
+            "container_id": unit.container.container,
+            "gpu": unit.device,
+            "cap_bytes": cap.bytes,
+            "exempt_until": cap.exemption.until if cap.exemption else None,
+            "message": text,
         }
         _LOG.warning("%s", line("exemption", fields))
 
@@ -133,15 +146,29 @@ class KillLog:
         facts, details = case.facts, case.details.get(process)
         namespace, pod, container = case.names
         fields: dict[str, Field] = {
-            **self._common, "gpu": facts.unit.device, "gpu_instance": case.gpu_instance, "namespace": namespace, "pod": pod,
-            "pod_uid": facts.unit.container.pod_uid, "container": container, "container_id": facts.unit.container.container,
-            "pid": process.pid, "namespace_pids": details.namespace_pids if details else None,
-            "comm": details.comm if details else None, "uid": details.uid if details else None,
-            "used_bytes": case.used_bytes.get(process), "container_used_bytes": facts.used_bytes,
-            "cap_bytes": facts.cap.bytes, "tolerance_bytes": facts.cap.tolerance_bytes, "samples": case.samples,
-            "over_seconds": round(facts.since_seconds, 3), "signal": case.signal, "outcome": outcome,
+            **self._common,
+            "gpu": facts.unit.device,
+            "gpu_instance": case.gpu_instance,
+            "namespace": namespace,
+            "pod": pod,
+            "pod_uid": facts.unit.container.pod_uid,
+            "container": container,
+            "container_id": facts.unit.container.container,
+            "pid": process.pid,
+            "namespace_pids": details.namespace_pids if details else None,
+            "comm": details.comm if details else None,
+            "uid": details.uid if details else None,
+            "used_bytes": case.used_bytes.get(process),
+            "container_used_bytes": facts.used_bytes,
+            "cap_bytes": facts.cap.bytes,
+            "tolerance_bytes": facts.cap.tolerance_bytes,
+            "samples": case.samples,
+            "over_seconds": round(facts.since_seconds, 3),
+            "signal": case.signal,
+            "outcome": outcome,
             "since_signal_seconds": round(now - case.sent_at.get(case.signal, now), 3),
-            "since_choice_seconds": round(now - case.began, 3), "dry_run": facts.dry_run,
+            "since_choice_seconds": round(now - case.began, 3),
+            "dry_run": facts.dry_run,
         }
         _LOG.warning("%s", line("kill", fields))
 
@@ -174,7 +201,8 @@ def _use(process: Process, device: str, inputs: GuardInput) -> tuple[int | None,
             continue
         number = next((number for number, instance in (one.instances or {}).items() if instance.uuid == device), None)
         uses = [
-            row.used_bytes for row in one.rows or ()
+            row.used_bytes
+            for row in one.rows or ()
             if row.pid == process.pid and row.gpu_instance == number and row.used_bytes is not None
         ]
         return max(uses, default=None), number

@@ -93,7 +93,8 @@ class EnforcementMetrics:
         self.policy_info = make.gauge("policy_info", "The policy in force.", "digest", "card", "mode", "action")
         self.last_change = make.gauge(
             "last_change_timestamp_seconds",
-            "When the policy in force or what the node offers last changed, in seconds since 1970.")
+            "When the policy in force or what the node offers last changed, in seconds since 1970.",
+        )
 
     def _make_cycle(self) -> None:
         make = self.registry
@@ -104,7 +105,8 @@ class EnforcementMetrics:
         self.nvml_errors = make.counter("nvml_errors_total", "Calls to the driver that failed.", "call", "code")
         self.pods_age = make.gauge("pod_cache_age_seconds", "How old the list of the node's pods is.")
         self.api_requests = make.counter(
-            "api_requests_total", "Requests to the API server by method and status; `none`: no answer came.", "verb", "code")
+            "api_requests_total", "Requests to the API server by method and status; `none`: no answer came.", "verb", "code"
+        )
         self.api_errors = make.counter("api_errors_total", "Requests to the API server that failed.", "op")
         self.events = make.counter("events_total", "Events for the API server, by outcome.", "outcome")
         self.ready = make.gauge("node_condition", "1 for the reason in GPUShareReady.", "reason")
@@ -117,31 +119,47 @@ class EnforcementMetrics:
         make = self.registry
         self.over_cap = make.counter("over_cap_total", "Containers warned for exceeding their cap.")
         self.kills = make.counter(
-            "kills_total", "Processes selected for termination, by the last signal, the outcome and the cause.",
-            "signal", "outcome", "reason")
+            "kills_total",
+            "Processes selected for termination, by the last signal, the outcome and the cause.",
+            "signal",
+            "outcome",
+            "reason",
+        )
         make.callback_gauge(
-            "last_kill_info", f"1 for each of the last {_LAST_KILLS} containers of which a process was ended.",
-            "namespace", "pod", "container", "reason", read=lambda: ((one, 1) for one in self._last_kills))
+            "last_kill_info",
+            f"1 for each of the last {_LAST_KILLS} containers of which a process was ended.",
+            "namespace",
+            "pod",
+            "container",
+            "reason",
+            read=lambda: ((one, 1) for one in self._last_kills),
+        )
         self.evictions = make.counter("evictions_total", "Evictions requested.", "outcome")
         self.suppressed = make.counter(
-            "kills_suppressed_total", "Steps against containers over their cap that were not taken.", "reason")
+            "kills_suppressed_total", "Steps against containers over their cap that were not taken.", "reason"
+        )
         self.would_act = make.counter(
-            "would_act_total", "Steps only counted, because the runtime observes or makes a dry run.", "step", "reason")
+            "would_act_total", "Steps only counted, because the runtime observes or makes a dry run.", "step", "reason"
+        )
         self.breaker = make.gauge(
-            "kill_breaker_open", "1 while the process lists contradict each other and no container is terminated.")
+            "kill_breaker_open", "1 while the process lists contradict each other and no container is terminated."
+        )
         self.budgets = make.gauge(
-            "kill_budgets_spent", "Containers that wait to be terminated because their namespace's budget for a GPU is spent.")
+            "kill_budgets_spent", "Containers that wait to be terminated because their namespace's budget for a GPU is spent."
+        )
         self.stuck = make.gauge("stuck_processes", "Killed processes that still hold a device.")
 
     def _make_rows(self) -> None:
         make = self.registry
         self.rejected = make.counter(
-            "process_rows_rejected_total", "Cycles in which a GPU's process list was not trusted.", "reason")
+            "process_rows_rejected_total", "Cycles in which a GPU's process list was not trusted.", "reason"
+        )
         self.orphans = make.gauge("gpu_orphan_processes", "GPU processes that belong to no known container.", "gpu")
         self.strays = make.gauge("gpu_stray_containers", "Containers on a device that was not allocated to them.", "gpu")
         self.unknown = make.gauge("gpu_memory_unknown_containers", "Containers whose usage the driver does not report.", "gpu")
         self.unattributed = make.gauge(
-            "gpu_memory_unattributed_bytes", "GPU memory that no process accounts for, above a threshold.", "gpu")
+            "gpu_memory_unattributed_bytes", "GPU memory that no process accounts for, above a threshold.", "gpu"
+        )
         self.unresolved = make.gauge("caps_unknown", "Allocations for which no cap could be found.")
         self.xids = make.counter("xid_total", "XID errors that the driver logged.", "xid")
         self.mps_mismatch = make.gauge("mps_limit_mismatch", "1 if the MPS daemon's limit differs from the policy's.", "gpu")
@@ -154,13 +172,19 @@ class EnforcementMetrics:
         make.callback_gauge("container_gpu_memory_used_bytes", "Memory used on a device.", *names, read=self._used)
         make.callback_gauge("container_gpu_memory_cap_bytes", "Memory cap on a device.", *names, read=self._caps)
         make.callback_gauge(
-            "container_cap_exempt_until_seconds", "When the exemption of a container that is older than the cap ends.", *names,
-            read=self._exempt)
+            "container_cap_exempt_until_seconds",
+            "When the exemption of a container that is older than the cap ends.",
+            *names,
+            read=self._exempt,
+        )
         make.callback_gauge("container_over_cap", "1 while the container is over its cap.", *names, read=self._over)
         make.callback_gauge("gpu_memory_total_bytes", "Memory of a device.", "gpu", read=self._totals)
         make.callback_gauge(
-            "gpu_memory_used_bytes", "Memory allocated on a GPU; of a MIG instance, what its processes use.", "gpu",
-            read=self._device_use)
+            "gpu_memory_used_bytes",
+            "Memory allocated on a GPU; of a MIG instance, what its processes use.",
+            "gpu",
+            read=self._device_use,
+        )
         make.callback_gauge("gpu_processes", "Processes on a GPU; under MPS, its clients.", "gpu", read=self._processes)
 
     def _named(self) -> Iterator[tuple[tuple[str, ...], ContainerStatus]]:

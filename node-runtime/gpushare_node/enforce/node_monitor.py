@@ -88,8 +88,13 @@ class NodeMonitor(Struct, frozen=False):
         adapters = self.enforcer.adapters
         self._offer = OfferWatch(enforcer=self.enforcer, cluster=self.cluster, flip=self._flip)
         self._selection = Selection(
-            cluster=self.cluster, pods=adapters.pods.pods, folder=adapters.folder, clock=adapters.clock, boot_id=self.boot_id,
-            pool=self.labels.get(POOL_LABEL, ""), release_after_seconds=self.release_after_seconds,
+            cluster=self.cluster,
+            pods=adapters.pods.pods,
+            folder=adapters.folder,
+            clock=adapters.clock,
+            boot_id=self.boot_id,
+            pool=self.labels.get(POOL_LABEL, ""),
+            release_after_seconds=self.release_after_seconds,
         )
 
     def trigger(self) -> None:
@@ -179,7 +184,8 @@ class NodeMonitor(Struct, frozen=False):
         folder = self.enforcer.adapters.folder
         mark, text = folder.repaired(), f"{self._finding[0].word}: {self._finding[1]}"
         if (
-            mark is not None and (mark.finding, mark.boot_id) == (text, self.boot_id)
+            mark is not None
+            and (mark.finding, mark.boot_id) == (text, self.boot_id)
             and 0 <= now - mark.at_seconds < _REPAIR_SECONDS
         ):
             return
@@ -201,7 +207,8 @@ class NodeMonitor(Struct, frozen=False):
         if unready:
             return ConditionReason.FABRIC_NOT_READY, f"NVLink of GPU {', '.join(unready)} is not set up."
         silent = [
-            str(one.index) for one in surveys
+            str(one.index)
+            for one in surveys
             if one.is_fabric_ready is None and one.fault is None and "-SXM" in one.name and not (one.mig and one.mig.current)
         ]
         if not silent or not self.enforcer.adapters.processes.lacks_fabric_manager():

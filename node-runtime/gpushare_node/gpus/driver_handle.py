@@ -48,7 +48,11 @@ class DriverHandle:
                 return  # The session has ended already, and so have its handles.
 
     def wait(
-        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None], *,
+        self,
+        timeout_seconds: float,
+        on_wait: Callable[[str], None],
+        sleep: Callable[[float], None],
+        *,
         had_access: bool = False,
     ) -> ConditionReason | None:
         """Wait until the driver answers; after the timeout, return why not. A driver container may compile for minutes.

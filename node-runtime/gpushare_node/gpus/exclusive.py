@@ -46,10 +46,18 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
     name = next((one.name for one in surveys if one.fault is None), "unknown")
     indexes = sorted({one.index for one in surveys}) or [0]
     return Policy(
-        pool=pool, cluster="unknown", card=Card(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
-        mode=Mode.EXCLUSIVE, stack=Stack.GPU_OPERATOR, partitioner=Partitioner.GPUSHARE, profile="", mig_config=None,
+        pool=pool,
+        cluster="unknown",
+        card=Card(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
+        mode=Mode.EXCLUSIVE,
+        stack=Stack.GPU_OPERATOR,
+        partitioner=Partitioner.GPUSHARE,
+        profile="",
+        mig_config=None,
         gpus=tuple(WantedGpu(index=index, instances=()) for index in indexes),
-        resources=((_WHOLE.resource, len(indexes)),), shares=(_WHOLE,), namespaces=(),
+        resources=((_WHOLE.resource, len(indexes)),),
+        shares=(_WHOLE,),
+        namespaces=(),
         enforcement=Enforcement(action=Action.NONE, grace_seconds=0, mechanism=Mechanism.AUTO),
         rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=_DRAIN_SECONDS),
     )

@@ -65,7 +65,12 @@ class Hardware:
     """The GPUs of this node. DriverError if the driver as a whole does not answer; one GPU's failure is never raised."""
 
     def __init__(
-        self, *, open_driver: Callable[[], Driver], folder: StateDir, clock: Clock, policy_digest: str,
+        self,
+        *,
+        open_driver: Callable[[], Driver],
+        folder: StateDir,
+        clock: Clock,
+        policy_digest: str,
         machine: Machine | None = None,
     ) -> None:
         """`policy_digest` identifies the policy's text: failed attempts are counted for it. `machine` None: this one."""
@@ -75,7 +80,11 @@ class Hardware:
         self._clock = clock
 
     def wait(
-        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None] | None = None, *,
+        self,
+        timeout_seconds: float,
+        on_wait: Callable[[str], None],
+        sleep: Callable[[float], None] | None = None,
+        *,
         had_access: bool = False,
     ) -> ConditionReason | None:
         """Wait until the driver answers; after the timeout, return why it does not. `on_wait` is called before each pause.
@@ -102,7 +111,12 @@ class Hardware:
         return bool(view.plan.operations or view.compute_modes) and self._record.backoff is not None
 
     def change(
-        self, policy: Policy, view: GpuView, allocated: Allocated | frozenset[str], on_result: Callable[[StepResult], None], *,
+        self,
+        policy: Policy,
+        view: GpuView,
+        allocated: Allocated | frozenset[str],
+        on_result: Callable[[StepResult], None],
+        *,
         check: bool = False,
     ) -> PartitionResult:
         """Change every GPU that is fit and not in use to the policy's layout. With `check` only report what would be done.

@@ -21,7 +21,10 @@ _UNIT = re.compile(
 
 
 def with_programs(
-    machine: Machine, processes: LinuxProcesses, *, pods: Callable[[], Iterable[PodView]],
+    machine: Machine,
+    processes: LinuxProcesses,
+    *,
+    pods: Callable[[], Iterable[PodView]],
     is_system: Callable[[ProcessIdentity, Iterable[PodView]], bool],
 ) -> Machine:
     """Return the machine with its programs found. `is_system` tells the cluster's and host's own processes from tenants'."""

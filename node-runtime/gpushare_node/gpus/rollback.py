@@ -39,9 +39,7 @@ def rollback_plan(former: FormerGpu, survey: GpuInfo, *, created: Collection[int
     there = {instance_spec(one) for one in standing if one.gi_id in kept}
     missing = tuple(one for one in former.instances if one not in there)
     takes_all = takes_all or not former.mig
-    gone = [
-        one for one in standing if one.gi_id not in kept and (takes_all or one.gi_id in created or _overlaps(one, missing))
-    ]
+    gone = [one for one in standing if one.gi_id not in kept and (takes_all or one.gi_id in created or _overlaps(one, missing))]
     return RollbackPlan(
         gone=tuple(gone),
         missing=missing,

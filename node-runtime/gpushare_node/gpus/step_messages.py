@@ -48,7 +48,9 @@ def step_result(operation: Operation, index: int, status: Status, names: Names, 
 def postponed_result(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepResult:
     """Return what `--check` reports if the driver lists no placements before MIG is on."""
     return StepResult(
-        step="create instances", target=f"GPU {gpu.index}", status=Status.CHANGED,
+        step="create instances",
+        target=f"GPU {gpu.index}",
+        status=Status.CHANGED,
         detail="placements are known once MIG is on",
         after=tuple(f"{one.profile} at {one.start}:{one.size}" for one in wanted),
     )

@@ -104,8 +104,15 @@ class GpuTransaction:
             self._doing = "reset the compute mode"
             self._steps.raise_if_stopped()
             self._steps.reset_compute_mode()
-            self._on_result(StepResult(step=self._doing, target=f"GPU {self._index}", status=Status.CHANGED,
-                                   before=("compute mode exclusive process",), after=("compute mode default",)))
+            self._on_result(
+                StepResult(
+                    step=self._doing,
+                    target=f"GPU {self._index}",
+                    status=Status.CHANGED,
+                    before=("compute mode exclusive process",),
+                    after=("compute mode default",),
+                )
+            )
         for operation in gpu.operations:
             self._doing = step_result(operation, self._index, Status.FAILED, names_of(survey)).step
             self._steps.raise_if_stopped()
@@ -130,8 +137,11 @@ class GpuTransaction:
 
     def _verify(self, gpu: GpuPlan, before: GpuInfo) -> None:
         """Raise StepError unless the GPU has exactly the kept and created instances, each whole and with its MIG device."""
-        created = [InstanceSpec(profile_id=one.profile_id, start=one.start, size=one.size)
-                   for one in gpu.operations if isinstance(one, CreateInstance)]
+        created = [
+            InstanceSpec(profile_id=one.profile_id, start=one.start, size=one.size)
+            for one in gpu.operations
+            if isinstance(one, CreateInstance)
+        ]
         gone = {one.instance.gi_id for one in gpu.operations if isinstance(one, DestroyInstance)}
         was_on = before.mig is not None and before.mig.current
         kept = [instance_spec(one) for one in before.mig.instances if one.gi_id not in gone] if before.mig and was_on else []

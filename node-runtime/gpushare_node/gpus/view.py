@@ -43,7 +43,11 @@ class GpuView(Struct):
 
 
 def build_view(
-    surveys: tuple[GpuInfo, ...], policy: Policy, *, allocated: frozenset[str], pending_modes: Mapping[str, bool],
+    surveys: tuple[GpuInfo, ...],
+    policy: Policy,
+    *,
+    allocated: frozenset[str],
+    pending_modes: Mapping[str, bool],
     servers: Collection[int] = (),
 ) -> GpuView:
     """Return the view. `allocated` are UUIDs of GPUs and MIG devices that kubelet allocated to pods that have not ended.

@@ -43,7 +43,8 @@ def report_places(views: Mapping[str, DeviceView], inputs: GuardInput, state: Cy
 def _report_strangers(view: DeviceView, state: CycleState) -> None:
     for pid, candidates in view.doubtful.items():
         state.verdicts.append(
-            Anomaly(reason=AnomalyKind.DOUBTFUL, device=view.device, used_bytes=view.uses[pid], candidates=candidates))
+            Anomaly(reason=AnomalyKind.DOUBTFUL, device=view.device, used_bytes=view.uses[pid], candidates=candidates)
+        )
     if view.uses and len(view.unrecognised) == len(view.uses):
         state.verdicts.append(Anomaly(reason=AnomalyKind.UNRESOLVED, device=view.device))
     if view.orphans:

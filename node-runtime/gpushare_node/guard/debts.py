@@ -106,8 +106,12 @@ class Violation(NamedTuple):
     def over(self, now: float, members: tuple[Process, ...], cap: Cap, settings: Settings) -> "Violation":
         """Return the violation after one more sample over the cap. With another cap the grace and the warning start again."""
         found = self._replace(
-            known_at=now, members=members, cap=cap, debt=self.debt.over(now, settings.patience_seconds(cap), settings),
-            samples=self.samples + 1, has_paused=self.has_paused or (self.samples > 0 and self.is_within),
+            known_at=now,
+            members=members,
+            cap=cap,
+            debt=self.debt.over(now, settings.patience_seconds(cap), settings),
+            samples=self.samples + 1,
+            has_paused=self.has_paused or (self.samples > 0 and self.is_within),
         )
         is_other = (cap.limit_bytes, cap.action) != (self.cap.limit_bytes, self.cap.action)
         return found.restarted(now, settings) if is_other else found
@@ -124,7 +128,8 @@ class Violation(NamedTuple):
         """Return the same violation at the start of its grace."""
         debt = self.debt._replace(seconds=min(self.debt.seconds, settings.confirm_seconds))
         return self._replace(
-            since=now, debt=debt, due_at=None, warned_at=None, evicted_at=None, is_on_fallback=False, is_settled=False)
+            since=now, debt=debt, due_at=None, warned_at=None, evicted_at=None, is_on_fallback=False, is_settled=False
+        )
 
     def is_confirmed(self, settings: Settings) -> bool:
         """Whether it has been over its cap long enough to be warned."""

@@ -69,9 +69,7 @@ class DeviceView(Struct):
             return 0
         started = {process.pid: process.start_time for process in members}
         doubtful = [pid for pid, candidates in self.doubtful.items() if container in candidates or pid in started]
-        orphans = [
-            one.pid for one in self.orphans if one.container == container or started.get(one.pid) == one.start_time
-        ]
+        orphans = [one.pid for one in self.orphans if one.container == container or started.get(one.pid) == one.start_time]
         return self.unidentified_bytes + _total([self.uses[pid] for pid in (*doubtful, *orphans)])
 
 

@@ -64,15 +64,22 @@ class Offender(NamedTuple):
 
     def ends_whole(self) -> bool:
         """Whether all of the container is ended: it has offended before, or its own MPS server can start others at any time."""
-        return self.is_unevictable or self.violation.offences > 0 or any(
-            self.view.has_own_server(process) for process, _ in self.sample.processes
+        return (
+            self.is_unevictable
+            or self.violation.offences > 0
+            or any(self.view.has_own_server(process) for process, _ in self.sample.processes)
         )
 
     def facts(self, state: CycleState, following: Next, following_seconds: float | None) -> ViolationDetails:
         """Return the details that a verdict on this offender has."""
         return ViolationDetails(
-            unit=self.unit, used_bytes=self.sample.used_bytes, cap=self.cap, since_seconds=state.now - self.violation.since,
-            next=following, next_seconds=following_seconds, dry_run=state.settings.dry_run,
+            unit=self.unit,
+            used_bytes=self.sample.used_bytes,
+            cap=self.cap,
+            since_seconds=state.now - self.violation.since,
+            next=following,
+            next_seconds=following_seconds,
+            dry_run=state.settings.dry_run,
             has_paused=self.violation.has_paused,
         )
 
@@ -92,8 +99,14 @@ def select_targets(offender: Offender, state: CycleState) -> None:
     following = Next.TERMINATE_CLIENT if is_mps else Next.KILL
     facts = offender.facts(state, following, state.settings.exit_seconds)
     state.targets[unit] = Target(
-        unit=unit, processes=processes, scope=scope, is_mps=is_mps, facts=facts, violation_since=offender.violation.since,
-        step=Step.TERM_SENT, step_at=state.now,
+        unit=unit,
+        processes=processes,
+        scope=scope,
+        is_mps=is_mps,
+        facts=facts,
+        violation_since=offender.violation.since,
+        step=Step.TERM_SENT,
+        step_at=state.now,
     )
     state.verdicts.append(Terminate(facts=facts, processes=processes, scope=scope))
 
@@ -190,7 +203,11 @@ def _present(target: Target, view: DeviceView | None) -> tuple[Process, ...]:
 
 
 def _escalate(  # noqa: PLR0913, PLR0917 - everything that the step depends on
-    target: Target, verified: tuple[Process, ...], view: DeviceView | None, offender: Offender | None, inputs: GuardInput,
+    target: Target,
+    verified: tuple[Process, ...],
+    view: DeviceView | None,
+    offender: Offender | None,
+    inputs: GuardInput,
     state: CycleState,
 ) -> None:
     """Take the step after SIGTERM, or terminate_client. `offender` None, for a whole container: it is not surely over now."""
@@ -239,7 +256,8 @@ def _kill(target: Target, verified: tuple[Process, ...], offender: Offender | No
             state.violations[target.unit] = violation._replace(is_settled=True)
     else:
         state.targets[target.unit] = replace(
-            target, processes=processes, facts=facts, step=Step.KILL_SENT, step_at=state.now, kills=1, killed_at=state.now)
+            target, processes=processes, facts=facts, step=Step.KILL_SENT, step_at=state.now, kills=1, killed_at=state.now
+        )
 
 
 def _facts(
@@ -260,7 +278,8 @@ def _is_listed(target: Target, view: DeviceView, inputs: GuardInput) -> bool:
     if present and (target.scope is KillScope.CONTAINER or not set(present).isdisjoint(target.processes)):
         return True
     return any(
-        process.pid in view.uses and (process.pid, view.device) not in inputs.holders
+        process.pid in view.uses
+        and (process.pid, view.device) not in inputs.holders
         and inputs.identities.get(process.pid, process).start_time == process.start_time
         for process in target.processes
     )

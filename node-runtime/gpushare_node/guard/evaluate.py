@@ -62,7 +62,12 @@ def evaluate(
                 members = tuple([process for process, _ in sample.processes])
                 violation = state.count(unit, members, cap, grant.owner, view.samples.keys())
                 offenders[unit] = Offender(
-                    unit=unit, owner=grant.owner, cap=cap, sample=sample, view=view, violation=violation,
+                    unit=unit,
+                    owner=grant.owner,
+                    cap=cap,
+                    sample=sample,
+                    view=view,
+                    violation=violation,
                     is_unevictable=container in inputs.unevictable,
                 )
     _count_others(observed, offenders, views, state)
@@ -114,7 +119,9 @@ def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) ->
 
 
 def _count_others(
-    observed: list[tuple[Unit, Cap | None, Sample, Level]], offenders: dict[Unit, Offender], views: dict[str, DeviceView],
+    observed: list[tuple[Unit, Cap | None, Sample, Level]],
+    offenders: dict[Unit, Offender],
+    views: dict[str, DeviceView],
     state: CycleState,
 ) -> None:
     """Update the debts of namespaces, and of containers that are not over: within, unknown, or absent from their device."""
@@ -161,7 +168,8 @@ def _report_overdue(offenders: dict[Unit, Offender], state: CycleState) -> None:
         seconds = state.now - violation.due_at
         if seconds > state.settings.overdue_seconds:
             state.verdicts.append(
-                Anomaly(reason=AnomalyKind.OVERDUE, device=unit.device, unit=unit, since_seconds=state.now - violation.since))
+                Anomaly(reason=AnomalyKind.OVERDUE, device=unit.device, unit=unit, since_seconds=state.now - violation.since)
+            )
 
 
 def _advance_all(

@@ -86,7 +86,8 @@ class CycleState:
         self.violations = dict(history.violations)
         self.targets = dict(history.targets)
         self.choices = {
-            key: recent for key, times in history.choices.items()
+            key: recent
+            for key, times in history.choices.items()
             if (recent := tuple(time for time in times if self.now - time < MINUTE_SECONDS))
         }
         self.served = {key: at for key, at in history.served.items() if self.now - at < _SERVED_SECONDS}
@@ -147,12 +148,8 @@ class CycleState:
     def restart_all(self) -> None:
         """Start the grace of every violation again: no container owes what false rows made."""
         most = self.settings.confirm_seconds
-        self.namespaces = {
-            key: debt._replace(seconds=min(debt.seconds, most)) for key, debt in self.namespaces.items()
-        }
-        self.violations = {
-            unit: violation.restarted(self.now, self.settings) for unit, violation in self.violations.items()
-        }
+        self.namespaces = {key: debt._replace(seconds=min(debt.seconds, most)) for key, debt in self.namespaces.items()}
+        self.violations = {unit: violation.restarted(self.now, self.settings) for unit, violation in self.violations.items()}
 
     def is_taken(self, device: str) -> bool:
         """Whether a target on the device blocks others.
@@ -197,7 +194,8 @@ class CycleState:
         stale, known = self.settings.stale_seconds, frozenset(places)
         owners = {grant.owner for grant in grants.values()} if self.violations else set()
         violations = {
-            unit: violation for unit, violation in self.violations.items()
+            unit: violation
+            for unit, violation in self.violations.items()
             if self.now - violation.known_at <= stale
             or ((not owners or violation.owner in owners) and (not known or unit.device in known))
         }

@@ -25,7 +25,9 @@ def pools_present(pods: Iterable[PodView]) -> frozenset[str]:
     return frozenset(
         pod.labels[POOL_LABEL]
         for pod in pods
-        if pod.labels.get(_NAME) == "gpushare" and pod.labels.get(_COMPONENT) == "node" and POOL_LABEL in pod.labels
+        if pod.labels.get(_NAME) == "gpushare"
+        and pod.labels.get(_COMPONENT) == "node"
+        and POOL_LABEL in pod.labels
         and not pod.has_ended
     )
 

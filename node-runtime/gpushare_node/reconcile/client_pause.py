@@ -24,10 +24,15 @@ _PAUSED = "paused-for-mig-change"
 _RUNNING = "true"
 _CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "nvsm")
 _LABELS = tuple(DEPLOY_LABELS + client for client in _CLIENTS)
-_APPS = frozenset({
-    "nvidia-device-plugin-daemonset", "nvidia-device-plugin-mps-control-daemon", "gpu-feature-discovery", "nvidia-dcgm",
-    "nvidia-dcgm-exporter",
-})
+_APPS = frozenset(
+    {
+        "nvidia-device-plugin-daemonset",
+        "nvidia-device-plugin-mps-control-daemon",
+        "gpu-feature-discovery",
+        "nvidia-dcgm",
+        "nvidia-dcgm-exporter",
+    }
+)
 _MIG_MANAGER = "nvidia-mig-manager"
 
 _LEAVE_SECONDS = 300.0

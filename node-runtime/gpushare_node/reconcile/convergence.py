@@ -36,9 +36,7 @@ def converge(context: RunContext, desired: DesiredPolicy, node: NodeView) -> Out
     hardware = context.deps.open_hardware(desired.digest)
     try:
         context.await_driver(hardware)
-        return _Convergence(
-            context=context, desired=desired, node=node, hardware=hardware, former=context.former()
-        ).run()
+        return _Convergence(context=context, desired=desired, node=node, hardware=hardware, former=context.former()).run()
     finally:
         hardware.close()
 

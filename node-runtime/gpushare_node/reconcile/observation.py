@@ -40,7 +40,11 @@ def unreadable(policy: Policy, problem: str) -> Observation:
 
 
 def observe(
-    policy: Policy, surveys: tuple[GpuInfo, ...], node: NodeView, pods: Sequence[PodView] | None, checkpoint: Checkpoint | str,
+    policy: Policy,
+    surveys: tuple[GpuInfo, ...],
+    node: NodeView,
+    pods: Sequence[PodView] | None,
+    checkpoint: Checkpoint | str,
 ) -> Observation:
     """Return what would change. `pods` None: not known; `checkpoint`: kubelet's, or why it cannot be read."""
     holders = () if isinstance(checkpoint, str) else find_holders(checkpoint, pods)

@@ -102,7 +102,9 @@ class Pauses(Struct, frozen=False):
         """
         context, now = self.context, self.context.deps.clock.now
         before, looked = self._marks(), now()
-        tenants_at = looked + (_FRUITLESS_BACKOFF_SECONDS * 2 ** min(self._fruitless_wakeups - 1, 16) if self._fruitless_wakeups else 0.0)
+        tenants_at = looked + (
+            _FRUITLESS_BACKOFF_SECONDS * 2 ** min(self._fruitless_wakeups - 1, 16) if self._fruitless_wakeups else 0.0
+        )
         seen = looked
         is_requested = _is_requested(before)
         if seconds == math.inf and before is not None and before.is_selected and not is_requested:
@@ -138,7 +140,9 @@ class Pauses(Struct, frozen=False):
         except ClusterError:
             return None
         return _Marks(
-            pool=node.labels.get(POOL_LABEL), request=node.annotations.get(RELEASE_ANNOTATION), is_selected=is_selected,
+            pool=node.labels.get(POOL_LABEL),
+            request=node.annotations.get(RELEASE_ANNOTATION),
+            is_selected=is_selected,
             must_retry=RETRY_ANNOTATION in node.annotations,
         )
 

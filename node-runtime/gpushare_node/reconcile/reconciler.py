@@ -106,9 +106,12 @@ class _Reconciler(Struct):
         policy = self.desired.policy
         former = self.context.former() or policy
         return Release(
-            context=self.context, former=replace(former, rollout=policy.rollout), pool=policy.pool,
+            context=self.context,
+            former=replace(former, rollout=policy.rollout),
+            pool=policy.pool,
             node=self.context.cluster.node(),
-            kept_pool=former.pool if former.pool != policy.pool else None, may_stay=True,
+            kept_pool=former.pool if former.pool != policy.pool else None,
+            may_stay=True,
         ).run()
 
     def _converge_offline(self, error: ClusterError) -> Outcome:
@@ -126,8 +129,13 @@ class _Reconciler(Struct):
         context.close_driver()
         deps = replace(context.deps, cluster=NoCluster())
         alone = RunContext(
-            deps=deps, slot=RolloutSlot(deps.cluster, deps.clock), enforced=context.enforced, results=context.results,
-            is_offline=True, had_access=context.had_access, may_wait_for_tenants=False,
+            deps=deps,
+            slot=RolloutSlot(deps.cluster, deps.clock),
+            enforced=context.enforced,
+            results=context.results,
+            is_offline=True,
+            had_access=context.had_access,
+            may_wait_for_tenants=False,
         )
         try:
             outcome = converge(alone, self.desired, deps.cluster.node())

@@ -112,8 +112,12 @@ class Release(Struct):
     def _change(self, hardware: Hardware, policy: Policy) -> None:
         view = hardware.look(policy, frozenset())
         request = DrainRequest(
-            policy=policy, affected=self._affected(policy), is_partly=not self.context.cluster.has_server, is_leaving=True,
-            is_asked=is_requested(self.node), may_stay=self.may_stay,
+            policy=policy,
+            affected=self._affected(policy),
+            is_partly=not self.context.cluster.has_server,
+            is_leaving=True,
+            is_asked=is_requested(self.node),
+            may_stay=self.may_stay,
         )
         drain = Drain(context=self.context, hardware=hardware, request=request, node=self.node)
         drain.remember(self.former, view)

@@ -152,7 +152,12 @@ class RunContext(Struct, frozen=False):
         # Where nothing of the pool is in force, or has begun, there is nothing to wait for.
         has_begun = (former is not None and former.pool == pool) or deps.folder.journal() is not None
         return Selection(
-            cluster=self.cluster, pods=self.cluster.pods, folder=deps.folder, clock=deps.clock, boot_id=deps.boot_id, pool=pool,
+            cluster=self.cluster,
+            pods=self.cluster.pods,
+            folder=deps.folder,
+            clock=deps.clock,
+            boot_id=deps.boot_id,
+            pool=pool,
             release_after_seconds=deps.release_after_seconds if has_begun else 0.0,
         ).find(node)
 
@@ -213,7 +218,9 @@ class RunContext(Struct, frozen=False):
     def await_driver(self, hardware: Hardware) -> None:
         """Wait until the driver answers. Blocked if it does not."""
         reason = hardware.wait(
-            self.deps.driver_seconds, lambda text: self.set_condition(ConditionReason.WAITING_FOR_DRIVER, text), self.sleep,
+            self.deps.driver_seconds,
+            lambda text: self.set_condition(ConditionReason.WAITING_FOR_DRIVER, text),
+            self.sleep,
             had_access=self.had_access,
         )
         if reason is not None:

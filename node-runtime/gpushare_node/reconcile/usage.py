@@ -77,7 +77,8 @@ def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
     asking = ((pod, frozenset(filter(is_gpu_resource, pod.resources))) for pod in pods if not pod.has_ended)
     return tuple(
         Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
-        for pod, resources in asking if resources
+        for pod, resources in asking
+        if resources
     )
 
 
@@ -103,7 +104,9 @@ class Blocker(Struct):
 
 
 def find_blocker(
-    view: GpuView, holders: Sequence[Holder], affected: Collection[str],
+    view: GpuView,
+    holders: Sequence[Holder],
+    affected: Collection[str],
     name: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {},
 ) -> Blocker | None:
     """Return what blocks the plan, or the removal of the `affected` resources; None if nothing does. `name` names processes.

@@ -109,7 +109,11 @@ class BoundedDriver:
     """
 
     def __init__(
-        self, open_driver: Callable[[], Driver], *, clock: Clock, deadline_seconds: float = CALL_SECONDS,
+        self,
+        open_driver: Callable[[], Driver],
+        *,
+        clock: Clock,
+        deadline_seconds: float = CALL_SECONDS,
         change_seconds: float = CHANGE_SECONDS,
     ) -> None:
         self._open_driver = open_driver
@@ -240,7 +244,8 @@ class BoundedDriver:
         former = self._surveyed.get(index)
         fault = Fault(kind=FaultKind.UNREADABLE, detail="the driver does not answer about it")
         return GpuInfo(
-            index=index, uuid=former.uuid if former else f"unknown-{index}", name=former.name if former else "", fault=fault)
+            index=index, uuid=former.uuid if former else f"unknown-{index}", name=former.name if former else "", fault=fault
+        )
 
     def _note(self, answers: "Mapping[str, _Answer[Device]]") -> None:
         self._troubles = {}

@@ -119,8 +119,10 @@ def failing(number: int) -> Callable[[], None]:
 ACCIDENTS = [
     pytest.param(kill, -signal.SIGKILL, id="a kill"),
     pytest.param(interrupt, 130, id="Ctrl-C"),
-    *(pytest.param(failing(number), FAILED, id=errno.errorcode[number])
-      for number in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)),
+    *(
+        pytest.param(failing(number), FAILED, id=errno.errorcode[number])
+        for number in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)
+    ),
 ]
 
 

@@ -43,8 +43,12 @@ def ends_well(seed: int, call: Call, folder: Path) -> None:
     whole = broken_bundles.write(broken_bundles.files(example), folder / "whole")
     form = rng.choice(("text", "json", "markdown", "html"))
     imported = sorted(path for path in bundle.rglob("*.yaml") if "templates" not in path.parts)
-    for words in (("plan", "--format", form, bundle, whole), ("plan", "--exit-code", whole, bundle), ("images", bundle),
-                  ("import", *imported)):
+    for words in (
+        ("plan", "--format", form, bundle, whole),
+        ("plan", "--exit-code", whole, bundle),
+        ("images", bundle),
+        ("import", *imported),
+    ):
         code, out, err = call(*words)
         assert code in ({0, 1} if "import" in words else {0, 1, 2, 3}), err
         if "plan" in words and code == 2:

@@ -122,7 +122,7 @@ def test_a_lock_that_lists_a_path_out_of_the_bundle_is_broken_at_that_path(path:
     [
         ("  mps-12345678:", "  ../../values:"),
         ("  mps-12345678:", "  mps-1234567:"),
-        ('    version: v1\n    sharing:', '    version: v2\n    sharing:'),
+        ("    version: v1\n    sharing:", "    version: v2\n    sharing:"),
         ("replicas: 8", "replicas: 1"),
         ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb+me"),
         ("      mps:\n", "      timeSlicing: {}\n      mps:\n"),

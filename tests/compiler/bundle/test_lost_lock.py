@@ -50,8 +50,9 @@ def test_first_compile_reports_no_lost_lock(compiled: Path) -> None:
     assert gpushare("compile", "-o", "empty", "intent.yaml", cwd=compiled).stderr == ""
 
 
-@pytest.mark.parametrize(("folder", "chart"), [("./-y", "./-y/chart"), ("my bundle", "'my bundle/chart'")],
-                         ids=["like a flag", "with a space"])
+@pytest.mark.parametrize(
+    ("folder", "chart"), [("./-y", "./-y/chart"), ("my bundle", "'my bundle/chart'")], ids=["like a flag", "with a space"]
+)
 def test_printed_next_command_is_quoted_for_any_folder_name(compiled: Path, folder: str, chart: str) -> None:
     done = gpushare("compile", "-o", folder, "intent.yaml", cwd=compiled)
     assert f"helm upgrade --install gpushare {chart} --namespace gpu-system" in done.stdout

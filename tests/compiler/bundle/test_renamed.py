@@ -76,6 +76,12 @@ def test_name_change_is_checked_only_against_a_bundle_of_another_name(tool: str,
 def test_explicit_name_prefixes_every_object_name(tool: str) -> None:
     text = (ROOT / "examples" / EXAMPLES[tool] / "intent.yaml").read_text()
     named = text.replace(f"    {tool}:\n", f"    {tool}:\n      name: team-gpus\n", 1)
-    made = [{file.path: file.text for file in pipeline.compile_intent(one.encode(), "", lock.EMPTY).artifacts
-             if file.path.startswith(f"{tool}/")} for one in (text, named)]
+    made = [
+        {
+            file.path: file.text
+            for file in pipeline.compile_intent(one.encode(), "", lock.EMPTY).artifacts
+            if file.path.startswith(f"{tool}/")
+        }
+        for one in (text, named)
+    ]
     assert made[1] == {path: one.replace("physics-gpus", "team-gpus") for path, one in made[0].items()}

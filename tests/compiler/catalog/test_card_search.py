@@ -34,12 +34,15 @@ def test_similar_cards_are_listed_with_their_memory(word: str) -> None:
     assert all(re.search(r"\d+gb$|\(\d+ GB\)$", one) for one in named)
 
 
-@pytest.mark.parametrize(("word", "hint"), [
-    ("A100-40GB", "nearest: a100-pcie-40gb or a100-sxm4-40gb"),
-    ("v100-32g", "nearest: v100-pcie-32gb, v100-sxm2-32gb or v100s-pcie-32gb"),
-    ("L4 24GB", "nearest: l4 (24 GB)"),
-    ("rtx-3060-8gb", "no card of 8 GB is near; of another memory size: rtx-3060 (12 GB)"),
-])
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("A100-40GB", "nearest: a100-pcie-40gb or a100-sxm4-40gb"),
+        ("v100-32g", "nearest: v100-pcie-32gb, v100-sxm2-32gb or v100s-pcie-32gb"),
+        ("L4 24GB", "nearest: l4 (24 GB)"),
+        ("rtx-3060-8gb", "no card of 8 GB is near; of another memory size: rtx-3060 (12 GB)"),
+    ],
+)
 def test_the_size_that_was_written_chooses_among_the_cards(word: str, hint: str) -> None:
     assert card_search.hints(word, CATALOG) == (hint,)
 

@@ -17,21 +17,44 @@ from gpushare.vendors.nvidia import NVIDIA
 
 IDS = cards.ids()
 WITH_MIG = tuple(card_id for card_id in IDS if cards.load(card_id).mig)
-REQUIRED = {"id", "name", "product", "architecture", "chip", "computeCapability", "memoryMiB", "memoryGBNominal",
-            "pciDeviceIds", "formFactor", "ecc", "nvlink", "mps", "migSupported", "provenance"}
+REQUIRED = {
+    "id",
+    "name",
+    "product",
+    "architecture",
+    "chip",
+    "computeCapability",
+    "memoryMiB",
+    "memoryGBNominal",
+    "pciDeviceIds",
+    "formFactor",
+    "ecc",
+    "nvlink",
+    "mps",
+    "migSupported",
+    "provenance",
+}
 GROUPS = {
     "identity": {"id", "name", "product", "nameAliases", "architecture", "chip", "pciDeviceIds", "deviceFilters"},
     "memory": {"memoryMiB", "memoryObservedMiB"},
     "board": {"formFactor", "ecc", "nvlink", "timeSlicing"},
     "mig.support": {
-        "migSupported", "mig.minDriver", "mig.layoutDrivers.profiles", "mig.layoutDrivers.minDriver",
-        "mig.maxInstances", "mig.maxComputeInstances", "mig.maxGfxInstances",
+        "migSupported",
+        "mig.minDriver",
+        "mig.layoutDrivers.profiles",
+        "mig.layoutDrivers.minDriver",
+        "mig.maxInstances",
+        "mig.maxComputeInstances",
+        "mig.maxGfxInstances",
     },
     "mig.profiles": {f"mig.profiles.{key}" for key in ("name", "nvmlEnum", "profileId", "computeSlices", "maxCount")},
     "mig.placements": {"mig.units", "mig.profiles.placements"},
     "mig.memory": {"mig.profiles.memoryMiB", "mig.profiles.memoryObservedMiB"},
-    "mig.engines": {f"mig.{where}.{key}" for where in ("engineTotals", "profiles")
-                    for key in ("sm", "copy", "decoders", "encoders", "jpeg", "ofa")},
+    "mig.engines": {
+        f"mig.{where}.{key}"
+        for where in ("engineTotals", "profiles")
+        for key in ("sm", "copy", "decoders", "encoders", "jpeg", "ofa")
+    },
     "mps": {"mps.supported", "mps.maxReplicas"},
 }
 GROUP_OF = {field: group for group, fields in GROUPS.items() for field in fields}
@@ -157,16 +180,24 @@ def test_seven_slice_cards_have_the_seven_ids_and_the_usual_placements(card_id: 
         assert profile.profile_id == SEVEN_SLICES[kind]
         spans[kind] = ([at.start for at in profile.placements], profile.placements[0].size, profile.max_count)
     assert spans == {
-        "1g": ([0, 1, 2, 3, 4, 5, 6], 1, 7), "1g+me": ([0, 1, 2, 3, 4, 5, 6], 1, 1), "1g double": ([0, 2, 4, 6], 2, 4),
-        "2g": ([0, 2, 4], 2, 3), "3g": ([0, 4], 4, 2), "4g": ([0], 4, 1), "7g": ([0], 8, 1),
+        "1g": ([0, 1, 2, 3, 4, 5, 6], 1, 7),
+        "1g+me": ([0, 1, 2, 3, 4, 5, 6], 1, 1),
+        "1g double": ([0, 2, 4, 6], 2, 4),
+        "2g": ([0, 2, 4], 2, 3),
+        "3g": ([0, 4], 4, 2),
+        "4g": ([0], 4, 1),
+        "7g": ([0], 8, 1),
     }
 
 
-@pytest.mark.parametrize(("card_id", "expected"), [
-    ("a30", {14, 21, 5, 6, 0}),
-    ("rtx-pro-6000-server", {14, 21, 47, 65, 67, 5, 35, 64, 66, 0, 32}),
-    ("thor-igpu", {None}),
-])
+@pytest.mark.parametrize(
+    ("card_id", "expected"),
+    [
+        ("a30", {14, 21, 5, 6, 0}),
+        ("rtx-pro-6000-server", {14, 21, 47, 65, 67, 5, 35, 64, 66, 0, 32}),
+        ("thor-igpu", {None}),
+    ],
+)
 def test_other_cards_have_their_own_ids(card_id: str, expected: set[int | None]) -> None:
     mig = cards.load(card_id).mig
     assert mig is not None

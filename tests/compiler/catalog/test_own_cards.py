@@ -20,10 +20,25 @@ MIG = {
         "units": 2,
         "maxInstances": 2,
         "profiles": [
-            {"name": "1g.32gb", "nvmlEnum": 0, "profileId": 14, "computeSlices": 1, "memoryMiB": 32256, "maxCount": 2,
-             "placements": ["0:1", "1:1"]},
-            {"name": "2g.64gb+me", "nvmlEnum": 8, "profileId": 0, "computeSlices": 2, "memoryMiB": 65024, "maxCount": 1,
-             "placements": ["0:2"], "unconfirmed": ["profileId"]},
+            {
+                "name": "1g.32gb",
+                "nvmlEnum": 0,
+                "profileId": 14,
+                "computeSlices": 1,
+                "memoryMiB": 32256,
+                "maxCount": 2,
+                "placements": ["0:1", "1:1"],
+            },
+            {
+                "name": "2g.64gb+me",
+                "nvmlEnum": 8,
+                "profileId": 0,
+                "computeSlices": 2,
+                "memoryMiB": 65024,
+                "maxCount": 1,
+                "placements": ["0:2"],
+                "unconfirmed": ["profileId"],
+            },
         ],
     },
 }
@@ -49,13 +64,16 @@ def test_valid_custom_card_has_no_findings(document: Mapping[str, Any]) -> None:
     assert found(document) == []
 
 
-@pytest.mark.parametrize(("path", "value"), [
-    (("memoryMiB",), "24Gi"),
-    (("computeCapability",), 9.0),
-    ((*PROFILES, 0, "placements", 0), "0-1"),
-    ((*PROFILES, 0, "name"), "1g.32gb.me"),
-    (("mig", "unconfirmed"), {"nothing": "typo"}),
-])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("memoryMiB",), "24Gi"),
+        (("computeCapability",), 9.0),
+        ((*PROFILES, 0, "placements", 0), "0-1"),
+        ((*PROFILES, 0, "name"), "1g.32gb.me"),
+        (("mig", "unconfirmed"), {"nothing": "typo"}),
+    ],
+)
 def test_wrong_shape_is_reported_at_its_position(path: Path, value: object) -> None:
     findings = found(changed(MIG, path, value))
     assert {code for code, _ in findings} == {"GS901"}
@@ -75,17 +93,20 @@ def test_a_shipped_id_cannot_be_taken() -> None:
     assert (finding.code, finding.path, finding.on_key) == ("GS902", ("spec", "cards", "t4"), True)
 
 
-@pytest.mark.parametrize(("path", "value", "where"), [
-    ((*PROFILES, 0, "placements"), ["0:1", "2:1"], (*PROFILES, 0, "placements", 1)),
-    ((*PROFILES, 0, "maxCount"), 3, (*PROFILES, 0, "maxCount")),
-    ((*PROFILES, 0, "name"), "1g.33gb", (*PROFILES, 0, "name")),
-    ((*PROFILES, 0, "computeSlices"), 2, (*PROFILES, 0, "computeSlices")),
-    ((*PROFILES, 1, "name"), "1g.32gb", (*PROFILES, 1, "name")),
-    ((*PROFILES, 1, "profileId"), 14, (*PROFILES, 1, "profileId")),
-    ((*PROFILES, 1, "nvmlEnum"), 0, (*PROFILES, 1, "nvmlEnum")),
-    (("migSupported",), False, ("migSupported",)),
-    (("id",), "other", ("id",)),
-])
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        ((*PROFILES, 0, "placements"), ["0:1", "2:1"], (*PROFILES, 0, "placements", 1)),
+        ((*PROFILES, 0, "maxCount"), 3, (*PROFILES, 0, "maxCount")),
+        ((*PROFILES, 0, "name"), "1g.33gb", (*PROFILES, 0, "name")),
+        ((*PROFILES, 0, "computeSlices"), 2, (*PROFILES, 0, "computeSlices")),
+        ((*PROFILES, 1, "name"), "1g.32gb", (*PROFILES, 1, "name")),
+        ((*PROFILES, 1, "profileId"), 14, (*PROFILES, 1, "profileId")),
+        ((*PROFILES, 1, "nvmlEnum"), 0, (*PROFILES, 1, "nvmlEnum")),
+        (("migSupported",), False, ("migSupported",)),
+        (("id",), "other", ("id",)),
+    ],
+)
 def test_contradiction_is_reported_at_its_position(path: Path, value: object, where: Path) -> None:
     assert ("GS903", ("spec", "cards", "lab", *where)) in found(changed(MIG, path, value))
 

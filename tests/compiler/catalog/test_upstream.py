@@ -21,16 +21,27 @@ def check(stack: str, dotted: str) -> Known | OpenMap | Dropped | Unknown:
 def test_charts_are_named_with_their_newest_release() -> None:
     operator, plugin = map(upstream.chart, STACKS)
     assert (operator.name, operator.version, operator.repository) == (
-        "gpu-operator", "v26.7.0", "https://helm.ngc.nvidia.com/nvidia")
+        "gpu-operator",
+        "v26.7.0",
+        "https://helm.ngc.nvidia.com/nvidia",
+    )
     assert (plugin.name, plugin.version, plugin.repository) == (
-        "nvidia-device-plugin", "0.20.0", "https://nvidia.github.io/k8s-device-plugin")
+        "nvidia-device-plugin",
+        "0.20.0",
+        "https://nvidia.github.io/k8s-device-plugin",
+    )
 
 
 def test_release_has_its_device_plugin_version() -> None:
     operator = upstream.chart("gpu-operator")
     assert operator.plugin_version("v26.3.3") == "v0.19.3"
     assert [operator.plugin_version(release) for release in ("v1.0.0", "v24.3.9", "v26.3.4", "v26.7.0-rc.1", "v99.1.0")] == [
-        "v0.12.3", "v0.15.0", "v0.19.3", "v0.19.3", "v0.20.0"]
+        "v0.12.3",
+        "v0.15.0",
+        "v0.19.3",
+        "v0.19.3",
+        "v0.20.0",
+    ]
 
 
 def test_release_without_a_chart_is_known_but_not_the_default() -> None:
@@ -39,18 +50,32 @@ def test_release_without_a_chart_is_known_but_not_the_default() -> None:
     assert operator.version == "v26.7.0"
 
 
-@pytest.mark.parametrize(("release", "described"), [
-    ("v26.7.2", "v26.7.0"), ("v24.3.0", "v24.3.0"), ("v24.3.9", "v24.3.0"), ("v26.7.0-rc.1", "v26.3.3"), ("v99.1.0", "v26.7.0"),
-    ("v1.0.0", "v23.9.2"), (None, ""),
-])
+@pytest.mark.parametrize(
+    ("release", "described"),
+    [
+        ("v26.7.2", "v26.7.0"),
+        ("v24.3.0", "v24.3.0"),
+        ("v24.3.9", "v24.3.0"),
+        ("v26.7.0-rc.1", "v26.3.3"),
+        ("v99.1.0", "v26.7.0"),
+        ("v1.0.0", "v23.9.2"),
+        (None, ""),
+    ],
+)
 def test_release_without_a_chart_uses_the_last_earlier_chart(release: str | None, described: str) -> None:
     assert upstream.chart("gpu-operator").at(release).described == described
 
 
-@pytest.mark.parametrize(("release", "driver"), [
-    ("v23.9.2", "550.54.14"), ("v24.3.0", "550.54.15"), ("v24.9.2", "550.144.03"), ("v25.3.4", "580.82.07"),
-    ("v26.3.3", "580.126.20"),
-])
+@pytest.mark.parametrize(
+    ("release", "driver"),
+    [
+        ("v23.9.2", "550.54.14"),
+        ("v24.3.0", "550.54.15"),
+        ("v24.9.2", "550.144.03"),
+        ("v25.3.4", "580.82.07"),
+        ("v26.3.3", "580.126.20"),
+    ],
+)
 def test_a_release_has_its_own_defaults_and_paths(release: str, driver: str) -> None:
     chart = upstream.chart("gpu-operator").at(release)
     fact = chart.path("driver.version")
@@ -64,7 +89,11 @@ def test_the_changes_between_two_schemas_lead_from_one_to_the_other() -> None:
     before = {"a": {"b": 1, "gone": {}}, "same": [1], "flag": True}
     after = {"a": {"b": None, "new": {"c": 2}}, "same": [1], "flag": 1}
     assert list(releases.changes(before, after)) == [
-        [["a", "b"], None], [["a", "gone"]], [["a", "new"], {"c": 2}], [["flag"], 1]]
+        [["a", "b"], None],
+        [["a", "gone"]],
+        [["a", "new"], {"c": 2}],
+        [["flag"], 1],
+    ]
 
 
 def test_releases_and_their_plugins_are_sorted_by_version() -> None:
@@ -74,10 +103,19 @@ def test_releases_and_their_plugins_are_sorted_by_version() -> None:
             assert order == sorted(order)
 
 
-@pytest.mark.parametrize(("earlier", "later"), [
-    ("v26.3.9", "v26.3.10"), ("v26.7.0", "v26.10.0"), ("v9.0.0", "v22.9.0"), ("v26.7.0-rc.1", "v26.7.0"),
-    ("1.0.0-rc.2", "1.0.0-rc.10"), ("1.0.0-1", "1.0.0-alpha"), ("1.0.0-alpha", "1.0.0-alpha.1"), ("0.19.3", "v0.20.0"),
-])
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("v26.3.9", "v26.3.10"),
+        ("v26.7.0", "v26.10.0"),
+        ("v9.0.0", "v22.9.0"),
+        ("v26.7.0-rc.1", "v26.7.0"),
+        ("1.0.0-rc.2", "1.0.0-rc.10"),
+        ("1.0.0-1", "1.0.0-alpha"),
+        ("1.0.0-alpha", "1.0.0-alpha.1"),
+        ("0.19.3", "v0.20.0"),
+    ],
+)
 def test_versions_compare_by_their_order(earlier: str, later: str) -> None:
     assert upstream.version_order(earlier) < upstream.version_order(later)
 
@@ -87,18 +125,21 @@ def test_a_stack_without_a_chart_is_refused() -> None:
         upstream.chart("existing")
 
 
-@pytest.mark.parametrize(("stack", "dotted", "kind", "default"), [
-    ("gpu-operator", "mig.strategy", "string", "single"),
-    ("gpu-operator", "cdi.enabled", "boolean", True),
-    ("gpu-operator", "toolkit.env", "array", []),
-    ("gpu-operator", "daemonsets.labels", "object", {}),
-    ("gpu-operator", "devicePlugin.version", "string", "v0.20.0"),
-    ("device-plugin", "migStrategy", "string", None),
-    ("gpu-operator", "driver.upgradePolicy.maxUnavailable", ["integer", "string"], "25%"),
-    ("device-plugin", "image.repository", "string", "nvcr.io/nvidia/k8s-device-plugin"),
-    ("device-plugin", "gfd.enabled", "boolean", False),
-    ("device-plugin", "failOnInitError", "boolean", None),
-])
+@pytest.mark.parametrize(
+    ("stack", "dotted", "kind", "default"),
+    [
+        ("gpu-operator", "mig.strategy", "string", "single"),
+        ("gpu-operator", "cdi.enabled", "boolean", True),
+        ("gpu-operator", "toolkit.env", "array", []),
+        ("gpu-operator", "daemonsets.labels", "object", {}),
+        ("gpu-operator", "devicePlugin.version", "string", "v0.20.0"),
+        ("device-plugin", "migStrategy", "string", None),
+        ("gpu-operator", "driver.upgradePolicy.maxUnavailable", ["integer", "string"], "25%"),
+        ("device-plugin", "image.repository", "string", "nvcr.io/nvidia/k8s-device-plugin"),
+        ("device-plugin", "gfd.enabled", "boolean", False),
+        ("device-plugin", "failOnInitError", "boolean", None),
+    ],
+)
 def test_a_value_has_its_type_and_default(stack: str, dotted: str, kind: object, default: object) -> None:
     fact = upstream.chart(stack).path(dotted)
     assert fact is not None
@@ -152,26 +193,32 @@ def test_sections_are_known_and_have_no_fact() -> None:
     assert check("gpu-operator", "driver.upgradePolicy.drain") == Known(fact=None)
 
 
-@pytest.mark.parametrize(("stack", "dotted", "above"), [
-    ("gpu-operator", "daemonsets.labels.team", "daemonsets.labels"),
-    ("gpu-operator", "operator.resources.limits.hugepages", "operator.resources"),
-    ("gpu-operator", "node-feature-discovery.worker.nodeSelector.zone", "node-feature-discovery"),
-    ("device-plugin", "nfd.worker.annotations", "nfd"),
-    ("device-plugin", "affinity.podAffinity", "affinity"),
-])
+@pytest.mark.parametrize(
+    ("stack", "dotted", "above"),
+    [
+        ("gpu-operator", "daemonsets.labels.team", "daemonsets.labels"),
+        ("gpu-operator", "operator.resources.limits.hugepages", "operator.resources"),
+        ("gpu-operator", "node-feature-discovery.worker.nodeSelector.zone", "node-feature-discovery"),
+        ("device-plugin", "nfd.worker.annotations", "nfd"),
+        ("device-plugin", "affinity.podAffinity", "affinity"),
+    ],
+)
 def test_any_path_is_accepted_below_a_map_or_subchart(stack: str, dotted: str, above: str) -> None:
     assert check(stack, dotted) == OpenMap(above=above)
 
 
-@pytest.mark.parametrize(("stack", "dotted", "replacement"), [
-    ("gpu-operator", "operator.defaultRuntime", "toolkit.env"),
-    ("gpu-operator", "driver.licensingConfig.configMapName", "driver.licensingConfig.secretName"),
-    ("gpu-operator", "devicePlugin.mps.root", None),
-    ("gpu-operator", "psp.enabled", "psa.enabled"),
-    ("gpu-operator", "node-feature-discovery.worker.options.sources", "node-feature-discovery.worker.config"),
-    ("device-plugin", "gfd.noTimestamp", "noTimestamp"),
-    ("device-plugin", "legacyDaemonsetAPI", None),
-])
+@pytest.mark.parametrize(
+    ("stack", "dotted", "replacement"),
+    [
+        ("gpu-operator", "operator.defaultRuntime", "toolkit.env"),
+        ("gpu-operator", "driver.licensingConfig.configMapName", "driver.licensingConfig.secretName"),
+        ("gpu-operator", "devicePlugin.mps.root", None),
+        ("gpu-operator", "psp.enabled", "psa.enabled"),
+        ("gpu-operator", "node-feature-discovery.worker.options.sources", "node-feature-discovery.worker.config"),
+        ("device-plugin", "gfd.noTimestamp", "noTimestamp"),
+        ("device-plugin", "legacyDaemonsetAPI", None),
+    ],
+)
 def test_ineffective_value_names_its_replacement(stack: str, dotted: str, replacement: str | None) -> None:
     judgement = check(stack, dotted)
     assert isinstance(judgement, Dropped)
@@ -179,12 +226,15 @@ def test_ineffective_value_names_its_replacement(stack: str, dotted: str, replac
     assert judgement.reason
 
 
-@pytest.mark.parametrize(("dotted", "nearest"), [
-    ("driver.enable", "driver.enabled"),
-    ("devicePlugin.config.nam", "devicePlugin.config.name"),
-    ("driver.enabled.deep", "driver.enabled"),
-    ("toolkit.env.0", "toolkit.env"),
-])
+@pytest.mark.parametrize(
+    ("dotted", "nearest"),
+    [
+        ("driver.enable", "driver.enabled"),
+        ("devicePlugin.config.nam", "devicePlugin.config.name"),
+        ("driver.enabled.deep", "driver.enabled"),
+        ("toolkit.env.0", "toolkit.env"),
+    ],
+)
 def test_an_unknown_path_names_the_nearest(dotted: str, nearest: str) -> None:
     judgement = check("gpu-operator", dotted)
     assert isinstance(judgement, Unknown)
@@ -223,8 +273,10 @@ def test_images_are_split_as_their_values_are() -> None:
     images = {image.section: image for image in upstream.chart("gpu-operator").images}
     driver, nfd = images["driver"], images["node-feature-discovery.image"]
     assert driver.values == {"driver.repository": "nvcr.io/nvidia", "driver.image": "driver", "driver.version": "595.91.07"}
-    assert nfd.values == {"node-feature-discovery.image.repository": "registry.k8s.io/nfd/node-feature-discovery",
-                          "node-feature-discovery.image.tag": "v0.19.0"}
+    assert nfd.values == {
+        "node-feature-discovery.image.repository": "registry.k8s.io/nfd/node-feature-discovery",
+        "node-feature-discovery.image.tag": "v0.19.0",
+    }
     assert images["operator"].tag is None
     assert (images["dcgm"].installed, images["gfd"].installed) == (False, True)
 

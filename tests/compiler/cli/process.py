@@ -12,8 +12,13 @@ from tests.support.waiting import PATIENCE
 SET_BY_CI = {"GITHUB_ACTIONS", "NO_COLOR", "COLUMNS", "CI"}
 PROGRAM = "import sys\nfrom gpushare.cli import main\nsys.exit(main())"
 PRELOADED = (
-    "gpushare.cli", "gpushare.cli.commands", "gpushare.pipeline", "gpushare.live.connection",
-    "kubernetes.client", "kubernetes.config", "tests.compiler.cli.warmed",
+    "gpushare.cli",
+    "gpushare.cli.commands",
+    "gpushare.pipeline",
+    "gpushare.live.connection",
+    "kubernetes.client",
+    "kubernetes.config",
+    "tests.compiler.cli.warmed",
 )
 """What most calls import: the modules of the commands, and the library that takes half a second."""
 
@@ -42,9 +47,7 @@ def cold(
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     surroundings = _inherited() | {"PYTHONUTF8": "1"} | (environment or {})
     done = subprocess.run(command, input=stdin, cwd=cwd, env=surroundings, check=False, timeout=PATIENCE, **pipes)
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode()
-    )
+    return subprocess.CompletedProcess(done.args, done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
 
 
 def _inherited() -> dict[str, str]:

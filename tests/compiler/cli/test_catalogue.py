@@ -38,7 +38,17 @@ def test_no_name_of_the_catalogue_is_cut() -> None:
     assert "…" not in shown
     row = shown.index("rtx-pro-6000-server")
     assert shown[row:].split("\nrtx-pro-6000-w")[0].split() == [
-        "rtx-pro-6000-server", "NVIDIA", "RTX", "PRO", "6000", "Blackwell", "97887Mi", "4", "48", "Server", "Edition",
+        "rtx-pro-6000-server",
+        "NVIDIA",
+        "RTX",
+        "PRO",
+        "6000",
+        "Blackwell",
+        "97887Mi",
+        "4",
+        "48",
+        "Server",
+        "Edition",
     ]
 
 
@@ -89,11 +99,14 @@ def test_card_lists_layouts_that_need_a_newer_driver() -> None:
     assert "drivers of layouts" not in run("cards", "h100-sxm5-80gb").stdout
 
 
-@pytest.mark.parametrize(("command", "name", "nearest"), [
-    ("cards", "a100", "nearest: a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb or a100-sxm4-80gb"),
-    ("explain", "GS4O2", "did you mean"),
-    ("schema", "intents", "did you mean intent?"),
-])
+@pytest.mark.parametrize(
+    ("command", "name", "nearest"),
+    [
+        ("cards", "a100", "nearest: a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb or a100-sxm4-80gb"),
+        ("explain", "GS4O2", "did you mean"),
+        ("schema", "intents", "did you mean intent?"),
+    ],
+)
 def test_unknown_name_is_an_error_with_the_nearest_names(command: str, name: str, nearest: str) -> None:
     done = gpushare(command, name)
     assert (done.returncode, done.stdout) == (2, "")
@@ -110,8 +123,23 @@ def test_explain_lists_every_code_and_explains_each() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["card", "cards", "findings", "fleet", "fleet-plan", "fleet-result", "images", "intent", "lock", "node-policy",
-             "offer", "plan", "size", "tenancy"]
+    "name",
+    [
+        "card",
+        "cards",
+        "findings",
+        "fleet",
+        "fleet-plan",
+        "fleet-result",
+        "images",
+        "intent",
+        "lock",
+        "node-policy",
+        "offer",
+        "plan",
+        "size",
+        "tenancy",
+    ],
 )
 def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:
     document = json.loads(run("schema", name).stdout)

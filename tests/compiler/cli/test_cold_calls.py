@@ -22,10 +22,12 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     calls = {"check": [], "show": [], "compile": ["-o", bundle]}
     found = {}
     for command, rest in calls.items():
-        program = ("import sys, json; before = set(sys.modules)\n"
-                   f"sys.argv = ['gpushare', {command!r}, {str(INTENT)!r}, *{rest}]\n"
-                   "from gpushare.cli import call\nassert call() == 0\n"
-                   "print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)")
+        program = (
+            "import sys, json; before = set(sys.modules)\n"
+            f"sys.argv = ['gpushare', {command!r}, {str(INTENT)!r}, *{rest}]\n"
+            "from gpushare.cli import call\nassert call() == 0\n"
+            "print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)"
+        )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         found[command] = set(json.loads(done.stderr.splitlines()[-1]))
     return found

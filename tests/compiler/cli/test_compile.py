@@ -151,9 +151,13 @@ def test_show_of_selected_pools_omits_the_others(intents: Path) -> None:
     assert (list(one["pools"]), one["quotas"]) == (["training"], {})
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("trainin", "did you mean training?"), ("zz\x1b[1m", "the pools are notebooks and"),
-])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("trainin", "did you mean training?"),
+        ("zz\x1b[1m", "the pools are notebooks and"),
+    ],
+)
 def test_show_of_an_unknown_pool_is_an_error(name: str, said: str, intents: Path) -> None:
     done = gpushare("show", "good.yaml", "--pool", name, cwd=intents)
     assert (done.returncode, done.stdout) == (2, "")
@@ -161,10 +165,17 @@ def test_show_of_an_unknown_pool_is_an_error(name: str, said: str, intents: Path
     assert "\x1b" not in done.stderr
 
 
-@pytest.mark.parametrize(("intent", "expected"), [
-    ("show good.yaml", {"training"}), ("show absent.yaml", set()), ("show -", set()), ("show list.yaml", set()),
-    ("show text.yaml", set()), ("plan bundle good.yaml", {"training"}),
-])
+@pytest.mark.parametrize(
+    ("intent", "expected"),
+    [
+        ("show good.yaml", {"training"}),
+        ("show absent.yaml", set()),
+        ("show -", set()),
+        ("show list.yaml", set()),
+        ("show text.yaml", set()),
+        ("plan bundle good.yaml", {"training"}),
+    ],
+)
 def test_shells_complete_the_pools_of_the_intent(intent: str, expected: set[str], intents: Path) -> None:
     (intents / "list.yaml").write_text("spec: {pools: [training]}")
     (intents / "text.yaml").write_bytes(b"\xff{")

@@ -66,9 +66,17 @@ def test_editor_schema_lists_all_profiles_as_keys() -> None:
     assert "1g.5gb" in names
 
 
-@pytest.mark.parametrize(("profile", "is_right"), [
-    ("1g.5gb", True), ("1g.10gb+me", True), ("9g.999gb", True), ("1g5gb", False), ("1g.5GB", False), ("MIG 1g.5gb", False),
-])
+@pytest.mark.parametrize(
+    ("profile", "is_right"),
+    [
+        ("1g.5gb", True),
+        ("1g.10gb+me", True),
+        ("9g.999gb", True),
+        ("1g5gb", False),
+        ("1g.5GB", False),
+        ("MIG 1g.5gb", False),
+    ],
+)
 def test_editor_schema_accepts_catalogue_or_well_formed_profiles(profile: str, is_right: bool) -> None:
     assert (not faults(pool(sharing={"mode": "mig", "layout": {profile: 1}}))) == is_right
     assert (not faults(pool(memory={"cap": {profile: "2Gi"}}))) == is_right

@@ -64,7 +64,9 @@ def test_failing_cluster_keeps_its_bundle_and_does_not_stop_others(folder: Path)
     document = json.loads(gpushare("compile", "--fleet", "clusters.yaml", "--format", "json", cwd=folder).stdout)
     assert schema.accepts(schema.load("fleet-result.v1"), document)
     assert [(one["name"], one["outcome"], one["exitCode"]) for one in document["clusters"]] == [
-        ("north", "findings", 1), ("west", "could-not-run", 2), ("south", "compiled", 0)
+        ("north", "findings", 1),
+        ("west", "could-not-run", 2),
+        ("south", "compiled", 0),
     ]
     assert document["exitCode"] == 2
     for one in document["clusters"]:
@@ -106,22 +108,40 @@ spec:
 """
 
 
-@pytest.mark.parametrize(("north", "south", "told"), [
-    (GITOPS % ("clusters/north/bundle", "", "clusters/north/bundle"),
-     GITOPS % ("clusters/north/bundle", "", "clusters/south/bundle"),
-     "Argo CD would sync it from clusters/north/bundle, which is the folder of the cluster north"),
-    (GITOPS % ("clusters/north/bundle", "", "a/bundle"), GITOPS % ("clusters/south/bundle", "", "./a/bundle/"),
-     "Flux would sync it from ./a/bundle/"),
-    (GITOPS % ("clusters/north/bundle", ", server: https://n.example.org", "clusters/north/bundle"),
-     GITOPS % ("clusters/south/bundle", ", server: https://s.example.org", "clusters/south/bundle"),
-     "its Applications in Argo CD would have the names of those of the cluster north"),
-    ("metadata: {name: north}\n" + GITOPS % ("clusters/north/bundle", ", server: https://n.example.org, name: g", "n/bundle"),
-     "metadata: {name: south}\n" + GITOPS % ("clusters/south/bundle", ", server: https://s.example.org, name: g", "s/bundle"),
-     "its Applications in Argo CD would have the names of those of the cluster north"),
-    ("metadata: {name: north}\n" + GITOPS % ("clusters/north/bundle", ", server: https://n.example.org:6443", "n/bundle"),
-     "metadata: {name: south}\n" + GITOPS % ("clusters/south/bundle", ", server: https://n.example.org:6443/", "s/bundle"),
-     "Argo CD would install it on the server https://n.example.org:6443, which is that of the cluster north"),
-])
+@pytest.mark.parametrize(
+    ("north", "south", "told"),
+    [
+        (
+            GITOPS % ("clusters/north/bundle", "", "clusters/north/bundle"),
+            GITOPS % ("clusters/north/bundle", "", "clusters/south/bundle"),
+            "Argo CD would sync it from clusters/north/bundle, which is the folder of the cluster north",
+        ),
+        (
+            GITOPS % ("clusters/north/bundle", "", "a/bundle"),
+            GITOPS % ("clusters/south/bundle", "", "./a/bundle/"),
+            "Flux would sync it from ./a/bundle/",
+        ),
+        (
+            GITOPS % ("clusters/north/bundle", ", server: https://n.example.org", "clusters/north/bundle"),
+            GITOPS % ("clusters/south/bundle", ", server: https://s.example.org", "clusters/south/bundle"),
+            "its Applications in Argo CD would have the names of those of the cluster north",
+        ),
+        (
+            "metadata: {name: north}\n"
+            + GITOPS % ("clusters/north/bundle", ", server: https://n.example.org, name: g", "n/bundle"),
+            "metadata: {name: south}\n"
+            + GITOPS % ("clusters/south/bundle", ", server: https://s.example.org, name: g", "s/bundle"),
+            "its Applications in Argo CD would have the names of those of the cluster north",
+        ),
+        (
+            "metadata: {name: north}\n"
+            + GITOPS % ("clusters/north/bundle", ", server: https://n.example.org:6443", "n/bundle"),
+            "metadata: {name: south}\n"
+            + GITOPS % ("clusters/south/bundle", ", server: https://n.example.org:6443/", "s/bundle"),
+            "Argo CD would install it on the server https://n.example.org:6443, which is that of the cluster north",
+        ),
+    ],
+)
 def test_clusters_that_share_a_gitops_target_are_refused(folder: Path, north: str, south: str, told: str) -> None:
     (folder / "north.yaml").write_text(north)
     (folder / "south.yaml").write_text(south)
@@ -163,7 +183,10 @@ def test_the_plan_of_a_fleet_in_markdown_has_a_table_and_a_fold_for_each_change(
     table, _, fold = done.stdout.partition("\n\n")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     assert [row[:2] for row in rows] == [
-        ["`north`", "changes"], ["`south`", "unchanged"], ["`west`", "could-not-run"], ["`east`", "new"]
+        ["`north`", "changes"],
+        ["`south`", "unchanged"],
+        ["`west`", "could-not-run"],
+        ["`east`", "new"],
     ]
     assert rows[0][2] == alone.stdout.splitlines()[0].strip("*")
     assert "cannot read absent.yaml" in rows[2][2]
@@ -175,18 +198,21 @@ def test_findings_take_precedence_over_changes_in_the_exit_code(folder: Path) ->
     assert gpushare("compile", "--fleet", "clusters.yaml", "--check", cwd=folder).returncode == 1
 
 
-@pytest.mark.parametrize(("text", "code", "place"), [
-    (FLEET.replace("clusters/north", "clusters/south"), "GS740", "3:"),
-    (FLEET.replace("clusters/north/bundle", "clusters"), "GS740", "3:"),
-    (FLEET.replace("clusters/north/bundle", "clusters/x/../south/bundle"), "GS740", "3:"),
-    ("clusters: {}\n", "GS1", "1:"),
-    ("clusters: {a: {intent: good.yaml}}\n", "GS1", "1:"),
-    ("clusters: {a: {intent: good.yaml, output: o, overlay: x}}\n", "GS1", "1:"),
-    ("clusters: {../a: {intent: good.yaml, output: o}}\n", "GS1", "1:"),
-    ('clusters: {a: {intent: "a\\0b", output: o}}\n', "GS1", "1:"),
-    ("clusters: {a: 1, a: 2}\n", "GS004", "1:"),
-    ("", "GS011", "1:"),
-])
+@pytest.mark.parametrize(
+    ("text", "code", "place"),
+    [
+        (FLEET.replace("clusters/north", "clusters/south"), "GS740", "3:"),
+        (FLEET.replace("clusters/north/bundle", "clusters"), "GS740", "3:"),
+        (FLEET.replace("clusters/north/bundle", "clusters/x/../south/bundle"), "GS740", "3:"),
+        ("clusters: {}\n", "GS1", "1:"),
+        ("clusters: {a: {intent: good.yaml}}\n", "GS1", "1:"),
+        ("clusters: {a: {intent: good.yaml, output: o, overlay: x}}\n", "GS1", "1:"),
+        ("clusters: {../a: {intent: good.yaml, output: o}}\n", "GS1", "1:"),
+        ('clusters: {a: {intent: "a\\0b", output: o}}\n', "GS1", "1:"),
+        ("clusters: {a: 1, a: 2}\n", "GS004", "1:"),
+        ("", "GS011", "1:"),
+    ],
+)
 def test_invalid_clusters_file_compiles_nothing(folder: Path, text: str, code: str, place: str) -> None:
     (folder / "clusters.yaml").write_text(text)
     before = contents(folder)
@@ -238,11 +264,17 @@ def test_modules_beside_the_intents_are_not_imported(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("arguments", [
-    ("compile",), ("compile", "--jobs", "2", "good.yaml"), ("compile", "--fleet", "clusters.yaml", "good.yaml"),
-    ("compile", "--fleet", "clusters.yaml", "-o", "x"),
-    ("compile", "--fleet", "clusters.yaml", "--jobs", "0"), ("compile", "--fleet", "absent.yaml"),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compile",),
+        ("compile", "--jobs", "2", "good.yaml"),
+        ("compile", "--fleet", "clusters.yaml", "good.yaml"),
+        ("compile", "--fleet", "clusters.yaml", "-o", "x"),
+        ("compile", "--fleet", "clusters.yaml", "--jobs", "0"),
+        ("compile", "--fleet", "absent.yaml"),
+    ],
+)
 def test_invalid_call_is_refused(folder: Path, arguments: tuple[str, ...]) -> None:
     done = gpushare(*arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
@@ -296,7 +328,9 @@ def test_cluster_without_a_plan_does_not_hide_others(folder: Path) -> None:
     assert done.returncode == 2
     assert "north.yaml:1:34: error" in done.stderr
     assert [line.split()[:2] for line in done.stdout.splitlines()[:-1]] == [
-        ["north", "findings"], ["south", "unchanged"], ["west", "could-not-run"]
+        ["north", "findings"],
+        ["south", "unchanged"],
+        ["west", "could-not-run"],
     ]
 
 

@@ -42,12 +42,25 @@ def many(form: str, count: int) -> str:
 
 
 PROFILES = [
-    {"name": f"{size}g.{size * 12}gb", "nvmlEnum": size if size < 7 else size + 3, "profileId": size, "computeSlices": size,
-     "memoryMiB": 12288 * size, "maxCount": 64 // size, "placements": [f"{start}:{size}" for start in range(65 - size)]}
+    {
+        "name": f"{size}g.{size * 12}gb",
+        "nvmlEnum": size if size < 7 else size + 3,
+        "profileId": size,
+        "computeSlices": size,
+        "memoryMiB": 12288 * size,
+        "maxCount": 64 // size,
+        "placements": [f"{start}:{size}" for start in range(65 - size)],
+    }
     for size in range(1, 10)
 ]
-WIDE_CARD = {"lab": {"name": "NVIDIA Lab 768GB", "computeCapability": "9.0", "memoryMiB": 768 * 1024,
-                     "mig": {"units": 64, "maxInstances": 64, "profiles": PROFILES}}}
+WIDE_CARD = {
+    "lab": {
+        "name": "NVIDIA Lab 768GB",
+        "computeCapability": "9.0",
+        "memoryMiB": 768 * 1024,
+        "mig": {"units": 64, "maxInstances": 64, "profiles": PROFILES},
+    }
+}
 
 HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "a colon a million times": (":" * MIB, "GS003"),
@@ -56,29 +69,46 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "tag directives": ("".join(f"%TAG !a{number}! tag:x\n" for number in range(40_000)) + "---\na: 1\n", "GS010"),
     "a version of a million characters": (one_pool(more=f"  kubernetes: '1.{'3' * 1_000_000}'\n"), "GS719"),
     "a duration of a million characters": (
-        one_pool().replace("gpusPerNode: 8", f"gpusPerNode: 8, enforcement: {{grace: {'1h' * 400_000}}}"), "GS105"),
+        one_pool().replace("gpusPerNode: 8", f"gpusPerNode: 8, enforcement: {{grace: {'1h' * 400_000}}}"),
+        "GS105",
+    ),
     "a label of a million characters": (one_pool(nodes=f"matchLabels: {{k: {'y' * 1_000_000}}}"), "GS211"),
     "a profile for each letter": (one_pool(f"mode: mig, layout: {{{many('{0}g.5gb: 1', 60_000)}}}"), "GS403"),
     "a layout for each GPU, and again": (
-        one_pool(f"mode: mig, layouts: [{', '.join(['{gpus: [1], layout: {1g.5gb: 7}}'] * 24_000)}]"), "GS404"),
+        one_pool(f"mode: mig, layouts: [{', '.join(['{gpus: [1], layout: {1g.5gb: 7}}'] * 24_000)}]"),
+        "GS404",
+    ),
     "expressions on one label": (
-        one_pool(nodes=f"matchExpressions: [{many('{{key: a, operator: NotIn, values: [x{0}]}}', 18_000)}]"), ""),
+        one_pool(nodes=f"matchExpressions: [{many('{{key: a, operator: NotIn, values: [x{0}]}}', 18_000)}]"),
+        "",
+    ),
     "nodes that two pools name": (
-        one_pool(nodes=f"names: [{many('n{0}', 60_000)}]") + one_pool(nodes=f"names: [{many('n{0}', 60_000)}]").splitlines()[-1]
-        .replace(" a:", " b:"), "GS203"),
+        one_pool(nodes=f"names: [{many('n{0}', 60_000)}]")
+        + one_pool(nodes=f"names: [{many('n{0}', 60_000)}]").splitlines()[-1].replace(" a:", " b:"),
+        "GS203",
+    ),
     "thousands of pools": (pools(12_000), "GS107"),
     "pools of unknown cards": (pools(card="t{0}x"), "GS201"),
     "pools that all clash": (pools(nodes="{{matchLabels: {{a: b}}}}"), "GS203"),
     "a chain of priorities": (
-        pools(nodes="{{matchExpressions: [{{key: a{0}, operator: NotIn, values: [x]}}]}}", priority="{0}"), "GS212"),
+        pools(nodes="{{matchExpressions: [{{key: a{0}, operator: NotIn, values: [x]}}]}}", priority="{0}"),
+        "GS212",
+    ),
     "priorities that leave many alternatives": (
-        pools(1000, nodes=f"{{{{matchExpressions: [{NOT_IN.format('a')}, {NOT_IN.format('b')}]}}}}", priority="{0}"), "GS212"),
+        pools(1000, nodes=f"{{{{matchExpressions: [{NOT_IN.format('a')}, {NOT_IN.format('b')}]}}}}", priority="{0}"),
+        "GS212",
+    ),
     "values that no chart knows": (
-        one_pool(more=f"  platform: {{values: {{driver: {{{many('k{0}: {{b: 1}}', 50_000)}}}}}}}\n"), "GS708"),
+        one_pool(more=f"  platform: {{values: {{driver: {{{many('k{0}: {{b: 1}}', 50_000)}}}}}}}\n"),
+        "GS708",
+    ),
     "quotas for everyone": (one_pool(more="  quotas:\n" + "".join(f"    n{n}: {{a: 2}}\n" for n in range(50_000))), "GS107"),
     "a card with a row of 64 slices": (
-        one_pool("mode: mig, goal: most-instances", more=f"  cards: {json.dumps(WIDE_CARD)}\n")
-        .replace("a100-sxm4-40gb", "lab"), "GS903"),
+        one_pool("mode: mig, goal: most-instances", more=f"  cards: {json.dumps(WIDE_CARD)}\n").replace(
+            "a100-sxm4-40gb", "lab"
+        ),
+        "GS903",
+    ),
 }
 
 
@@ -98,8 +128,14 @@ def checked(text: bytes, folder: Path) -> tuple[int, str, float, float]:
     file = folder / "intent.yaml"
     file.write_bytes(text)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run = subprocess.run([sys.executable, "-c", MEASURED, "check", str(file)], capture_output=True, check=False,
-                         timeout=PATIENCE, cwd=ROOT, env={**os.environ, "GITHUB_ACTIONS": "", "PYTHONUTF8": "1"})
+    run = subprocess.run(
+        [sys.executable, "-c", MEASURED, "check", str(file)],
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE,
+        cwd=ROOT,
+        env={**os.environ, "GITHUB_ACTIONS": "", "PYTHONUTF8": "1"},
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     error = run.stderr.decode()

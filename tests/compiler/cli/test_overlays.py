@@ -48,14 +48,17 @@ def test_a_finding_quotes_the_line_of_the_overlay(folder: Path) -> None:
 ALONE = GOOD[: GOOD.index("    training:")]
 
 
-@pytest.mark.parametrize(("base", "overlay", "code"), [
-    (ALONE, "spec: {pools: {notebooks: null}}", "GS107"),
-    (GOOD, "spec: {pools: {notebooks: {nodes: {matchLabels: {gpu: null}}}}}", "GS107"),
-    (GOOD, "spec: {pools: {notebooks: null}}", "GS601"),
-    (GOOD, "spec: {pools: {training: {card: t4}}}", "GS401"),
-    (GOOD, "spec: {pools: {training: {nodes: {matchLabels: {gpu: t4}}}}}", "GS203"),
-    (GOOD, "spec: {pools: {notebooks: {nodes: {matchLabels: {gpu: a100}}}}}", "GS203"),
-])
+@pytest.mark.parametrize(
+    ("base", "overlay", "code"),
+    [
+        (ALONE, "spec: {pools: {notebooks: null}}", "GS107"),
+        (GOOD, "spec: {pools: {notebooks: {nodes: {matchLabels: {gpu: null}}}}}", "GS107"),
+        (GOOD, "spec: {pools: {notebooks: null}}", "GS601"),
+        (GOOD, "spec: {pools: {training: {card: t4}}}", "GS401"),
+        (GOOD, "spec: {pools: {training: {nodes: {matchLabels: {gpu: t4}}}}}", "GS203"),
+        (GOOD, "spec: {pools: {notebooks: {nodes: {matchLabels: {gpu: a100}}}}}", "GS203"),
+    ],
+)
 def test_finding_points_to_the_overlay_that_caused_it(tmp_path: Path, base: str, overlay: str, code: str) -> None:
     (tmp_path / "base.yaml").write_text(base)
     (tmp_path / "over.yaml").write_text(overlay + "\n")
@@ -91,10 +94,15 @@ def test_an_overlay_from_standard_input(folder: Path) -> None:
     assert gpushare("check", "-", "--overlay", "-", cwd=folder).returncode == 2
 
 
-@pytest.mark.parametrize("arguments", [
-    ("check", "good.yaml", "--overlay", "absent.yaml"), ("check", "good.yaml", "--overlay", ""),
-    ("plan", "good.yaml", "bundle", "--overlay", "over.yaml"), ("images", "bundle", "--overlay", "over.yaml"),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "good.yaml", "--overlay", "absent.yaml"),
+        ("check", "good.yaml", "--overlay", ""),
+        ("plan", "good.yaml", "bundle", "--overlay", "over.yaml"),
+        ("images", "bundle", "--overlay", "over.yaml"),
+    ],
+)
 def test_unmergeable_overlay_is_an_error(folder: Path, arguments: tuple[str, ...]) -> None:
     assert gpushare("compile", "good.yaml", cwd=folder).returncode == 0
     assert gpushare(*arguments, cwd=folder).returncode == 2

@@ -24,8 +24,13 @@ def ended(
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (rows, COLUMNS))
     with subprocess.Popen(
-        [sys.executable, "-m", "gpushare", *arguments], cwd=cwd, env=surroundings,
-        stdin=theirs if stdin is None else stdin, stdout=theirs, stderr=theirs, start_new_session=True,
+        [sys.executable, "-m", "gpushare", *arguments],
+        cwd=cwd,
+        env=surroundings,
+        stdin=theirs if stdin is None else stdin,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
     ) as process:
         os.close(theirs)
         shown = b""
@@ -37,9 +42,18 @@ def ended(
     return process.returncode, shown.decode(errors="replace").replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("arguments", [
-    ["show", "good.yaml"], ["plan", "good.yaml", "warning.yaml"], ["cards"], ["cards", "t4"], ["explain"], ["explain", "GS402"],
-], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "good.yaml"],
+        ["plan", "good.yaml", "warning.yaml"],
+        ["cards"],
+        ["cards", "t4"],
+        ["explain"],
+        ["explain", "GS402"],
+    ],
+    ids=" ".join,
+)
 def test_a_text_longer_than_the_screen_goes_to_the_pager(arguments: list[str], intents: Path) -> None:
     code, shown = ended(*arguments, cwd=intents, rows=4, environment={"PAGER": MARK})
     assert code == 0
@@ -64,10 +78,18 @@ def test_no_pager_without_a_terminal_for_input(intents: Path) -> None:
     assert "\x1b[1m" in shown
 
 
-@pytest.mark.parametrize("arguments", [
-    ["show", "--format", "json", "good.yaml"], ["show", "--html", "good.yaml"], ["cards", "--format", "json"],
-    ["plan", "--format", "markdown", "good.yaml", "warning.yaml"], ["check", "good.yaml"], ["schema"],
-], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "--format", "json", "good.yaml"],
+        ["show", "--html", "good.yaml"],
+        ["cards", "--format", "json"],
+        ["plan", "--format", "markdown", "good.yaml", "warning.yaml"],
+        ["check", "good.yaml"],
+        ["schema"],
+    ],
+    ids=" ".join,
+)
 def test_machine_readable_output_is_never_paged(arguments: list[str], intents: Path) -> None:
     code, shown = ended(*arguments, cwd=intents, rows=2, environment={"PAGER": MARK})
     assert (code, "paged:" in shown) == (0, False)
@@ -75,6 +97,7 @@ def test_machine_readable_output_is_never_paged(arguments: list[str], intents: P
 
 def test_a_pipe_has_no_pager(intents: Path) -> None:
     command = [sys.executable, "-m", "gpushare", "cards"]
-    done = subprocess.run(command, env=os.environ | {"TERM": "xterm", "CI": "", "PAGER": MARK}, capture_output=True,
-                          text=True, check=True)
+    done = subprocess.run(
+        command, env=os.environ | {"TERM": "xterm", "CI": "", "PAGER": MARK}, capture_output=True, text=True, check=True
+    )
     assert "paged:" not in done.stdout

@@ -63,7 +63,8 @@ def test_the_document_has_caps_and_action_before_and_after(changed: Path) -> Non
     ]
     assert pools["notebooks"]["action"] == {"before": "kill", "after": "warn"}
     assert (pools["training"]["action"], pools["research"]["action"]) == (
-        {"before": "kill", "after": None}, {"before": None, "after": "kill"}
+        {"before": "kill", "after": None},
+        {"before": None, "after": "kill"},
     )
     shared = [cap["capMiB"] for cap in pools["research"]["caps"] if cap["profile"] == "1g.5gb"]
     assert [cap["before"] for cap in shared] == [None]
@@ -207,8 +208,10 @@ SHARED = "time-slicing, replicas: {}"
 
 def many(path: Path, replicas: int, count: int = 45) -> str:
     """An intent with so many pools that differ in names and labels alone."""
-    pools = {f"desk-{number:03}": (f"{{matchLabels: {{a: d{number}}}, expected: 2}}", SHARED.format(replicas))
-             for number in range(count)}
+    pools = {
+        f"desk-{number:03}": (f"{{matchLabels: {{a: d{number}}}, expected: 2}}", SHARED.format(replicas))
+        for number in range(count)
+    }
     return intent(path, **pools)
 
 

@@ -149,9 +149,14 @@ def test_an_interrupt_ends_the_run_without_a_traceback(tmp_path: Path) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     # Opening the pipe returns when its other end is open: the run now waits for the intent.
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, preexec_fn=listen  # noqa: PLW1509 - there are no threads here
-    ) as running, pipe.open("wb"):
+    with (
+        subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            preexec_fn=listen,  # noqa: PLW1509 - there are no threads here
+        ) as running,
+        pipe.open("wb"),
+    ):
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=PATIENCE)
     assert (running.returncode, errors) == (130, b"")
@@ -177,6 +182,8 @@ def test_kubectl_finds_the_same_program_under_its_own_name(tmp_path: Path) -> No
         program = str(script)
     done = subprocess.run([program, "check", "--help"], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("Usage: kubectl gpushare check ")
+
+
 def test_a_real_kubectl_runs_it_as_its_plugin(tmp_path: Path, intents: Path) -> None:
     script = tmp_path / "kubectl-gpushare"
     script.write_text(f"#!{sys.executable}\nimport sys\nfrom gpushare.cli import main\nsys.exit(main())\n")

@@ -10,7 +10,7 @@ import pytest
 from gpushare import pipeline
 from gpushare.cli import progress
 from gpushare.cli.commands import commands
-from tests.compiler.cli.test_terminal import Stream
+from tests.compiler.views.test_terminal import Stream
 from tests.support.waiting import wait_for
 
 
@@ -23,9 +23,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True) -> io
     return stream.buffer
 
 
-def test_slow_command_shows_and_clears_its_progress(
-    intents: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_command_shows_and_clears_its_progress(intents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = on_terminal(monkeypatch)
     whole = pipeline.compile_intent
 

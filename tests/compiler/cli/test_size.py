@@ -84,7 +84,7 @@ def test_equal_sizes_are_merged() -> None:
 def test_the_help_states_each_default_and_no_range_of_clicks() -> None:
     shown = gpushare("size", "--help").stdout
     assert "<=x<=" not in shown
-    options = " ".join(shown[shown.index("Options:"):].split())
+    options = " ".join(shown[shown.index("Options:") :].split())
     for default in ("as many as fit on --nodes", "as many as are needed", "1.", "none.", "of all modes", "text."):
         assert f"Default: {default}" in options
 

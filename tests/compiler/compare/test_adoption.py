@@ -23,7 +23,9 @@ def kinds(comparison: Comparison) -> set[EffectKind]:
 def test_switch_to_enforce_makes_every_pool_new_with_outages() -> None:
     comparison = between(OBSERVE + QUOTAS, QUOTAS)
     assert [(pool.name, pool.change, pool.touched, pool.disturbed) for pool in comparison.pools] == [
-        ("hpc", Change.NEW, 2, None), ("notebooks", Change.NEW, None, None), ("serving", Change.NEW, 2, None),
+        ("hpc", Change.NEW, 2, None),
+        ("notebooks", Change.NEW, None, None),
+        ("serving", Change.NEW, 2, None),
     ]
     assert {one.pool for one in comparison.outages} == {"hpc", "notebooks", "serving"}
     assert comparison.moves == ()

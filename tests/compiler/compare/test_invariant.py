@@ -21,12 +21,15 @@ from gpushare.render import pools
 from gpushare.views.comparison_words import summary
 from tests.support.intents import PLATFORM
 
-INTENT = """
+INTENT = (
+    """
 apiVersion: gpushare.dev/v1
 kind: ClusterIntent
 metadata: {name: lab, labels: {a: b}, annotations: {a: b}}
 spec:
-""" + PLATFORM + """\
+"""
+    + PLATFORM
+    + """\
     driver: {repository: registry.example.org/nvidia, image: driver, version: "595.91.07"}
     registry: registry.example.org
     image: {repository: gpushare/node-runtime}
@@ -83,54 +86,108 @@ spec:
       gpusPerNode: 1
       sharing: {mode: mig, goal: {memory: 9Gi}, strategy: mixed}
 """
+)
 P = "spec/pools/notebooks"
 CHANGES: tuple[tuple[str, Any], ...] = (
-    ("$schema", "./intent.v1.json"), ("metadata/name", "lab2"), ("metadata/labels", {"c": "d"}), ("metadata/annotations", {}),
-    ("spec/kubernetes", "1.34"), ("spec/kubernetes", "1.36"), ("spec/platform/values", {"toolkit": {"enabled": False}}), (
-     "spec/namespace", "gpu"), ("spec/platform/stack", "existing"), ("spec/platform/runtimeClass", "nvidia"),
-    ("spec/platform/version", "v25.10.1"), ("spec/platform/partitioner", "mig-manager"),
-    ("spec/platform/driver/repository", "registry.example.org/other"), ("spec/platform/driver/image", "driver2"),
-    ("spec/platform/driver/version", "580.95.05"), ("spec/platform/registry", "mirror.example.org"),
+    ("$schema", "./intent.v1.json"),
+    ("metadata/name", "lab2"),
+    ("metadata/labels", {"c": "d"}),
+    ("metadata/annotations", {}),
+    ("spec/kubernetes", "1.34"),
+    ("spec/kubernetes", "1.36"),
+    ("spec/platform/values", {"toolkit": {"enabled": False}}),
+    ("spec/namespace", "gpu"),
+    ("spec/platform/stack", "existing"),
+    ("spec/platform/runtimeClass", "nvidia"),
+    ("spec/platform/version", "v25.10.1"),
+    ("spec/platform/partitioner", "mig-manager"),
+    ("spec/platform/driver/repository", "registry.example.org/other"),
+    ("spec/platform/driver/image", "driver2"),
+    ("spec/platform/driver/version", "580.95.05"),
+    ("spec/platform/registry", "mirror.example.org"),
     ("spec/platform/charts", "oci://mirror.example.org/charts"),
-    ("spec/adoption", "observe"), ("spec/platform/image/repository", "own/gpushare"), ("spec/platform/image/tag", "own"),
+    ("spec/adoption", "observe"),
+    ("spec/platform/image/repository", "own/gpushare"),
+    ("spec/platform/image/tag", "own"),
     ("spec/platform/image/digest", f"sha256:{'0f' * 32}"),
-    ("spec/platform/imagePullSecrets", ["mirror", "second"]), ("spec/platform/namespaces", ["gpu-operator"]),
+    ("spec/platform/imagePullSecrets", ["mirror", "second"]),
+    ("spec/platform/namespaces", ["gpu-operator"]),
     ("spec/platform/namespace", "nvidia"),
-    ("spec/platform/values", {"dcgm": {"enabled": False}}), ("spec/accept", {"GS734": "for another reason"}),
-    ("spec/admission/enforce", "deny"), ("spec/admission/scope", "cluster"),
+    ("spec/platform/values", {"dcgm": {"enabled": False}}),
+    ("spec/accept", {"GS734": "for another reason"}),
+    ("spec/admission/enforce", "deny"),
+    ("spec/admission/scope", "cluster"),
     ("spec/admission/localhostProfiles", ["lax", "strict"]),
-    ("spec/monitoring/serviceMonitor", False), ("spec/monitoring/dashboard", False), ("spec/monitoring/alerts", False),
-    ("spec/monitoring/operator", False), ("spec/monitoring/runbooks", "https://docs.example.org/alerts/"),
-    ("spec/monitoring/labels", {"a": "c"}), ("spec/gitops/argocd/repoURL", "https://git.example.org/b.git"),
-    ("spec/gitops/argocd/path", "q"), ("spec/gitops/argocd/targetRevision", "next"), ("spec/gitops/argocd/project", "q"),
-    ("spec/gitops/argocd/namespace", "argo"), ("spec/gitops/argocd/server", "https://other.example.org"),
-    ("spec/gitops/flux/url", "https://git.example.org/b.git"), ("spec/gitops/flux/path", "q"),
-    ("spec/gitops/flux/branch", "next"), ("spec/gitops/argocd/name", "q"), ("spec/gitops/flux/name", "q"),
-    ("spec/gitops/flux/namespace", "flux"), ("spec/gitops/flux/interval", "6m"), ("spec/gitops/flux/secret", "t"),
-    ("spec/quotas/atlas/notebooks", 5), ("spec/quotas/atlas/slices", {"1g.5gb": 3}),
+    ("spec/monitoring/serviceMonitor", False),
+    ("spec/monitoring/dashboard", False),
+    ("spec/monitoring/alerts", False),
+    ("spec/monitoring/operator", False),
+    ("spec/monitoring/runbooks", "https://docs.example.org/alerts/"),
+    ("spec/monitoring/labels", {"a": "c"}),
+    ("spec/gitops/argocd/repoURL", "https://git.example.org/b.git"),
+    ("spec/gitops/argocd/path", "q"),
+    ("spec/gitops/argocd/targetRevision", "next"),
+    ("spec/gitops/argocd/project", "q"),
+    ("spec/gitops/argocd/namespace", "argo"),
+    ("spec/gitops/argocd/server", "https://other.example.org"),
+    ("spec/gitops/flux/url", "https://git.example.org/b.git"),
+    ("spec/gitops/flux/path", "q"),
+    ("spec/gitops/flux/branch", "next"),
+    ("spec/gitops/argocd/name", "q"),
+    ("spec/gitops/flux/name", "q"),
+    ("spec/gitops/flux/namespace", "flux"),
+    ("spec/gitops/flux/interval", "6m"),
+    ("spec/gitops/flux/secret", "t"),
+    ("spec/quotas/atlas/notebooks", 5),
+    ("spec/quotas/atlas/slices", {"1g.5gb": 3}),
     ("spec/quotas/cms/notebooks/memory", "16Gi"),
     ("spec/cards", {"lab-card": {"name": "Lab", "computeCapability": "9.0", "memoryMiB": 20000, "migSupported": False}}),
-    (f"{P}/card", "l4"), (f"{P}/nodes/matchLabels", {"flavour": "other"}), (f"{P}/nodes/expected", 13),
-    (f"{P}/nodes/autoscaler", "cluster-autoscaler"), (f"{P}/nodes/autoscaler", "karpenter"),
-    (f"{P}/nodes/matchExpressions", [{"key": "zone", "operator": "Exists"}]), ("spec/pools/slices/nodes/names", ["n1", "n9"]),
-    (f"{P}/nodes/matchExpressions/0/key", "room"), (f"{P}/nodes/matchExpressions/0/operator", "NotIn"),
-    (f"{P}/nodes/matchExpressions/0/values", ["a"]), (f"{P}/gpusPerNode", 2), (f"{P}/priority", 2),
-    (f"{P}/sharing/mode", "mps"), (f"{P}/sharing/replicas", 5), (f"{P}/sharing/rename", False),
+    (f"{P}/card", "l4"),
+    (f"{P}/nodes/matchLabels", {"flavour": "other"}),
+    (f"{P}/nodes/expected", 13),
+    (f"{P}/nodes/autoscaler", "cluster-autoscaler"),
+    (f"{P}/nodes/autoscaler", "karpenter"),
+    (f"{P}/nodes/matchExpressions", [{"key": "zone", "operator": "Exists"}]),
+    ("spec/pools/slices/nodes/names", ["n1", "n9"]),
+    (f"{P}/nodes/matchExpressions/0/key", "room"),
+    (f"{P}/nodes/matchExpressions/0/operator", "NotIn"),
+    (f"{P}/nodes/matchExpressions/0/values", ["a"]),
+    (f"{P}/gpusPerNode", 2),
+    (f"{P}/priority", 2),
+    (f"{P}/sharing/mode", "mps"),
+    (f"{P}/sharing/replicas", 5),
+    (f"{P}/sharing/rename", False),
     (f"{P}/sharing/placement", "pack"),
-    ("spec/pools/slices/sharing/layout", {"1g.5gb": 7}), ("spec/pools/slices/sharing/replicas", {"1g.5gb": 3}),
+    ("spec/pools/slices/sharing/layout", {"1g.5gb": 7}),
+    ("spec/pools/slices/sharing/replicas", {"1g.5gb": 3}),
     ("spec/pools/groups/sharing/layouts/0/gpus", [1]),
     ("spec/pools/groups/sharing/layouts/0/layout", {"3g.20gb": 1}),
-    ("spec/pools/goals/sharing/goal/instances", 2), ("spec/pools/sized/sharing/goal/memory", "4Gi"),
-    ("spec/pools/sized/sharing/goal", "balanced"), ("spec/pools/sized/sharing/strategy", "single"),
-    (f"{P}/memory/cap", "2Gi"), ("spec/pools/slices/memory/cap", {"1g.5gb": "1Gi"}),
-    (f"{P}/memory/reserve", "400Mi"), (f"{P}/memory/oversubscribe", "200%"),
-    (f"{P}/enforcement/action", "kill"), (f"{P}/enforcement/grace", "20s"), (f"{P}/enforcement/tolerance", "20Mi"),
-    (f"{P}/enforcement/mechanism", "watcher"), (f"{P}/enforcement/notice", "72h"), (f"{P}/rollout/maxUnavailable", 2),
-    (f"{P}/rollout/onBusy", "evict"), (f"{P}/rollout/drainTimeout", "1h"), (f"{P}/require/ecc", None),
-    (f"{P}/require/nvlink", False), (f"{P}/require/memory", "14Gi"), (f"{P}/namespaces", ["atlas", "cms", "lhcb"]),
+    ("spec/pools/goals/sharing/goal/instances", 2),
+    ("spec/pools/sized/sharing/goal/memory", "4Gi"),
+    ("spec/pools/sized/sharing/goal", "balanced"),
+    ("spec/pools/sized/sharing/strategy", "single"),
+    (f"{P}/memory/cap", "2Gi"),
+    ("spec/pools/slices/memory/cap", {"1g.5gb": "1Gi"}),
+    (f"{P}/memory/reserve", "400Mi"),
+    (f"{P}/memory/oversubscribe", "200%"),
+    (f"{P}/enforcement/action", "kill"),
+    (f"{P}/enforcement/grace", "20s"),
+    (f"{P}/enforcement/tolerance", "20Mi"),
+    (f"{P}/enforcement/mechanism", "watcher"),
+    (f"{P}/enforcement/notice", "72h"),
+    (f"{P}/rollout/maxUnavailable", 2),
+    (f"{P}/rollout/onBusy", "evict"),
+    (f"{P}/rollout/drainTimeout", "1h"),
+    (f"{P}/require/ecc", None),
+    (f"{P}/require/nvlink", False),
+    (f"{P}/require/memory", "14Gi"),
+    (f"{P}/namespaces", ["atlas", "cms", "lhcb"]),
     (f"{P}/default", True),
-    (f"{P}/tolerations/0/key", "tpu"), (f"{P}/tolerations/0/operator", "Exists"), (f"{P}/tolerations/0/value", "no"),
-    (f"{P}/tolerations/0/effect", "NoSchedule"), (f"{P}/tolerations/0/tolerationSeconds", 31),
+    (f"{P}/tolerations/0/key", "tpu"),
+    (f"{P}/tolerations/0/operator", "Exists"),
+    (f"{P}/tolerations/0/value", "no"),
+    (f"{P}/tolerations/0/effect", "NoSchedule"),
+    (f"{P}/tolerations/0/tolerationSeconds", 31),
 )
 """Every field once or more, each with another value. Those that make the intent wrong are told apart below."""
 
@@ -267,7 +324,7 @@ def test_change_in_a_comment_like_line_of_a_text_is_a_change() -> None:
 
 @pytest.mark.parametrize("path", ["chart/templates/_helpers.tpl", "chart/templates/daemonset.yaml"])
 def test_comment_like_line_of_a_template_is_a_change(path: str) -> None:
-    old, new = ({path: f"a: b\n# {{{{ include \"{name}\" . }}}}\n"} for name in ("x", "y"))
+    old, new = ({path: f'a: b\n# {{{{ include "{name}" . }}}}\n'} for name in ("x", "y"))
     assert [one.path for one in files.changes(old, new)] == [path]
 
 
@@ -277,8 +334,11 @@ def test_comment_line_of_a_yaml_document_is_no_change() -> None:
 
 @pytest.mark.parametrize(
     ("path", "value", "kind"),
-    [("enforce", "audit", EffectKind.ADMITTED), ("scope", "cluster", EffectKind.ADMITTED),
-     ("enforce", "deny", EffectKind.REFUSED)],
+    [
+        ("enforce", "audit", EffectKind.ADMITTED),
+        ("scope", "cluster", EffectKind.ADMITTED),
+        ("enforce", "deny", EffectKind.REFUSED),
+    ],
 )
 def test_no_refused_pods_are_reported_without_deny(path: str, value: str, kind: EffectKind) -> None:
     document = changed("spec/admission/enforce", "none")
@@ -332,8 +392,14 @@ def resolved(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, A
 
 @pytest.mark.parametrize(
     "path",
-    [f"{P}/namespaces", f"{P}/tolerations", f"{P}/nodes/matchExpressions", "spec/platform/namespaces",
-     "spec/platform/imagePullSecrets", "spec/pools/slices/nodes/names"],
+    [
+        f"{P}/namespaces",
+        f"{P}/tolerations",
+        f"{P}/nodes/matchExpressions",
+        "spec/platform/namespaces",
+        "spec/platform/imagePullSecrets",
+        "spec/pools/slices/nodes/names",
+    ],
 )
 def test_reordered_lists_are_no_change(path: str) -> None:
     document: Any = yaml.safe_load(INTENT)

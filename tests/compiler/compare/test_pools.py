@@ -164,8 +164,9 @@ def test_unknown_card_keeps_only_instances_at_equal_placements() -> None:
 
 
 def test_removed_pool_loses_its_shares() -> None:
-    comparison = compared({"a": slicing(shared(4)), "b": slicing(shared(2), selector={"matchLabels": {"pool": "b"}})},
-                          {"a": slicing(shared(4))})
+    comparison = compared(
+        {"a": slicing(shared(4)), "b": slicing(shared(2), selector={"matchLabels": {"pool": "b"}})}, {"a": slicing(shared(4))}
+    )
     gone = comparison.pools[1]
     assert (gone.change, gone.disturbed, gone.touched) == (Change.GONE, 4, 2)
     assert dict(comparison.capacity)["nvidia.com/gpu.shared"].after == 8

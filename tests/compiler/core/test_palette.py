@@ -11,19 +11,19 @@ from gpushare.core.palette import DARK, LIGHT, Shades
 Vector = tuple[float, ...]
 SIGHTS: dict[str, tuple[Vector, Vector, Vector]] = {
     "all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-    "protan": ((.152286, 1.052583, -.204868), (.114503, .786281, .099216), (-.003882, -.048116, 1.051998)),
-    "deutan": ((.367322, .860646, -.227968), (.280085, .672501, .047413), (-.011820, .042940, .968881)),
-    "tritan": ((1.255528, -.076749, -.178779), (-.078411, .930809, .147602), (.004733, .691367, .303900)),
+    "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritan": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
 }
 """Matrices of severity 1.0 for linear RGB: Machado, Oliveira, Fernandes, IEEE TVCG 15 (2009)."""
-TO_XYZ = ((.4124564, .3575761, .1804375), (.2126729, .7151522, .0721750), (.0193339, .1191920, .9503041))
-WHITE = (.95047, 1.0, 1.08883)
+TO_XYZ = ((0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.0721750), (0.0193339, 0.1191920, 0.9503041))
+WHITE = (0.95047, 1.0, 1.08883)
 THEMES = pytest.mark.parametrize("shades", [LIGHT, DARK], ids=["light", "dark"])
 
 
 def linear(colour: str) -> Vector:
     parts = (channel / 255 for channel in palette.channels(colour))
-    return tuple(part / 12.92 if part <= .04045 else ((part + .055) / 1.055) ** 2.4 for part in parts)
+    return tuple(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
 
 
 def product(matrix: tuple[Vector, ...], vector: Vector) -> Vector:
@@ -33,7 +33,7 @@ def product(matrix: tuple[Vector, ...], vector: Vector) -> Vector:
 def lab(rgb: Vector) -> Vector:
     """CIE L*a*b* of linear RGB, D65."""
     x, y, z = (part / white for part, white in zip(product(TO_XYZ, rgb), WHITE, strict=True))
-    fx, fy, fz = (part ** (1 / 3) if part > .008856 else 7.787 * part + 16 / 116 for part in (x, y, z))
+    fx, fy, fz = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in (x, y, z))
     return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
 
@@ -44,7 +44,7 @@ def seen(colour: str, sight: str) -> Vector:
 def contrast(one: str, other: str) -> float:
     """The ratio of WCAG 2."""
     low, high = sorted(product(TO_XYZ, linear(colour))[1] for colour in (one, other))
-    return (high + .05) / (low + .05)
+    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
@@ -63,9 +63,17 @@ def test_both_themes_have_a_colour_for_every_kind() -> None:
     assert LIGHT.colours.keys() == DARK.colours.keys()
 
 
-@pytest.mark.parametrize(("profile", "kind"), [
-    (None, "whole"), ("1g.5gb", "1g"), ("1g.24gb+me.all", "1g"), ("7g.80gb", "7g"), ("5g.60gb", "other"), ("strange", "other"),
-])
+@pytest.mark.parametrize(
+    ("profile", "kind"),
+    [
+        (None, "whole"),
+        ("1g.5gb", "1g"),
+        ("1g.24gb+me.all", "1g"),
+        ("7g.80gb", "7g"),
+        ("5g.60gb", "other"),
+        ("strange", "other"),
+    ],
+)
 def test_a_profile_has_the_colour_of_its_size(profile: str | None, kind: str) -> None:
     assert palette.kind(profile) == kind
     assert LIGHT.of(profile) == LIGHT.colours[kind]
@@ -73,7 +81,9 @@ def test_a_profile_has_the_colour_of_its_size(profile: str | None, kind: str) ->
 
 def test_a_program_gets_a_colour_for_each_name() -> None:
     assert palette.by_profile(["1g.5gb", "1g.10gb", "3g.20gb"], DARK) == {
-        "1g.5gb": DARK.colours["1g"], "1g.10gb": DARK.colours["1g"], "3g.20gb": DARK.colours["3g"],
+        "1g.5gb": DARK.colours["1g"],
+        "1g.10gb": DARK.colours["1g"],
+        "3g.20gb": DARK.colours["3g"],
     }
 
 

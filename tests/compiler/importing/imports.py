@@ -23,8 +23,10 @@ def config_map(rest: str, key: str = "shared", name: str = "plugin-configs") -> 
 
 def sharing(replicas: object = 4, how: str = "timeSlicing", resource: str = "nvidia.com/gpu", flags: str = "") -> str:
     """A config of the device plugin."""
-    return (f"version: v1\n{flags}sharing:\n  {how}:\n    renameByDefault: true\n    failRequestsGreaterThanOne: true\n"
-            f"    resources:\n    - name: {resource}\n      replicas: {replicas}\n")
+    return (
+        f"version: v1\n{flags}sharing:\n  {how}:\n    renameByDefault: true\n    failRequestsGreaterThanOne: true\n"
+        f"    resources:\n    - name: {resource}\n      replicas: {replicas}\n"
+    )
 
 
 def selected(labels: str = T4, config: str = "shared", name: str = "gpu-01") -> str:

@@ -33,53 +33,136 @@ mig-configs:
 """
 OPERATOR: dict[str, Any] = {
     "operator": {"defaultRuntime": "containerd", "runtimeClass": "nvidia-x"},
-    "daemonsets": {"tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
-                   "priorityClassName": "x"},
-    "driver": {"enabled": True, "version": "570.86.15", "repository": "r.example.org/n", "usePrecompiled": True,
-               "rdma": {"enabled": True}, "kernelModuleType": "open"},
+    "daemonsets": {
+        "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+        "priorityClassName": "x",
+    },
+    "driver": {
+        "enabled": True,
+        "version": "570.86.15",
+        "repository": "r.example.org/n",
+        "usePrecompiled": True,
+        "rdma": {"enabled": True},
+        "kernelModuleType": "open",
+    },
     "toolkit": {"enabled": True, "env": [{"name": "CONTAINERD_SOCKET", "value": "/run/k3s/c.sock"}], "installDir": "/x"},
-    "devicePlugin": {"enabled": True, "config": {"name": "slicing", "default": "any"}, "imagePullSecrets": ["pull"],
-                     "env": [{"name": "PASS_DEVICE_SPECS", "value": "true"}]},
+    "devicePlugin": {
+        "enabled": True,
+        "config": {"name": "slicing", "default": "any"},
+        "imagePullSecrets": ["pull"],
+        "env": [{"name": "PASS_DEVICE_SPECS", "value": "true"}],
+    },
     "dcgmExporter": {"enabled": True, "serviceMonitor": {"enabled": True}},
     "mig": {"strategy": "mixed"},
-    "migManager": {"enabled": True, "config": {"name": "migs", "default": "all-disabled"},
-                   "env": [{"name": "WITH_REBOOT", "value": "true"}]},
+    "migManager": {
+        "enabled": True,
+        "config": {"name": "migs", "default": "all-disabled"},
+        "env": [{"name": "WITH_REBOOT", "value": "true"}],
+    },
     "cdi": {"enabled": True},
     "hostPaths": {"rootFS": "/", "driverInstallDir": "/home/nvidia"},
     "unheardOf": {"deep": [1, {"a": "b"}]},
 }
-CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "slicing", "namespace": "gpu-operator"},
-              "data": {"any": CONFIG}}
-MIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "migs", "namespace": "gpu-operator"},
-           "data": {"config.yaml": MIG_CONFIG}}
-T4 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {
-    "nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "15360",
-    "nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4",
-    "nvidia.com/gpu.from.a.later.release": "1"}},
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "slicing", "namespace": "gpu-operator"},
+    "data": {"any": CONFIG},
+}
+MIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "migs", "namespace": "gpu-operator"},
+    "data": {"config.yaml": MIG_CONFIG},
+}
+T4 = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "a",
+        "labels": {
+            "nvidia.com/gpu.product": "Tesla-T4",
+            "nvidia.com/gpu.count": "2",
+            "nvidia.com/gpu.memory": "15360",
+            "nvidia.com/gpu.sharing-strategy": "time-slicing",
+            "nvidia.com/gpu.replicas": "4",
+            "nvidia.com/gpu.from.a.later.release": "1",
+        },
+    },
     "spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}], "somethingNew": "x"},
-    "status": {"capacity": {"nvidia.com/gpu.shared": "8"}}}
-A100 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "labels": {
-    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.count": "4", "nvidia.com/mig.config": "train",
-    "nvidia.com/mig.config.state": "success", "nvidia.com/mig.strategy": "mixed"}},
-    "status": {"capacity": {"nvidia.com/mig-1g.5gb": "14", "nvidia.com/mig-3g.20gb": "4"}}}
-QUOTA = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "atlas"},
-         "spec": {"hard": {"requests.nvidia.com/gpu.shared": "5", "limits.nvidia.com/gpu.shared": "5"}}}
-SCOPED = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "p", "namespace": "cms"},
-          "spec": {"hard": {"requests.nvidia.com/gpu.shared": "5"}, "scopes": ["NotTerminating"]}}
+    "status": {"capacity": {"nvidia.com/gpu.shared": "8"}},
+}
+A100 = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "b",
+        "labels": {
+            "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB",
+            "nvidia.com/gpu.count": "4",
+            "nvidia.com/mig.config": "train",
+            "nvidia.com/mig.config.state": "success",
+            "nvidia.com/mig.strategy": "mixed",
+        },
+    },
+    "status": {"capacity": {"nvidia.com/mig-1g.5gb": "14", "nvidia.com/mig-3g.20gb": "4"}},
+}
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "q", "namespace": "atlas"},
+    "spec": {"hard": {"requests.nvidia.com/gpu.shared": "5", "limits.nvidia.com/gpu.shared": "5"}},
+}
+SCOPED = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "p", "namespace": "cms"},
+    "spec": {"hard": {"requests.nvidia.com/gpu.shared": "5"}, "scopes": ["NotTerminating"]},
+}
 NODES = [CONFIG_MAP, MIG_MAP, T4, A100]
-PLUGIN = {"config": {"map": {"any": CONFIG.replace("migStrategy: mixed", "migStrategy: none")}, "default": "any"},
-          "runtimeClassName": "nvidia", "deviceListStrategy": "cdi-cri", "gfd": {"enabled": True}, "nvidiaDriverRoot": "/r",
-          "image": {"repository": "r.example.org/p", "tag": "v0.17.1"}, "imagePullSecrets": [{"name": "pull"}]}
+PLUGIN = {
+    "config": {"map": {"any": CONFIG.replace("migStrategy: mixed", "migStrategy: none")}, "default": "any"},
+    "runtimeClassName": "nvidia",
+    "deviceListStrategy": "cdi-cri",
+    "gfd": {"enabled": True},
+    "nvidiaDriverRoot": "/r",
+    "image": {"repository": "r.example.org/p", "tag": "v0.17.1"},
+    "imagePullSecrets": [{"name": "pull"}],
+}
 CLUSTERS: dict[str, list[Any]] = {
     "values": [OPERATOR, *NODES, QUOTA, SCOPED],
     "policy": [{"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": OPERATOR}, *NODES],
-    "flux": [{"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "o", "namespace": "flux"},
-              "spec": {"targetNamespace": "gpu", "chart": {"spec": {"chart": "gpu-operator", "version": "v25.3.4"}},
-                       "valuesFrom": [{"kind": "Secret", "name": "s"}], "values": OPERATOR, "later": {"field": 1}}}, *NODES],
-    "argo": [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": "o", "namespace": "argocd"},
-              "spec": {"destination": {"namespace": "gpu"}, "source": {
-                  "chart": "gpu-operator", "targetRevision": "v25.3.4", "helm": {
-                      "valuesObject": OPERATOR, "parameters": [{"name": "a", "value": "b"}]}}}}, *NODES],
+    "flux": [
+        {
+            "apiVersion": "helm.toolkit.fluxcd.io/v2",
+            "kind": "HelmRelease",
+            "metadata": {"name": "o", "namespace": "flux"},
+            "spec": {
+                "targetNamespace": "gpu",
+                "chart": {"spec": {"chart": "gpu-operator", "version": "v25.3.4"}},
+                "valuesFrom": [{"kind": "Secret", "name": "s"}],
+                "values": OPERATOR,
+                "later": {"field": 1},
+            },
+        },
+        *NODES,
+    ],
+    "argo": [
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "metadata": {"name": "o", "namespace": "argocd"},
+            "spec": {
+                "destination": {"namespace": "gpu"},
+                "source": {
+                    "chart": "gpu-operator",
+                    "targetRevision": "v25.3.4",
+                    "helm": {"valuesObject": OPERATOR, "parameters": [{"name": "a", "value": "b"}]},
+                },
+            },
+        },
+        *NODES,
+    ],
     "plugin": [PLUGIN, {**T4, "metadata": {"name": "a", "labels": T4["metadata"]["labels"]}}],  # type: ignore[index]
 }
 SAME = {"metadata/name", "metadata/namespace", "kind", "apiVersion"}
@@ -173,8 +256,12 @@ def test_removed_field_changes_the_intent_or_the_findings(cluster: str, stack: s
 def test_redundant_field_changes_nothing(end: str) -> None:
     documents = CLUSTERS["values"]
     before = result(documents, "gpu-operator")
-    number, path = next((number, path) for number, document in enumerate(documents) for path in leaves(document)
-                        if "/".join(map(str, path)).endswith(end))
+    number, path = next(
+        (number, path)
+        for number, document in enumerate(documents)
+        for path in leaves(document)
+        if "/".join(map(str, path)).endswith(end)
+    )
     assert result(changed(documents, number, path, remove=True), "gpu-operator") == before
 
 
@@ -185,7 +272,7 @@ def inner(text: str) -> Iterator[tuple[str, str]]:
         key, colon, value = line.partition(": ")
         if colon and not value.startswith(("{", "[")) and key.strip() != "version":
             new = {"true": "false", "false": "true"}.get(value, f"{value}x")
-            yield key.strip(), "\n".join([*lines[:number], f"{key}: {new}", *lines[number + 1:]])
+            yield key.strip(), "\n".join([*lines[:number], f"{key}: {new}", *lines[number + 1 :]])
 
 
 @pytest.mark.parametrize(("place", "text"), [(1, CONFIG), (2, MIG_CONFIG)])

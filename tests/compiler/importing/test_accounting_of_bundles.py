@@ -28,8 +28,11 @@ def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @cache
 def texts(example: str) -> dict[str, bytes]:
     """The files of a bundle that import reads, by path."""
-    return {path: data for path, data in broken_bundles.files(example).items()
-            if path.endswith(".yaml") and "/templates/" not in path and path != lock.FILE}
+    return {
+        path: data
+        for path, data in broken_bundles.files(example).items()
+        if path.endswith(".yaml") and "/templates/" not in path and path != lock.FILE
+    }
 
 
 @cache

@@ -79,9 +79,13 @@ def test_values_of_another_chart_are_left_alone(form: str) -> None:
     assert codes(imported(written(form, chart="nvidia/network-operator"))) == ["GS865", "GS867"]
 
 
-@pytest.mark.parametrize("field", [
-    "valuesFrom: [{kind: ConfigMap, name: operator}]", "values: {}\n  valuesFrom: [{kind: Secret, name: operator}]",
-])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "valuesFrom: [{kind: ConfigMap, name: operator}]",
+        "values: {}\n  valuesFrom: [{kind: Secret, name: operator}]",
+    ],
+)
 def test_values_in_other_objects_are_reported_as_missing(field: str) -> None:
     document = FLUX.replace("CHART", "gpu-operator").partition("  values:")[0] + f"  {field}\n"
     assert codes(pools(document)) == ["GS858", "GS869"]
@@ -100,8 +104,10 @@ def test_invalid_values_texts_raise_nothing(text: str) -> None:
 
 
 def test_node_labels_take_precedence_over_missing_configs() -> None:
-    labels = ('nvidia.com/gpu.product: Tesla-T4-SHARED, nvidia.com/gpu.count: "1", nvidia.com/gpu.replicas: "%s", '
-              "nvidia.com/gpu.sharing-strategy: time-slicing")
+    labels = (
+        'nvidia.com/gpu.product: Tesla-T4-SHARED, nvidia.com/gpu.count: "1", nvidia.com/gpu.replicas: "%s", '
+        "nvidia.com/gpu.sharing-strategy: time-slicing"
+    )
     found = imported(node(labels % 4), config_map(sharing()), written("flux", '""'))
     (pool,) = found.draft.pools.values()
     assert pool["sharing"]["replicas"] == 4

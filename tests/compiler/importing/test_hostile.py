@@ -20,14 +20,34 @@ from tests.compiler.importing.imports import (
 )
 from tests.support import scale
 
-SEEDS = "---\n".join([
-    config_map(sharing()), selected(), "devicePlugin: {config: {name: plugin-configs, default: shared}}\n",
-    node(A100 + ", nvidia.com/mig.config: halves", "gpu-02"),
-    "version: v1\nmig-configs:\n  halves:\n  - {devices: [0, 1], mig-enabled: true, mig-devices: {3g.20gb: 2}}\n",
-    "kind: ResourceQuota\nmetadata: {name: q, namespace: a}\nspec: {hard: {requests.nvidia.com/gpu.shared: 4}}\n",
-]).encode()
-PIECES = [b"null", b"[]", b"{}", b"-1", b"99999999", b"'", b'"', b"\n", b"  ", b"---\n",
-          b"&a ", b"*a", b"\x00", b"\xff", b"kind: Pools\n", b"| "]
+SEEDS = "---\n".join(
+    [
+        config_map(sharing()),
+        selected(),
+        "devicePlugin: {config: {name: plugin-configs, default: shared}}\n",
+        node(A100 + ", nvidia.com/mig.config: halves", "gpu-02"),
+        "version: v1\nmig-configs:\n  halves:\n  - {devices: [0, 1], mig-enabled: true, mig-devices: {3g.20gb: 2}}\n",
+        "kind: ResourceQuota\nmetadata: {name: q, namespace: a}\nspec: {hard: {requests.nvidia.com/gpu.shared: 4}}\n",
+    ]
+).encode()
+PIECES = [
+    b"null",
+    b"[]",
+    b"{}",
+    b"-1",
+    b"99999999",
+    b"'",
+    b'"',
+    b"\n",
+    b"  ",
+    b"---\n",
+    b"&a ",
+    b"*a",
+    b"\x00",
+    b"\xff",
+    b"kind: Pools\n",
+    b"| ",
+]
 
 
 def is_sound(found: Imported) -> bool:
@@ -52,10 +72,36 @@ def test_importing_inputs_with_replaced_parts_raises_nothing(changes: list[tuple
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["kind", "metadata", "labels", "name", "data", "sharing", "mps", "resources", "items", "spec", "pools",
-                         "mig-configs", "devicePlugin", "config", "nvidia.com/gpu.product", "status", "taints", "devices",
-                         "hard"]), inner, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "kind",
+                    "metadata",
+                    "labels",
+                    "name",
+                    "data",
+                    "sharing",
+                    "mps",
+                    "resources",
+                    "items",
+                    "spec",
+                    "pools",
+                    "mig-configs",
+                    "devicePlugin",
+                    "config",
+                    "nvidia.com/gpu.product",
+                    "status",
+                    "taints",
+                    "devices",
+                    "hard",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
     max_leaves=20,
 )
 

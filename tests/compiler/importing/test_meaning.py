@@ -56,30 +56,73 @@ def offered(*documents: str) -> dict[str, int]:
         ([config_map(sharing()), OPERATOR, node()], {"nvidia.com/gpu.shared": 16}),
         ([config_map(sharing()), OPERATOR.replace(", default: shared", ""), node()], {"nvidia.com/gpu": 4}),
         ([config_map(sharing()), "config: {name: plugin-configs}\n", node()], {"nvidia.com/gpu.shared": 16}),
-        ([node(f"{T4}, nvidia.com/gpu.sharing-strategy: time-slicing, nvidia.com/gpu.replicas: '3'")],
-         {"nvidia.com/gpu.shared": 12}),
+        (
+            [node(f"{T4}, nvidia.com/gpu.sharing-strategy: time-slicing, nvidia.com/gpu.replicas: '3'")],
+            {"nvidia.com/gpu.shared": 12},
+        ),
         ([node(f"{A100}, nvidia.com/mig.config: all-1g.5gb")], {"nvidia.com/mig-1g.5gb": 14}),
         ([node(f"{A100}, nvidia.com/mig.config: all-1g.5gb.me")], {"nvidia.com/mig-1g.5gb.me": 2}),
         ([node(f"{A100}, nvidia.com/mig.config: all-disabled")], {"nvidia.com/gpu": 2}),
-        ([node(f"{A100}, nvidia.com/mig.config: all-balanced")],
-         {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-2g.10gb": 2, "nvidia.com/mig-3g.20gb": 2}),
+        (
+            [node(f"{A100}, nvidia.com/mig.config: all-balanced")],
+            {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-2g.10gb": 2, "nvidia.com/mig-3g.20gb": 2},
+        ),
         ([MIG_CONFIG, node(f"{A100}, nvidia.com/mig.config: halves")], {"nvidia.com/mig-3g.20gb": 2, "nvidia.com/gpu": 1}),
-        ([config_map(sharing(2, resource="nvidia.com/mig-1g.5gb")), selected(f"{A100}, nvidia.com/mig.config: all-1g.5gb")],
-         {"nvidia.com/mig-1g.5gb.shared": 28}),
-        ([node("nvidia.com/gpu.product: A100-SXM4-40GB-MIG-1g.5gb-SHARED, nvidia.com/gpu.count: '14', "
-               "nvidia.com/gpu.sharing-strategy: time-slicing, nvidia.com/gpu.replicas: '2', nvidia.com/mig.strategy: single")],
-         {"nvidia.com/gpu": 28}),
-        ([node(f"{A100}, nvidia.com/mig-2g.10gb.count: '4', nvidia.com/mig-2g.10gb.replicas: '1'")],
-         {"nvidia.com/mig-2g.10gb": 4}),
-        ([node("cloud.google.com/gke-accelerator: nvidia-tesla-a100, cloud.google.com/gke-gpu-partition-size: 1g.5gb",
-               rest="status: {capacity: {nvidia.com/gpu: '14'}}\n")], {"nvidia.com/gpu": 14}),
-        ([node("cloud.google.com/gke-accelerator: nvidia-l4, cloud.google.com/gke-gpu-sharing-strategy: time-sharing, "
-               "cloud.google.com/gke-max-shared-clients-per-gpu: '3'", rest="status: {capacity: {nvidia.com/gpu: '6'}}\n")],
-         {"nvidia.com/gpu": 6}),
-        ([node("karpenter.k8s.aws/instance-gpu-name: a100, karpenter.k8s.aws/instance-gpu-memory: '40960', "
-               "karpenter.k8s.aws/instance-gpu-count: '8'")], {"nvidia.com/gpu": 8}),
-        ([node("kubernetes.azure.com/accelerator: nvidia, node.kubernetes.io/instance-type: Standard_NC64as_T4_v3",
-               rest="status: {capacity: {nvidia.com/gpu: '4'}}\n")], {"nvidia.com/gpu": 4}),
+        (
+            [config_map(sharing(2, resource="nvidia.com/mig-1g.5gb")), selected(f"{A100}, nvidia.com/mig.config: all-1g.5gb")],
+            {"nvidia.com/mig-1g.5gb.shared": 28},
+        ),
+        (
+            [
+                node(
+                    "nvidia.com/gpu.product: A100-SXM4-40GB-MIG-1g.5gb-SHARED, nvidia.com/gpu.count: '14', "
+                    "nvidia.com/gpu.sharing-strategy: time-slicing, nvidia.com/gpu.replicas: '2', "
+                    "nvidia.com/mig.strategy: single"
+                )
+            ],
+            {"nvidia.com/gpu": 28},
+        ),
+        (
+            [node(f"{A100}, nvidia.com/mig-2g.10gb.count: '4', nvidia.com/mig-2g.10gb.replicas: '1'")],
+            {"nvidia.com/mig-2g.10gb": 4},
+        ),
+        (
+            [
+                node(
+                    "cloud.google.com/gke-accelerator: nvidia-tesla-a100, cloud.google.com/gke-gpu-partition-size: 1g.5gb",
+                    rest="status: {capacity: {nvidia.com/gpu: '14'}}\n",
+                )
+            ],
+            {"nvidia.com/gpu": 14},
+        ),
+        (
+            [
+                node(
+                    "cloud.google.com/gke-accelerator: nvidia-l4, cloud.google.com/gke-gpu-sharing-strategy: time-sharing, "
+                    "cloud.google.com/gke-max-shared-clients-per-gpu: '3'",
+                    rest="status: {capacity: {nvidia.com/gpu: '6'}}\n",
+                )
+            ],
+            {"nvidia.com/gpu": 6},
+        ),
+        (
+            [
+                node(
+                    "karpenter.k8s.aws/instance-gpu-name: a100, karpenter.k8s.aws/instance-gpu-memory: '40960', "
+                    "karpenter.k8s.aws/instance-gpu-count: '8'"
+                )
+            ],
+            {"nvidia.com/gpu": 8},
+        ),
+        (
+            [
+                node(
+                    "kubernetes.azure.com/accelerator: nvidia, node.kubernetes.io/instance-type: Standard_NC64as_T4_v3",
+                    rest="status: {capacity: {nvidia.com/gpu: '4'}}\n",
+                )
+            ],
+            {"nvidia.com/gpu": 4},
+        ),
     ],
 )
 def test_imported_pool_has_the_resources_of_the_node(documents: list[str], resources: dict[str, int]) -> None:
@@ -96,8 +139,7 @@ def test_imported_pool_has_the_resources_of_the_node(documents: list[str], resou
         (sharing(resource="amd.com/gpu"), "GS850", Severity.ERROR),
         (sharing().replace("replicas: 4", "replicas: 4\n      devices: [GPU-1]"), "GS852", Severity.WARNING),
         (sharing().replace("replicas: 4", "replicas: 4\n    - {name: gpu, replicas: 8}"), "GS854", Severity.WARNING),
-        (sharing().replace("GreaterThanOne: true", "GreaterThanOne: no"),
-         "GS861", Severity.WARNING),
+        (sharing().replace("GreaterThanOne: true", "GreaterThanOne: no"), "GS861", Severity.WARNING),
         (sharing(49, "mps"), "GS868", Severity.ERROR),
         ("version: v1\nresources: {gpus: [{pattern: '*', name: t4}]}\n", "GS852", Severity.WARNING),
     ],
@@ -110,9 +152,14 @@ def test_device_plugin_behaviour_for_a_config_is_reported(text: str, code: str, 
 
 @pytest.mark.parametrize(
     "rows",
-    ["- {devices: '0', mig-enabled: false}", "- {devices: all}",
-     "- {devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}",
-     "- {devices: all, mig-enabled: true, mig-devices: {1g.5gb: x}}", "- {device: all, mig-enabled: false}", "[]"],
+    [
+        "- {devices: '0', mig-enabled: false}",
+        "- {devices: all}",
+        "- {devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}",
+        "- {devices: all, mig-enabled: true, mig-devices: {1g.5gb: x}}",
+        "- {device: all, mig-enabled: false}",
+        "[]",
+    ],
 )
 def test_config_refused_by_mig_parted_is_an_error(rows: str) -> None:
     found = imported(f"version: v1\nmig-configs:\n  a:\n    {rows}\n", node(f"{A100}, nvidia.com/mig.config: a"))
@@ -132,8 +179,15 @@ def test_intent_is_independent_of_object_order_and_form() -> None:
 
 
 def test_objects_that_a_program_has_parsed_are_read_like_a_file() -> None:
-    parsed = {"kind": "NodeList", "items": [{"kind": "Node", "metadata": {
-        "name": "gpu-01", "labels": {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "4"}}}]}
+    parsed = {
+        "kind": "NodeList",
+        "items": [
+            {
+                "kind": "Node",
+                "metadata": {"name": "gpu-01", "labels": {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "4"}},
+            }
+        ],
+    }
     from_program = check([InputFile(name="the cluster", document=parsed)])
     from_file = check([InputFile(name="nodes.json", data=json.dumps(parsed).encode())])
     assert from_program.text == from_file.text == imported(node()).text

@@ -12,8 +12,14 @@ MAP = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"t4": TEXT}}
 
 @pytest.mark.parametrize(
     "written",
-    [config_map(TEXT, "t4"), config_map(TEXT, "t4").replace("t4: |", "t4: |-"), json.dumps(MAP), json.dumps(MAP, indent=2),
-     config_map(TEXT, "t4").replace("\n", "\r\n"), "# a file\n---\na: 1\n---\n" + config_map(TEXT, "t4")],
+    [
+        config_map(TEXT, "t4"),
+        config_map(TEXT, "t4").replace("t4: |", "t4: |-"),
+        json.dumps(MAP),
+        json.dumps(MAP, indent=2),
+        config_map(TEXT, "t4").replace("\n", "\r\n"),
+        "# a file\n---\na: 1\n---\n" + config_map(TEXT, "t4"),
+    ],
 )
 def test_finding_is_located_at_the_word(written: str) -> None:
     (finding,) = [one for one in imported(written).findings if one.code == "GS851"]
@@ -30,8 +36,11 @@ def test_bad_yaml_in_the_text_is_at_its_line() -> None:
 
 
 def test_folded_text_has_the_position_of_the_whole() -> None:
-    (finding,) = [one for one in imported(config_map("bad: [\nx", "t4").replace("t4: |", "t4: >")
-                                          + "  u: 'sharing:'\n").findings if one.code == "GS003"]
+    (finding,) = [
+        one
+        for one in imported(config_map("bad: [\nx", "t4").replace("t4: |", "t4: >") + "  u: 'sharing:'\n").findings
+        if one.code == "GS003"
+    ]
     assert finding.span is not None
     assert finding.span.line == 5
 

@@ -27,9 +27,14 @@ def test_the_bundle_of_an_example_is_imported_as_the_same_pools(path: Path) -> N
     assert pools.pools_document(again.plan) == pools.pools_document(first.plan)
     ours, theirs = again.plan.intent, first.plan.intent
     assert (ours.namespace, ours.platform.stack, ours.platform.partitioner) == (
-        theirs.namespace, theirs.platform.stack, theirs.platform.partitioner)
-    profiles = [{file.path: file.text for file in one.artifacts if "/files/profiles/" in file.path or "mig-parted" in file.path}
-                for one in (first, again)]
+        theirs.namespace,
+        theirs.platform.stack,
+        theirs.platform.partitioner,
+    )
+    profiles = [
+        {file.path: file.text for file in one.artifacts if "/files/profiles/" in file.path or "mig-parted" in file.path}
+        for one in (first, again)
+    ]
     assert profiles[0] == profiles[1]
 
 
@@ -42,15 +47,21 @@ def test_values_only_in_the_bundles_charts_are_imported() -> None:
     driver = first.plan.intent.platform.driver
     assert driver is not None
     assert found.draft.spec["platform"]["driver"] == {
-        "repository": driver.repository, "image": driver.image, "version": driver.version}
+        "repository": driver.repository,
+        "image": driver.image,
+        "version": driver.version,
+    }
     assert found.draft.spec["platform"]["image"]["repository"].endswith("node-runtime")
     assert "adoption" not in found.draft.spec
 
 
 def test_the_namespaces_of_the_bundle_and_of_nvidias_chart_come_back() -> None:
     text = (ROOT / "examples/11-rtx-pro-6000/intent.yaml").read_bytes()
-    files = [file for file in pipeline.compile_intent(text, "intent.yaml", lock.EMPTY).artifacts
-             if file.path.startswith((*READ, "platform-namespace.yaml", "chart/values.yaml")) and file.path.endswith(".yaml")]
+    files = [
+        file
+        for file in pipeline.compile_intent(text, "intent.yaml", lock.EMPTY).artifacts
+        if file.path.startswith((*READ, "platform-namespace.yaml", "chart/values.yaml")) and file.path.endswith(".yaml")
+    ]
     spec = importing.build([InputFile(name=file.path, data=file.text.encode()) for file in files]).draft.spec
     assert (spec["namespace"], spec["platform"]["namespace"]) == ("gpu-system", "gpu-operator")
     assert "namespaces" not in spec["platform"]
@@ -59,8 +70,11 @@ def test_the_namespaces_of_the_bundle_and_of_nvidias_chart_come_back() -> None:
 def test_a_value_that_was_edited_in_a_bundle_is_reported_by_its_file_and_path() -> None:
     first = pipeline.compile_intent((ROOT / "examples/02-t4-notebooks/intent.yaml").read_bytes(), "intent.yaml", lock.EMPTY)
     files = {file.path: file.text for file in first.artifacts}
-    inputs = [InputFile(name=name, data=files[name].replace("kubeletRoot: /var", "kubeletRoot: /data").encode())
-              for name in files if name.startswith(READ) or name == "chart/values.yaml"]
+    inputs = [
+        InputFile(name=name, data=files[name].replace("kubeletRoot: /var", "kubeletRoot: /data").encode())
+        for name in files
+        if name.startswith(READ) or name == "chart/values.yaml"
+    ]
     found = importing.build([one for one in inputs if one.name.endswith(".yaml")])
     made = pipeline.compile_intent(found.text.encode(), "", lock.EMPTY).artifacts
     again = found.compared(inputs, {file.path: file.text for file in made})

@@ -10,7 +10,12 @@ from tests.compiler.intent.texts import found, intent, pool
 
 X: dict[str, Any] = {"name": "NVIDIA X", "computeCapability": "9.0", "memoryMiB": 40960}
 PROFILE: dict[str, Any] = {
-    "name": "1g.5gb", "nvmlEnum": 0, "profileId": 19, "computeSlices": 1, "memoryMiB": 4864, "maxCount": 7,
+    "name": "1g.5gb",
+    "nvmlEnum": 0,
+    "profileId": 19,
+    "computeSlices": 1,
+    "memoryMiB": 4864,
+    "maxCount": 7,
     "placements": [f"{start}:1" for start in range(7)],
 }
 MIG: dict[str, Any] = {"units": 8, "maxInstances": 7, "profiles": [PROFILE]}

@@ -9,8 +9,14 @@ from tests.compiler.intent.texts import OF_THE_CATALOGUE_AND_THE_RELEASE, intent
 
 ALL = [
     text
-    for module in (test_values.VALUES, test_nodes.NODES, test_sharing.SHARING, test_mig.MIG, test_platform.PLATFORM,
-                   test_quotas_and_more.QUOTAS)
+    for module in (
+        test_values.VALUES,
+        test_nodes.NODES,
+        test_sharing.SHARING,
+        test_mig.MIG,
+        test_platform.PLATFORM,
+        test_quotas_and_more.QUOTAS,
+    )
     for text, expected in module
     if expected
 ]

@@ -22,30 +22,33 @@ def quota(text: str) -> str:
     return intent(pool(), quotas=text)
 
 
-@pytest.mark.parametrize(("text", "code", "words"), [
-    (intent(pool(nodes="[node-1, node-2]")), "GS103", "{names: [node-1, node-2]}"),
-    (intent(pool(nodes="node-1")), "GS103", "{names: [node-1]}"),
-    (intent(pool(nodes="[{key: a, operator: Exists}]")), "GS103", "{matchExpressions: "),
-    (intent(pool(nodes="{node.example.org/gpu: t4}")), "GS102", "{matchLabels: {node.example.org/gpu: t4}}"),
-    (intent(pool(card="[t4, a10]")), "GS103", MODELS),
-    (intent(pool(card="t4 and a10")), "GS201", MODELS),
-    (intent(pool(card="t4, Tesla-P4")), "GS201", MODELS),
-    (intent(pool(sharing="{mode: time-slicing, replicas: 1}")), "GS106", "write mode: exclusive, without replicas"),
-    (intent(pool(sharing="{mode: mps, replicas: 1}")), "GS106", "write mode: exclusive, without replicas"),
-    (intent(mig("layout: {1g.5gb: 7}, replicas: 1")), "GS106", "leave replicas out"),
-    (intent(mig("layout: {1g.5gb: 7}, replicas: {1g.5gb: 1}")), "GS106", "leave 1g.5gb out"),
-    (intent(pool(sharing="{mode: time-slicing, replicas: 4, gpus: [0]}")), "GS102", ALIKE),
-    (intent(pool(sharing="{mode: mps, replicas: 4, devices: 0}")), "GS102", ALIKE),
-    (intent(pool(sharing="{mode: time-slicing, replicas: [4, 1]}")), "GS103", ALIKE),
-    (intent(pool(sharing='{mode: time-slicing, replicas: {"0": 4, "1": 2}}')), "GS103", ALIKE),
-    (intent(pool(sharing="[{mode: exclusive}, {mode: mps}]")), "GS103", ALIKE),
-    (intent(pool(sharing="{mode: mps, replicas: 4, layouts: [{gpus: [0], layout: none}]}")), "GS108", ALIKE),
-    (quota("{team: {notebooks: 40Gi}}"), "GS103", "{memory: 40Gi}"),
-    (quota("{team: {notebooks: 40 GB}}"), "GS103", "{memory: 40Gi}"),
-    (quota("{team: {notebooks: {shares: 10, memory: 40Gi}}}"), "GS107", "write 10, or {memory: 40Gi}"),
-    (quota("{team: {memory: 40Gi}}"), "GS103", "name the pool, too: {POOL: {memory: 40Gi}}"),
-    (quota("{team: 10}"), "GS103", "name the pool, too: {POOL: 10}"),
-])
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (intent(pool(nodes="[node-1, node-2]")), "GS103", "{names: [node-1, node-2]}"),
+        (intent(pool(nodes="node-1")), "GS103", "{names: [node-1]}"),
+        (intent(pool(nodes="[{key: a, operator: Exists}]")), "GS103", "{matchExpressions: "),
+        (intent(pool(nodes="{node.example.org/gpu: t4}")), "GS102", "{matchLabels: {node.example.org/gpu: t4}}"),
+        (intent(pool(card="[t4, a10]")), "GS103", MODELS),
+        (intent(pool(card="t4 and a10")), "GS201", MODELS),
+        (intent(pool(card="t4, Tesla-P4")), "GS201", MODELS),
+        (intent(pool(sharing="{mode: time-slicing, replicas: 1}")), "GS106", "write mode: exclusive, without replicas"),
+        (intent(pool(sharing="{mode: mps, replicas: 1}")), "GS106", "write mode: exclusive, without replicas"),
+        (intent(mig("layout: {1g.5gb: 7}, replicas: 1")), "GS106", "leave replicas out"),
+        (intent(mig("layout: {1g.5gb: 7}, replicas: {1g.5gb: 1}")), "GS106", "leave 1g.5gb out"),
+        (intent(pool(sharing="{mode: time-slicing, replicas: 4, gpus: [0]}")), "GS102", ALIKE),
+        (intent(pool(sharing="{mode: mps, replicas: 4, devices: 0}")), "GS102", ALIKE),
+        (intent(pool(sharing="{mode: time-slicing, replicas: [4, 1]}")), "GS103", ALIKE),
+        (intent(pool(sharing='{mode: time-slicing, replicas: {"0": 4, "1": 2}}')), "GS103", ALIKE),
+        (intent(pool(sharing="[{mode: exclusive}, {mode: mps}]")), "GS103", ALIKE),
+        (intent(pool(sharing="{mode: mps, replicas: 4, layouts: [{gpus: [0], layout: none}]}")), "GS108", ALIKE),
+        (quota("{team: {notebooks: 40Gi}}"), "GS103", "{memory: 40Gi}"),
+        (quota("{team: {notebooks: 40 GB}}"), "GS103", "{memory: 40Gi}"),
+        (quota("{team: {notebooks: {shares: 10, memory: 40Gi}}}"), "GS107", "write 10, or {memory: 40Gi}"),
+        (quota("{team: {memory: 40Gi}}"), "GS103", "name the pool, too: {POOL: {memory: 40Gi}}"),
+        (quota("{team: 10}"), "GS103", "name the pool, too: {POOL: 10}"),
+    ],
+)
 def test_hint_contains_the_text_to_write(text: str, code: str, words: str) -> None:
     (one,) = [pair for pair in found(text) if pair[0] == code]
     assert words in one[1]
@@ -56,14 +59,21 @@ HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: prod}
 ONE = "    one:\n      " + BODY.format(" " * 6, "a")
 
 
-@pytest.mark.parametrize(("text", "code", "words"), [
-    (HEAD + ONE + "      two:\n      " + BODY.format(" " * 6, "b"), "GS004", "two in line 11 has nothing below it: indent it"),
-    (HEAD + ONE + "      two:\n        " + BODY.format(" " * 8, "b"), "GS102", "two reads like a pool: indent it"),
-    (HEAD + ONE + "  two:\n    " + BODY.format(" " * 4, "b"), "GS102", "two reads like a pool: indent it"),
-    (HEAD + ONE + "    two:\n", "GS103", "indent its fields further than its name"),
-    (HEAD + "    one:\n    card: t4\n    gpusPerNode: 4\n", "GS103", "card is a field of a pool: indent it"),
-    (HEAD + "    - name: one\n      " + BODY.format(" " * 6, "a"), "GS103", "write a mapping by name: {one: "),
-])
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (
+            HEAD + ONE + "      two:\n      " + BODY.format(" " * 6, "b"),
+            "GS004",
+            "two in line 11 has nothing below it: indent it",
+        ),
+        (HEAD + ONE + "      two:\n        " + BODY.format(" " * 8, "b"), "GS102", "two reads like a pool: indent it"),
+        (HEAD + ONE + "  two:\n    " + BODY.format(" " * 4, "b"), "GS102", "two reads like a pool: indent it"),
+        (HEAD + ONE + "    two:\n", "GS103", "indent its fields further than its name"),
+        (HEAD + "    one:\n    card: t4\n    gpusPerNode: 4\n", "GS103", "card is a field of a pool: indent it"),
+        (HEAD + "    - name: one\n      " + BODY.format(" " * 6, "a"), "GS103", "write a mapping by name: {one: "),
+    ],
+)
 def test_wrongly_indented_pool_is_reported_as_such(text: str, code: str, words: str) -> None:
     assert any(one == code and words in hint for one, hint in found(text)), found(text)
 

@@ -82,8 +82,10 @@ NODES = [
     (intent(pool(name="x"), pool(nodes="{names: [n1]}", name="q")), ""),
     (intent(pool(nodes="{names: [n0, n1]}", name="x"), pool(nodes="{names: [n2, n1]}", name="q")), "GS203 13:27-29"),
     (intent(pool(nodes="{names: [n0, n1]}", name="x"), pool(nodes="{names: [n1]}", name="q", priority="1")), ""),
-    (intent(pool(name="x"), pool(nodes="{matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", name="q")),
-     "GS216 13:14-74"),
+    (
+        intent(pool(name="x"), pool(nodes="{matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", name="q")),
+        "GS216 13:14-74",
+    ),
     (intent(pool(name="x"), pool(name="q"), pool(name="z")), "GS203 13:14-35; GS203 18:14-35"),
     (intent(pool(name="x", priority="5"), pool(nodes="{matchLabels: {a: b, c: d}}", name="q")), "GS214 14:14-41"),
 ]

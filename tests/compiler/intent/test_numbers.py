@@ -76,10 +76,14 @@ def test_every_profile_is_alone_on_its_card(card: str, profile: str) -> None:
         ("layout: {1g.5gb: 7}, strategy: single", {"nvidia.com/gpu": 28}),
         ("layout: {1g.5gb: 7}, strategy: single, replicas: 2", {"nvidia.com/gpu.shared": 56}),
         ("layout: {1g.5gb: 7}, replicas: 2, rename: false", {"nvidia.com/mig-1g.5gb": 56}),
-        ("layout: {2g.10gb: 2, 1g.5gb: 3}, replicas: {1g.5gb: 2}",
-         {"nvidia.com/mig-1g.5gb.shared": 24, "nvidia.com/mig-2g.10gb": 8}),
-        ("layouts: [{gpus: [3, 0], layout: {3g.20gb: 2}}, {gpus: [1, 2], layout: none}], replicas: 4",
-         {"nvidia.com/gpu": 2, "nvidia.com/mig-3g.20gb.shared": 16}),
+        (
+            "layout: {2g.10gb: 2, 1g.5gb: 3}, replicas: {1g.5gb: 2}",
+            {"nvidia.com/mig-1g.5gb.shared": 24, "nvidia.com/mig-2g.10gb": 8},
+        ),
+        (
+            "layouts: [{gpus: [3, 0], layout: {3g.20gb: 2}}, {gpus: [1, 2], layout: none}], replicas: 4",
+            {"nvidia.com/gpu": 2, "nvidia.com/mig-3g.20gb.shared": 16},
+        ),
         ("goal: balanced", {"nvidia.com/mig-1g.5gb": 8, "nvidia.com/mig-2g.10gb": 4, "nvidia.com/mig-3g.20gb": 4}),
         ("goal: {instances: 2}", {"nvidia.com/mig-3g.20gb": 8}),
     ],

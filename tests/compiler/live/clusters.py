@@ -71,15 +71,26 @@ class LiveCluster:
             meta = thing["metadata"]
             self.api.add(plural, meta["name"], json.loads(json.dumps(thing)), namespace=meta["namespace"])
 
-    def add_node(self, name: str, pool: str = "", *, reason: str = "Ready", message: str = "",
-                 labels: Mapping[str, str] | None = None, allocatable: Mapping[str, object] | None = None) -> None:
+    def add_node(
+        self,
+        name: str,
+        pool: str = "",
+        *,
+        reason: str = "Ready",
+        message: str = "",
+        labels: Mapping[str, str] | None = None,
+        allocatable: Mapping[str, object] | None = None,
+    ) -> None:
         """A node as the runtime of that pool leaves it; without one a node that no runtime has visited."""
         marks = {"example.org/gpu": "t4"} if pool == "notebooks" else {}
         offers: Mapping[str, object] = {}
         if pool:
             policy = yaml.safe_load(self.files[f"chart/files/policies/{pool}.yaml"])["spec"]
-            marks |= {"gpushare.dev/pool": pool, "gpushare.dev/profile": policy["profile"],
-                      "nvidia.com/device-plugin.config": policy["profile"] + "-a"}
+            marks |= {
+                "gpushare.dev/pool": pool,
+                "gpushare.dev/profile": policy["profile"],
+                "nvidia.com/device-plugin.config": policy["profile"] + "-a",
+            }
             offers = policy["resources"]
         self.api.add_node(name, labels={**marks, **(labels or {})}, allocatable=offers if allocatable is None else allocatable)
         if pool:
@@ -101,8 +112,13 @@ class LiveCluster:
     def say(self, name: str, reason: str, message: str = "") -> None:
         """Set GPUShareReady as the runtime does."""
         status = "True" if reason == "Ready" else "False"
-        condition = {"type": "GPUShareReady", "status": status, "reason": reason, "message": message,
-                     "lastTransitionTime": "2026-11-23T07:00:00Z"}
+        condition = {
+            "type": "GPUShareReady",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": "2026-11-23T07:00:00Z",
+        }
         self.api.edit("nodes", name, lambda node: node["status"]["conditions"].append(condition))
 
     def add_release(self, name: str = "v1", **config: Any) -> None:

@@ -29,14 +29,22 @@ def waiting(reason: str) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "enforce", "state": {"waiting": {"reason": reason}}}]}
 
 
-UNSCHEDULABLE = {"phase": "Pending", "conditions": [
-    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}]}
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
+    ],
+}
 
 
-@pytest.mark.parametrize(("status", "word"), [
-    (waiting("CrashLoopBackOff"), "CrashLoopBackOff"), (waiting("ImagePullBackOff"), "ImagePullBackOff"),
-    (UNSCHEDULABLE, "Unschedulable"),
-])
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        (waiting("CrashLoopBackOff"), "CrashLoopBackOff"),
+        (waiting("ImagePullBackOff"), "ImagePullBackOff"),
+        (UNSCHEDULABLE, "Unschedulable"),
+    ],
+)
 def test_node_is_not_ready_if_its_runtime_is_not_running(
     live: LiveCluster, ask: Ask, status: dict[str, Any], word: str
 ) -> None:
@@ -68,8 +76,12 @@ def test_missing_label_selected_by_the_runtime_is_reported(
 ) -> None:
     key = "nvidia.com/gpu.deploy.client"
     live.api.remove("pods", POD, namespace=RELEASE)
-    live.api.edit("daemonsets", "gpushare-notebooks", lambda one: one["spec"]["template"]["spec"].update(
-        nodeSelector={key: "true"}), namespace=RELEASE)
+    live.api.edit(
+        "daemonsets",
+        "gpushare-notebooks",
+        lambda one: one["spec"]["template"]["spec"].update(nodeSelector={key: "true"}),
+        namespace=RELEASE,
+    )
     if value is not None:
         live.api.edit("nodes", "t4-1", lambda node: node["metadata"]["labels"].update({key: value}))
     told = said(ask, "explain", "t4-1")
@@ -97,24 +109,39 @@ def test_ready_node_with_other_resources_is_not_ready(live: LiveCluster, ask: As
 
 
 def test_runtime_events_of_a_node_are_shown(live: LiveCluster, ask: Ask) -> None:
-    live.api.add("events", "x", {"involvedObject": {"kind": "Node", "name": "t4-1"}, "reason": "GPUXid", "type": "Warning",
-                                 "message": "The driver reports XID 94.", "lastTimestamp": "2026-11-24T07:00:00Z"},
-                 namespace="default")
+    live.api.add(
+        "events",
+        "x",
+        {
+            "involvedObject": {"kind": "Node", "name": "t4-1"},
+            "reason": "GPUXid",
+            "type": "Warning",
+            "message": "The driver reports XID 94.",
+            "lastTimestamp": "2026-11-24T07:00:00Z",
+        },
+        namespace="default",
+    )
     for name in ("t4-1", "node/t4-1"):
         assert "2026-11-24T07:00:00Z GPUXid: The driver reports XID 94." in said(ask, "explain", name)
 
 
-@pytest.mark.parametrize(("message", "start"), [
-    (f"request for '{SHARED}: 2' too large: maximum request size for shared resources is 1", "Request one share"),
-    (f"no healthy devices present; cannot allocate unhealthy devices {SHARED}", "The device plugin offers"),
-    ("previously allocated devices are no longer healthy; cannot allocate unhealthy devices x", "The device plugin offers"),
-    ("detection error: nvml error: GPU is lost", "A GPU has fallen off the bus"),
-    ("requested number of devices unavailable for x. Requested: 1, Available: 0", "Kubelet counts devices"),
-    ('invalid allocation request for "x": unknown device: "GPU-1"', "Kubelet gave the pod a device"),
-    ("cannot allocate unregistered device x", "No device plugin is registered"),
-    ("failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=0", "The container runtime knows no such device"),
-    ("container main: Error: the backend is unhealthy", "Read the message above"),
-    ("something new", "Read the message above"),
-])
+@pytest.mark.parametrize(
+    ("message", "start"),
+    [
+        (f"request for '{SHARED}: 2' too large: maximum request size for shared resources is 1", "Request one share"),
+        (f"no healthy devices present; cannot allocate unhealthy devices {SHARED}", "The device plugin offers"),
+        ("previously allocated devices are no longer healthy; cannot allocate unhealthy devices x", "The device plugin offers"),
+        ("detection error: nvml error: GPU is lost", "A GPU has fallen off the bus"),
+        ("requested number of devices unavailable for x. Requested: 1, Available: 0", "Kubelet counts devices"),
+        ('invalid allocation request for "x": unknown device: "GPU-1"', "Kubelet gave the pod a device"),
+        ("cannot allocate unregistered device x", "No device plugin is registered"),
+        (
+            "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=0",
+            "The container runtime knows no such device",
+        ),
+        ("container main: Error: the backend is unhealthy", "Read the message above"),
+        ("something new", "Read the message above"),
+    ],
+)
 def test_every_admission_error_has_a_remedy(message: str, start: str) -> None:
     assert refusals.remedy(f"UnexpectedAdmissionError: {message}, which is unexpected").startswith(start)

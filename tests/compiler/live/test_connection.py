@@ -20,11 +20,19 @@ from tests.support.fake_api.server import ApiServer
 
 
 def config(path: Path, *, server: str = "https://127.0.0.1:1", user: object = None, **more: object) -> Path:
-    path.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": user or {}}], **more}))
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "here",
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+                "users": [{"name": "u", "user": user or {}}],
+                **more,
+            }
+        )
+    )
     return path
 
 
@@ -117,8 +125,20 @@ def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
 
 def test_in_a_pod_its_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "ca.crt"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=x", "-addext",
-               "subjectAltName=IP:127.0.0.1"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=x",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     (tmp_path / "token").write_text("mounted")
     (tmp_path / "namespace").write_text("team")
@@ -141,8 +161,9 @@ def test_in_a_pod_its_service_account_is_used(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_exec_plugin_that_is_not_installed(tmp_path: Path) -> None:
-    plugin = {"exec": {"apiVersion": "client.authentication.k8s.io/v1",
-                       "command": "no-such-login", "installHint": "get it at x"}}
+    plugin = {
+        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-login", "installHint": "get it at x"}
+    }
     told = refused("--kubeconfig", config(tmp_path / "config", user=plugin), cwd=tmp_path)
     assert "plugin no-such-login is not installed" in told
     assert "get it at x" in told

@@ -35,25 +35,54 @@ def test_an_installed_bundle_has_no_drift(settled: LiveCluster, ask: Ask, tmp_pa
 
 
 CHANGES: list[tuple[str, Callable[[LiveCluster], object], str]] = [
-    ("object", lambda live: live.api.remove("daemonsets", "gpushare-training", namespace=RELEASE),
-     "DaemonSet gpushare-training"),
-    ("object", lambda live: live.api.edit("configmaps", "gpushare-profiles", lambda one: one["data"].update(
-        dict.fromkeys(one["data"], "x")), namespace=RELEASE), "another text"),
+    (
+        "object",
+        lambda live: live.api.remove("daemonsets", "gpushare-training", namespace=RELEASE),
+        "DaemonSet gpushare-training",
+    ),
+    (
+        "object",
+        lambda live: live.api.edit(
+            "configmaps",
+            "gpushare-profiles",
+            lambda one: one["data"].update(dict.fromkeys(one["data"], "x")),
+            namespace=RELEASE,
+        ),
+        "another text",
+    ),
     ("object", lambda live: live.api.remove("configmaps", "gpushare-tenancy", namespace=RELEASE), "gpushare-tenancy"),
-    ("object", lambda live: live.api.edit("configmaps", "gpushare-tenancy", lambda one: one["data"].update(
-        {"tenancy.json": "[]"}), namespace=RELEASE), "another document"),
+    (
+        "object",
+        lambda live: live.api.edit(
+            "configmaps", "gpushare-tenancy", lambda one: one["data"].update({"tenancy.json": "[]"}), namespace=RELEASE
+        ),
+        "another document",
+    ),
     ("values", lambda live: live.add_release("v0", networkPolicy={"enabled": False}), "networkPolicy.enabled"),
-    ("quota", lambda live: live.api.edit("resourcequotas", "gpushare", lambda one: one["spec"]["hard"].update(
-        {f"requests.{SHARED}": "9"}), namespace="team"), f"{SHARED}: 9"),
+    (
+        "quota",
+        lambda live: live.api.edit(
+            "resourcequotas", "gpushare", lambda one: one["spec"]["hard"].update({f"requests.{SHARED}": "9"}), namespace="team"
+        ),
+        f"{SHARED}: 9",
+    ),
     ("quota", lambda live: live.api.remove("resourcequotas", "gpushare", namespace="team"), "actual none"),
-    ("node", lambda live: live.api.edit("nodes", "t4-1", lambda one: one["metadata"]["labels"].update(
-        {"gpushare.dev/profile": "other"})), "label gpushare.dev/profile"),
+    (
+        "node",
+        lambda live: live.api.edit(
+            "nodes", "t4-1", lambda one: one["metadata"]["labels"].update({"gpushare.dev/profile": "other"})
+        ),
+        "label gpushare.dev/profile",
+    ),
     ("node", lambda live: live.api.remove("nodes", "a100-1"), "no such node"),
     ("node", lambda live: live.api.remove("nodes", "t4-1"), "1 nodes"),
     ("node", lambda live: live.say("t4-1", "GPUBusy", "in use"), "GPUBusy: in use"),
     ("hardware", lambda live: live.say("t4-1", "CardMismatch", "GPU 0 is a Tesla V100"), "GPU 0 is a Tesla V100"),
-    ("allocatable", lambda live: live.api.edit("nodes", "t4-1", lambda one: one["status"]["allocatable"].update(
-        {SHARED: "3"})), f"{SHARED}: 3"),
+    (
+        "allocatable",
+        lambda live: live.api.edit("nodes", "t4-1", lambda one: one["status"]["allocatable"].update({SHARED: "3"})),
+        f"{SHARED}: 3",
+    ),
 ]
 
 
@@ -108,33 +137,42 @@ def _nested(depth: int) -> dict[str, object]:
     return {"a": _nested(depth - 1)} if depth else {}
 
 
-@pytest.mark.parametrize("chart", [
-    {"metadata": []}, {"metadata": "gpushare"}, {"metadata": {"name": ["gpushare"]}},
-    {"metadata": {"name": "gpushare"}, "values": [1]}, {"metadata": {"name": "gpushare"}, "values": _nested(700)},
-])
-def test_arbitrary_release_content_raises_nothing(settled: LiveCluster, ask: Ask, tmp_path: Path, chart: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "chart",
+    [
+        {"metadata": []},
+        {"metadata": "gpushare"},
+        {"metadata": {"name": ["gpushare"]}},
+        {"metadata": {"name": "gpushare"}, "values": [1]},
+        {"metadata": {"name": "gpushare"}, "values": _nested(700)},
+    ],
+)
+def test_arbitrary_release_content_raises_nothing(
+    settled: LiveCluster, ask: Ask, tmp_path: Path, chart: dict[str, object]
+) -> None:
     release = json.dumps({"chart": chart, "config": chart.get("values")}).encode()
     packed = base64.b64encode(base64.b64encode(gzip.compress(release))).decode()
-    settled.api.edit("secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=packed),
-                     namespace=RELEASE)
+    settled.api.edit(
+        "secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=packed), namespace=RELEASE
+    )
     done = ask("drift", settled.write(tmp_path))
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
 def test_decompression_bomb_in_a_release_is_not_unpacked(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:
     bomb = base64.b64encode(base64.b64encode(gzip.compress(bytes(80 << 20)))).decode()
-    settled.api.edit("secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=bomb),
-                     namespace=RELEASE)
+    settled.api.edit(
+        "secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=bomb), namespace=RELEASE
+    )
     done = ask("drift", settled.write(tmp_path))
     assert "larger than 64 MiB" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "eA==", "H4sIAAAA", "not base64"])
-def test_release_not_in_helms_format_is_reported_as_unread(
-    settled: LiveCluster, ask: Ask, tmp_path: Path, text: str
-) -> None:
-    settled.api.edit("secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=text),
-                     namespace=RELEASE)
+def test_release_not_in_helms_format_is_reported_as_unread(settled: LiveCluster, ask: Ask, tmp_path: Path, text: str) -> None:
+    settled.api.edit(
+        "secrets", "sh.helm.release.v1.gpushare.v1", lambda one: one["data"].update(release=text), namespace=RELEASE
+    )
     done = ask("drift", settled.write(tmp_path))
     assert done.returncode == 0
     assert "not in Helm's form" in done.stderr

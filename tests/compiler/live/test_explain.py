@@ -36,8 +36,13 @@ def test_unknown_explain_argument_is_refused_without_a_cluster(tmp_path: Path) -
 
 
 def test_node_that_is_not_ready_is_explained(live: LiveCluster, ask: Ask) -> None:
-    live.api.add_pod("old", namespace="team", node="t4-2", limits={SHARED: 1}, owner={
-        "kind": "Job", "name": "old", "uid": "2", "controller": True})
+    live.api.add_pod(
+        "old",
+        namespace="team",
+        node="t4-2",
+        limits={SHARED: 1},
+        owner={"kind": "Job", "name": "old", "uid": "2", "controller": True},
+    )
     told = ask("explain", "t4-2").stdout.replace("\n  ", " ")
     assert "node t4-2: pool notebooks" in told
     assert "GPUBusy: GPU 0: pod team/old uses it Tenants use the GPUs that must" in " ".join(told.split())
@@ -58,12 +63,15 @@ def test_healthy_node_is_explained(live: LiveCluster, ask: Ask) -> None:
 FAILED = 'MountVolume.SetUp failed for volume "gpushare-profiles" : configmap "gpushare-profiles" not found'
 
 
-@pytest.mark.parametrize(("volume", "message", "remedy"), [
-    ({"configMap": {"name": "gpushare-profiles"}}, FAILED, "`platform.namespace: nvidia`"),
-    ({"projected": {"sources": [{"configMap": {"name": "gpushare-profiles"}}]}}, FAILED, "`platform.namespace: nvidia`"),
-    ({"configMap": {"name": "gpushare-profiles"}}, "hostPath type check failed", "kubectl describe pod plugin-x -n nvidia"),
-    ({"configMap": {"name": "gpushare-profiles"}}, "", "kubectl describe pod plugin-x -n nvidia"),
-])
+@pytest.mark.parametrize(
+    ("volume", "message", "remedy"),
+    [
+        ({"configMap": {"name": "gpushare-profiles"}}, FAILED, "`platform.namespace: nvidia`"),
+        ({"projected": {"sources": [{"configMap": {"name": "gpushare-profiles"}}]}}, FAILED, "`platform.namespace: nvidia`"),
+        ({"configMap": {"name": "gpushare-profiles"}}, "hostPath type check failed", "kubectl describe pod plugin-x -n nvidia"),
+        ({"configMap": {"name": "gpushare-profiles"}}, "", "kubectl describe pod plugin-x -n nvidia"),
+    ],
+)
 def test_plugin_without_its_configmap_is_explained_with_kubelets_message(
     live: LiveCluster, ask: Ask, volume: dict[str, Any], message: str, remedy: str
 ) -> None:
@@ -74,9 +82,17 @@ def test_plugin_without_its_configmap_is_explained_with_kubelets_message(
     for name in ("plugin-x", "plugin-y"):
         live.api.edit("pods", name, lambda pod: pod["spec"].update(volumes=[{"name": "a", **volume}]), namespace="nvidia")
     if message:
-        live.api.add("events", "x", {"involvedObject": {"kind": "Pod", "name": "plugin-x", "namespace": "nvidia"},
-                                     "reason": "FailedMount", "message": message, "lastTimestamp": "2026-11-24T07:00:00Z"},
-                     namespace="nvidia")
+        live.api.add(
+            "events",
+            "x",
+            {
+                "involvedObject": {"kind": "Pod", "name": "plugin-x", "namespace": "nvidia"},
+                "reason": "FailedMount",
+                "message": message,
+                "lastTimestamp": "2026-11-24T07:00:00Z",
+            },
+            namespace="nvidia",
+        )
     told = " ".join(ask("explain", "node/t4-2").stdout.split())
     assert "Pod nvidia/plugin-x has not started" in told
     assert (message in told, remedy in told, "plugin-y" in told, "nvidia/other" in told) == (True, True, False, False)
@@ -105,17 +121,32 @@ def test_pod_pending_for_a_resource_in_use_is_explained(live: LiveCluster, ask: 
 
 
 def test_killed_pod_is_explained(live: LiveCluster, ask: Ask) -> None:
-    live.api.add("events", "e", {"involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"},
-                                 "reason": "GPUProcessKilled", "message": "used 4000 of 3724 MiB"}, namespace="team")
+    live.api.add(
+        "events",
+        "e",
+        {
+            "involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"},
+            "reason": "GPUProcessKilled",
+            "message": "used 4000 of 3724 MiB",
+        },
+        namespace="team",
+    )
     told = ask("explain", "team/lab-0").stdout
     assert "GPUProcessKilled: used 4000 of 3724 MiB" in told
     assert "memory.cap" in told
 
 
 def test_refused_pod_is_explained_from_its_controllers_events(live: LiveCluster, ask: Ask) -> None:
-    live.api.add("events", "e", {"involvedObject": {"kind": "StatefulSet", "namespace": "team", "name": "lab"},
-                                 "reason": "FailedCreate", "message": 'pods "lab-1" is forbidden: exceeded quota: gpushare'},
-                 namespace="team")
+    live.api.add(
+        "events",
+        "e",
+        {
+            "involvedObject": {"kind": "StatefulSet", "namespace": "team", "name": "lab"},
+            "reason": "FailedCreate",
+            "message": 'pods "lab-1" is forbidden: exceeded quota: gpushare',
+        },
+        namespace="team",
+    )
     told = ask("explain", "team/lab-1").stdout
     assert "exceeded quota" in told
     assert "raised" in told

@@ -64,15 +64,19 @@ def test_forbidden_resources_are_reported(api: ApiServer, ask: Ask) -> None:
 
 def release(chart: str, version: str, values: dict[str, Any]) -> dict[str, Any]:
     """The Secret in which Helm keeps a release, with the chart's own values beside the user's."""
-    document = {"name": "theirs", "config": values, "chart": {
-        "metadata": {"name": chart, "version": version}, "values": {"dcgm": {"enabled": False}, "gfd": {"enabled": True}}}}
+    document = {
+        "name": "theirs",
+        "config": values,
+        "chart": {
+            "metadata": {"name": chart, "version": version},
+            "values": {"dcgm": {"enabled": False}, "gfd": {"enabled": True}},
+        },
+    }
     packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(document).encode()))).decode()
     return {"metadata": {"labels": {"owner": "helm", "status": "deployed"}}, "data": {"release": packed}}
 
 
-def test_release_gives_only_its_version_namespace_and_user_values(
-    api: ApiServer, ask: Ask, tmp_path: Path
-) -> None:
+def test_release_gives_only_its_version_namespace_and_user_values(api: ApiServer, ask: Ask, tmp_path: Path) -> None:
     fill(api)
     values = {"driver": {"version": "580.105.08"}, "operator": {"runtimeClass": "nvidia-x"}}
     api.add("secrets", "sh.helm.release.v1.theirs.v1", release("gpu-operator", "v25.3.4", values), namespace="nvidia-ops")
@@ -91,12 +95,19 @@ class OnePolicy:
     """An API server with a node and a ClusterPolicy."""
 
     LISTS: ClassVar[dict[str, list[Any]]] = {
-        "/api/v1/nodes": [{"metadata": {"name": "t4-1", "labels": {
-            "nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1"}}}],
-        "/apis/nvidia.com/v1/clusterpolicies": [{
-            "metadata": {"name": "p", "labels": {"helm.sh/chart": "gpu-operator-v25.3.4"},
-                         "annotations": {"meta.helm.sh/release-namespace": "nvidia-ops", "other": "x"}},
-            "spec": {"driver": {"enabled": True, "version": "580.105.08"}, "operator": {"runtimeClass": "nvidia-x"}}}],
+        "/api/v1/nodes": [
+            {"metadata": {"name": "t4-1", "labels": {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1"}}}
+        ],
+        "/apis/nvidia.com/v1/clusterpolicies": [
+            {
+                "metadata": {
+                    "name": "p",
+                    "labels": {"helm.sh/chart": "gpu-operator-v25.3.4"},
+                    "annotations": {"meta.helm.sh/release-namespace": "nvidia-ops", "other": "x"},
+                },
+                "spec": {"driver": {"enabled": True, "version": "580.105.08"}, "operator": {"runtimeClass": "nvidia-x"}},
+            }
+        ],
     }
 
     def get(self, path: str, _query: object = None) -> dict[str, Any]:

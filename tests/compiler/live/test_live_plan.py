@@ -15,8 +15,9 @@ OBSERVING = "  adoption: observe\n  platform: {registry: registry.example.org}\n
 @pytest.fixture
 def write(tmp_path: Path, live: LiveCluster) -> Path:
     """An intent beside the installed one."""
-    live.api.edit("resourcequotas", "gpushare", lambda one: one.update(status={"used": {f"requests.{SHARED}": "3"}}),
-                  namespace="team")
+    live.api.edit(
+        "resourcequotas", "gpushare", lambda one: one.update(status={"used": {f"requests.{SHARED}": "3"}}), namespace="team"
+    )
     return tmp_path / "new.yaml"
 
 

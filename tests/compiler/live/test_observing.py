@@ -14,8 +14,11 @@ from tests.support.fake_api.server import ApiServer
 
 OBSERVE = INTENT.replace("spec:\n", "spec:\n  adoption: observe\n")
 WOULD: Mapping[str, Any] = {
-    "pool": "training", "gpus": {"0": ["turn MIG on", "create 2g.10gb at 0"]}, "labels": {"gpushare.dev/pool": "training"},
-    "resources": {"nvidia.com/mig-2g.10gb": 2}, "pods": ["physics/train-0"],
+    "pool": "training",
+    "gpus": {"0": ["turn MIG on", "create 2g.10gb at 0"]},
+    "labels": {"gpushare.dev/pool": "training"},
+    "resources": {"nvidia.com/mig-2g.10gb": 2},
+    "pods": ["physics/train-0"],
 }
 
 
@@ -34,8 +37,9 @@ def observed(api: ApiServer) -> LiveCluster:
 
 def tell(cluster: LiveCluster, name: str, text: str) -> None:
     """Write the annotation as the runtime does."""
-    cluster.api.edit("nodes", name, lambda node: node["metadata"].setdefault("annotations", {}).update(
-        {"gpushare.dev/would": text}))
+    cluster.api.edit(
+        "nodes", name, lambda node: node["metadata"].setdefault("annotations", {}).update({"gpushare.dev/would": text})
+    )
 
 
 def test_status_shows_observing_nodes_and_what_enforce_would_do(observed: LiveCluster, ask: Ask) -> None:
@@ -60,17 +64,25 @@ def test_document_is_valid_under_its_schema(observed: LiveCluster, ask: Ask) -> 
 
 
 def test_containers_and_pods_are_counted_with_kills(observed: LiveCluster, ask: Ask) -> None:
-    observed.api.add_pod("gpushare-notebooks-x", namespace=RELEASE, node="t4-1", labels={
-        "app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"})
+    observed.api.add_pod(
+        "gpushare-notebooks-x",
+        namespace=RELEASE,
+        node="t4-1",
+        labels={"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"},
+    )
     over = 'gpushare_container_over_cap{namespace="team",pod="lab",container="%s",gpu="%d"} 1\n'
     observed.api.proxied[f"/api/v1/namespaces/{RELEASE}/pods/gpushare-notebooks-x:9408/proxy/metrics"] = (
-        (over % ("a", 0) + over % ("a", 1) + over % ("b", 0)).encode()
-        + b'gpushare_would_act_total{step="SIGKILL",reason="over-cap"} 5\n')
+        over % ("a", 0) + over % ("a", 1) + over % ("b", 0)
+    ).encode() + b'gpushare_would_act_total{step="SIGKILL",reason="over-cap"} 5\n'
     check = 'apiserver_validating_admission_policy_check_total{enforcement_action="%s",error_type="no_error",policy="%s"} %d\n'
-    observed.api.proxied["/metrics"] = "".join((
-        check % ("audit", "gpushare-pods", 2), check % ("warn", "gpushare-pods", 2), check % ("allow", "gpushare-pods", 9),
-        check % ("warn", "another", 7),
-    )).encode()
+    observed.api.proxied["/metrics"] = "".join(
+        (
+            check % ("audit", "gpushare-pods", 2),
+            check % ("warn", "gpushare-pods", 2),
+            check % ("allow", "gpushare-pods", 9),
+            check % ("warn", "another", 7),
+        )
+    ).encode()
     done = ask("status", "--kills")
     assert "2 containers over their cap now; 5 actions" in done.stdout
     assert "2 pods would have been refused" in done.stdout
@@ -83,8 +95,18 @@ def test_metrics_that_cannot_be_read_are_not_zero(observed: LiveCluster, ask: As
     assert "could not read metrics of the API server: 403" in ask("status", "--kills").stderr
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "7", "[" * 3000, '{"gpus": 7, "pods": {}, "labels": [1], "unknown": 3}',
-                                  '{"pods": ["\\u001b[2J", "and 9 more"], "gpus": {"\\u001b[31m": []}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        "7",
+        "[" * 3000,
+        '{"gpus": 7, "pods": {}, "labels": [1], "unknown": 3}',
+        '{"pods": ["\\u001b[2J", "and 9 more"], "gpus": {"\\u001b[31m": []}}',
+    ],
+)
 def test_any_annotation_value_raises_nothing(observed: LiveCluster, ask: Ask, text: str) -> None:
     tell(observed, "a100-1", text)
     done = ask("status")

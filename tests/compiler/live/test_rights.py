@@ -14,8 +14,12 @@ from tests.compiler.live.conftest import Ask
 from tests.compiler.live.rights import allowed_by
 
 COMMANDS: list[list[str]] = [
-    ["status"], ["status", "--kills"], ["explain", "t4-2"], ["explain", "team/lab-0"],
-    ["drift", "BUNDLE"], ["plan", "--live", "BUNDLE"],
+    ["status"],
+    ["status", "--kills"],
+    ["explain", "t4-2"],
+    ["explain", "team/lab-0"],
+    ["drift", "BUNDLE"],
+    ["plan", "--live", "BUNDLE"],
 ]
 
 
@@ -31,12 +35,14 @@ def run(ask: Ask, live: LiveCluster, tmp_path: Path, command: Sequence[str]) -> 
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_printed_permissions_are_sufficient(
-    live: LiveCluster, ask: Ask, tmp_path: Path, command: list[str]
-) -> None:
+def test_printed_permissions_are_sufficient(live: LiveCluster, ask: Ask, tmp_path: Path, command: list[str]) -> None:
     live.add_release()
-    live.api.add_pod("gpushare-notebooks-x", namespace=RELEASE, node="t4-1", labels={
-        "app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"})
+    live.api.add_pod(
+        "gpushare-notebooks-x",
+        namespace=RELEASE,
+        node="t4-1",
+        labels={"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"},
+    )
     live.api.proxied[f"/api/v1/namespaces/{RELEASE}/pods/gpushare-notebooks-x:9408/proxy/metrics"] = b""
     live.api.allows = allowed_by(printed("--metrics", "--helm-values"))
     done = run(ask, live, tmp_path, command)
@@ -46,9 +52,7 @@ def test_printed_permissions_are_sufficient(
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("kept", ["ClusterRole", "Role"])
-def test_missing_permissions_are_reported(
-    live: LiveCluster, ask: Ask, tmp_path: Path, command: list[str], kept: str
-) -> None:
+def test_missing_permissions_are_reported(live: LiveCluster, ask: Ask, tmp_path: Path, command: list[str], kept: str) -> None:
     live.api.allows = allowed_by([one for one in printed() if one["kind"] == kept])
     done = run(ask, live, tmp_path, command)
     assert done.returncode in {0, 2, 3}, done.stderr
@@ -83,21 +87,31 @@ def test_rbac_rules_are_read_only_and_limit_secrets_to_one_namespace() -> None:
             assert one["kind"] == "Role" or not {"secrets", "pods/proxy"} & set(rule.get("resources", ()))
 
 
-@pytest.mark.parametrize(("arguments", "subject"), [
-    ((), {"kind": "ServiceAccount", "name": "gpushare-viewer", "namespace": RELEASE}),
-    (("--service-account", "drift", "--release-namespace", "gpus"),
-     {"kind": "ServiceAccount", "name": "drift", "namespace": "gpus"}),
-    (("--user", "ann"), {"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"}),
-    (("--group", "ops: yes"), {"kind": "Group", "name": "ops: yes", "apiGroup": "rbac.authorization.k8s.io"}),
-])
+@pytest.mark.parametrize(
+    ("arguments", "subject"),
+    [
+        ((), {"kind": "ServiceAccount", "name": "gpushare-viewer", "namespace": RELEASE}),
+        (
+            ("--service-account", "drift", "--release-namespace", "gpus"),
+            {"kind": "ServiceAccount", "name": "drift", "namespace": "gpus"},
+        ),
+        (("--user", "ann"), {"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"}),
+        (("--group", "ops: yes"), {"kind": "Group", "name": "ops: yes", "apiGroup": "rbac.authorization.k8s.io"}),
+    ],
+)
 def test_rbac_subject_is_the_given_one(arguments: tuple[str, ...], subject: dict[str, str]) -> None:
     objects = printed(*arguments)
     assert [one["subjects"] for one in objects if "subjects" in one] == [[subject], [subject]]
     assert (subject["kind"] == "ServiceAccount") == any(one["kind"] == "ServiceAccount" for one in objects)
 
 
-@pytest.mark.parametrize("wrong", [
-    ("--user", "a", "--group", "b"), ("--release-namespace", "a/b"), ("--service-account", "A b"),
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--user", "a", "--group", "b"),
+        ("--release-namespace", "a/b"),
+        ("--service-account", "A b"),
+    ],
+)
 def test_invalid_rbac_subject_is_refused(wrong: tuple[str, ...]) -> None:
     assert gpushare("rbac", *wrong).returncode == 2

@@ -10,9 +10,9 @@ from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
 from gpushare.views import status_page
-from tests.compiler.views.page import HOSTILE, Page
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
+from tests.compiler.views.page import HOSTILE, Page
 
 
 def test_pools_and_their_shares_are_counted(live: LiveCluster, ask: Ask) -> None:
@@ -53,9 +53,7 @@ def test_a_node_that_is_cordoned_or_tainted_has_nothing_free(live: LiveCluster, 
 
 
 @pytest.mark.parametrize("key", OUR_TAINTS)
-def test_node_with_any_of_our_taints_has_nothing_free(
-    key: str, live: LiveCluster, ask: Ask
-) -> None:
+def test_node_with_any_of_our_taints_has_nothing_free(key: str, live: LiveCluster, ask: Ask) -> None:
     for name in ("t4-1", "t4-2"):
         live.api.edit("nodes", name, lambda node: node["spec"].update(taints=[{"key": key, "effect": "NoSchedule"}]))
     document = json.loads(ask("status", "--format", "json").stdout)
@@ -104,27 +102,45 @@ def test_completed_pods_hold_nothing(live: LiveCluster, ask: Ask) -> None:
 
 
 def test_kills_come_from_events_and_the_runtimes_counters(live: LiveCluster, ask: Ask) -> None:
-    live.api.add("events", "lab-0.1", {
-        "involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"}, "reason": "GPUProcessKilled",
-        "message": "used 4000 of 3724 MiB", "lastTimestamp": "2026-11-23T07:10:00Z", "count": 2}, namespace="team")
-    live.api.add_pod("gpushare-notebooks-x", namespace=RELEASE, node="t4-1", labels={
-        "app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"})
+    live.api.add(
+        "events",
+        "lab-0.1",
+        {
+            "involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"},
+            "reason": "GPUProcessKilled",
+            "message": "used 4000 of 3724 MiB",
+            "lastTimestamp": "2026-11-23T07:10:00Z",
+            "count": 2,
+        },
+        namespace="team",
+    )
+    live.api.add_pod(
+        "gpushare-notebooks-x",
+        namespace=RELEASE,
+        node="t4-1",
+        labels={"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"},
+    )
     live.api.proxied[f"/api/v1/namespaces/{RELEASE}/pods/gpushare-notebooks-x:9408/proxy/metrics"] = (
         b"# TYPE gpushare_kills_total counter\n"
         b'gpushare_kills_total{signal="SIGKILL",outcome="ended"} 3\n'
         b'gpushare_container_gpu_memory_used_bytes{namespace="team",pod="lab-0",container="a\\"b",gpu="0"} 4194304000\n'
         b'gpushare_container_gpu_memory_cap_bytes{namespace="team",pod="lab-0",container="a\\"b",gpu="0"} 3904897024\n'
-        b'gpushare_container_over_cap{namespace="team",pod="lab-0",container="a\\"b",gpu="0"} 1\n')
+        b'gpushare_container_over_cap{namespace="team",pod="lab-0",container="a\\"b",gpu="0"} 1\n'
+    )
     done = ask("status", "--kills")
     assert "used 4000 of 3724 MiB" in done.stdout
     assert ["t4-1", "3", "0", "0", "no"] in [line.split() for line in done.stdout.splitlines()]
-    assert 'team/lab-0' in done.stdout.split("OVER ITS CAP NOW")[1]
+    assert "team/lab-0" in done.stdout.split("OVER ITS CAP NOW")[1]
     assert "4000Mi" in done.stdout
 
 
 def test_unresponsive_runtime_is_reported_as_unread(live: LiveCluster, ask: Ask) -> None:
-    live.api.add_pod("gpushare-notebooks-x", namespace=RELEASE, node="t4-1", labels={
-        "app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"})
+    live.api.add_pod(
+        "gpushare-notebooks-x",
+        namespace=RELEASE,
+        node="t4-1",
+        labels={"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"},
+    )
     assert "could not read metrics: 1 runtime did not answer: 404" in ask("status", "--kills").stderr
 
 
@@ -150,8 +166,21 @@ def test_page_and_tables_agree(live: LiveCluster, ask: Ask) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     seen = Page(done.stdout)
     said = ask("status", "-o", "wide", "--kills").stdout
-    headers = {"POOL", "MODE", "READY", "RESOURCE", "WANTED", "OFFERED", "USED", "FREE", "NODE", "STATE", "REASON", "SINCE",
-               "MESSAGE"}
+    headers = {
+        "POOL",
+        "MODE",
+        "READY",
+        "RESOURCE",
+        "WANTED",
+        "OFFERED",
+        "USED",
+        "FREE",
+        "NODE",
+        "STATE",
+        "REASON",
+        "SINCE",
+        "MESSAGE",
+    }
     assert [word for word in said.split() if word not in seen.text and word not in headers] == []
     assert "`gpushare explain t4-2` says what to do." in seen.text
     assert len(seen.ids) == len(set(seen.ids))
@@ -187,8 +216,9 @@ def node_status(number: int, *, is_ready: bool) -> NodeStatus:
     status, reason = ("True", "Ready") if is_ready else ("False", "GPUBusy")
     condition = Condition(status=status, reason=reason, message="m" * 200, since="2026-11-23T07:00:00Z")
     shares = (ShareUsage(resource=SHARED, wanted=4, offered=4, used=1, free=3),)
-    return NodeStatus(name=f"node-{number:05}", pool="p", is_up=True, is_cordoned=False, condition=condition, taints=(),
-                      shares=shares)
+    return NodeStatus(
+        name=f"node-{number:05}", pool="p", is_up=True, is_cordoned=False, condition=condition, taints=(), shares=shares
+    )
 
 
 def test_page_of_a_large_cluster_is_small_and_counts_unready_nodes() -> None:

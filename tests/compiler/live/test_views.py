@@ -8,14 +8,21 @@ import pytest
 from gpushare.live import runtime_metrics, selection, views
 
 VIEWS: list[Callable[[dict[str, Any]], object]] = [
-    views.node, views.pod, views.quota, views.config_map, views.daemonset, views.event,
+    views.node,
+    views.pod,
+    views.quota,
+    views.config_map,
+    views.daemonset,
+    views.event,
 ]
 WRONG: list[Any] = [None, [], [None, 3, {}], "text", 7, True, {}, {"": None}, {"a": {"a": []}}]
 FIELDS = (
     ("metadata", ("name", "namespace", "labels", "annotations", "ownerReferences", "deletionTimestamp")),
     ("spec", ("taints", "containers", "initContainers", "nodeName", "hard", "template", "unschedulable")),
     ("status", ("conditions", "allocatable", "capacity", "used", "phase", "reason", "message", "containerStatuses")),
-    ("data", ("policy.yaml",)), ("involvedObject", ("name",)), ("series", ("count", "lastObservedTime")),
+    ("data", ("policy.yaml",)),
+    ("involvedObject", ("name",)),
+    ("series", ("count", "lastObservedTime")),
 )
 
 
@@ -40,12 +47,24 @@ def test_any_list_field_value_raises_nothing(wrong: Any) -> None:
     hash(views.event({"series": {"count": wrong, "lastObservedTime": wrong}, "lastTimestamp": wrong, "count": wrong}))
 
 
-@pytest.mark.parametrize(("given", "kept"), [
-    ("4", 4), (4, 4), ("4k", 4000), ("1500m", 2), ("-1", None), ("x", None), (None, None), ([], None), (True, None),
-])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("4", 4),
+        (4, 4),
+        ("4k", 4000),
+        ("1500m", 2),
+        ("-1", None),
+        ("x", None),
+        (None, None),
+        ([], None),
+        (True, None),
+    ],
+)
 def test_quantities_are_parsed(given: object, kept: int | None) -> None:
     assert views.gpus({"nvidia.com/gpu": given, "nvidia.com/rdma": "3", "cpu": "4"}) == (
-        {} if kept is None else {"nvidia.com/gpu": kept})
+        {} if kept is None else {"nvidia.com/gpu": kept}
+    )
 
 
 def test_pod_request_is_the_sum_of_containers_or_the_largest_init_container() -> None:
@@ -67,10 +86,19 @@ def test_huge_text_is_truncated() -> None:
     assert len(node.annotations["gpushare.dev/x"]) == 1000
 
 
-@pytest.mark.parametrize("line", [
-    "gpushare_kills_total", "gpushare_kills_total NaN", "gpushare_kills_total 1e999", "gpushare_kills_total{a=b} 1",
-    "gpushare_kills_total{a=\"b} 1", "other_total 3", "\x1b", "gpushare_kills_total --1",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gpushare_kills_total",
+        "gpushare_kills_total NaN",
+        "gpushare_kills_total 1e999",
+        "gpushare_kills_total{a=b} 1",
+        'gpushare_kills_total{a="b} 1',
+        "other_total 3",
+        "\x1b",
+        "gpushare_kills_total --1",
+    ],
+)
 def test_foreign_or_invalid_metric_lines_are_ignored(line: str) -> None:
     assert runtime_metrics.parse("n", line).kills == 0
 
@@ -81,9 +109,14 @@ def test_arbitrary_daemonset_terms_raise_nothing(wrong: Any) -> None:
         affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": term}}
         return {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": affinity}}}}}
 
-    for term in (wrong, [wrong], [{"matchExpressions": wrong}], [{"matchFields": [wrong]}],
-                 [{"matchExpressions": [{"key": wrong, "operator": "In", "values": wrong}]}],
-                 [{"matchExpressions": [{"key": "a", "operator": wrong}]}]):
+    for term in (
+        wrong,
+        [wrong],
+        [{"matchExpressions": wrong}],
+        [{"matchFields": [wrong]}],
+        [{"matchExpressions": [{"key": wrong, "operator": "In", "values": wrong}]}],
+        [{"matchExpressions": [{"key": "a", "operator": wrong}]}],
+    ):
         found = views.daemonset(selects(term))
         assert selection.pool_of(views.node({"metadata": {"name": "n"}}), {"p": found.terms or ()}) == ""
     selector = views.daemonset({"spec": {"template": {"spec": {"nodeSelector": wrong}}}}).node_selector

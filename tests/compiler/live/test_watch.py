@@ -66,9 +66,7 @@ def test_watch_survives_an_unreachable_server(live: LiveCluster, api: ApiServer,
     wait_for(lambda: "Tesla V100" in (tmp_path / "out").read_text())
 
 
-def test_watch_escapes_server_errors(
-    live: LiveCluster, api: ApiServer, watch: Watch, tmp_path: Path
-) -> None:
+def test_watch_escapes_server_errors(live: LiveCluster, api: ApiServer, watch: Watch, tmp_path: Path) -> None:
     watch()
     wait_for(lambda: "notebooks" in (tmp_path / "out").read_text())
     api.garble("/nodes", b"\x1b]0;title\x07", status=401)

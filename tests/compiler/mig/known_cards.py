@@ -25,9 +25,7 @@ def distinct() -> tuple[str, ...]:
     first: dict[object, str] = {}
     for card in with_mig():
         own = geometry(card)
-        rows = tuple(
-            (p.compute_slices, p.max_count, p.placements, p.engines, p.name.partition("gb")[2]) for p in own.profiles
-        )
+        rows = tuple((p.compute_slices, p.max_count, p.placements, p.engines, p.name.partition("gb")[2]) for p in own.profiles)
         limits = (own.max_instances, own.engine_totals, own.max_compute_instances, own.max_gfx_instances)
         first.setdefault((own.units, limits, rows), card)
     return tuple(first.values())

@@ -31,9 +31,7 @@ def placed_sets(geometry: Geometry, is_wanted: Callable[[MigProfile], bool] = la
     return {frozenset((p.name, start, size) for p, start, size in chosen) for chosen in _grow(geometry, single, (), 0)}
 
 
-def _grow(
-    geometry: Geometry, single: list[Single], chosen: tuple[Single, ...], first: int
-) -> Iterator[tuple[Single, ...]]:
+def _grow(geometry: Geometry, single: list[Single], chosen: tuple[Single, ...], first: int) -> Iterator[tuple[Single, ...]]:
     yield chosen
     for number in range(first, len(single)):
         more = (*chosen, single[number])

@@ -14,12 +14,25 @@ def wide(units: int, sizes: int) -> Geometry:
     """A row of that many slices, with a profile of every size up to `sizes` at every start."""
     assert REAL is not None
     profiles = tuple(
-        replace(REAL.profiles[0], name=f"{size}g.{size}gb", compute_slices=size, max_count=units // size, engines=Engines(),
-                placements=tuple(Placement(start=start, size=size) for start in range(units - size + 1)))
+        replace(
+            REAL.profiles[0],
+            name=f"{size}g.{size}gb",
+            compute_slices=size,
+            max_count=units // size,
+            engines=Engines(),
+            placements=tuple(Placement(start=start, size=size) for start in range(units - size + 1)),
+        )
         for size in range(1, sizes + 1)
     )
-    return replace(REAL, units=units, max_instances=units, max_compute_instances=None, max_gfx_instances=None,
-                   engine_totals=Engines(), profiles=profiles)
+    return replace(
+        REAL,
+        units=units,
+        max_instances=units,
+        max_compute_instances=None,
+        max_gfx_instances=None,
+        engine_totals=Engines(),
+        profiles=profiles,
+    )
 
 
 @pytest.mark.parametrize("card_id", [card_id for card_id in cards.ids() if cards.load(card_id).mig])

@@ -88,7 +88,7 @@ def is_true(geometry: Geometry, layout, sentence: str, legal: set[reference_solv
     assert match is not None
     served = items(match["served"])
     room, _, asked = match["room"].removeprefix("no ").partition(", not ")
-    (name, possible), = items(room.removeprefix("room for ")).items()
+    ((name, possible),) = items(room.removeprefix("room for ")).items()
     possible = possible if asked else 0
     beside = frozenset((served | ({name: possible} if possible else {})).items())
     more = frozenset((served | {name: possible + 1}).items())

@@ -133,7 +133,13 @@ def test_placement_is_independent_of_the_layout_order(a100):
 def test_card_with_very_many_slices_is_placed():
     places = tuple(Placement(start=start, size=1) for start in range(40))
     row = MigProfile(
-        name="1g.1gb", nvml_enum=0, profile_id=0, compute_slices=1, memory_mib=None, max_count=40, placements=places,
+        name="1g.1gb",
+        nvml_enum=0,
+        profile_id=0,
+        compute_slices=1,
+        memory_mib=None,
+        max_count=40,
+        placements=places,
         engines=Engines(),
     )
     geometry = Geometry(units=40, max_instances=0, profiles=(row,), engine_totals=Engines())

@@ -85,10 +85,14 @@ def test_every_source_image_has_a_registry_host(tmp_path: Path) -> None:
     text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
     written = "    image: {repository: registry.example.org/gpushare/node-runtime}\n"
     assert written in text
-    for number, platform in enumerate((
-        "    registry: mirror.example.org\n    image: {repository: gpushare/node-runtime}\n",
-        "    registry: mirror.example.org\n", "    stack: gpu-operator\n", "    image: {repository: gpushare/node-runtime}\n",
-    )):
+    for number, platform in enumerate(
+        (
+            "    registry: mirror.example.org\n    image: {repository: gpushare/node-runtime}\n",
+            "    registry: mirror.example.org\n",
+            "    stack: gpu-operator\n",
+            "    image: {repository: gpushare/node-runtime}\n",
+        )
+    ):
         intent = tmp_path / f"{number}.yaml"
         intent.write_text(text.replace(written, platform))
         for moved in ((), ("--to", "reg.example.org/x")):
@@ -154,12 +158,25 @@ def test_a_chart_for_a_repository_of_helms_is_left_to_its_owner(tmp_path: Path) 
     assert "helm" not in script
 
 
-@pytest.mark.parametrize("arguments", [
-    ("--image-from", "gpushare/node-runtime"), ("--image-from", "reg.example.org"), ("--image-from", "reg.example.org/a:1"),
-    ("--charts-to", "reg.example.org/charts"), ("--charts-to", "oci://"), ("--charts-to", "oci://$(id)"),
-    ("--to", "https://reg.example.org"), ("--to", "reg.example.org/UPPER"), ("--to", "$(id)"), ("--to", ""), ("--os", "a b"),
-    ("--os", "ubuntu;id"), ("--plain-http",), ("--verify", "--format", "crane"),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--image-from", "gpushare/node-runtime"),
+        ("--image-from", "reg.example.org"),
+        ("--image-from", "reg.example.org/a:1"),
+        ("--charts-to", "reg.example.org/charts"),
+        ("--charts-to", "oci://"),
+        ("--charts-to", "oci://$(id)"),
+        ("--to", "https://reg.example.org"),
+        ("--to", "reg.example.org/UPPER"),
+        ("--to", "$(id)"),
+        ("--to", ""),
+        ("--os", "a b"),
+        ("--os", "ubuntu;id"),
+        ("--plain-http",),
+        ("--verify", "--format", "crane"),
+    ],
+)
 def test_invalid_call_is_refused(arguments: tuple[str, ...]) -> None:
     done = gpushare("images", CLOSED / "bundle", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
@@ -177,7 +194,7 @@ def test_edited_numeric_values_are_read_as_text(tmp_path: Path) -> None:
     shutil.copytree(CLOSED / "bundle", tmp_path / "b")
     values = tmp_path / "b/gpu-operator/values.yaml"
     text = values.read_text()
-    edited = re.sub(r'^(driver:\n(?:  .*\n)*?  version: ).*$', r"\g<1>595", text, count=1, flags=re.MULTILINE)
+    edited = re.sub(r"^(driver:\n(?:  .*\n)*?  version: ).*$", r"\g<1>595", text, count=1, flags=re.MULTILINE)
     assert edited != text
     values.write_text(edited)
     assert "nvcr.io/nvidia/driver:595-x" in listed(tmp_path / "b", "--os", "x")

@@ -48,7 +48,7 @@ def test_each_image_is_checked_and_missing_ones_are_listed(tmp_path: Path, progr
     there = len(targets) + 1 - len(lacking)
     assert lacking
     assert lines == [*(f"missing {one}" for one in lacking), f"{there} of {len(targets) + 1} images and charts are there"]
-    asked = (tmp_path / "bin/asked").read_text().splitlines()[len(asked):]
+    asked = (tmp_path / "bin/asked").read_text().splitlines()[len(asked) :]
     assert sorted(asked) == sorted(PLAIN[program] + target for target in (*targets, chart))
 
 
@@ -64,16 +64,19 @@ def test_missing_skopeo_and_crane_are_both_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["skopeo", "crane"])
-@pytest.mark.parametrize(("script", "said"), [
-    ("echo 'first line' >&2; echo 'GET https://x: UNAUTHORIZED: authentication required' >&2; exit 1",
-     "GET https://x: UNAUTHORIZED: authentication required"),
-    ("printf '\\377 is no text' >&2; exit 1", "\ufffd is no text"),
-    ("exit 7", "exit status 7"),
-    ("kill -9 $$", "exit status -9"),
-])
-def test_other_registry_errors_are_reported_verbatim(
-    tmp_path: Path, program: str, script: str, said: str
-) -> None:
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "echo 'first line' >&2; echo 'GET https://x: UNAUTHORIZED: authentication required' >&2; exit 1",
+            "GET https://x: UNAUTHORIZED: authentication required",
+        ),
+        ("printf '\\377 is no text' >&2; exit 1", "\ufffd is no text"),
+        ("exit 7", "exit status 7"),
+        ("kill -9 $$", "exit status -9"),
+    ],
+)
+def test_other_registry_errors_are_reported_verbatim(tmp_path: Path, program: str, script: str, said: str) -> None:
     done = gpushare(*CALL, environment={"PATH": str(stand_in(tmp_path / "bin", program, script))})
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{program} does not say whether mirror.site.example/" in done.stderr
@@ -99,19 +102,22 @@ def test_registry_check_has_a_timeout(tmp_path: Path, monkeypatch: pytest.Monkey
     assert time.monotonic() - begun < 15
 
 
-@pytest.mark.parametrize(("said", "is_missing"), [
-    ("reading manifest 1 in reg.example.org/a: manifest unknown: The named manifest is not known to the registry.", True),
-    ("reading manifest 1 in reg.example.org/a: name unknown: repository name not known to registry", True),
-    ("GET https://reg.example.org/v2/a/manifests/1: NAME_UNKNOWN: repository name not known to registry", True),
-    ("GET https://reg.example.org/v2/a/manifests/1: NOT_FOUND: artifact a:1 not found", True),
-    ("reading manifest 1 in reg.example.org/a: unknown: repository a/b not found", True),
-    ("GET https://reg.example.org/v2/a/manifests/1: unexpected status code 404 Not Found", True),
-    ("reading manifest 1 in reg.example.org/a: StatusCode: 404, page not found", True),
-    ("error getting credentials: exec: docker-credential-x: executable file not found in $PATH", False),
-    ("dial tcp: lookup reg.example.org: no such host", False),
-    ("denied: requested access to the resource is denied", False),
-    ("unexpected status code 503 Service Unavailable", False),
-])
+@pytest.mark.parametrize(
+    ("said", "is_missing"),
+    [
+        ("reading manifest 1 in reg.example.org/a: manifest unknown: The named manifest is not known to the registry.", True),
+        ("reading manifest 1 in reg.example.org/a: name unknown: repository name not known to registry", True),
+        ("GET https://reg.example.org/v2/a/manifests/1: NAME_UNKNOWN: repository name not known to registry", True),
+        ("GET https://reg.example.org/v2/a/manifests/1: NOT_FOUND: artifact a:1 not found", True),
+        ("reading manifest 1 in reg.example.org/a: unknown: repository a/b not found", True),
+        ("GET https://reg.example.org/v2/a/manifests/1: unexpected status code 404 Not Found", True),
+        ("reading manifest 1 in reg.example.org/a: StatusCode: 404, page not found", True),
+        ("error getting credentials: exec: docker-credential-x: executable file not found in $PATH", False),
+        ("dial tcp: lookup reg.example.org: no such host", False),
+        ("denied: requested access to the resource is denied", False),
+        ("unexpected status code 503 Service Unavailable", False),
+    ],
+)
 def test_only_a_registrys_not_found_answer_makes_an_image_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, *, is_missing: bool
 ) -> None:

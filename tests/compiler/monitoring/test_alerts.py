@@ -17,9 +17,15 @@ from tests.support.paths import ROOT
 UPSTREAM = {
     # kube-state-metrics v2: docs/metrics/workload/{daemonset,pod}-metrics.md, docs/metrics/cluster/node-metrics.md,
     # docs/metrics/policy/resourcequota-metrics.md
-    "kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_ready", "kube_node_status_allocatable",
-    "kube_node_status_condition", "kube_pod_container_resource_requests", "kube_pod_container_status_restarts_total",
-    "kube_pod_info", "kube_pod_status_phase", "kube_pod_status_ready",
+    "kube_daemonset_status_desired_number_scheduled",
+    "kube_daemonset_status_number_ready",
+    "kube_node_status_allocatable",
+    "kube_node_status_condition",
+    "kube_pod_container_resource_requests",
+    "kube_pod_container_status_restarts_total",
+    "kube_pod_info",
+    "kube_pod_status_phase",
+    "kube_pod_status_ready",
     "kube_resourcequota",
     # dcgm-exporter: etc/default-counters.csv
     "DCGM_FI_DEV_ROW_REMAP_FAILURE",
@@ -65,10 +71,20 @@ def served() -> set[str]:
 
 
 def test_alerts_and_their_cases_use_no_reason_that_is_never_served() -> None:
-    in_rules = {word for alert in ALERTS for text in re.findall(r'reason=~?"([^"]*)"', alert.expr) if "condition" in alert.expr
-                for word in text.split("|")}
-    in_cases = {word for _, causes, _, silent in CASES.values() for series in (causes, *silent) for name in series
-                for word in re.findall(r'gpushare_node_condition{.*reason="([^"]*)"', name)}
+    in_rules = {
+        word
+        for alert in ALERTS
+        for text in re.findall(r'reason=~?"([^"]*)"', alert.expr)
+        if "condition" in alert.expr
+        for word in text.split("|")
+    }
+    in_cases = {
+        word
+        for _, causes, _, silent in CASES.values()
+        for series in (causes, *silent)
+        for name in series
+        for word in re.findall(r'gpushare_node_condition{.*reason="([^"]*)"', name)
+    }
     assert in_rules
     assert in_cases
     assert in_rules | in_cases <= served()

@@ -12,7 +12,8 @@ from tests.compiler.monitoring.test_alerts import runtime
 
 UPSTREAM = {
     # kube-state-metrics v2: docs/metrics/cluster/node-metrics.md, docs/metrics/workload/pod-metrics.md
-    "kube_node_status_condition", "kube_pod_info",
+    "kube_node_status_condition",
+    "kube_pod_info",
     *(field for field, _, _ in COUNTERS),
 }
 QUERIES = [query for panel in PANELS for query in panel.queries]
@@ -65,7 +66,8 @@ def test_the_types_of_core_the_links_and_the_clocks_are_shown() -> None:
     assert shown >= {
         *(f"DCGM_FI_PROF_{part}_ACTIVE" for part in ("SM", "PIPE_TENSOR", "PIPE_FP64", "PIPE_FP32", "PIPE_FP16")),
         *(f"DCGM_FI_PROF_{link}_{way}_BYTES" for link in ("NVLINK", "PCIE") for way in ("TX", "RX")),
-        "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK",
+        "DCGM_FI_DEV_SM_CLOCK",
+        "DCGM_FI_DEV_MEM_CLOCK",
     }
 
 

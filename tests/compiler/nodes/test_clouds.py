@@ -9,27 +9,49 @@ from gpushare.nodes.clouds import CLOUDS, Cloud
 EACH = pytest.mark.parametrize("cloud", CLOUDS, ids=lambda cloud: cloud.name)
 
 
-@pytest.mark.parametrize(("machine", "card"), [
-    ("p6-b200.48xlarge", "b200-180gb"), ("p6e-gb200.36xlarge", "gb200-186gb"), ("g7e.2xlarge", "rtx-pro-6000-server"),
-    ("a4-highgpu-8g", "b200-180gb"), ("a4x-highgpu-4g", "gb200-186gb"), ("g4-standard-48", "rtx-pro-6000-server"),
-    ("Standard_ND96isr_H200_v5", "h200-sxm5-141gb"), ("Standard_ND96isr_H100_v5", "h100-sxm5-80gb"), ("g4dn.xlarge", "t4"),
-])
+@pytest.mark.parametrize(
+    ("machine", "card"),
+    [
+        ("p6-b200.48xlarge", "b200-180gb"),
+        ("p6e-gb200.36xlarge", "gb200-186gb"),
+        ("g7e.2xlarge", "rtx-pro-6000-server"),
+        ("a4-highgpu-8g", "b200-180gb"),
+        ("a4x-highgpu-4g", "gb200-186gb"),
+        ("g4-standard-48", "rtx-pro-6000-server"),
+        ("Standard_ND96isr_H200_v5", "h200-sxm5-141gb"),
+        ("Standard_ND96isr_H100_v5", "h100-sxm5-80gb"),
+        ("g4dn.xlarge", "t4"),
+    ],
+)
 def test_a_machine_type_has_its_card(machine: str, card: str) -> None:
     assert (clouds.card_of_machine(machine), cards.load(card).id) == (card, card)
 
 
-@pytest.mark.parametrize(("machine", "card", "gpus"), [
-    ("p6-b200.48xlarge", "b200-180gb", 8), ("g7e.8xlarge", "rtx-pro-6000-server", 1),
-    ("g7e.12xlarge", "rtx-pro-6000-server", 2), ("g7e.24xlarge", "rtx-pro-6000-server", 4),
-    ("g7e.48xlarge", "rtx-pro-6000-server", 8), ("a4x-highgpu-4g", "gb200-186gb", 4),
-    ("a4-highgpu-8g", "b200-180gb", 8), ("g4-standard-48", "rtx-pro-6000-server", 1),
-    ("g4-standard-384", "rtx-pro-6000-server", 8), ("Standard_ND96isr_H200_v5", "h200-sxm5-141gb", 8),
-    ("Standard_NV36ads_A10_v5", "a10", 1), ("Standard_NV72ads_A10_v5", "a10", 2),
-    ("Standard_NC32ads_A10_v4", "a10", 2), ("Standard_ND128isr_NDR_GB200_v6", "gb200-186gb", 4),
-    ("p5en.48xlarge", "h200-sxm5-141gb", 8), ("Standard_ND40rs_v2", "v100-sxm2-32gb", 8),
-    ("a2-megagpu-16g", "a100-sxm4-40gb", 16), ("a3-highgpu-2g", "h100-sxm5-80gb", 2), ("g6e.12xlarge", "l40s", 4),
-    ("gr6.8xlarge", "l4", 1),
-])
+@pytest.mark.parametrize(
+    ("machine", "card", "gpus"),
+    [
+        ("p6-b200.48xlarge", "b200-180gb", 8),
+        ("g7e.8xlarge", "rtx-pro-6000-server", 1),
+        ("g7e.12xlarge", "rtx-pro-6000-server", 2),
+        ("g7e.24xlarge", "rtx-pro-6000-server", 4),
+        ("g7e.48xlarge", "rtx-pro-6000-server", 8),
+        ("a4x-highgpu-4g", "gb200-186gb", 4),
+        ("a4-highgpu-8g", "b200-180gb", 8),
+        ("g4-standard-48", "rtx-pro-6000-server", 1),
+        ("g4-standard-384", "rtx-pro-6000-server", 8),
+        ("Standard_ND96isr_H200_v5", "h200-sxm5-141gb", 8),
+        ("Standard_NV36ads_A10_v5", "a10", 1),
+        ("Standard_NV72ads_A10_v5", "a10", 2),
+        ("Standard_NC32ads_A10_v4", "a10", 2),
+        ("Standard_ND128isr_NDR_GB200_v6", "gb200-186gb", 4),
+        ("p5en.48xlarge", "h200-sxm5-141gb", 8),
+        ("Standard_ND40rs_v2", "v100-sxm2-32gb", 8),
+        ("a2-megagpu-16g", "a100-sxm4-40gb", 16),
+        ("a3-highgpu-2g", "h100-sxm5-80gb", 2),
+        ("g6e.12xlarge", "l40s", 4),
+        ("gr6.8xlarge", "l4", 1),
+    ],
+)
 def test_a_machine_type_has_its_card_and_its_number_of_gpus(machine: str, card: str, gpus: int) -> None:
     assert clouds.card_of_machine(machine) == card
     assert clouds.gpus_of_machine(machine) == gpus
@@ -42,7 +64,8 @@ def test_a_machine_with_a_part_of_a_gpu_has_no_card_of_the_catalogue(machine: st
 
 
 @pytest.mark.parametrize(
-    "machine", ["", "g7e.metal", "p6-b200.24xlarge", "Standard_ND96isr_MI300X_v5", "a4x-highgpu-0g", "xg5.xlarge"])
+    "machine", ["", "g7e.metal", "p6-b200.24xlarge", "Standard_ND96isr_MI300X_v5", "a4x-highgpu-0g", "xg5.xlarge"]
+)
 def test_an_unlisted_machine_type_has_no_number(machine: str) -> None:
     assert clouds.gpus_of_machine(machine) is None
     assert clouds.unconfirmed_gpus_of_machine(machine) is None

@@ -78,12 +78,22 @@ def test_the_defaults_of_the_schema_are_those_of_the_intent() -> None:
     }
     assert given == {
         ("spec", "adoption"): "enforce",
-        ("spec", "kubernetes"): "1.30", ("spec", "namespace"): "gpu-system", ("platform", "stack"): "gpu-operator",
-        ("platform", "partitioner"): "gpushare", ("pool", "priority"): 0,
-        ("sharing", "rename"): True, ("sharing", "placement"): "spread", ("sharing", "strategy"): "mixed",
-        ("memory", "cap"): "even", ("memory", "oversubscribe"): "100%",
-        ("enforcement", "action"): "kill", ("enforcement", "grace"): "10s", ("enforcement", "tolerance"): 0,
-        ("enforcement", "mechanism"): "auto", ("enforcement", "notice"): "none", ("pool", "default"): False,
+        ("spec", "kubernetes"): "1.30",
+        ("spec", "namespace"): "gpu-system",
+        ("platform", "stack"): "gpu-operator",
+        ("platform", "partitioner"): "gpushare",
+        ("pool", "priority"): 0,
+        ("sharing", "rename"): True,
+        ("sharing", "placement"): "spread",
+        ("sharing", "strategy"): "mixed",
+        ("memory", "cap"): "even",
+        ("memory", "oversubscribe"): "100%",
+        ("enforcement", "action"): "kill",
+        ("enforcement", "grace"): "10s",
+        ("enforcement", "tolerance"): 0,
+        ("enforcement", "mechanism"): "auto",
+        ("enforcement", "notice"): "none",
+        ("pool", "default"): False,
         ("rollout", "maxUnavailable"): 1,
         ("rollout", "onBusy"): "wait",
         ("rollout", "drainTimeout"): "30m",
@@ -123,9 +133,12 @@ def test_given_fields_are_read_with_unit_and_order() -> None:
     whole = built(FULL)
     assert (whole.kubernetes, whole.admission) == ((1, 33), Admission(mode=AdmissionMode.AUDIT))
     assert whole.platform == Platform(
-        stack=Stack.GPU_OPERATOR, version="v26.7.0", partitioner=Partitioner.MIG_MANAGER,
+        stack=Stack.GPU_OPERATOR,
+        version="v26.7.0",
+        partitioner=Partitioner.MIG_MANAGER,
         driver=Driver(repository="registry.example.org/nvidia", image="driver", version="595.91.07"),
-        registry="registry.example.org:5000/mirror", image_pull_secrets=("mirror",),
+        registry="registry.example.org:5000/mirror",
+        image_pull_secrets=("mirror",),
         values={"dcgm": {"enabled": True, "args": None}},
     )
     notebooks, serving, dense, goals, hpc = whole.pools

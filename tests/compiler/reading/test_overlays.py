@@ -12,8 +12,9 @@ from gpushare.reading.overlay import Merged
 
 KEYS = st.sampled_from(["a", "b", "c", "d e", "ä"])
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text("xyz \n", max_size=6))
-VALUES = st.recursive(SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
-                      max_leaves=12)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)), max_leaves=12
+)
 DOCUMENTS = st.dictionaries(KEYS, VALUES, min_size=1, max_size=4)
 
 
@@ -135,7 +136,9 @@ def test_contradiction_is_located_at_the_later_value() -> None:
 def test_text_findings_cover_every_overlay() -> None:
     document = merged("a: 1\na: 2\n", "b: {<<: 3}\n", "")
     assert [(one.code, one.file) for one in document.findings] == [
-        ("GS004", "base.yaml"), ("GS009", "over1.yaml"), ("GS011", "over2.yaml")
+        ("GS004", "base.yaml"),
+        ("GS009", "over1.yaml"),
+        ("GS011", "over2.yaml"),
     ]
 
 
@@ -144,8 +147,13 @@ def test_an_overlay_has_the_bounds_of_an_intent() -> None:
     bomb = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
         f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in ("ab", "bc", "cd", "de", "ef")
     )
-    for text, code in ((f"a: {deep}\n", "GS008"), (bomb, "GS007"), ("a: !!str 1\n", "GS010"), ("a: 1\n---\nb: 1\n", "GS006"),
-                       ("#" * (source.MAX_BYTES + 1), "GS002")):
+    for text, code in (
+        (f"a: {deep}\n", "GS008"),
+        (bomb, "GS007"),
+        ("a: !!str 1\n", "GS010"),
+        ("a: 1\n---\nb: 1\n", "GS006"),
+        ("#" * (source.MAX_BYTES + 1), "GS002"),
+    ):
         assert [(one.code, one.file) for one in merged("a: 1\n", text).findings][:1] == [(code, "over1.yaml")]
 
 

@@ -22,7 +22,16 @@ from tests.support import scale
 NAMES = sorted(path.stem for path in resources.schema("intent.v1").parent.glob("*.json"))
 INTENT_SCHEMA = schema.load("intent.v1")
 ANNOTATIONS = {
-    "$schema", "$id", "$ref", "title", "description", "default", "examples", "definitions", "then", "patternErrorMessage",
+    "$schema",
+    "$id",
+    "$ref",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "definitions",
+    "then",
+    "patternErrorMessage",
 }
 HOLDERS = {"properties", "definitions"}
 

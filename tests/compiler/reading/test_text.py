@@ -62,10 +62,14 @@ def test_invalid_text_is_reported_with_code_and_position(text: str | bytes, expe
 @pytest.mark.parametrize(
     ("text", "data"),
     [
-        ("a: [~, null, true, False, 0, -7, +7, 0x1F, 1.5, .5, -1.0e+3, 'no', \"010\"]",
-         {"a": [None, None, True, False, 0, -7, 7, 31, 1.5, 0.5, -1000.0, "no", "010"]}),
-        ("a: [nOt, 3g.20gb, 1g.5gb+me, 10s, 80Gi, v1.2.3, 0000:3b:00.0, 1.2.3, '<<']",
-         {"a": ["nOt", "3g.20gb", "1g.5gb+me", "10s", "80Gi", "v1.2.3", "0000:3b:00.0", "1.2.3", "<<"]}),
+        (
+            "a: [~, null, true, False, 0, -7, +7, 0x1F, 1.5, .5, -1.0e+3, 'no', \"010\"]",
+            {"a": [None, None, True, False, 0, -7, 7, 31, 1.5, 0.5, -1000.0, "no", "010"]},
+        ),
+        (
+            "a: [nOt, 3g.20gb, 1g.5gb+me, 10s, 80Gi, v1.2.3, 0000:3b:00.0, 1.2.3, '<<']",
+            {"a": ["nOt", "3g.20gb", "1g.5gb+me", "10s", "80Gi", "v1.2.3", "0000:3b:00.0", "1.2.3", "<<"]},
+        ),
         ("a: |\n  x\n  y\nb: >-\n  x\n  y\n", {"a": "x\ny\n", "b": "x y"}),
         ("a: &x {b: 1}\nc: *x\nd: [*x, *x]", {"a": {"b": 1}, "c": {"b": 1}, "d": [{"b": 1}, {"b": 1}]}),
         ("&k key: 1\nother: *k", {"key": 1, "other": "key"}),
@@ -90,7 +94,13 @@ def test_lone_surrogate_in_an_escape_is_refused(parser: str) -> None:
 def test_all_findings_of_a_text_that_parses_come_at_once() -> None:
     text = INTENT.replace("t4", "010") + "      card: on\n      <<: {}\n      2: !x y\n"
     assert of_text(text) == [
-        "GS005 7:13-16", "GS004 11:7-11", "GS005 11:13-15", "GS009 12:7-9", "GS010 13:7-8", "GS010 13:10-12", "GS005 13:13-14",
+        "GS005 7:13-16",
+        "GS004 11:7-11",
+        "GS005 11:13-15",
+        "GS009 12:7-9",
+        "GS010 13:7-8",
+        "GS010 13:10-12",
+        "GS005 13:13-14",
     ]
 
 

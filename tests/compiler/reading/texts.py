@@ -17,13 +17,16 @@ spec:
       sharing: {mode: time-slicing, replicas: 4}
 """
 
-FULL = """\
+FULL = (
+    """\
 $schema: ./intent.v1.json
 apiVersion: gpushare.dev/v1
 kind: ClusterIntent
 metadata: {name: physics-batch, labels: {team: gpu}, annotations: {any: [1, 2]}}
 spec:
-""" + PLATFORM + """\
+"""
+    + PLATFORM
+    + """\
     partitioner: mig-manager
     driver: {repository: registry.example.org/nvidia, image: driver, version: "595.91.07"}
     registry: registry.example.org:5000/mirror
@@ -85,6 +88,7 @@ spec:
     flux: {url: "https://git.example.org/gpu.git", path: clusters/physics-batch, interval: 5m}
   cards: {my-card: {name: My Card}}
 """
+)
 """An intent with every field of the contract at least once."""
 
 

@@ -53,7 +53,10 @@ def test_every_source_is_in_the_bundles_folder() -> None:
     found = apps(compiled())
     assert found["gpushare"]["spec"]["source"]["path"] == "clusters/a/bundle/chart"
     assert found["namespace"]["spec"]["source"] | {"repoURL": ""} == {
-        "repoURL": "", "targetRevision": "HEAD", "path": "clusters/a/bundle", "directory": {"include": "namespace.yaml"},
+        "repoURL": "",
+        "targetRevision": "HEAD",
+        "path": "clusters/a/bundle",
+        "directory": {"include": "namespace.yaml"},
     }
     chart, values = found["gpu-operator"]["spec"]["sources"]
     assert chart["helm"]["valueFiles"] == [f"${values['ref']}/clusters/a/bundle/gpu-operator/values.yaml"]
@@ -109,15 +112,19 @@ def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tupl
     found = apps(compiled(*pools))
     assert found["gpu-operator"]["spec"]["syncPolicy"]["syncOptions"] == ["FailOnSharedResource=true", wanted]
     assert found["gpushare"]["spec"]["syncPolicy"]["syncOptions"] == ["FailOnSharedResource=true", "ServerSideApply=true"]
-    compared = {name for name, one in found.items()
-                if one["metadata"]["annotations"].get("argocd.argoproj.io/compare-options") == "ServerSideDiff=true"}
+    compared = {
+        name
+        for name, one in found.items()
+        if one["metadata"]["annotations"].get("argocd.argoproj.io/compare-options") == "ServerSideDiff=true"
+    }
     assert compared == found.keys() - ({"gpu-operator"} if wanted.endswith("false") else set())
 
 
 @pytest.mark.parametrize(
     ("platform", "spec", "upstream"),
     [
-        ("{}", "", {"gpu-operator"}), ("{stack: device-plugin}", "", {"nvidia-device-plugin"}),
+        ("{}", "", {"gpu-operator"}),
+        ("{stack: device-plugin}", "", {"nvidia-device-plugin"}),
         ("{stack: existing}", "", set()),
         ("{}", "  adoption: observe\n", set()),
     ],
@@ -140,8 +147,9 @@ def test_a_version_of_the_operator_is_that_of_the_intent() -> None:
 
 
 def test_dedicated_project_has_least_privilege() -> None:
-    bundle = compiled("hpc", more=", project: gpus, namespace: gitops, server: 'https://a.example.org'",
-                      spec="  quotas: {atlas: {hpc: 3}}\n")
+    bundle = compiled(
+        "hpc", more=", project: gpus, namespace: gitops, server: 'https://a.example.org'", spec="  quotas: {atlas: {hpc: 3}}\n"
+    )
     project = document(bundle, "argocd/project.yaml")
     assert project["metadata"] == {"name": "gpus", "namespace": "gitops"}
     spec = project["spec"]

@@ -25,7 +25,8 @@ def test_without_an_autoscaler_no_page_or_policy_key_is_generated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("autoscaler", "key"), [("karpenter", None), ("cluster-autoscaler", AUTOSCALED.repartitioning)],
+    ("autoscaler", "key"),
+    [("karpenter", None), ("cluster-autoscaler", AUTOSCALED.repartitioning)],
 )
 def test_the_policy_names_the_key_that_is_not_the_default(autoscaler: str, key: str | None) -> None:
     made = bundle(autoscaler)
@@ -54,8 +55,10 @@ def test_both_taint_keys_are_tolerated_for_every_autoscaler() -> None:
     ("label", "told"),
     [
         ("eks.amazonaws.com/nodegroup", "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/mig-1g.5gb.shared: 18"),
-        ("kubernetes.azure.com/agentpool",
-         "k8s.io_cluster-autoscaler_node-template_resources_nvidia.com_mig-1g.5gb.shared: 18"),
+        (
+            "kubernetes.azure.com/agentpool",
+            "k8s.io_cluster-autoscaler_node-template_resources_nvidia.com_mig-1g.5gb.shared: 18",
+        ),
         ("kubernetes.azure.com/agentpool", "k8s.io_cluster-autoscaler_node-template_label_gpushare.dev_pool: dense"),
         ("node.cluster.x-k8s.io/pool", "capacity.cluster-autoscaler.kubernetes.io/labels: gpushare.dev/pool=dense"),
         ("eks.amazonaws.com/nodegroup", "k8s.io/cluster-autoscaler/node-template/label/eks.amazonaws.com/nodegroup: "),
@@ -83,8 +86,13 @@ def test_an_unknown_label_gets_every_form_once() -> None:
 )
 @pytest.mark.parametrize(
     "label",
-    ["cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool",
-     "k8s.scaleway.com/pool-name", "node.cluster.x-k8s.io/pool"],
+    [
+        "cloud.google.com/gke-nodepool",
+        "eks.amazonaws.com/nodegroup",
+        "kubernetes.azure.com/agentpool",
+        "k8s.scaleway.com/pool-name",
+        "node.cluster.x-k8s.io/pool",
+    ],
 )
 def test_the_commands_set_the_key_of_the_pool(label: str, autoscaler: str, key: str) -> None:
     text = bundle(autoscaler, label)["nodes/cloud.md"]

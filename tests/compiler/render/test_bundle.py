@@ -114,12 +114,16 @@ def test_the_namespace_lets_privileged_pods_in() -> None:
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
-@pytest.mark.parametrize(("platform", "more", "made"), [
-    ("{}", "", ["gpu-system"]), ("{namespace: gpu-system}", "", ["gpu-system"]),
-    ("{namespace: nvidia}", "", ["gpu-system", "nvidia"]),
-    ("{stack: existing, namespace: nvidia}", "", ["gpu-system"]),
-    ("{namespace: nvidia}", "  adoption: observe\n", ["gpu-system"]),
-])
+@pytest.mark.parametrize(
+    ("platform", "more", "made"),
+    [
+        ("{}", "", ["gpu-system"]),
+        ("{namespace: gpu-system}", "", ["gpu-system"]),
+        ("{namespace: nvidia}", "", ["gpu-system", "nvidia"]),
+        ("{stack: existing, namespace: nvidia}", "", ["gpu-system"]),
+        ("{namespace: nvidia}", "  adoption: observe\n", ["gpu-system"]),
+    ],
+)
 def test_namespace_of_nvidias_chart_is_created_if_the_bundle_installs_it(platform: str, more: str, made: list[str]) -> None:
     _, bundle = compiled(intent("hpc", platform=platform, more=more))
     files_of = [path for path in ("namespace.yaml", "platform-namespace.yaml") if path in bundle]

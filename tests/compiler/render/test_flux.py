@@ -69,8 +69,9 @@ def test_objects_are_valid_under_fluxs_definitions(pools: tuple[str, ...], platf
     assert checked == (5 if platform != "{stack: existing}" and not spec else 3)
 
 
-@pytest.mark.parametrize(("written", "wanted"), [("10m", "10m"), ("1h30m", "1h30m"), ("+90s", "90s"), (".5h", "1800s"),
-                                                 ("10000000us", "10s")])
+@pytest.mark.parametrize(
+    ("written", "wanted"), [("10m", "10m"), ("1h30m", "1h30m"), ("+90s", "90s"), (".5h", "1800s"), ("10000000us", "10s")]
+)
 def test_an_interval_is_written_as_flux_reads_it(written: str, wanted: str) -> None:
     bundle = compiled("hpc", more=f", interval: '{written}'")
     intervals = [document(bundle, path)["spec"]["interval"] for path in ("flux/source.yaml", "flux/sync.yaml")]
@@ -104,8 +105,11 @@ def test_a_private_repository_has_a_secret() -> None:
 @pytest.mark.parametrize(
     ("platform", "spec", "upstream"),
     [
-        ("{}", "", {"gpu-operator"}), ("{stack: device-plugin}", "", {"nvidia-device-plugin"}),
-        ("{stack: existing}", "", set()), ("{}", OBSERVE, set()), ("{stack: device-plugin}", OBSERVE, set()),
+        ("{}", "", {"gpu-operator"}),
+        ("{stack: device-plugin}", "", {"nvidia-device-plugin"}),
+        ("{stack: existing}", "", set()),
+        ("{}", OBSERVE, set()),
+        ("{stack: device-plugin}", OBSERVE, set()),
     ],
 )
 def test_nvidia_chart_is_present_only_if_the_bundle_installs_it(platform: str, spec: str, upstream: set[str]) -> None:
@@ -172,7 +176,8 @@ def test_flux_timeouts_exceed_the_hooks() -> None:
 def test_flux_does_not_prune_what_node_release_needs() -> None:
     """It ignores `dependsOn` when it deletes: the driver would go at the same time as our release."""
     kept = {
-        path for path, text in of_flux(compiled("hpc")).items()
+        path
+        for path, text in of_flux(compiled("hpc")).items()
         if yaml.safe_load(text).get("metadata", {}).get("annotations") == {"kustomize.toolkit.fluxcd.io/prune": "disabled"}
     }
     assert kept == {f"flux/apps/{name}.yaml" for name in ("namespace", "gpu-operator", "repository", "values")}
@@ -190,7 +195,9 @@ def test_nvidias_chart_may_have_a_namespace_of_its_own() -> None:
     bundle = compiled("hpc", platform="{namespace: nvidia}")
     found = releases(bundle)
     assert {name: (spec["targetNamespace"], spec["storageNamespace"]) for name, spec in found.items()} == {
-        "gpushare": ("gpu-system", "gpu-system"), "gpu-operator": ("nvidia", "nvidia")}
+        "gpushare": ("gpu-system", "gpu-system"),
+        "gpu-operator": ("nvidia", "nvidia"),
+    }
     made = document(bundle, "flux/apps/platform-namespace.yaml")["metadata"]
     assert (made["name"], made["annotations"]) == ("nvidia", {"kustomize.toolkit.fluxcd.io/prune": "disabled"})
     assert "platform-namespace.yaml" in document(bundle, "flux/apps/kustomization.yaml")["resources"]

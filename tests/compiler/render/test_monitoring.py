@@ -32,7 +32,11 @@ def test_no_monitoring_is_generated_without_settings(settings: str) -> None:
 def test_alerts_and_service_monitor_are_generated_together() -> None:
     bundle = watched("serviceMonitor: true, alerts: true, labels: {release: prom}")
     assert generated(bundle) == {
-        TEMPLATE, f"{OBJECTS}/podmonitor.yaml", f"{OBJECTS}/rules.yaml", "monitoring/scrape.yaml", "monitoring/rules.yaml",
+        TEMPLATE,
+        f"{OBJECTS}/podmonitor.yaml",
+        f"{OBJECTS}/rules.yaml",
+        "monitoring/scrape.yaml",
+        "monitoring/rules.yaml",
     }
     monitor, rules = document(bundle, f"{OBJECTS}/podmonitor.yaml"), document(bundle, f"{OBJECTS}/rules.yaml")
     assert (monitor["kind"], rules["kind"]) == ("PodMonitor", "PrometheusRule")
@@ -70,9 +74,13 @@ def test_the_dashboard_brings_its_counters_to_the_exporter_of_gpu_operator() -> 
     assert "config" not in exporter(watched("alerts: true, serviceMonitor: true"))
 
 
-@pytest.mark.parametrize("values", [
-    "{dcgmExporter: {config: {name: own}}}", "{dcgmExporter: {enabled: false}}",
-])
+@pytest.mark.parametrize(
+    "values",
+    [
+        "{dcgmExporter: {config: {name: own}}}",
+        "{dcgmExporter: {enabled: false}}",
+    ],
+)
 def test_counters_of_the_intents_own_values_are_kept(values: str) -> None:
     bundle = files("hpc", platform=f"{{values: {values}}}", more="  monitoring: {dashboard: true}\n")
     assert exporter(bundle).get("config", {}).keys() <= {"name"}

@@ -59,7 +59,12 @@ def test_observing_runtime_may_only_read_and_write_its_condition() -> None:
     found = objects()
     rules = [(rule["resources"][0], verb) for rule in found["ClusterRole", "gpushare-node"]["rules"] for verb in rule["verbs"]]
     assert sorted(rules) == [
-        ("nodes", "get"), ("nodes", "list"), ("nodes", "watch"), ("nodes/status", "patch"), ("pods", "list"), ("pods", "watch"),
+        ("nodes", "get"),
+        ("nodes", "list"),
+        ("nodes", "watch"),
+        ("nodes/status", "patch"),
+        ("pods", "list"),
+        ("pods", "watch"),
     ]
     assert ("Role", "gpushare-node") not in found
 
@@ -85,7 +90,10 @@ def test_observing_pods_preempt_no_pods_and_store_nothing_on_the_host() -> None:
 def test_observing_readme_says_what_to_check_and_how_to_switch() -> None:
     text = files(more=OBSERVE)["README.md"]
     for said in (
-        "# GPUs of test-cluster: observed", "gpushare.dev/would", "## Changing to enforce", "## Changing back to observe",
+        "# GPUs of test-cluster: observed",
+        "gpushare.dev/would",
+        "## Changing to enforce",
+        "## Changing back to observe",
         "helm uninstall gpushare",
     ):
         assert said in text

@@ -27,7 +27,8 @@ def test_every_policy_passes_the_schema_that_the_node_runtime_reads(pool: str, p
 def test_mig_policy_has_placements_and_expected_resources() -> None:
     spec = policy("dense")["spec"]
     assert [(group["indexes"], group["mig"], len(group["instances"])) for group in spec["gpus"]] == [
-        ([0, 1, 2], True, 5), ([3], False, 0),
+        ([0, 1, 2], True, 5),
+        ([3], False, 0),
     ]
     starts = [instance["start"] for instance in spec["gpus"][0]["instances"]]
     assert starts == sorted(starts)
@@ -54,8 +55,12 @@ def test_mig_manager_gets_a_config_for_every_pool_that_can_have_mig_and_all_disa
     covered = [index for entry in config["mig-configs"][names["dense"]] for index in entry["devices"]]
     assert sorted(covered) == [0, 1, 2, 3]
     assert document(bundle, "chart/values.yaml")["migParted"] == {"enabled": True}
-    assert "all-disabled" in document(files("notebooks", platform="{partitioner: mig-manager}"),
-                                      "chart/files/mig-parted/config.yaml")["mig-configs"]
+    assert (
+        "all-disabled"
+        in document(files("notebooks", platform="{partitioner: mig-manager}"), "chart/files/mig-parted/config.yaml")[
+            "mig-configs"
+        ]
+    )
 
 
 def test_pools_yaml_is_the_document_that_plans_are_compared_by() -> None:
@@ -84,8 +89,14 @@ def test_offer_has_public_field_names_and_one_device_per_instance() -> None:
     assert list(dense) == ["card", "mode", "nodes", "gpusPerNode", "profile", "resources", "devices"]
     assert len(dense["devices"]) == 3 * 5 + 1
     assert dense["devices"][-1] == {
-        "gpu": 3, "resource": "nvidia.com/gpu", "profile": None, "start": 0, "size": 8,
-        "memoryMiB": plan.pools[0].card.memory_mib, "replicas": 1, "capMiB": None,
+        "gpu": 3,
+        "resource": "nvidia.com/gpu",
+        "profile": None,
+        "start": 0,
+        "size": 8,
+        "memoryMiB": plan.pools[0].card.memory_mib,
+        "replicas": 1,
+        "capMiB": None,
     }
 
 

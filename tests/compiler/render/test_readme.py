@@ -27,7 +27,10 @@ def test_the_readme_has_a_row_for_each_resource_and_a_pod_for_each_pool() -> Non
     ("platform", "upstream"),
     [
         ("{}", "gpu-operator gpu-operator --repo https://helm.ngc.nvidia.com/nvidia --version v26.7.0"),
-        ("{stack: device-plugin}", "nvidia-device-plugin nvidia-device-plugin --repo https://nvidia.github.io/k8s-device-plugin"),
+        (
+            "{stack: device-plugin}",
+            "nvidia-device-plugin nvidia-device-plugin --repo https://nvidia.github.io/k8s-device-plugin",
+        ),
         ("{stack: existing}", ""),
     ],
 )

@@ -70,8 +70,12 @@ def test_the_operator_gets_one_mig_strategy_or_an_empty_one(pools: tuple[str, ..
 
 @pytest.mark.parametrize(
     ("before", "after", "strategy"),
-    [(("dense",), ("serving",), ""), (("serving", "dense"), ("dense",), ""), (("hpc",), ("serving",), "none"),
-     (("serving",), ("hpc",), "none")],
+    [
+        (("dense",), ("serving",), ""),
+        (("serving", "dense"), ("dense",), ""),
+        (("hpc",), ("serving",), "none"),
+        (("serving",), ("hpc",), "none"),
+    ],
 )
 def test_the_operators_strategy_suits_the_profiles_that_nodes_may_still_have(
     before: tuple[str, ...], after: tuple[str, ...], strategy: str
@@ -87,10 +91,18 @@ def test_the_operators_strategy_suits_the_profiles_that_nodes_may_still_have(
 @pytest.mark.parametrize(
     ("charts", "helm", "argocd", "flux"),
     [
-        ("oci://reg.example.org:5000/charts", "oci://reg.example.org:5000/charts/gpu-operator --version",
-         "reg.example.org:5000/charts", {"url": "oci://reg.example.org:5000/charts", "type": "oci"}),
-        ("https://charts.example.org/nvidia", "gpu-operator --repo https://charts.example.org/nvidia --version",
-         "https://charts.example.org/nvidia", {"url": "https://charts.example.org/nvidia"}),
+        (
+            "oci://reg.example.org:5000/charts",
+            "oci://reg.example.org:5000/charts/gpu-operator --version",
+            "reg.example.org:5000/charts",
+            {"url": "oci://reg.example.org:5000/charts", "type": "oci"},
+        ),
+        (
+            "https://charts.example.org/nvidia",
+            "gpu-operator --repo https://charts.example.org/nvidia --version",
+            "https://charts.example.org/nvidia",
+            {"url": "https://charts.example.org/nvidia"},
+        ),
     ],
 )
 def test_chart_mirror_address_is_used_everywhere(charts: str, helm: str, argocd: str, flux: dict[str, str]) -> None:
@@ -285,11 +297,19 @@ def test_an_existing_plugin_whose_namespace_is_known_needs_no_copy_of_the_config
     assert "kubectl apply" not in steps
 
 
-@pytest.mark.parametrize(("platform", "more", "has_label"), [
-    ("{}", "", True), ("{version: v26.7.1}", "", True), ("{version: v26.3.3}", "", False),
-    ("{version: v26.7.0-rc.1}", "", False), ("{stack: device-plugin}", "", False), ("{stack: existing}", "", False),
-    ("{}", "  adoption: observe\n", False), ("{version: v26.7.0}", "  adoption: observe\n", True),
-])
+@pytest.mark.parametrize(
+    ("platform", "more", "has_label"),
+    [
+        ("{}", "", True),
+        ("{version: v26.7.1}", "", True),
+        ("{version: v26.3.3}", "", False),
+        ("{version: v26.7.0-rc.1}", "", False),
+        ("{stack: device-plugin}", "", False),
+        ("{stack: existing}", "", False),
+        ("{}", "  adoption: observe\n", False),
+        ("{version: v26.7.0}", "  adoption: observe\n", True),
+    ],
+)
 def test_our_pods_select_the_label_of_gpu_clients_where_the_operator_is_known_to_set_it(
     platform: str, more: str, has_label: bool
 ) -> None:

@@ -45,8 +45,12 @@ def test_an_image_that_is_not_published_fails_a_strict_check_until_it_is_accepte
 
 
 def test_other_warnings_remain() -> None:
-    compilation = check("{GS504: known}", pool(sharing="{mode: time-slicing, replicas: 40}", enforcement="{mechanism: driver}",
-                                                tolerations="[{operator: Exists}]"))
+    compilation = check(
+        "{GS504: known}",
+        pool(
+            sharing="{mode: time-slicing, replicas: 40}", enforcement="{mechanism: driver}", tolerations="[{operator: Exists}]"
+        ),
+    )
     assert [finding.code for finding in compilation.findings] == ["GS215"]
     assert report.verdict(compilation.findings, strict=True) is ExitCode.FINDINGS
 
@@ -96,8 +100,7 @@ def test_every_format_lists_accepted_findings() -> None:
     assert (document["findings"], document["warnings"]) == ([], 0)
     assert [(one["code"], one["reason"]) for one in document["accepted"]] == [("GS504", "these notebooks only draw")]
     (result,) = json.loads(formats.sarif_text((), compilation.accepted))["runs"][0]["results"]
-    assert result["suppressions"] == [
-        {"kind": "inSource", "status": "accepted", "justification": "these notebooks only draw"}]
+    assert result["suppressions"] == [{"kind": "inSource", "status": "accepted", "justification": "these notebooks only draw"}]
     assert formats.github_text((), compilation.accepted) == ""
     assert Severity.WARNING.value == result["level"]
 

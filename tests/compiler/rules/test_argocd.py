@@ -18,8 +18,13 @@ def settings(**changed: str) -> str:
 @pytest.mark.parametrize(
     "address",
     [
-        "https://git.example.org/gpu.git", "ssh://git@git.example.org:2222/gpu.git", "git@git.example.org:gpu.git",
-        "file:///srv/gpu.git", "http://git.example.org/gpu", "git://git.example.org/gpu.git", "https://git.example.org:8443/a@b.git",
+        "https://git.example.org/gpu.git",
+        "ssh://git@git.example.org:2222/gpu.git",
+        "git@git.example.org:gpu.git",
+        "file:///srv/gpu.git",
+        "http://git.example.org/gpu",
+        "git://git.example.org/gpu.git",
+        "https://git.example.org:8443/a@b.git",
         "https://git.example.org/a@b.git",
     ],
 )
@@ -27,18 +32,40 @@ def test_addresses_of_repositories(address: str) -> None:
     assert codes(gitops=settings(repoURL=address)) == []
 
 
-@pytest.mark.parametrize("address", ["", "gpu.git", "/srv/gpu.git", "https://", "oci://registry.example.org/gpu",
-                                     "https://git.example.org/gpu .git", "https://git.example.org/$ORG.git", "https://a/b\n"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "gpu.git",
+        "/srv/gpu.git",
+        "https://",
+        "oci://registry.example.org/gpu",
+        "https://git.example.org/gpu .git",
+        "https://git.example.org/$ORG.git",
+        "https://a/b\n",
+    ],
+)
 def test_invalid_repository_address_is_reported(address: str) -> None:
     path, _, message = one("GS730", gitops=settings(repoURL=address))
     assert path == "/spec/gitops/argocd/repoURL"
     assert repr(address) in message
 
 
-@pytest.mark.parametrize("before", [
-    "https://ada:secret@", "https://secret@", "http://:secret@", "ssh://git:secret@", "https://ada:se/secret@", "HTTPS://secret@",
-    "https://ada:a secret@", " https://ada:secret@", "Ftp://ada:secret@", "https://ada:443secret/@",
-])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "https://ada:secret@",
+        "https://secret@",
+        "http://:secret@",
+        "ssh://git:secret@",
+        "https://ada:se/secret@",
+        "HTTPS://secret@",
+        "https://ada:a secret@",
+        " https://ada:secret@",
+        "Ftp://ada:secret@",
+        "https://ada:443secret/@",
+    ],
+)
 def test_credentials_are_refused_and_not_repeated(before: str) -> None:
     path, _, message = one("GS731", gitops=settings(repoURL=f"{before}git.example.org/gpu.git"))
     assert path == "/spec/gitops/argocd/repoURL"
@@ -58,8 +85,11 @@ def test_paths_that_are_not_in_the_repository(path: str) -> None:
 @pytest.mark.parametrize(
     ("field", "right", "wrong"),
     [
-        ("project", "gpus", "GPUs of physics"), ("targetRevision", "releases/v1.2", "main branch"), ("project", "a.b", "$P"),
-        ("targetRevision", "0a1b2c3d", ""), ("server", "https://198.51.100.7:6443", "physics-batch"),
+        ("project", "gpus", "GPUs of physics"),
+        ("targetRevision", "releases/v1.2", "main branch"),
+        ("project", "a.b", "$P"),
+        ("targetRevision", "0a1b2c3d", ""),
+        ("server", "https://198.51.100.7:6443", "physics-batch"),
         ("server", "https://kubernetes.default.svc", "https://ada@api.example.org"),
     ],
 )

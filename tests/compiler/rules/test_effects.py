@@ -146,10 +146,12 @@ def test_driver_without_memory_limits_is_reported(platform: str, version: str | 
 def test_cap_larger_than_the_device_is_reported() -> None:
     memory = '{cap: 16Gi, oversubscribe: "900%"}'
     assert found(written(pool(memory=memory)), "GS514") == [
-        (f"{HERE}/memory/cap", False, "a cap of 16Gi is more than the whole device, which has 15360Mi")]
+        (f"{HERE}/memory/cap", False, "a cap of 16Gi is more than the whole device, which has 15360Mi")
+    ]
     assert not found(written(pool(memory=memory.replace("16Gi", "15Gi"))), "GS514")
-    by_profile = pool(**A100, sharing="{mode: mig, layout: {1g.5gb: 7}, replicas: 2}",
-                      memory='{cap: {1g.5gb: 5Gi}, oversubscribe: "900%"}')
+    by_profile = pool(
+        **A100, sharing="{mode: mig, layout: {1g.5gb: 7}, replicas: 2}", memory='{cap: {1g.5gb: 5Gi}, oversubscribe: "900%"}'
+    )
     assert [place for place, _, _ in found(written(by_profile), "GS514")] == [f"{HERE}/memory/cap/1g.5gb"]
 
 

@@ -15,16 +15,28 @@ def settings(**changed: str) -> str:
     return json.dumps({"flux": given})
 
 
-@pytest.mark.parametrize("address", ["https://git.example.org/gpu.git", "http://git.example.org/gpu",
-                                     "ssh://git@git.example.org:2222/gpu.git"])
+@pytest.mark.parametrize(
+    "address", ["https://git.example.org/gpu.git", "http://git.example.org/gpu", "ssh://git@git.example.org:2222/gpu.git"]
+)
 def test_addresses_of_repositories(address: str) -> None:
     assert codes(gitops=settings(url=address, secret="gpu-repository")) == []
 
 
 @pytest.mark.parametrize(
     "address",
-    ["", "gpu.git", "/srv/gpu.git", "https://", "git@git.example.org:gpu.git", "git://git.example.org/gpu.git",
-     "file:///srv/gpu.git", "oci://registry.example.org/gpu", "https://a b/c", "https://a/$ORG.git", "https://a/b\n"],
+    [
+        "",
+        "gpu.git",
+        "/srv/gpu.git",
+        "https://",
+        "git@git.example.org:gpu.git",
+        "git://git.example.org/gpu.git",
+        "file:///srv/gpu.git",
+        "oci://registry.example.org/gpu",
+        "https://a b/c",
+        "https://a/$ORG.git",
+        "https://a/b\n",
+    ],
 )
 def test_address_flux_cannot_read_is_reported(address: str) -> None:
     path, _, message = one("GS735", gitops=settings(url=address))
@@ -32,8 +44,19 @@ def test_address_flux_cannot_read_is_reported(address: str) -> None:
     assert repr(address) in message
 
 
-@pytest.mark.parametrize("before", ["https://ada:secret@", "https://secret@", "http://:secret@", "ssh://git:secret@",
-                                    "oci://ada:secret@", "https://ada:se/secret@", "HTTPS://secret@", "https://ada:a secret@"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "https://ada:secret@",
+        "https://secret@",
+        "http://:secret@",
+        "ssh://git:secret@",
+        "oci://ada:secret@",
+        "https://ada:se/secret@",
+        "HTTPS://secret@",
+        "https://ada:a secret@",
+    ],
+)
 def test_credentials_are_refused_and_not_repeated(before: str) -> None:
     gitops = settings(url=f"{before}git.example.org/gpu.git", secret="gpu-repository")
     path, _, message = one("GS736", gitops=gitops)
@@ -55,9 +78,14 @@ def test_paths_that_are_not_in_the_repository(path: str) -> None:
 @pytest.mark.parametrize(
     ("field", "right", "wrong"),
     [
-        ("branch", "releases/v1.2", "main branch"), ("branch", "main", ""), ("branch", "a-b", "$BRANCH"),
-        ("secret", "gpu.repository", "GPU repository"), ("secret", "a", ""),
-        ("interval", "10s", "9s"), ("interval", "1h30m", "0s"), ("interval", "1.5h", "0"),
+        ("branch", "releases/v1.2", "main branch"),
+        ("branch", "main", ""),
+        ("branch", "a-b", "$BRANCH"),
+        ("secret", "gpu.repository", "GPU repository"),
+        ("secret", "a", ""),
+        ("interval", "10s", "9s"),
+        ("interval", "1h30m", "0s"),
+        ("interval", "1.5h", "0"),
     ],
 )
 def test_settings_flux_cannot_use_are_reported(field: str, right: str, wrong: str) -> None:
@@ -73,8 +101,12 @@ def test_ssh_needs_a_secret() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "longest"),
-    [("", "gpu-operator"), ("  platform: {stack: device-plugin}\n", "nvidia-device-plugin"),
-     ("  platform: {stack: existing}\n", "gpushare"), ("  adoption: observe\n", "gpushare")],
+    [
+        ("", "gpu-operator"),
+        ("  platform: {stack: device-plugin}\n", "nvidia-device-plugin"),
+        ("  platform: {stack: existing}\n", "gpushare"),
+        ("  adoption: observe\n", "gpushare"),
+    ],
 )
 def test_names_fit_into_labels(spec: str, longest: str) -> None:
     most = 63 - len(f"-gpus-{longest}")

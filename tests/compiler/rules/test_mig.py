@@ -145,7 +145,9 @@ def test_gpus_without_a_layout_are_reported() -> None:
         (Balanced(), [("GS405", "/sharing/goal", "value")]),
     ],
 )
-def test_strategy_single_needs_equal_gpus_with_one_profile(wanted: Layout | tuple[LayoutGroup, ...] | Goal, expected: Found) -> None:
+def test_strategy_single_needs_equal_gpus_with_one_profile(
+    wanted: Layout | tuple[LayoutGroup, ...] | Goal, expected: Found
+) -> None:
     assert findings(RULES, pool(Mig(wanted=wanted, strategy=SINGLE))) == expected
     assert findings(RULES, pool(Mig(wanted=wanted))) == []
 

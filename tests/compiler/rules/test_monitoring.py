@@ -25,9 +25,11 @@ def test_prometheus_without_metrics_access_is_reported() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("a b", "x", "cannot be the key"), ("release", "a b", "cannot be the value"),
+        ("a b", "x", "cannot be the key"),
+        ("release", "a b", "cannot be the value"),
         ("release", "x" * 64, "cannot be the value"),
-        ("app.kubernetes.io/name", "x", "belongs to the chart"), ("gpushare.dev/cluster", "x", "belongs to the chart"),
+        ("app.kubernetes.io/name", "x", "belongs to the chart"),
+        ("gpushare.dev/cluster", "x", "belongs to the chart"),
         ("release", "{{ fail }}", "cannot be the value"),
     ],
 )

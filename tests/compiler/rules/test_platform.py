@@ -64,8 +64,8 @@ PACKED = pool(sharing="{mode: time-slicing, replicas: 4, placement: pack}")
     [
         "{version: v26.3.3}",
         "{stack: device-plugin, version: 0.19.3}",
-        '{values: {devicePlugin: {version: v0.19.0}}}',
-        '{stack: device-plugin, values: {image: {tag: v0.19.0}}}',
+        "{values: {devicePlugin: {version: v0.19.0}}}",
+        "{stack: device-plugin, values: {image: {tag: v0.19.0}}}",
     ],
 )
 def test_older_plugin_lacks_attributes_and_packing(platform: str) -> None:
@@ -169,8 +169,14 @@ def test_an_image_has_at_least_one_field_and_its_fields_are_texts(image: str) ->
 
 
 @pytest.mark.parametrize(
-    "platform", ["{}", "{stack: existing}", "{image: {tag: mine}}", f"{{image: {{digest: {DIGEST}}}}}",
-                 "{image: {repository: ghcr.io/gpushare/node-runtime}}"],
+    "platform",
+    [
+        "{}",
+        "{stack: existing}",
+        "{image: {tag: mine}}",
+        f"{{image: {{digest: {DIGEST}}}}}",
+        "{image: {repository: ghcr.io/gpushare/node-runtime}}",
+    ],
 )
 def test_the_default_image_is_not_published(platform: str) -> None:
     path, on_key, message = one("GS725", platform=platform)
@@ -256,8 +262,13 @@ def test_profiles_unknown_to_mig_manager_are_refused() -> None:
     assert not found(written(MIG, platform="{partitioner: mig-manager}"), "GS714")
 
 
-@pytest.mark.parametrize("gitops", ["{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}",
-                                    "{flux: {url: 'https://git.example.org/gpu.git', path: a}}"])
+@pytest.mark.parametrize(
+    "gitops",
+    [
+        "{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}",
+        "{flux: {url: 'https://git.example.org/gpu.git', path: a}}",
+    ],
+)
 def test_gitops_settings_have_no_findings(gitops: str) -> None:
     assert codes(gitops=gitops) == []
 

@@ -110,8 +110,16 @@ def test_several_overlaps_of_one_pool_are_one_finding() -> None:
     assert [path for path, _, _ in found(written(*same), "GS203")] == ["/spec/pools/two/nodes", "/spec/pools/three/nodes"]
 
 
-@pytest.mark.parametrize("key", ["nvidia.com/gpu.product", "amd.com/gpu.family", "gpushare.dev/pool",
-                                 "feature.node.kubernetes.io/pci-10de.present", "example.feature.node.kubernetes.io/gpu"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "nvidia.com/gpu.product",
+        "amd.com/gpu.family",
+        "gpushare.dev/pool",
+        "feature.node.kubernetes.io/pci-10de.present",
+        "example.feature.node.kubernetes.io/gpu",
+    ],
+)
 def test_labels_that_sharing_rewrites_are_refused_as_labels_and_in_expressions(key: str) -> None:
     path, on_key, _ = one("GS204", pool(nodes=f"{{matchLabels: {{{key}: x}}}}"))
     assert (path, on_key) == (f"/spec/pools/notebooks/nodes/matchLabels/{key.replace('/', '~1')}", True)

@@ -27,8 +27,13 @@ def values(namespaces: int = 0) -> dict[str, Any]:
     """The chart's values, with as many namespaces of 63 bytes."""
     tenants = [f"{number:063}" for number in range(namespaces)]
     admission = {
-        "scope": "tenants", "enforce": "deny", "tenants": tenants, "platformNamespaces": [], "ambiguous": [],
-        "localhostProfiles": [], "mutate": True,
+        "scope": "tenants",
+        "enforce": "deny",
+        "tenants": tenants,
+        "platformNamespaces": [],
+        "ambiguous": [],
+        "localhostProfiles": [],
+        "mutate": True,
     }
     return {"admission": admission, "pools": {}, "runtimeClassName": ""}
 
@@ -87,7 +92,8 @@ def test_a_namespace_of_more_pools_than_an_expression_holds_is_an_error(pools: i
     assert [one.severity for one in told] == expected
     assert [one.message.split(" has ")[0] for one in told] == [
         f"an expression of {kind}AdmissionPolicy {name}"
-        for kind, name in (("Validating", "gpushare-pods"), ("Mutating", "gpushare-default-pool")) if expected
+        for kind, name in (("Validating", "gpushare-pods"), ("Mutating", "gpushare-default-pool"))
+        if expected
     ]
 
 

@@ -40,7 +40,7 @@ def test_quotas_are_summed_over_the_pools_that_share_a_resource() -> None:
     pools = pool("a", nodes=ONE), pool("b", nodes="{names: [n2]}")
     quotas = "{atlas: {a: 12, b: 4}, cms: {a: 4, b: 12}}"
     assert not found(written(*pools, quotas=quotas), "GS612")
-    (place, _, message), = found(written(*pools, quotas=quotas.replace("b: 12", "b: 13")), "GS612")
+    ((place, _, message),) = found(written(*pools, quotas=quotas.replace("b: 12", "b: 13")), "GS612")
     assert (place, "33 nvidia.com/gpu.shared, and the pools have 32" in message) == ("/spec/quotas/cms/b", True)
 
 

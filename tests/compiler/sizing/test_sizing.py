@@ -132,7 +132,8 @@ def test_several_profiles_are_proposed_where_they_hold_more_users_than_one() -> 
     assert a100.mig is not None
     halves = tuple(
         replace(profile, placements=profile.placements[-1:], max_count=1)
-        for profile in a100.mig.profiles if profile.name in {"4g.20gb", "3g.20gb"}
+        for profile in a100.mig.profiles
+        if profile.name in {"4g.20gb", "3g.20gb"}
     )
     uneven = replace(a100, mig=replace(a100.mig, profiles=halves))
     found = size(Demand(card=uneven, needs=(Need(memory_bytes=15 * GIB, users=4),), in_hardware=True))

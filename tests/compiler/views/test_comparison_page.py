@@ -11,9 +11,9 @@ from gpushare.bundle import lock
 from gpushare.compare import compare
 from gpushare.render import pools as pools_file
 from gpushare.views import comparison_page
-from tests.compiler.views.page import HOSTILE, Page
 from tests.compiler.cli.process import gpushare
 from tests.compiler.rules.intents import pool, written
+from tests.compiler.views.page import HOSTILE, Page
 from tests.support import scale
 from tests.support.paths import ROOT
 
@@ -57,16 +57,42 @@ def test_page_and_text_output_agree(changed: Path) -> None:
     said = gpushare("plan", FIRST, changed, environment={"COLUMNS": "400"}).stdout
     # The summary's numbers are facts of the page, of which the rest has its own words.
     said = said.replace(next(line for line in said.splitlines() if line.startswith("Pools: ")), "")
-    headings = {"CAPACITY", "BEFORE", "AFTER", "CHANGE", "NAMESPACE", "QUOTA", "ON", "NODE", "FROM", "TO", "POOL", "PODS",
-                "DISTURBED", "ORDER", "CLUSTER", "FILES", "INTENT", "+", "-", "!", "~", "each", "and", "more"}
+    headings = {
+        "CAPACITY",
+        "BEFORE",
+        "AFTER",
+        "CHANGE",
+        "NAMESPACE",
+        "QUOTA",
+        "ON",
+        "NODE",
+        "FROM",
+        "TO",
+        "POOL",
+        "PODS",
+        "DISTURBED",
+        "ORDER",
+        "CLUSTER",
+        "FILES",
+        "INTENT",
+        "+",
+        "-",
+        "!",
+        "~",
+        "each",
+        "and",
+        "more",
+    }
     assert bare_words(said) - headings <= found
     assert len(seen.ids) == len(set(seen.ids))
 
 
 @pytest.mark.parametrize("changed", ["all"], indirect=True)
 def test_page_is_deterministic(changed: Path) -> None:
-    pages = {gpushare("plan", "--format", "html", FIRST, changed, environment={"PYTHONHASHSEED": seed}).stdout
-             for seed in ("1", "2", "3")}
+    pages = {
+        gpushare("plan", "--format", "html", FIRST, changed, environment={"PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2", "3")
+    }
     assert len(pages) == 1
 
 
@@ -125,10 +151,15 @@ def test_bundle_texts_are_escaped_on_the_page(tmp_path: Path) -> None:
 
 def change_of_many(*layouts: str, **more: str) -> str:
     """The page of the change from one layout to the next of many pools; in `more`, `%d` is the number of the pool."""
+
     def department(number: int, layout: str) -> str:
         fields = {name: value.replace("%d", str(number + 1)) for name, value in more.items()}
-        return pool(f"department-{number:04}-training", card="a100-sxm4-40gb", sharing=f"{{mode: mig, layout: {layout}}}",
-                    **{"nodes": f"{{matchLabels: {{a: b{number}}}}}", **fields})
+        return pool(
+            f"department-{number:04}-training",
+            card="a100-sxm4-40gb",
+            sharing=f"{{mode: mig, layout: {layout}}}",
+            **{"nodes": f"{{matchLabels: {{a: b{number}}}}}", **fields},
+        )
 
     old, new = sides(*(written(*(department(number, layout) for number in range(MANY))) for layout in layouts))
     assert old.plan is not None

@@ -13,9 +13,9 @@ from gpushare.bundle import lock
 from gpushare.core.diagnostics import Finding, Severity, is_error
 from gpushare.core.record import replace
 from gpushare.views import show_page
-from tests.compiler.views.page import HOSTILE, Page
 from tests.compiler.cli.process import gpushare
 from tests.compiler.rules.intents import pool, written
+from tests.compiler.views.page import HOSTILE, Page
 from tests.support.paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*/intent.yaml"))
@@ -63,11 +63,19 @@ def test_hostile_texts_are_escaped_on_the_page() -> None:
 
 def thousand(nodes: str) -> str:
     """The page of a thousand pools with MIG; in `nodes`, `%d` is the number of the pool."""
-    return page(written(*(
-        pool(f"department-{number:04}-training", card="a100-sxm4-40gb", nodes=nodes.replace("%d", str(number + 1)),
-             sharing="{mode: mig, layout: {2g.10gb: 2, 1g.5gb: 3}}")
-        for number in range(1000)
-    )))
+    return page(
+        written(
+            *(
+                pool(
+                    f"department-{number:04}-training",
+                    card="a100-sxm4-40gb",
+                    nodes=nodes.replace("%d", str(number + 1)),
+                    sharing="{mode: mig, layout: {2g.10gb: 2, 1g.5gb: 3}}",
+                )
+                for number in range(1000)
+            )
+        )
+    )
 
 
 def test_a_thousand_equal_pools_have_one_card_that_names_them() -> None:

@@ -69,8 +69,9 @@ def test_a_name_is_never_cut() -> None:
 def test_less_important_columns_are_dropped_before_truncating() -> None:
     rows = [("x" * 30, "spare", "12")]
     headers = ("NAME", "MODE", "NUMBER")
-    narrow, wide = (terminal.table(headers, rows, Style(columns=columns), numbers=("NUMBER",), dropped=("MODE",))
-                    for columns in (40, 80))
+    narrow, wide = (
+        terminal.table(headers, rows, Style(columns=columns), numbers=("NUMBER",), dropped=("MODE",)) for columns in (40, 80)
+    )
     assert "x" * 30 in narrow
     assert "spare" not in narrow
     assert narrow.splitlines()[1].endswith("    12")
@@ -81,8 +82,11 @@ def test_columns_are_left_out_one_after_the_other_and_some_are_never_cut() -> No
     row = ("render-farm-number-01", "rtx-pro-6000-workstation", "time-slicing", "12", "8", "time-slicing-a66244aa")
     headers = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
     wide, narrow, least = (
-        terminal.table(headers, [row], Style(columns=columns), numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE", "MODE"),
-                       uncut=("CARD",)) for columns in (120, 80, 66))
+        terminal.table(
+            headers, [row], Style(columns=columns), numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE", "MODE"), uncut=("CARD",)
+        )
+        for columns in (120, 80, 66)
+    )
     assert all(cell in wide for cell in row)
     assert "PROFILE" not in narrow
     assert all(cell in narrow for cell in row[:-1])
@@ -172,12 +176,15 @@ def test_ranges_are_abbreviated(numbers: list[int], expected: str) -> None:
     assert ranges(numbers) == expected
 
 
-@pytest.mark.parametrize(("text", "cells", "start", "end"), [
-    ("abcdef", 6, "abcdef", "abcdef"),
-    ("abcdefg", 6, "abcde…", "…cdefg"),
-    ("値値値値", 6, "値値…", "…値値"),
-    ("ae\u0301b値cd", 5, "ae\u0301b…", "…値cd"),
-])
+@pytest.mark.parametrize(
+    ("text", "cells", "start", "end"),
+    [
+        ("abcdef", 6, "abcdef", "abcdef"),
+        ("abcdefg", 6, "abcde…", "…cdefg"),
+        ("値値値値", 6, "値値…", "…値値"),
+        ("ae\u0301b値cd", 5, "ae\u0301b…", "…値cd"),
+    ],
+)
 def test_text_is_cut_at_either_end_by_its_cells(text: str, cells: int, start: str, end: str) -> None:
     assert terminal.fit(text, cells) == start
     assert terminal.clip_start(text, cells) == end

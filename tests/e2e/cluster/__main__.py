@@ -29,8 +29,9 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.e2e.cluster", description="A real Kubernetes cluster of two nodes.",
-                                     allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.e2e.cluster", description="A real Kubernetes cluster of two nodes.", allow_abbrev=False
+    )
     parser.add_argument("--name", type=_name, default=DEFAULT_NAME, help="clusters of different names run side by side")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="bring it up anew; one of that name goes first")

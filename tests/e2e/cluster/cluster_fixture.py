@@ -126,8 +126,15 @@ class ClusterFixture:
         self.fleet.stop_plugin(node)
         node.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
         former = dict.fromkeys(key for key in self.state(name)["status"].get("capacity", ()) if key.startswith("nvidia.com/"))
-        self.cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "--patch",
-                             json.dumps({"status": {"capacity": former, "allocatable": former}}))
+        self.cluster.kubectl(
+            "patch",
+            "node",
+            name,
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            json.dumps({"status": {"capacity": former, "allocatable": former}}),
+        )
         fake_nvml = self.fleet.equip(node, cards)
         node.start_kubelet()
         self.fleet.start_plugin(self.cluster, node)
@@ -248,11 +255,20 @@ class ClusterFixture:
     def start(self, name: str, node: str, resource: str, *arguments: str, where: str = COURSE, **spec: Any) -> None:
         """The same without waiting for it."""
         container = {
-            "name": "work", "image": TENANT, "imagePullPolicy": "Never",
-            "args": ["--gpu", "$(NVIDIA_VISIBLE_DEVICES)", *arguments], "resources": {"limits": {resource: 1}},
+            "name": "work",
+            "image": TENANT,
+            "imagePullPolicy": "Never",
+            "args": ["--gpu", "$(NVIDIA_VISIBLE_DEVICES)", *arguments],
+            "resources": {"limits": {resource: 1}},
         }
-        pod = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container], "runtimeClassName": "nvidia",
-               "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec}
+        pod = {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [container],
+            "runtimeClassName": "nvidia",
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            **spec,
+        }
         self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where}, "spec": pod})
 
     def await_tenant(self, name: str, word: str, where: str = COURSE, seconds: float = PATIENCE) -> None:
@@ -301,8 +317,11 @@ class ClusterFixture:
             metadata = state["metadata"]
             marks = [*(metadata["labels"].keys() - {GPU_CLIENTS}), *metadata.get("annotations", {})]
             found += [f"{node.name}: {name}" for name in marks if "gpushare" in name or name.startswith("nvidia.com/")]
-            found += [f"{node.name}: {one['manager']} owns {one['fieldsV1']}" for one in metadata["managedFields"]
-                      if one["manager"].startswith("gpushare")]
+            found += [
+                f"{node.name}: {one['manager']} owns {one['fieldsV1']}"
+                for one in metadata["managedFields"]
+                if one["manager"].startswith("gpushare")
+            ]
             found += [f"{node.name}: taint {key}" for key in self.taints(node.name) if "gpushare" in key]
             found += [f"{node.name}: condition {one['reason']}" for one in [self.condition(node.name)] if one]
             folder = node.path("/var/lib/gpushare")

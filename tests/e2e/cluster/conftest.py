@@ -13,8 +13,20 @@ from tests.e2e.cluster.cluster import ROOT, Cluster
 from tests.e2e.cluster.cluster_fixture import A100, NOTEBOOKS, T4, TRAINING, ClusterFixture, intent
 
 LONGEST = (
-    "test_crashes", "test_changes", "test_releases", "test_first_week", "test_examples", "test_tool", "test_outage",
-    "test_monitoring", "test_observe", "test_reboots", "test_tenants", "test_busy_node", "test_faults", "test_pacing",
+    "test_crashes",
+    "test_changes",
+    "test_releases",
+    "test_first_week",
+    "test_examples",
+    "test_tool",
+    "test_outage",
+    "test_monitoring",
+    "test_observe",
+    "test_reboots",
+    "test_tenants",
+    "test_busy_node",
+    "test_faults",
+    "test_pacing",
 )
 """Files that take minutes, the longest first: workers take whole files, and all are to end at about the same time."""
 

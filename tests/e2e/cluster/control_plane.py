@@ -29,7 +29,9 @@ OPERATOR = "operator-of-the-tests"
 """The token of somebody who has the rights that a test gives to group `operators`, and no others."""
 
 _AUDIT = {
-    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
     "rules": [
         {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
         {"level": "None"},
@@ -68,23 +70,42 @@ class ControlPlane:
 
     def start_etcd(self) -> None:
         """Nothing of it needs to outlive a power cut."""
-        self._start("etcd", program("etcd"), "--data-dir", self.folder / "etcd", "--listen-client-urls", _ETCD,
-                    "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380",
-                    "--unsafe-no-fsync")
+        self._start(
+            "etcd",
+            program("etcd"),
+            "--data-dir",
+            self.folder / "etcd",
+            "--listen-client-urls",
+            _ETCD,
+            "--advertise-client-urls",
+            _ETCD,
+            "--listen-peer-urls",
+            "http://127.0.0.1:2380",
+            "--unsafe-no-fsync",
+        )
 
     def start_api_server(self, authorization: Path | None = None) -> None:
         """Start it, also again, and wait until it is ready. `authorization`: an AuthorizationConfiguration."""
         files = self.folder
         authorizers = "--authorization-mode=Node,RBAC" if authorization is None else f"--authorization-config={authorization}"
         self._start(
-            "kube-apiserver", program("kube-apiserver"), f"--etcd-servers={_ETCD}", f"--cert-dir={files / 'certificates'}",
-            "--bind-address=0.0.0.0", "--secure-port=443", f"--advertise-address={NODE_ADDRESSES[0]}",
-            f"--service-cluster-ip-range={SERVICES}", "--service-account-issuer=https://kubernetes.default.svc",
+            "kube-apiserver",
+            program("kube-apiserver"),
+            f"--etcd-servers={_ETCD}",
+            f"--cert-dir={files / 'certificates'}",
+            "--bind-address=0.0.0.0",
+            "--secure-port=443",
+            f"--advertise-address={NODE_ADDRESSES[0]}",
+            f"--service-cluster-ip-range={SERVICES}",
+            "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={files / 'service-accounts.pub'}",
             f"--service-account-signing-key-file={files / 'service-accounts.key'}",
-            authorizers, f"--token-auth-file={files / 'tokens.csv'}",
-            "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
-            f"--audit-policy-file={files / 'audit.yaml'}", f"--audit-log-path={files / 'audit.log'}",
+            authorizers,
+            f"--token-auth-file={files / 'tokens.csv'}",
+            "--enable-admission-plugins=NodeRestriction",
+            "--allow-privileged=true",
+            f"--audit-policy-file={files / 'audit.yaml'}",
+            f"--audit-log-path={files / 'audit.log'}",
             # Node names are in no DNS.
             "--kubelet-preferred-address-types=InternalIP",
         )
@@ -97,14 +118,24 @@ class ControlPlane:
     def _start_clients(self) -> None:
         admin = self.folder / "admin.kubeconfig"
         self._start(
-            "kube-controller-manager", program("kube-controller-manager"), f"--kubeconfig={admin}", "--bind-address=127.0.0.1",
-            "--leader-elect=false", f"--service-account-private-key-file={self.folder / 'service-accounts.key'}",
+            "kube-controller-manager",
+            program("kube-controller-manager"),
+            f"--kubeconfig={admin}",
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+            f"--service-account-private-key-file={self.folder / 'service-accounts.key'}",
             f"--root-ca-file={self.folder / 'certificates' / 'apiserver.crt'}",
             # Simulated nodes send no heartbeats, and a DaemonSet counts no node that is given up.
-            "--node-monitor-grace-period=1h", "--node-startup-grace-period=1h",
+            "--node-monitor-grace-period=1h",
+            "--node-startup-grace-period=1h",
         )
-        self._start("kube-scheduler", program("kube-scheduler"), f"--kubeconfig={admin}", "--bind-address=127.0.0.1",
-                    "--leader-elect=false")
+        self._start(
+            "kube-scheduler",
+            program("kube-scheduler"),
+            f"--kubeconfig={admin}",
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+        )
         self._start("kubectl-proxy", helm.kubectl(), "--kubeconfig", admin, "proxy", f"--unix-socket={self.proxy}")
 
     @property
@@ -165,7 +196,9 @@ def node_token(node: str) -> str:
 def write_kubeconfig(path: Path, server: str, token: str) -> None:
     """JSON is YAML. The API server's certificate is its own; nobody stands in between."""
     config = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "tests",
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "tests",
         "clusters": [{"name": "tests", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
         "users": [{"name": "tests", "user": {"token": token}}],
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],

@@ -15,11 +15,22 @@ from dataclasses import dataclass
 from tests.support.fake_nvml.cards import gpu_uuid
 
 GPU_FIGURES: Mapping[str, float] = {
-    "DCGM_FI_DEV_GPU_UTIL": 40, "DCGM_FI_DEV_FB_USED": 3524, "DCGM_FI_DEV_POWER_USAGE": 62.5, "DCGM_FI_DEV_GPU_TEMP": 51,
-    "DCGM_FI_DEV_SM_CLOCK": 1410, "DCGM_FI_DEV_MEM_CLOCK": 1215, "DCGM_FI_PROF_SM_ACTIVE": 0.5,
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25, "DCGM_FI_PROF_PIPE_FP64_ACTIVE": 0.125, "DCGM_FI_PROF_PIPE_FP32_ACTIVE": 0.375,
-    "DCGM_FI_PROF_PIPE_FP16_ACTIVE": 0.625, "DCGM_FI_PROF_NVLINK_TX_BYTES": 3e9, "DCGM_FI_PROF_NVLINK_RX_BYTES": 2e9,
-    "DCGM_FI_PROF_PCIE_TX_BYTES": 4e8, "DCGM_FI_PROF_PCIE_RX_BYTES": 5e8, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1,
+    "DCGM_FI_DEV_GPU_UTIL": 40,
+    "DCGM_FI_DEV_FB_USED": 3524,
+    "DCGM_FI_DEV_POWER_USAGE": 62.5,
+    "DCGM_FI_DEV_GPU_TEMP": 51,
+    "DCGM_FI_DEV_SM_CLOCK": 1410,
+    "DCGM_FI_DEV_MEM_CLOCK": 1215,
+    "DCGM_FI_PROF_SM_ACTIVE": 0.5,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25,
+    "DCGM_FI_PROF_PIPE_FP64_ACTIVE": 0.125,
+    "DCGM_FI_PROF_PIPE_FP32_ACTIVE": 0.375,
+    "DCGM_FI_PROF_PIPE_FP16_ACTIVE": 0.625,
+    "DCGM_FI_PROF_NVLINK_TX_BYTES": 3e9,
+    "DCGM_FI_PROF_NVLINK_RX_BYTES": 2e9,
+    "DCGM_FI_PROF_PCIE_TX_BYTES": 4e8,
+    "DCGM_FI_PROF_PCIE_RX_BYTES": 5e8,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1,
 }
 """The counters that rules and dashboard use, each with its value on the first GPU of a page."""
 _OF_A_POD = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
@@ -73,7 +84,10 @@ class Exporter:
     def _series(self, number: int, gpu: Gpu) -> Iterator[Mapping[str, str]]:
         """The labels of each series of a GPU."""
         common = {
-            "gpu": str(number), "UUID": gpu.uuid, "pci_bus_id": f"00000000:0{number + 1}:00.0", "device": f"nvidia{number}",
+            "gpu": str(number),
+            "UUID": gpu.uuid,
+            "pci_bus_id": f"00000000:0{number + 1}:00.0",
+            "device": f"nvidia{number}",
             "modelName": "NVIDIA A100-SXM4-40GB",
         }
         if gpu.instance is not None:
@@ -86,9 +100,7 @@ class Exporter:
             yield named if self.generation == 3 else {**named, "vgpu": str(share)}
 
 
-NODES: Mapping[str, str] = {
-    gpu_uuid(index, node=number): f"node-{number}" for number in (1, 2) for index in (0, 1)
-}
+NODES: Mapping[str, str] = {gpu_uuid(index, node=number): f"node-{number}" for number in (1, 2) for index in (0, 1)}
 """The GPUs that a runtime knows, with their nodes: one in each page, as a shared GPU or as an instance."""
 
 

@@ -47,14 +47,23 @@ class Fleet:
         driver = node.folder / "driver"
         mps_control.write_driver(driver, self.fake_nvml[node.name])
         environment = {
-            **self.fake_nvml[node.name].environment, "PATH": f"{driver}:{os.environ['PATH']}",
+            **self.fake_nvml[node.name].environment,
+            "PATH": f"{driver}:{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
         }
         if node.name in self.nodes_of_nvidia:
             command = start.command(cluster, node)
         else:
-            command = node.command(sys.executable, "-m", "tests.e2e.cluster.plugin", "--node", node.name,
-                                   "--proxy", cluster.control_plane.proxy, *arguments)
+            command = node.command(
+                sys.executable,
+                "-m",
+                "tests.e2e.cluster.plugin",
+                "--node",
+                node.name,
+                "--proxy",
+                cluster.control_plane.proxy,
+                *arguments,
+            )
         self.plugins[node.name] = machine.start(command, node.folder / "plugin.log", environment)
 
     def stop_plugin(self, node: Node) -> None:

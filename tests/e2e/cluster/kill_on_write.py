@@ -135,20 +135,47 @@ def _serve(cluster: Cluster, answer: type[BaseHTTPRequestHandler]) -> HTTPServer
 
 
 def _certify(folder: Path) -> Path:
-    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=ambush", "-days", "2",
-               "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "certificate.pem")
+    command = (
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=ambush",
+        "-days",
+        "2",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "certificate.pem",
+    )
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder / "certificate.pem"
 
 
 def _webhook(port: int, certificate: Path) -> dict[str, Any]:
     """Of nodes and Leases, and of the runtime alone. Events are no steps: they are told by a thread of its own."""
-    rules = [{"apiGroups": ["", "coordination.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE", "DELETE"],
-              "resources": ["nodes", "nodes/status", "leases"]}]
+    rules = [
+        {
+            "apiGroups": ["", "coordination.k8s.io"],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": ["nodes", "nodes/status", "leases"],
+        }
+    ]
     where = {"url": f"https://127.0.0.1:{port}/", "caBundle": base64.b64encode(certificate.read_bytes()).decode()}
     webhook = {
-        "name": _NAME, "rules": rules, "clientConfig": where, "sideEffects": "None", "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail", "timeoutSeconds": 10,
+        "name": _NAME,
+        "rules": rules,
+        "clientConfig": where,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "timeoutSeconds": 10,
         "matchConditions": [{"name": "runtime", "expression": f"request.userInfo.username == '{_RUNTIME}'"}],
     }
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}

@@ -139,7 +139,11 @@ def start(command: Sequence[str | Path], log: Path, environment: dict[str, str] 
     """Start a program of a cluster; its pid. It outlives the caller."""
     with log.open("ab") as file:
         process = subprocess.Popen(
-            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
             env={**os.environ, **(environment or {})},
         )
     # Nobody waits for it: the collector must not complain that it still runs.

@@ -70,12 +70,20 @@ class Node:
 
     def _configure_containerd(self, driver: Driver) -> None:
         network = {
-            "cniVersion": "1.0.0", "name": "pods",
-            "plugins": [{
-                "type": "ptp", "ipMasq": False,
-                "ipam": {"type": "host-local", "subnet": POD_NETWORKS[self.number], "dataDir": str(self.folder / "addresses"),
-                         "routes": [{"dst": "0.0.0.0/0"}]},
-            }],
+            "cniVersion": "1.0.0",
+            "name": "pods",
+            "plugins": [
+                {
+                    "type": "ptp",
+                    "ipMasq": False,
+                    "ipam": {
+                        "type": "host-local",
+                        "subnet": POD_NETWORKS[self.number],
+                        "dataDir": str(self.folder / "addresses"),
+                        "routes": [{"dst": "0.0.0.0/0"}],
+                    },
+                }
+            ],
         }
         (self.folder / "cni" / "pods.conflist").write_text(json.dumps(network))
         (self.folder / "nvidia.json").write_text(json.dumps(self._with_driver(driver)))
@@ -115,8 +123,17 @@ base_runtime_spec = "{self.folder}/nvidia.json"
     def _start_containerd(self) -> None:
         path = f"{os.environ['PATH']}:{':'.join(map(str, programs()))}"
         command = self.network.command(
-            "unshare", "--mount", "--propagation", "private", "sh", "-euc", _ENTER, "sh",
-            program("containerd"), "--config", self.folder / "containerd.toml",
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-euc",
+            _ENTER,
+            "sh",
+            program("containerd"),
+            "--config",
+            self.folder / "containerd.toml",
         )
         environment = {"NODE": str(self.folder), "PATH": path}
         self.pids["containerd"] = machine.start(command, self.folder / "containerd.log", environment)
@@ -130,19 +147,33 @@ base_runtime_spec = "{self.folder}/nvidia.json"
     def _configure_kubelet(self) -> None:
         write_kubeconfig(self.folder / "kubelet.kubeconfig", f"https://{API_SERVICE}", node_token(self.name))
         config = {
-            "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
             # For `kubectl logs` and `exec`; the network namespace is the fence.
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "containerRuntimeEndpoint": f"unix://{self.socket}",
-            "cgroupDriver": "cgroupfs", "cgroupRoot": f"/{self.cgroup.name}", "failCgroupV1": False,
-            "enforceNodeAllocatable": [], "localStorageCapacityIsolation": False, "evictionHard": {"memory.available": "100Mi"},
-            "address": NODE_ADDRESSES[self.number], "port": 10250, "healthzPort": 0, "readOnlyPort": 0,
-            "podLogsDir": str(self.folder / "pod-logs"), "failSwapOn": False, "makeIPTablesUtilChains": False,
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{self.cgroup.name}",
+            "failCgroupV1": False,
+            "enforceNodeAllocatable": [],
+            "localStorageCapacityIsolation": False,
+            "evictionHard": {"memory.available": "100Mi"},
+            "address": NODE_ADDRESSES[self.number],
+            "port": 10250,
+            "healthzPort": 0,
+            "readOnlyPort": 0,
+            "podLogsDir": str(self.folder / "pod-logs"),
+            "failSwapOn": False,
+            "makeIPTablesUtilChains": False,
             # Tests wait for what kubelet does: a second instead of ten and of a minute.
-            "nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "5m", "syncFrequency": "5s",
+            "nodeStatusUpdateFrequency": "1s",
+            "nodeStatusReportFrequency": "5m",
+            "syncFrequency": "5s",
             "configMapAndSecretChangeDetectionStrategy": "Watch",
-            "registerWithTaints": [], "serverTLSBootstrap": False, "shutdownGracePeriod": "0s",
+            "registerWithTaints": [],
+            "serverTLSBootstrap": False,
+            "shutdownGracePeriod": "0s",
         }
         (self.folder / "kubelet.json").write_text(json.dumps(config))
 
@@ -150,11 +181,21 @@ base_runtime_spec = "{self.folder}/nvidia.json"
         """Start it, also again."""
         self.pids["kubelet"] = machine.start(
             self.command(
-                program("kubelet"), "--config", self.folder / "kubelet.json",
-                "--kubeconfig", self.folder / "kubelet.kubeconfig",
-                "--root-dir", "/var/lib/kubelet", "--cert-dir", self.folder / "kubelet-certificates",
-                "--hostname-override", self.name, "--node-ip", NODE_ADDRESSES[self.number],
-                "--node-labels", f"{GPU_CLIENTS}=true",
+                program("kubelet"),
+                "--config",
+                self.folder / "kubelet.json",
+                "--kubeconfig",
+                self.folder / "kubelet.kubeconfig",
+                "--root-dir",
+                "/var/lib/kubelet",
+                "--cert-dir",
+                self.folder / "kubelet-certificates",
+                "--hostname-override",
+                self.name,
+                "--node-ip",
+                NODE_ADDRESSES[self.number],
+                "--node-labels",
+                f"{GPU_CLIENTS}=true",
             ),
             self.folder / "kubelet.log",
         )

@@ -13,8 +13,13 @@ SHARED, SLICE, GPU, POOL = "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nv
 
 
 def pod(
-    limits: tuple[Object, ...] = ({},), *, where: str = "physics", choose: str = "", container: Object | None = None,
-    annotations: dict[str, str] | None = None, **spec: Any,
+    limits: tuple[Object, ...] = ({},),
+    *,
+    where: str = "physics",
+    choose: str = "",
+    container: Object | None = None,
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
 ) -> Object:
     """A pod with a container for each of the limits."""
     containers = [

@@ -98,8 +98,13 @@ def running(cluster: Cluster, bundle: Path, folder: Path) -> Iterator[Prometheus
     host, port = _PAGES.split(":")
     python: tuple[str | Path, ...] = ("-m", "http.server", "--bind", host, port, "--directory", folder / "pages")
     server: tuple[str | Path, ...] = (
-        "prometheus", "--config.file", folder / "prometheus.json", "--storage.tsdb.path", folder / "data",
-        "--web.listen-address", _ADDRESS,
+        "prometheus",
+        "--config.file",
+        folder / "prometheus.json",
+        "--storage.tsdb.path",
+        folder / "data",
+        "--web.listen-address",
+        _ADDRESS,
     )
     state = kube_state_metrics.command(cluster.control_plane.folder / "admin.kubeconfig", _STATE, _OWN_STATE)
     pids = [
@@ -128,8 +133,12 @@ def _configuration(cluster: Cluster, bundle: Path, folder: Path) -> dict[str, An
         job["file_sd_configs"] = [{"files": [str(folder / f"targets-{number}.json")]}]
     state = {"job_name": "kube-state-metrics", "honor_labels": True, "static_configs": [{"targets": [_STATE]}]}
     gpus = [
-        {"job_name": one.job, "honor_labels": one.honoured, "metrics_path": f"/{one.job}.txt",
-         "static_configs": [{"targets": [_PAGES], "labels": one.target}]}
+        {
+            "job_name": one.job,
+            "honor_labels": one.honoured,
+            "metrics_path": f"/{one.job}.txt",
+            "static_configs": [{"targets": [_PAGES], "labels": one.target}],
+        }
         for one in EXPORTERS
     ]
     return {
@@ -146,8 +155,10 @@ def _targets(cluster: Cluster, discovery: dict[str, Any]) -> Iterator[dict[str, 
     assert discovery["role"] == selector["role"] == "pod"
     for namespace in discovery["namespaces"]["names"]:
         for pod in cluster.read(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector["label"])["items"]:
-            meta = {f"__meta_kubernetes_pod_label_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}": value
-                    for name, value in pod["metadata"]["labels"].items()}
+            meta = {
+                f"__meta_kubernetes_pod_label_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}": value
+                for name, value in pod["metadata"]["labels"].items()
+            }
             meta |= {"__meta_kubernetes_pod_node_name": pod["spec"]["nodeName"]}
             for container in pod["spec"]["containers"]:
                 for port in container.get("ports", ()):

@@ -60,7 +60,11 @@ def send_as(token: str, server: socket.socket, method: str, path: str, *, body: 
 
 
 def _answer(
-    connection: http.client.HTTPConnection, method: str, path: str, body: str | None, headers: dict[str, str],
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    body: str | None,
+    headers: dict[str, str],
 ) -> Answer:
     try:
         connection.request(method, path, body, headers)

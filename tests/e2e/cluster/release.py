@@ -51,5 +51,10 @@ class Release:
         """The same, for what may fail."""
         command = self.cluster.network.command(helm.helm(self.major), *arguments, "--namespace", NAMESPACE)
         kubeconfig = self.cluster.control_plane.folder / "admin.kubeconfig"
-        return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False,
-                              env={**os.environ, "KUBECONFIG": str(kubeconfig)})
+        return subprocess.run(
+            [str(part) for part in command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        )

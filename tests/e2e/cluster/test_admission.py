@@ -68,10 +68,15 @@ ALLOWED: dict[str, Object] = {
     "the runtime class with a GPU": pod(({SLICE: 1},), runtimeClassName="nvidia"),
     "another runtime class": pod(runtimeClassName="gvisor"),
     "a listed profile": pod(securityContext={"appArmorProfile": {"type": "Localhost", "localhostProfile": "listed"}}),
-    "a listed profile by annotation": pod(annotations={
-        "container.apparmor.security.beta.kubernetes.io/c0": "localhost/listed"}),
-    "the runtime's own profile": pod(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": {
-        "level": "s0:c1,c2", "type": "container_t"}}),
+    "a listed profile by annotation": pod(
+        annotations={"container.apparmor.security.beta.kubernetes.io/c0": "localhost/listed"}
+    ),
+    "the runtime's own profile": pod(
+        securityContext={
+            "appArmorProfile": {"type": "RuntimeDefault"},
+            "seLinuxOptions": {"level": "s0:c1,c2", "type": "container_t"},
+        }
+    ),
     "anything of an exempt namespace": pod(({GPU: 2},), where="agents", container=ANYTHING),
     "anything of our own namespace": pod(where=NAMESPACE, container=ANYTHING),
     "anything of a namespace of the platform": pod(({GPU: 2},), where="storage", container=ANYTHING),

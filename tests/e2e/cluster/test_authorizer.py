@@ -27,11 +27,18 @@ def token(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     namespace(cluster, "physics")
     objects = rendered(compiled(INTENT, folder / "bundle"))
     cluster.kubectl("apply", "--server-side", "--filename", "-", stdin=objects)
-    cluster.apply({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reader", "namespace": NAMESPACE},
-        "spec": {"serviceAccountName": "gpushare-node", "nodeName": "node-1",
-                 "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}]},
-    })
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "reader", "namespace": NAMESPACE},
+            "spec": {
+                "serviceAccountName": "gpushare-node",
+                "nodeName": "node-1",
+                "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}],
+            },
+        }
+    )
     uid = cluster.get("pod", "reader", "--namespace", NAMESPACE)["metadata"]["uid"]
     cluster.control_plane.stop_api_server()
     cluster.control_plane.start_api_server(configuration)
@@ -43,17 +50,24 @@ def token(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     cluster.kubectl("delete", "--ignore-not-found", "--filename", "-", stdin=objects)
 
 
-@pytest.mark.parametrize(("query", "is_allowed"), [
-    ("?fieldSelector=spec.nodeName%3Dnode-1", True),
-    ("?fieldSelector=spec.nodeName%3Dnode-1,status.phase%3DRunning", True),
-    ("?fieldSelector=spec.nodeName%3Dnode-2", False),
-    ("?fieldSelector=spec.nodeName%21%3Dnode-2", False),
-    ("?labelSelector=a%3Db", False),
-    ("", False),
-])
+@pytest.mark.parametrize(
+    ("query", "is_allowed"),
+    [
+        ("?fieldSelector=spec.nodeName%3Dnode-1", True),
+        ("?fieldSelector=spec.nodeName%3Dnode-1,status.phase%3DRunning", True),
+        ("?fieldSelector=spec.nodeName%3Dnode-2", False),
+        ("?fieldSelector=spec.nodeName%21%3Dnode-2", False),
+        ("?labelSelector=a%3Db", False),
+        ("", False),
+    ],
+)
 @pytest.mark.parametrize("watch", ["", "watch=1&timeoutSeconds=1"])
 def test_node_lists_only_its_own_pods(
-    cluster: Cluster, token: str, query: str, is_allowed: bool, watch: str,
+    cluster: Cluster,
+    token: str,
+    query: str,
+    is_allowed: bool,
+    watch: str,
 ) -> None:
     path = "/api/v1/pods" + query + (("&" if query else "?") + watch if watch else "")
     said = cluster.control_plane.request("GET", path, "", "application/json", token).complaint

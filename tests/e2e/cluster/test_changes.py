@@ -58,8 +58,18 @@ def await_offers(
 def sleeper(cluster_fixture: ClusterFixture, name: str, node: str, resource: str) -> None:
     """A pod that has a share and does nothing with it."""
     container = {"name": "work", "image": PAUSE, "imagePullPolicy": "Never", "resources": {"limits": {resource: 1}}}
-    cluster_fixture.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": COURSE}, "spec": {
-        "nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container], "terminationGracePeriodSeconds": 1}})
+    cluster_fixture.cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": COURSE},
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": node},
+                "containers": [container],
+                "terminationGracePeriodSeconds": 1,
+            },
+        }
+    )
     cluster_fixture.cluster.wait(lambda: cluster_fixture.phase(name) == "Running", f"{name} runs")
 
 

@@ -59,8 +59,15 @@ def starts(cluster_fixture: ClusterFixture, node: str) -> list[int]:
     return [one["restartCount"] for kind in ("initContainerStatuses", "containerStatuses") for one in status.get(kind, ())]
 
 
-WRITES = (("lease", 1), ("taints", 1), ("condition Partitioning", 1), ("labels", 1), ("taints", 2), ("lease", 2),
-          ("condition Ready", 1))
+WRITES = (
+    ("lease", 1),
+    ("taints", 1),
+    ("condition Partitioning", 1),
+    ("labels", 1),
+    ("taints", 2),
+    ("lease", 2),
+    ("condition Ready", 1),
+)
 """All writes that a change needs, in their order. Between `taints` and `labels` is the driver's part."""
 
 DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("before", "after"))
@@ -69,8 +76,10 @@ DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("be
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize(
     ("write", "call"),
-    [pytest.param(write, call, id=f"{' '.join(map(str, write or ('no write',)))}, call {call[0]} {call[1]}")
-     for write, call in itertools.zip_longest(WRITES, DEATHS)],
+    [
+        pytest.param(write, call, id=f"{' '.join(map(str, write or ('no write',)))}, call {call[0]} {call[1]}")
+        for write, call in itertools.zip_longest(WRITES, DEATHS)
+    ],
 )
 def test_runtime_killed_at_any_step_finishes_the_change(
     pool: ClusterFixture, laid: WriteInterceptor, write: tuple[str, int] | None, call: tuple[int, str]

@@ -21,9 +21,7 @@ EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/intent.yam
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_example_installs_with_both_helm_majors_and_upgrade_is_idempotent(
-    api: Cluster, example: Path, tmp_path: Path
-) -> None:
+def test_example_installs_with_both_helm_majors_and_upgrade_is_idempotent(api: Cluster, example: Path, tmp_path: Path) -> None:
     bundle = compiled((example / "intent.yaml").read_text(), tmp_path)
     namespace(api, NAMESPACE, **{"pod-security.kubernetes.io/enforce": "privileged"})
     values = yaml.safe_load((bundle / "chart" / "values.yaml").read_text())
@@ -47,8 +45,14 @@ OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 
 def define_kinds_of_the_prometheus_operator(api: Cluster) -> None:
     """Its own definitions of the kinds that our chart has, from its module: the operator itself is not there."""
-    told = subprocess.run(["go", "mod", "download", "-json", OPERATOR], cwd=tempfile.gettempdir(), check=True,
-                          capture_output=True, text=True, env={**os.environ, "GOFLAGS": "-mod=mod"})
+    told = subprocess.run(
+        ["go", "mod", "download", "-json", OPERATOR],
+        cwd=tempfile.gettempdir(),
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GOFLAGS": "-mod=mod"},
+    )
     folder = Path(json.loads(told.stdout)["Dir"]) / "example/prometheus-operator-crd"
     for plural in ("podmonitors", "prometheusrules"):
         file = folder / f"monitoring.coreos.com_{plural}.yaml"
@@ -62,8 +66,7 @@ def is_kept_whole(api: Cluster, bundle: Path) -> bool:
     files = [bundle / "chart/files/monitoring" / name for name in ("podmonitor.yaml", "rules.yaml")]
     objects = [yaml.safe_load(file.read_text()) for file in files]
     assert {one["kind"] for one in objects} == {"PodMonitor", "PrometheusRule"}
-    return all(has(api.get(one["kind"].lower(), "gpushare", "--namespace", NAMESPACE)["spec"], one["spec"])
-               for one in objects)
+    return all(has(api.get(one["kind"].lower(), "gpushare", "--namespace", NAMESPACE)["spec"], one["spec"]) for one in objects)
 
 
 def has(whole: Any, part: Any) -> bool:

@@ -98,8 +98,12 @@ def test_driver_upgrade_during_a_change_waits_for_the_runtime(pool: ClusterFixtu
     def clients() -> list[str]:
         found = pool.cluster.read("/api/v1/pods", fieldSelector="spec.nodeName=node-1")["items"]
         owners = {one["metadata"]["name"]: one["metadata"].get("ownerReferences", ()) for one in found}
-        return [one["metadata"]["name"] for one in found if GPU_CLIENTS in one["spec"].get("nodeSelector", {})
-                and any(owner["kind"] == "DaemonSet" for owner in owners[one["metadata"]["name"]])]
+        return [
+            one["metadata"]["name"]
+            for one in found
+            if GPU_CLIENTS in one["spec"].get("nodeSelector", {})
+            and any(owner["kind"] == "DaemonSet" for owner in owners[one["metadata"]["name"]])
+        ]
 
     def label(value: str) -> None:
         pool.cluster.kubectl("label", "node", "node-1", f"{GPU_CLIENTS}={value}", "--overwrite")

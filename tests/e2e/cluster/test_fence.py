@@ -23,14 +23,32 @@ def attempt(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     objects = rendered(compiled(INTENT, tmp_path_factory.mktemp("fence")))
     cluster.kubectl("apply", "--server-side", "--filename", "-", stdin=objects)
     for name, node in (("ours", "node-1"), ("other", "node-1")):
-        cluster.apply({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {"serviceAccountName": "gpushare-node", "nodeName": node,
-                     "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}]},
-        })
+        cluster.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {
+                    "serviceAccountName": "gpushare-node",
+                    "nodeName": node,
+                    "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}],
+                },
+            }
+        )
     uid = cluster.get("pod", "ours", "--namespace", NAMESPACE)["metadata"]["uid"]
-    token = cluster.kubectl("create", "token", "gpushare-node", "--namespace", NAMESPACE, "--bound-object-kind", "Pod",
-                            "--bound-object-name", "ours", "--bound-object-uid", uid).strip()
+    token = cluster.kubectl(
+        "create",
+        "token",
+        "gpushare-node",
+        "--namespace",
+        NAMESPACE,
+        "--bound-object-kind",
+        "Pod",
+        "--bound-object-name",
+        "ours",
+        "--bound-object-uid",
+        uid,
+    ).strip()
 
     def attempt(*arguments: str, stdin: str | None = None, with_token: str = token) -> str:
         if arguments[0] in {"PATCH", "POST", "DELETE"}:
@@ -57,26 +75,38 @@ OURS = [
     patch("node-1", {"metadata": {"labels": {"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}}}),
     patch("node-1", {"metadata": {"annotations": {"gpushare.dev/released": "x"}}}),
     *(patch("node-1", {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}) for key in OUR_TAINTS),
-    patch("node-1", {"status": {"conditions": [{"type": "GPUShareReady", "status": "True", "reason": "Ready"}]}},
-          "/status", form="strategic-merge"),
+    patch(
+        "node-1",
+        {"status": {"conditions": [{"type": "GPUShareReady", "status": "True", "reason": "Ready"}]}},
+        "/status",
+        form="strategic-merge",
+    ),
 ]
 
 FOREIGN = {
     "another node": patch("node-2", {"metadata": {"labels": {"gpushare.dev/pool": "a"}}}),
     "another node's condition": patch(
-        "node-2", {"status": {"conditions": [{"type": "GPUShareReady", "status": "True", "reason": "Ready"}]}}, "/status",
-        form="strategic-merge"),
+        "node-2",
+        {"status": {"conditions": [{"type": "GPUShareReady", "status": "True", "reason": "Ready"}]}},
+        "/status",
+        form="strategic-merge",
+    ),
     "a foreign label": patch("node-1", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}),
     "a foreign label taken away": patch("node-1", {"metadata": {"labels": {"kubernetes.io/arch": None}}}),
     "a label through the status": patch("node-1", {"metadata": {"labels": {"example.org/a": "b"}}}, "/status"),
     "a foreign annotation": patch("node-1", {"metadata": {"annotations": {"example.org/a": "b"}}}),
     "a foreign taint": patch("node-1", {"spec": {"taints": [{"key": "example.org/a", "effect": "NoExecute"}]}}),
     "an autoscaler's other taint": patch(
-        "node-1", {"spec": {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/a", "effect": "NoSchedule"}]}}),
+        "node-1", {"spec": {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/a", "effect": "NoSchedule"}]}}
+    ),
     "cordoning": patch("node-1", {"spec": {"unschedulable": True}}),
     "an owner": patch("node-1", {"metadata": {"finalizers": ["example.org/a"]}}),
-    "a foreign condition": patch("node-1", {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "X"}]}},
-                                 "/status", form="strategic-merge"),
+    "a foreign condition": patch(
+        "node-1",
+        {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "X"}]}},
+        "/status",
+        form="strategic-merge",
+    ),
     "allocatable": patch("node-1", {"status": {"allocatable": {"nvidia.com/gpu": "99"}}}, "/status"),
     "another pod": ("delete", "pod", "other", "--namespace", NAMESPACE, "--dry-run=server"),
 }
@@ -125,8 +155,12 @@ def report(attempt: Try, *conditions: dict[str, str], **more: object) -> str:
 def test_runtime_may_report_failure_only_of_its_own_node(attempt: Try, policy: str) -> None:
     assert report(attempt, failure(policy, "node-1")) == ""
     assert report(attempt, failure(policy, "node-1"), {"type": "GPUShareReady.0f0f0f0f", "$patch": "delete"}) == ""
-    for said in (failure(policy, "node-2") | {"reason": "Other"}, failure(policy, "node-1") | {"status": "True"},
-                 failure(policy, "node-1") | {"type": "Available"}, failure(policy, "node-11")):
+    for said in (
+        failure(policy, "node-2") | {"reason": "Other"},
+        failure(policy, "node-1") | {"status": "True"},
+        failure(policy, "node-1") | {"type": "Available"},
+        failure(policy, "node-11"),
+    ):
         assert "of its own node only" in report(attempt, said), said
 
 
@@ -147,17 +181,35 @@ def test_the_runtime_deletes_its_own_pod(attempt: Try) -> None:
 @pytest.fixture(scope="module")
 def tenants(cluster: Cluster, attempt: Try) -> Iterator[dict[str, str]]:
     """Pods of the platform and of tenants on both nodes: their paths. `guarded` has a budget that allows nothing."""
-    places = {"own": ("physics", "node-1"), "guarded": ("physics", "node-1"), "far": ("physics", "node-2"),
-              "platform": ("kube-system", "node-1")}
+    places = {
+        "own": ("physics", "node-1"),
+        "guarded": ("physics", "node-1"),
+        "far": ("physics", "node-2"),
+        "platform": ("kube-system", "node-1"),
+    }
     for name, (where, node) in places.items():
-        cluster.apply({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where, "labels": {"is": name}},
-            "spec": {"nodeName": node, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
-                     "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}]},
-        })
+        cluster.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": where, "labels": {"is": name}},
+                "spec": {
+                    "nodeName": node,
+                    "automountServiceAccountToken": False,
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}],
+                },
+            }
+        )
     metadata = {"name": "guard", "namespace": "physics"}
-    cluster.apply({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata,
-                   "spec": {"minAvailable": 1, "selector": {"matchLabels": {"is": "guarded"}}}})
+    cluster.apply(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": metadata,
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"is": "guarded"}}},
+        }
+    )
     pdb = "/apis/policy/v1/namespaces/physics/poddisruptionbudgets/guard"
     cluster.wait(lambda: (cluster.read(pdb).get("status") or {}).get("currentHealthy") == 1, "the budget counts its pod")
     yield {name: f"/api/v1/namespaces/{where}/pods/{name}" for name, (where, _) in places.items()}
@@ -215,8 +267,14 @@ def test_evicted_pod_is_deleted(cluster: Cluster, tenants: dict[str, str], attem
 
 def lease(name: str, holder: str) -> str:
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {"gpushare.dev/pool": "training"}}
-    return json.dumps({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
-                       "spec": {"holderIdentity": holder} if holder else {}})
+    return json.dumps(
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": {"holderIdentity": holder} if holder else {},
+        }
+    )
 
 
 def created(text: str) -> tuple[str, ...]:
@@ -227,13 +285,18 @@ def created(text: str) -> tuple[str, ...]:
 SLOT, NUMBER = "gpushare-training.1", "gpushare-training.slots"
 """A slot, and what is none: how many there are is in the policy only."""
 NO_SLOT = [
-    "kube-scheduler", "gpushare-training", "gpushare-training.node-1", "gpushare-training.1.x", "gpushare-training.slots.x",
+    "kube-scheduler",
+    "gpushare-training",
+    "gpushare-training.node-1",
+    "gpushare-training.1.x",
+    "gpushare-training.slots.x",
     "1",
 ]
 
 
 @pytest.mark.parametrize(
-    ("name", "holder"), [(SLOT, "node-2"), (SLOT, ""), (NUMBER, "node-1"), (NUMBER, ""), *((one, "node-1") for one in NO_SLOT)])
+    ("name", "holder"), [(SLOT, "node-2"), (SLOT, ""), (NUMBER, "node-1"), (NUMBER, ""), *((one, "node-1") for one in NO_SLOT)]
+)
 def test_node_may_not_take_a_slot_for_others_or_another_lease(attempt: Try, name: str, holder: str) -> None:
     assert "rollout slot" in attempt(*created(lease(name, holder)))
 

@@ -27,8 +27,16 @@ PAGE = ROOT / "docs/first-week.md"
 OPERATOR = "gpu-operator"
 HAND_MADE = {
     "any": {"version": "v1"},
-    "t4": {"version": "v1", "sharing": {"timeSlicing": {
-        "renameByDefault": True, "failRequestsGreaterThanOne": True, "resources": [{"name": GPU, "replicas": 4}]}}},
+    "t4": {
+        "version": "v1",
+        "sharing": {
+            "timeSlicing": {
+                "renameByDefault": True,
+                "failRequestsGreaterThanOne": True,
+                "resources": [{"name": GPU, "replicas": 4}],
+            }
+        },
+    },
 }
 FROM_HAND_MADE = {"node-1": {SHARED: 8}, "node-2": {GPU: 2}}
 """What the nodes offer from these configs, and are to offer under gpushare, too."""
@@ -56,10 +64,15 @@ class Week:
         programs.mkdir()
         (programs / "helm").symlink_to(helm.helm())
         (programs / "kubectl").symlink_to(helm.kubectl())
-        person = {f"GIT_{role}_{field}": value for role in ("AUTHOR", "COMMITTER")
-                  for field, value in (("NAME", "Somebody"), ("EMAIL", "somebody@example.org"))}
+        person = {
+            f"GIT_{role}_{field}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for field, value in (("NAME", "Somebody"), ("EMAIL", "somebody@example.org"))
+        }
         self.environment = {
-            **os.environ, **person, "HOME": str(folder),
+            **os.environ,
+            **person,
+            "HOME": str(folder),
             "PATH": os.pathsep.join(map(str, (programs, Path(sys.executable).parent, os.environ["PATH"]))),
             "KUBECONFIG": str(cluster_fixture.cluster.control_plane.folder / "admin.kubeconfig"),
         }
@@ -70,8 +83,15 @@ class Week:
     def run(self, command: str) -> str:
         """What it prints."""
         line = self.cluster_fixture.cluster.network.command("sh", "-c", command)
-        done = subprocess.run(list(map(str, line)), cwd=self.folder, env=self.environment, capture_output=True, text=True,
-                              check=False, timeout=5 * PATIENCE)
+        done = subprocess.run(
+            list(map(str, line)),
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=5 * PATIENCE,
+        )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}{self.state()}"
         return done.stdout
 
@@ -83,8 +103,10 @@ class Week:
     def tenants(self) -> dict[str, object]:
         """Everything of the tenants' pods that changes where somebody disturbs them."""
         found = {name: self.cluster_fixture.cluster.read(f"/api/v1/namespaces/{COURSE}/pods/{name}") for name in TENANTS}
-        return {name: (pod["metadata"]["uid"], pod["status"]["phase"], pod["status"]["containerStatuses"])
-                for name, pod in found.items()}
+        return {
+            name: (pod["metadata"]["uid"], pod["status"]["phase"], pod["status"]["containerStatuses"])
+            for name, pod in found.items()
+        }
 
 
 @pytest.fixture
@@ -160,4 +182,3 @@ def test_first_week_walkthrough(week: Week) -> None:
         assert week.tenants() == before, command
     assert not cluster_fixture.condition("node-1")
     assert cluster_fixture.offer("node-1") == {SHARED: 8}
-

@@ -37,7 +37,9 @@ def test_helm_test_fails_and_keeps_its_pod_if_a_pool_has_no_shares(pools: Cluste
         done = Release(pools.cluster, major).try_helm("test", NAME, "--timeout", "15s")
         assert done.returncode != 0
         assert dict(re.findall(r"TEST SUITE:\s+(\S+)[^:]*:.*\n.*\nPhase:\s+(\S+)", done.stdout)) == {
-            "gpushare-test-notebooks": "Succeeded", "gpushare-test-training": "Failed"}
+            "gpushare-test-notebooks": "Succeeded",
+            "gpushare-test-training": "Failed",
+        }
         left = found_pods(pools)["gpushare-test-training"]
         [scheduled] = [one for one in left["status"]["conditions"] if one["type"] == "PodScheduled"]
         assert f"Insufficient {SLICE}" in scheduled["message"]

@@ -26,8 +26,9 @@ def ask(api: Cluster, tmp_path: Path) -> Ask:
 
     def run(*arguments: str | Path) -> CompletedProcess[str]:
         command = api.network.command(sys.executable, "-m", "gpushare", *arguments)
-        return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False,
-                              timeout=PATIENCE)
+        return subprocess.run(
+            list(map(str, command)), env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
 
     return run
 

@@ -63,7 +63,8 @@ def each_gpu(counter: str) -> Rows:
     """A series for each GPU of each form of dcgm-exporter, though it repeats it for each pod."""
     return [
         ({"UUID": uuid, "Hostname" if one.generation == 3 else "hostname": one.node}, figure)
-        for one in exporters.EXPORTERS for uuid, figure in one.figures(counter).items()
+        for one in exporters.EXPORTERS
+        for uuid, figure in one.figures(counter).items()
     ]
 
 
@@ -72,7 +73,9 @@ def of_pools(counter: str, factor: float = 1) -> Rows:
     places = {"node-1": ON_1, "node-2": ON_2}
     return [
         ({"UUID": uuid, **places[exporters.NODES[uuid]]}, figure * factor)
-        for one in exporters.EXPORTERS for uuid, figure in one.figures(counter).items() if uuid in exporters.NODES
+        for one in exporters.EXPORTERS
+        for uuid, figure in one.figures(counter).items()
+        if uuid in exporters.NODES
     ]
 
 
@@ -92,7 +95,9 @@ TRUE: Mapping[str, Rows] = {
 }
 """The alerts whose expression has series; all others have none."""
 STATES = {
-    "GPUShareContainerOverCap": "pending", "GPUShareKills": "firing", "GPUShareQuotaExhausted": "pending",
+    "GPUShareContainerOverCap": "pending",
+    "GPUShareKills": "firing",
+    "GPUShareQuotaExhausted": "pending",
     "GPUShareRowRemapFailure": "pending",
 }
 SHOWN: Mapping[str, tuple[Rows, ...]] = {
@@ -103,13 +108,20 @@ SHOWN: Mapping[str, tuple[Rows, ...]] = {
     "Memory of namespaces": (each_pool(WITHIN * MIB, GREEDY * MIB, namespace=COURSE),),
     "Warnings and kills in 15 minutes": (each_pool(1, 1), [({"pool": "notebooks", "outcome": "exited_term"}, 1)]),
     "Containers of which a process was ended last": ([({**NEIGHBOUR, "pod": "offender", "reason": "over-cap"}, 1)],),
-    "Memory of GPUs in use": ([
-        (ON_1, 0), (ON_1, WITHIN / 15360), (ON_2, 0), (ON_2, GREEDY / 40537),
-        *[(ON_2, 0.0)] * 13, (ON_2, GREEDY / INSTANCE),
-    ],),
+    "Memory of GPUs in use": (
+        [
+            (ON_1, 0),
+            (ON_1, WITHIN / 15360),
+            (ON_2, 0),
+            (ON_2, GREEDY / 40537),
+            *[(ON_2, 0.0)] * 13,
+            (ON_2, GREEDY / INSTANCE),
+        ],
+    ),
     "Utilisation (DCGM)": (of_pools("DCGM_FI_DEV_GPU_UTIL"),),
     "Utilisation by type of core (DCGM)": tuple(
-        of_pools(f"DCGM_FI_PROF_{field}_ACTIVE") for field in ("SM", "PIPE_TENSOR", "PIPE_FP64", "PIPE_FP32", "PIPE_FP16")),
+        of_pools(f"DCGM_FI_PROF_{field}_ACTIVE") for field in ("SM", "PIPE_TENSOR", "PIPE_FP64", "PIPE_FP32", "PIPE_FP16")
+    ),
     "Memory in use (DCGM)": (of_pools("DCGM_FI_DEV_FB_USED"),),
     "Power (DCGM)": (of_pools("DCGM_FI_DEV_POWER_USAGE"),),
     "Temperature (DCGM)": (of_pools("DCGM_FI_DEV_GPU_TEMP"),),
@@ -134,15 +146,17 @@ CASES = (
     *(Case(name=one.name, query=one.expr, expected=TRUE.get(one.name, [])) for one in ALERTS),
     *(
         Case(name=f"{panel.title} {number}", query=query.expr.replace("$pool", ".*"), expected=SHOWN[panel.title][number])
-        for panel in PANELS for number, query in enumerate(panel.queries)
+        for panel in PANELS
+        for number, query in enumerate(panel.queries)
     ),
 )
 
 
 def ordered(rows: Rows) -> list[Any]:
     """The series without the uncertain labels, comparable: Prometheus returns them in no order."""
-    return sorted((sorted((key, text) for key, text in found.items() if key not in UNCERTAIN), round(value, 6))
-                  for found, value in rows)
+    return sorted(
+        (sorted((key, text) for key, text in found.items() if key not in UNCERTAIN), round(value, 6)) for found, value in rows
+    )
 
 
 def returned(samples: Samples) -> list[Any]:
@@ -243,7 +257,8 @@ def test_labels_that_prometheus_does_not_honour_are_renamed(monitored_cluster: S
         assert {"neighbour", "offender", "greedy"} <= tenants
         assert {dict(labels)["pod"] == one.target["pod"] for labels in samples} == ({True, False} if one.honoured else {True})
         assert {name for labels in samples for name in dict(labels) if name.lower() == "hostname"} == {
-            "Hostname" if one.generation == 3 else "hostname"}
+            "Hostname" if one.generation == 3 else "hostname"
+        }
 
 
 def test_no_panel_is_empty() -> None:
@@ -265,8 +280,11 @@ def test_faults_of_a_gpu_reach_their_alerts(monitored_cluster: Scene) -> None:
         fake_nvml.unattributed(1, 2000)
         wait(lambda: [one["node"] for one in rows("GPUShareMemoryUnattributed")] == ["node-1"], "so is the memory", SECONDS)
         fake_nvml.lose(1)
-        wait(lambda: [(one["node"], one["reason"]) for one in rows("GPUShareGpuLost")] == [("node-1", "GpuLost")],
-             "so is the loss of the GPU", SECONDS)
+        wait(
+            lambda: [(one["node"], one["reason"]) for one in rows("GPUShareGpuLost")] == [("node-1", "GpuLost")],
+            "so is the loss of the GPU",
+            SECONDS,
+        )
         wait(lambda: monitored_cluster.states().get("GPUShareXid") == "firing", "an XID fires at once", SECONDS)
         assert monitored_cluster.fixture.phase("neighbour") == "Running"
     finally:

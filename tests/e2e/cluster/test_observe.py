@@ -96,8 +96,10 @@ def writers(nodes: ClusterFixture) -> dict[str, Any]:
     """Who has written what of both nodes and when, newest last, for a failure: a label tells nothing of its writer."""
     keys = ("manager", "operation", "subresource", "time", "fieldsV1")
     fields = {name: nodes.state(name)["metadata"]["managedFields"] for name in BOTH}
-    return {name: sorted(([one.get(key) for key in keys] for one in found), key=lambda one: str(one[3]))
-            for name, found in fields.items()}
+    return {
+        name: sorted(([one.get(key) for key in keys] for one in found), key=lambda one: str(one[3]))
+        for name, found in fields.items()
+    }
 
 
 def owned(nodes: ClusterFixture, name: str) -> list[str]:

@@ -81,4 +81,3 @@ def test_events_of_an_outage_are_reported_afterwards(pools: ClusterFixture) -> N
     pools.cluster.wait(lambda: pools.phase("offender") in {"Succeeded", "Failed"}, "kubelet has told that it ended")
     assert pools.phase("neighbour") == "Running"
     pools.dismiss(*TENANTS)
-

@@ -55,8 +55,12 @@ def test_a_plugin_that_is_taken_away_makes_the_node_unready_within_a_minute(read
     ready.fleet.stop_plugin(node)
     mount = {"name": "configs", "mountPath": "/available-configs"}
     container = {"name": "plugin", "image": PAUSE, "imagePullPolicy": "Never", "volumeMounts": [mount]}
-    plugin = {"nodeName": "node-1", "containers": [container], "tolerations": [{"operator": "Exists"}],
-              "volumes": [{"name": "configs", "configMap": {"name": "gpushare-profiles"}}]}
+    plugin = {
+        "nodeName": "node-1",
+        "containers": [container],
+        "tolerations": [{"operator": "Exists"}],
+        "volumes": [{"name": "configs", "configMap": {"name": "gpushare-profiles"}}],
+    }
     metadata = {"name": "plugin", "namespace": ELSEWHERE, "labels": {"app": "nvidia-device-plugin-daemonset"}}
     ready.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": plugin})
     try:

@@ -55,7 +55,11 @@ def test_pods_within_the_quota_run_and_the_one_beyond_is_refused_by_name(
 
 def refusal(cluster_fixture: ClusterFixture, name: str, where: str, resource: str) -> str:
     """What the API server says against such a pod; empty if nothing."""
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where}, "spec": {"containers": [
-        {"name": "work", "image": TENANT, "resources": {"limits": {resource: 1}}}]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": where},
+        "spec": {"containers": [{"name": "work", "image": TENANT, "resources": {"limits": {resource: 1}}}]},
+    }
     done = cluster_fixture.cluster.try_kubectl("create", "--dry-run=server", "--filename", "-", stdin=json.dumps(pod))
     return done.stderr if done.returncode else ""

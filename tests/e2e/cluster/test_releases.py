@@ -51,8 +51,17 @@ def test_nodes_with_a_release_request_are_released(nodes: ClusterFixture) -> Non
     nodes.cluster.wait(lambda: all(map(nodes.is_ready, BOTH)), "the runtime's pods are Ready")
     before = [pod["metadata"]["uid"] for node in BOTH for pod in nodes.runtime_pods(node)]
     # A pod that lives, as that of the Job.
-    nodes.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asking", "namespace": NAMESPACE}, "spec": {
-        "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}], "terminationGracePeriodSeconds": 1}})
+    nodes.cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "asking", "namespace": NAMESPACE},
+            "spec": {
+                "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}],
+                "terminationGracePeriodSeconds": 1,
+            },
+        }
+    )
     uid = nodes.cluster.get("pod", "asking", "--namespace", NAMESPACE)["metadata"]["uid"]
     nodes.cluster.kubectl("annotate", "node", *BOTH, f"gpushare.dev/release=asking/{uid}")
 

@@ -1,6 +1,5 @@
 """The API server starts again beside an etcd that went on: what its clients then rely on."""
 
-
 from tests.e2e.cluster import proxy
 from tests.e2e.cluster.cluster import Cluster
 
@@ -18,5 +17,6 @@ def test_every_watch_cache_advances_without_writes_of_its_kind(api: Cluster) -> 
         wanted = f"{path}?resourceVersion={newest}&resourceVersionMatch=NotOlderThan"
         api.wait(
             lambda at=wanted: proxy.send(api.control_plane.proxy, "GET", at).status == 200,
-            f"the cache of {path} has come to {newest}", seconds=60,
+            f"the cache of {path} has come to {newest}",
+            seconds=60,
         )

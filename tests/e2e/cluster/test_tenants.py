@@ -76,8 +76,14 @@ def test_only_the_offender_is_killed_on_shared_mig_instances(pools: ClusterFixtu
 def test_a_request_for_two_shares_is_refused_early(pools: ClusterFixture) -> None:
     container = {"name": "work", "image": TENANT, "resources": {"limits": {SHARED: 2}}}
     with pytest.raises(Exception, match="Write 1"):
-        pools.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "two", "namespace": "course"}, "spec": {
-            "containers": [container]}})
+        pools.cluster.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "two", "namespace": "course"},
+                "spec": {"containers": [container]},
+            }
+        )
 
 
 def test_offender_under_mps_is_terminated_through_the_daemon(pools: ClusterFixture) -> None:
@@ -91,8 +97,21 @@ def test_offender_under_mps_is_terminated_through_the_daemon(pools: ClusterFixtu
     daemon = Daemon(pools, "node-1")
     try:
         pools.tenant("neighbour", "node-1", SHARED, "--mib", "3000", "--kind", "mps")
-        pools.tenant("offender", "node-1", SHARED, "--mib", "3000", "--kind", "mps", "--grow-to", "4300", "--grow-after", "4",
-                     "--on-term", "ignore")
+        pools.tenant(
+            "offender",
+            "node-1",
+            SHARED,
+            "--mib",
+            "3000",
+            "--kind",
+            "mps",
+            "--grow-to",
+            "4300",
+            "--grow-after",
+            "4",
+            "--on-term",
+            "ignore",
+        )
         daemon.connect("neighbour", "offender")
         [offender] = daemon.pids("offender")
         pools.cluster.wait(lambda: pools.phase("offender") == "Failed", "the offender is ended")

@@ -47,8 +47,15 @@ class Make:
     def begin(self, target: str, arguments: str = "") -> "subprocess.Popen[str]":
         """Begin a target, in a process group of its own."""
         command = [*self._command, *target.split(), f"ARGS={arguments}"]
-        return subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
 
 
 @pytest.fixture
@@ -116,9 +123,15 @@ def is_true(thing: Any, condition: str) -> bool:
 
 
 TWIN = {
-    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "twin", "namespace": "kube-public"},
-    "spec": {"nodeSelector": {"kubernetes.io/hostname": "node-1"}, "hostNetwork": True, "terminationGracePeriodSeconds": 0,
-             "containers": [{"name": "main", "image": PAUSE, "imagePullPolicy": "Never"}]},
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "twin", "namespace": "kube-public"},
+    "spec": {
+        "nodeSelector": {"kubernetes.io/hostname": "node-1"},
+        "hostNetwork": True,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": PAUSE, "imagePullPolicy": "Never"}],
+    },
 }
 WHERE = ("pod", "twin", "--namespace", "kube-public")
 
@@ -199,7 +212,8 @@ def test_make_runs_a_part_of_these_tests(make: Make) -> None:
     done = make("test-all SUITE=cluster", "--collect-only -k part_of_these")
     assert done.returncode == 0, done.stdout
     assert [line for line in done.stdout.splitlines() if "::" in line] == [
-        "tests/e2e/cluster/test_tool.py::test_make_runs_a_part_of_these_tests"]
+        "tests/e2e/cluster/test_tool.py::test_make_runs_a_part_of_these_tests"
+    ]
 
 
 def test_invalid_call_prints_the_usage() -> None:

@@ -28,8 +28,10 @@ class Reader:
     def __init__(self, cluster: Cluster, origin: Path, address: str, folder: Path) -> None:
         programs, self.folder = folder / "bin", folder / "clone"
         self._moved = {
-            "https://git.example.org/gpu.git": address, "registry.example.org/gpushare/node-runtime": _REPOSITORY,
-            'tag: "0.1.0"': f'tag: "{_TAG}"', "example.org/pool": POOL,
+            "https://git.example.org/gpu.git": address,
+            "registry.example.org/gpushare/node-runtime": _REPOSITORY,
+            'tag: "0.1.0"': f'tag: "{_TAG}"',
+            "example.org/pool": POOL,
             "  platform:\n": f'  platform:\n    charts: "{upstream.CHARTS}"\n',
         }
         programs.mkdir()
@@ -37,7 +39,9 @@ class Reader:
         (programs / "kubectl").write_text(f'#!/bin/sh\nexec {network} "$@"\n')
         (programs / "kubectl").chmod(0o755)
         self._environment = {
-            **os.environ, **IDENTITY, "KUBECONFIG": str(cluster.control_plane.folder / "admin.kubeconfig"),
+            **os.environ,
+            **IDENTITY,
+            "KUBECONFIG": str(cluster.control_plane.folder / "admin.kubeconfig"),
             "PATH": f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
         for command in (("init", "--bare", "--initial-branch=main", origin), ("clone", origin, self.folder)):

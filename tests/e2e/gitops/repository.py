@@ -5,8 +5,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-IDENTITY = {"GIT_AUTHOR_NAME": "tests", "GIT_AUTHOR_EMAIL": "tests@example.org",
-            "GIT_COMMITTER_NAME": "tests", "GIT_COMMITTER_EMAIL": "tests@example.org", "GIT_CONFIG_GLOBAL": "/dev/null"}
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "tests",
+    "GIT_AUTHOR_EMAIL": "tests@example.org",
+    "GIT_COMMITTER_NAME": "tests",
+    "GIT_COMMITTER_EMAIL": "tests@example.org",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+}
 """Environment of git: who commits, and no settings of the machine's user."""
 
 

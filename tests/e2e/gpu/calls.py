@@ -26,8 +26,10 @@ class Calls:
 
     def table(self) -> str:
         """For people: how often each was made, and how long it took."""
-        rows = [f"{call}: {len(taken)} × p50 {percentile(taken, 50):.3f} ms, p99 {percentile(taken, 99):.3f} ms"
-                for call, taken in sorted(self._seconds.items())]
+        rows = [
+            f"{call}: {len(taken)} × p50 {percentile(taken, 50):.3f} ms, p99 {percentile(taken, 99):.3f} ms"
+            for call, taken in sorted(self._seconds.items())
+        ]
         return "\n".join(rows)
 
 

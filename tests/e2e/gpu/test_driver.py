@@ -73,4 +73,5 @@ def test_reading_changes_nothing(session: Session, surveys: tuple[GpuInfo, ...],
         session.read_device(survey.uuid)
     assert calls.changes() == []
     assert [(one.uuid, one.mig, one.compute_mode) for one in session.survey()] == [
-        (one.uuid, one.mig, one.compute_mode) for one in surveys]
+        (one.uuid, one.mig, one.compute_mode) for one in surveys
+    ]

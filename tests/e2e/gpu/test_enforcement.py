@@ -45,7 +45,10 @@ def enforcement(tmp_path: Path, whole: GpuInfo, process_pool: ProcessPool) -> It
     made = EnforcementFixture(
         tmp_path,
         Node(whole.uuid),  # type: ignore[arg-type]
-        process_pool, deadline=30.0, share={"capMiB": CAP_MIB}, enforcement={"mechanism": "watcher"},
+        process_pool,
+        deadline=30.0,
+        share={"capMiB": CAP_MIB},
+        enforcement={"mechanism": "watcher"},
     )
     yield made
     made.enforcer.close()

@@ -72,8 +72,11 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     command: list[str | Path] = [helm.helm(), "template", "gpushare", folder / "chart", "--namespace", "gpu-system"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     documents = [one for one in yaml.safe_load_all(printed) if one]
-    [pod] = [one["spec"]["template"]["spec"] for one in documents
-             if one["kind"] == "DaemonSet" and one["metadata"]["name"] == "gpushare-notebooks"]
+    [pod] = [
+        one["spec"]["template"]["spec"]
+        for one in documents
+        if one["kind"] == "DaemonSet" and one["metadata"]["name"] == "gpushare-notebooks"
+    ]
     [enforce] = pod["containers"]
     return Bundle(policy=files["chart/files/policies/notebooks.yaml"], enforce=enforce, host_pid=pod["hostPID"])
 
@@ -121,12 +124,22 @@ class Node:
     def runtime(self, image: str, bundle: Bundle, *, without: str = "") -> Container:
         """The runtime's container, with what the chart gives it and no more; `without` one of its capabilities."""
         security = bundle.enforce["securityContext"]
-        environment = {"NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpu-system", "POD_UID": "9",
-                       "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": self.api.url.rpartition(":")[2],
-                       "GPUSHARE_FAKE_NVML": "/fake-nvml"}
+        environment = {
+            "NODE_NAME": NODE,
+            "POD_NAME": "runtime",
+            "POD_NAMESPACE": "gpu-system",
+            "POD_UID": "9",
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": self.api.url.rpartition(":")[2],
+            "GPUSHARE_FAKE_NVML": "/fake-nvml",
+        }
         places = {"/var/lib/gpushare": self.folder / "state", "/fake-nvml": self.state}
-        fixed = {"/var/lib/kubelet/device-plugins": self.folder / "kubelet", "/etc/gpushare": self.folder / "policy",
-                 "/var/run/secrets/kubernetes.io/serviceaccount": self.folder / "account", LIBRARY: library()}
+        fixed = {
+            "/var/lib/kubelet/device-plugins": self.folder / "kubelet",
+            "/etc/gpushare": self.folder / "policy",
+            "/var/run/secrets/kubernetes.io/serviceaccount": self.folder / "account",
+            LIBRARY: library(),
+        }
         options = [
             *(["--pid=host"] if bundle.host_pid else []),
             *(["--read-only", "--read-only-tmpfs=false", "--tmpfs=/tmp"] if security["readOnlyRootFilesystem"] else []),
@@ -135,7 +148,9 @@ class Node:
             *(f"--cap-add={name}" for name in security["capabilities"]["add"] if name != without),
             f"--user={security['runAsUser']}",
             *(f"--env={name}={value}" for name, value in environment.items()),
-            *mounts(places), *mounts(fixed, "ro"), "--entrypoint=[]",
+            *mounts(places),
+            *mounts(fixed, "ro"),
+            "--entrypoint=[]",
         ]
         return self.stack.enter_context(running(image, *bundle.enforce["command"], "--port", str(self.port), options=options))
 
@@ -148,9 +163,28 @@ def node(tmp_path: Path, program: str, bundle: Bundle) -> Iterator[Node]:
     (tmp_path / "account" / "token").write_text("token")
     certificate, key = tmp_path / "account" / "ca.crt", tmp_path / "key"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
-         "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=test",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
     )
     fake_nvml = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2)
     with ApiServer(token="token", certificate=(certificate, key)) as api, ExitStack() as stack:

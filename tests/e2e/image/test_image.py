@@ -40,8 +40,11 @@ def test_image_config_and_labels_are_set(architecture: str) -> None:
 
 @ALL
 def test_image_has_no_shell_or_installer(architecture: str) -> None:
-    programs = {Path(name).name for name, member in built(architecture).files().items()
-                if Path(name).parent.name in ("bin", "sbin") and not member.isdir()}
+    programs = {
+        Path(name).name
+        for name, member in built(architecture).files().items()
+        if Path(name).parent.name in ("bin", "sbin") and not member.isdir()
+    }
     assert programs == {"python3", "python3.11", "gpushare-node"}
     assert not [name for name in built(architecture).files() if Path(name).name in ("pip", "setuptools", "ensurepip")]
 
@@ -90,7 +93,8 @@ def test_every_runtime_module_imports_in_the_stripped_image(tmp_path: Path) -> N
     root = built().unpack(tmp_path)
     modules = [
         ".".join(path.relative_to(root / "opt/gpushare").with_suffix("").parts).removesuffix(".__init__")
-        for path in (root / "opt/gpushare/gpushare_node").rglob("*.py") if path.stem != "__main__"
+        for path in (root / "opt/gpushare/gpushare_node").rglob("*.py")
+        if path.stem != "__main__"
     ]
     program = f"import sys; sys.path.insert(0, '/opt/gpushare')\nfor name in {sorted(modules)}: __import__(name)"
     subprocess.run(["chroot", root, "/usr/bin/python3", "-ISB", "-c", program], check=True)
@@ -99,13 +103,15 @@ def test_every_runtime_module_imports_in_the_stripped_image(tmp_path: Path) -> N
 def test_kubeconfig_is_read_in_the_stripped_image(tmp_path: Path) -> None:
     root = built().unpack(tmp_path)
     ApiServer(token="secret").kubeconfig(root / "config")
-    program = "\n".join((
-        "import sys; sys.path.insert(0, '/opt/gpushare')",
-        "from gpushare_node.adapters.kube.api_endpoint import find_endpoint",
-        "address = find_endpoint({'KUBECONFIG': '/config'})",
-        "assert address.headers() == {'authorization': 'Bearer secret'}, address.headers()",
-        "assert address.open_pool()",
-    ))
+    program = "\n".join(
+        (
+            "import sys; sys.path.insert(0, '/opt/gpushare')",
+            "from gpushare_node.adapters.kube.api_endpoint import find_endpoint",
+            "address = find_endpoint({'KUBECONFIG': '/config'})",
+            "assert address.headers() == {'authorization': 'Bearer secret'}, address.headers()",
+            "assert address.open_pool()",
+        )
+    )
     subprocess.run(["chroot", root, "/usr/bin/python3", "-ISB", "-c", program], check=True)
 
 

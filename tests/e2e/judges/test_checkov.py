@@ -100,5 +100,7 @@ def test_a_chart_that_is_made_less_secure_fails(write: Callable[[Path, str, str]
             for container in item["spec"]["template"]["spec"]["containers"]:
                 container["securityContext"].update(privileged=True, readOnlyRootFilesystem=False)
     file.write_text(yaml.safe_dump_all(items))
-    assert {("CKV_K8S_16", "DaemonSet gpushare-POOL-without-mig enforce"),
-            ("CKV_K8S_22", "DaemonSet gpushare-POOL-without-mig enforce")} <= found_in(tmp_path) - found
+    assert {
+        ("CKV_K8S_16", "DaemonSet gpushare-POOL-without-mig enforce"),
+        ("CKV_K8S_22", "DaemonSet gpushare-POOL-without-mig enforce"),
+    } <= found_in(tmp_path) - found

@@ -20,8 +20,13 @@ from tests.support import helm
 _FIRST = 9_000_000
 _TYPED = re.compile(r'typeIs "(string|bool)" \.Values\.([A-Za-z0-9_.]+)')
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "gpu-operator": {"gpuCluster.deployCR": False, "operator.logging.develMode": False, "platform.openshift": False,
-                     "nfd.enabled": False, "extraObjects": []},
+    "gpu-operator": {
+        "gpuCluster.deployCR": False,
+        "operator.logging.develMode": False,
+        "platform.openshift": False,
+        "nfd.enabled": False,
+        "extraObjects": [],
+    },
     "nvidia-device-plugin": {"config.map": {}},
 }
 """What must neither be a mark nor simply on for everything to be rendered."""
@@ -80,7 +85,14 @@ def _rendered(chart: Path, values: Values) -> Iterator[dict[str, Any]]:
         yaml.safe_dump(values, file)
         file.flush()
         command: list[str | Path] = [
-            helm.helm(4), "template", "release", chart, "--namespace", "gpu-system", "--values", file.name,
+            helm.helm(4),
+            "template",
+            "release",
+            chart,
+            "--namespace",
+            "gpu-system",
+            "--values",
+            file.name,
         ]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     yield from (document for document in yaml.safe_load_all(text) if document)

@@ -19,7 +19,8 @@ from tests.compiler.golden.update import examples
 from tests.e2e.nvidia import charts, update
 
 pytestmark = [
-    pytest.mark.nvidia, pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
+    pytest.mark.nvidia,
+    pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
 ]
 
 CHARTS = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
@@ -60,7 +61,8 @@ def test_every_value_that_a_template_reads_is_known(stack: str, chart_of: dict[s
 def test_every_value_that_is_known_is_read(stack: str, chart_of: dict[str, Path]) -> None:
     read, whole = charts.read_paths(chart_of[stack])
     assert [
-        path for path in own_paths(stack)
+        path
+        for path in own_paths(stack)
         if path not in read and not any(path == name or path.startswith(f"{name}.") for name in whole)
     ] == []
 
@@ -69,7 +71,8 @@ def test_every_value_that_is_known_is_read(stack: str, chart_of: dict[str, Path]
 def test_every_default_matches_the_chart(stack: str, chart_of: dict[str, Path]) -> None:
     defaults = yaml.safe_load((chart_of[stack] / "values.yaml").read_text())
     differing = {
-        path: (fact.default, at(defaults, path)) for path, fact in own_paths(stack).items()
+        path: (fact.default, at(defaults, path))
+        for path, fact in own_paths(stack).items()
         if fact.declared and "/" not in path and at(defaults, path) != fact.default
     }
     differing.pop("image.tag", None)  # empty: the chart's own version
@@ -92,7 +95,10 @@ EXAMPLES = [example for example in examples() if stack_of(example)]
 @pytest.mark.parametrize("major", [3, 4])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_the_real_chart_takes_an_examples_values(
-    example: Path, major: int, chart_of: dict[str, Path], run_helm: Any  # noqa: F811
+    example: Path,
+    major: int,
+    chart_of: dict[str, Path],
+    run_helm: Any,  # noqa: F811
 ) -> None:
     stack = stack_of(example)
     assert stack
@@ -105,7 +111,10 @@ def test_the_real_chart_takes_an_examples_values(
         check_against_crd(policy, chart_of[stack])
     else:
         assert {document["metadata"]["name"] for document in objects if document["kind"] == "DaemonSet"} >= {
-            "nvidia-device-plugin", "nvidia-device-plugin-gpu-feature-discovery", "nvidia-device-plugin-mps-control-daemon"}
+            "nvidia-device-plugin",
+            "nvidia-device-plugin-gpu-feature-discovery",
+            "nvidia-device-plugin-mps-control-daemon",
+        }
 
 
 def check_against_crd(policy: dict[str, Any], chart: Path) -> None:

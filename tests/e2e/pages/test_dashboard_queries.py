@@ -16,7 +16,8 @@ HERE, THERE = 'node="n1",pool="notebooks"', 'node="n2",pool="training"'
 OURS = 'namespace="gpu-system",created_by_kind="DaemonSet",created_by_name="gpushare-'
 CONDITION = 'kube_node_status_condition{condition="GPUShareReady",status="false",node='
 GPUS = {
-    f'{TOTAL}{{{HERE},gpu="GPU-1"}}': "1000x9", f'{TOTAL}{{{THERE},gpu="GPU-2"}}': "2000x9",
+    f'{TOTAL}{{{HERE},gpu="GPU-1"}}': "1000x9",
+    f'{TOTAL}{{{THERE},gpu="GPU-2"}}': "2000x9",
     f'{TOTAL}{{{THERE},gpu="MIG-1"}}': "500x9",
 }
 
@@ -43,21 +44,43 @@ FIGURES: tuple[tuple[str, int, str, Series, dict[str, float]], ...] = (
     ("Memory in use (DCGM)", 0, ".*", of_dcgm("DCGM_FI_DEV_FB_USED"), gpus(40, 12)),
     ("Clocks (DCGM)", 1, ".*", of_dcgm("DCGM_FI_DEV_MEM_CLOCK"), gpus(40e6, 7e6)),
     # The node has just left the pool `notebooks`, whose last series are not stale yet.
-    ("Power (DCGM)", 0, ".*",
-     {f'{TOTAL}{{{HERE},gpu="GPU-1"}}': "1000", f'{TOTAL}{{{THERE},gpu="GPU-1"}}': "_x2 1000x9",
-      'DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",gpu="0"}': "40 _x2 60x9"},
-     {'{UUID="GPU-1",gpu="0",node="n2",pool="training"}': 60}),
+    (
+        "Power (DCGM)",
+        0,
+        ".*",
+        {
+            f'{TOTAL}{{{HERE},gpu="GPU-1"}}': "1000",
+            f'{TOTAL}{{{THERE},gpu="GPU-1"}}': "_x2 1000x9",
+            'DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",gpu="0"}': "40 _x2 60x9",
+        },
+        {'{UUID="GPU-1",gpu="0",node="n2",pool="training"}': 60},
+    ),
     # n1 waits for tenants, n2 serves its reason itself, n3 is of another DaemonSet.
-    ("Nodes by reason", 1, ".*", {
-        f'kube_pod_info{{{OURS}notebooks",node="n1",pod="x"}}': "1x9", f'{CONDITION}"n1"}}': "1x9",
-        f'kube_pod_info{{{OURS}training",node="n2",pod="y"}}': "1x9", f'{CONDITION}"n2"}}': "1x9",
-        f'gpushare_node_condition{{{THERE},reason="GpuLost"}}': "1x9",
-        f'kube_pod_info{{{OURS.replace("gpu-system", "other")}demo",node="n3",pod="z"}}': "1x9", f'{CONDITION}"n3"}}': "1x9",
-    }, {'{pool="notebooks"}': 1}),
-    ("Memory of namespaces", 0, ".*", {
-        f'gpushare_container_gpu_memory_used_bytes{{{HERE},namespace="a",pod="p",container="c",gpu="GPU-1"}}': "3x9",
-        f'gpushare_container_gpu_memory_used_bytes{{{HERE},namespace="a",pod="q",container="c",gpu="GPU-1"}}': "4x9",
-    }, {'{namespace="a",pool="notebooks"}': 7}),
+    (
+        "Nodes by reason",
+        1,
+        ".*",
+        {
+            f'kube_pod_info{{{OURS}notebooks",node="n1",pod="x"}}': "1x9",
+            f'{CONDITION}"n1"}}': "1x9",
+            f'kube_pod_info{{{OURS}training",node="n2",pod="y"}}': "1x9",
+            f'{CONDITION}"n2"}}': "1x9",
+            f'gpushare_node_condition{{{THERE},reason="GpuLost"}}': "1x9",
+            f'kube_pod_info{{{OURS.replace("gpu-system", "other")}demo",node="n3",pod="z"}}': "1x9",
+            f'{CONDITION}"n3"}}': "1x9",
+        },
+        {'{pool="notebooks"}': 1},
+    ),
+    (
+        "Memory of namespaces",
+        0,
+        ".*",
+        {
+            f'gpushare_container_gpu_memory_used_bytes{{{HERE},namespace="a",pod="p",container="c",gpu="GPU-1"}}': "3x9",
+            f'gpushare_container_gpu_memory_used_bytes{{{HERE},namespace="a",pod="q",container="c",gpu="GPU-1"}}': "4x9",
+        },
+        {'{namespace="a",pool="notebooks"}': 7},
+    ),
 )
 
 

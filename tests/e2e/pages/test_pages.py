@@ -118,10 +118,13 @@ def test_without_a_clipboard_the_pod_is_selected(tab: Browser, files: dict[str, 
     assert yaml.safe_load(tab.run("getSelection().toString()"))["kind"] == "Pod"
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("01-heterogeneous", ["kind: Pod", "hpc", "Quotas", "2200Mi"]),
-    ("plan", ["Settings of the intent", "spec.pools.hpc", "Capacity"]),
-])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("01-heterogeneous", ["kind: Pod", "hpc", "Quotas", "2200Mi"]),
+        ("plan", ["Settings of the intent", "spec.pools.hpc", "Capacity"]),
+    ],
+)
 def test_print_view_is_unfolded(tab: Browser, files: dict[str, Path], name: str, words: list[str]) -> None:
     tab.open(files[name])
     tab.run("for (const one of document.querySelectorAll('details')) one.open = false")
@@ -147,11 +150,14 @@ def test_only_pods_scroll_horizontally_on_a_phone(tab: Browser, files: dict[str,
     assert [one for one in tab.run(CUT) if not one.startswith("<pre ")] == []
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("01-heterogeneous", {"Per node", "Total", "Device", "Cap", "Resource", "At most"}),
-    ("changed", {"Before", "After", "Change"}),
-    ("status", {"Wanted", "Offered", "Used", "Free", "In use", "State", "Reason", "Since", "Message"}),
-])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("01-heterogeneous", {"Per node", "Total", "Device", "Cap", "Resource", "At most"}),
+        ("changed", {"Before", "After", "Change"}),
+        ("status", {"Wanted", "Offered", "Used", "Free", "In use", "State", "Reason", "Since", "Message"}),
+    ],
+)
 def test_on_a_phone_every_value_has_its_heading(tab: Browser, files: dict[str, Path], name: str, words: set[str]) -> None:
     tab.open(files[name], width=390)
     shown = tab.run("[...document.querySelectorAll('td')].map((one) => getComputedStyle(one, '::before').content.slice(1, -1))")
@@ -174,9 +180,7 @@ def test_maps_are_to_scale(tab: Browser, files: dict[str, Path], width: int, sid
     sizes = {(name, round(size, 1)) for name, _, size in (*before, *after)}
     assert len(sizes) == len(slices), f"the same at every place: {sizes}"
     one = dict(sizes)["1g.5gb"]
-    assert dict(sizes) == {
-        name: pytest.approx(number * one + (number - 1) * 2, abs=.3) for name, number in slices.items()
-    }
+    assert dict(sizes) == {name: pytest.approx(number * one + (number - 1) * 2, abs=0.3) for name, number in slices.items()}
     assert [row[0][:2] for row in (before, after)] == [["2g.10gb", "g2 w2"]] * 2, "what is kept is first on both sides"
 
 

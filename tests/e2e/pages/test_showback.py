@@ -38,7 +38,9 @@ RESOURCE = 'resource="nvidia_com_gpu_shared"'
 EXPECTED: dict[str, dict[str, float]] = {
     "Share-hours by namespace": {f'{{namespace="a",{RESOURCE}}}': 4, f'{{namespace="b",{RESOURCE}}}': 1},
     "Share-hours by pool and namespace": {
-        f'{{namespace="a",pool="notebooks",{RESOURCE}}}': 4, f'{{namespace="b",pool="notebooks",{RESOURCE}}}': 1},
+        f'{{namespace="a",pool="notebooks",{RESOURCE}}}': 4,
+        f'{{namespace="b",pool="notebooks",{RESOURCE}}}': 1,
+    },
     "Share-hours by team": {f'{{label_team="physics",{RESOURCE}}}': 4},
     "Share-hours by card": {f'{{card="t4",{RESOURCE}}}': 5},
     "GiB-hours by namespace": {'{namespace="a"}': 6, '{namespace="b"}': 8},
@@ -53,6 +55,8 @@ EXPECTED: dict[str, dict[str, float]] = {
 
 def test_every_query_has_expected_numbers() -> None:
     assert QUERIES.keys() == EXPECTED.keys()
+
+
 @pytest.mark.parametrize("title", EXPECTED)
 def test_query_counts_allocated_and_used_shares(title: str, tmp_path: Path) -> None:
     """At 2 h 2 min, so that no step is at either end of the two hours: whether it would count there depends on the version."""

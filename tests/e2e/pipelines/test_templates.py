@@ -55,12 +55,19 @@ def github(folder: Path, base: str) -> dict[str, subprocess.CompletedProcess[str
     temporary = folder.parent / "temporary"
     temporary.mkdir()
     (job,) = template("github-workflow.yaml")["jobs"].values()
-    surroundings = environment(folder, RUNNER_TEMP=str(temporary), GITHUB_STEP_SUMMARY=str(temporary / "summary"),
-                               GITHUB_ACTIONS="true", CI="true", **job["env"])
+    surroundings = environment(
+        folder,
+        RUNNER_TEMP=str(temporary),
+        GITHUB_STEP_SUMMARY=str(temporary / "summary"),
+        GITHUB_ACTIONS="true",
+        CI="true",
+        **job["env"],
+    )
     gh = folder.parent / "bin/gh"
     # Its last argument is the file with the comment.
-    gh.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$RUNNER_TEMP/gh"\n'
-                  'for body; do :; done\ncp "$body" "$RUNNER_TEMP/comment"\n')
+    gh.write_text(
+        '#!/bin/sh\nprintf "%s\\n" "$@" > "$RUNNER_TEMP/gh"\nfor body; do :; done\ncp "$body" "$RUNNER_TEMP/comment"\n'
+    )
     gh.chmod(0o755)
     values = {"BASE": base, "GH_TOKEN": "token", "NUMBER": "7"}
     done = {}
@@ -69,8 +76,14 @@ def github(folder: Path, base: str) -> dict[str, subprocess.CompletedProcess[str
             continue
         assert "${{" not in step["run"], "an expression in a script lets a branch's name run commands"
         own = {name: values[name] for name in step.get("env", {})}
-        done[step["name"]] = subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=folder,
-                                            env=surroundings | own, capture_output=True, text=True, check=False)
+        done[step["name"]] = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=folder,
+            env=surroundings | own,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     return done
 
 
@@ -83,7 +96,13 @@ def test_the_github_workflow_checks_plans_and_comments(user: tuple[Path, str]) -
     assert "notebooks" in plan
     assert (temporary / "summary").read_text() == plan
     assert (temporary / "gh").read_text().splitlines() == [
-        "pr", "comment", "7", "--edit-last", "--create-if-none", "--body-file", str(temporary / "plan.md")
+        "pr",
+        "comment",
+        "7",
+        "--edit-last",
+        "--create-if-none",
+        "--body-file",
+        str(temporary / "plan.md"),
     ]
     assert (temporary / "comment").read_text() == plan
     assert json.loads((folder / "gpushare.sarif").read_text())["runs"][0]["results"] == []
@@ -152,12 +171,25 @@ def test_the_gitlab_job_checks_plans_and_comments(user: tuple[Path, str]) -> Non
     with HTTPServer(("127.0.0.1", 0), _Notes) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         surroundings = environment(
-            folder, CI_MERGE_REQUEST_DIFF_BASE_SHA=base, CI_MERGE_REQUEST_IID="7", CI_PROJECT_ID="3", GPUSHARE_TOKEN="token",
-            CI_API_V4_URL=f"http://127.0.0.1:{server.server_address[1]}/api/v4", TMPDIR=str(folder.parent),
-            NO_PROXY="127.0.0.1", **job["variables"])
+            folder,
+            CI_MERGE_REQUEST_DIFF_BASE_SHA=base,
+            CI_MERGE_REQUEST_IID="7",
+            CI_PROJECT_ID="3",
+            GPUSHARE_TOKEN="token",
+            CI_API_V4_URL=f"http://127.0.0.1:{server.server_address[1]}/api/v4",
+            TMPDIR=str(folder.parent),
+            NO_PROXY="127.0.0.1",
+            **job["variables"],
+        )
         for _ in range(2):  # the second push changes the note of the first
-            done = subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])], cwd=folder, env=surroundings,
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])],
+                cwd=folder,
+                env=surroundings,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert done.returncode == 0, done.stdout + done.stderr
         server.shutdown()
     plan = (folder / "plan.md").read_text()

@@ -36,8 +36,13 @@ class Publisher:
         programs.mkdir()
         for name, program in (("cosign", cosign.program()), ("helm", helm.helm()), ("helm-3.18", helm_3_18.program())):
             (programs / name).symlink_to(program)
-        self.environment = {**os.environ, **PASSWORD, **NO_NETWORK, "HOME": str(folder),
-                             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+        self.environment = {
+            **os.environ,
+            **PASSWORD,
+            **NO_NETWORK,
+            "HOME": str(folder),
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        }
         self.tool("cosign", "generate-key-pair")
         self.release()
 
@@ -109,8 +114,12 @@ def oci_archive(path: Path, architecture: str, words: str) -> None:
     content = packed("words", words.encode())
     layer = blob(content, "layer.v1.tar")
     config = {"architecture": architecture, "os": "linux", "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}}
-    manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                "config": blob(json.dumps(config).encode(), "config.v1+json"), "layers": [layer]}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": blob(json.dumps(config).encode(), "config.v1+json"),
+        "layers": [layer],
+    }
     index = {"schemaVersion": 2, "manifests": [blob(json.dumps(manifest).encode(), "manifest.v1+json")]}
     with tarfile.open(path, "w") as archive:
         files = blobs | {"index.json": json.dumps(index).encode(), "oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
@@ -122,7 +131,9 @@ def oci_archive(path: Path, architecture: str, words: str) -> None:
 
 def test_published_artifacts_are_verified_offline_and_installed_by_digest(publisher: Publisher) -> None:
     image, chart = publisher.published()
-    raw = publisher.tool("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{publisher.name}/node-runtime:{__version__}")
+    raw = publisher.tool(
+        "skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{publisher.name}/node-runtime:{__version__}"
+    )
     manifests = json.loads(raw.stdout)["manifests"]
     assert [one["platform"]["architecture"] for one in manifests] == ["amd64", "arm64"]
     each = [f"{publisher.name}/node-runtime@{one['digest']}" for one in manifests]

@@ -35,8 +35,11 @@ def test_pushed_chart_renders_like_the_folder(tmp_path: Path) -> None:
         pushed = run(4, "push", tmp_path / f"gpushare-{__version__}.tgz", f"oci://{host}/clusters/physics", "--plain-http")
         [digest] = [word for word in (pushed.stdout + pushed.stderr).split() if word.startswith("sha256:")]
         reference = f"oci://{host}/clusters/physics/gpushare"
-        for major, how in ((4, (f"{reference}@{digest}",)), (4, (reference, "--version", __version__)),
-                           (3, (reference, "--version", __version__))):
+        for major, how in (
+            (4, (f"{reference}@{digest}",)),
+            (4, (reference, "--version", __version__)),
+            (3, (reference, "--version", __version__)),
+        ):
             rendered = objects(run(major, "template", "gpushare", *how, "--plain-http", *WHERE).stdout)
             assert "gpushare-notebooks-policy" in rendered
             assert rendered == objects(run(major, "template", "gpushare", chart, *WHERE).stdout)

@@ -148,8 +148,27 @@ def test_a_registry_with_logins(here: Path, tmp_path: Path, program: dict[str, s
 def test_registry_with_tls_is_verified(here: Path, tmp_path: Path, program: dict[str, str]) -> None:
     files = tmp_path / "tls.crt", tmp_path / "tls.key"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-out",
+            files[0],
+            "-keyout",
+            files[1],
+        ],
+        check=True,
+        capture_output=True,
+    )
     with registry(here, certificate=files) as host:
         call = ("images", BUNDLE, "--to", host, "--verify")
         refused = gpushare(*call, environment=program)

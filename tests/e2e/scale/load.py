@@ -107,8 +107,13 @@ class Node:
         pods = PodInformer(self.connection, self.name, self.clock)
         adapters = Adapters(
             driver=StillWatched(StillDriver(self.uuid, self.policy)),  # type: ignore[arg-type]
-            processes=LinuxProcesses(), pods=pods, cluster=server,
-            folder=self.folder, clock=self.clock, tenants=TenancyFile(None, NAMESPACE), marks=marks,
+            processes=LinuxProcesses(),
+            pods=pods,
+            cluster=server,
+            folder=self.folder,
+            clock=self.clock,
+            tenants=TenancyFile(None, NAMESPACE),
+            marks=marks,
             checkpoint=lambda: Checkpoint(allocations=(), registered={}),
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
@@ -120,7 +125,10 @@ class Node:
             mps_queue=InlineQueue(),
         )
         monitor = NodeMonitor(
-            enforcer=enforcer, cluster=server, labels=wanted(self.policy, self.published), boot_id="none",
+            enforcer=enforcer,
+            cluster=server,
+            labels=wanted(self.policy, self.published),
+            boot_id="none",
             plan=lambda surveys: build_view(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )
         marks.node = NodeInformer(self.connection, self.name, self.clock, monitor.trigger)
@@ -141,10 +149,18 @@ class Node:
         deps = Dependencies(
             open_hardware=lambda digest: Hardware(
                 open_driver=lambda: StillDriver(self.uuid, policy),  # type: ignore[arg-type,return-value]
-                folder=self.folder, clock=self.clock, policy_digest=digest, machine=MACHINE,
+                folder=self.folder,
+                clock=self.clock,
+                policy_digest=digest,
+                machine=MACHINE,
             ),
-            cluster=server, folder=self.folder, clock=self.clock, report=lambda _: None, boot_id=MACHINE.boot_id,
-            read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), open_enforcer=lambda _: self,
+            cluster=server,
+            folder=self.folder,
+            clock=self.clock,
+            report=lambda _: None,
+            boot_id=MACHINE.boot_id,
+            read_checkpoint=lambda: Checkpoint(allocations=(), registered={}),
+            open_enforcer=lambda _: self,
         )
         PodInformer(self.connection, self.name, self.clock).start()
         self.clock.sleep(random.uniform(0.0, _ARRIVAL_SECONDS))
@@ -177,8 +193,10 @@ class NodeCrowd:
 
     def _figures(self, taken: Traffic, node_seconds: float, real: float) -> dict[str, Any]:
         return {
-            "requests": taken.requests.total() / node_seconds, "events": taken.events / node_seconds,
-            "bookmarks": taken.bookmarks / real, "bytes": taken.received / node_seconds,
+            "requests": taken.requests.total() / node_seconds,
+            "events": taken.events / node_seconds,
+            "bookmarks": taken.bookmarks / real,
+            "bytes": taken.received / node_seconds,
             # How far the machine falls behind the time that is simulated: what is late is asked less often.
             "late": sum(self._late) / max(1, len(self._late)),
             "kinds": taken.kinds(node_seconds),
@@ -210,7 +228,8 @@ class NodeCrowd:
             is_calm = minute.requests.total() <= _CALM_REQUESTS * len(self.nodes)
         each = {"requests": taken.requests.total(), "unanswered": taken.unanswered, "bytes": taken.received}
         return {name: count / len(self.nodes) for name, count in each.items()} | {
-            "minutes": minutes, "kinds": taken.kinds(len(self.nodes)),
+            "minutes": minutes,
+            "kinds": taken.kinds(len(self.nodes)),
         }
 
     def queue(self, text: str) -> dict[str, Any]:
@@ -235,8 +254,14 @@ class NodeCrowd:
     def _write_status(self, node: Node) -> None:
         """Kubelet's own heartbeat; its connection is none of ours."""
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        self._write(Request(method="PATCH", path=f"{NODES}/{node.name}/status", body={"status": {"conditions": [ready]}},
-                            content_type=STRATEGIC_PATCH))
+        self._write(
+            Request(
+                method="PATCH",
+                path=f"{NODES}/{node.name}/status",
+                body={"status": {"conditions": [ready]}},
+                content_type=STRATEGIC_PATCH,
+            )
+        )
 
     def _renew(self) -> None:
         """Other nodes have all slots, and are not done."""

@@ -28,8 +28,10 @@ def laden(number: int, purpose: str, labels: dict[str, str], **status: object) -
     digest = "sha256:" + "0123456789abcdef" * 4
     name = "registry.example.org/some/repository"
     images = [{"names": [f"{name}-{one}@{digest}", f"{name}-{one}:v1"], "sizeBytes": 10**9} for one in range(50)]
-    ready = [{"type": kind, "status": word, "reason": "Simulated", "message": "a simulated node"} for kind, word in
-             (("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"), ("Ready", "True"))]
+    ready = [
+        {"type": kind, "status": word, "reason": "Simulated", "message": "a simulated node"}
+        for kind, word in (("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"), ("Ready", "True"))
+    ]
     return simulated(f"laden-{number:05}", purpose, labels | some, {"images": images, "conditions": ready, **status})
 
 

@@ -45,8 +45,9 @@ def inside(cluster: Cluster, module: str, *arguments: object) -> "subprocess.Pop
     """A program of this repository in the cluster's network, as administrator."""
     command = cluster.network.command(sys.executable, "-W", "ignore", "-m", module, *map(str, arguments))
     environment = {**os.environ, "KUBECONFIG": str(cluster.control_plane.folder / "admin.kubeconfig")}
-    return subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                            cwd=ROOT, env=environment)
+    return subprocess.Popen(
+        [str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    )
 
 
 def rolled_out(cluster: Cluster, nodes: int, folder: Path) -> list[dict[str, Any]]:

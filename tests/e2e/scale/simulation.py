@@ -208,9 +208,12 @@ def roll_out(kubelets: Kubelets, bundle: Path) -> dict[str, Any]:
     total = sum((node.connection.requests for node in nodes.values()), Counter[str]())
     waited = sum(durations.values())
     return {
-        "ready": sum(outcome.reason.value.is_ready for outcome in outcomes.values()), "most_out": kubelets.most_out,
-        "most_writes": max(writes), "mean_writes": sum(writes) / len(writes),
-        "writes_in_vain": sum(node.connection.in_vain for node in nodes.values()), "seconds": round(clock.now() - begun),
+        "ready": sum(outcome.reason.value.is_ready for outcome in outcomes.values()),
+        "most_out": kubelets.most_out,
+        "most_writes": max(writes),
+        "mean_writes": sum(writes) / len(writes),
+        "writes_in_vain": sum(node.connection.in_vain for node in nodes.values()),
+        "seconds": round(clock.now() - begun),
         "requests": dict(sorted(total.items())),
         # Of a node that is on its way: nearly all of that it waits for its slot.
         "requests_a_second": total.total() / waited,

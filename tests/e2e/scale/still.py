@@ -10,7 +10,9 @@ from gpushare_node.guard.process_list import Device
 from gpushare_node.vendors.driver import ComputeMode, GpuInfo, Versions
 
 MACHINE = Machine(
-    boot_id="00000000-aaaa-4aaa-8aaa-000000000000", reset=lambda _: "nobody resets it", make_nodes=lambda: None,
+    boot_id="00000000-aaaa-4aaa-8aaa-000000000000",
+    reset=lambda _: "nobody resets it",
+    make_nodes=lambda: None,
 )
 
 
@@ -20,7 +22,11 @@ class StillDriver:
     def __init__(self, uuid: str, policy: Policy) -> None:
         card = policy.card
         self._survey = GpuInfo(
-            index=0, uuid=uuid, name=card.name, pci_device_id=card.pci_device_ids[0], memory_mib=card.memory_mib,
+            index=0,
+            uuid=uuid,
+            name=card.name,
+            pci_device_id=card.pci_device_ids[0],
+            memory_mib=card.memory_mib,
             compute_mode=ComputeMode.DEFAULT,
         )
 

@@ -78,7 +78,10 @@ class Traffic:
         """What was counted since the last time."""
         with self._lock:
             taken = Traffic(
-                requests=+self.requests, unanswered=self.unanswered, events=self.events, bookmarks=self.bookmarks,
+                requests=+self.requests,
+                unanswered=self.unanswered,
+                events=self.events,
+                bookmarks=self.bookmarks,
                 received=self.received,
             )
             self.requests.clear()

@@ -57,11 +57,12 @@ def works_in(venv: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["clone", "wheel", "sdist", "editable"])
-def test_an_install_works_from_an_empty_folder(
-    form: str, clone: Path, distributions: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_install_works_from_an_empty_folder(form: str, clone: Path, distributions: dict[str, Path], tmp_path: Path) -> None:
     what: dict[str, list[str | Path]] = {
-        "clone": [clone], "wheel": [distributions[".whl"]], "sdist": [distributions[".gz"]], "editable": ["-e", clone],
+        "clone": [clone],
+        "wheel": [distributions[".whl"]],
+        "sdist": [distributions[".gz"]],
+        "editable": ["-e", clone],
     }
     venv = tmp_path / "venv"
     install(venv, *what[form], cwd=tmp_path)

@@ -24,8 +24,11 @@ pynvml.CDLL = lambda name: ctypes.CDLL(os.path.join(os.environ.get("LD_LIBRARY_P
 """
 """A process reads LD_LIBRARY_PATH when it is started, and a forked one has been started with another."""
 _PRELOADED = (
-    *(f"gpushare_node.cli.{name}" for name in ("apply", "assert_state", "enforce", "export", "release")), "pynvml",
-    "gpushare_node.vendors.nvidia.session", "kubernetes.client", "kubernetes.config",
+    *(f"gpushare_node.cli.{name}" for name in ("apply", "assert_state", "enforce", "export", "release")),
+    "pynvml",
+    "gpushare_node.vendors.nvidia.session",
+    "kubernetes.client",
+    "kubernetes.config",
 )
 POOL = (
     "{card: a100-sxm4-40gb, nodes: {matchLabels: {p: x}}, gpusPerNode: 2, sharing: {mode: mig,"

@@ -88,14 +88,20 @@ def test_a_lost_gpu_is_exported_with_its_fault(cli_environment: CliEnvironment) 
     assert gpus[1]["fault"]["kind"] == "lost"
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    (b"a: [", ": .: is not YAML"),
-    (b"\xff\xfe", ": is not UTF-8: byte 0"),
-    (b"#" * 10_485_760, ": is larger than 1 MiB"),
-    (b"", ": .: must be a mapping"),
-    (b"apiVersion: v2", ": kind: is missing"),
-], ids=["yaml", "bytes", "size", "empty", "version"])
-def test_invalid_policy_gives_a_one_line_error_and_changes_nothing(cli_environment: CliEnvironment, content: bytes, said: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a: [", ": .: is not YAML"),
+        (b"\xff\xfe", ": is not UTF-8: byte 0"),
+        (b"#" * 10_485_760, ": is larger than 1 MiB"),
+        (b"", ": .: must be a mapping"),
+        (b"apiVersion: v2", ": kind: is missing"),
+    ],
+    ids=["yaml", "bytes", "size", "empty", "version"],
+)
+def test_invalid_policy_gives_a_one_line_error_and_changes_nothing(
+    cli_environment: CliEnvironment, content: bytes, said: str
+) -> None:
     cli_environment.policy.write_bytes(content)
     for command in ("apply", "assert", "enforce"):
         done = cli_environment.with_policy(command)
@@ -245,10 +251,14 @@ def _is_ready(url: str) -> bool:
 
 
 def test_internal_error_is_one_line_with_a_logged_traceback_and_exit_code_70(cli_environment: CliEnvironment) -> None:
-    program = "\n".join((
-        "import sys, gpushare_node.cli.export as export", "export.bounded_driver = lambda run: 1 / 0",
-        "from gpushare_node.cli import main", "sys.exit(main(['export']))",
-    ))
+    program = "\n".join(
+        (
+            "import sys, gpushare_node.cli.export as export",
+            "export.bounded_driver = lambda run: 1 / 0",
+            "from gpushare_node.cli import main",
+            "sys.exit(main(['export']))",
+        )
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     log, last = done.stderr.splitlines()
     assert done.returncode == 70
@@ -265,10 +275,20 @@ def test_closed_stdout_is_not_reported_as_an_error(cli_environment: CliEnvironme
         assert (done.wait(PATIENCE), done.stderr.read()) == (1, b"")
 
 
-@pytest.mark.parametrize("arguments", [
-    [], ["fly"], ["apply"], ["enforce", "--policy", "a", "--interval", "1"], ["enforce", "--policy", "a", "--interval", "0s"],
-    ["enforce", "--policy", "a", "--port", "99999"], ["apply", "--pol", "a"], ["export", "--format", "xml"],
-], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["apply"],
+        ["enforce", "--policy", "a", "--interval", "1"],
+        ["enforce", "--policy", "a", "--interval", "0s"],
+        ["enforce", "--policy", "a", "--port", "99999"],
+        ["apply", "--pol", "a"],
+        ["export", "--format", "xml"],
+    ],
+    ids=" ".join,
+)
 def test_invalid_command_line_exits_with_2_and_a_usage_line(cli_environment: CliEnvironment, arguments: list[str]) -> None:
     done = cli_environment.run(*arguments)
     assert done.returncode == 2
@@ -282,10 +302,14 @@ def test_help_has_every_exit_code(cli_environment: CliEnvironment) -> None:
 
 
 def test_version_loads_neither_driver_nor_http_nor_the_api_s_client() -> None:
-    program = "\n".join((
-        "import sys", "from gpushare_node.cli import main", "try: main(['--version'])",
-        "finally: print(sorted(sys.modules), file=sys.stderr)",
-    ))
+    program = "\n".join(
+        (
+            "import sys",
+            "from gpushare_node.cli import main",
+            "try: main(['--version'])",
+            "finally: print(sorted(sys.modules), file=sys.stderr)",
+        )
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == f"gpushare-node {__version__}\n"
     assert not {"'pynvml'", "'kubernetes'", "'urllib3'", "'http.server'"} & set(done.stderr.strip("[]\n").split(", "))
@@ -327,7 +351,11 @@ def test_enforce_keeps_the_labels_that_apply_published(cli_environment: CliEnvir
     api.add_pod("runtime", namespace="gpushare", node="node-1", uid="9")
     api.add_daemonset("gpushare-dense")
     more = api.kubeconfig(cli_environment.folder / "kubeconfig") | {
-        "NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
+        "NODE_NAME": "node-1",
+        "POD_NAME": "runtime",
+        "POD_NAMESPACE": "gpushare",
+        "POD_UID": "9",
+    }
     argv = [
         *COMMAND,
         "enforce",

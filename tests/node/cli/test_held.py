@@ -28,9 +28,7 @@ def give(cli_environment: CliEnvironment, *ids: str) -> None:
 
 
 @pytest.mark.failure_case(8)
-def test_check_skips_an_allocated_gpu_and_reports_what_is_unknown(
-    cli_environment: CliEnvironment
-) -> None:
+def test_check_skips_an_allocated_gpu_and_reports_what_is_unknown(cli_environment: CliEnvironment) -> None:
     give(cli_environment, cli_environment.fake_nvml.uuid(0))
     done = run(cli_environment, "apply", "--check")
     assert "skipped GPU 0   layout: in use by a pod to which kubelet allocated it" in done.stdout

@@ -65,8 +65,11 @@ class Observed:
 
     @property
     def environment(self) -> dict[str, str]:
-        return self.desk.environment | self.api.kubeconfig(self.desk.folder / "kubeconfig") | {
-            "NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
+        return (
+            self.desk.environment
+            | self.api.kubeconfig(self.desk.folder / "kubeconfig")
+            | {"NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
+        )
 
     def command(self, *more: str) -> list[str]:
         files = ["--policy", str(self.desk.policy), "--state-dir", str(self.desk.folder / "state")]
@@ -151,11 +154,20 @@ def foreign_layout_in_use(node: Observed) -> None:
 
 def former_change_unfinished(node: Observed) -> None:
     """An enforcing runtime was killed in the middle of a change, and the node has its marks."""
-    node.api.edit("nodes", NODE, lambda one: one["metadata"]["labels"].update({
-        "gpushare.dev/pool": "dense", "nvidia.com/device-plugin.config": "mig-00000000-a",
-        "nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}))
-    node.api.edit("nodes", NODE, lambda one: one["spec"].update(
-        taints=[{"key": "gpushare.dev/repartitioning", "effect": "NoSchedule"}]))
+    node.api.edit(
+        "nodes",
+        NODE,
+        lambda one: one["metadata"]["labels"].update(
+            {
+                "gpushare.dev/pool": "dense",
+                "nvidia.com/device-plugin.config": "mig-00000000-a",
+                "nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change",
+            }
+        ),
+    )
+    node.api.edit(
+        "nodes", NODE, lambda one: one["spec"].update(taints=[{"key": "gpushare.dev/repartitioning", "effect": "NoSchedule"}])
+    )
     node.before = node.node()
 
 

@@ -26,8 +26,13 @@ def cluster(api: ApiServer) -> ApiServer:
     owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
     for name in ("n1", "n2"):
         api.add_node(name, labels={"gpushare.dev/pool": "train"})
-        api.add_pod(f"gpushare-train-{name}", namespace="gpushare", node=name, labels=LABELS,
-                    owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True})
+        api.add_pod(
+            f"gpushare-train-{name}",
+            namespace="gpushare",
+            node=name,
+            labels=LABELS,
+            owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True},
+        )
     return api
 
 
@@ -39,8 +44,9 @@ def start(cluster: ApiServer, folder: Path, *arguments: str) -> Process:
 
 def asked(cluster: ApiServer) -> list[str]:
     """The nodes on which a request stands."""
-    return [node["metadata"]["name"] for node in cluster.all("nodes")
-            if "gpushare.dev/release" in node["metadata"]["annotations"]]
+    return [
+        node["metadata"]["name"] for node in cluster.all("nodes") if "gpushare.dev/release" in node["metadata"]["annotations"]
+    ]
 
 
 def answer(cluster: ApiServer, *names: str) -> None:

@@ -53,14 +53,15 @@ def in_a_pod(cli_environment: CliEnvironment, api: ApiServer) -> dict[str, str]:
     api.add_node("node-1", labels={"gpushare.dev/pool": "dense"})
     api.add_pod("runtime", namespace="gpushare", node="node-1", uid="9")
     api.add_daemonset("gpushare-dense")
-    return cli_environment.environment | api.kubeconfig(cli_environment.folder / "kubeconfig") | {
-        "NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
+    return (
+        cli_environment.environment
+        | api.kubeconfig(cli_environment.folder / "kubeconfig")
+        | {"NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
+    )
 
 
 @pytest.mark.failure_case(102)
-def test_enforce_keeps_the_stored_policy_until_the_new_one_is_readable(
-    cli_environment: CliEnvironment, api: ApiServer
-) -> None:
+def test_enforce_keeps_the_stored_policy_until_the_new_one_is_readable(cli_environment: CliEnvironment, api: ApiServer) -> None:
     good = cli_environment.policy.read_text()
     with start(cli_environment, api, "enforce", "--port", str(free_port())) as running:
         wait_for(lambda: said(api)[0] == "PolicyInvalid")
@@ -73,9 +74,7 @@ def test_enforce_keeps_the_stored_policy_until_the_new_one_is_readable(
 
 
 @pytest.mark.failure_case(102)
-def test_enforce_honours_a_release_request_with_an_unreadable_policy(
-    cli_environment: CliEnvironment, api: ApiServer
-) -> None:
+def test_enforce_honours_a_release_request_with_an_unreadable_policy(cli_environment: CliEnvironment, api: ApiServer) -> None:
     with start(cli_environment, api, "enforce", "--port", str(free_port())):
         wait_for(lambda: said(api)[0] == "PolicyInvalid")
         api.patch("nodes", "node-1", {"metadata": {"annotations": {"gpushare.dev/release": api.asking()}}}, manager="job")
@@ -83,9 +82,7 @@ def test_enforce_honours_a_release_request_with_an_unreadable_policy(
 
 
 @pytest.mark.failure_case(102)
-def test_apply_keeps_the_stored_policy_until_the_new_one_is_readable(
-    cli_environment: CliEnvironment, api: ApiServer
-) -> None:
+def test_apply_keeps_the_stored_policy_until_the_new_one_is_readable(cli_environment: CliEnvironment, api: ApiServer) -> None:
     good = cli_environment.policy.read_text()
     with start(cli_environment, api, "apply", "--hold") as running:
         wait_for(lambda: said(api)[0] == "PolicyInvalid")

@@ -92,9 +92,27 @@ def test_missing_field_is_reported_by_its_path() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "a: b: c", "\t", "a: !!bool x", "a: !!int ''", "a: 2000-13-01", "!!python/object/apply:os.system [ls]", "a: &a [*a]",
-     "a: !!timestamp x", "[" * 3000, "x: 1\n---\ny: 2", "\x00", "", "? [1]\n: 2", "<<: 3", "!!set {a}", "a: " + "9" * 5000,
-     "a: 0001-01-01 00:00:00 +23:59", "a: !!binary é"],
+    [
+        "{",
+        "a: b: c",
+        "\t",
+        "a: !!bool x",
+        "a: !!int ''",
+        "a: 2000-13-01",
+        "!!python/object/apply:os.system [ls]",
+        "a: &a [*a]",
+        "a: !!timestamp x",
+        "[" * 3000,
+        "x: 1\n---\ny: 2",
+        "\x00",
+        "",
+        "? [1]\n: 2",
+        "<<: 3",
+        "!!set {a}",
+        "a: " + "9" * 5000,
+        "a: 0001-01-01 00:00:00 +23:59",
+        "a: !!binary é",
+    ],
     ids=lambda text: repr(text[:12]),
 )
 def test_text_that_is_not_a_policy_raises_only_a_policy_error(text: str) -> None:

@@ -21,9 +21,9 @@ def is_in(module: str, rooms: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.failure_case(67)
-@pytest.mark.parametrize(("room", "module"), [
-    (room, module) for room in PURE for module in sorted(NODE.modules) if is_in(module, (room,))
-])
+@pytest.mark.parametrize(
+    ("room", "module"), [(room, module) for room in PURE for module in sorted(NODE.modules) if is_in(module, (room,))]
+)
 def test_decision_modules_import_no_io(room: str, module: str) -> None:
     found = imports(NODE.modules[module], NODE.modules)
     foreign = {name for name in found if not is_in(name, (room, *PURE[room]))}

@@ -50,19 +50,32 @@ def policy(**changes: Any) -> Policy:
 def policy_text(**changes: Any) -> str:
     """Two A100 in ten shares each under a cap of 4096 MiB; `changes` replace parts of the spec."""
     share = {
-        "resource": SHARED, "profile": None, "replicas": 10, "memoryMiB": 40960, "capMiB": CAP_MIB, "toleranceMiB": 0,
+        "resource": SHARED,
+        "profile": None,
+        "replicas": 10,
+        "memoryMiB": 40960,
+        "capMiB": CAP_MIB,
+        "toleranceMiB": 0,
     }
     spec: dict[str, Any] = {
         "card": {"id": "a100-sxm4-40gb", "name": "NVIDIA A100-SXM4-40GB", "pciDeviceIds": ["0x20B010DE"], "memoryMiB": 40960},
-        "gpusPerNode": 2, "mode": "time-slicing", "stack": "gpu-operator", "partitioner": "gpushare",
-        "profile": "time-slicing-01234567", "migConfig": None,
-        "gpus": [{"indexes": [0, 1], "mig": False, "instances": []}], "resources": {SHARED: 20},
+        "gpusPerNode": 2,
+        "mode": "time-slicing",
+        "stack": "gpu-operator",
+        "partitioner": "gpushare",
+        "profile": "time-slicing-01234567",
+        "migConfig": None,
+        "gpus": [{"indexes": [0, 1], "mig": False, "instances": []}],
+        "resources": {SHARED: 20},
         "shares": [share | changes.pop("share", {})],
         "enforcement": {"action": "kill", "graceSeconds": 2, "mechanism": "auto"} | changes.pop("enforcement", {}),
-        "rollout": {"maxUnavailable": 1, "onBusy": "wait", "drainTimeoutSeconds": 60}, "namespaces": [],
+        "rollout": {"maxUnavailable": 1, "onBusy": "wait", "drainTimeoutSeconds": 60},
+        "namespaces": [],
     }
     document = {
-        "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": "pool", "cluster": "lab"},
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "NodePolicy",
+        "metadata": {"name": "pool", "cluster": "lab"},
         "spec": spec | changes,
     }
     return json.dumps(document)
@@ -71,7 +84,9 @@ def policy_text(**changes: Any) -> str:
 def tenancy_text(**changes: Any) -> str:
     """Tenants in the namespace `team`; `changes` replace parts of the spec."""
     spec = {
-        "scope": "tenants", "admission": "deny", "platformNamespaces": ["gpu-operator", "kube-system"],
+        "scope": "tenants",
+        "admission": "deny",
+        "platformNamespaces": ["gpu-operator", "kube-system"],
         "tenantNamespaces": ["team"],
     }
     return json.dumps({"apiVersion": "gpushare.dev/v1", "kind": "Tenancy", "spec": spec | changes})
@@ -129,8 +144,14 @@ class FakePodList:
 def pod(name: str, number: int, **changes: Any) -> PodView:
     """A pod with one container `main`; its ids follow from the number."""
     fields: dict[str, Any] = {
-        "uids": (pod_uid(number),), "namespace": "team", "name": name, "labels": {}, "phase": "Running",
-        "is_terminating": False, "owner": "", "containers": {container_id(number): "main"},
+        "uids": (pod_uid(number),),
+        "namespace": "team",
+        "name": name,
+        "labels": {},
+        "phase": "Running",
+        "is_terminating": False,
+        "owner": "",
+        "containers": {container_id(number): "main"},
         "started": {container_id(number): YOUNG},
     }
     return PodView(**fields | changes)
@@ -182,16 +203,28 @@ class EnforcementFixture:
         self.processes = LinuxProcesses(self.fake_proc.root)
         self.metrics = EnforcementMetrics(Registry())
         self.driver = BoundedDriver(
-            lambda: Session.open(self.metrics.observe_call), clock=self.clock, deadline_seconds=self.deadline)
+            lambda: Session.open(self.metrics.observe_call), clock=self.clock, deadline_seconds=self.deadline
+        )
         adapters = Adapters(
-            driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
-            clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
-            checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
+            driver=self.driver,
+            processes=self.processes,
+            pods=self.list,
+            cluster=self.told,
+            folder=self.folder,
+            clock=self.clock,
+            tenants=TenancyFile(self.tenancy, NAMESPACE),
+            mps=self.mps,
+            checkpoint=lambda: read_checkpoint(self.checkpoint),
+            marks=self.marks,
             wall=lambda: NOON + self.clock.now() + self.ahead,
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
         self.enforcer = Enforcer(
-            adapters=adapters, config=config, metrics=self.metrics, queue=self.queue, mps_queue=InlineQueue(),
+            adapters=adapters,
+            config=config,
+            metrics=self.metrics,
+            queue=self.queue,
+            mps_queue=InlineQueue(),
         )
         return self.enforcer
 
@@ -206,9 +239,14 @@ class EnforcementFixture:
 
     def allocate(self, number: int, resource: str, ids: list[str]) -> None:
         """Kubelet writes down what it gave to a pod's container."""
-        self.entries.append({
-            "PodUID": pod_uid(number), "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"-1": ids},
-        })
+        self.entries.append(
+            {
+                "PodUID": pod_uid(number),
+                "ContainerName": "main",
+                "ResourceName": resource,
+                "DeviceIDs": {"-1": ids},
+            }
+        )
         self.register(10)
 
     def register(self, replicas: int, *gpus: int) -> None:

@@ -131,14 +131,22 @@ class EnforcementFuzz(HostileNode):
         tenancy.write_text(tenancy_text(admission=self.admission))
         adapters = Adapters(
             driver=Driver(self.read_devices),  # type: ignore[arg-type]
-            processes=self.processes, pods=self.list, cluster=self.told,
-            folder=StateDir(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
-            mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
+            processes=self.processes,
+            pods=self.list,
+            cluster=self.told,
+            folder=StateDir(self.folder / "state"),
+            clock=self.clock,
+            checkpoint=self.checkpoint,
+            mps=self if self.mode == "mps" else None,
+            tenants=TenancyFile(tenancy, NAMESPACE),
             wall=lambda: NOON + self.clock.now(),
         )
         policy = policy_of(
-            enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",
-            gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
+            enforcement={"graceSeconds": 0, "mechanism": "watcher"},
+            mode=self.mode,
+            profile=f"{self.mode}-01234567",
+            gpusPerNode=8,
+            gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
         )
         config = EnforcerConfig(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
         self.metrics = EnforcementMetrics(Registry())
@@ -275,9 +283,7 @@ class EnforcementFuzz(HostileNode):
         self.last_shown.update((one.uids[0], one) for one in self.list.known)
         self.enforcer.cycle()
         gpu = min(self.given[DEFIANT])
-        states = {
-            one.unit.container.container: one.state for one in self.metrics.snapshot.observe() if one.unit.device == gpu
-        }
+        states = {one.unit.container.container: one.state for one in self.metrics.snapshot.observe() if one.unit.device == gpu}
         mine = states.pop(container_id(DEFIANT), None)
         # Another is being ended on this GPU: one at a time, the oldest offence first.
         is_taken = not _ENDING.isdisjoint(states.values())

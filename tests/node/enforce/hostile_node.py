@@ -135,13 +135,17 @@ class HostileNode:
     def _renamed(self, number: int, one: PodView) -> PodView:
         """The pod with its container, or with the next run of it."""
         is_restarted = number != DEFIANT and self.rng.random() < 0.1
-        return replace(one, containers={container_id(number + 500 if is_restarted else number): "main"}, started={
-            container_id(either): YOUNG for either in (number, number + 500)})
+        return replace(
+            one,
+            containers={container_id(number + 500 if is_restarted else number): "main"},
+            started={container_id(either): YOUNG for either in (number, number + 500)},
+        )
 
     def checkpoint(self) -> Checkpoint:
         ids = {number: tuple(f"{gpu}::{number}" for gpu in sorted(gpus)) for number, gpus in self.given.items()}
         allocations = (
-            Allocation(pod_uid=pod_uid(number), container="main", resource=SHARED, ids=own) for number, own in ids.items())
+            Allocation(pod_uid=pod_uid(number), container="main", resource=SHARED, ids=own) for number, own in ids.items()
+        )
         return Checkpoint(registered={}, allocations=tuple(allocations))
 
     # What the driver says.

@@ -41,7 +41,12 @@ class Churn:
         self.fake_nvml = fake_nvml
         gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]
         self.enforcement = EnforcementFixture(
-            folder, fake_nvml, process_pool, gpusPerNode=GPUS, gpus=gpus, share={"replicas": SHARES, "capMiB": 700},
+            folder,
+            fake_nvml,
+            process_pool,
+            gpusPerNode=GPUS,
+            gpus=gpus,
+            share={"replicas": SHARES, "capMiB": 700},
             enforcement={"action": "warn"},
         )
 
@@ -58,8 +63,12 @@ class Churn:
             mirror.fake(pid, "comm", "python3\n")
         self.enforcement.list.known = tuple(pod(f"pod-{number}", number) for number in range(first, first + CONTAINERS))
         entries = [
-            {"PodUID": pod_uid(number), "ContainerName": "main", "ResourceName": SHARED,
-             "DeviceIDs": {"-1": [f"{self.fake_nvml.uuid(number % GPUS)}::{number // GPUS % SHARES}"]}}
+            {
+                "PodUID": pod_uid(number),
+                "ContainerName": "main",
+                "ResourceName": SHARED,
+                "DeviceIDs": {"-1": [f"{self.fake_nvml.uuid(number % GPUS)}::{number // GPUS % SHARES}"]},
+            }
             for number in range(first, first + CONTAINERS)
         ]
         self.enforcement.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}}))
@@ -67,8 +76,9 @@ class Churn:
             self.fake_nvml.clear(gpu)
             self.fake_nvml.unattributed(gpu, WITHIN * (SHARES - 1) + OVER)
             pids = range(FIRST_PID + first + gpu, FIRST_PID + first + CONTAINERS, GPUS)
-            self.fake_nvml.put_raw(gpu, [
-                (pid, (WITHIN if pid != pids[0] else OVER) << 20, NO_INSTANCE, NO_INSTANCE) for pid in pids])
+            self.fake_nvml.put_raw(
+                gpu, [(pid, (WITHIN if pid != pids[0] else OVER) << 20, NO_INSTANCE, NO_INSTANCE) for pid in pids]
+            )
 
     def live(self) -> None:
         """The pods run for a while, and each of those over its cap loses a process."""
@@ -100,14 +110,15 @@ def test_a_days_churn_adds_no_series(churn: Churn) -> None:
         text = churn.enforcement.metrics.registry.text()
         found = families(text)
         assert {name: found[name] for name in found if name.startswith("container_") and "exempt" not in name} == {
-            "container_gpu_memory_used_bytes": CONTAINERS, "container_gpu_memory_cap_bytes": CONTAINERS,
+            "container_gpu_memory_used_bytes": CONTAINERS,
+            "container_gpu_memory_cap_bytes": CONTAINERS,
             "container_over_cap": CONTAINERS,
         }
         assert found["last_kill_info"] == min(32, GPUS * (generation + 1))
         assert found.total() <= PER_CONTAINER * CONTAINERS + PER_GPU * GPUS + CONSTANT
         assert len(text.encode()) <= MAX_BYTES
         seen.append(found)
-    full = seen[32 // GPUS:]
+    full = seen[32 // GPUS :]
     assert len(full) > 2
     assert all(found == full[0] for found in full)
     assert f"gpushare_over_cap_total {GPUS * GENERATIONS}" in text.splitlines(), "the first of each GPU was over its cap"

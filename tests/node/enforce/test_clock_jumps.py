@@ -63,8 +63,9 @@ def backing_off(node: LoopNode) -> tuple[float, float]:
 @pytest.mark.failure_case(106)
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
 @pytest.mark.parametrize("enforcement", [waiting_for_a_slot, draining, backing_off], ids=lambda one: one.__name__)
-def test_waits_do_not_use_the_wall_clock(node: LoopNode, jump: Jump, enforcement: Callable[[LoopNode], tuple[float, float]],
-                                      seconds: float) -> None:
+def test_waits_do_not_use_the_wall_clock(
+    node: LoopNode, jump: Jump, enforcement: Callable[[LoopNode], tuple[float, float]], seconds: float
+) -> None:
     jump(0)
     earliest, latest = enforcement(node)
     start = node.clock.now()
@@ -142,9 +143,7 @@ def test_clock_set_back_before_the_first_cap_exempts_no_container(
 
 
 @pytest.mark.failure_case(113)
-def test_notice_started_with_a_fast_clock_is_not_longer(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
+def test_notice_started_with_a_fast_clock_is_not_longer(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, enforcement={"noticeSeconds": DAY})
     enforcement.ahead = YEAR
     enforcement.start()

@@ -41,8 +41,12 @@ def lose_checkpoint(node: EnforcementFixture) -> None:
 
 def test_restarted_container_keeps_the_debt_of_its_last_run(enforcement: EnforcementFixture) -> None:
     """It exits by itself just before each SIGKILL; the next run has another id."""
-    enforcement.admit(1, "again", containers={container_id(1): "main", container_id(7): "main"},
-                      started={container_id(1): 1.5e9 + 1700, container_id(7): 1.5e9 + 1700})
+    enforcement.admit(
+        1,
+        "again",
+        containers={container_id(1): "main", container_id(7): "main"},
+        started={container_id(1): 1.5e9 + 1700, container_id(7): 1.5e9 + 1700},
+    )
     first = enforcement.begin(1, 9000)
     enforcement.run(6)
     await_end(first)
@@ -120,7 +124,8 @@ def test_sandbox_in_the_pause_container_cgroup_has_the_cap_of_the_pod(enforcemen
 def test_pod_that_may_have_been_allocated_its_gpu_is_not_foreign_use(enforcement: EnforcementFixture, why: str) -> None:
     """The checkpoint was lost, another plugin gave the GPU, or the container is older than enforcement."""
     changes: dict[str, dict[str, Any]] = {
-        "requests": {"resources": frozenset({"volcano.sh/vgpu-number"})}, "old": {"started": {container_id(1): OLD}},
+        "requests": {"resources": frozenset({"volcano.sh/vgpu-number"})},
+        "old": {"started": {container_id(1): OLD}},
     }
     enforcement.arrive(1, "legit", **changes.get(why, {}))
     uuid = enforcement.fake_nvml.uuid(0)

@@ -48,9 +48,7 @@ def test_metrics_page_is_rendered_at_most_once_a_second() -> None:
     assert len(made) <= 2
 
 
-def test_versions_and_existing_mig_instances_are_metrics(
-    enforcement: EnforcementFixture, two_gpus: FakeNvml
-) -> None:
+def test_versions_and_existing_mig_instances_are_metrics(enforcement: EnforcementFixture, two_gpus: FakeNvml) -> None:
     two_gpus.set_mode(0, current=True)
     for start in (0, 2):
         two_gpus.add_instance(0, 14, start)

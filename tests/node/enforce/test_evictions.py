@@ -18,9 +18,7 @@ from tests.support.process_fixtures import DEAF, ProcessPool
 from tests.support.waiting import PATIENCE, wait_for
 
 
-def test_evictions_are_requested_and_failures_counted(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
+def test_evictions_are_requested_and_failures_counted(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     enforcement_loop = EnforcementLoop(tmp_path, two_gpus, process_pool, enforcement={"action": "evict"})
     pid = enforcement_loop.enforcement.admit_and_begin(1, "greedy", 5000)
     enforcement_loop.api.is_down = True
@@ -30,7 +28,9 @@ def test_evictions_are_requested_and_failures_counted(
     assert lives(pid)
     assert [pod.name for pod in enforcement_loop.api.evicted] == ["greedy"]
     assert enforcement_loop.enforcement.metric("evictions_total{") == [
-        'evictions_total{outcome="failed"} 1', 'evictions_total{outcome="evicted"} 1']
+        'evictions_total{outcome="failed"} 1',
+        'evictions_total{outcome="evicted"} 1',
+    ]
 
 
 def test_queued_eviction_is_dropped_if_the_container_is_below_its_cap(

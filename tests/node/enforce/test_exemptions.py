@@ -87,9 +87,7 @@ def test_the_exemption_ends_with_the_container(tmp_path: Path, two_gpus: FakeNvm
 
 
 @pytest.mark.failure_case(83)
-def test_cap_is_enforced_after_the_notice_period(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
+def test_cap_is_enforced_after_the_notice_period(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
     enforcement.run(30)
     assert "the cap is enforced from 2017-07-15 02:56:41 UTC" in enforcement.told.events[0].message
@@ -143,7 +141,9 @@ def test_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(
 
 
 @pytest.mark.failure_case(84)
-def test_lost_annotations_do_not_restart_the_notice_period(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
+def test_lost_annotations_do_not_restart_the_notice_period(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
     enforcement.run(10)
     assert json.loads(enforcement.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
@@ -200,20 +200,38 @@ def test_first_cap_of_a_pool_exempts_containers_started_without_one(
     assert enforcement.told.reasons("early")[0] == "GPUMemoryCapNotice"
 
 
-@pytest.mark.parametrize(("former", "seconds", "until", "is_over"), [
-    (None, None, None, False), (None, 100, 1100, False),
-    (Notice(since=1000, seconds=None, until=None), 100, 1150, False),
-    (Notice(since=1000, seconds=100, until=1100), 200, 1200, False),
-    (Notice(since=1000, seconds=200, until=1200), 20, 1070, False),
-    (Notice(since=1000, seconds=20, until=1070), 200, 1200, False),
-    (Notice(since=1000, seconds=None, until=1200), 200, 1200, False),
-    (Notice(since=1000, seconds=None, until=1040), 40, 1040, True),
-    (Notice(since=1000, seconds=40, until=1040), 200, 1040, True),
-    (Notice(since=9000, seconds=40, until=9040), 40, 1090, False),
-    (Notice(since=1000, seconds=40, until=1040, is_over=True), None, 1040, True),
-], ids=["for life", "a date", "a first date", "a longer one", "a shorter one", "longer again", "a date again",
-        "the date has gone by", "too late for a longer one", "begun by a clock that was ahead", "over for good"])
-def test_notice_end_follows_the_configured_length(former: Notice | None, seconds: int | None, until: int | None, *, is_over: bool) -> None:
+@pytest.mark.parametrize(
+    ("former", "seconds", "until", "is_over"),
+    [
+        (None, None, None, False),
+        (None, 100, 1100, False),
+        (Notice(since=1000, seconds=None, until=None), 100, 1150, False),
+        (Notice(since=1000, seconds=100, until=1100), 200, 1200, False),
+        (Notice(since=1000, seconds=200, until=1200), 20, 1070, False),
+        (Notice(since=1000, seconds=20, until=1070), 200, 1200, False),
+        (Notice(since=1000, seconds=None, until=1200), 200, 1200, False),
+        (Notice(since=1000, seconds=None, until=1040), 40, 1040, True),
+        (Notice(since=1000, seconds=40, until=1040), 200, 1040, True),
+        (Notice(since=9000, seconds=40, until=9040), 40, 1090, False),
+        (Notice(since=1000, seconds=40, until=1040, is_over=True), None, 1040, True),
+    ],
+    ids=[
+        "for life",
+        "a date",
+        "a first date",
+        "a longer one",
+        "a shorter one",
+        "longer again",
+        "a date again",
+        "the date has gone by",
+        "too late for a longer one",
+        "begun by a clock that was ahead",
+        "over for good",
+    ],
+)
+def test_notice_end_follows_the_configured_length(
+    former: Notice | None, seconds: int | None, until: int | None, *, is_over: bool
+) -> None:
     found = renew(former, since=1000.0, seconds=seconds, now=1050.0)
     assert (found.until, found.is_over) == (until, is_over)
     assert renew(found, since=0.0, seconds=seconds, now=1050.0) == found
@@ -221,7 +239,9 @@ def test_notice_end_follows_the_configured_length(former: Notice | None, seconds
 
 @pytest.mark.failure_case(85)
 @pytest.mark.parametrize("lost", ["the checkpoint", "its entries", "the pod", "the container"])
-def test_cap_is_kept_as_long_as_its_pod_exists(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, lost: str) -> None:
+def test_cap_is_kept_as_long_as_its_pod_exists(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, lost: str
+) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, share={"capMiB": 8192})
     enforcement.admit(1, "early")
     enforcement.run(2)
@@ -279,8 +299,9 @@ def test_corrected_clock_exempts_no_container_if_it_was_ahead_at_the_first_cap(t
 
 
 @pytest.mark.failure_case(108)
-@pytest.mark.parametrize("text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000],
-                         ids=range(9))
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000], ids=range(9)
+)
 def test_invalid_first_caps_annotation_does_not_prevent_caps(tmp_path: Path, text: str) -> None:
     marks = Marks()
     marks.known = {"gpushare.dev/first-caps": text}

@@ -21,7 +21,8 @@ MIB = 1 << 20
 
 def test_current_policy_is_one_metric_series(enforcement: EnforcementFixture) -> None:
     assert enforcement.metric("policy_info{") == [
-        'policy_info{digest="d1",card="a100-sxm4-40gb",mode="time-slicing",action="kill"} 1']
+        'policy_info{digest="d1",card="a100-sxm4-40gb",mode="time-slicing",action="kill"} 1'
+    ]
 
 
 def test_last_change_time_is_the_newer_of_policy_and_profile(enforcement: EnforcementFixture) -> None:
@@ -51,10 +52,14 @@ def test_requests_are_counted_by_verb_and_status(api: ApiServer, tmp_path: Path)
     connection.get("/api/v1/nodes/n1")
     next(connection.watch("/api/v1/nodes", {}, seconds=1), None)
     connection.close()
-    counted = {(verb, code): metrics.api_requests.value(verb, code)
-               for verb in ("GET", "WATCH") for code in ("200", "503", "none")}
+    counted = {
+        (verb, code): metrics.api_requests.value(verb, code) for verb in ("GET", "WATCH") for code in ("200", "503", "none")
+    }
     assert {key: count for key, count in counted.items() if count} == {
-        ("GET", "200"): 1, ("GET", "503"): 1, ("WATCH", "200"): 1}
+        ("GET", "200"): 1,
+        ("GET", "503"): 1,
+        ("WATCH", "200"): 1,
+    }
 
 
 def test_a_request_without_an_answer_has_no_status(tmp_path: Path) -> None:
@@ -74,7 +79,8 @@ def test_killed_container_is_a_metric_with_its_reason(enforcement: EnforcementFi
     await_end(pid)
     enforcement.run(2)
     assert enforcement.metric("last_kill_info{") == [
-        'last_kill_info{namespace="team",pod="greedy",container="main",reason="over-cap"} 1']
+        'last_kill_info{namespace="team",pod="greedy",container="main",reason="over-cap"} 1'
+    ]
 
 
 def test_only_the_latest_killed_containers_are_listed_once_each(enforcement: EnforcementFixture) -> None:
@@ -91,12 +97,20 @@ def test_a_mig_instance_has_the_memory_of_its_processes(tmp_path: Path, two_gpus
     first, second = two_gpus.add_instance(0, 14, 0), two_gpus.add_instance(0, 14, 2)
     resource = "nvidia.com/mig-2g.10gb.shared"
     gpus = [
-        {"indexes": [0], "mig": True, "instances": [
-            {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
+        {
+            "indexes": [0],
+            "mig": True,
+            "instances": [{"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)],
+        },
         {"indexes": [1], "mig": False, "instances": []},
     ]
     enforcement = EnforcementFixture(
-        tmp_path, two_gpus, process_pool, mode="mig", profile="mig-01234567", gpus=gpus,
+        tmp_path,
+        two_gpus,
+        process_pool,
+        mode="mig",
+        profile="mig-01234567",
+        gpus=gpus,
         share={"resource": resource, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
     )
     enforcement.list.known = (pod("one", 1), pod("two", 2))
@@ -106,8 +120,7 @@ def test_a_mig_instance_has_the_memory_of_its_processes(tmp_path: Path, two_gpus
         enforcement.begin(1, used, gi=first)
     enforcement.run()
     found = [line for line in enforcement.metric("gpu_memory_used_bytes{") if "MIG-" in line]
-    assert found == [
-        f'gpu_memory_used_bytes{{gpu="{uuids[0]}"}} {1500 * MIB}', f'gpu_memory_used_bytes{{gpu="{uuids[1]}"}} 0']
+    assert found == [f'gpu_memory_used_bytes{{gpu="{uuids[0]}"}} {1500 * MIB}', f'gpu_memory_used_bytes{{gpu="{uuids[1]}"}} 0']
     enforcement.begin(2, None, gi=second)
     enforcement.run()
     assert not [line for line in enforcement.metric("gpu_memory_used_bytes{") if uuids[1] in line], "the driver tells no usage"

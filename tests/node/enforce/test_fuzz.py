@@ -26,12 +26,16 @@ def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         yield begin
 
 
-@pytest.mark.parametrize(("mode", "admission", "rows", "seed"), [
-    ("time-slicing", "none", 60_000, 1), ("mps", "none", 30_000, 2),
-    ("time-slicing", "deny", 120_000 if scale.is_long else 40_000, 5),
-    ("time-slicing", "none", 1_000_000 if scale.is_long else 30_000, 3),
-    ("mps", "none", 500_000 if scale.is_long else 30_000, 4),
-])
+@pytest.mark.parametrize(
+    ("mode", "admission", "rows", "seed"),
+    [
+        ("time-slicing", "none", 60_000, 1),
+        ("mps", "none", 30_000, 2),
+        ("time-slicing", "deny", 120_000 if scale.is_long else 40_000, 5),
+        ("time-slicing", "none", 1_000_000 if scale.is_long else 30_000, 3),
+        ("mps", "none", 500_000 if scale.is_long else 30_000, 4),
+    ],
+)
 def test_no_process_is_signalled_without_proof_on_a_hostile_node(
     start_fuzz: Callable[[str, str, int], EnforcementFuzz], mode: str, admission: str, rows: int, seed: int
 ) -> None:

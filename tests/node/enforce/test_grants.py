@@ -39,8 +39,12 @@ DATES = WallClock(clock=ManualClock(), wall=lambda: NOW)
 
 
 def granted(
-    *ids: str, kept: dict[str, KeptContainer] | None = None, resource: str = SHARED, profile: Any = WHOLE,
-    pod_changes: dict[str, Any] | None = None, **changes: Any
+    *ids: str,
+    kept: dict[str, KeptContainer] | None = None,
+    resource: str = SHARED,
+    profile: Any = WHOLE,
+    pod_changes: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Granted:
     """The grants of one pod's container that holds these ids."""
     allocations = by_container([Allocation(pod_uid=pod_uid(1), container="main", resource=resource, ids=ids)])
@@ -98,7 +102,9 @@ def test_removed_cap_ends_immediately() -> None:
 @pytest.mark.parametrize(
     ("resource", "profile"), [("nvidia.com/gpu", WHOLE), (SHARED, {"GPU-b": None}), (SHARED, {"GPU-a": "1g.5gb"})]
 )
-def test_unknown_allocation_gives_no_cap_and_is_reported_but_a_stored_cap_stays(resource: str, profile: dict[str, str | None]) -> None:
+def test_unknown_allocation_gives_no_cap_and_is_reported_but_a_stored_cap_stays(
+    resource: str, profile: dict[str, str | None]
+) -> None:
     found = granted("GPU-a::3", resource=resource, profile=profile)
     assert cap(found) is None
     assert found.kept == {}
@@ -143,8 +149,13 @@ def test_a_static_pod_is_granted_under_the_uid_that_cgroups_know() -> None:
 
 def survey(**changes: Any) -> GpuInfo:
     instances = tuple(
-        GpuInstance(gi_id=gi, profile_id=19, start=gi, size=1, compute=tuple(
-            ComputeInstance(ci_id=ci, is_whole=count == 1, uuid=f"MIG-{gi}-{ci}") for ci in range(count)))
+        GpuInstance(
+            gi_id=gi,
+            profile_id=19,
+            start=gi,
+            size=1,
+            compute=tuple(ComputeInstance(ci_id=ci, is_whole=count == 1, uuid=f"MIG-{gi}-{ci}") for ci in range(count)),
+        )
         for gi, count in ((1, 1), (2, 2))
     )
     names = (Profile(id=19, name=changes.pop("name", "1g.5gb"), placements=(Placement(start=0, size=1),)),)
@@ -214,12 +225,20 @@ def test_cap_on_a_mig_instance_does_not_depend_on_other_instances(
     first, second = two_gpus.add_instance(0, 14, 0), two_gpus.add_instance(0, 14, 2)
     resource = "nvidia.com/mig-2g.10gb.shared"
     gpus = [
-        {"indexes": [0], "mig": True, "instances": [
-            {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
+        {
+            "indexes": [0],
+            "mig": True,
+            "instances": [{"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)],
+        },
         {"indexes": [1], "mig": False, "instances": []},
     ]
     enforcement = EnforcementFixture(
-        tmp_path, two_gpus, process_pool, mode="mig", profile="mig-01234567", gpus=gpus,
+        tmp_path,
+        two_gpus,
+        process_pool,
+        mode="mig",
+        profile="mig-01234567",
+        gpus=gpus,
         share={"resource": resource, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
     )
     for number, instance in ((1, first), (2, second)):
@@ -237,5 +256,6 @@ def test_container_owner_is_its_pod_and_name_whatever_the_controller() -> None:
     pods = (pod("replica", 1, owner="controller"), pod("bare", 2, namespace="other"))
     granted = grant(pods, {}, terms(policy(), TENANCY, {}, FIRST, DATES), {})
     assert {one.owner for one in granted.grants.values()} == {
-        Owner(namespace="team", uid=f"{pod_uid(1)}/main"), Owner(namespace="other", uid=f"{pod_uid(2)}/main")
+        Owner(namespace="team", uid=f"{pod_uid(1)}/main"),
+        Owner(namespace="other", uid=f"{pod_uid(2)}/main"),
     }

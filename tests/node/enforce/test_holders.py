@@ -142,9 +142,7 @@ def test_memory_that_a_deleted_container_leaves_is_not_charged_to_the_only_other
 
 
 @pytest.mark.parametrize("who", ["hidden", "ungiven"])
-def test_memory_is_not_charged_if_an_unknown_container_may_hold_it(
-    enforcement: EnforcementFixture, who: str
-) -> None:
+def test_memory_is_not_charged_if_an_unknown_container_may_hold_it(enforcement: EnforcementFixture, who: str) -> None:
     """The API server has not shown its pod yet, or kubelet's checkpoint has lost what was allocated to it."""
     enforcement.admit(2, "neighbour")
     if who == "ungiven":

@@ -14,9 +14,7 @@ from tests.support.process_fixtures import OBEDIENT, systemd_path
 UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
 
 
-def test_container_whose_gpu_processes_exit_early_is_killed_as_a_whole(
-    enforcement: EnforcementFixture
-) -> None:
+def test_container_whose_gpu_processes_exit_early_is_killed_as_a_whole(enforcement: EnforcementFixture) -> None:
     waiting = enforcement.admit_and_begin(1, "storm", 0)
     enforcement.fake_nvml.take(0, waiting)
     for _ in range(3):
@@ -36,9 +34,7 @@ def test_container_whose_gpu_processes_exit_early_is_killed_as_a_whole(
     await_end(waiting)
 
 
-def test_unattributable_memory_of_changing_processes_is_reported(
-    enforcement: EnforcementFixture
-) -> None:
+def test_unattributable_memory_of_changing_processes_is_reported(enforcement: EnforcementFixture) -> None:
     """Each process ends before it is recognised, and the next one before its memory could be a reason by itself."""
     for number in (1, 2):
         enforcement.admit(number, f"p{number}")
@@ -135,9 +131,7 @@ def test_unsignallable_offender_does_not_protect_other_offenders(
     assert enforcement.told.reasons("untouchable").count("GPUProcessKillFailed") == 2
 
 
-def test_memory_of_a_moved_process_is_charged_to_its_new_container(
-    enforcement: EnforcementFixture
-) -> None:
+def test_memory_of_a_moved_process_is_charged_to_its_new_container(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "left-behind")
     enforcement.admit(2, "new-home", replicas=3)
     innocent, mover = enforcement.begin(1, 1000), enforcement.begin(1, 5000)

@@ -63,9 +63,7 @@ def test_larger_of_two_processes_over_the_cap_is_killed(enforcement: Enforcement
 
 
 @pytest.mark.failure_case(35)
-def test_container_that_restarts_its_gpu_process_is_killed_as_a_whole(
-    enforcement: EnforcementFixture
-) -> None:
+def test_container_that_restarts_its_gpu_process_is_killed_as_a_whole(enforcement: EnforcementFixture) -> None:
     parent = enforcement.admit_and_begin(1, "storm", 0, DEAF)
     enforcement.fake_nvml.take(0, parent)
     first = enforcement.begin(1, 5000)
@@ -265,10 +263,24 @@ def test_kill_log_record_has_all_fields(enforcement: EnforcementFixture, caplog:
     records = [line for line in lines if line["event"] == "kill"]
     assert [record["outcome"] for record in records] == ["sent", "exited_term"]
     expected = {
-        "node": "node-1", "policy": "d1", "gpu": enforcement.fake_nvml.uuid(0), "gpu_instance": None, "namespace": "team",
-        "pod": "greedy", "pod_uid": pod_uid(1), "container": "main", "container_id": container_id(1), "pid": pid, "uid": 0,
-        "used_bytes": 5000 << 20, "container_used_bytes": 5000 << 20, "cap_bytes": 4096 << 20, "samples": 6,
-        "tolerance_bytes": 0, "signal": "SIGTERM", "dry_run": False,
+        "node": "node-1",
+        "policy": "d1",
+        "gpu": enforcement.fake_nvml.uuid(0),
+        "gpu_instance": None,
+        "namespace": "team",
+        "pod": "greedy",
+        "pod_uid": pod_uid(1),
+        "container": "main",
+        "container_id": container_id(1),
+        "pid": pid,
+        "uid": 0,
+        "used_bytes": 5000 << 20,
+        "container_used_bytes": 5000 << 20,
+        "cap_bytes": 4096 << 20,
+        "samples": 6,
+        "tolerance_bytes": 0,
+        "signal": "SIGTERM",
+        "dry_run": False,
     }
     assert expected.items() <= records[1].items()
     assert records[1]["since_signal_seconds"] == 1.0

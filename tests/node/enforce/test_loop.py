@@ -38,7 +38,9 @@ def _replace_driver(two_gpus: FakeNvml, code: int) -> None:
 
 @pytest.mark.failure_case(97)
 def test_replaced_driver_ends_the_runtime_for_a_restart(
-    enforcement_loop: EnforcementLoop, two_gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch,
+    enforcement_loop: EnforcementLoop,
+    two_gpus: FakeNvml,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     enforcement_loop.run(1)
     clock = enforcement_loop.enforcement.clock

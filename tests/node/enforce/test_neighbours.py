@@ -84,9 +84,7 @@ def test_unknown_memory_is_reported_and_no_process_is_killed(enforcement: Enforc
     assert enforcement.metric("gpu_memory_unknown_containers{")
 
 
-def test_unreliable_process_lists_prevent_kills_and_are_reported(
-    tmp_path: Path, process_pool: ProcessPool
-) -> None:
+def test_unreliable_process_lists_prevent_kills_and_are_reported(tmp_path: Path, process_pool: ProcessPool) -> None:
     made = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2, driver="535.54.03")
     made.miss("nvmlDeviceGetRunningProcessDetailList")
     made.load()
@@ -144,9 +142,7 @@ def test_no_process_is_killed_without_a_compute_list(enforcement: EnforcementFix
 
 
 @pytest.mark.failure_case(52)
-def test_no_process_is_signalled_without_host_processes_and_it_is_reported(
-    enforcement: EnforcementFixture
-) -> None:
+def test_no_process_is_signalled_without_host_processes_and_it_is_reported(enforcement: EnforcementFixture) -> None:
     namespace = enforcement.fake_proc.root / "self/ns/pid"
     namespace.unlink()
     namespace.symlink_to("pid:[4026532999]")
@@ -202,11 +198,15 @@ OTHER_ADMISSION = [{"admission": mode} for mode in ("warn", "audit", "none")]
 
 
 @pytest.mark.failure_case(59)
-@pytest.mark.parametrize(("tenancy", "pod", "given"), [
-    *((changes, {}, True) for changes in OTHER_ADMISSION),
-    ({}, ELSEWHERE, False),
-    ({}, {"has_claims": True}, True),
-], ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"])
+@pytest.mark.parametrize(
+    ("tenancy", "pod", "given"),
+    [
+        *((changes, {}, True) for changes in OTHER_ADMISSION),
+        ({}, ELSEWHERE, False),
+        ({}, {"has_claims": True}, True),
+    ],
+    ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"],
+)
 def test_unallocated_gpu_use_is_only_reported_if_it_may_be_legitimate(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
@@ -221,9 +221,15 @@ def test_unallocated_gpu_use_is_only_reported_if_it_may_be_legitimate(
 
 
 @pytest.mark.failure_case(59)
-@pytest.mark.parametrize(("tenancy", "pod", "given"), [
-    ({}, ELSEWHERE, True), ({}, {}, False), ({"scope": "cluster"}, ELSEWHERE, False),
-], ids=["holds a share", "in a tenants' namespace", "the whole cluster is fenced"])
+@pytest.mark.parametrize(
+    ("tenancy", "pod", "given"),
+    [
+        ({}, ELSEWHERE, True),
+        ({}, {}, False),
+        ({"scope": "cluster"}, ELSEWHERE, False),
+    ],
+    ids=["holds a share", "in a tenants' namespace", "the whole cluster is fenced"],
+)
 def test_tenant_on_an_unallocated_gpu_has_a_cap_of_zero_there(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
@@ -257,9 +263,7 @@ def test_no_process_is_foreign_use_while_allocations_are_unknown(enforcement: En
 
 
 @pytest.mark.failure_case(59)
-def test_platform_pod_with_a_share_may_use_other_gpus(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
+def test_platform_pod_with_a_share_may_use_other_gpus(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, tenancy={"scope": "cluster"})
     enforcement.admit(1, "monitor", namespace="gpu-operator")
     pid = enforcement.begin(1, 600, gpu=1)

@@ -30,8 +30,11 @@ def mig(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> Enforc
     for start in (0, 2):
         two_gpus.add_instance(0, 14, start)
     gpus = [
-        {"indexes": [0], "mig": True, "instances": [
-            {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
+        {
+            "indexes": [0],
+            "mig": True,
+            "instances": [{"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)],
+        },
         {"indexes": [1], "mig": False, "instances": []},
     ]
     return EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mig", profile="mig-01234567", gpus=gpus)
@@ -64,9 +67,7 @@ def test_transient_mode_change_triggers_no_repair(enforcement_loop: EnforcementL
     assert enforcement_loop.api.said[-1][0] is ConditionReason.READY
 
 
-def test_gpu_switched_externally_is_repaired(
-    enforcement_loop: EnforcementLoop, two_gpus: FakeNvml
-) -> None:
+def test_gpu_switched_externally_is_repaired(enforcement_loop: EnforcementLoop, two_gpus: FakeNvml) -> None:
     enforcement_loop.run(31)
     two_gpus.set_mode(1, current=True)
 
@@ -103,9 +104,7 @@ def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(enforcement_loop: Enfo
     assert enforcement_loop.api.said[-1][0] is ConditionReason.RELEASING
 
 
-def test_unchanged_node_is_read_rarely(
-    enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unchanged_node_is_read_rarely(enforcement_loop: EnforcementLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, selections = [], []
     node = enforcement_loop.api.node
 
@@ -134,9 +133,7 @@ def test_failed_node_read_is_retried_soon(enforcement_loop: EnforcementLoop) -> 
     assert enforcement_loop.api.deleted == 1
 
 
-def test_changed_node_is_read_in_the_next_cycle(
-    enforcement_loop: EnforcementLoop
-) -> None:
+def test_changed_node_is_read_in_the_next_cycle(enforcement_loop: EnforcementLoop) -> None:
     enforcement_loop.run(2)
     enforcement_loop.api.view = replace(enforcement_loop.api.view, annotations={RELEASE_ANNOTATION: "requested"})
     enforcement_loop.run(5)

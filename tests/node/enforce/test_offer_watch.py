@@ -128,9 +128,7 @@ def test_lost_mps_daemon_is_reported(ready: EnforcementLoop) -> None:
     assert word(ready) == ConditionReason.MPS_UNAVAILABLE.word
 
 
-def test_faulty_mps_server_is_reported_only_if_it_lasts(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
+def test_faulty_mps_server_is_reported_only_if_it_lasts(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     mps = FakeMps()
     loop = EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mps", mps=mps)
     loop.enforcement.register(10)
@@ -157,12 +155,15 @@ def test_unconfigured_fabric_is_reported(ready: EnforcementLoop) -> None:
     assert ready.monitor.reason(0.0) == (ConditionReason.FABRIC_NOT_READY, "NVLink of GPU 1 is not set up.")
 
 
-@pytest.mark.parametrize(("name", "is_mig", "manager", "is_told"), [
-    ("NVIDIA A100-SXM4-40GB", False, "nvidia-persiste", True),
-    ("NVIDIA A100-SXM4-40GB", False, "nv-fabricmanage", False),
-    ("NVIDIA A100-SXM4-40GB", True, "nvidia-persiste", False),
-    ("NVIDIA A100-PCIE-40GB", False, "nvidia-persiste", False),
-])
+@pytest.mark.parametrize(
+    ("name", "is_mig", "manager", "is_told"),
+    [
+        ("NVIDIA A100-SXM4-40GB", False, "nvidia-persiste", True),
+        ("NVIDIA A100-SXM4-40GB", False, "nv-fabricmanage", False),
+        ("NVIDIA A100-SXM4-40GB", True, "nvidia-persiste", False),
+        ("NVIDIA A100-PCIE-40GB", False, "nvidia-persiste", False),
+    ],
+)
 def test_missing_fabric_manager_is_reported_if_the_driver_does_not(
     ready: EnforcementLoop, name: str, is_mig: bool, manager: str, is_told: bool
 ) -> None:

@@ -17,13 +17,24 @@ def test_system_priority_class_grants_a_tenant_no_exemption(enforcement: Enforce
     """Anybody may write it into a pod."""
     enforcement.admit(1, "important")
     (known,) = enforcement.list.known
-    enforcement.list.known = (view_pod({
-        "metadata": {"uid": pod_uid(1), "namespace": "team", "name": "important"},
-        "spec": {"priorityClassName": "system-node-critical"},
-        "status": {"phase": "Running", "containerStatuses": [{
-            "name": "main", "containerID": f"containerd://{container_id(1)}",
-            "state": {"running": {"startedAt": "2017-07-14T03:05:00Z"}}}]},
-    }),)
+    enforcement.list.known = (
+        view_pod(
+            {
+                "metadata": {"uid": pod_uid(1), "namespace": "team", "name": "important"},
+                "spec": {"priorityClassName": "system-node-critical"},
+                "status": {
+                    "phase": "Running",
+                    "containerStatuses": [
+                        {
+                            "name": "main",
+                            "containerID": f"containerd://{container_id(1)}",
+                            "state": {"running": {"startedAt": "2017-07-14T03:05:00Z"}},
+                        }
+                    ],
+                },
+            }
+        ),
+    )
     assert enforcement.list.known[0].containers == known.containers
     pid = enforcement.begin(1, 5000)
     enforcement.run(6)
@@ -31,9 +42,7 @@ def test_system_priority_class_grants_a_tenant_no_exemption(enforcement: Enforce
 
 
 @pytest.mark.failure_case(64)
-def test_only_platform_pods_with_a_share_are_held_to_a_cap(
-    enforcement: EnforcementFixture
-) -> None:
+def test_only_platform_pods_with_a_share_are_held_to_a_cap(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "holder", namespace="kube-system")
     enforcement.arrive(2, "agent", namespace="kube-system")
     holder, agent = enforcement.begin(1, 5000), enforcement.begin(2, 30000)
@@ -78,10 +87,16 @@ def test_default_platform_is_kube_system_and_our_namespace(
 
 @pytest.mark.failure_case(54)
 def test_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:
-    forged = view_pod({
-        "metadata": {"uid": "f", "namespace": "team", "name": "forger", "annotations": {
-            "kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "x"}},
-    })
+    forged = view_pod(
+        {
+            "metadata": {
+                "uid": "f",
+                "namespace": "team",
+                "name": "forger",
+                "annotations": {"kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "x"},
+            },
+        }
+    )
     target = pod("victim", 2, uids=("victim",))
     container = ContainerId(pod_uid="victim", container=container_id(2))
     for pods in ((target, forged), (forged, target)):

@@ -77,7 +77,10 @@ class House(EnforcementFixture):
         self.told = NodeClient(self.wire, PLACE, self.quick, self.events)
         enforcer = super().start()
         self.monitor = NodeMonitor(
-            enforcer=enforcer, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",
+            enforcer=enforcer,
+            cluster=self.told,
+            labels={POOL_LABEL: "pool"},
+            boot_id="b1",
             plan=lambda surveys: build_view(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )
         self.loop = Loop(enforcer=enforcer, monitor=self.monitor, clock=self.clock)
@@ -86,7 +89,8 @@ class House(EnforcementFixture):
     def arrive(self, number: int, name: str) -> None:  # type: ignore[override]
         """A pod is bound to this node, and kubelet gives it a replica."""
         self.api.add_pod(
-            name, namespace="team", node=NODE, uid=pod_uid(number), containers={"main": f"containerd://{container_id(number)}"})
+            name, namespace="team", node=NODE, uid=pod_uid(number), containers={"main": f"containerd://{container_id(number)}"}
+        )
         self.allocate(number, "nvidia.com/gpu.shared", [f"{self.fake_nvml.uuid(0)}::{number}"])
 
     @contextmanager
@@ -141,8 +145,9 @@ def test_kills_without_an_api_server_are_reported_when_it_is_back(
         wait_for(lambda: house.enforcer.inventory.grants)
         api.down()
         wait_for(lambda: house.pod_list.age_seconds > 0.3)
-        house.api.add_pod("new", namespace="team", node=NODE, uid=pod_uid(2),
-                          containers={"main": f"containerd://{container_id(2)}"})
+        house.api.add_pod(
+            "new", namespace="team", node=NODE, uid=pod_uid(2), containers={"main": f"containerd://{container_id(2)}"}
+        )
         house.allocate(2, "nvidia.com/gpu.shared", [f"{house.fake_nvml.uuid(0)}::2"])
         known, new = house.begin(1, 5000), house.begin(2, 6000)
         await_end(known)
@@ -217,7 +222,8 @@ def test_mps_client_is_terminated_through_the_control_program(
     for uuid in (house.fake_nvml.uuid(gpu) for gpu in (0, 1)):
         daemon.write(f"limit-{uuid}", "4096M\n")
     house.mps = HostMpsControl(
-        house.processes, is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=str(program))
+        house.processes, is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=str(program)
+    )
     house.start()
     house.arrive(1, "client")
     target, neighbour = house.begin(1, 5000, DEAF), house.begin(None, 3000)
@@ -264,14 +270,19 @@ class Program:
     def __init__(self, folder: Path, two_gpus: FakeNvml, api: ApiServer, groups: Groups) -> None:
         self.folder, self.two, self.api, self.groups = folder, two_gpus, api, groups
         (folder / "policy.json").write_text(policy_text(enforcement=AT_ONCE))
-        entry = {"PodUID": pod_uid(1), "ContainerName": "main", "ResourceName": "nvidia.com/gpu.shared",
-                 "DeviceIDs": {"-1": [f"{two_gpus.uuid(0)}::1"]}}
+        entry = {
+            "PodUID": pod_uid(1),
+            "ContainerName": "main",
+            "ResourceName": "nvidia.com/gpu.shared",
+            "DeviceIDs": {"-1": [f"{two_gpus.uuid(0)}::1"]},
+        }
         data = {"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}
         (folder / "checkpoint").write_text(json.dumps(data))
         api.add_node(NODE, labels={POOL_LABEL: "pool"})
         api.add_daemonset("gpushare-pool")
-        api.add_pod("greedy", namespace="team", node=NODE, uid=pod_uid(1),
-                    containers={"main": f"containerd://{container_id(1)}"})
+        api.add_pod(
+            "greedy", namespace="team", node=NODE, uid=pod_uid(1), containers={"main": f"containerd://{container_id(1)}"}
+        )
 
     def begin(self, process_pool: ProcessPool) -> int:
         process = process_pool.start(HOLDING)
@@ -282,11 +293,26 @@ class Program:
         return process.pid
 
     def start(self, exit_seconds: float) -> "subprocess.Popen[str]":
-        environment = os.environ | self.two.environment | self.api.kubeconfig(self.folder / "kubeconfig") | {
-            "NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "own"}
+        environment = (
+            os.environ
+            | self.two.environment
+            | self.api.kubeconfig(self.folder / "kubeconfig")
+            | {"NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "own"}
+        )
         command = [
-            sys.executable, "-c", PROGRAM, str(self.folder / "checkpoint"), str(exit_seconds), "enforce", "--policy",
-            str(self.folder / "policy.json"), "--state-dir", str(self.folder / "kept"), "--interval", "100ms", "--port",
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(self.folder / "checkpoint"),
+            str(exit_seconds),
+            "enforce",
+            "--policy",
+            str(self.folder / "policy.json"),
+            "--state-dir",
+            str(self.folder / "kept"),
+            "--interval",
+            "100ms",
+            "--port",
             str(free_port()),
         ]
         return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)

@@ -47,8 +47,11 @@ def test_profiles_and_placements_are_those_of_the_catalogue(tmp_path, card):
 
 def test_ids_are_the_hardwares_and_not_the_enums(mig):
     with session():
-        assert [pynvml.nvmlDeviceGetGpuInstanceProfileInfo(device(), number, version).id for version in (1, 2)
-                for number in (0, 7, 9, 1, 2, 3, 4)] == [19, 20, 15, 14, 9, 5, 0] * 2
+        assert [
+            pynvml.nvmlDeviceGetGpuInstanceProfileInfo(device(), number, version).id
+            for version in (1, 2)
+            for number in (0, 7, 9, 1, 2, 3, 4)
+        ] == [19, 20, 15, 14, 9, 5, 0] * 2
         assert pynvml.nvmlDeviceGetGpuInstanceProfileInfoById(device(), 14).name == "MIG 2g.10gb"
         with refused(2):
             pynvml.nvmlDeviceGetGpuInstanceProfileInfo(device(), 18)
@@ -135,9 +138,11 @@ def test_instance_ids_are_reused_and_uuids_are_not(mig):
             assert pynvml.nvmlDeviceGetUUID(info.device) == mig.mig_uuid(0, 1)
             pynvml.nvmlComputeInstanceDestroy(made)
             pynvml.nvmlGpuInstanceDestroy(instance)
-            for stale in (lambda made=made: pynvml.nvmlComputeInstanceDestroy(made),
-                          lambda instance=instance: pynvml.nvmlGpuInstanceGetInfo(instance),
-                          lambda info=info: pynvml.nvmlDeviceGetUUID(info.device)):
+            for stale in (
+                lambda made=made: pynvml.nvmlComputeInstanceDestroy(made),
+                lambda instance=instance: pynvml.nvmlGpuInstanceGetInfo(instance),
+                lambda info=info: pynvml.nvmlDeviceGetUUID(info.device),
+            ):
                 with refused(2):
                     stale()
     assert len(seen) == 3
@@ -290,6 +295,8 @@ def test_a_mig_device_has_its_own_memory(mig):
     mig.put(0, 900002, 50)
     mig.unattributed(0, 7, gi=gi)
     with session():
-        own, whole = (pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml.nvmlMemory_v2)
-                      for uuid in (mig.mig_uuid(0, gi), mig.uuid(0)))
+        own, whole = (
+            pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml.nvmlMemory_v2)
+            for uuid in (mig.mig_uuid(0, gi), mig.uuid(0))
+        )
     assert (own.total >> 20, own.used >> 20, whole.used >> 20) == (19968, 107, 157)

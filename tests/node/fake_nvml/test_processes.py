@@ -25,8 +25,11 @@ def compute(handle=None):
 
 def lists(handle):
     """Who is in the compute, graphics and MPS lists, and in the detailed lists of all four modes."""
-    calls = (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses,
-             pynvml.nvmlDeviceGetMPSComputeRunningProcesses)
+    calls = (
+        pynvml.nvmlDeviceGetComputeRunningProcesses,
+        pynvml.nvmlDeviceGetGraphicsRunningProcesses,
+        pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
+    )
     detailed = [pynvml.nvmlDeviceGetRunningProcessDetailList(handle, DETAILS, mode) for mode in range(4)]
     return [{row.pid for row in call(handle)} for call in calls], [{row.pid for row in rows} for rows in detailed]
 
@@ -91,8 +94,11 @@ def test_the_whole_gpu_lists_the_processes_of_its_instances_and_an_instance_its_
     with session():
         rows = pynvml.nvmlDeviceGetComputeRunningProcesses(device())
         assert [(row.pid, row.gpuInstanceId, row.computeInstanceId) for row in rows] == [(NOBODY, one, 0), (NOBODY + 1, two, 1)]
-        for uuid, expected in ((fake_nvml.mig_uuid(0, one), [(NOBODY, 1 << 20)]), (fake_nvml.mig_uuid(0, two, 0), []),
-                               (fake_nvml.mig_uuid(0, two, 1), [(NOBODY + 1, 2 << 20)])):
+        for uuid, expected in (
+            (fake_nvml.mig_uuid(0, one), [(NOBODY, 1 << 20)]),
+            (fake_nvml.mig_uuid(0, two, 0), []),
+            (fake_nvml.mig_uuid(0, two, 1), [(NOBODY + 1, 2 << 20)]),
+        ):
             assert compute(pynvml.nvmlDeviceGetHandleByUUID(uuid)) == expected
 
 
@@ -225,9 +231,10 @@ def test_tenant_needs_only_its_program_and_the_state_file(fake_nvml, tmp_path):
     os.link(fake_nvml.path, root / "state")
     command = ["unshare", "--pid", "--fork", "--kill-child", "--root", str(root), "/tenant", "--state", "/state"]
     environment = {"PATH": os.environ["PATH"]}
-    with session(), subprocess.Popen(
-        [*command, "--gpu", "2", "--mib", "8"], env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        session(),
+        subprocess.Popen([*command, "--gpu", "2", "--mib", "8"], env=environment, stdout=subprocess.PIPE, text=True) as process,
+    ):
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         [(pid, used)] = compute(device(2))

@@ -1,6 +1,5 @@
 """When a run begins and begins again: a driver that is not there yet, attempts that failed, and what begins them anew."""
 
-
 import pytest
 
 from gpushare_node.adapters.host.state_dir import Journal
@@ -29,9 +28,7 @@ def test_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
         (4, ConditionReason.NO_PERMISSION, 0),
     ],
 )
-def test_driver_that_never_answers_gives_its_reason(
-    node: GpuNode, code: int, reason: ConditionReason, waited: int
-) -> None:
+def test_driver_that_never_answers_gives_its_reason(node: GpuNode, code: int, reason: ConditionReason, waited: int) -> None:
     node.fake_nvml.unload(code)
     assert node.hardware().wait(600, lambda _: None) is reason
     assert node.clock.time == waited
@@ -116,4 +113,3 @@ def test_invalid_failure_timestamp_is_ignored(node: GpuNode, at: int) -> None:
 def test_reboot_resets_the_failed_attempts(node: GpuNode) -> None:
     node.folder.write_journal(Journal(policy_digest=node.digest, boot_id="boot-0", attempts=3))
     assert node.run(policy(SEVEN)).reason is None
-

@@ -38,7 +38,10 @@ def test_empty_a100_gets_seven_instances_at_the_requested_placements(node: GpuNo
     assert node.fake_nvml.mode(0) == (True, True)
     assert node.stands(0) == set(SEVEN)
     assert node.said(Status.CHANGED) == [
-        "GPU 0: switch MIG on", *(f"GPU 0: create 1g.5gb at {start}:1" for start in range(7)), "node: device nodes"]
+        "GPU 0: switch MIG on",
+        *(f"GPU 0: create 1g.5gb at {start}:1" for start in range(7)),
+        "node: device nodes",
+    ]
     assert node.folder.journal() is None, "nothing is left to remember"
 
 
@@ -93,8 +96,11 @@ def test_compute_instances_are_destroyed_before_a_split_instance(node: GpuNode) 
     gi = node.fake_nvml.add_instance(0, IDS["3g.20gb"], 0, cis=3)
     assert node.run(policy((("3g.20gb", 0),))).reason is None
     assert [call.partition("(")[0] for call in node.fake_nvml.calls()] == [
-        *["nvmlComputeInstanceDestroy"] * 3, "nvmlGpuInstanceDestroy",
-        "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance"]
+        *["nvmlComputeInstanceDestroy"] * 3,
+        "nvmlGpuInstanceDestroy",
+        "nvmlDeviceCreateGpuInstanceWithPlacement",
+        "nvmlGpuInstanceCreateComputeInstance",
+    ]
     assert node.fake_nvml.instances(0)[0][4] == 1, f"instance {gi} was not whole"
 
 
@@ -165,7 +171,9 @@ def test_check_without_driver_placements_reports_the_policys_placements(tmp_path
     node = GpuNode(tmp_path, driver="535.183.01")
     change = node.run(policy(SEVEN[:2]), check=True)
     assert [(one.step, one.after) for one in change.results] == [
-        ("switch MIG on", ("MIG on",)), ("create instances", ("1g.5gb at 0:1", "1g.5gb at 1:1"))]
+        ("switch MIG on", ("MIG on",)),
+        ("create instances", ("1g.5gb at 0:1", "1g.5gb at 1:1")),
+    ]
     assert node.fake_nvml.calls() == []
 
 

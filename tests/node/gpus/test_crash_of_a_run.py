@@ -51,14 +51,18 @@ def two(node: GpuNode) -> list[tuple[int, int, str]]:
 SCENES = {
     "a100 from whole to seven": Scene(cards=(A100,), wanted=policy(SEVEN), changes=15),
     "a100 to another layout beside tenants": Scene(
-        cards=(A100,), prepare=relayout, changes=6,
-        wanted=policy((("3g.20gb", 4), *(("1g.5gb", start) for start in range(4))))),
+        cards=(A100,), prepare=relayout, changes=6, wanted=policy((("3g.20gb", 4), *(("1g.5gb", start) for start in range(4))))
+    ),
     "a100 from seven to whole": Scene(cards=(A100,), prepare=full, wanted=policy(()), changes=15),
     "h100 from whole to three": Scene(
-        cards=(H100,), changes=7, wanted=policy((("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5)), card=H100)),
+        cards=(H100,), changes=7, wanted=policy((("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5)), card=H100)
+    ),
     "two a100": Scene(
-        cards=(A100, A100), prepare=two, changes=9,
-        wanted=policy((("3g.20gb", 4), ("2g.10gb", 0), ("2g.10gb", 2)), (("7g.40gb", 0),))),
+        cards=(A100, A100),
+        prepare=two,
+        changes=9,
+        wanted=policy((("3g.20gb", 4), ("2g.10gb", 0), ("2g.10gb", 2)), (("7g.40gb", 0),)),
+    ),
 }
 
 

@@ -205,7 +205,6 @@ def test_gpu_of_another_card_is_reported_and_the_others_are_partitioned(tmp_path
     assert node.fake_nvml.mode(1) == (False, False)
 
 
-
 class WholeGpus(Session):
     """A driver whose GPUs cannot be divided."""
 

@@ -16,10 +16,21 @@ from tests.node.gpus.gpu_node import A100, SEVEN, GpuNode, policy
 from tests.support.paths import ROOT
 from tests.support.waiting import PATIENCE
 
-MUTATING = ("nvmlDeviceSetMigMode", "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance",
-            "nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy")
-READING = ("nvmlDeviceGetMigMode", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetGpuInstances", "nvmlGpuInstanceGetInfo",
-           "nvmlDeviceGetGpuInstancePossiblePlacements_v2", "nvmlGpuInstanceGetComputeInstances")
+MUTATING = (
+    "nvmlDeviceSetMigMode",
+    "nvmlDeviceCreateGpuInstanceWithPlacement",
+    "nvmlGpuInstanceCreateComputeInstance",
+    "nvmlGpuInstanceDestroy",
+    "nvmlComputeInstanceDestroy",
+)
+READING = (
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetHandleByUUID",
+    "nvmlDeviceGetGpuInstances",
+    "nvmlGpuInstanceGetInfo",
+    "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+    "nvmlGpuInstanceGetComputeInstances",
+)
 FORMER = (("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2))
 WANTED = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
 

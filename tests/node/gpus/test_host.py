@@ -54,8 +54,7 @@ def test_programs_run_in_the_hosts_root(root: Path) -> None:
     machine = devices.this_machine((root / "nowhere", root))
     assert machine.reset("00000000:07:00.0") is None
     assert machine.make_nodes() is None
-    assert (root / "log").read_text() == (
-        "/usr/bin/nvidia-smi --gpu-reset -i 00000000:07:00.0 /usr/bin/nvidia-smi ")
+    assert (root / "log").read_text() == ("/usr/bin/nvidia-smi --gpu-reset -i 00000000:07:00.0 /usr/bin/nvidia-smi ")
 
 
 @pytest.mark.failure_case(30)

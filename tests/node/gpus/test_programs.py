@@ -18,8 +18,14 @@ MAPPED = "7f00-7f01 rw-s 00000000 00:05 1 /dev/nvidia0\n"
 
 def pod(uid: str, name: str) -> PodView:
     return PodView(
-        uids=(uid,), namespace="gpu-operator", name=name, labels={}, phase="Running", is_terminating=False,
-        owner="", containers={},
+        uids=(uid,),
+        namespace="gpu-operator",
+        name=name,
+        labels={},
+        phase="Running",
+        is_terminating=False,
+        owner="",
+        containers={},
     )
 
 
@@ -61,14 +67,17 @@ def test_process_that_keeps_a_gpu_open_is_reported_with_its_pod(fake_proc: FakeP
 
 
 @pytest.mark.failure_case(96)
-@pytest.mark.parametrize(("cgroup", "told"), [
-    ("/system.slice/nvidia-dcgm.service", " of the host's nvidia-dcgm.service"),
-    ("/../../../system.slice/nvsm.service/worker", " of the host's nvsm.service"),
-    ("/system.slice/system-nvsm.slice/nvsm@1.service", " of the host's nvsm@1.service"),
-    ("/user.slice/user-1000.slice/user@1000.service/app.slice/nvsm.service", ""),
-    ("/system.slice/a\x1b[2J.service", ""),
-    ("/init.scope", ""),
-])
+@pytest.mark.parametrize(
+    ("cgroup", "told"),
+    [
+        ("/system.slice/nvidia-dcgm.service", " of the host's nvidia-dcgm.service"),
+        ("/../../../system.slice/nvsm.service/worker", " of the host's nvsm.service"),
+        ("/system.slice/system-nvsm.slice/nvsm@1.service", " of the host's nvsm@1.service"),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/nvsm.service", ""),
+        ("/system.slice/a\x1b[2J.service", ""),
+        ("/init.scope", ""),
+    ],
+)
 def test_host_service_is_reported_by_its_systemd_unit(
     fake_proc: FakeProc, process_pool: ProcessPool, cgroup: str, told: str
 ) -> None:
@@ -95,11 +104,15 @@ def test_running_dgx_services_block_the_mode_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.failure_case(77)
-@pytest.mark.parametrize(("openers", "told"), [
-    ((), "/proc lists no process that does"),
-    (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
-    (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
-], ids=["nobody", "two", "many"])
+@pytest.mark.parametrize(
+    ("openers", "told"),
+    [
+        ((), "/proc lists no process that does"),
+        (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
+        (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
+    ],
+    ids=["nobody", "two", "many"],
+)
 def test_remaining_gpu_clients_are_reported(tmp_path: Path, openers: tuple[str, ...], told: str) -> None:
     node = GpuNode(tmp_path)
     node.openers = openers

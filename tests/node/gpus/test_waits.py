@@ -130,4 +130,3 @@ def test_missing_permission_error_says_what_the_runtime_needs(node: GpuNode) -> 
     assert "privileged" in change.message
     assert "root" in change.message
     assert node.fake_nvml.mode(0) == (False, False)
-

@@ -38,7 +38,10 @@ def owner(name: str) -> Owner:
 
 def tenant(pid: int, name: str = "a", start_time: int = 1000, cgroup: str | None = None) -> Process:
     return Process(
-        pid=pid, start_time=start_time, cgroup=cgroup or f"/kubepods/pod{name}/{name}", container=container(name),
+        pid=pid,
+        start_time=start_time,
+        cgroup=cgroup or f"/kubepods/pod{name}/{name}",
+        container=container(name),
         kind=ProcessKind.TENANT,
     )
 
@@ -91,8 +94,13 @@ class Node:
         self.now += seconds
         read = tuple(devices.get(f"gpu{number}", self.device(gpu)) for number, gpu in enumerate(self.gpus))
         inputs = GuardInput(
-            devices=read, identities=dict(self.processes), holders=dict(self.holders), doubtful=dict(self.doubtful),
-            grants=dict(self.grants), terminated_clients=self.terminated, unevictable=self.unevictable,
+            devices=read,
+            identities=dict(self.processes),
+            holders=dict(self.holders),
+            doubtful=dict(self.doubtful),
+            grants=dict(self.grants),
+            terminated_clients=self.terminated,
+            unevictable=self.unevictable,
             is_allocation_known=self.is_allocation_known,
         )
         verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)

@@ -94,8 +94,12 @@ class GuardModel:
     def start(self, actor: Actor, container: ContainerId, used: int = LOW, *, heeds: bool = False) -> Member:
         self.pids += 1
         process = Process(
-            pid=self.pids, start_time=self.pids, cgroup=f"/kubepods/{container.pod_uid}/{container.container}",
-            container=container, kind=ProcessKind.TENANT)
+            pid=self.pids,
+            start_time=self.pids,
+            cgroup=f"/kubepods/{container.pod_uid}/{container.container}",
+            container=container,
+            kind=ProcessKind.TENANT,
+        )
         member = Member(process=process, device=actor.device, used=used, heeds=heeds)
         self.members[self.pids] = member
         return member
@@ -153,7 +157,8 @@ class GuardModel:
             yield from self.wait(4)
             self.pids += 1
             member.holder = Process(
-                pid=self.pids, start_time=self.pids, cgroup=member.process.cgroup, container=container, kind=ProcessKind.TENANT)
+                pid=self.pids, start_time=self.pids, cgroup=member.process.cgroup, container=container, kind=ProcessKind.TENANT
+            )
             while self.lives_on(member):
                 yield
             yield from self.wait(10)
@@ -187,8 +192,12 @@ class GuardModel:
             container = self.container(actor, f"pod-{run}")
             member = self.start(actor, container, HIGH)
             member.process = Process(
-                pid=member.process.pid, start_time=member.process.start_time, cgroup=f"/kubepods/{container.pod_uid}",
-                container=container, kind=ProcessKind.TENANT)
+                pid=member.process.pid,
+                start_time=member.process.start_time,
+                cgroup=f"/kubepods/{container.pod_uid}",
+                container=container,
+                kind=ProcessKind.TENANT,
+            )
             while self.lives_on(member):
                 yield
             yield from self.wait(10)
@@ -206,8 +215,7 @@ class GuardModel:
         self.now += seconds
         devices = tuple(self.device(f"GPU-{gpu}") for gpu in range(self.gpus))
         known = {
-            pid: one.process for pid, one in self.members.items()
-            if one.holder is None and self.rng.random() >= self.noise / 20
+            pid: one.process for pid, one in self.members.items() if one.holder is None and self.rng.random() >= self.noise / 20
         }
         holders = {(pid, one.device): (one.holder,) for pid, one in self.members.items() if one.holder is not None}
         inputs = GuardInput(devices=devices, identities=known, holders=holders, grants=dict(self.grants))
@@ -223,7 +231,8 @@ class GuardModel:
         """What NVML says of it; now and then nonsense, or not everything."""
         rows = tuple(
             ProcessEntry(pid=pid, used_bytes=None if self.rng.random() < self.noise / 20 else one.used)
-            for pid, one in self.members.items() if one.device == device
+            for pid, one in self.members.items()
+            if one.device == device
         )
         self.rows += len(rows)
         if self.rng.random() < self.noise:
@@ -262,7 +271,8 @@ class GuardModel:
     def measure(self) -> None:
         """For how long each offender is over without having lost anything to SIGKILL."""
         over = {
-            one.process.container.pod_uid.partition("/")[0] for one in self.members.values()
+            one.process.container.pod_uid.partition("/")[0]
+            for one in self.members.values()
             if one.process.container is not None and one.used > CAP.limit_bytes
         }
         for name in over:

@@ -136,8 +136,7 @@ def look(node: Node, scrambled: int) -> tuple[Verdict, ...]:
         uses = {pid: own or 0 for pid, own in node.used.get(gpu, {}).items()}
         factor, used = 2 if number < scrambled else 1, sum(uses.values())
         rows = tuple(ProcessEntry(pid=pid, used_bytes=own * factor) for pid, own in uses.items())
-        devices[f"gpu{number}"] = Device(
-            uuid=gpu, total_bytes=40 * GIB, rows=rows, used_bytes=used, used_before_bytes=used)
+        devices[f"gpu{number}"] = Device(uuid=gpu, total_bytes=40 * GIB, rows=rows, used_bytes=used, used_before_bytes=used)
     return node.cycle(**devices)
 
 

@@ -13,8 +13,13 @@ TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)
 @pytest.mark.failure_case(32)
 @pytest.mark.parametrize(
     ("cap", "used", "is_over"),
-    [(CAP, 4 * GIB - 1, False), (CAP, 4 * GIB, False), (CAP, 4 * GIB + 1, True),
-     (TOLERANT, 5 * GIB, False), (TOLERANT, 5 * GIB + 1, True)],
+    [
+        (CAP, 4 * GIB - 1, False),
+        (CAP, 4 * GIB, False),
+        (CAP, 4 * GIB + 1, True),
+        (TOLERANT, 5 * GIB, False),
+        (TOLERANT, 5 * GIB + 1, True),
+    ],
     ids=["under", "at the cap", "over by a byte", "at the tolerance", "over the tolerance"],
 )
 def test_usage_up_to_cap_plus_tolerance_is_allowed(cap: Cap, used: int, *, is_over: bool) -> None:

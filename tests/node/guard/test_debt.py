@@ -74,7 +74,9 @@ def bound(cap: Cap, asked: Settings) -> float:
 
 @pytest.mark.failure_case(86)
 @given(
-    over=st.floats(3.0, 60.0), share=st.floats(0.5, 1.0), grace=st.sampled_from([0.0, 5.0, 10.0, 45.0]),
+    over=st.floats(3.0, 60.0),
+    share=st.floats(0.5, 1.0),
+    grace=st.sampled_from([0.0, 5.0, 10.0, 45.0]),
     seed=st.integers(0, 1 << 32),
 )
 @UNGUIDED
@@ -92,9 +94,7 @@ def test_container_over_its_cap_half_the_time_is_killed_within_four_graces(
 @pytest.mark.failure_case(86)
 @given(over=st.floats(0.02, 3.0), share=st.floats(0.5, 1.0), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_container_that_oscillates_faster_is_killed_later(
-    *, over: float, share: float, seed: int
-) -> None:
+def test_container_that_oscillates_faster_is_killed_later(*, over: float, share: float, seed: int) -> None:
     most = 30 * Settings().patience_seconds(CAP) + SIGNAL_SECONDS
     assert Program(curve=wave(over, over * (1 - share) / share), rng=Random(seed)).ended_after(most) is not None
 
@@ -169,9 +169,7 @@ def remove(node: Node, process: Process) -> None:
 @pytest.mark.failure_case(86)
 @given(owed=st.integers(1, 12), gap=st.integers(1, 40), is_read=st.booleans())
 @settings(max_examples=40)
-def test_inherited_debt_is_paid_at_half_the_gap(
-    *, owed: int, gap: int, is_read: bool
-) -> None:
+def test_inherited_debt_is_paid_at_half_the_gap(*, owed: int, gap: int, is_read: bool) -> None:
     """Not while the device cannot be read: nobody knows then who is over."""
     node = Node()
     former = run_of_all(node, 1)
@@ -192,9 +190,7 @@ def test_inherited_debt_is_paid_at_half_the_gap(
 @pytest.mark.failure_case(86)
 @given(life=st.floats(7.0, 60.0), gap=st.floats(0.1, 2.0), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_controller_that_restarts_its_containers_is_killed_in_time(
-    *, life: float, gap: float, seed: int
-) -> None:
+def test_controller_that_restarts_its_containers_is_killed_in_time(*, life: float, gap: float, seed: int) -> None:
     """Deaf to SIGTERM, too: what lives long enough for both signals meets both."""
     node, rng, number = Node(), Random(seed), 0
     start, process = node.now, None
@@ -226,9 +222,7 @@ def test_container_that_replaces_another_in_the_same_cycle_inherits_its_debt() -
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize(("namespace", "looks"), [("ns-all", 2), ("elsewhere", 14)], ids=["of its namespace", "of another"])
 @pytest.mark.parametrize("used", [HIGH, LOW], ids=["over", "within"])
-def test_forged_controller_uid_does_not_harm_others(
-    namespace: str, looks: int, used: int
-) -> None:
+def test_forged_controller_uid_does_not_harm_others(namespace: str, looks: int, used: int) -> None:
     """Anybody who may make a pod may write any controller's uid into it. Within a namespace that trust is shared."""
     node = Node()
     forger = run_of_all(node, 1)
@@ -330,9 +324,7 @@ def test_debt_of_removed_containers_is_dropped_when_it_would_be_paid() -> None:
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize(("hidden", "is_paid"), [(9 * GIB, False), (None, False), (GIB, True)])
 @pytest.mark.parametrize("rest", [0, 2 * GIB], ids=["absent", "present"])
-def test_unknown_memory_that_would_exceed_the_cap_pays_no_debt(
-    hidden: int | None, is_paid: bool, rest: int
-) -> None:
+def test_unknown_memory_that_would_exceed_the_cap_pays_no_debt(hidden: int | None, is_paid: bool, rest: int) -> None:
     """A container whose memory is always that of a process too young to have been identified would otherwise pay its debt."""
     node = Node()
     node.run(tenant(500), HIGH)
@@ -349,9 +341,7 @@ def test_unknown_memory_that_would_exceed_the_cap_pays_no_debt(
 
 @pytest.mark.failure_case(86)
 @pytest.mark.parametrize(("candidates", "is_paid"), [(("a", "b"), False), (("b",), True), ((), True)])
-def test_memory_that_only_others_may_hold_does_not_stop_debt_repayment(
-    candidates: tuple[str, ...], is_paid: bool
-) -> None:
+def test_memory_that_only_others_may_hold_does_not_stop_debt_repayment(candidates: tuple[str, ...], is_paid: bool) -> None:
     node = Node()
     node.run(tenant(500), HIGH)
     node.cycles(12)

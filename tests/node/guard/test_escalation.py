@@ -191,7 +191,9 @@ def test_process_that_moves_after_each_sigterm_is_killed_with_its_container() ->
         node.processes[500] = tenant(500, cgroup=f"/kubepods/poda/a/{number}")
         verdicts += node.cycles(2)
     assert [(type(one), one.scope) for one in verdicts if isinstance(one, Terminate | Kill)] == [
-        (Terminate, KillScope.CONTAINER), (Kill, KillScope.CONTAINER)]
+        (Terminate, KillScope.CONTAINER),
+        (Kill, KillScope.CONTAINER),
+    ]
 
 
 @pytest.mark.failure_case(40)
@@ -281,7 +283,8 @@ def test_container_sent_sigterm_as_a_whole_is_always_killed(then: str) -> None:
         case "unknown":
             del node.processes[501]
     told = [
-        verdict for _ in range(5)
+        verdict
+        for _ in range(5)
         for verdict in (node.cycle(gpu0=Device(uuid=GPU, total_bytes=40 * GIB, rows=rows)) if rows is None else node.cycle())
         if isinstance(verdict, Kill)
     ]

@@ -58,9 +58,7 @@ def test_an_implausible_row_discredits_the_whole_gpu(rows: tuple[ProcessEntry, .
 
 
 @pytest.mark.parametrize(("rows", "why"), BAD.values(), ids=BAD)
-def test_no_process_is_signalled_on_an_untrusted_gpu(
-    rows: tuple[ProcessEntry, ...], why: RejectReason
-) -> None:
+def test_no_process_is_signalled_on_an_untrusted_gpu(rows: tuple[ProcessEntry, ...], why: RejectReason) -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(600, "b"), 9 * GIB, gpu=OTHER)
@@ -106,7 +104,8 @@ def test_process_unknown_to_one_list_uses_at_least_the_known_value() -> None:
     for rows in ((GOOD, ProcessEntry(pid=500, used_bytes=None, kind=Kind.GRAPHICS)), (GOOD._replace(used_bytes=None), MPS_ROW)):
         sifted = validate(gpu(*rows))
         assert sifted == ProcessUsage(
-            uses={GPU: {500: 9 * GIB}}, partial=frozenset({500}), clients=frozenset({500} if MPS_ROW in rows else ()))
+            uses={GPU: {500: 9 * GIB}}, partial=frozenset({500}), clients=frozenset({500} if MPS_ROW in rows else ())
+        )
 
 
 @pytest.mark.failure_case(46)

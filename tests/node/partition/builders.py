@@ -64,7 +64,11 @@ def mig(*standing: Instance, current=True, pending=None, profiles=A100, is_pendi
 def gpu(own: Mig | None, index: int = 0, **changed) -> Gpu:
     """An idle GPU of CARD."""
     fields: dict[str, Any] = {
-        "name": CARD.name, "pci_device_id": "0x20B010DE", "memory_mib": 40960, "is_busy": False, "fault": None,
+        "name": CARD.name,
+        "pci_device_id": "0x20B010DE",
+        "memory_mib": 40960,
+        "is_busy": False,
+        "fault": None,
     }
     return Gpu(index=index, uuid=f"GPU-{index}", mig=own, **(fields | changed))
 
@@ -83,17 +87,22 @@ def mig_of(node: NodeGpus) -> Mig:
 def wanted(*standing: Stands, profiles=A100) -> tuple[WantedInstance, ...]:
     """Instances as a policy asks for them."""
     found = [(name, instance(name, start, profiles=profiles)) for name, start in standing]
-    return tuple(
-        WantedInstance(profile=name, profile_id=one.profile_id, start=one.start, size=one.size) for name, one in found
-    )
+    return tuple(WantedInstance(profile=name, profile_id=one.profile_id, start=one.start, size=one.size) for name, one in found)
 
 
 def policy(*layouts: Iterable[WantedInstance], card: Card = CARD) -> Policy:
     """A policy with one GPU for each layout."""
     return Policy(
-        pool="training", cluster="physics", card=card, mode=Mode.MIG, stack=Stack.GPU_OPERATOR,
-        partitioner=Partitioner.GPUSHARE, profile="mig-01234567", mig_config=None,
-        namespaces=(), resources=(("nvidia.com/gpu", 1),),
+        pool="training",
+        cluster="physics",
+        card=card,
+        mode=Mode.MIG,
+        stack=Stack.GPU_OPERATOR,
+        partitioner=Partitioner.GPUSHARE,
+        profile="mig-01234567",
+        mig_config=None,
+        namespaces=(),
+        resources=(("nvidia.com/gpu", 1),),
         gpus=tuple(WantedGpu(index=index, instances=tuple(layout)) for index, layout in enumerate(layouts)),
         shares=(Share(resource="nvidia.com/gpu", profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0),),
         enforcement=Enforcement(action=Action.KILL, grace_seconds=10, mechanism=Mechanism.AUTO),

@@ -15,8 +15,9 @@ def simulate(state: NodeGpus, operation: Operation, told: tuple[Profile, ...] = 
         case EnableMig():
             _assert_idle(gpu, own)
             assert not (own.current and own.pending), "MIG is on already"
-            own = replace(own, current=True, pending=True, profiles=own.profiles or told,
-                          instances=own.instances if own.current else ())
+            own = replace(
+                own, current=True, pending=True, profiles=own.profiles or told, instances=own.instances if own.current else ()
+            )
         case DisableMig():
             _assert_idle(gpu, own)
             assert own.current or own.pending, "MIG is off already"
@@ -88,5 +89,11 @@ def _created(own: Mig, operation: CreateInstance, *, is_whole: bool) -> Instance
         assert other.start >= end or other.start + other.size <= operation.start, "the slices are taken"
     taken = {other.gi_id for other in own.instances}
     gi_id = next(number for number in range(1, len(taken) + 2) if number not in taken)
-    return Instance(gi_id=gi_id, profile_id=operation.profile_id, start=operation.start, size=operation.size,
-                    is_whole=is_whole, is_busy=False)
+    return Instance(
+        gi_id=gi_id,
+        profile_id=operation.profile_id,
+        start=operation.start,
+        size=operation.size,
+        is_whole=is_whole,
+        is_busy=False,
+    )

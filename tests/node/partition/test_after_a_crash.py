@@ -33,9 +33,7 @@ def test_plan_after_a_crash_between_operations_is_the_remainder(card: str, every
 
 @pytest.mark.failure_case(15, 16)
 @pytest.mark.parametrize(("card", "every"), CARDS)
-def test_plan_after_a_crash_within_an_operation_destroys_only_the_orphan(
-    card: str, every: int
-) -> None:
+def test_plan_after_a_crash_within_an_operation_destroys_only_the_orphan(card: str, every: int) -> None:
     """The orphan is a GPU instance of our own whose compute instance was never made."""
     for pair in Deck(card).pairs(every if scale.is_long else every * 12):
         state = pair.state

@@ -37,8 +37,16 @@ def standings(draw, table: tuple[Profile, ...]) -> tuple[Instance, ...]:
     for number, (profile_id, place) in enumerate(draw(st.permutations(every))):
         taken = {unit for one in chosen for unit in of_slices(one.start, one.size)}
         if draw(st.booleans()) and not taken & of_slices(place.start, place.size):
-            chosen.append(Instance(gi_id=number, profile_id=profile_id, start=place.start, size=place.size,
-                                   is_whole=draw(st.integers(0, 4)) > 0, is_busy=False))
+            chosen.append(
+                Instance(
+                    gi_id=number,
+                    profile_id=profile_id,
+                    start=place.start,
+                    size=place.size,
+                    is_whole=draw(st.integers(0, 4)) > 0,
+                    is_busy=False,
+                )
+            )
     return tuple(chosen)
 
 
@@ -74,25 +82,43 @@ def test_plan_keeps_the_most_instances_for_any_placement_table(data) -> None:
 
 
 JUNK_INSTANCES = st.builds(
-    Instance, gi_id=NUMBERS, profile_id=st.sampled_from([0, 5, 9, 14, 19, 99, -1]), start=NUMBERS | st.just(10**12),
-    size=NUMBERS, is_whole=st.booleans(), is_busy=st.booleans(),
+    Instance,
+    gi_id=NUMBERS,
+    profile_id=st.sampled_from([0, 5, 9, 14, 19, 99, -1]),
+    start=NUMBERS | st.just(10**12),
+    size=NUMBERS,
+    is_whole=st.booleans(),
+    is_busy=st.booleans(),
 )
 JUNK_PROFILES = st.sampled_from(A100) | st.builds(
-    Profile, id=NUMBERS, name=st.none() | st.sampled_from(["1g.5gb", "3g.20gb", ""]),
+    Profile,
+    id=NUMBERS,
+    name=st.none() | st.sampled_from(["1g.5gb", "3g.20gb", ""]),
     placements=st.lists(st.builds(Placement, start=NUMBERS, size=NUMBERS), max_size=5).map(tuple),
 )
 JUNK_MIG = st.builds(
-    Mig, current=st.booleans(), pending=st.booleans(), is_pending_ours=st.booleans(),
-    instances=st.lists(JUNK_INSTANCES, max_size=9).map(tuple), profiles=st.lists(JUNK_PROFILES, max_size=9).map(tuple),
+    Mig,
+    current=st.booleans(),
+    pending=st.booleans(),
+    is_pending_ours=st.booleans(),
+    instances=st.lists(JUNK_INSTANCES, max_size=9).map(tuple),
+    profiles=st.lists(JUNK_PROFILES, max_size=9).map(tuple),
 )
 JUNK_GPUS = st.builds(
-    gpu, JUNK_MIG | JUNK_MIG | st.none(), st.integers(0, 4), is_busy=st.booleans(), memory_mib=st.none() | NUMBERS,
+    gpu,
+    JUNK_MIG | JUNK_MIG | st.none(),
+    st.integers(0, 4),
+    is_busy=st.booleans(),
+    memory_mib=st.none() | NUMBERS,
     name=st.sampled_from(["NVIDIA A100-SXM4-40GB"] * 5 + ["", "Tesla T4"]),
     fault=st.sampled_from([None] * 5 + [Fault(kind=kind, detail="nvml") for kind in FaultKind]),
 )
 WANTED = st.builds(
-    WantedInstance, profile=st.sampled_from(["1g.5gb", "3g.20gb", "7g.40gb", "9g"]), profile_id=st.none() | st.integers(0, 20),
-    start=st.integers(0, 9), size=st.integers(1, 9),
+    WantedInstance,
+    profile=st.sampled_from(["1g.5gb", "3g.20gb", "7g.40gb", "9g"]),
+    profile_id=st.none() | st.integers(0, 20),
+    start=st.integers(0, 9),
+    size=st.integers(1, 9),
 )
 
 

@@ -83,8 +83,9 @@ class ChaosNode(LoopNode):
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None)
-        return Hardware(open_driver=lambda: CheckedDriver(self), folder=self.folder, clock=self.clock,
-                        policy_digest=digest, machine=machine)
+        return Hardware(
+            open_driver=lambda: CheckedDriver(self), folder=self.folder, clock=self.clock, policy_digest=digest, machine=machine
+        )
 
     def live(self) -> None:
         if self.is_dead:
@@ -146,10 +147,11 @@ class ChaosNode(LoopNode):
     def is_as(self, policy: Policy) -> bool:
         return all(
             self.fake_nvml.mode(gpu.index)[0] == bool(gpu.instances)
-            and sorted(profile for _, profile, *_ in self.fake_nvml.instances(gpu.index)) == sorted(
-                one.profile_id or 0 for one in gpu.instances)
+            and sorted(profile for _, profile, *_ in self.fake_nvml.instances(gpu.index))
+            == sorted(one.profile_id or 0 for one in gpu.instances)
             and all(computes == 1 for *_, computes in self.fake_nvml.instances(gpu.index))
-            for gpu in policy.gpus if gpu.index not in self.lost
+            for gpu in policy.gpus
+            if gpu.index not in self.lost
         )
 
     def is_halfway(self) -> bool:
@@ -192,8 +194,11 @@ class ChaosNode(LoopNode):
             return []
         if not self.fake_nvml.mode(gpu)[0]:
             return [(None, self.fake_nvml.uuid(gpu))]
-        return [(self._names[one], self.fake_nvml.mig_uuid(gpu, gi)) for gi, one, *_, computes in self.fake_nvml.instances(gpu)
-                if computes]
+        return [
+            (self._names[one], self.fake_nvml.mig_uuid(gpu, gi))
+            for gi, one, *_, computes in self.fake_nvml.instances(gpu)
+            if computes
+        ]
 
     def arrive(self, *, is_at_work: bool) -> None:
         """A pod comes, if the node takes any, and gets a device that the plugin offers; perhaps it works at once."""
@@ -264,4 +269,9 @@ def is_clean(node: ChaosNode) -> bool:
     """Nothing of a change is left."""
     labels = node.labels()
     return (node.taints(), labels[DEPLOY], labels[DCGM], node.holders(), node.folder.journal()) == (
-        set(), "true", "false", [], None) and labels.get(POOL_LABEL) == "training"
+        set(),
+        "true",
+        "false",
+        [],
+        None,
+    ) and labels.get(POOL_LABEL) == "training"

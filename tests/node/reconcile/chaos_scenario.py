@@ -32,11 +32,17 @@ _LAYOUTS = {
     ),
 }
 _CHANGES = (
-    "nvmlDeviceSetMigMode", "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance",
-    "nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy",
+    "nvmlDeviceSetMigMode",
+    "nvmlDeviceCreateGpuInstanceWithPlacement",
+    "nvmlGpuInstanceCreateComputeInstance",
+    "nvmlGpuInstanceDestroy",
+    "nvmlComputeInstanceDestroy",
 )
 _LOOKS = (
-    "nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetMigMode", "nvmlDeviceGetGpuInstances",
+    "nvmlInit_v2",
+    "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetGpuInstances",
     "nvmlDeviceGetComputeRunningProcesses_v3",
 )
 _REQUESTS = ("PATCH", "GET", "leases", "pods", "/status", "eviction", "daemonsets", "nodes/n1 ", "nodes/n1?")
@@ -108,11 +114,26 @@ class Life:
 
     def move(self) -> None:
         moves: dict[Callable[[], str | None], int] = {
-            self.tenant_comes: 6, self.tenant_goes: 4, self.tenant_wakes: 2, self.server_goes: 1, self.server_comes: 2,
-            self.server_refuses: 3, self.driver_refuses: 3, self.mode_waits: 1, self.somebody_asks_for_a_mode: 1,
-            self.label_is_written: 1, self.plugin_changes: 1, self.client_stays: 1, self.client_goes: 1,
-            self.neighbour_has_the_slot: 1, self.disk_changes: 1, self.gpu_falls_off: 1, self.gpu_is_back: 1,
-            self.release_is_asked: 1, self.selection_changes: 1, self.another_pool: 1,
+            self.tenant_comes: 6,
+            self.tenant_goes: 4,
+            self.tenant_wakes: 2,
+            self.server_goes: 1,
+            self.server_comes: 2,
+            self.server_refuses: 3,
+            self.driver_refuses: 3,
+            self.mode_waits: 1,
+            self.somebody_asks_for_a_mode: 1,
+            self.label_is_written: 1,
+            self.plugin_changes: 1,
+            self.client_stays: 1,
+            self.client_goes: 1,
+            self.neighbour_has_the_slot: 1,
+            self.disk_changes: 1,
+            self.gpu_falls_off: 1,
+            self.gpu_is_back: 1,
+            self.release_is_asked: 1,
+            self.selection_changes: 1,
+            self.another_pool: 1,
         }
         self.node.seen = None
         (move,) = self.random.choices(tuple(moves), tuple(moves.values()))

@@ -64,8 +64,14 @@ def whole(
     mode = mode or (Mode.EXCLUSIVE if replicas == 1 else Mode.TIME_SLICING)
     name = "nvidia.com/gpu" if replicas == 1 else "nvidia.com/gpu.shared"
     made = gpu_node.policy(*((),) * count, card=card)
-    return replace(made, pool=pool, mode=mode, profile=key or f"{mode}-{replicas:08x}", resources=((name, count * replicas),),
-                   shares=(_share(name, None, replicas),))
+    return replace(
+        made,
+        pool=pool,
+        mode=mode,
+        profile=key or f"{mode}-{replicas:08x}",
+        resources=((name, count * replicas),),
+        shares=(_share(name, None, replicas),),
+    )
 
 
 def rollout(policy: Policy, **changed: Any) -> Policy:
@@ -79,25 +85,58 @@ def _share(resource: str, profile: str | None, replicas: int) -> Share:
 def text_of(policy: Policy) -> str:
     """The policy as a bundle carries it."""
     one = policy
-    return yaml.safe_dump({
-        "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": one.pool, "cluster": one.cluster},
-        "spec": {
-            "card": {"id": one.card.id, "name": one.card.name, "pciDeviceIds": list(one.card.pci_device_ids),
-                     "memoryMiB": one.card.memory_mib},
-            "gpusPerNode": len(one.gpus), "mode": str(one.mode), "stack": str(one.stack),
-            "partitioner": str(one.partitioner), "profile": one.profile, "migConfig": one.mig_config,
-            "gpus": [{"indexes": [gpu.index], "mig": bool(gpu.instances), "instances": [
-                {"profile": each.profile, "profileId": each.profile_id, "start": each.start, "size": each.size}
-                for each in gpu.instances]} for gpu in one.gpus],
-            "resources": dict(one.resources),
-            "shares": [{"resource": each.resource, "profile": each.profile, "replicas": each.replicas, "memoryMiB": None,
-                        "capMiB": None, "toleranceMiB": 0} for each in one.shares],
-            "enforcement": {"action": "kill", "graceSeconds": 10, "mechanism": "auto"},
-            "rollout": {"maxUnavailable": one.rollout.max_unavailable, "onBusy": str(one.rollout.on_busy),
-                        "drainTimeoutSeconds": one.rollout.drain_timeout_seconds},
-            "namespaces": [], "repartitioningTaint": str(one.repartitioning_taint),
-        },
-    })
+    return yaml.safe_dump(
+        {
+            "apiVersion": "gpushare.dev/v1",
+            "kind": "NodePolicy",
+            "metadata": {"name": one.pool, "cluster": one.cluster},
+            "spec": {
+                "card": {
+                    "id": one.card.id,
+                    "name": one.card.name,
+                    "pciDeviceIds": list(one.card.pci_device_ids),
+                    "memoryMiB": one.card.memory_mib,
+                },
+                "gpusPerNode": len(one.gpus),
+                "mode": str(one.mode),
+                "stack": str(one.stack),
+                "partitioner": str(one.partitioner),
+                "profile": one.profile,
+                "migConfig": one.mig_config,
+                "gpus": [
+                    {
+                        "indexes": [gpu.index],
+                        "mig": bool(gpu.instances),
+                        "instances": [
+                            {"profile": each.profile, "profileId": each.profile_id, "start": each.start, "size": each.size}
+                            for each in gpu.instances
+                        ],
+                    }
+                    for gpu in one.gpus
+                ],
+                "resources": dict(one.resources),
+                "shares": [
+                    {
+                        "resource": each.resource,
+                        "profile": each.profile,
+                        "replicas": each.replicas,
+                        "memoryMiB": None,
+                        "capMiB": None,
+                        "toleranceMiB": 0,
+                    }
+                    for each in one.shares
+                ],
+                "enforcement": {"action": "kill", "graceSeconds": 10, "mechanism": "auto"},
+                "rollout": {
+                    "maxUnavailable": one.rollout.max_unavailable,
+                    "onBusy": str(one.rollout.on_busy),
+                    "drainTimeoutSeconds": one.rollout.drain_timeout_seconds,
+                },
+                "namespaces": [],
+                "repartitioningTaint": str(one.repartitioning_taint),
+            },
+        }
+    )
 
 
 SLOT = "gpushare-training.0"
@@ -157,8 +196,10 @@ class LoopNode:
         self.before_step: Callable[[StepResult], None] = lambda _: None
         self._enumerated: str | None = None
         self.events: EventRecorder | None = None
-        terms = [[{"key": "role", "operator": "In", "values": ["gpu"]}],
-                 [{"key": POOL_LABEL, "operator": "In", "values": ["training"]}]]
+        terms = [
+            [{"key": "role", "operator": "In", "values": ["gpu"]}],
+            [{"key": POOL_LABEL, "operator": "In", "values": ["training"]}],
+        ]
         if not self.api.all("daemonsets", namespace="gpushare"):
             self.api.add_daemonset("gpushare-training", terms=[{"matchExpressions": each} for each in terms])
         self.api.add_node(NAME, labels={"role": "gpu", DEPLOY: "true"})
@@ -169,9 +210,7 @@ class LoopNode:
     def run(self, policy: Policy, *, hold: bool = False, cluster: bool = True) -> Outcome:
         """One start of `partition`."""
         self.known[policy.profile] = policy
-        return reconcile(
-            self.deps(policy.pool, cluster=cluster), DesiredPolicy(policy=policy, text=text_of(policy)), hold=hold
-        )
+        return reconcile(self.deps(policy.pool, cluster=cluster), DesiredPolicy(policy=policy, text=text_of(policy)), hold=hold)
 
     def release(self, *, cluster: bool = True, hold: bool = False) -> Outcome:
         return release_orphan(self.deps("", cluster=cluster), hold=hold)
@@ -179,10 +218,16 @@ class LoopNode:
     def deps(self, pool: str, *, cluster: bool = True) -> Dependencies:
         self.results = []
         return Dependencies(
-            open_hardware=self._hardware, cluster=self.server(pool) if cluster else NoCluster(), folder=self.folder,
-            clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
-            boot_id=self.gpus.boot_id, open_enforcer=lambda policy: Watch(policy, self.watched),
-            has_news=self._has_news, followed=self.followed,
+            open_hardware=self._hardware,
+            cluster=self.server(pool) if cluster else NoCluster(),
+            folder=self.folder,
+            clock=self.clock,
+            report=self._report,
+            read_checkpoint=lambda: read_checkpoint(self.checkpoint),
+            boot_id=self.gpus.boot_id,
+            open_enforcer=lambda policy: Watch(policy, self.watched),
+            has_news=self._has_news,
+            followed=self.followed,
             plugin_sockets=lambda: frozenset({("nvidia-gpu.sock", 1, self.starts)}),
         )
 
@@ -208,7 +253,9 @@ class LoopNode:
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(
-            boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None,
+            boot_id=self.gpus.boot_id,
+            reset=lambda _: "there is no nvidia-smi",
+            make_nodes=lambda: None,
             find_servers=lambda pids: frozenset(self.mps & set(pids)),
         )
         named = with_programs(machine, LinuxProcesses(), pods=tuple, is_system=lambda *_: True)
@@ -288,8 +335,13 @@ class LoopNode:
     def tenant(self, name: str, device: str, resource: str = "nvidia.com/gpu", **more: Any) -> None:
         """A pod that sleeps, with a device."""
         self.api.add_pod(name, **{"namespace": "science"} | more, node=NAME, uid=f"uid-{name}")
-        entry = {"PodUID": f"uid-{name}", "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"0": [device]},
-                 "AllocResp": ""}
+        entry = {
+            "PodUID": f"uid-{name}",
+            "ContainerName": "main",
+            "ResourceName": resource,
+            "DeviceIDs": {"0": [device]},
+            "AllocResp": "",
+        }
         self.entries.append(entry)
         self.publish()
 

@@ -65,8 +65,9 @@ def test_previous_policy_is_enforced_every_second_while_waiting(
 
 def test_pod_that_ends_in_time_lets_the_change_proceed(node: LoopNode) -> None:
     busy(node)
-    node.on_tick = lambda time: time > 40 and node.api.edit(
-        "pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+    node.on_tick = lambda time: (
+        time > 40 and node.api.edit("pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+    )
     assert node.run(mig(TWO)).reason is ConditionReason.READY
     assert node.gpus.stands(0) == set(TWO)
     assert "close mig-00000001" in node.watched
@@ -137,12 +138,16 @@ def test_idle_gpus_are_partitioned_on_a_node_that_advertises_nothing(tmp_path: P
     assert node.taints() == {REPARTITIONING_TAINT}
 
 
-@pytest.mark.parametrize(("former", "policy", "disturbs"), [
-    (whole(replicas=4), whole(replicas=2), True),
-    (whole(replicas=2), whole(replicas=4), False),
-    (whole(), whole(replicas=4), True),
-    (whole(replicas=4), whole(replicas=8, mode=Mode.MPS), True),
-], ids=["fewer replicas", "more replicas", "another name", "mps"])
+@pytest.mark.parametrize(
+    ("former", "policy", "disturbs"),
+    [
+        (whole(replicas=4), whole(replicas=2), True),
+        (whole(replicas=2), whole(replicas=4), False),
+        (whole(), whole(replicas=4), True),
+        (whole(replicas=4), whole(replicas=8, mode=Mode.MPS), True),
+    ],
+    ids=["fewer replicas", "more replicas", "another name", "mps"],
+)
 def test_label_change_waits_for_tenants_that_lose_resources(node: LoopNode, former, policy, disturbs) -> None:
     node.run(former)
     node.tenant("sleeper", f"{node.fake_nvml.uuid(0)}::0", former.resources[0][0])
@@ -221,8 +226,12 @@ def test_no_attempt_is_made_while_successive_tenants_are_present(node: LoopNode)
         if time - start > 1000 + 20 * number:
             number += 1
             node.tenant(f"next-{number}", uuid, "nvidia.com/mig-1g.5gb")
-            node.api.edit("pods", f"next-{number - 1}" if number > 1 else "sleeper",
-                          lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+            node.api.edit(
+                "pods",
+                f"next-{number - 1}" if number > 1 else "sleeper",
+                lambda pod: pod["status"].update(phase="Succeeded"),
+                namespace="science",
+            )
         if time - start < 1000:
             node.api.forget_requests()
         node.clock.is_stopped = time - start > 4000
@@ -257,8 +266,10 @@ def test_attempts_use_the_normal_backoff_if_pods_cannot_be_watched(node: LoopNod
     busy(node)
     node.followed = lambda: None
     start = node.clock.now()
-    node.on_tick = lambda time: time > start + 150 and node.api.edit(
-        "pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+    node.on_tick = lambda time: (
+        time > start + 150
+        and node.api.edit("pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+    )
     assert node.run(rollout(mig(TWO), drain_timeout_seconds=30), hold=True).reason is ConditionReason.READY
     assert node.clock.now() - start < 350
 

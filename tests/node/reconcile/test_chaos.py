@@ -64,7 +64,5 @@ def die_and_recover(folder: Path, api: ApiServer, number: int) -> bool:
 
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize("number", Random(16).sample(range(30), 6))
-def test_run_killed_at_any_effect_converges_without_harming_the_tenant(
-    tmp_path: Path, api: ApiServer, number: int
-) -> None:
+def test_run_killed_at_any_effect_converges_without_harming_the_tenant(tmp_path: Path, api: ApiServer, number: int) -> None:
     assert die_and_recover(tmp_path, api, number)

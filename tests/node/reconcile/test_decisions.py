@@ -26,8 +26,16 @@ KEY = "mig-00000001"
 
 
 def pod(name: str, *, phase: str = "Running", uid: str = "", **pod_labels: str) -> PodView:
-    return PodView(uids=(uid or name,), namespace="n", name=name, labels=pod_labels, phase=phase, is_terminating=False,
-                   owner="", containers={})
+    return PodView(
+        uids=(uid or name,),
+        namespace="n",
+        name=name,
+        labels=pod_labels,
+        phase=phase,
+        is_terminating=False,
+        owner="",
+        containers={},
+    )
 
 
 def runtime_pod(pool: str, **changed: str) -> PodView:
@@ -35,14 +43,18 @@ def runtime_pod(pool: str, **changed: str) -> PodView:
     return replace(pod(f"gpushare-{pool}", **changed), labels=own)
 
 
-@pytest.mark.parametrize(("last", "label", "key"), [
-    (None, "", "a"),
-    (None, f"{KEY}-b", "b"),
-    (Published(key=f"{KEY}-b", devices=ONE), "", "b"),
-    (Published(key=f"{KEY}-a", devices=OTHER), f"{KEY}-a", "b"),
-    (Published(key=f"{KEY}-b", devices=OTHER), f"{KEY}-b", "a"),
-    (Published(key="mps-00000001-b", devices=ONE), "mps-00000001-b", "a"),
-], ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"])
+@pytest.mark.parametrize(
+    ("last", "label", "key"),
+    [
+        (None, "", "a"),
+        (None, f"{KEY}-b", "b"),
+        (Published(key=f"{KEY}-b", devices=ONE), "", "b"),
+        (Published(key=f"{KEY}-a", devices=OTHER), f"{KEY}-a", "b"),
+        (Published(key=f"{KEY}-b", devices=OTHER), f"{KEY}-b", "a"),
+        (Published(key="mps-00000001-b", devices=ONE), "mps-00000001-b", "a"),
+    ],
+    ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"],
+)
 def test_profile_name_is_flipped_when_only_the_devices_change(last, label, key) -> None:
     assert labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
 
@@ -78,17 +90,21 @@ WANTED = {"nvidia.com/gpu.shared": 2}
 IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
 
 
-@pytest.mark.parametrize(("registered", "allocatable", "reason", "is_stale"), [
-    (IDS, WANTED, None, False),
-    (IDS | {"nvidia.com/gpu": frozenset()}, WANTED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
-    ({}, {}, ConditionReason.WAITING_FOR_PLUGIN, True),
-    ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, ConditionReason.WAITING_FOR_PLUGIN, True),
-    ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, ConditionReason.WRONG_RESOURCES, True),
-    ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
-    (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, True),
-    (IDS, WANTED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
-    ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
-], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])
+@pytest.mark.parametrize(
+    ("registered", "allocatable", "reason", "is_stale"),
+    [
+        (IDS, WANTED, None, False),
+        (IDS | {"nvidia.com/gpu": frozenset()}, WANTED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
+        ({}, {}, ConditionReason.WAITING_FOR_PLUGIN, True),
+        ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, ConditionReason.WAITING_FOR_PLUGIN, True),
+        ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, ConditionReason.WRONG_RESOURCES, True),
+        ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
+        (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, True),
+        (IDS, WANTED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
+        ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
+    ],
+    ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"],
+)
 def test_advertised_resources_must_match_in_ids_counts_and_names(registered, allocatable, reason, is_stale) -> None:
     lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, allocatable)
     found = (None, False) if lack is None else (lack.reason, lack.is_stale)
@@ -110,8 +126,11 @@ def test_unregistered_resource_is_reported_with_the_command_to_remove_it() -> No
 
 
 def test_gpu_resources_are_distinguished_from_other_nvidia_resources() -> None:
-    assert [name for name in ("gpu", "gpu.shared", "mig-1g.5gb.me", "hostdev", "sriov_rdma_vf") if
-            is_gpu_resource(f"nvidia.com/{name}")] == ["gpu", "gpu.shared", "mig-1g.5gb.me"]
+    assert [
+        name
+        for name in ("gpu", "gpu.shared", "mig-1g.5gb.me", "hostdev", "sriov_rdma_vf")
+        if is_gpu_resource(f"nvidia.com/{name}")
+    ] == ["gpu", "gpu.shared", "mig-1g.5gb.me"]
     assert find_stale({"nvidia.com/gpu": frozenset({"GPU-9::1", "nvidia0"})}, frozenset({"GPU-1"})) == ("GPU-9",)
 
 

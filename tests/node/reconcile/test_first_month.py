@@ -92,9 +92,15 @@ def test_state_dir_of_another_node_does_not_affect_this_node(node: LoopNode) -> 
     node.folder.keep_policy(text_of(mig(TWO, pool="other", key="mig-00000009")))
     node.folder.keep_profile("mig-00000009-b", frozenset({"MIG-of-another-node"}))
     node.folder.keep_slot("gpushare-other.0")
-    node.folder.write_journal(Journal(
-        policy_digest="another", boot_id="another", attempts=3, is_changing=True, paused={DEPLOY: "true"},
-    ))
+    node.folder.write_journal(
+        Journal(
+            policy_digest="another",
+            boot_id="another",
+            attempts=3,
+            is_changing=True,
+            paused={DEPLOY: "true"},
+        )
+    )
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints(), node.holds_slot()) == (set(SEVEN), set(), False)
     assert (node.folder.policy(), node.folder.journal()) == (text_of(mig(SEVEN)), None)
@@ -116,8 +122,9 @@ def test_renamed_node_does_not_wait_for_the_slot_of_its_old_name(node: LoopNode)
 
 
 @pytest.mark.failure_case(108)
-@pytest.mark.parametrize("text", ["", "x", "/", "./x", "../x", "a/b/c", "a b/c", "a?b/c", "%/c", "ä/c", "A" * 5000 + "/c"],
-                         ids=range(11))
+@pytest.mark.parametrize(
+    "text", ["", "x", "/", "./x", "../x", "a/b/c", "a b/c", "a?b/c", "%/c", "ä/c", "A" * 5000 + "/c"], ids=range(11)
+)
 def test_invalid_release_annotation_is_ignored(node: LoopNode, text: str) -> None:
     node.annotate("gpushare.dev/release", text)
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY

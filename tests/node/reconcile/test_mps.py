@@ -33,8 +33,11 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 
 @pytest.mark.failure_case(76)
-@pytest.mark.parametrize("policy", [whole(replicas=4), whole(), mig(SEVEN), bare(whole(replicas=4)), bare(mig(SEVEN))],
-                         ids=["time-slicing", "exclusive", "mig", "time-slicing, bare", "mig, bare"])
+@pytest.mark.parametrize(
+    "policy",
+    [whole(replicas=4), whole(), mig(SEVEN), bare(whole(replicas=4)), bare(mig(SEVEN))],
+    ids=["time-slicing", "exclusive", "mig", "time-slicing, bare", "mig, bare"],
+)
 def test_node_with_a_running_mps_server_changes_its_mode(node: LoopNode, policy: Policy) -> None:
     assert node.run(policy).reason is ConditionReason.READY
     assert node.fake_nvml.compute_mode(0) == 0

@@ -237,9 +237,14 @@ def test_plugin_that_registered_nothing_is_made_to_reenumerate(node: LoopNode) -
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
 
-@pytest.mark.parametrize(("resource", "device", "is_in_the_way"), [
-    ("nvidia.com/gpu", "nvidia0/vgpu1", True), ("nvidia.com/hostdev", "0000:3b:00.2", False),
-], ids=["a GPU without a UUID", "a network device"])
+@pytest.mark.parametrize(
+    ("resource", "device", "is_in_the_way"),
+    [
+        ("nvidia.com/gpu", "nvidia0/vgpu1", True),
+        ("nvidia.com/hostdev", "0000:3b:00.2", False),
+    ],
+    ids=["a GPU without a UUID", "a network device"],
+)
 def test_allocated_device_without_a_uuid_blocks_every_gpu(
     node: LoopNode, resource: str, device: str, is_in_the_way: bool
 ) -> None:

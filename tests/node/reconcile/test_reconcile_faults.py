@@ -314,10 +314,15 @@ def test_a_change_that_appears_during_the_drain_is_not_tried_while_attempts_back
     node.run(mig((one,)))
     relabelled = mig((one,), key="mig-00000009")
     digest = DesiredPolicy(policy=relabelled, text=text_of(relabelled)).digest
-    node.folder.write_journal(Journal(
-        policy_digest=digest, boot_id=node.gpus.boot_id, attempts=3, driver="580.95.05",
-        failed_at_seconds=int(node.clock.now()),
-    ))
+    node.folder.write_journal(
+        Journal(
+            policy_digest=digest,
+            boot_id=node.gpus.boot_id,
+            attempts=3,
+            driver="580.95.05",
+            failed_at_seconds=int(node.clock.now()),
+        )
+    )
 
     def come(result: StepResult) -> None:
         if result.step == "taint" and not result.detail.endswith("removed"):

@@ -41,7 +41,9 @@ def test_a_node_that_is_no_longer_selected_becomes_exclusive(node: LoopNode) -> 
 
 @pytest.mark.parametrize("dies", ["at the driver", "before the API server hears of it"])
 def test_node_that_failed_its_first_install_is_released_with_its_pool(
-    tmp_path: Path, api: ApiServer, dies: str,
+    tmp_path: Path,
+    api: ApiServer,
+    dies: str,
 ) -> None:
     fresh = LoopNode(tmp_path, api)
     fresh.fake_nvml.fail("nvmlDeviceSetMigMode", 999)

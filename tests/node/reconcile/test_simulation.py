@@ -35,8 +35,18 @@ def bundle(tmp_path: Path) -> Path:
     files = tmp_path / "chart" / "files"
     for folder, name, text in (
         ("policies", "training", text_of(policy)),
-        ("profiles", policy.profile, yaml.safe_dump({"version": "v1", "sharing": {"timeSlicing": {
-            "renameByDefault": True, "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}})),
+        (
+            "profiles",
+            policy.profile,
+            yaml.safe_dump(
+                {
+                    "version": "v1",
+                    "sharing": {
+                        "timeSlicing": {"renameByDefault": True, "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}
+                    },
+                }
+            ),
+        ),
     ):
         (files / folder).mkdir(parents=True)
         (files / folder / f"{name}.yaml").write_text(text)
@@ -63,7 +73,9 @@ def test_simulated_nodes_roll_out(kubelets: simulation.Kubelets, bundle: Path) -
 
 
 def test_simulation_with_failing_nodes_reports_the_cause(
-    kubelets: simulation.Kubelets, bundle: Path, monkeypatch: pytest.MonkeyPatch,
+    kubelets: simulation.Kubelets,
+    bundle: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are threads: what they raise would go nowhere, and the figures would be those of nodes that asked for nothing."""
     monkeypatch.delattr(StillDriver, "versions")
@@ -79,12 +91,21 @@ def clock() -> Iterator[FastTime]:
 
 
 def test_idle_simulated_node_reports_ready_and_watches(
-    api: ApiServer, address: ApiEndpoint, bundle: Path, tmp_path: Path, clock: FastTime,
+    api: ApiServer,
+    address: ApiEndpoint,
+    bundle: Path,
+    tmp_path: Path,
+    clock: FastTime,
 ) -> None:
     [policy] = (bundle / "chart" / "files" / "policies").iterdir()
     traffic = Traffic()
-    node = Node(name="laden-00000", folder=StateDir(tmp_path / "state"), clock=clock,
-                connection=Observed(address, clock, traffic), policy=read(policy.read_text()))
+    node = Node(
+        name="laden-00000",
+        folder=StateDir(tmp_path / "state"),
+        clock=clock,
+        connection=Observed(address, clock, traffic),
+        policy=read(policy.read_text()),
+    )
     made = node.object(0)
     api.add_node(node.name, labels=made["metadata"]["labels"], allocatable=made["status"]["allocatable"])
     look = node.rest()

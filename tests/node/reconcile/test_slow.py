@@ -87,9 +87,7 @@ def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Unmet]], list
     return wait
 
 
-def test_changing_mismatch_is_reported_every_twenty_seconds(
-    said: Callable[[Callable[[], Unmet]], list[str]]
-) -> None:
+def test_changing_mismatch_is_reported_every_twenty_seconds(said: Callable[[Callable[[], Unmet]], list[str]]) -> None:
     looks = iter(range(1000))
     told = said(lambda: Unmet(reason=ConditionReason.WRONG_RESOURCES, message=f"{next(looks)} instead of 1000"))
     assert 300 / 25 - 1 <= len(told) <= 300 / 20

@@ -43,7 +43,9 @@ def test_taint_keys_of_both_releases_are_removed(node: LoopNode, key: Repartitio
 
 @pytest.mark.parametrize(("before", "after"), [(DEFAULT, AUTOSCALED), (AUTOSCALED, DEFAULT)])
 def test_change_interrupted_by_an_upgrade_removes_the_old_taint_key(
-    node: LoopNode, before: RepartitioningTaint, after: RepartitioningTaint,
+    node: LoopNode,
+    before: RepartitioningTaint,
+    after: RepartitioningTaint,
 ) -> None:
     node.fake_nvml.fail("nvmlDeviceSetMigMode", 999)
     node.run(mig(SEVEN, repartitioning_taint=before))

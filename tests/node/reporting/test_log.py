@@ -29,7 +29,12 @@ def formatted(message: str, *, is_terminal: bool = False, pool: str = "dense", e
 
 def test_a_line_has_time_level_message_node_and_pool() -> None:
     assert json.loads(formatted("hello")) == {
-        "time": "2027-01-15T08:00:00.250Z", "level": "warning", "message": "hello", "node": "node-1", "pool": "dense"}
+        "time": "2027-01-15T08:00:00.250Z",
+        "level": "warning",
+        "message": "hello",
+        "node": "node-1",
+        "pool": "dense",
+    }
     assert "pool" not in json.loads(formatted("hello", pool=""))
 
 

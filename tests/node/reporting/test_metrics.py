@@ -23,12 +23,21 @@ def test_every_metric_kind_is_written_in_prometheus_format() -> None:
     for value in (0.1, 0.5, 7):
         seconds.observe(value, "list")
     assert registry.text().splitlines() == [
-        "# HELP gpushare_kills_total Kills.", "# TYPE gpushare_kills_total counter", 'gpushare_kills_total{signal="SIGTERM"} 2',
-        r"# HELP gpushare_free A line\nand a \\.", "# TYPE gpushare_free gauge", "gpushare_free 0.5",
-        "# HELP gpushare_age Age.", "# TYPE gpushare_age gauge", 'gpushare_age{pod="a"} +Inf',
-        "# HELP gpushare_seconds Time.", "# TYPE gpushare_seconds histogram",
-        'gpushare_seconds_bucket{call="list",le="0.1"} 1', 'gpushare_seconds_bucket{call="list",le="1"} 2',
-        'gpushare_seconds_bucket{call="list",le="+Inf"} 3', 'gpushare_seconds_sum{call="list"} 7.6',
+        "# HELP gpushare_kills_total Kills.",
+        "# TYPE gpushare_kills_total counter",
+        'gpushare_kills_total{signal="SIGTERM"} 2',
+        r"# HELP gpushare_free A line\nand a \\.",
+        "# TYPE gpushare_free gauge",
+        "gpushare_free 0.5",
+        "# HELP gpushare_age Age.",
+        "# TYPE gpushare_age gauge",
+        'gpushare_age{pod="a"} +Inf',
+        "# HELP gpushare_seconds Time.",
+        "# TYPE gpushare_seconds histogram",
+        'gpushare_seconds_bucket{call="list",le="0.1"} 1',
+        'gpushare_seconds_bucket{call="list",le="1"} 2',
+        'gpushare_seconds_bucket{call="list",le="+Inf"} 3',
+        'gpushare_seconds_sum{call="list"} 7.6',
         'gpushare_seconds_count{call="list"} 3',
     ]
 
@@ -64,7 +73,8 @@ def broken() -> str:
 def server() -> Iterator[HttpServer]:
     made = HttpServer(
         Pages(metrics=lambda: "gpushare_up 1\n", health=lambda: (False, "the driver hangs"), readiness=lambda: (True, "ok")),
-        address="127.0.0.1", port=0,
+        address="127.0.0.1",
+        port=0,
     )
     made.start()
     yield made

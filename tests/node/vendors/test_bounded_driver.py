@@ -89,9 +89,7 @@ def test_hanging_gpu_does_not_block_others_and_is_not_called_again(
 
 
 @pytest.mark.failure_case(48)
-def test_last_gpu_is_read_while_all_others_hang(
-    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]
-) -> None:
+def test_last_gpu_is_read_while_all_others_hang(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     before = threads()
     watched.read_devices(uuids)
     for gpu in range(7):
@@ -209,9 +207,7 @@ def test_invalid_session_is_reopened_with_growing_backoff(
 
 
 @pytest.mark.failure_case(21)
-def test_driver_that_loads_later_is_found(
-    watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
-) -> None:
+def test_driver_that_loads_later_is_found(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours) -> None:
     fake_nvml.unload()
     assert rowless(watched, uuids) == set(range(8))
     with pytest.raises(DriverError) as caught:
@@ -277,9 +273,7 @@ def test_xids_between_two_censuses_are_reported(watched: BoundedDriver, fake_nvm
 def test_driver_without_event_support_is_asked_for_events_once(fake_nvml: FakeNvml, uuids: list[str], clock: Hours) -> None:
     asked: list[str] = []
     fake_nvml.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED)
-    watched = BoundedDriver(
-        lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE
-    )
+    watched = BoundedDriver(lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE)
     watched.read_devices(uuids)
     wait_for(lambda: watched._pending_xids is not None and watched._pending_xids.wait())
     for _ in range(3):
@@ -332,9 +326,7 @@ def test_rows_are_current(watched: BoundedDriver, fake_nvml: FakeNvml, uuids: li
 
 
 @pytest.mark.failure_case(72)
-def test_census_is_much_cheaper_than_pynvmls_lists_and_leaks_nothing(
-    watched: BoundedDriver, fake_nvml: FakeNvml
-) -> None:
+def test_census_is_much_cheaper_than_pynvmls_lists_and_leaks_nothing(watched: BoundedDriver, fake_nvml: FakeNvml) -> None:
     uuids = [fake_nvml.uuid(gpu) for gpu in range(8)]
     for gpu in range(8):
         fake_nvml.put_raw(gpu, [(PID + number, (100 + number) << 20, 0xFFFFFFFF, 0xFFFFFFFF) for number in range(60)])

@@ -149,16 +149,28 @@ class Handler(BaseHTTPRequestHandler):
                 items, version = store.select(key[0], key[1], chooser(query))
                 api_version, kind = KINDS[key[0]]
                 items, more = _page(items, query)
-                return 200, {"apiVersion": api_version, "kind": f"{kind}List",
-                             "metadata": {"resourceVersion": str(version), **more}, "items": items}
+                return 200, {
+                    "apiVersion": api_version,
+                    "kind": f"{kind}List",
+                    "metadata": {"resourceVersion": str(version), **more},
+                    "items": items,
+                }
             case "POST", None, False:
                 return 201, store.create((key[0], key[1], body["metadata"]["name"]), body)
             case "POST", "eviction", True:
                 return self._evict(key, query, body)
             case "PUT", None, True:
-                return 200, store.change(key, lambda before: {**body, "metadata": {
-                    **body["metadata"], "uid": before["metadata"]["uid"],
-                    "creationTimestamp": before["metadata"]["creationTimestamp"]}})
+                return 200, store.change(
+                    key,
+                    lambda before: {
+                        **body,
+                        "metadata": {
+                            **body["metadata"],
+                            "uid": before["metadata"]["uid"],
+                            "creationTimestamp": before["metadata"]["creationTimestamp"],
+                        },
+                    },
+                )
             case "PATCH", None | "status", True:
                 return 200, self._patch(key, part, query, body)
             case "DELETE", None, True:
@@ -175,8 +187,9 @@ class Handler(BaseHTTPRequestHandler):
         except Refusal:
             if content_type == "application/apply-patch+yaml":
                 if uid:
-                    raise conflict(f"uid mismatch: the provided object specified uid {uid}, "
-                                   "and no existing object was found") from None
+                    raise conflict(
+                        f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    ) from None
                 return self.api.store.create(key, body)
             raise
 
@@ -218,8 +231,13 @@ class Handler(BaseHTTPRequestHandler):
             raise Refusal(403, "Forbidden", "the node runtime may only create evictions with dryRun")
         self._check_preconditions(self.api.store.find(key), body.get("deleteOptions") or {})
         if self.api.eviction_budget <= 0:
-            raise Refusal(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",
-                          retry_after=10, cause="DisruptionBudget")
+            raise Refusal(
+                429,
+                "TooManyRequests",
+                "Cannot evict pod as it would violate the pod's disruption budget.",
+                retry_after=10,
+                cause="DisruptionBudget",
+            )
         return 201, {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
 
     def _watch(self, key: Key, query: dict[str, str]) -> None:
@@ -238,9 +256,7 @@ class Handler(BaseHTTPRequestHandler):
             self._chunk("ERROR", refusal.document())
         self.wfile.write(b"0\r\n\r\n")
 
-    def _stream(
-        self, key: Key, query: dict[str, str], chosen: Callable[[Object], bool], version: int, bookmarks: int
-    ) -> None:
+    def _stream(self, key: Key, query: dict[str, str], chosen: Callable[[Object], bool], version: int, bookmarks: int) -> None:
         store = self.api.store
         deadline = time.monotonic() + float(query.get("timeoutSeconds") or 1800)
         if not version:
@@ -258,8 +274,9 @@ class Handler(BaseHTTPRequestHandler):
                 bookmarks = store.bookmarks
                 if query.get("allowWatchBookmarks") in {"1", "true"}:
                     api_version, kind = KINDS[key[0]]
-                    self._chunk("BOOKMARK", {"apiVersion": api_version, "kind": kind,
-                                             "metadata": {"resourceVersion": str(version)}})
+                    self._chunk(
+                        "BOOKMARK", {"apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": str(version)}}
+                    )
             if time.monotonic() >= deadline:
                 return
 

@@ -112,8 +112,11 @@ def apply(before: Object, config: Object, manager: str, *, force: bool) -> Objec
     have = _entries(before)
     owners = _owners(before)
     mine = owners.pop((manager, "Apply"), set())
-    clashes = {field: sorted(who for (who, _), fields in owners.items() if field in fields)
-               for field, value in wanted.items() if field in have and have[field] != value}
+    clashes = {
+        field: sorted(who for (who, _), fields in owners.items() if field in fields)
+        for field, value in wanted.items()
+        if field in have and have[field] != value
+    }
     clashes = {field: who for field, who in clashes.items() if who}
     if clashes and not force:
         told = "; ".join(f'conflict with "{who[0]}": .metadata.{field[0]}.{field[1]}' for field, who in clashes.items())
@@ -156,7 +159,9 @@ def _owners(thing: Object) -> dict[tuple[str, str], set[tuple[str, str]]]:
     return {
         (entry["manager"], entry["operation"]): {
             (part, key.removeprefix("f:"))
-            for part in _OWNED for key in entry["fieldsV1"].get("f:metadata", {}).get(f"f:{part}", {}) if key != "."
+            for part in _OWNED
+            for key in entry["fieldsV1"].get("f:metadata", {}).get(f"f:{part}", {})
+            if key != "."
         }
         for entry in thing["metadata"].get("managedFields", [])
     }
@@ -169,8 +174,15 @@ def _write_owners(thing: Object, owners: Mapping[tuple[str, str], Iterable[tuple
         for part, key in sorted(fields):
             parts.setdefault(f"f:{part}", {".": {}})[f"f:{key}"] = {}
         if parts:
-            entries.append({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1",
-                            "fieldsV1": {"f:metadata": parts}})
+            entries.append(
+                {
+                    "manager": manager,
+                    "operation": operation,
+                    "apiVersion": "v1",
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:metadata": parts},
+                }
+            )
     thing["metadata"] = {**thing["metadata"], "managedFields": entries}
 
 

@@ -109,7 +109,9 @@ class ApiServer:
     def kubeconfig(self, path: Path) -> dict[str, str]:
         """Write a kubeconfig for this server; the environment that names it."""
         config = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
             "clusters": [{"name": "test", "cluster": {"server": self.url}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
             "users": [{"name": "test", "user": {"token": self.token} if self.token else {}}],
@@ -209,15 +211,29 @@ class ApiServer:
     def remove(self, plural: str, name: str, *, namespace: str = "") -> None:
         self.store.drop((plural, namespace, name))
 
-    def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None,
-                 taints: list[dict[str, str]] | None = None, allocatable: Mapping[str, object] | None = None) -> Object:
+    def add_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        taints: list[dict[str, str]] | None = None,
+        allocatable: Mapping[str, object] | None = None,
+    ) -> Object:
         offers = {key: str(value) for key, value in {"cpu": 64, **(allocatable or {})}.items()}
         conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}]
-        return self.add("nodes", name, {
-            "metadata": {"labels": {"kubernetes.io/hostname": name, **(labels or {})}, "annotations": dict(annotations or {})},
-            "spec": {"taints": taints} if taints else {},
-            "status": {"allocatable": offers, "capacity": dict(offers), "conditions": conditions},
-        })
+        return self.add(
+            "nodes",
+            name,
+            {
+                "metadata": {
+                    "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+                    "annotations": dict(annotations or {}),
+                },
+                "spec": {"taints": taints} if taints else {},
+                "status": {"allocatable": offers, "capacity": dict(offers), "conditions": conditions},
+            },
+        )
 
     def node(self, name: str) -> Object:
         return self.get("nodes", name)
@@ -226,24 +242,42 @@ class ApiServer:
         """The node's condition of this type."""
         return next((one for one in self.node(node)["status"]["conditions"] if one["type"] == kind), None)
 
-    def add_pod(self, name: str, *, namespace: str = "default", node: str = "", containers: Mapping[str, str] | None = None,
-                phase: str = "Running", owner: Mapping[str, Any] | None = None, limits: Mapping[str, object] | None = None,
-                **more: Any) -> Object:
+    def add_pod(
+        self,
+        name: str,
+        *,
+        namespace: str = "default",
+        node: str = "",
+        containers: Mapping[str, str] | None = None,
+        phase: str = "Running",
+        owner: Mapping[str, Any] | None = None,
+        limits: Mapping[str, object] | None = None,
+        **more: Any,
+    ) -> Object:
         """A pod. `containers`: runtime's ids by container name. `more`: labels, annotations, uid, priority_class."""
         ids = dict(containers if containers is not None else {"main": f"containerd://{name:0>64.64}"})
         metadata: Object = {key: more[key] for key in ("labels", "annotations", "uid") if key in more}
         if owner:
             metadata["ownerReferences"] = [dict(owner)]
-        spec: Object = {"nodeName": node, "containers": [
-            {"name": one, "resources": {"limits": {key: str(value) for key, value in (limits or {}).items()}}} for one in ids]}
+        spec: Object = {
+            "nodeName": node,
+            "containers": [
+                {"name": one, "resources": {"limits": {key: str(value) for key, value in (limits or {}).items()}}}
+                for one in ids
+            ],
+        }
         if "priority_class" in more:
             spec["priorityClassName"] = more["priority_class"]
         # Younger than any cap, by less than would be a wrong clock: what ran before one is exempt from it.
         started = datetime.now(UTC) + timedelta(minutes=20)
         state = {"running": {"startedAt": started.isoformat(timespec="seconds").replace("+00:00", "Z")}}
         statuses = [{"name": one, "containerID": identity, "state": state} for one, identity in ids.items()]
-        return self.add("pods", name, {"metadata": metadata, "spec": spec,
-                                       "status": {"phase": phase, "containerStatuses": statuses}}, namespace=namespace)
+        return self.add(
+            "pods",
+            name,
+            {"metadata": metadata, "spec": spec, "status": {"phase": phase, "containerStatuses": statuses}},
+            namespace=namespace,
+        )
 
     def asking(self) -> str:
         """The uninstall Job's pod, which runs; what it asks nodes by."""
@@ -252,8 +286,16 @@ class ApiServer:
             self.add_pod(name, namespace="gpushare", uid=uid)
         return f"{name}/{uid}"
 
-    def add_daemonset(self, name: str, *, namespace: str = "gpushare", terms: list[Any] | None = None, desired: int = 1,
-                      labels: Mapping[str, str] | None = None, policy: str = "") -> Object:
+    def add_daemonset(
+        self,
+        name: str,
+        *,
+        namespace: str = "gpushare",
+        terms: list[Any] | None = None,
+        desired: int = 1,
+        labels: Mapping[str, str] | None = None,
+        policy: str = "",
+    ) -> Object:
         """A DaemonSet with these node selector terms (None: it selects all nodes), whose pods have this policy."""
         template: Object = {"metadata": {"labels": {}}, "spec": {}}
         if policy:
@@ -261,9 +303,16 @@ class ApiServer:
         if terms is not None:
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": copy.deepcopy(terms)}}
             template["spec"]["affinity"] = {"nodeAffinity": required}
-        return self.add("daemonsets", name, {
-            "metadata": {"labels": dict(labels or {})}, "spec": {"template": template},
-            "status": {"desiredNumberScheduled": desired}}, namespace=namespace)
+        return self.add(
+            "daemonsets",
+            name,
+            {
+                "metadata": {"labels": dict(labels or {})},
+                "spec": {"template": template},
+                "status": {"desiredNumberScheduled": desired},
+            },
+            namespace=namespace,
+        )
 
     def events(self, namespace: str = "") -> list[Object]:
         return self.all("events", namespace=namespace)

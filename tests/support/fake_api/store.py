@@ -13,9 +13,16 @@ from tests.support.fake_api.refusals import Refusal, conflict, expired, not_foun
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 """Plural, namespace (empty: of the cluster), name."""
-KINDS = {"nodes": ("v1", "Node"), "pods": ("v1", "Pod"), "events": ("v1", "Event"),
-         "leases": ("coordination.k8s.io/v1", "Lease"), "daemonsets": ("apps/v1", "DaemonSet"),
-         "configmaps": ("v1", "ConfigMap"), "resourcequotas": ("v1", "ResourceQuota"), "secrets": ("v1", "Secret")}
+KINDS = {
+    "nodes": ("v1", "Node"),
+    "pods": ("v1", "Pod"),
+    "events": ("v1", "Event"),
+    "leases": ("coordination.k8s.io/v1", "Lease"),
+    "daemonsets": ("apps/v1", "DaemonSet"),
+    "configmaps": ("v1", "ConfigMap"),
+    "resourcequotas": ("v1", "ResourceQuota"),
+    "secrets": ("v1", "Secret"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +58,11 @@ class Store:
 
     def select(self, plural: str, namespace: str, chosen: Callable[[Object], bool]) -> tuple[list[Object], int]:
         with self.changed:
-            found = [copied(thing) for (kind, place, _), thing in sorted(self._objects.items())
-                     if kind == plural and namespace in {"", place} and chosen(thing)]
+            found = [
+                copied(thing)
+                for (kind, place, _), thing in sorted(self._objects.items())
+                if kind == plural and namespace in {"", place} and chosen(thing)
+            ]
             return found, self.version
 
     def create(self, key: Key, thing: Object) -> Object:
@@ -129,11 +139,15 @@ def chooser(query: Mapping[str, str]) -> Callable[[Object], bool]:
 
     def chosen(thing: Object) -> bool:
         have = thing["metadata"].get("labels") or {}
-        values = {"metadata.name": thing["metadata"]["name"], "metadata.namespace": thing["metadata"].get("namespace", ""),
-                  "spec.nodeName": (thing.get("spec") or {}).get("nodeName", ""),
-                  "status.phase": thing.get("status", {}).get("phase", ""), "reason": thing.get("reason", ""),
-                  "involvedObject.name": (thing.get("involvedObject") or {}).get("name", ""),
-                  "involvedObject.kind": (thing.get("involvedObject") or {}).get("kind", "")}
+        values = {
+            "metadata.name": thing["metadata"]["name"],
+            "metadata.namespace": thing["metadata"].get("namespace", ""),
+            "spec.nodeName": (thing.get("spec") or {}).get("nodeName", ""),
+            "status.phase": thing.get("status", {}).get("phase", ""),
+            "reason": thing.get("reason", ""),
+            "involvedObject.name": (thing.get("involvedObject") or {}).get("name", ""),
+            "involvedObject.kind": (thing.get("involvedObject") or {}).get("kind", ""),
+        }
         return all(_holds(have, one) for one in labels) and all(_holds(values, one, closed=True) for one in fields)
 
     return chosen

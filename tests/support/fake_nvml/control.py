@@ -37,7 +37,10 @@ class FakeNvml(Processes, Faults):
         """All GPUs with what is on them, for people. Processes are those of the state file, the dead among them too."""
         return [
             {
-                "uuid": self.uuid(gpu), "mode": self.mode(gpu), "instances": self.instances(gpu), "limits": self.limits(gpu),
+                "uuid": self.uuid(gpu),
+                "mode": self.mode(gpu),
+                "instances": self.instances(gpu),
+                "limits": self.limits(gpu),
                 "processes": [(row.pid, row.used_bytes >> 20, row.gi) for row in rows_of(self._state.gpus[gpu])],
             }
             for gpu in range(self._state.gpu_count)

@@ -28,8 +28,14 @@ class Processes(StateFile):
         used = layout.UNKNOWN_BYTES if used_mib is None else used_mib << 20
         gi, ci = (layout.NO_INSTANCE, layout.NO_INSTANCE) if gi is None else (gi, ci)
         wanted = layout.VIEWS["row"](
-            kinds=layout.KINDS[kind], how=how, pid=pid, gi=gi, ci=ci, used_bytes=used,
-            started=started, pid_namespace=_pid_namespace(),
+            kinds=layout.KINDS[kind],
+            how=how,
+            pid=pid,
+            gi=gi,
+            ci=ci,
+            used_bytes=used,
+            started=started,
+            pid_namespace=_pid_namespace(),
         )
         with self._alone() as state:
             _store(state.gpus[gpu], wanted)
@@ -72,6 +78,7 @@ def rows_of(gpu: Any) -> list[Any]:
 
 def _store(gpu: Any, wanted: Any) -> None:
     """In place of the same process's row of this kind on this instance, or in addition."""
+
     def key(row: Any) -> tuple[int, ...]:
         return row.pid, row.kinds, row.gi, row.ci, row.pid_namespace
 

@@ -52,8 +52,16 @@ __all__ = [
 ]
 
 _LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _DEBTS = (
-    "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "repair.json",
-    "turn.json", "unselected.json", "debts.json",
+    "lock",
+    "journal.json",
+    "policy.json",
+    "caps.json",
+    "first-caps.json",
+    "profile.json",
+    "repair.json",
+    "turn.json",
+    "unselected.json",
+    "debts.json",
 )
 
 _VERSION = 1

@@ -129,7 +129,14 @@ class UnselectedMark(Struct):
 def read_journal(value: Field) -> Journal:
     """Return the journal in the value; PolicyError if it is not one."""
     fields = value.fields(
-        "policy_digest", "boot_id", "attempts", "driver", "failed_at_seconds", "former", "pending_modes", "paused",
+        "policy_digest",
+        "boot_id",
+        "attempts",
+        "driver",
+        "failed_at_seconds",
+        "former",
+        "pending_modes",
+        "paused",
         "is_changing",
     )
     return Journal(
@@ -188,7 +195,9 @@ def _kept_cap(value: Field) -> CapRecord:
 def _notice(value: Field) -> Notice:
     fields = value.fields("since", "seconds", "until", "is_over")
     return Notice(
-        since=_count(fields["since"]), seconds=fields["seconds"].optional(_count), until=fields["until"].optional(_count),
+        since=_count(fields["since"]),
+        seconds=fields["seconds"].optional(_count),
+        until=fields["until"].optional(_count),
         is_over=fields["is_over"].boolean(),
     )
 

@@ -80,7 +80,8 @@ class NodeView(Struct):
         """
         lost = sorted(name for name, value in labels.items() if self.labels.get(name) != value)
         return tuple(
-            f"{name} was rewritten by {self.owners.get(name) or 'an unknown writer'}" if name in self.labels
+            f"{name} was rewritten by {self.owners.get(name) or 'an unknown writer'}"
+            if name in self.labels
             else f"{name} was removed"
             for name in lost
         )

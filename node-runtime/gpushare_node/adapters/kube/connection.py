@@ -147,7 +147,11 @@ class Connection:
             headers["Content-Type"] = request.content_type
         try:
             answer = pool.request(
-                request.method, self._address.url + request.target, headers=headers, preload_content=False, retries=False,
+                request.method,
+                self._address.url + request.target,
+                headers=headers,
+                preload_content=False,
+                retries=False,
                 body=None if request.body is None else json.dumps(request.body).encode(),
                 timeout=urllib3.Timeout(connect=connect_seconds, read=read_seconds),
             )

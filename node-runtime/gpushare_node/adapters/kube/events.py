@@ -159,12 +159,19 @@ class EventRecorder:
     def _make(self, name: str, waiting: _Waiting) -> None:
         event = waiting.event
         body = {
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": _namespace(event)},
-            "involvedObject": self._involved(event), "type": event.type.value, "reason": event.reason,
-            "message": event.message[:_MAX_MESSAGE], "count": waiting.times,
-            "firstTimestamp": waiting.first, "lastTimestamp": waiting.last,
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": _namespace(event)},
+            "involvedObject": self._involved(event),
+            "type": event.type.value,
+            "reason": event.reason,
+            "message": event.message[:_MAX_MESSAGE],
+            "count": waiting.times,
+            "firstTimestamp": waiting.first,
+            "lastTimestamp": waiting.last,
             "source": {"component": _COMPONENT, "host": self._place.node},
-            "reportingComponent": _COMPONENT, "reportingInstance": self._place.node,
+            "reportingComponent": _COMPONENT,
+            "reportingInstance": self._place.node,
         }
         self._connection.ask(Request(method="POST", path=_path(event), body=body, is_repeatable=False))
 

@@ -39,8 +39,12 @@ class EvictionClient:
             return Eviction.THROTTLED
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         options = {"preconditions": {"uid": pod.uids[0]}}
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name, "namespace": pod.namespace},
-                    "deleteOptions": options}
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": options,
+        }
         ask = Request(method="POST", path=f"{path}/eviction", query={"dryRun": "All"}, body=eviction, is_repeatable=False)
         refusal = None if is_forced else self._refusal(ask)
         refusal = refusal or self._refusal(Request(method="DELETE", path=path, body=options))

@@ -60,10 +60,15 @@ class FailureReport:
             raise
 
     def _write(self, conditions: list[Json]) -> None:
-        self._connection.ask(Request(
-            method="PATCH", path=f"{self._path}/status", query={"fieldManager": self._writer},
-            body={"status": {"conditions": conditions}}, content_type=STRATEGIC_PATCH,
-        ))
+        self._connection.ask(
+            Request(
+                method="PATCH",
+                path=f"{self._path}/status",
+                query={"fieldManager": self._writer},
+                body={"status": {"conditions": conditions}},
+                content_type=STRATEGIC_PATCH,
+            )
+        )
 
 
 def _conditions(daemonset: Json) -> Iterator[Json]:

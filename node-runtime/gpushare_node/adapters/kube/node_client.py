@@ -138,8 +138,10 @@ class NodeClient:
             if after == before and not labels:
                 return
             # If there are none, the patch must test for null.
-            operations = [{"op": "test", "path": "/spec/taints", "value": before or None},
-                          {"op": "add", "path": "/spec/taints", "value": after}]
+            operations = [
+                {"op": "test", "path": "/spec/taints", "value": before or None},
+                {"op": "add", "path": "/spec/taints", "value": after},
+            ]
             for name, value in (labels or {}).items():
                 operations.append({"op": "add", "path": f"/metadata/labels/{name.replace('/', '~1')}", "value": value})
             try:

@@ -54,6 +54,12 @@ def forget(connection: Connection, node: Json) -> bool:
 def patch_status(connection: Connection, path: str, would: str | None, condition: Json) -> None:
     """Write the annotation (None removes it) and the condition. ClusterError."""
     body = {"metadata": {"annotations": {WOULD_ANNOTATION: would}}, "status": {"conditions": [condition]}}
-    connection.ask(Request(
-        method="PATCH", path=f"{path}/status", query={"fieldManager": WRITER}, body=body, content_type=STRATEGIC_PATCH,
-    ))
+    connection.ask(
+        Request(
+            method="PATCH",
+            path=f"{path}/status",
+            query={"fieldManager": WRITER},
+            body=body,
+            content_type=STRATEGIC_PATCH,
+        )
+    )

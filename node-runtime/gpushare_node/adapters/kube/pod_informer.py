@@ -21,7 +21,8 @@ class PodInformer:
         self._pods: Mapping[str, PodView] = {}
         self._by_uid: Mapping[str, PodView] = {}
         selection = WatchSpec(
-            path="/api/v1/pods", query={"fieldSelector": f"spec.nodeName={node}"}, replace=self._replace, change=self._change)
+            path="/api/v1/pods", query={"fieldSelector": f"spec.nodeName={node}"}, replace=self._replace, change=self._change
+        )
         self.watching = Informer(connection, selection, clock)
 
     def start(self) -> threading.Thread:
@@ -66,7 +67,10 @@ class NodeInformer:
         self._annotations: Mapping[str, str] | None = None
         self._changed = changed
         selection = WatchSpec(
-            path="/api/v1/nodes", query={"fieldSelector": f"metadata.name={node}"}, replace=self._replace, change=self._change,
+            path="/api/v1/nodes",
+            query={"fieldSelector": f"metadata.name={node}"},
+            replace=self._replace,
+            change=self._change,
             is_bare=True,
         )
         self.watching = Informer(connection, selection, clock)

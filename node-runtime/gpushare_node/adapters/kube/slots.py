@@ -45,8 +45,15 @@ class Slots:
         owner = self.daemonset()
         if owner:
             # Kubernetes deletes the Lease with the DaemonSet: uninstalling or renaming a pool leaves none behind.
-            metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner["metadata"]["name"],
-                                            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": False}]
+            metadata["ownerReferences"] = [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "DaemonSet",
+                    "name": owner["metadata"]["name"],
+                    "uid": owner["metadata"]["uid"],
+                    "blockOwnerDeletion": False,
+                }
+            ]
         if self.read(name, is_fresh=True) is not None:
             return None
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

@@ -54,7 +54,12 @@ class Uninstall:
     """One uninstallation of the release in this namespace. `request` is the annotation's value: see `requests.request_of`."""
 
     def __init__(
-        self, connection: Connection, namespace: str, request: str, clock: Clock, say: Callable[[str], None],
+        self,
+        connection: Connection,
+        namespace: str,
+        request: str,
+        clock: Clock,
+        say: Callable[[str], None],
     ) -> None:
         self._connection = connection
         self._namespace = namespace
@@ -112,7 +117,12 @@ class Uninstall:
         )
 
     def _report(
-        self, silent: tuple[str, ...], *, is_done: bool, remaining: tuple[str, ...] = (), is_replaced: bool = False,
+        self,
+        silent: tuple[str, ...],
+        *,
+        is_done: bool,
+        remaining: tuple[str, ...] = (),
+        is_replaced: bool = False,
     ) -> UninstallReport:
         released = tuple(sorted(node for node, has_answered in self._asked.items() if has_answered))
         return UninstallReport(is_done=is_done, released=released, silent=silent, remaining=remaining, is_replaced=is_replaced)

@@ -59,7 +59,8 @@ class LinuxProcesses(Processes):
         found = ((pid, self._files.stat(pid), self._files.cgroup(pid)) for pid in pids)
         return {
             pid: _seen(pid, stat, locate(text, self._own))
-            for pid, stat, text in found if stat is not None and not stat.has_ended() and text is not None
+            for pid, stat, text in found
+            if stat is not None and not stat.has_ended() and text is not None
         }
 
     def lacks_fabric_manager(self) -> bool:
@@ -72,8 +73,10 @@ class LinuxProcesses(Processes):
             has_switches = any((self._root / "driver/nvidia-nvswitch/devices").iterdir())
         except OSError:
             return False
-        return has_switches and self.sees_host() and not any(
-            self._files.comm(pid) == _FABRIC_MANAGER and self.is_living(pid) for pid in self._files.pids()
+        return (
+            has_switches
+            and self.sees_host()
+            and not any(self._files.comm(pid) == _FABRIC_MANAGER and self.is_living(pid) for pid in self._files.pids())
         )
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:

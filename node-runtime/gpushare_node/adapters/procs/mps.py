@@ -83,7 +83,8 @@ class HostMpsControl:
         """Return which servers serve no client although their daemon answers, and why. Only what is certain."""
         return frozenset(
             f"server {server} of {daemon.pipe.parent.name} {trouble}"
-            for daemon in self._daemons() for server, trouble in self._faults(daemon)
+            for daemon in self._daemons()
+            for server, trouble in self._faults(daemon)
         )
 
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
@@ -94,7 +95,8 @@ class HostMpsControl:
         pipes = sorted({*self._root.glob("*/pipe"), *self._root.glob("*/*/pipe")})
         return tuple(
             ControlProgram(pipe, program=self._program, timeout_seconds=self._timeout_seconds)
-            for pipe in pipes if pipe.is_dir()
+            for pipe in pipes
+            if pipe.is_dir()
         )
 
     def _faults(self, daemon: ControlProgram) -> Iterator[tuple[int, str]]:

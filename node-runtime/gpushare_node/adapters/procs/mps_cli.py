@@ -77,7 +77,11 @@ class ControlProgram:
         environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
         try:
             process = subprocess.Popen(  # noqa: S603 - no shell, and commands consist of our words and numbers
-                [self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+                [self._program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
                 start_new_session=True,
             )
         except OSError as error:

@@ -103,9 +103,7 @@ def _read_fabric(library: Library, handle: Handle) -> bool | None:
     return bool(info.state == _FABRIC_DONE and info.status == 0) if info.state else None
 
 
-def _read_mig(
-    library: Library, handle: Handle, total_bytes: int | None, kept: KeptOffers, uuid: str
-) -> MigInfo | None:
+def _read_mig(library: Library, handle: Handle, total_bytes: int | None, kept: KeptOffers, uuid: str) -> MigInfo | None:
     """Return the MIG state; None for a card without MIG."""
     modes = library.find("nvmlDeviceGetMigMode", handle)
     if modes is None:
@@ -121,8 +119,7 @@ def _read_mig(
         # Instances are listed by profile: without any profile, the existing ones would not be found.
         raise DriverError("nvmlDeviceGetGpuInstanceProfileInfo", Code.NOT_SUPPORTED)
     instances = read_instances(library, handle, offers) if current else ()
-    return MigInfo(
-        current=current, pending=pending, instances=instances, profiles=tuple(offer.profile for offer in offers))
+    return MigInfo(current=current, pending=pending, instances=instances, profiles=tuple(offer.profile for offer in offers))
 
 
 def _tells_without_mig(library: Library, handle: Handle) -> bool:

@@ -20,7 +20,16 @@ _MAX_PLACEMENTS = 256
 """Far above any card. A larger count means that the driver returns garbage, and must not be allocated."""
 
 _SUFFIXES = {
-    7: "+me", 8: "+me", 10: "+gfx", 11: "+gfx", 12: "+gfx", 13: "-me", 14: "-me", 15: "+me.all", 16: "+me.all", 17: "+gfx",
+    7: "+me",
+    8: "+me",
+    10: "+gfx",
+    11: "+gfx",
+    12: "+gfx",
+    13: "-me",
+    14: "-me",
+    15: "+me.all",
+    16: "+me.all",
+    17: "+gfx",
 }
 """By the number with which a profile is queried (nvml.h: REV1, GFX, NO_ME, ALL_ME), as NVIDIA's device plugin writes them."""
 

@@ -71,7 +71,9 @@ def archive(name: str, files: Mapping[str, Path], entrypoint: Sequence[str], tar
         return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
     config = {
-        "architecture": "amd64", "os": "linux", "config": {"Entrypoint": list(entrypoint)},
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Entrypoint": list(entrypoint)},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(raw).hexdigest()}"]},
     }
     layers = [keep(gzip.compress(raw, mtime=0), _LAYER)]

@@ -18,12 +18,24 @@ def command(kubeconfig: Path, address: str, telemetry: str) -> tuple[str | Path,
     host, _, port = address.rpartition(":")
     own_host, _, own_port = telemetry.rpartition(":")
     return (
-        program(), "--kubeconfig", kubeconfig, "--host", host, "--port", port, "--telemetry-host", own_host,
-        "--telemetry-port", own_port, "--resources", ",".join(RESOURCES),
+        program(),
+        "--kubeconfig",
+        kubeconfig,
+        "--host",
+        host,
+        "--port",
+        port,
+        "--telemetry-host",
+        own_host,
+        "--telemetry-port",
+        own_port,
+        "--resources",
+        ",".join(RESOURCES),
     )
 
 
 _BUILT = GoModule(
-    name="kube-state-metrics", here=Path(__file__).parent,
+    name="kube-state-metrics",
+    here=Path(__file__).parent,
     fill=lambda module, folder: module.build(folder / "kube-state-metrics", "k8s.io/kube-state-metrics/v2"),
 )

@@ -32,11 +32,20 @@ class Node:
         self._proxy = proxy
         self._features = place.folder / "features"
         self._plugin = Pod(
-            place, "nvidia-device-plugin", DEVICE_DISCOVERY_STRATEGY="nvml", PASS_DEVICE_SPECS="false",
-            DEVICE_LIST_STRATEGY="envvar", NVIDIA_DRIVER_ROOT="/", FAIL_ON_INIT_ERROR="true", MPS_ROOT=_MPS,
+            place,
+            "nvidia-device-plugin",
+            DEVICE_DISCOVERY_STRATEGY="nvml",
+            PASS_DEVICE_SPECS="false",
+            DEVICE_LIST_STRATEGY="envvar",
+            NVIDIA_DRIVER_ROOT="/",
+            FAIL_ON_INIT_ERROR="true",
+            MPS_ROOT=_MPS,
         )
         self._discovery = Pod(
-            place, "gpu-feature-discovery", DEVICE_DISCOVERY_STRATEGY="nvml", GFD_USE_NODE_FEATURE_API="false",
+            place,
+            "gpu-feature-discovery",
+            DEVICE_DISCOVERY_STRATEGY="nvml",
+            GFD_USE_NODE_FEATURE_API="false",
             GFD_OUTPUT_FILE=str(self._features),
         )
         self._mps = Pod(place, "mps-control-daemon", DEVICE_DISCOVERY_STRATEGY="nvml", MPS_ROOT=_MPS)
@@ -103,9 +112,16 @@ for name in ("--folder", "--programs", "--proxy", "--kubeconfig"):
 parser.add_argument("--namespace", default="gpu-system")
 chosen = parser.parse_args()
 node = Node(
-    Place(programs=chosen.programs, folder=chosen.folder, configs=chosen.folder / "configs", node=chosen.node,
-          kubeconfig=chosen.kubeconfig, prefix=f"{chosen.cluster}-{chosen.node}-"),
-    chosen.proxy, chosen.namespace,
+    Place(
+        programs=chosen.programs,
+        folder=chosen.folder,
+        configs=chosen.folder / "configs",
+        node=chosen.node,
+        kubeconfig=chosen.kubeconfig,
+        prefix=f"{chosen.cluster}-{chosen.node}-",
+    ),
+    chosen.proxy,
+    chosen.namespace,
 )
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 try:

@@ -49,8 +49,14 @@ class Container:
     def _start(self) -> None:
         program, *arguments = self._command
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen([self._name, *arguments], executable=program, env=self._environment,
-                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [self._name, *arguments],
+                executable=program,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
 
     def end(self, seconds: float) -> None:
         """SIGTERM, and SIGKILL after the time."""
@@ -72,8 +78,17 @@ class Pod:
         folder.mkdir(parents=True, exist_ok=True)
         config, log, name = folder / "config.yaml", place.folder / f"{program}.log", f"{place.prefix}{program}"
         manager = (
-            place.programs / "config-manager", "--node-name", place.node, "--kubeconfig", place.kubeconfig,
-            "--config-file-srcdir", place.configs, "--config-file-dst", config, "--fallback-strategies", "empty",
+            place.programs / "config-manager",
+            "--node-name",
+            place.node,
+            "--kubeconfig",
+            place.kubeconfig,
+            "--config-file-srcdir",
+            place.configs,
+            "--config-file-dst",
+            config,
+            "--fallback-strategies",
+            "empty",
         )
         watching = ("--send-signal", "--signal", str(int(signal.SIGHUP)), "--process-to-signal", name)
         self._init = Container("config-manager", (*manager, "--oneshot"), {}, log)

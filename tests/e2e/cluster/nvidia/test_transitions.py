@@ -17,7 +17,8 @@ from tests.e2e.cluster.plugin.asking import Asked
 from tests.e2e.nvidia import charts
 
 pytestmark = [
-    pytest.mark.nvidia, pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
+    pytest.mark.nvidia,
+    pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
 ]
 
 LABEL = "nvidia.com/device-plugin.config"
@@ -47,15 +48,22 @@ MODES = {
     "mps": Mode(profile="mps", sharing="mode: mps, replicas: 4", offer={SHARED: 8}, resource=SHARED, kind="mps"),
     "mig-mixed": Mode(profile="mig", sharing="mode: mig, layout: {1g.5gb: 7}", offer={SLICE: 14}, resource=SLICE),
     "mig-single": Mode(
-        profile="mig", sharing="mode: mig, layout: {1g.5gb: 7}, strategy: single", offer={GPU: 14}, resource=GPU,
+        profile="mig",
+        sharing="mode: mig, layout: {1g.5gb: 7}, strategy: single",
+        offer={GPU: 14},
+        resource=GPU,
     ),
     "mig-shared": Mode(
-        profile="mig", sharing="mode: mig, layout: {2g.10gb: 3}, replicas: {2g.10gb: 2}", offer={MIG_SHARED: 12},
+        profile="mig",
+        sharing="mode: mig, layout: {2g.10gb: 3}, replicas: {2g.10gb: 2}",
+        offer={MIG_SHARED: 12},
         resource=MIG_SHARED,
     ),
     "per-gpu": Mode(
-        profile="mig", sharing="mode: mig, layouts: [{gpus: [0], layout: {3g.20gb: 2}}, {gpus: [1], layout: none}]",
-        offer={HALF: 2, GPU: 1}, resource=HALF,
+        profile="mig",
+        sharing="mode: mig, layouts: [{gpus: [0], layout: {3g.20gb: 2}}, {gpus: [1], layout: none}]",
+        offer={HALF: 2, GPU: 1},
+        resource=HALF,
     ),
 }
 ON_BUSY = ("wait", "evict", "fail")
@@ -100,6 +108,7 @@ class Stand:
         """Until both nodes offer what the plan says, and nothing besides."""
         cluster_fixture, mode, compute_modes = self.cluster_fixture, MODES[name], {3 if name == "mps" else 0}
         for node in POOLS:
+
             def is_labelled(node: str = node) -> bool:
                 return cluster_fixture.labels(node).get(LABEL, "").startswith(mode.profile)
 

@@ -45,8 +45,10 @@ class Asked:
         [chosen], free = wire.read_ids(data), Counter(map(device_of, available))
         devices = [device_of(one) for one in chosen]
         return {
-            "spread": sorted(Counter(devices).values()), "free before": sorted(free[one] for one in devices),
-            "has what is required": set(required) <= set(chosen), "is available": set(chosen) <= {*available, *required},
+            "spread": sorted(Counter(devices).values()),
+            "free before": sorted(free[one] for one in devices),
+            "has what is required": set(required) <= set(chosen),
+            "is available": set(chosen) <= {*available, *required},
         }
 
     def _gives(self, *ids: str) -> Any:

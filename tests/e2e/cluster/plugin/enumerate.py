@@ -41,6 +41,12 @@ for index in range(pynvml.nvmlDeviceGetCount()):
         is_mig = pynvml.nvmlDeviceGetMigMode(handle)[0] == 1
     except pynvml.NVMLError:
         is_mig = False
-    gpus.append({"uuid": pynvml.nvmlDeviceGetUUID(handle), "mig": is_mig, "devices": _devices(handle) if is_mig else [],
-                 "memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20})
+    gpus.append(
+        {
+            "uuid": pynvml.nvmlDeviceGetUUID(handle),
+            "mig": is_mig,
+            "devices": _devices(handle) if is_mig else [],
+            "memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+        }
+    )
 print(json.dumps(gpus))

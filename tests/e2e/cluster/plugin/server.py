@@ -22,13 +22,20 @@ class Resource:
         self._stopped = threading.Event()
         self._socket = KUBELET / f"nvidia-{name.partition('/')[2]}.sock"
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", {
-            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda request, context: wire.OPTIONS),
-            "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list_and_watch),
-            "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(self._prefer),
-            "Allocate": grpc.unary_unary_rpc_method_handler(self._allocate),
-            "PreStartContainer": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
-        }),))
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    "v1beta1.DevicePlugin",
+                    {
+                        "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda request, context: wire.OPTIONS),
+                        "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list_and_watch),
+                        "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(self._prefer),
+                        "Allocate": grpc.unary_unary_rpc_method_handler(self._allocate),
+                        "PreStartContainer": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
+                    },
+                ),
+            )
+        )
 
     def start(self) -> None:
         """Serve, and tell kubelet."""

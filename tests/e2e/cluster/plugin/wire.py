@@ -112,6 +112,7 @@ class Answer:
 
 def allocate_response(answers: Iterable[Answer]) -> bytes:
     """An AllocateResponse."""
+
     def pairs(number: int, some: Mapping[str, str]) -> bytes:
         return b"".join(_field(number, _field(1, one) + _field(2, other)) for one, other in some.items())
 
@@ -120,6 +121,7 @@ def allocate_response(answers: Iterable[Answer]) -> bytes:
 
 def answers(data: bytes) -> list[Answer]:
     """Of an AllocateResponse."""
+
     def pairs(container: bytes, number: int) -> dict[str, str]:
         return {_texts(one, 1)[0]: _texts(one, 2)[0] for one in _contents(container, number)}
 

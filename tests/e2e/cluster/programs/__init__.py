@@ -15,10 +15,12 @@ from tests.support import cache
 
 _HERE = Path(__file__).parent
 _PACKAGES = {
-    "kubernetes": tuple(f"k8s.io/kubernetes/cmd/{name}" for name in
-                        ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")),
-    "containerd": tuple(f"github.com/containerd/containerd/v2/cmd/{name}" for name in
-                        ("containerd", "containerd-shim-runc-v2", "ctr")),
+    "kubernetes": tuple(
+        f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+    ),
+    "containerd": tuple(
+        f"github.com/containerd/containerd/v2/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    ),
     "etcd": ("go.etcd.io/etcd/server/v3",),
 }
 _RENAMED = {"server": "etcd"}

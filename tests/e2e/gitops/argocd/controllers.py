@@ -51,7 +51,9 @@ class ArgoCd:
     def start_part(self, part: str) -> None:
         """Start one of the processes, also again."""
         command, environment = {
-            "redis": self._redis, "repo-server": self._repo_server, "application-controller": self._controller,
+            "redis": self._redis,
+            "repo-server": self._repo_server,
+            "application-controller": self._controller,
             "applicationset-controller": self._sets,
         }[part]()
         command = [str(word) for word in self.cluster.network.command(*command)]
@@ -75,35 +77,66 @@ class ArgoCd:
             (tools / "helm").symlink_to(helm.helm(3))
             (tools / "kubectl").symlink_to(helm.kubectl())
         command = [
-            str(program()), "--redis", _REDIS, "--disable-tls", "--port", _REPO_SERVER.rpartition(":")[2],
+            str(program()),
+            "--redis",
+            _REDIS,
+            "--disable-tls",
+            "--port",
+            _REPO_SERVER.rpartition(":")[2],
             # Otherwise a commit is seen after three minutes.
-            "--revision-cache-expiration", "1s",
+            "--revision-cache-expiration",
+            "1s",
         ]
         return command, self._environment("repo-server") | {
-            "ARGOCD_GPG_ENABLED": "false", "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(temporary),
+            "ARGOCD_GPG_ENABLED": "false",
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "TMPDIR": str(temporary),
             "HOME": str(temporary),
         }
 
     def _controller(self) -> tuple[list[str], dict[str, str]]:
         command = [
-            str(program()), "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE, "--repo-server", _REPO_SERVER,
-            "--repo-server-plaintext", "--redis", _REDIS, "--app-resync", str(RESYNC),
-            "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1",
+            str(program()),
+            "--kubeconfig",
+            str(self._kubeconfig),
+            "--namespace",
+            NAMESPACE,
+            "--repo-server",
+            _REPO_SERVER,
+            "--repo-server-plaintext",
+            "--redis",
+            _REDIS,
+            "--app-resync",
+            str(RESYNC),
+            "--app-resync-jitter",
+            "0",
+            "--self-heal-timeout-seconds",
+            "1",
             # For so long it shows no error of the repo server. Usually 180.
-            "--repo-error-grace-period-seconds", str(RESYNC),
+            "--repo-error-grace-period-seconds",
+            str(RESYNC),
             # Without it an Application does not say which of its objects are ill, and why.
             "--persist-resource-health",
         ]
         return command, self._environment("application-controller") | {
-            "ARGOCD_FAKE_IN_CLUSTER": "true", "POD_NAMESPACE": NAMESPACE, "ARGOCD_CONTROLLER_REPLICAS": "1",
+            "ARGOCD_FAKE_IN_CLUSTER": "true",
+            "POD_NAMESPACE": NAMESPACE,
+            "ARGOCD_CONTROLLER_REPLICAS": "1",
         }
 
     def _sets(self) -> tuple[list[str], dict[str, str]]:
         # Its usual ports are those of the other parts.
         ports = ("--metrics-addr", ":8090", "--probe-addr", ":8091", "--webhook-addr", ":8092")
         command = [
-            str(program()), "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE, *ports,
-            "--argocd-repo-server", _REPO_SERVER, "--repo-server-plaintext",
+            str(program()),
+            "--kubeconfig",
+            str(self._kubeconfig),
+            "--namespace",
+            NAMESPACE,
+            *ports,
+            "--argocd-repo-server",
+            _REPO_SERVER,
+            "--repo-server-plaintext",
         ]
         return command, self._environment("applicationset-controller")
 
@@ -204,8 +237,11 @@ def _objects() -> list[Object]:
         return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
 
     maps = ("argocd-cm", "argocd-rbac-cm", "argocd-gpg-keys-cm", "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm")
-    everything = {"sourceRepos": ["*"], "destinations": [{"namespace": "*", "server": "*"}],
-                  "clusterResourceWhitelist": [{"group": "*", "kind": "*"}]}
+    everything = {
+        "sourceRepos": ["*"],
+        "destinations": [{"namespace": "*", "server": "*"}],
+        "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+    }
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
         *(item("ConfigMap", name) for name in maps),

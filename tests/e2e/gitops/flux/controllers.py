@@ -14,8 +14,10 @@ from tests.support import helm
 
 NAMESPACE = "flux-system"
 KINDS = {
-    "gitrepositories": "source.toolkit.fluxcd.io/v1", "kustomizations": "kustomize.toolkit.fluxcd.io/v1",
-    "helmreleases": "helm.toolkit.fluxcd.io/v2", "helmcharts": "source.toolkit.fluxcd.io/v1",
+    "gitrepositories": "source.toolkit.fluxcd.io/v1",
+    "kustomizations": "kustomize.toolkit.fluxcd.io/v1",
+    "helmreleases": "helm.toolkit.fluxcd.io/v2",
+    "helmcharts": "source.toolkit.fluxcd.io/v1",
     "helmrepositories": "source.toolkit.fluxcd.io/v1",
 }
 
@@ -44,21 +46,47 @@ class Flux:
             (self.folder / name).mkdir()
         self._start("git", sys.executable, "-m", "tests.e2e.gitops.flux.git_server", _GIT_PORT, self.folder / "repositories")
         self._start(
-            "source-controller", program("source-controller"), "--storage-path", self.folder / "artifacts",
-            "--storage-addr", _ARTIFACTS, "--storage-adv-addr", _ARTIFACTS, "--metrics-addr", "127.0.0.1:9792",
-            "--health-addr", "127.0.0.1:9793", "--requeue-dependency", "2s",
+            "source-controller",
+            program("source-controller"),
+            "--storage-path",
+            self.folder / "artifacts",
+            "--storage-addr",
+            _ARTIFACTS,
+            "--storage-adv-addr",
+            _ARTIFACTS,
+            "--metrics-addr",
+            "127.0.0.1:9792",
+            "--health-addr",
+            "127.0.0.1:9793",
+            "--requeue-dependency",
+            "2s",
         )
         self._start(
-            "kustomize-controller", program("kustomize-controller"), "--metrics-addr", "127.0.0.1:9794",
-            "--health-addr", "127.0.0.1:9795", "--requeue-dependency", "2s",
+            "kustomize-controller",
+            program("kustomize-controller"),
+            "--metrics-addr",
+            "127.0.0.1:9794",
+            "--health-addr",
+            "127.0.0.1:9795",
+            "--requeue-dependency",
+            "2s",
         )
-        self._start("helm-releases", sys.executable, "-m", "tests.e2e.gitops.flux.helm_releases",
-                    helm.helm(), helm.kubectl(), self.folder / "artifacts")
+        self._start(
+            "helm-releases",
+            sys.executable,
+            "-m",
+            "tests.e2e.gitops.flux.helm_releases",
+            helm.helm(),
+            helm.kubectl(),
+            self.folder / "artifacts",
+        )
 
     def _start(self, part: str, *command: str | Path) -> None:
         environment = {
-            "KUBECONFIG": str(self.cluster.control_plane.folder / "admin.kubeconfig"), "RUNTIME_NAMESPACE": NAMESPACE,
-            "TMPDIR": str(self.folder / "tmp"), "HOME": str(self.folder / "tmp"),
+            "KUBECONFIG": str(self.cluster.control_plane.folder / "admin.kubeconfig"),
+            "RUNTIME_NAMESPACE": NAMESPACE,
+            "TMPDIR": str(self.folder / "tmp"),
+            "HOME": str(self.folder / "tmp"),
         }
         self.pids[part] = start(self.cluster.network.command(*command), self.folder / f"{part}.log", environment)
 

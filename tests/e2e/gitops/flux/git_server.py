@@ -23,10 +23,18 @@ class _Handler(BaseHTTPRequestHandler):
         """By the Common Gateway Interface: the request in variables and on stdin, the answer on stdout."""
         asked = urlsplit(self.path)
         environment = {
-            **os.environ, "GIT_PROJECT_ROOT": self.folder, "GIT_HTTP_EXPORT_ALL": "1", "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*", "REQUEST_METHOD": self.command,
-            "PATH_INFO": asked.path, "QUERY_STRING": asked.query, "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(len(body)), "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            **os.environ,
+            "GIT_PROJECT_ROOT": self.folder,
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.directory",
+            "GIT_CONFIG_VALUE_0": "*",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": asked.path,
+            "QUERY_STRING": asked.query,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         done = subprocess.run(["git", "http-backend"], input=body, env=environment, capture_output=True, check=True)

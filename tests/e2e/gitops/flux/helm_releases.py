@@ -87,7 +87,9 @@ class Release:
         """The package that source-controller makes of the chart, by a HelmChart that belongs to the release."""
         template = self.spec["chart"]["spec"]
         body: Object = {
-            "apiVersion": "/".join(_CHARTS), "kind": "HelmChart", "metadata": {"name": self._chart_name},
+            "apiVersion": "/".join(_CHARTS),
+            "kind": "HelmChart",
+            "metadata": {"name": self._chart_name},
             "spec": {"version": "*", "interval": self.spec["interval"], **template},
         }
         where = (*_CHARTS, self.namespace, "helmcharts")
@@ -152,8 +154,13 @@ class Release:
     def _tell(self, kind: str, status: str, reason: str, message: str) -> None:
         """Write a condition, if it says something else than before."""
         where = (*_RELEASES, self.namespace, "helmreleases", self.name)
-        told = {"type": kind, "status": status, "reason": reason, "message": message[:1000],
-                "observedGeneration": self.item["metadata"]["generation"]}
+        told = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message[:1000],
+            "observedGeneration": self.item["metadata"]["generation"],
+        }
         with contextlib.suppress(client.ApiException):
             item: Object = self.api.get_namespaced_custom_object(*where)
             conditions = item.get("status", {}).get("conditions", [])

@@ -79,8 +79,14 @@ def test_cluster_changes_are_reverted_to_git(synced: Synced) -> None:
     # Between two passes: in a pass the controller would wait for what was deleted, until its time is up.
     synced.flux.reconcile("kustomizations", SYNC)
     synced.cluster.kubectl("delete", "configmap", NVIDIAS, "--namespace", FLUX)
-    synced.cluster.kubectl("patch", "namespace", NAMESPACE, "--type=merge", "--patch",
-                           '{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}')
+    synced.cluster.kubectl(
+        "patch",
+        "namespace",
+        NAMESPACE,
+        "--type=merge",
+        "--patch",
+        '{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}',
+    )
 
     def is_back() -> bool:
         labels = synced.cluster.get("namespace", NAMESPACE)["metadata"]["labels"]

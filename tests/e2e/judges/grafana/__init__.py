@@ -24,5 +24,7 @@ def refusal(dashboard: str) -> str:
 
 
 _BUILT = GoModule(
-    name="grafana", here=Path(__file__).parent, fill=lambda module, folder: module.build(folder / "reader", "."),
+    name="grafana",
+    here=Path(__file__).parent,
+    fill=lambda module, folder: module.build(folder / "reader", "."),
 )

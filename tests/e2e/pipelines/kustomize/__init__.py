@@ -13,5 +13,7 @@ def program() -> Path:
 
 
 _BUILT = GoModule(
-    name="kustomize", here=Path(__file__).parent, fill=lambda module, folder: module.build(folder / "kustomize", _PROGRAM),
+    name="kustomize",
+    here=Path(__file__).parent,
+    fill=lambda module, folder: module.build(folder / "kustomize", _PROGRAM),
 )

@@ -11,6 +11,7 @@ def program() -> Path:
 
 
 _BUILT = GoModule(
-    name="cosign", here=Path(__file__).parent,
+    name="cosign",
+    here=Path(__file__).parent,
     fill=lambda module, folder: module.build(folder, "github.com/sigstore/cosign/v3/cmd/cosign"),
 )

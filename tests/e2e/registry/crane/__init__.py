@@ -11,6 +11,7 @@ def folder() -> Path:
 
 
 _BUILT = GoModule(
-    name="crane", here=Path(__file__).parent,
+    name="crane",
+    here=Path(__file__).parent,
     fill=lambda module, folder: module.build(folder, "github.com/google/go-containerregistry/cmd/crane"),
 )

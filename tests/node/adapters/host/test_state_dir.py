@@ -25,8 +25,13 @@ from gpushare_node.adapters.host.state_dir import (
 )
 
 JOURNAL = Journal(
-    policy_digest="d1", boot_id="b1", attempts=2, driver="580.95.05", failed_at_seconds=812,
-    is_changing=True, paused={"nvidia.com/gpu.deploy.dcgm": "true"},
+    policy_digest="d1",
+    boot_id="b1",
+    attempts=2,
+    driver="580.95.05",
+    failed_at_seconds=812,
+    is_changing=True,
+    paused={"nvidia.com/gpu.deploy.dcgm": "true"},
     former=(FormerGpu(uuid="GPU-0", mig=True, instances=(InstanceSpec(profile_id=19, start=0, size=1),)),),
     pending_modes={"GPU-1": False},
 )
@@ -73,8 +78,11 @@ def test_written_state_is_read_back_at_the_next_start(folder: StateDir) -> None:
     folder.keep_policy("kind: NodePolicy\n")
     folder.keep_profile("mig-01234567-a", {"MIG-1", "MIG-2"})
     exempt = CapRecord(device="GPU-1", cap_bytes=None, notice=Notice(since=5, seconds=60, until=65, is_over=True))
-    caps = {"c1": KeptContainer(pod_uid="u1", name="main", caps=(
-        CapRecord(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), exempt))}
+    caps = {
+        "c1": KeptContainer(
+            pod_uid="u1", name="main", caps=(CapRecord(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), exempt)
+        )
+    }
     folder.keep_caps(caps)
     again = StateDir(folder.path)
     assert again.journal() == JOURNAL
@@ -117,11 +125,22 @@ def test_second_runtime_is_refused_while_the_first_holds_the_lock(folder: StateD
 @pytest.mark.parametrize("name", ["journal.json", "policy.json", "caps.json", "profile.json", "repair.json"])
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"not json", b"[]", b"null", b'{"version": 1}', b'{"version": 2, "content": {}}',
-     b'{"version": 1, "content": 7}', b'{"version": true, "content": {}}',
-     b'{"version": 1, "content": {"policy_digest": 7}}', b"\xff\xfe\x00",
-     b"[" * 100_000,
-     b'{"version": 1, "content": [{}]}', b" " * (5 << 20)],
+    [
+        b"",
+        b"{",
+        b"not json",
+        b"[]",
+        b"null",
+        b'{"version": 1}',
+        b'{"version": 2, "content": {}}',
+        b'{"version": 1, "content": 7}',
+        b'{"version": true, "content": {}}',
+        b'{"version": 1, "content": {"policy_digest": 7}}',
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b'{"version": 1, "content": [{}]}',
+        b" " * (5 << 20),
+    ],
     ids=range(14),
 )
 def test_file_with_invalid_content_is_treated_as_absent(folder: StateDir, name: str, content: bytes) -> None:

@@ -40,8 +40,7 @@ def broken(path: Path, how: str) -> None:
             path.write_text(path.read_text().replace("Tenancy", "Tenants"))
 
 
-BROKEN = pytest.mark.parametrize(
-    "how", ["missing", "unreadable", "empty", "cut off", "too large", "not UTF-8", "another kind"])
+BROKEN = pytest.mark.parametrize("how", ["missing", "unreadable", "empty", "cut off", "too large", "not UTF-8", "another kind"])
 
 
 def projected(folder: Path, text: str) -> Path:
@@ -142,9 +141,7 @@ def test_pod_becomes_a_tenant_without_a_runtime_restart(
     assert lives(owner)
 
 
-def test_pod_in_a_new_platform_namespace_is_left_alone(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
+def test_pod_in_a_new_platform_namespace_is_left_alone(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool)
     enforcement.tenancy.write_text(tenancy_text(platformNamespaces=["team"]))
     enforcement.arrive(1, "wanderer")
@@ -161,7 +158,13 @@ def test_no_pod_is_evicted_while_the_platform_is_unknown(tmp_path: Path) -> None
     file = TenancyFile(tmp_path / "tenancy.json", "gpushare")
     assert file.platform() is None
     pod = PodView(
-        uids=("u1",), namespace="monitoring", name="dcgm", labels={}, phase="Running", is_terminating=False, owner="",
+        uids=("u1",),
+        namespace="monitoring",
+        name="dcgm",
+        labels={},
+        phase="Running",
+        is_terminating=False,
+        owner="",
         containers={},
     )
     holder = Holder(pod_uid="u1", pod=pod, devices=frozenset({"GPU-1"}), resources=frozenset({"nvidia.com/gpu"}))

@@ -55,4 +55,3 @@ def verbs(api: ApiServer) -> list[str]:
 
 def holders(api: ApiServer) -> dict[str, str]:
     return {one["metadata"]["name"]: one["spec"]["holderIdentity"] for one in api.leases() if "holderIdentity" in one["spec"]}
-

@@ -25,7 +25,9 @@ def one(api: ApiServer) -> ApiServer:
 
 @pytest.mark.parametrize("connect", [connect, by_kubeconfig])
 def test_a_pod_and_a_kubeconfig_reach_the_server(
-    one: ApiServer, tmp_path: Path, connect: Callable[[ApiServer, Path], Connection],
+    one: ApiServer,
+    tmp_path: Path,
+    connect: Callable[[ApiServer, Path], Connection],
 ) -> None:
     one.token = "secret"
     wire = connect(one, tmp_path)
@@ -123,8 +125,12 @@ def test_only_idempotent_requests_are_retried_after_a_lost_response(one: ApiServ
     body = {"metadata": {"labels": {"a": "b"}}}
     connection.ask(Request(method="PATCH", path=NODE, body=body, content_type="application/merge-patch+json"))
     one.lose("POST")
-    lease = Request(method="POST", path="/apis/coordination.k8s.io/v1/namespaces/x/leases", is_repeatable=False,
-                    body={"metadata": {"name": "one"}, "spec": {}})
+    lease = Request(
+        method="POST",
+        path="/apis/coordination.k8s.io/v1/namespaces/x/leases",
+        is_repeatable=False,
+        body={"metadata": {"name": "one"}, "spec": {}},
+    )
     with pytest.raises(ClusterError):
         connection.ask(lease)
     assert [method for method, _ in one.requests] == ["PATCH", "PATCH", "POST"]
@@ -144,7 +150,9 @@ def test_connections_are_reused(one: ApiServer, tmp_path: Path) -> None:
 
 
 def test_many_threads_share_the_connections_without_complaints(
-    one: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    one: ApiServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     connection = connect(one, tmp_path)
     one.hang(NODE, seconds=0.05)
@@ -219,7 +227,27 @@ def _account(folder: Path) -> Path:
 def _certificate(path: Path) -> tuple[Path, Path]:
     certificate, key = path.with_suffix(".crt"), path.with_suffix(".key")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
-         "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True)
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=test",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
     return certificate, key

@@ -1,6 +1,5 @@
 """What is told: once, counted, in the right namespace, never in anybody's way."""
 
-
 import pytest
 
 from gpushare_node.adapters.kube.cluster import Event, EventType, PodView
@@ -10,8 +9,16 @@ from gpushare_node.core.structs import replace
 from tests.node.adapters.kube.kube_fixture import FakeClock, place
 from tests.support.fake_api.server import ApiServer
 
-POD = PodView(uids=("uid-p",), namespace="team-a", name="notebook", labels={}, phase="Running", is_terminating=False,
-              owner="", containers={})
+POD = PodView(
+    uids=("uid-p",),
+    namespace="team-a",
+    name="notebook",
+    labels={},
+    phase="Running",
+    is_terminating=False,
+    owner="",
+    containers={},
+)
 KILLED = Event(type=EventType.WARNING, reason="GPUProcessKilled", message="used 9000 of 8192 MiB", pod=POD)
 DONE = Event(type=EventType.NORMAL, reason="Partitioned", message="7 instances")
 
@@ -71,7 +78,8 @@ def test_events_are_counted_and_dropped_without_permission_to_write_them(api: Ap
 
 @pytest.mark.failure_case(29)
 def test_events_are_retried_while_the_api_server_is_still_loading_its_roles(
-    api: ApiServer, connection: Connection,
+    api: ApiServer,
+    connection: Connection,
 ) -> None:
     clock = FakeClock()
     events = make(connection, clock)

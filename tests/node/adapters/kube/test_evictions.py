@@ -1,6 +1,5 @@
 """Evictions: the budget is asked by a dry run, the pod deleted by its uid; what each answer of the API server means."""
 
-
 import pytest
 
 from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, PodView
@@ -52,7 +51,11 @@ def test_new_pod_with_the_same_name_is_not_evicted(api: ApiServer, evictions: Ev
 @pytest.mark.parametrize("step", ["POST", "DELETE"])
 @pytest.mark.parametrize(("status", "answer"), [(403, Eviction.FORBIDDEN), (429, Eviction.THROTTLED)])
 def test_forbidden_and_throttled_evictions_differ_from_a_budget_refusal(
-    api: ApiServer, evictions: EvictionClient, step: str, status: int, answer: Eviction,
+    api: ApiServer,
+    evictions: EvictionClient,
+    step: str,
+    status: int,
+    answer: Eviction,
 ) -> None:
     one = pod(api)
     api.fail(step, status, times=-1)
@@ -68,7 +71,9 @@ def test_unreachable_server_raises_an_error_instead_of_an_eviction_result(api: A
 
 
 def test_next_eviction_waits_until_the_budget_has_counted_the_last_deletion(
-    api: ApiServer, evictions: EvictionClient, clock: FakeClock,
+    api: ApiServer,
+    evictions: EvictionClient,
+    clock: FakeClock,
 ) -> None:
     """It does not count dry runs: two pods of one budget of 1 would both go in the same moment."""
     pods = [pod(api, "p"), pod(api, "q"), pod(api, "r", "elsewhere")]

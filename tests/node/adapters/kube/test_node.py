@@ -159,8 +159,13 @@ def test_the_condition_moves_its_time_only_when_its_status_changes(api: ApiServe
     here.set_condition(ConditionReason.PARTITIONING, "one")
     api.edit("nodes", "n1", lambda node: node["status"]["conditions"][-1].update(lastTransitionTime="2020-01-01T00:00:00Z"))
     here.set_condition(ConditionReason.WAITING_FOR_PLUGIN, "two")
-    assert api.condition("n1") == {**(api.condition("n1") or {}), "status": "False", "reason": "WaitingForPlugin",
-                                   "message": "two", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    assert api.condition("n1") == {
+        **(api.condition("n1") or {}),
+        "status": "False",
+        "reason": "WaitingForPlugin",
+        "message": "two",
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    }
     here.set_condition(ConditionReason.READY, "")
     now = api.condition("n1") or {}
     assert (now["status"], now["reason"]) == ("True", "Ready")
@@ -168,9 +173,7 @@ def test_the_condition_moves_its_time_only_when_its_status_changes(api: ApiServe
     assert api.condition("n1", "Ready") is not None
 
 
-def test_condition_heartbeat_is_written_every_ten_minutes(
-    api: ApiServer, here: NodeClient, clock: FakeClock
-) -> None:
+def test_condition_heartbeat_is_written_every_ten_minutes(api: ApiServer, here: NodeClient, clock: FakeClock) -> None:
     here.set_condition(ConditionReason.READY, "")
     since = (api.condition("n1") or {})["lastTransitionTime"]
     api.forget_requests()

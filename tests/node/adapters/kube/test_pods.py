@@ -91,16 +91,21 @@ def test_container_id_that_appears_later_is_read(api: ApiServer, pods: PodInform
     api.add_pod("late", node="n1", uid="u2", containers={"main": ""})
     await_that(lambda: pods.find("u2") is not None)
     assert find(pods, "u2").containers == {}
-    status = {"containerStatuses": [{"name": "main", "containerID": "cri-o://" + "b" * 64}],
-              "ephemeralContainerStatuses": [{"name": "debug", "containerID": "containerd://" + "c" * 64}]}
+    status = {
+        "containerStatuses": [{"name": "main", "containerID": "cri-o://" + "b" * 64}],
+        "ephemeralContainerStatuses": [{"name": "debug", "containerID": "containerd://" + "c" * 64}],
+    }
     api.patch("pods", "late", {"status": status}, manager="kubelet", namespace="default")
     await_that(lambda: find(pods, "u2").containers == {"b" * 64: "main", "c" * 64: "debug"})
 
 
 def test_start_time_is_reported_for_running_containers_only() -> None:
     states: tuple[dict[str, dict[str, str]], ...] = (
-        {"running": {"startedAt": "2026-11-22T08:00:00Z"}}, {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}}, {},
-        {"running": {"startedAt": "soon"}}, {"running": {}},
+        {"running": {"startedAt": "2026-11-22T08:00:00Z"}},
+        {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}},
+        {},
+        {"running": {"startedAt": "soon"}},
+        {"running": {}},
     )
     statuses = [{"name": f"c{at}", "containerID": f"containerd://{at}", "state": state} for at, state in enumerate(states)]
     metadata = {"uid": "u", "namespace": "n", "name": "p"}
@@ -110,8 +115,13 @@ def test_start_time_is_reported_for_running_containers_only() -> None:
 @pytest.mark.failure_case(54)
 def test_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: PodInformer) -> None:
     hashed = "0123456789abcdef0123456789abcdef"
-    api.add_pod("etcd-n1", namespace="kube-system", node="n1", uid="mirror", annotations={
-        "kubernetes.io/config.hash": hashed, "kubernetes.io/config.mirror": hashed})
+    api.add_pod(
+        "etcd-n1",
+        namespace="kube-system",
+        node="n1",
+        uid="mirror",
+        annotations={"kubernetes.io/config.hash": hashed, "kubernetes.io/config.mirror": hashed},
+    )
     await_that(lambda: pods.find("mirror") is not None)
     pod = pods.find(hashed)
     assert pod is pods.find("mirror")
@@ -149,7 +159,10 @@ def test_a_pod_is_reported_with_its_controller(api: ApiServer, pods: PodInformer
 @pytest.mark.failure_case(57)
 @pytest.mark.parametrize("by_event", [True, False])
 def test_list_is_reread_after_410_with_a_random_delay(
-    api: ApiServer, pods: PodInformer, clock: Quick, by_event: bool,
+    api: ApiServer,
+    pods: PodInformer,
+    clock: Quick,
+    by_event: bool,
 ) -> None:
     await_that(lambda: is_open(pods))
     api.gone_by_event = by_event
@@ -184,7 +197,10 @@ def test_watch_records_the_resource_version_of_a_bookmark(api: ApiServer, pods: 
 @pytest.mark.failure_case(57)
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 def test_known_pods_are_kept_and_their_age_grows_while_the_server_fails(
-    api: ApiServer, pods: PodInformer, clock: Quick, status: int,
+    api: ApiServer,
+    pods: PodInformer,
+    clock: Quick,
+    status: int,
 ) -> None:
     await_that(lambda: is_open(pods))
     api.fail("/api/v1/pods", status)

@@ -22,17 +22,33 @@ def daemonset(*terms: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": required}, **spec}}}}
 
 
-@pytest.mark.parametrize(("requirement", "value", "holds"), [
-    (need("a", "In", "x", "y"), "x", True), (need("a", "In", "x"), "z", False), (need("a", "In", "x"), None, False),
-    (need("a", "NotIn", "x"), "x", False), (need("a", "NotIn", "x"), "z", True), (need("a", "NotIn", "x"), None, True),
-    (need("a", "Exists"), "", True), (need("a", "Exists"), None, False),
-    (need("a", "DoesNotExist"), None, True), (need("a", "DoesNotExist"), "", False),
-    (need("a", "Gt", "7"), "8", True), (need("a", "Gt", "7"), "7", False), (need("a", "Gt", "7"), None, False),
-    (need("a", "Lt", "10"), "9", True), (need("a", "Lt", "10"), "x", False), (need("a", "Lt", "10"), "1_0", False),
-    (need("a", "Gt", "x"), "8", False), (need("a", "Gt", "1", "2"), "8", False),
-    (need("a", "Like", "x"), "x", False),
-])
-def test_node_selector_requirement_matches_like_the_scheduler(requirement: dict[str, Any], value: str | None, holds: bool) -> None:
+@pytest.mark.parametrize(
+    ("requirement", "value", "holds"),
+    [
+        (need("a", "In", "x", "y"), "x", True),
+        (need("a", "In", "x"), "z", False),
+        (need("a", "In", "x"), None, False),
+        (need("a", "NotIn", "x"), "x", False),
+        (need("a", "NotIn", "x"), "z", True),
+        (need("a", "NotIn", "x"), None, True),
+        (need("a", "Exists"), "", True),
+        (need("a", "Exists"), None, False),
+        (need("a", "DoesNotExist"), None, True),
+        (need("a", "DoesNotExist"), "", False),
+        (need("a", "Gt", "7"), "8", True),
+        (need("a", "Gt", "7"), "7", False),
+        (need("a", "Gt", "7"), None, False),
+        (need("a", "Lt", "10"), "9", True),
+        (need("a", "Lt", "10"), "x", False),
+        (need("a", "Lt", "10"), "1_0", False),
+        (need("a", "Gt", "x"), "8", False),
+        (need("a", "Gt", "1", "2"), "8", False),
+        (need("a", "Like", "x"), "x", False),
+    ],
+)
+def test_node_selector_requirement_matches_like_the_scheduler(
+    requirement: dict[str, Any], value: str | None, holds: bool
+) -> None:
     have = node() if value is None else node(a=value)
     assert matches({"matchExpressions": [requirement]}, have) is holds
 

@@ -36,7 +36,10 @@ def test_a_slot_that_is_given_back_is_free(api: ApiServer, connected: On) -> Non
 
 @pytest.mark.parametrize("waiting", [1, 200])
 def test_requests_of_a_waiting_node_are_independent_of_the_number_waiting(
-    api: ApiServer, connected: On, clock: FakeClock, waiting: int,
+    api: ApiServer,
+    connected: On,
+    clock: FakeClock,
+    waiting: int,
 ) -> None:
     clock.on_sleep = lambda: setattr(clock, "seconds", 1000.0)
     api.add_daemonset("gpushare-train", desired=100)
@@ -168,8 +171,13 @@ def test_lease_is_owned_by_its_daemonset(api: ApiServer, connected: On) -> None:
     takes(connected("n1"), 9)
     for lease in api.leases():
         (owner,) = lease["metadata"]["ownerReferences"]
-        assert owner == {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gpushare-train",
-                         "uid": daemonset["metadata"]["uid"], "blockOwnerDeletion": False}
+        assert owner == {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": "gpushare-train",
+            "uid": daemonset["metadata"]["uid"],
+            "blockOwnerDeletion": False,
+        }
 
 
 def test_server_error_while_taking_a_slot_is_raised(api: ApiServer, connected: On) -> None:
@@ -182,4 +190,3 @@ def test_server_error_while_taking_a_slot_is_raised(api: ApiServer, connected: O
 def test_slot_protocol_intervals_are_consistent() -> None:
     """A holder that misses two renewals has not expired, and a node that lost every race still looks before it does."""
     assert POLL_SECONDS < ASK_SECONDS < MAX_POLL_SECONDS < 2 * RENEW_SECONDS < DURATION_SECONDS
-

@@ -10,7 +10,9 @@ from tests.support.fake_api.server import ApiServer
 
 
 def test_unrenewed_slot_expires_by_the_observers_clock_and_is_reported(
-    api: ApiServer, connected: On, clock: FakeClock,
+    api: ApiServer,
+    connected: On,
+    clock: FakeClock,
 ) -> None:
     connected("n1").take_slot(1)
     second = connected("n2")
@@ -53,7 +55,10 @@ def test_node_existence_is_checked_at_most_once_a_minute(api: ApiServer, connect
 
 @pytest.mark.parametrize("year", ["1990", "2190"])
 def test_a_holder_whose_clock_is_wrong_by_years_keeps_its_slot_while_it_renews(
-    api: ApiServer, connected: On, clock: FakeClock, year: str,
+    api: ApiServer,
+    connected: On,
+    clock: FakeClock,
+    year: str,
 ) -> None:
     connected("n1").take_slot(1)
     second = connected("n2")
@@ -133,4 +138,3 @@ def test_releasing_a_slot_taken_over_by_another_node_changes_nothing(api: ApiSer
     assert has_slot(second)
     first.release_slot()
     assert holders(api) == {"gpushare-train.0": "n2"}
-

@@ -15,9 +15,14 @@ from tests.support.fake_api.server import ApiServer
 
 
 @pytest.mark.parametrize(
-    ("limit", "nodes", "slots"), [("10%", 200, 20), ("10%", 19, 1), ("10%", 5, 1), ("50%", 0, 1), (3, 2, 3)])
+    ("limit", "nodes", "slots"), [("10%", 200, 20), ("10%", 19, 1), ("10%", 5, 1), ("50%", 0, 1), (3, 2, 3)]
+)
 def test_a_percentage_is_of_the_nodes_that_the_pool_has(
-    api: ApiServer, connected: On, limit: int | str, nodes: int, slots: int,
+    api: ApiServer,
+    connected: On,
+    limit: int | str,
+    nodes: int,
+    slots: int,
 ) -> None:
     api.add_daemonset("gpushare-train", desired=nodes)
     got = [takes(connected(f"n{number}"), limit) for number in range(slots + 1)]
@@ -119,17 +124,27 @@ def test_an_expired_slot_beyond_a_smaller_limit_does_not_count(connected: On, cl
 
 
 def test_the_slots_of_another_pool_are_not_counted(api: ApiServer, connected: On) -> None:
-    api.add("leases", "gpushare-train-b.0", {
-        "metadata": {"labels": {"gpushare.dev/pool": "train-b"}}, "spec": {"holderIdentity": "x"}}, namespace="gpushare")
+    api.add(
+        "leases",
+        "gpushare-train-b.0",
+        {"metadata": {"labels": {"gpushare.dev/pool": "train-b"}}, "spec": {"holderIdentity": "x"}},
+        namespace="gpushare",
+    )
     assert has_slot(connected("n1"))
 
 
 def test_no_number_in_a_lease_stops_a_pool(api: ApiServer, connected: On) -> None:
     """Every node's token may write Leases of its namespace: how many slots there are is in the policy only."""
     for name in ("slots", "x", "²", "-3"):
-        api.add("leases", f"gpushare-train.{name}", {
-            "metadata": {"labels": {"gpushare.dev/pool": "train"}, "annotations": {"gpushare.dev/slots": "99999"}},
-            "spec": {"holderIdentity": "n9"}}, namespace="gpushare")
+        api.add(
+            "leases",
+            f"gpushare-train.{name}",
+            {
+                "metadata": {"labels": {"gpushare.dev/pool": "train"}, "annotations": {"gpushare.dev/slots": "99999"}},
+                "spec": {"holderIdentity": "n9"},
+            },
+            namespace="gpushare",
+        )
     assert [takes(connected(f"n{number}"), 3) for number in range(4)] == [True, True, True, False]
 
 

@@ -20,8 +20,13 @@ def connection(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Con
     owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
     for name in ("n1", "n2", "n3"):
         api.add_node(name, labels={"gpushare.dev/pool": "train"})
-        api.add_pod(f"gpushare-train-{name}", namespace="gpushare", node=name, labels=LABELS,
-                    owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True})
+        api.add_pod(
+            f"gpushare-train-{name}",
+            namespace="gpushare",
+            node=name,
+            labels=LABELS,
+            owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True},
+        )
     api.add_node("cpu")
     made = connect(api, tmp_path, clock)
     yield made
@@ -47,7 +52,9 @@ def run(connection: Connection, clock: FakeClock) -> tuple[Uninstall, list[str]]
 
 
 def test_daemonsets_are_deleted_after_all_nodes_answer_annotations_last(
-    api: ApiServer, connection: Connection, clock: FakeClock,
+    api: ApiServer,
+    connection: Connection,
+    clock: FakeClock,
 ) -> None:
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
     uninstall, _ = run(connection, clock)
@@ -56,7 +63,7 @@ def test_daemonsets_are_deleted_after_all_nodes_answer_annotations_last(
     assert api.all("daemonsets") == []
     assert [annotations(api, name) for name in ("n1", "n2", "n3", "cpu")] == [{}] * 4
     deleted = api.requests.index(("DELETE", "/apis/apps/v1/namespaces/gpushare/daemonsets/gpushare-train"))
-    assert all(method == "GET" or path.startswith("/api/v1/nodes") for method, path in api.requests[deleted + 1:])
+    assert all(method == "GET" or path.startswith("/api/v1/nodes") for method, path in api.requests[deleted + 1 :])
     assert ("PATCH", "/api/v1/nodes/cpu") not in api.requests
 
 
@@ -90,7 +97,10 @@ def test_answer_to_an_earlier_release_request_does_not_count(api: ApiServer, con
 
 @pytest.mark.parametrize("key", [*NOT_READY_TAINTS, *REPARTITIONING_TAINTS])
 def test_node_still_in_its_first_partitioning_is_asked_to_release(
-    api: ApiServer, connection: Connection, clock: FakeClock, key: str,
+    api: ApiServer,
+    connection: Connection,
+    clock: FakeClock,
+    key: str,
 ) -> None:
     api.add_node("new", taints=[{"key": key, "effect": "NoSchedule"}])
     api.add_pod("gpushare-train-new", namespace="gpushare", node="new", labels=LABELS)
@@ -111,7 +121,9 @@ def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, conn
     assert uninstall.run(timeout_seconds=60, goes_on=False).is_done
 
 
-def test_release_request_stays_until_the_runtime_pods_have_terminated(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
+def test_release_request_stays_until_the_runtime_pods_have_terminated(
+    api: ApiServer, connection: Connection, clock: FakeClock
+) -> None:
     api.lingers = True
     pods = [pod["metadata"]["name"] for pod in api.all("pods")]
 
@@ -169,7 +181,9 @@ def test_uninstall_job_ends_when_its_permissions_are_removed(api: ApiServer, con
 
 
 def test_uninstall_retries_while_the_api_server_is_still_loading_its_roles(
-    api: ApiServer, connection: Connection, clock: FakeClock,
+    api: ApiServer,
+    connection: Connection,
+    clock: FakeClock,
 ) -> None:
     api.fail("GET /api/v1/nodes", 403, times=1, after=1)
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
@@ -179,7 +193,9 @@ def test_uninstall_retries_while_the_api_server_is_still_loading_its_roles(
 
 
 def test_reinstalled_release_is_not_uninstalled(
-    api: ApiServer, connection: Connection, clock: FakeClock,
+    api: ApiServer,
+    connection: Connection,
+    clock: FakeClock,
 ) -> None:
     def act() -> None:
         if len(clock.pauses) == 2:
@@ -200,8 +216,11 @@ def test_nodes_are_listed_in_pages_with_metadata_only(api: ApiServer, connection
     clock.on_sleep = lambda: answer(api, *(node["metadata"]["name"] for node in api.all("nodes")))
     uninstall, _ = run(connection, clock)
     assert len(uninstall.run(timeout_seconds=600, goes_on=False).released) == 603
-    lists = [form for (method, path), form in zip(api.requests, api.forms, strict=True)
-             if method == "GET" and path.partition("?")[0] in {"/api/v1/nodes", "/apis/apps/v1/namespaces/gpushare/daemonsets"}]
+    lists = [
+        form
+        for (method, path), form in zip(api.requests, api.forms, strict=True)
+        if method == "GET" and path.partition("?")[0] in {"/api/v1/nodes", "/apis/apps/v1/namespaces/gpushare/daemonsets"}
+    ]
     assert len(lists) > 3
     assert all("as=PartialObjectMetadataList" in form for form in lists)
 
@@ -223,7 +242,11 @@ def test_uninstall_from_observe_removes_only_the_condition_and_annotation(
     uninstall, _ = run(observed, clock)
     done = uninstall.forget()
     assert (done.is_done, done.released, api.all("daemonsets"), api.all("pods", namespace="gpushare")) == (
-        True, ("n1", "n2", "n3"), [], [])
+        True,
+        ("n1", "n2", "n3"),
+        [],
+        [],
+    )
     for name, node in before.items():
         now = api.node(name)
         assert annotations(api, name) == ({} if name == "cpu" else {"other": "1"})

@@ -31,9 +31,14 @@ def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
 @pytest.mark.parametrize(
     ("profile", "shown"),
     [
-        (None, None), ("", None), ("unconfined\n", None), ("kernel", None), ("docker-default (complain)\n", None),
+        (None, None),
+        ("", None),
+        ("unconfined\n", None),
+        ("kernel", None),
+        ("docker-default (complain)\n", None),
         ("cri-containerd.apparmor.d (enforce)\n", "cri-containerd.apparmor.d (enforce)"),
-        ("system_u:system_r:spc_t:s0\0", None), ("unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023\0", None),
+        ("system_u:system_r:spc_t:s0\0", None),
+        ("unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023\0", None),
         ("system_u:system_r:container_t:s0:c1,c2\0", "system_u:system_r:container_t:s0:c1,c2"),
     ],
 )
@@ -66,6 +71,7 @@ def test_security_module_refusal_differs_from_a_missing_capability(
     def refuse(error: int) -> Callable[..., int]:
         def call(*_: object) -> int:
             raise OSError(error, os.strerror(error))
+
         return call
 
     monkeypatch.setattr(os, "kill", refuse(number))

@@ -167,9 +167,28 @@ def test_forged_cgroup_names_outside_pods_are_not_containers(above: str) -> None
 
 
 PIECES = st.sampled_from(
-    ["kubepods", "kubepods.slice", "burstable", "kubepods-burstable.slice", f"pod{OTHER_UID}", f"kubepods-pod{UID_}.slice",
-     OTHER, f"crio-{OTHER}.scope", f"kubepods-pod{UID_}.slice:cri-containerd:{OTHER}", "..", "docker", "user.slice",
-     "x.service", f"crio-conmon-{OTHER}.scope", "init.scope", "", " (deleted)", "pod", "a\rb", f"libpod-{ID}.scope"]
+    [
+        "kubepods",
+        "kubepods.slice",
+        "burstable",
+        "kubepods-burstable.slice",
+        f"pod{OTHER_UID}",
+        f"kubepods-pod{UID_}.slice",
+        OTHER,
+        f"crio-{OTHER}.scope",
+        f"kubepods-pod{UID_}.slice:cri-containerd:{OTHER}",
+        "..",
+        "docker",
+        "user.slice",
+        "x.service",
+        f"crio-conmon-{OTHER}.scope",
+        "init.scope",
+        "",
+        " (deleted)",
+        "pod",
+        "a\rb",
+        f"libpod-{ID}.scope",
+    ]
 ) | st.text(max_size=8).filter(lambda text: "/" not in text and "\n" not in text)
 
 

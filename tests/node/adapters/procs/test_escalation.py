@@ -73,7 +73,10 @@ class Node:
         alive = {pid: seen for pid, seen in looked.items() if not self.processes.has_ended(seen)}
         self.identities = {
             pid: Process(
-                pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=next(iter(seen.candidates), None),
+                pid=pid,
+                start_time=seen.start_time,
+                cgroup=seen.cgroup,
+                container=next(iter(seen.candidates), None),
                 kind=ProcessKind.TENANT if seen.candidates else ProcessKind.UNKNOWN,
             )
             for pid, seen in alive.items()
@@ -215,9 +218,7 @@ def test_larger_of_two_processes_over_the_cap_is_signalled(node: Node, process_p
 
 
 @pytest.mark.failure_case(35)
-def test_container_that_restarts_its_process_is_killed_with_all_its_processes(
-    node: Node, process_pool: ProcessPool
-) -> None:
+def test_container_that_restarts_its_process_is_killed_with_all_its_processes(node: Node, process_pool: ProcessPool) -> None:
     node.settings = PATIENT
     idle = node.fake_proc.show(process_pool.pid(OBEDIENT), f"{systemd_path()}/sub")
     neighbour = node.run(process_pool.pid(OBEDIENT), 3 * GIB, systemd_path(POD_B, CONTAINER_B))

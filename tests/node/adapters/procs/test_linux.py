@@ -138,13 +138,19 @@ def test_process_that_exits_between_two_reads_is_not_returned(fake_proc: FakePro
     assert LinuxProcesses(fake_proc.root).uses_gpu(4_000_500) is GpuUse.UNREADABLE
 
 
-def test_container_members_include_nested_cgroups_and_no_other_process(
-    fake_proc: FakeProc, process_pool: ProcessPool
-) -> None:
+def test_container_members_include_nested_cgroups_and_no_other_process(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     processes = LinuxProcesses(fake_proc.root)
     pids = [process_pool.pid(OBEDIENT) for _ in range(4)]
-    for pid, path in zip(pids, [systemd_path(), f"{systemd_path()}/a/b", systemd_path(container=CONTAINER_B),
-                                f"{systemd_path(POD_B, CONTAINER_B)}{systemd_path()}"], strict=True):
+    for pid, path in zip(
+        pids,
+        [
+            systemd_path(),
+            f"{systemd_path()}/a/b",
+            systemd_path(container=CONTAINER_B),
+            f"{systemd_path(POD_B, CONTAINER_B)}{systemd_path()}",
+        ],
+        strict=True,
+    ):
         fake_proc.show(pid, path)
     seen = processes.look(pids)
     assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0], pids[1]}
@@ -251,9 +257,7 @@ def test_unreadable_files_of_another_user_do_not_clear_a_process() -> None:
 
 @pytest.mark.failure_case(79)
 @needs_root
-def test_file_on_a_hung_mount_does_not_block_the_check(
-    fake_proc: FakeProc, tmp_path: Path, process_pool: ProcessPool
-) -> None:
+def test_file_on_a_hung_mount_does_not_block_the_check(fake_proc: FakeProc, tmp_path: Path, process_pool: ProcessPool) -> None:
     """A real FUSE mount: its server lets the folder be opened and never answers again."""
     processes, threads = LinuxProcesses(fake_proc.root), threading.active_count()
     other = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
@@ -280,9 +284,7 @@ def test_file_on_a_hung_mount_does_not_block_the_check(
         ("a\u2028b\u0085c".encode(), "a?b?c"),
     ],
 )
-def test_control_characters_in_a_process_name_are_escaped(
-    process_pool: ProcessPool, name: bytes, shown: str
-) -> None:
+def test_control_characters_in_a_process_name_are_escaped(process_pool: ProcessPool, name: bytes, shown: str) -> None:
     pid = process_pool.pid(NAMED, name.hex())
     assert Path(f"/proc/{pid}/comm").read_bytes() == name.split(b"\0")[0] + b"\n"
     details = LinuxProcesses().details(pid)

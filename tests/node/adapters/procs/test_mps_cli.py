@@ -96,7 +96,10 @@ def control(daemon: Daemon, program: str) -> ControlProgram:
 def mps(tmp_path: Path, program: str, fake_proc: FakeProc) -> HostMpsControl:
     """Tenants are the processes in pods; whoever is outside is the host's own."""
     return HostMpsControl(
-        LinuxProcesses(fake_proc.root), is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=program,
+        LinuxProcesses(fake_proc.root),
+        is_system=lambda seen: not seen.candidates,
+        root=tmp_path / "mps",
+        program=program,
         timeout_seconds=PATIENCE,
     )
 
@@ -163,10 +166,15 @@ def test_endless_mps_reply_is_rejected(control: ControlProgram, daemon: Daemon) 
 
 
 @pytest.mark.failure_case(62)
-@pytest.mark.parametrize(("fault", "seconds", "words"), [
-    ("hang", 0.3, "no answer within 0.3 s"), ("deaf", 0.3, "no answer within 0.3 s"),
-    ("endless", PATIENCE, "does not end"), ("exit", PATIENCE, "exit code 3"),
-])
+@pytest.mark.parametrize(
+    ("fault", "seconds", "words"),
+    [
+        ("hang", 0.3, "no answer within 0.3 s"),
+        ("deaf", 0.3, "no answer within 0.3 s"),
+        ("endless", PATIENCE, "does not end"),
+        ("exit", PATIENCE, "exit code 3"),
+    ],
+)
 def test_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time(
     daemon: Daemon, program: str, fault: str, seconds: float, words: str
 ) -> None:
@@ -210,8 +218,19 @@ def test_mps_control_leaks_no_descriptor_or_process(daemon: Daemon, program: str
 
 @pytest.mark.parametrize(
     ("answer", "mib"),
-    [("4096M", 4096), ("4G", 4096), ("4GB\n", 4096), ("0.5G", 512), ("10240 MiB", 10240), ("device 0: 2G", 2048), ("", None),
-     ("none", None), ("1G 2G", None), ("4096", None), ("GPU-4a1c: 1G", 1024)],
+    [
+        ("4096M", 4096),
+        ("4G", 4096),
+        ("4GB\n", 4096),
+        ("0.5G", 512),
+        ("10240 MiB", 10240),
+        ("device 0: 2G", 2048),
+        ("", None),
+        ("none", None),
+        ("1G 2G", None),
+        ("4096", None),
+        ("GPU-4a1c: 1G", 1024),
+    ],
 )
 def test_the_limit_of_a_device_is_read_in_mib(control: ControlProgram, daemon: Daemon, answer: str, mib: int | None) -> None:
     daemon.write("limit-GPU-1", answer)
@@ -240,9 +259,16 @@ def test_mps_is_reachable_when_every_daemon_answers(mps: HostMpsControl, daemon:
     assert mps.state() is Mps.UNREACHABLE
 
 
-@pytest.mark.parametrize(("status", "words"), [
-    ("ACTIVE", ""), ("INITIALIZING", ""), ("Unknown command", ""), ("Server default", ""), ("FAULT", "is in state FAULT"),
-])
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("ACTIVE", ""),
+        ("INITIALIZING", ""),
+        ("Unknown command", ""),
+        ("Server default", ""),
+        ("FAULT", "is in state FAULT"),
+    ],
+)
 def test_mps_server_in_state_fault_is_reported(  # noqa: PLR0917 - fixtures
     mps: HostMpsControl, daemon: Daemon, fake_proc: FakeProc, process_pool: ProcessPool, status: str, words: str
 ) -> None:
@@ -390,7 +416,9 @@ def test_unrecognised_server_is_not_asked_to_terminate_clients(
         ("nvidia-cuda-mp", 0, False, False),
     ],
 )
-def test_mps_server_is_a_root_process_of_that_name_outside_tenant_pods(comm: str, uid: int | None, is_tenant: bool, expected: bool) -> None:
+def test_mps_server_is_a_root_process_of_that_name_outside_tenant_pods(
+    comm: str, uid: int | None, is_tenant: bool, expected: bool
+) -> None:
     assert is_server(ProcessDetails(comm=comm, uid=uid, namespace_pids=(500,)), is_tenant=is_tenant) is expected
     assert not is_server(None, is_tenant=is_tenant)
 

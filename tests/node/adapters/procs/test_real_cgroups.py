@@ -91,9 +91,7 @@ def test_process_is_found_in_its_kernel_cgroup(groups: Groups, process_pool: Pro
     assert (seen.candidates, seen.cgroup) == ((ContainerId(pod_uid=POD_A, container=CONTAINER_A),), kubelet())
 
 
-def test_nested_cgroup_named_like_another_container_is_not_attributed_to_it(
-    groups: Groups, process_pool: ProcessPool
-) -> None:
+def test_nested_cgroup_named_like_another_container_is_not_attributed_to_it(groups: Groups, process_pool: ProcessPool) -> None:
     pid = process_pool.pid(OBEDIENT)
     groups.put(pid, kubelet())
     processes = LinuxProcesses()

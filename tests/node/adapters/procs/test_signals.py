@@ -45,9 +45,11 @@ def processes(fake_proc: FakeProc) -> LinuxProcesses:
 @pytest.fixture(params=["pidfd", "no pidfd_open", "no pidfd_send_signal"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Kernels and seccomp profiles without pidfd answer ENOSYS or EPERM."""
+
     def refuse(number: int) -> Callable[..., int]:
         def call(*_: object) -> int:
             raise OSError(number, os.strerror(number))
+
         return call
 
     if request.param == "no pidfd_open":
@@ -107,9 +109,7 @@ def test_the_first_process_of_a_pid_namespace_needs_sigkill(
 
 
 @pytest.mark.failure_case(39)
-def test_reused_pid_gets_no_signal(
-    way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
-) -> None:
+def test_reused_pid_gets_no_signal(way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool) -> None:
     pid = process_pool.pid(OBEDIENT)
     seen = look(processes, fake_proc.show(pid, systemd_path()))
     assert processes.send(replace(seen, start_time=seen.start_time - 1), Signal.KILL) is SignalResult.REUSED
@@ -155,9 +155,7 @@ def test_process_that_moves_within_its_container_is_killed(
 
 
 @pytest.mark.failure_case(40)
-def test_exec_keeps_the_process_identity(
-    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
-) -> None:
+def test_exec_keeps_the_process_identity(fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool) -> None:
     process = process_pool.start(CHANGING)
     assert said(process) == "ready"
     seen = look(processes, fake_proc.show(process.pid, systemd_path()))
@@ -281,9 +279,7 @@ def look_as_neighbour(root: Path, pid: int) -> ProcessIdentity:
     return look(LinuxProcesses(root), pid)
 
 
-def test_thread_id_is_not_a_process(
-    fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
-) -> None:
+def test_thread_id_is_not_a_process(fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool) -> None:
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(30,)).start()\nprint('ready', flush=True)"
     pid = process_pool.pid(code)
     (thread,) = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid))

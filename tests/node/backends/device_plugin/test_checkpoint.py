@@ -21,8 +21,9 @@ def read(tmp_path: Path, entries: Any, registered: Any = None) -> Checkpoint:
     return read_checkpoint(path)
 
 
-@pytest.mark.parametrize("ids", [{"0": ["GPU-a::1"], "1": ["GPU-b::0"], "-1": None}, ["GPU-b::0", "GPU-a::1"]],
-                         ids=["by NUMA node", "in a list"])
+@pytest.mark.parametrize(
+    "ids", [{"0": ["GPU-a::1"], "1": ["GPU-b::0"], "-1": None}, ["GPU-b::0", "GPU-a::1"]], ids=["by NUMA node", "in a list"]
+)
 def test_an_allocation_names_its_pod_and_its_devices_in_both_forms(tmp_path: Path, ids) -> None:
     (found,) = read(tmp_path, [entry(ids)]).allocations
     assert (found.pod_uid, found.container, found.resource) == ("uid-1", "main", "nvidia.com/gpu.shared")
@@ -53,14 +54,26 @@ def test_checkpoint_is_reopened_after_kubelet_replaces_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.failure_case(25)
-@pytest.mark.parametrize("text", [
-    "", "{", "[]", "null", "3",
-    '{"Data": null}', '{"Data": {}}', '{"Data": {"PodDeviceEntries": [3], "RegisteredDevices": {}}}',
-    '{"Data": {"PodDeviceEntries": [{"ResourceName": "nvidia.com/gpu"}], "RegisteredDevices": {}}}',
-    '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": []}}x', "[" * 100_000, "\ud800".encode(errors="surrogatepass"),
-    '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": {"nvidia.com/gpu": "GPU-a"}}}',
-    '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": {"nvidia.com/gpu": [1]}}}',
-], ids=lambda text: repr(text[:40]))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "3",
+        '{"Data": null}',
+        '{"Data": {}}',
+        '{"Data": {"PodDeviceEntries": [3], "RegisteredDevices": {}}}',
+        '{"Data": {"PodDeviceEntries": [{"ResourceName": "nvidia.com/gpu"}], "RegisteredDevices": {}}}',
+        '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": []}}x',
+        "[" * 100_000,
+        "\ud800".encode(errors="surrogatepass"),
+        '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": {"nvidia.com/gpu": "GPU-a"}}}',
+        '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": {"nvidia.com/gpu": [1]}}}',
+    ],
+    ids=lambda text: repr(text[:40]),
+)
 def test_invalid_checkpoint_raises_an_error_that_names_the_file(tmp_path: Path, text) -> None:
     path = tmp_path / "kubelet_internal_checkpoint"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -86,7 +86,10 @@ def test_instance_is_created_at_the_requested_placement_with_compute(session: Se
     session.create_compute(uuid, second)
     assert instances(session) == tuple(
         GpuInstance(
-            gi_id=gi, profile_id=profile, start=start, size=size,
+            gi_id=gi,
+            profile_id=profile,
+            start=start,
+            size=size,
             compute=(ComputeInstance(ci_id=0, is_whole=True, uuid=fake_nvml.mig_uuid(0, gi)),),
         )
         for gi, profile, start, size in ((first, 9, 4, 4), (second, 15, 2, 2))
@@ -94,7 +97,8 @@ def test_instance_is_created_at_the_requested_placement_with_compute(session: Se
 
 
 @pytest.mark.parametrize(
-    ("profile_id", "start", "code"), [(9, 0, Code.INSUFFICIENT_RESOURCES), (9, 1, Code.INVALID_ARGUMENT), (4711, 0, None)],
+    ("profile_id", "start", "code"),
+    [(9, 0, Code.INSUFFICIENT_RESOURCES), (9, 1, Code.INVALID_ARGUMENT), (4711, 0, None)],
 )
 def test_occupied_or_nonexistent_placement_is_refused(
     session: Session, fake_nvml: FakeNvml, profile_id: int, start: int, code: Code | None

@@ -56,7 +56,13 @@ def test_profiles_have_the_hardwares_ids_and_the_policies_names(session: Session
     mig = session.survey()[0].mig
     assert mig is not None
     assert {profile.name: profile.id for profile in mig.profiles} == {
-        "1g.5gb": 19, "1g.5gb+me": 20, "1g.10gb": 15, "2g.10gb": 14, "3g.20gb": 9, "4g.20gb": 5, "7g.40gb": 0,
+        "1g.5gb": 19,
+        "1g.5gb+me": 20,
+        "1g.10gb": 15,
+        "2g.10gb": 14,
+        "3g.20gb": 9,
+        "4g.20gb": 5,
+        "7g.40gb": 0,
     }
     places = {profile.name: profile.placements for profile in mig.profiles}
     assert places["3g.20gb"] == (Placement(start=0, size=4), Placement(start=4, size=4))
@@ -96,9 +102,7 @@ def test_profiles_unknown_to_an_older_driver_are_left_out(session: Session, fake
     assert len(names(found[1])) == 7
 
 
-def test_profiles_are_not_queried_before_mig_is_on_if_the_driver_hides_them(
-    tmp_path: Path
-) -> None:
+def test_profiles_are_not_queried_before_mig_is_on_if_the_driver_hides_them(tmp_path: Path) -> None:
     fake_nvml = node(tmp_path, "a100-sxm4-40gb", "a100-sxm4-40gb")
     fake_nvml._state.tells_profiles_when_off = 0
     fake_nvml.set_mode(1, True)

@@ -31,10 +31,20 @@ def test_pynvml_is_imported_in_one_module_only() -> None:
 
 
 def test_pynvml_has_the_private_names_we_use() -> None:
-    for name in ("nvmlLib", "NVMLError", "NVMLLibraryMismatchError", "NVML_GPU_INSTANCE_PROFILE_COUNT", "nvmlMemory_v2",
-                 "NVML_COMPUTE_INSTANCE_PROFILE_COUNT", "c_nvmlGpuInstance_t", "c_nvmlComputeInstance_t",
-                 "nvmlProcessDetailList_v1", "c_nvmlGpuInstancePlacement_t", "c_nvmlProcessDetailList_t",
-                 "c_nvmlProcessDetail_v1_t"):
+    for name in (
+        "nvmlLib",
+        "NVMLError",
+        "NVMLLibraryMismatchError",
+        "NVML_GPU_INSTANCE_PROFILE_COUNT",
+        "nvmlMemory_v2",
+        "NVML_COMPUTE_INSTANCE_PROFILE_COUNT",
+        "c_nvmlGpuInstance_t",
+        "c_nvmlComputeInstance_t",
+        "nvmlProcessDetailList_v1",
+        "c_nvmlGpuInstancePlacement_t",
+        "c_nvmlProcessDetailList_t",
+        "c_nvmlProcessDetail_v1_t",
+    ):
         assert hasattr(pynvml, name), f"pynvml has no {name} any more: gpushare_node/vendors/nvidia must be changed"
 
 
@@ -43,11 +53,16 @@ def test_pynvml_has_the_private_names_we_use() -> None:
     [
         (PLAIN, pynvml.c_nvmlProcessInfo_v3_t, ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId")),
         (PLAIN, pynvml.c_nvmlProcessInfo_v2_t, ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId")),
-        (DETAILED, pynvml.c_nvmlProcessDetail_v1_t,
-         ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId", "usedGpuCcProtectedMemory")),
+        (
+            DETAILED,
+            pynvml.c_nvmlProcessDetail_v1_t,
+            ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId", "usedGpuCcProtectedMemory"),
+        ),
     ],
 )
-def test_process_records_match_pynvmls_structures(record: struct.Struct, structure: type[ctypes.Structure], fields: tuple[str, ...]) -> None:
+def test_process_records_match_pynvmls_structures(
+    record: struct.Struct, structure: type[ctypes.Structure], fields: tuple[str, ...]
+) -> None:
     values = tuple(range(1, len(fields) + 1))
     packed = bytes(structure(**dict(zip(fields, values, strict=True))))
     assert (len(packed), record.unpack(packed)) == (record.size, values)
@@ -132,9 +147,22 @@ def test_waiting_for_events_is_not_timed_as_a_call(fake_nvml: FakeNvml) -> None:
 @pytest.mark.parametrize(
     ("driver", "scrambles"),
     [
-        ("525.147.05", False), ("530.30.02", True), ("530", True), ("535.54.03", True), ("535.129.03", True), ("535.154", True),
-        ("535.154.04", True), ("535.154.05", False), ("535.161.08", False), ("550.54.14", False), ("580.95.05", False),
-        ("470.57.02", False), ("", True), ("535.x", True), ("N/A", True), ("٥٣٥.1", True),
+        ("525.147.05", False),
+        ("530.30.02", True),
+        ("530", True),
+        ("535.54.03", True),
+        ("535.129.03", True),
+        ("535.154", True),
+        ("535.154.04", True),
+        ("535.154.05", False),
+        ("535.161.08", False),
+        ("550.54.14", False),
+        ("580.95.05", False),
+        ("470.57.02", False),
+        ("", True),
+        ("535.x", True),
+        ("N/A", True),
+        ("٥٣٥.1", True),
     ],
 )
 def test_drivers_with_scrambled_process_lists_are_recognised_by_version(driver: str, scrambles: bool) -> None:

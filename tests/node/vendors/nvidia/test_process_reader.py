@@ -72,9 +72,7 @@ def test_process_in_two_lists_has_one_row_per_list(fake_nvml: FakeNvml) -> None:
         [(PID, 1 << 60, NONE, NONE)],
     ],
 )
-def test_scrambled_rows_are_read_unchanged_and_rejected(
-    fake_nvml: FakeNvml, rows: list[tuple[int, int, int, int]]
-) -> None:
+def test_scrambled_rows_are_read_unchanged_and_rejected(fake_nvml: FakeNvml, rows: list[tuple[int, int, int, int]]) -> None:
     fake_nvml.put_raw(0, rows)
     device = Session.open().read_device(fake_nvml.uuid(0))
     assert device.rows is not None
@@ -102,9 +100,7 @@ def test_a_list_longer_than_the_buffer_is_read_whole(fake_nvml: FakeNvml) -> Non
 
 @pytest.mark.failure_case(49)
 @pytest.mark.parametrize("driver", ["580.95.05", "535.129.03"])
-def test_list_that_grows_during_reading_is_reread_a_limited_number_of_times(
-    tmp_path: Path, driver: str
-) -> None:
+def test_list_that_grows_during_reading_is_reread_a_limited_number_of_times(tmp_path: Path, driver: str) -> None:
     fake_nvml = old_driver(tmp_path, driver)
     session = Session.open()
     fake_nvml.put(0, PID, 100)
@@ -173,9 +169,7 @@ def test_missing_process_list_leaves_the_others_readable(fake_nvml: FakeNvml, wo
 
 
 @pytest.mark.failure_case(51)
-def test_older_list_version_is_used_if_the_newest_is_missing(
-    fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_older_list_version_is_used_if_the_newest_is_missing(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_nvml.put(0, PID, 100)
     older = pynvml.nvmlLib.nvmlDeviceGetComputeRunningProcesses_v3
     monkeypatch.setitem(process_lists._SYMBOLS, Kind.COMPUTE, ("nvmlDeviceGetComputeRunningProcesses_v9", "older"))
@@ -191,9 +185,7 @@ def test_missing_compute_list_makes_the_gpu_unreadable(fake_nvml: FakeNvml) -> N
 
 
 @pytest.mark.failure_case(44)
-def test_driver_with_scrambled_lists_is_read_through_the_detail_list(
-    tmp_path: Path
-) -> None:
+def test_driver_with_scrambled_lists_is_read_through_the_detail_list(tmp_path: Path) -> None:
     fake_nvml = old_driver(tmp_path, "535.129.03")
     fake_nvml.put(0, PID, 100)
     fake_nvml.put(0, PID + 1, None, kind="mps")
@@ -210,9 +202,7 @@ def test_driver_with_scrambled_lists_is_read_through_the_detail_list(
 
 @pytest.mark.failure_case(44)
 @pytest.mark.parametrize("code", [Code.FUNCTION_NOT_FOUND, Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT, 25])
-def test_a_driver_that_may_scramble_and_has_no_other_list_is_called_unreliable(
-    tmp_path: Path, code: int
-) -> None:
+def test_a_driver_that_may_scramble_and_has_no_other_list_is_called_unreliable(tmp_path: Path, code: int) -> None:
     fake_nvml = old_driver(tmp_path, "535.54.03")
     fake_nvml.fail("nvmlDeviceGetRunningProcessDetailList", code, gpu=0)
     fake_nvml.put(0, PID, 100)
@@ -276,7 +266,8 @@ def test_mig_instances_are_separate_devices(fake_nvml: FakeNvml) -> None:
     )
     assert device.instances is not None
     assert {number: one.uuid for number, one in device.instances.items()} == {
-        first: fake_nvml.mig_uuid(0, first), second: fake_nvml.mig_uuid(0, second)
+        first: fake_nvml.mig_uuid(0, first),
+        second: fake_nvml.mig_uuid(0, second),
     }
     assert device.total_bytes is not None
     for one in device.instances.values():

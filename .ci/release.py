@@ -144,7 +144,8 @@ def lacking(base: str | None) -> Iterator[str]:
 
 def contents(version: str, *, with_image: bool) -> set[str]:
     """Return the names of all files of a release."""
-    packages = {f"{name}-{version}{end}" for name in ("gpushare", "gpushare_node") for end in ("-py3-none-any.whl", ".tar.gz")}
+    names = ("gpushare_compiler", "gpushare_node")
+    packages = {f"{name}-{version}{end}" for name in names for end in ("-py3-none-any.whl", ".tar.gz")}
     images = {f"gpushare-node-{version}-{one}.{end}" for one in ARCHITECTURES for end in ("oci.tar", "sbom.cdx.json")}
     return packages | {f"gpushare-{version}.tgz", NOTES, PROVENANCE, SUMS} | (images if with_image else set())
 

@@ -122,7 +122,7 @@ def test_a_version_is_released_once(annotated: tuple[str, ...], tree: Path) -> N
     assert f"the tag v{__version__} is at {git(tree, 'rev-parse', 'HEAD^')[:12]}" in run(tree, "--without-image").stderr
 
 
-@pytest.mark.parametrize("name", ["gpushare-9.9.9.tar.gz", f"gpushare-{__version__}.tar.gz"])
+@pytest.mark.parametrize("name", ["gpushare_compiler-9.9.9.tar.gz", f"gpushare_compiler-{__version__}.tar.gz"])
 def test_foreign_file_in_dist_is_kept(name: str, tree: Path) -> None:
     (tree / "dist").mkdir()
     (tree / "dist" / name).write_text("of somebody else")
@@ -137,11 +137,11 @@ def test_failed_release_leaves_dist_unchanged(tree: Path) -> None:
     assert "pyproject.toml" in absent.stderr
     assert not (tree / "dist").exists()
     (tree / "dist").mkdir()
-    (tree / "dist" / f"gpushare-{__version__}.tar.gz").write_text("of the release before")
+    (tree / "dist" / f"gpushare_compiler-{__version__}.tar.gz").write_text("of the release before")
     (tree / "dist/SHA256SUMS").write_text(RELEASE.checksums(tree / "dist"))
     present = run(tree, "--without-image")
     assert "dist/ is as it was" in present.stderr
-    assert (tree / "dist" / f"gpushare-{__version__}.tar.gz").read_text() == "of the release before"
+    assert (tree / "dist" / f"gpushare_compiler-{__version__}.tar.gz").read_text() == "of the release before"
     assert list((tree / "build").iterdir()) == []
 
 

@@ -25,7 +25,6 @@ from gpushare.live.kubeconfig import Access
 Json = dict[str, Any]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_INSTALL = "install it: pip install 'gpushare[live]'"
 _MAX_BYTES = 64 << 20
 _CHUNK = 1 << 20
 _MAX_REASON = 300
@@ -180,12 +179,6 @@ def _reason(data: bytes) -> str:
 @contextmanager
 def connected(access: Access) -> Iterator[Server]:
     """Yield the server that kubectl would use. NoClusterError, with a way out, if there is none."""
-    try:
-        import kubernetes.config  # noqa: F401, PLC0415 - an extra
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").split(".")[0] != "kubernetes":
-            raise
-        raise NoClusterError("commands on a running cluster need the package kubernetes", _INSTALL) from problem
     # The official client writes certificates and keys to files, and removes them only when the interpreter ends normally.
     with tempfile.TemporaryDirectory(prefix="gpushare-") as folder:
         server = Server(_endpoint(access, folder), access.timeout_seconds)

@@ -197,14 +197,6 @@ def test_keys_of_the_kubeconfig_are_not_left_in_files(api: ApiServer, tmp_path: 
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_missing_extra_error_says_what_to_install(tmp_path: Path) -> None:
-    block = "import sys; sys.modules['kubernetes'] = None; sys.argv = ['gpushare', 'status']\n"
-    block += "from gpushare.cli import call; sys.exit(call())"
-    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "pip install 'gpushare[live]'" in done.stderr
-
-
 def test_a_redirect_gets_no_credentials(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
     api.fail("/nodes", 302)
     assert "could not read nodes: 302" in ask("status").stderr

@@ -125,4 +125,4 @@ def _doubts(view: GpuView, held: AllocatedDevices) -> Iterator[str]:
     if held.problem and not view.is_as_wanted:
         yield f"It is unknown which pods hold GPUs, so nothing would be changed: {held.problem}"
     if held.devices and view.blocked:
-        yield "All devices in kubelet's checkpoint count as in use, although their pods may have ended: no API server was used."
+        yield "All devices in kubelet's checkpoint count as in use, even of terminated pods: no API server was used."

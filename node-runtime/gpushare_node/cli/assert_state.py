@@ -32,7 +32,9 @@ def compare(run: Run) -> int:
         if not arguments.standalone:
             _compare_offer(given.policy, Api.find(run, given.policy.pool).server, hardware.devices(view), printer)
     except (DriverError, ClusterError, CheckpointError) as error:
-        printer.end(run.node, "assert", {"matches": None, "message": f"Whether the node matches cannot be determined: {error}"})
+        printer.end(
+            run.node, "assert", {"matches": None, "message": f"Cannot determine whether the node matches the policy: {error}"}
+        )
         return Exit.WRONG
     finally:
         hardware.close()

@@ -79,7 +79,7 @@ def _read(run: Run) -> tuple[DesiredPolicy, str]:
         former = find_former(run)
         if former is None or run.arguments.once:
             raise
-        _LOG.error("%s; the policy in force stays in force", error)
+        _LOG.error("%s; the previous policy stays in force", error)
         return former, str(error)
 
 
@@ -91,7 +91,7 @@ def _is_outdated(refused: Refused, api: Api | None) -> bool:
         try:
             api.server.delete_own_pod()
         except ClusterError as error:
-            _LOG.warning("the policy can be read now; this pod cannot be replaced yet: %s", error)
+            _LOG.warning("the policy is readable again; this pod cannot be replaced yet: %s", error)
             return False
     return True
 

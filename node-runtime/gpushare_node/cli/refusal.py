@@ -56,7 +56,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
         former = find_former(run)
         if former is None:
             raise
-        _LOG.error("%s; the policy in force stays in force", error)
+        _LOG.error("%s; the previous policy stays in force", error)
     enforcer: Enforcer | None = None
     api = Api.find(run, former.policy.pool)
     api.start()
@@ -119,7 +119,7 @@ def describe_ignored(given: DesiredPolicy) -> str:
     """Return which fields of the policy this runtime does not know, and what to do; empty if it knows all."""
     fields = given.policy.ignored
     names = join_first(fields, _MAX_SHOWN)
-    return f"This runtime does not know and ignores {names}: use the image of the bundle's version." if fields else ""
+    return f"This runtime ignores the unknown fields {names}: use the image of the bundle's version." if fields else ""
 
 
 def _pool() -> str:

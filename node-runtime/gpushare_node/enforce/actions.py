@@ -169,13 +169,13 @@ class Actions(Struct, frozen=False):
         self.records.note(case, signal.value, answers, now)
         pids = tuple(process.pid for process, answer in answers.items() if answer == SignalResult.SENT.value)
         if pids and not (isinstance(verdict, Kill) and verdict.is_repeated):
-            text = messages.ended(facts, self._name(facts), pids, signal.value)
+            text = messages.signalled(facts, self._name(facts), pids, signal.value)
             self._tell(EventReason.PROCESS_KILLED, facts, text)
         for answer, (label, why) in _OBSTACLES.items():
             spared = tuple(process.pid for process, found in answers.items() if found == answer)
             if spared:
                 self.metrics.suppressed.add(label)
-                self._tell(EventReason.KILL_FAILED, facts, messages.not_ended(facts, self._name(facts), spared, why))
+                self._tell(EventReason.KILL_FAILED, facts, messages.not_terminated(facts, self._name(facts), spared, why))
         return not _OBSTACLES.keys() >= set(answers.values())
 
     def _replace_signal(self, facts: ViolationDetails, now: float) -> None:

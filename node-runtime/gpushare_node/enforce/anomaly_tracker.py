@@ -36,27 +36,27 @@ _LASTING = frozenset(
 """Anomalies that the condition reports if they last."""
 
 _BLIND = {
-    AnomalyKind.MEMORY_UNKNOWN: "The driver does not say how much memory processes on {devices} use.",
-    AnomalyKind.DOUBTFUL: "Memory on {devices} is listed for a process that does not hold it; {holders}.",
-    AnomalyKind.UNRESOLVED: "No process on {devices} can be recognised.",
+    AnomalyKind.MEMORY_UNKNOWN: "The driver does not report how much memory processes on {devices} use.",
+    AnomalyKind.DOUBTFUL: "Memory on {devices} is attributed to a process that has exited or has no GPU open; {holders}.",
+    AnomalyKind.UNRESOLVED: "No process on {devices} can be identified.",
 }
 """Why caps are not enforced on a device, in the order in which they are reported."""
 
 _BUDGET = (
-    "So many processes of namespace {namespace} were terminated on {device} within a minute that the next one waits. "
+    "Namespace {namespace} has reached its limit of terminated processes per minute on {device}: further terminations wait. "
     "Other namespaces are not affected."
 )
 _CONTRADICTION = (
     "The driver's process lists attribute more memory to several namespaces than their GPUs report in use. "
-    "Until both agree, no other process is terminated on this node."
+    "Until both agree, no further process is terminated on this node."
 )
 _PAUSES = {AnomalyKind.BUDGET_SPENT: ("budget", _BUDGET), AnomalyKind.CONTRADICTED: ("contradiction", _CONTRADICTION)}
 """Why no target is selected: the metric's label, and the text for messages."""
 
 _STUCK = (
-    "it still holds the device {seconds:.0f} s after SIGKILL. It is in D state, waiting in the kernel for the driver or for "
-    "I/O, and ends when that wait does; if it never does, only a reboot helps. SIGKILL is sent again from time to time, "
-    "and others on the device are not kept waiting"
+    "it still holds the device {seconds:.0f} s after SIGKILL: it is in D state, waiting in the kernel for the driver or for "
+    "I/O, and exits when that wait ends; if it never ends, reboot the node. SIGKILL is sent repeatedly, and caps of other "
+    "containers on the device are still enforced"
 )
 
 
@@ -119,11 +119,11 @@ class AnomalyTracker(Struct, frozen=False):
         if self._overdue:
             names = "; ".join(f"{self._name(one.unit.container)} on {one.device}" for one in self._overdue if one.unit)
             seconds = max(one.since_seconds or 0 for one in self._overdue)
-            return reasons.ConditionReason.CAP_EXCEEDED, f"Over the cap for {seconds:.0f} s and not ended: {names}."
+            return reasons.ConditionReason.CAP_EXCEEDED, f"Over the cap for {seconds:.0f} s and not terminated: {names}."
         if self._blind:
             return (
                 reasons.ConditionReason.ENFORCEMENT_BLIND,
-                f"{', '.join(sorted(self._blind))} are in use and show no process.",
+                f"{', '.join(sorted(self._blind))} are allocated, but the driver has never listed a process on them.",
             )
         return None
 
@@ -185,7 +185,7 @@ class AnomalyTracker(Struct, frozen=False):
         why = _STUCK.format(seconds=report.since_seconds or 0)
         name = pod_index.name(facts.unit.container) or facts.unit.container.container
         pids = tuple(process.pid for process in report.processes)
-        self._tell_pod(EventReason.KILL_FAILED, facts.unit, pod_index, messages.not_ended(facts, name, pids, why))
+        self._tell_pod(EventReason.KILL_FAILED, facts.unit, pod_index, messages.not_terminated(facts, name, pids, why))
 
     def _tell_pod(self, about: EventReason, unit: Unit, pod_index: PodIndex, text: str) -> None:
         pod = pod_index.find(unit.container)

@@ -221,7 +221,7 @@ class Enforcer(Struct, frozen=False):
         hung = self.adapters.driver.hung_seconds()
         if hung:
             names = ", ".join(sorted(hung))
-            return ConditionReason.DRIVER_HUNG, f"The driver has not answered about {names} for {max(hung.values()):.0f} s."
+            return ConditionReason.DRIVER_HUNG, f"The driver has not answered calls for {names} for {max(hung.values()):.0f} s."
         troubles = self.adapters.driver.troubles()
         if self.inventory.surveys is None or troubles:
             return _describe(troubles, self._had_access, len(self.inventory.gpus))
@@ -238,7 +238,7 @@ class Enforcer(Struct, frozen=False):
         denied_at = self._actions.denied_at
         if denied_at is not None and self.adapters.clock.now() - denied_at < _DENIED_SECONDS:
             profile = self.config.rights.profile or "none"
-            return ConditionReason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
+            return ConditionReason.SIGNALS_DENIED, f"Signals were blocked; the runtime's security profile is {profile}."
         now = self.adapters.clock.now()
         blindness = self.inventory.blindness(now)
         if blindness:

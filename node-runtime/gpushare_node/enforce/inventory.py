@@ -159,10 +159,10 @@ class Inventory(Struct, frozen=False):
         """Return which allocations have been unknown for a while, so that containers may have no cap; empty if none are."""
         pods = sorted(name for name, since in self._unallocated.items() if now - since >= _BLIND_SECONDS)
         if pods:
-            return f"Kubelet's checkpoint does not list what it allocated to {', '.join(pods)}; no cap applies there."
+            return f"Kubelet's checkpoint does not list the devices of {', '.join(pods)}; their caps are not enforced."
         is_unread = self._unread_since is not None and now - self._unread_since >= _BLIND_SECONDS
         is_lost = is_unread and self._allocations is not None
-        return f"{self._complaint}; later containers have no cap." if is_lost else ""
+        return f"{self._complaint}; containers that started later have no cap." if is_lost else ""
 
     def note_present(self, processes: Iterable[Process], now: float) -> None:
         """Record that these are on the GPUs: their pods still run, even if the API server no longer lists them."""

@@ -52,7 +52,7 @@ _KILL_ECHOES = frozenset({43, 45})
 """XIDs caused by terminating a process with work on the GPU (NVIDIA's XID catalogue; the device plugin ignores them too)."""
 
 _LOG = logging.getLogger(__name__)
-_UNSELECTED = "No selector of the pool matches the node's labels; if that lasts, the node is released."
+_UNSELECTED = "The pool's selectors do not match the node's labels; if that lasts, the node leaves the pool."
 _BY_WORD = {reason.word: reason for reason in ConditionReason}
 
 
@@ -167,7 +167,7 @@ class NodeMonitor(Struct, frozen=False):
         self.recent.append(xid)
         if xid.xid in _KILL_ECHOES and now - self.enforcer.signalled_at(xid.uuid) <= _KILL_ECHO_SECONDS:
             return
-        message = f"The driver reports XID {xid.xid} on {xid.uuid}; NVIDIA's XID catalogue says what it means."
+        message = f"The driver reports XID {xid.xid} on {xid.uuid}; see NVIDIA's XID catalogue."
         self._tell(EventReason.XID, message)
 
     def _check_layout(self, surveys: tuple[GpuInfo, ...], now: float) -> None:
@@ -233,7 +233,7 @@ class NodeMonitor(Struct, frozen=False):
 
     def _find_release_reason(self, view: NodeView) -> str:
         if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:
-            return "The node's release was requested."
+            return "The node was requested to leave its pool."
         pool = view.labels.get(POOL_LABEL)
         if POOL_LABEL in self.labels and pool not in (None, self.labels[POOL_LABEL]):
             return f"The node now belongs to pool {pool}."
@@ -264,7 +264,7 @@ class NodeMonitor(Struct, frozen=False):
         folder.keep_profile(other.key, other.devices)
         self.labels = {**self.labels, PLUGIN_LABEL: other.key}
         self.cluster.apply_labels(self.labels)
-        text = f"The device plugin enumerates again as {other.key}, because the offer is not as planned."
+        text = f"The device plugin's config is now {other.key}, so that it enumerates again: the offer differs from the plan."
         self._tell(EventReason.PLUGIN_RESTARTED, text)
 
     def _start_over(self) -> None:
@@ -305,5 +305,5 @@ def _find(planned: PartitionPlan, wrong_modes: Sequence[GpuInfo]) -> tuple[Condi
     if wrong_modes:
         known = ((one.index, one.compute_mode) for one in wrong_modes)
         modes = "; ".join(f"GPU {index} has the compute mode {mode.name}" for index, mode in known if mode is not None)
-        return ConditionReason.DRIFTED, f"{modes}, which keeps tenants out."
+        return ConditionReason.DRIFTED, f"{modes}, which prevents sharing."
     return None

@@ -140,8 +140,8 @@ class Steps:
         if names:
             return f"a GPU is held open by {names}"
         return (
-            "something holds the GPU open, but /proc lists no process that does: the kernel module nvidia_drm does where a "
-            "display or the console is on the GPU (`lsmod` shows what uses `nvidia`)"
+            "the GPU is held open, but by no process in /proc: the kernel module nvidia_drm holds it open if a display or the "
+            "console uses the GPU (`lsmod` shows what uses `nvidia`)"
         )
 
     def _ask_for_mode(self, *, enabled: bool) -> Activation:
@@ -180,12 +180,12 @@ class Steps:
             self._clock.sleep(1.0)
 
     def _reset(self, *, enabled: bool, may_reset: bool) -> None:
-        problem = self._try_reset() if may_reset else "which a rollback does not do"
+        problem = self._try_reset() if may_reset else "which a rollback does not perform"
         if problem is None and self._has_mode(enabled=enabled):
             return
         word = "on" if enabled else "off"
-        why = problem or "and the reset did not switch it"
-        raise StepError(ConditionReason.RESET_REQUIRED, f"switching MIG {word} takes a GPU reset, {why}")
+        why = problem or "but a reset did not switch it"
+        raise StepError(ConditionReason.RESET_REQUIRED, f"switching MIG {word} requires a GPU reset, {why}")
 
     def _try_reset(self) -> str | None:
         survey = self.survey()
@@ -193,7 +193,7 @@ class Steps:
         if survey.pci_bus_id is None:
             return "which needs a PCI address that the driver does not report"
         problem = self._machine.reset(survey.pci_bus_id)
-        return None if problem is None else f"which the runtime cannot do: {problem}"
+        return None if problem is None else f"which the runtime cannot perform: {problem}"
 
     def _patiently(self, call: Callable[[], None]) -> None:
         for _ in range(_DESTROY_TRIES):

@@ -72,7 +72,8 @@ class GpuTransaction:
                 self._record.begin(former, _mode_of(gpu))
                 self._carry_out(gpu, survey, must_reset_compute_mode=self._uuid in view.compute_modes)
             raise StepError(
-                ConditionReason.PARTITION_FAILED, "after all steps the GPU lacks the layout: another program changes it"
+                ConditionReason.PARTITION_FAILED,
+                "the GPU does not have the layout after all steps: another program is changing it",
             )
         except StepError as error:
             self._say(self._doing, Status.FAILED, str(error))
@@ -184,7 +185,9 @@ class GpuTransaction:
             self._steps.create(CreateInstance(uuid=self._uuid, profile_id=one.profile_id, start=one.start, size=one.size))
         after = self._steps.survey()
         if rollback_plan(former, after, created=(), takes_all=False).is_needed:
-            raise StepError(ConditionReason.PARTITION_FAILED, f"the driver reports another layout: {layout_text(after)}")
+            raise StepError(
+                ConditionReason.PARTITION_FAILED, f"the driver does not report the previous layout, but {layout_text(after)}"
+            )
         said = "the previous layout is restored" + (", under new MIG UUIDs" if way.missing else "")
         self._say("roll back", Status.CHANGED if way.is_needed else Status.OK, said)
         return said

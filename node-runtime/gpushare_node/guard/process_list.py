@@ -98,13 +98,13 @@ class RejectReason(Enum):
 
     UNREAD = "the process lists could not be read"
     TOTAL_UNKNOWN = "the memory of the device is not known"
-    TOO_MANY = "the list is so long that the driver may have cut it"
-    BAD_PID = "a pid that no process can have"
+    TOO_MANY = "the list is so long that the driver may have truncated it"
+    BAD_PID = "an invalid pid"
     ABOVE_TOTAL = "a process that uses more than the device has"
     ABOVE_USED = "a process that uses more than the device says is in use"
     SUM_ABOVE_TOTAL = "processes that use more than the device has, taken together"
     CONFLICTING = "one process twice in one list, with different values"
-    BAD_INSTANCE = "a GPU instance that does not exist here"
+    BAD_INSTANCE = "a GPU instance that the GPU does not have"
 
 
 Uses = Mapping[int, int | None]

@@ -54,7 +54,7 @@ def find_target(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus) -> W
     if {one.index for one in state.gpus} != wanted.keys() and len({one.instances for one in wanted.values()}) > 1:
         raise UnfitError(
             UnfitReason.GPU_COUNT_MISMATCH,
-            f"the policy has unlike layouts for {len(wanted)} GPUs, the node has {len(state.gpus)}: "
+            f"the policy has different layouts for {len(wanted)} GPUs, the node has {len(state.gpus)}: "
             "it is unknown which layout belongs to which GPU",
         )
     return wanted[gpu.index]

@@ -81,7 +81,7 @@ def _plan_gpu(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus, card: 
     if gpu.mig is not None:
         return _plan_mig(gpu, gpu.mig, instances)
     if instances:
-        raise UnfitError(UnfitReason.INVALID_LAYOUT, "the policy wants MIG instances; this GPU has no MIG")
+        raise UnfitError(UnfitReason.INVALID_LAYOUT, "the policy requires MIG instances; this GPU does not support MIG")
     return GpuPlan(index=gpu.index, uuid=gpu.uuid, operations=())
 
 

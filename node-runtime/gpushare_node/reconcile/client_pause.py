@@ -71,7 +71,11 @@ class ClientPause(Struct):
 
     def _find_running(self) -> Unmet | None:
         pods = _pods_of(self.context.cluster.pods(), _APPS)
-        return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still on the node: {', '.join(pods)}") if pods else None
+        return (
+            Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still running on the node: {', '.join(pods)}")
+            if pods
+            else None
+        )
 
 
 def resume(context: RunContext) -> None:

@@ -180,4 +180,4 @@ def _failure(view: GpuView, change: PartitionResult, drain: Drain) -> Outcome:
         reason, message = worst(view)
         return Outcome(reason=reason, message=message)
     text = drain.blocker.message if drain.blocker is not None else "processes on the GPUs"
-    return Outcome(reason=ConditionReason.GPU_BUSY, message=f"in the way: {text}; the other GPUs have the layout")
+    return Outcome(reason=ConditionReason.GPU_BUSY, message=f"in use by {text}; the other GPUs have the layout")

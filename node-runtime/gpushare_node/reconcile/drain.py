@@ -118,8 +118,8 @@ class Drain(Struct, frozen=False):
         limit = self.request.policy.rollout.max_unavailable
         if self._must_queue() and not self.context.slot.take(limit):
             holder = self.context.slot.holder
-            one = f"{holder} is" if holder else "others were faster; this node tries again"
-            text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once: {one}"
+            taken = f"{holder} is" if holder else "other nodes took the slots; this node retries"
+            text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once: {taken}"
             raise Blocked(ConditionReason.WAITING_FOR_TURN, text, is_unchanged=True)
         self._add_taint()
         if self.request.is_leaving or view.plan.operations:
@@ -137,7 +137,7 @@ class Drain(Struct, frozen=False):
     def _await(self, seconds: float, *, is_last: bool) -> GpuView:
         unmet = self.context.wait(lambda: self._find(is_last=is_last), seconds)
         if self.view is None:
-            text = unmet.message if unmet else "nothing was seen"
+            text = unmet.message if unmet else "the GPUs were not read"
             raise Blocked(ConditionReason.PARTITIONING, text, is_unchanged=True)
         if unmet is not None and not self._may_go_on(self.view):
             if seconds:
@@ -157,7 +157,9 @@ class Drain(Struct, frozen=False):
         self.blocker = self.context.blocker = find_blocker(self.view, holders, self.request.affected, self.hardware.names)
         if self._is_unselected and not self._is_harmless(self.view):
             seconds, pool = self.context.deps.release_after_seconds, self.request.policy.pool
-            text = f"no selector of pool {pool} matches the node's labels; after {seconds:.0f} s of that the node is released"
+            text = (
+                f"the selectors of pool {pool} do not match the node's labels; after {seconds:.0f} s the node leaves the pool"
+            )
             raise Blocked(ConditionReason.UNSELECTED, text, is_unchanged=True)
         if self.blocker is None:
             return None
@@ -169,7 +171,7 @@ class Drain(Struct, frozen=False):
             for result in self.context.evictions.ask(self.context.cluster, self.blocker.holders, self._platform):
                 self.context.record_result(result)
         back = self.context.evictions.tell_successors(self.blocker.holders)
-        return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in the way: {self.blocker.message}{back}")
+        return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in use by {self.blocker.message}{back}")
 
     def _is_harmless(self, view: GpuView) -> bool:
         """Return whether the change is a repair that destroys nothing and is in no process's way, as after a reboot."""

@@ -55,7 +55,7 @@ class DrainEvictions(Struct, frozen=False):
             return []
         self._told.add(holder.pod_uid)
         if answer is Eviction.FORBIDDEN:
-            return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime must not evict it")]
+            return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime may not evict it")]
         if holder.pod.controller:
             self._moved.add(_controller(holder))
         return [

@@ -96,11 +96,11 @@ def _message(view: GpuView, told: dict[str, Any], labels: int, in_the_way: str) 
         parts.append(f"set {labels} label{'' if labels == 1 else 's'}")
     if "removedTaints" in told:
         parts.append(f"remove the taint {' and '.join(told['removedTaints'])}")
-    text = f"Nothing is changed here; enforce would {', '.join(parts) or 'change nothing'}."
+    text = f"Nothing is changed on this node; enforce would {', '.join(parts) or 'change nothing'}."
     if in_the_way:
         text += f" In use by {in_the_way}."
-    text += "".join(f" GPU {one.index} would be left alone: {one.detail}." for one in view.plan.unfit)
-    return text + (f" It is not known which pods hold GPUs: {told['unknown']}." if "unknown" in told else "")
+    text += "".join(f" GPU {one.index} would not be changed: {one.detail}." for one in view.plan.unfit)
+    return text + (f" It is unknown which pods hold GPUs: {told['unknown']}." if "unknown" in told else "")
 
 
 def _name(holder: Holder) -> str:

@@ -102,11 +102,13 @@ class HardwareChange(Struct, frozen=False):
         """Have mig-manager partition the GPUs, and check the hardware afterwards: its report alone is not enough."""
         context = self._context
         if not view.plan.operations:
-            context.record_step("layout", "node", Status.OK, "as mig-manager partitioned it")
+            context.record_step("layout", "node", Status.OK, "partitioned by mig-manager")
             return PartitionResult(results=(), reason=None, message="")
         if not context.cluster.has_server:
             raise Blocked(
-                ConditionReason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_unchanged=True
+                ConditionReason.PARTITION_FAILED,
+                "mig-manager partitions this pool's nodes, which requires an API server",
+                is_unchanged=True,
             )
         context.close_driver()
         context.is_touched = True
@@ -142,9 +144,9 @@ class HardwareChange(Struct, frozen=False):
         here, wanted = node_labels.own_labels(node.labels, node.owners), node_labels.mig_label(self._policy)
         if here | wanted != here:
             self._context.cluster.apply_labels(here | wanted)
-            self._context.record_step("ask mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
+            self._context.record_step("request the layout from mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
 
 
 def _list_servers(view: GpuView) -> str:
     pids = sorted({pid for some in view.servers.values() for pid in some})
-    return f"the MPS server has not ended: {', '.join(f'process {pid}' for pid in pids)}; its control daemon must stop it"
+    return f"the MPS server has not exited: {', '.join(f'process {pid}' for pid in pids)}; its control daemon must stop it"

@@ -61,7 +61,7 @@ class ProfilePublication(Struct, frozen=False):
         unmet = self.context.wait(self._find, _WAIT_SECONDS)
         if unmet is not None and unmet.reason in (ConditionReason.WAITING_FOR_PLUGIN, ConditionReason.WRONG_RESOURCES):
             unmet = replace(unmet, message=unmet.message + plugin_pods.explain(self.context.cluster.pods(), self.policy.stack))
-        text = "as promised" if unmet is None else unmet.message
+        text = "as planned" if unmet is None else unmet.message
         self.context.record_step("offer", "node", Status.OK if unmet is None else Status.FAILED, text)
         return unmet
 

@@ -206,7 +206,7 @@ def _handle_retry_request(context: RunContext, node: NodeView) -> None:
 def _refuse_mig_manager(pods: tuple[PodView, ...]) -> None:
     managers = mig_managers(pods)
     if managers:
-        raise Blocked(ConditionReason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
+        raise Blocked(ConditionReason.MIG_MANAGER_PRESENT, f"running on the node: {', '.join(managers)}")
 
 
 def _refuse_owned(node: NodeView, pods: tuple[PodView, ...], pool: str) -> None:

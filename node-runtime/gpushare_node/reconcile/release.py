@@ -84,7 +84,7 @@ class Release(Struct):
         tenants still run on their shares; and if the next pool waits for those, the node would offer nothing of theirs.
         """
         remove_labels(self.context, keeps=frozenset({PLUGIN_LABEL}))
-        return self._stop(f"pool {successor} takes the GPUs as they are")
+        return self._stop(f"pool {successor} takes over the GPUs without changes")
 
     def _hand_back(self, kept_pool: str) -> Outcome:
         """Give the node back to the pool whose layout it has: this pool got its label, but never changed the GPUs.
@@ -124,7 +124,7 @@ class Release(Struct):
         if view.plan.operations or view.compute_modes:
             drain.taint_if_wrong()
         if hardware.is_backing_off(view):
-            raise Blocked(ConditionReason.PARTITION_FAILED, "the release failed; the next attempt is not due yet")
+            raise Blocked(ConditionReason.PARTITION_FAILED, "leaving the pool failed; the next attempt is not due yet")
         if view.plan.operations or view.compute_modes or request.affected:
             view = drain.run(view)
         change = HardwareChange(

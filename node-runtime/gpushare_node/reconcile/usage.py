@@ -121,7 +121,7 @@ def find_blocker(
     if not held and not blocked:
         return None
     names = [holder.name for holder in held] or _name_processes(blocked, by_uuid, name)
-    text = join_first(names, _MAX_NAMED) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
+    text = join_first(names, _MAX_NAMED) or f"an unknown process on GPU {', '.join(str(gpu.index) for gpu in blocked)}"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
     return Blocker(holders=held, message=text, devices=devices, resources=frozenset(affected))
 

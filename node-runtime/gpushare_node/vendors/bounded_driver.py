@@ -242,7 +242,7 @@ class BoundedDriver:
             self._surveyed[index] = _take(future.value)
             return self._surveyed[index]
         former = self._surveyed.get(index)
-        fault = Fault(kind=FaultKind.UNREADABLE, detail="the driver does not answer about it")
+        fault = Fault(kind=FaultKind.UNREADABLE, detail="the driver does not answer calls for it")
         return GpuInfo(
             index=index, uuid=former.uuid if former else f"unknown-{index}", name=former.name if former else "", fault=fault
         )

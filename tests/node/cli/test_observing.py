@@ -115,7 +115,7 @@ def test_apply_in_observe_mode_reports_what_enforce_would_do_and_exits(observed:
     assert observed.gpus.show() == observed.layout
     status, reason, message = observed.condition()
     assert (status, reason) == ("False", "Observing")
-    assert message.startswith("Nothing is changed here; enforce would change GPU 0, set 3 labels, ")
+    assert message.startswith("Nothing is changed on this node; enforce would change GPU 0, set 3 labels, ")
     assert "In use by pod team/tenant" in message
     would = observed.would()
     assert would["gpus"]["0"][0] == "switch MIG on"

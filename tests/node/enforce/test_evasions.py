@@ -180,7 +180,7 @@ def test_lost_checkpoint_is_reported_until_it_is_back(enforcement: EnforcementFi
     else:
         enforcement.checkpoint.write_text(text[: len(text) // 2])
     enforcement.run(90)
-    assert "later containers have no cap" in blindness(enforcement)
+    assert "containers that started later have no cap" in blindness(enforcement)
     enforcement.checkpoint.write_text(text)
     enforcement.run(15)
     assert blindness(enforcement) == ""
@@ -190,7 +190,7 @@ def test_memory_unknown_to_the_driver_is_reported(enforcement: EnforcementFixtur
     for number in (1, 2):
         enforcement.admit_and_begin(number, f"p{number}", None)
     enforcement.run(70)
-    assert "does not say how much memory" in blindness(enforcement)
+    assert "does not report how much memory" in blindness(enforcement)
 
 
 def test_container_that_cannot_be_killed_is_reported_in_the_condition(

@@ -185,7 +185,7 @@ def test_node_is_released_only_if_its_selecting_label_stays_missing(ready: Enfor
     ready.monitor.trigger()
     ready.run(200)
     assert (ready.api.deleted, word(ready)) == (0, "Ready")
-    assert "if that lasts, the node is released" in ready.api.said[-1][1]
+    assert "if that lasts, the node leaves the pool" in ready.api.said[-1][1]
     ready.run(150)
     assert ready.api.deleted
 

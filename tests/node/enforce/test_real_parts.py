@@ -130,7 +130,7 @@ def test_kill_writes_pod_events_and_the_node_condition(start_node: Callable[...,
         await_that(lambda: sorted(house.reasons()) == ["GPUMemoryOverCap", "GPUProcessKilled"])
         await_that(lambda: (api.condition(NODE) or {}).get("reason") == "Ready")
     events = api.events("team")
-    assert all("uses 5000 MiB of the 4096 MiB" in event["message"] for event in events)
+    assert all("has exceeded its cap of 4096 MiB" in event["message"] for event in events)
     assert {(event["involvedObject"]["name"], event["involvedObject"]["uid"]) for event in events} == {("greedy", pod_uid(1))}
 
 

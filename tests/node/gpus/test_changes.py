@@ -28,7 +28,7 @@ def test_mig_policy_on_a_card_without_mig_is_refused(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")
     change = node.run(builders.policy(builders.wanted(("1g.5gb", 0)), card=policy((), card="t4").card))
     assert change.reason is ConditionReason.INVALID_LAYOUT
-    assert "GPU 0: the policy wants MIG instances; this GPU has no MIG" in change.message
+    assert "GPU 0: the policy requires MIG instances; this GPU does not support MIG" in change.message
     assert node.fake_nvml.calls() == []
 
 

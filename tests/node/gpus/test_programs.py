@@ -107,7 +107,7 @@ def test_running_dgx_services_block_the_mode_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("openers", "told"),
     [
-        ((), "/proc lists no process that does"),
+        ((), "no process in /proc"),
         (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
         (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
     ],

@@ -115,7 +115,7 @@ def test_on_busy_wait_reports_the_pod_and_the_missing_checkpoint(node: LoopNode)
     never_registered(node)
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=60))
     assert outcome.reason is ConditionReason.GPU_BUSY
-    assert outcome.message.startswith("in the way: pod science/early; kubelet has no checkpoint")
+    assert outcome.message.startswith("in use by pod science/early; kubelet has no checkpoint")
     assert (node.fake_nvml.calls(), node.taints()) == ([], set())
 
 

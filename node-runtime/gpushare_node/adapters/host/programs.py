@@ -49,9 +49,9 @@ class Program(Struct):
                 process.wait(_DEATH_SECONDS)
             if process.stdout is not None:
                 process.stdout.close()
-            return f"{name} did not end within {timeout_seconds:g} seconds"
+            return f"{name} did not finish within {timeout_seconds:g} seconds"
         said = " ".join(output.decode(errors="replace").split())[-_MAX_SAID:]
-        return None if process.returncode == 0 else f"{name} ended with {process.returncode}: {said or 'no output'}"
+        return None if process.returncode == 0 else f"{name} exited with {process.returncode}: {said or 'no output'}"
 
 
 def find(name: str, roots: Iterable[Path] = ROOTS) -> Program | None:

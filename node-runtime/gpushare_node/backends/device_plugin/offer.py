@@ -69,7 +69,7 @@ def _about_numbers(who: str, wanted: Mapping[str, int], shown: Mapping[str, int]
     is_less = all(count <= wanted.get(name, 0) for name, count in shown.items())
     text = f"{who} {_about_counts(wanted, shown)}"
     if is_less:
-        text += "; a plugin leaves out what it takes for unhealthy until it restarts"
+        text += "; a plugin omits devices that it considers unhealthy until it restarts"
     return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=text, is_stale=is_less)
 
 
@@ -78,8 +78,8 @@ def _about_left(names: Iterable[str]) -> str:
     paths = (f"/status/{part}/{name.replace('/', '~1')}" for name in names for part in ("capacity", "allocatable"))
     patch = json.dumps([{"op": "remove", "path": path} for path in paths], separators=(",", ":"))
     return (
-        f"no plugin has registered {', '.join(names)}: if that is still offered after five minutes, stop kubelet, run `kubectl "
-        f"patch node NODE --subresource=status --type=json -p '{patch}'`, start kubelet"
+        f"no plugin has registered {', '.join(names)}: if the node still offers it after five minutes, stop kubelet, run "
+        f"`kubectl patch node NODE --subresource=status --type=json -p '{patch}'`, and start kubelet"
     )
 
 
@@ -87,7 +87,9 @@ def _about_ids(known: Collection[str], devices: frozenset[str]) -> str:
     if not known:
         return f"the device plugin has registered none of the {len(devices)} devices"
     dead, unknown = sorted(set(known) - devices), sorted(devices - set(known))
-    parts = [f"{len(some)} {word}, as {some[0]}" for some, word in ((dead, "that do not exist"), (unknown, "missing")) if some]
+    parts = [
+        f"{len(some)} {word}, such as {some[0]}" for some, word in ((dead, "that do not exist"), (unknown, "missing")) if some
+    ]
     return f"of the device ids that the device plugin registered: {'; '.join(parts)}"
 
 

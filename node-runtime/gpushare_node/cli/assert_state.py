@@ -38,7 +38,7 @@ def compare(run: Run) -> int:
         return Exit.WRONG
     finally:
         hardware.close()
-    matches = view.is_as_wanted and all(one.status is Status.OK for one in printer.results)
+    matches = view.is_as_desired and all(result.status is Status.OK for result in printer.results)
     message = "The node matches the policy." if matches else "The node does not match the policy."
     printer.end(run.node, "assert", {"matches": matches, "message": message})
     return Exit.DONE if matches else Exit.FAILED

@@ -48,7 +48,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
     """Return the policy as soon as it can be read; until then enforce the caps of the policy in force.
 
     If the node must leave, return the policy in force, because leaving needs no other. PolicyFileError if no policy is in
-    force. Stopped if the program is asked to end.
+    force. Stopped if a signal stops the program.
     """
     try:
         return read_or_report(run)
@@ -123,7 +123,7 @@ def describe_ignored(given: DesiredPolicy) -> str:
 
 
 def _pool() -> str:
-    """Return the pool, which the policy cannot tell, by the own pod's name `gpushare-<pool>-<suffix>`; empty without a pod."""
+    """Return the pool from this pod's name, `gpushare-<pool>-<suffix>`, where no policy names it; empty without a pod."""
     return os.environ.get("POD_NAME", "").removeprefix("gpushare-").rpartition("-")[0]
 
 

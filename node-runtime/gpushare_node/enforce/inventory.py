@@ -284,8 +284,10 @@ class Inventory(Struct, frozen=False):
         return {name: kept for name, kept in gone.items() if now - self._absent_since[name] < _REMEMBER_SECONDS}
 
     def _keep(self, kept: Mapping[str, KeptContainer], now: float) -> None:
-        notices = [one.notice for container in kept.values() for one in container.caps if one.notice is not None]
-        dates = [one.until for one in notices if one.until is not None and one.seconds is not None and not one.is_over]
+        notices = [cap.notice for container in kept.values() for cap in container.caps if cap.notice is not None]
+        dates = [
+            notice.until for notice in notices if notice.until is not None and notice.seconds is not None and not notice.is_over
+        ]
         self._next_end = min(dates, default=inf)
         if kept == self._kept:
             return

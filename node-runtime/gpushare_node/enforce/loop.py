@@ -137,8 +137,8 @@ class Loop(Struct, frozen=False):
         """Return the current seconds between two cycles."""
         nominal = self.enforcer.config.settings.interval_seconds
         slow = _DUTY * statistics.median(self._list_seconds) if self._list_seconds else 0.0
-        wanted = nominal * _CLOSE if self.enforcer.is_counting else nominal
-        return min(max(slow, wanted), max(_MAX_SECONDS, nominal))
+        desired = nominal * _CLOSE if self.enforcer.is_counting else nominal
+        return min(max(slow, desired), max(_MAX_SECONDS, nominal))
 
     def pages(self) -> Pages:
         """Return the pages that the HTTP server serves."""

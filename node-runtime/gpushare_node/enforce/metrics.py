@@ -65,9 +65,9 @@ class EnforcementMetrics:
             self.last_change.set(changed_at)
 
     def note_kill(self, names: tuple[str, str, str], reason: str) -> None:
-        """Keep the namespace, pod and container of which a process was ended, if they are known."""
+        """Keep the namespace, pod and container in which a process was terminated, if they are known."""
         if all(names):
-            kept = [one for one in self._last_kills if one != (*names, reason)]
+            kept = [kill for kill in self._last_kills if kill != (*names, reason)]
             self._last_kills = (*kept, (*names, reason))[-_LAST_KILLS:]
 
     def page(self) -> str:
@@ -132,7 +132,7 @@ class EnforcementMetrics:
             "pod",
             "container",
             "reason",
-            read=lambda: ((one, 1) for one in self._last_kills),
+            read=lambda: ((kill, 1) for kill in self._last_kills),
         )
         self.evictions = make.counter("evictions_total", "Evictions requested.", "outcome")
         self.suppressed = make.counter(
@@ -193,11 +193,11 @@ class EnforcementMetrics:
     def _named(self) -> Iterator[tuple[tuple[str, ...], ContainerStatus]]:
         """Yield every status with its labels; one whose pod the API server does not list is left out."""
         snapshot = self.snapshot
-        for one in snapshot.observe():
-            pod = snapshot.pod_index.find(one.unit.container)
-            name = snapshot.pod_index.name(one.unit.container)
+        for status in snapshot.observe():
+            pod = snapshot.pod_index.find(status.unit.container)
+            name = snapshot.pod_index.name(status.unit.container)
             if pod is not None and name is not None:
-                yield (pod.namespace, pod.name, name, one.unit.device), one
+                yield (pod.namespace, pod.name, name, status.unit.device), status
 
     def _used(self) -> Iterable[Sample]:
         return ((labels, one.used_bytes) for labels, one in self._named() if one.used_bytes is not None)
@@ -214,7 +214,7 @@ class EnforcementMetrics:
         return ((labels, one.state not in (CapState.OK, CapState.UNKNOWN)) for labels, one in self._named())
 
     def _over_now(self) -> Iterable[Sample]:
-        yield (), sum(one.state not in (CapState.OK, CapState.UNKNOWN) for one in self.snapshot.observe())
+        yield (), sum(status.state not in (CapState.OK, CapState.UNKNOWN) for status in self.snapshot.observe())
 
     def _totals(self) -> Iterable[Sample]:
         for device in self.snapshot.devices:

@@ -70,7 +70,7 @@ class Steps:
         self._machine = machine
 
     def raise_if_stopped(self) -> None:
-        """Raise Stopped if the program was asked to end. Called between two steps, so that no step is interrupted."""
+        """Raise Stopped if a signal stops the program. Called between two steps, so that no step is interrupted."""
         self._clock.sleep(0)
 
     def switch(self, *, enabled: bool, may_reset: bool) -> None:
@@ -78,7 +78,7 @@ class Steps:
 
         With `may_reset` only this GPU is reset, if the switch needs a reset and the host has the program for it.
         """
-        activation = self._ask_for_mode(enabled=enabled)
+        activation = self._request_mode(enabled=enabled)
         match activation:
             case Activation.ACTIVE:
                 if self._has_mode(enabled=enabled):
@@ -107,11 +107,11 @@ class Steps:
             self._patiently(partial(self._connection.partitioner.destroy_compute, self._uuid, instance.gi_id, compute.ci_id))
         self._patiently(lambda: self._connection.partitioner.destroy_instance(self._uuid, instance.gi_id))
 
-    def create(self, wanted: CreateInstance) -> int:
+    def create(self, desired: CreateInstance) -> int:
         """Create a whole instance; return its id. If its compute instance fails, destroy it again."""
         gi_id = self._call(
             lambda: self._connection.partitioner.create_instance(
-                self._uuid, profile_id=wanted.profile_id, start=wanted.start, size=wanted.size
+                self._uuid, profile_id=desired.profile_id, start=desired.start, size=desired.size
             )
         )
         try:
@@ -144,7 +144,7 @@ class Steps:
             "console uses the GPU (`lsmod` shows what uses `nvidia`)"
         )
 
-    def _ask_for_mode(self, *, enabled: bool) -> Activation:
+    def _request_mode(self, *, enabled: bool) -> Activation:
         for pause in (*_MODE_PAUSES_SECONDS, None):
             activation = self._activation(enabled=enabled)
             self._connection.close()

@@ -196,7 +196,7 @@ def _merge(rows: Sequence[ProcessEntry], total_bytes: int, device: Device, parti
 
 
 def _merge_plain(rows: Sequence[ProcessEntry], total_bytes: int, most_bytes: int, pid_max: int) -> Uses | None:
-    """Return the same for a simple list: every value is known and plausible, and lists agree. None: check each row.
+    """Return the processes of a simple list: every value is known and plausible, and lists agree. None: check each row.
 
     Nearly every list is simple, and this takes a tenth of the time: it runs no Python code for each row.
     """

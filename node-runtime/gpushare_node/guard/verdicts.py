@@ -111,14 +111,14 @@ class Terminate(Struct):
 
 
 class TerminateClient(Struct):
-    """Ask the MPS control program to end these clients; `GuardInput.terminated_clients` has those that it confirmed."""
+    """Ask the MPS control program to terminate these clients; `GuardInput.terminated_clients` has those that it confirmed."""
 
     facts: ViolationDetails
     processes: tuple[Process, ...]
 
 
 class Kill(Struct):
-    """Send SIGKILL to these processes, after checking each again. `is_repeated`: an earlier SIGKILL did not end them."""
+    """Send SIGKILL to these processes, after checking each again. `is_repeated`: they survived an earlier SIGKILL."""
 
     facts: ViolationDetails
     processes: tuple[Process, ...]

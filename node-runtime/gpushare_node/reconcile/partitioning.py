@@ -29,7 +29,7 @@ _MIG_MANAGER_SECONDS = 1200.0
 """The sum of mig-manager's own waits: four times five minutes for clients."""
 
 _STALE_SECONDS = 30.0
-"""For so long the state label may still be that of the config before."""
+"""How long the state label may still have the value for the previous config."""
 
 
 class HardwareChange(Struct, frozen=False):
@@ -141,10 +141,12 @@ class HardwareChange(Struct, frozen=False):
 
     def _label_for_mig_manager(self) -> None:
         node = self._context.cluster.node()
-        here, wanted = node_labels.own_labels(node.labels, node.owners), node_labels.mig_label(self._policy)
-        if here | wanted != here:
-            self._context.cluster.apply_labels(here | wanted)
-            self._context.record_step("request the layout from mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
+        here, desired = node_labels.own_labels(node.labels, node.owners), node_labels.mig_label(self._policy)
+        if here | desired != here:
+            self._context.cluster.apply_labels(here | desired)
+            self._context.record_step(
+                "request the layout from mig-manager", "node", Status.CHANGED, ", ".join(desired.values())
+            )
 
 
 def _list_servers(view: GpuView) -> str:

@@ -22,7 +22,7 @@ from tests.node.enforce.enforcement import (
     pod_uid,
     policy,
 )
-from tests.support.process_fixtures import DEAF, systemd_path
+from tests.support.process_fixtures import IGNORING_SIGTERM, systemd_path
 
 
 def pod_slice(number: int) -> str:
@@ -51,7 +51,7 @@ def test_restarted_container_keeps_the_debt_of_its_last_run(enforcement: Enforce
     enforcement.run(6)
     await_end(first)
     enforcement.run(3)
-    parent = hold(enforcement, 1, systemd_path(pod_uid(1), container_id(7)), DEAF)
+    parent = hold(enforcement, 1, systemd_path(pod_uid(1), container_id(7)), IGNORING_SIGTERM)
     enforcement.fake_proc.fake(parent, "maps", UNMAPPED)
     second = enforcement.begin(1, 9000, container=7)
     enforcement.run(4)
@@ -61,7 +61,7 @@ def test_restarted_container_keeps_the_debt_of_its_last_run(enforcement: Enforce
 
 
 def test_runtime_restart_does_not_reset_repeat_offences(enforcement: EnforcementFixture) -> None:
-    parent = enforcement.admit_and_begin(1, "patient", 0, DEAF)
+    parent = enforcement.admit_and_begin(1, "patient", 0, IGNORING_SIGTERM)
     enforcement.fake_nvml.take(0, parent)
     for _ in range(3):
         worker = enforcement.begin(1, 9000)

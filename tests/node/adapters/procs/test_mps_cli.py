@@ -14,8 +14,8 @@ from gpushare_node.guard.process_list import Mps
 from tests.support.process_fixtures import (
     CONTAINER_B,
     NAMED,
-    OBEDIENT,
     POD_B,
+    SLEEPING,
     FakeProc,
     ProcessPool,
     children,
@@ -115,7 +115,7 @@ def serve(
 
 
 def tenant(fake_proc: FakeProc, process_pool: ProcessPool) -> Process:
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    pid = fake_proc.show(process_pool.pid(SLEEPING), systemd_path())
     seen = LinuxProcesses(fake_proc.root).look([pid])[pid]
     return Process(pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=seen.candidates[0])
 

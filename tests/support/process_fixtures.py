@@ -28,24 +28,24 @@ _open = os.pidfd_open
 """Kept, for some tests take it away from the code under test."""
 
 _FILES = ("stat", "comm", "status", "maps", "ns", "fd")
-_LIFE_SECONDS = 3600
+_SLEEP_SECONDS = 3600
 """Longer than any test waits: nobody ends by itself who is to be ended, or to be left alone."""
 
 _READY = "import sys, time, os, signal\nsys.stdout.write('ready\\n'); sys.stdout.flush()\n"
-OBEDIENT = f"{_READY}time.sleep({_LIFE_SECONDS})"
-DEAF = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{OBEDIENT}"
-GRACEFUL = f"import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n{OBEDIENT}"
-CHANGING = f"{_READY}sys.stdin.readline(); os.execv('/bin/sleep', ['sleep', '{_LIFE_SECONDS}'])"
+SLEEPING = f"{_READY}time.sleep({_SLEEP_SECONDS})"
+IGNORING_SIGTERM = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPING}"
+GRACEFUL = f"import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n{SLEEPING}"
+CHANGING = f"{_READY}sys.stdin.readline(); os.execv('/bin/sleep', ['sleep', '{_SLEEP_SECONDS}'])"
 """exec when it is told a line."""
-NAMED = f"import ctypes, sys\nctypes.CDLL(None).prctl(15, bytes.fromhex(sys.argv[1]), 0, 0, 0)\n{OBEDIENT}"
+NAMED = f"import ctypes, sys\nctypes.CDLL(None).prctl(15, bytes.fromhex(sys.argv[1]), 0, 0, 0)\n{SLEEPING}"
 """PR_SET_NAME with any bytes, given in hex."""
-NEGLIGENT = f"""import os, time
+NOT_REAPING = f"""import os, time
 child = os.fork()
 if child:
     print(child, flush=True)
-time.sleep({_LIFE_SECONDS})"""
+time.sleep({_SLEEP_SECONDS})"""
 """Has a child that it never reaps, and tells its pid."""
-HOPPING = """import os, sys, time
+RESPAWNING = """import os, sys, time
 for _ in range(400):
     if os.fork():
         time.sleep(0.05)

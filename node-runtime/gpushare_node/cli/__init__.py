@@ -23,7 +23,7 @@ _LOG = logging.getLogger("gpushare")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code. Raises nothing except what argparse raises to end the program."""
+    """Run the command; return its exit code. Raises only SystemExit (argparse)."""
     run = Run(parse(argv))
     try:
         return _perform(run)

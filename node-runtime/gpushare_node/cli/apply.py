@@ -122,7 +122,7 @@ def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
 
 def _doubts(view: GpuView, held: AllocatedDevices) -> Iterator[str]:
     """Yield what a check cannot determine, but a run can."""
-    if held.problem and not view.is_as_wanted:
+    if held.problem and not view.is_as_desired:
         yield f"It is unknown which pods hold GPUs, so nothing would be changed: {held.problem}"
     if held.devices and view.blocked:
-        yield "All devices in kubelet's checkpoint count as in use, although their pods may have ended: no API server was used."
+        yield "All devices in kubelet's checkpoint count as in use, even of terminated pods: no API server was used."

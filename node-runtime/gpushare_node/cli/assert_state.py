@@ -32,11 +32,13 @@ def compare(run: Run) -> int:
         if not arguments.standalone:
             _compare_offer(given.policy, Api.find(run, given.policy.pool).server, hardware.devices(view), printer)
     except (DriverError, ClusterError, CheckpointError) as error:
-        printer.end(run.node, "assert", {"matches": None, "message": f"Whether the node matches cannot be determined: {error}"})
+        printer.end(
+            run.node, "assert", {"matches": None, "message": f"Cannot determine whether the node matches the policy: {error}"}
+        )
         return Exit.WRONG
     finally:
         hardware.close()
-    matches = view.is_as_wanted and all(one.status is Status.OK for one in printer.results)
+    matches = view.is_as_desired and all(result.status is Status.OK for result in printer.results)
     message = "The node matches the policy." if matches else "The node does not match the policy."
     printer.end(run.node, "assert", {"matches": matches, "message": message})
     return Exit.DONE if matches else Exit.FAILED

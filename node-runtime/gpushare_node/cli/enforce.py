@@ -22,7 +22,7 @@ from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop, Monitor
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
-from gpushare_node.membership.node_labels import wanted
+from gpushare_node.membership.node_labels import desired
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.vendors.driver import GpuInfo
 
@@ -36,11 +36,11 @@ def enforce(run: Run) -> int:
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.install_signal_handlers()
     observes = given.policy.observes
-    marks = None if api is None or arguments.once or observes else NodeAnnotations(server=api.server)
+    node_annotations = None if api is None or arguments.once or observes else NodeAnnotations(server=api.server)
     enforcers = EnforcerFactory(
         run=run, api=api, tenants=tenancy_file(run), dry_run=arguments.dry_run, interval_seconds=arguments.interval
     )
-    enforcer = enforcers.open(given.policy, given.digest, marks)
+    enforcer = enforcers.open(given.policy, given.digest, node_annotations)
     enforcer.metrics.build.set(1, __version__, "", "")
     if enforcer.config.rights.profile is not None:
         _LOG.warning("the profile %s confines the runtime: signals may be blocked", enforcer.config.rights.profile)
@@ -55,9 +55,9 @@ def enforce(run: Run) -> int:
         loop.is_outdated = partial(_is_outdated, Refused(run), api)
     if api is not None and not observes:
         api.start()
-    if api is not None and isinstance(monitor, NodeMonitor) and marks is not None:
-        marks.node = NodeInformer(api.connection, api.identity.node, run.clock, monitor.trigger)
-        marks.node.start()
+    if api is not None and isinstance(monitor, NodeMonitor) and node_annotations is not None:
+        node_annotations.node = NodeInformer(api.connection, api.identity.node, run.clock, monitor.trigger)
+        node_annotations.node.start()
     if arguments.once:
         return _look_once(loop)
     pages = HttpServer(loop.pages(), port=arguments.port)
@@ -79,7 +79,7 @@ def _read(run: Run) -> tuple[DesiredPolicy, str]:
         former = find_former(run)
         if former is None or run.arguments.once:
             raise
-        _LOG.error("%s; the policy in force stays in force", error)
+        _LOG.error("%s; the previous policy stays in force", error)
         return former, str(error)
 
 
@@ -91,7 +91,7 @@ def _is_outdated(refused: Refused, api: Api | None) -> bool:
         try:
             api.server.delete_own_pod()
         except ClusterError as error:
-            _LOG.warning("the policy can be read now; this pod cannot be replaced yet: %s", error)
+            _LOG.warning("the policy is readable again; this pod cannot be replaced yet: %s", error)
             return False
     return True
 
@@ -104,7 +104,7 @@ def _look_once(loop: Loop) -> int:
 
 
 def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusal: str) -> NodeMonitor:
-    """Return the monitor. If the policy cannot be read, its labels and layout are unknown: then it only detects a release."""
+    """Return the monitor. If the policy is unreadable, labels and layout are unknown: it only detects a leaving node."""
     policy = given.policy
     return NodeMonitor(
         enforcer=enforcer,
@@ -120,7 +120,7 @@ def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusa
 
 def _published(policy: Policy, last: Published | None) -> Mapping[str, str]:
     """Return the labels that `apply` has set for this policy; if it is not known to have set any, none, so none are kept."""
-    return {} if last is None or last.key[:-2] != policy.profile else wanted(policy, last)
+    return {} if last is None or last.key[:-2] != policy.profile else desired(policy, last)
 
 
 def _plan(surveys: tuple[GpuInfo, ...], policy: Policy) -> PartitionPlan:

@@ -6,12 +6,12 @@ MEANINGS = """\
 exit status:
   0    done; the node matches the policy
   1    a step failed, or the node does not match the policy
-  2    the policy or the command line is wrong, or (assert) the state cannot be read; nothing was changed
+  2    invalid policy or command line, or (assert) the node's state cannot be read; nothing was changed
   69   the driver does not answer
-  70   internal error; the log has it
-  75   another gpushare-node is at work here; try again later
-  130  stopped by SIGINT before the end
-  143  stopped by SIGTERM before the end"""
+  70   internal error; see the log
+  75   another gpushare-node is running on this node; try again later
+  130  interrupted by SIGINT
+  143  interrupted by SIGTERM"""
 
 
 class Exit(IntEnum):

@@ -59,8 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gpushare-node {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_apply(_add(commands, "apply", "apply the policy to the GPUs; report Ready once the node matches it"))
-    _add_assert(_add(commands, "assert", "does the node match the policy? exit 0: yes, 1: no, 2: unknown"))
-    _add_export(_add(commands, "export", "print what is on the GPUs, placements included"))
+    _add_assert(
+        _add(commands, "assert", "check whether the node matches the policy: exit status 0 if it does, 1 if not, 2 if unknown")
+    )
+    _add_export(_add(commands, "export", "print the GPUs' MIG layouts, with placements"))
     _add_enforce(_add(commands, "enforce", "watch GPU processes and enforce the caps of containers; never changes hardware"))
     _add_release(_add(commands, "release", "make the GPUs exclusive again, and remove the runtime's labels and files"))
     return parser
@@ -69,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 def _epilog(command: str) -> str:
     """Return what follows the options: examples of the command, and what its exit codes mean."""
     examples = "".join(f"  gpushare-node {example}\n" for example in _EXAMPLES[command])
-    return f"for example:\n{examples}\n{MEANINGS}"
+    return f"examples:\n{examples}\n{MEANINGS}"
 
 
 def _add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:
@@ -88,62 +90,72 @@ def _add_apply(parser: argparse.ArgumentParser) -> None:
     _add_check(parser)
     parser.add_argument("--hold", action="store_true", help="while blocked, keep enforcing the previous caps")
     _add_release_after(parser)
-    parser.add_argument("--driver-timeout", type=duration, default=600.0, metavar="TIME", help="to wait for the driver (10m)")
+    parser.add_argument(
+        "--driver-timeout", type=duration, default=600.0, metavar="TIME", help="how long to wait for the driver (10m)"
+    )
     _add_common(parser)
 
 
 def _add_assert(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
-    parser.add_argument("--diff", action="store_true", help="print layouts as they are and as they should be")
+    parser.add_argument("--diff", action="store_true", help="print the current and the desired layouts")
     _add_common(parser)
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="of the document (yaml)")
+    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="output format (yaml)")
 
 
 def _add_enforce(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
-    parser.add_argument("--interval", type=_interval, default=1.0, metavar="TIME", help="between two checks (1s)")
+    parser.add_argument("--interval", type=_interval, default=1.0, metavar="TIME", help="time between two checks (1s)")
     _add_release_after(parser)
-    parser.add_argument("--once", action="store_true", help="check once and exit; nothing is terminated")
-    parser.add_argument("--dry-run", action="store_true", help="decide and report, and send no signal")
-    parser.add_argument("--port", type=_port, default=PORT, help=f"of /metrics, /healthz and /readyz ({PORT})")
+    parser.add_argument("--once", action="store_true", help="check once and exit; terminate nothing")
+    parser.add_argument("--dry-run", action="store_true", help="report what would be done, and send no signal")
+    parser.add_argument("--port", type=_port, default=PORT, help=f"port of /metrics, /healthz and /readyz ({PORT})")
     _add_state(parser)
 
 
 def _add_release(parser: argparse.ArgumentParser) -> None:
     _add_standalone(parser)
-    parser.add_argument("--all-nodes", action="store_true", help="request every node's release and wait; for the uninstall Job")
-    parser.add_argument("--timeout", type=duration, default=180.0, metavar="TIME", help="of --all-nodes (3m)")
-    parser.add_argument("--observed", action="store_true", help="with --all-nodes: nothing was changed, only forget the nodes")
-    parser.add_argument("--go-on", action="store_true", help="with --all-nodes: uninstall even if nodes do not answer")
+    parser.add_argument(
+        "--all-nodes", action="store_true", help="request all nodes to leave their pools, and wait; for the uninstall Job"
+    )
+    parser.add_argument(
+        "--timeout", type=duration, default=180.0, metavar="TIME", help="how long to wait with --all-nodes (3m)"
+    )
+    parser.add_argument(
+        "--observed", action="store_true", help="with --all-nodes: remove only conditions and annotations (adoption: observe)"
+    )
+    parser.add_argument("--go-on", action="store_true", help="with --all-nodes: continue the uninstall if nodes do not answer")
     _add_common(parser)
 
 
 def _add_release_after(parser: argparse.ArgumentParser) -> None:
-    text = "a node that its pool no longer selects, without an order to move it, is released after this time (5m)"
+    text = "how long a node must be unselected before it leaves its pool (5m)"
     parser.add_argument("--release-after", type=duration, default=RELEASE_AFTER_SECONDS, metavar="TIME", help=text)
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--policy", required=True, metavar="FILE", help="the pool's policy; - is standard input")
+    parser.add_argument("--policy", required=True, metavar="FILE", help="the pool's policy; - reads standard input")
     _add_standalone(parser)
 
 
 def _add_standalone(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--standalone", action="store_true", help="use no API server")
+    parser.add_argument("--standalone", action="store_true", help="run without an API server")
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--check", action="store_true", help="change nothing; say what would change")
+    parser.add_argument("--check", action="store_true", help="change nothing; report what would change")
     parser.add_argument("--diff", action="store_true", help="print layouts before and after")
 
 
 def _add_state(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--state-dir", default=STATE_FOLDER, metavar="DIR", help=f"what outlives a pod ({STATE_FOLDER})")
+    parser.add_argument(
+        "--state-dir", default=STATE_FOLDER, metavar="DIR", help=f"directory for state that outlives the pod ({STATE_FOLDER})"
+    )
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     _add_state(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (text)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (text)")

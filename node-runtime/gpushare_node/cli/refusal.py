@@ -48,7 +48,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
     """Return the policy as soon as it can be read; until then enforce the caps of the policy in force.
 
     If the node must leave, return the policy in force, because leaving needs no other. PolicyFileError if no policy is in
-    force. Stopped if the program is asked to end.
+    force. Stopped if a signal stops the program.
     """
     try:
         return read_or_report(run)
@@ -56,7 +56,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
         former = find_former(run)
         if former is None:
             raise
-        _LOG.error("%s; the policy in force stays in force", error)
+        _LOG.error("%s; the previous policy stays in force", error)
     enforcer: Enforcer | None = None
     api = Api.find(run, former.policy.pool)
     api.start()
@@ -119,11 +119,11 @@ def describe_ignored(given: DesiredPolicy) -> str:
     """Return which fields of the policy this runtime does not know, and what to do; empty if it knows all."""
     fields = given.policy.ignored
     names = join_first(fields, _MAX_SHOWN)
-    return f"This runtime does not know and ignores {names}: use the image of the bundle's version." if fields else ""
+    return f"This runtime ignores the unknown fields {names}: use the image of the bundle's version." if fields else ""
 
 
 def _pool() -> str:
-    """Return the pool, which the policy cannot tell, by the own pod's name `gpushare-<pool>-<suffix>`; empty without a pod."""
+    """Return the pool from this pod's name, `gpushare-<pool>-<suffix>`, where no policy names it; empty without a pod."""
     return os.environ.get("POD_NAME", "").removeprefix("gpushare-").rpartition("-")[0]
 
 

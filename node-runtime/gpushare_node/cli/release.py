@@ -34,7 +34,7 @@ def _release_all(run: Run, printer: Printer) -> int:
 
     if not (api.identity.pod and api.identity.pod_uid):
         why = "POD_NAME and POD_UID must be set: the request records the pod that made it"
-        raise ClusterError("ask nodes to release", None, why)
+        raise ClusterError("request nodes to leave their pools", None, why)
 
     def say(text: str) -> None:
         sys.stderr.write(f"{escape(text)}\n")
@@ -60,6 +60,6 @@ def _summary(report: UninstallReport) -> str:
         return "The release was installed again meanwhile; nothing was uninstalled."
     if not report.is_done:
         return "Nodes did not answer; nothing was uninstalled."
-    message = "Nodes did not answer; the uninstall continued." if report.silent else "All nodes are released."
-    remaining = f" Pods that have not ended: {', '.join(report.remaining)}." if report.remaining else ""
+    message = "Nodes did not answer; the uninstall continued." if report.silent else "All nodes have left their pools."
+    remaining = f"Pods that still run: {', '.join(report.remaining)}." if report.remaining else ""
     return message + remaining

@@ -166,7 +166,7 @@ class EnforcerFactory(Struct, frozen=False):
     interval_seconds: float = DEFAULTS.interval_seconds
     _pods: PodInformer | None = None
 
-    def open(self, policy: Policy, digest: str, marks: NodeAnnotations | None = None) -> "Enforcer":
+    def open(self, policy: Policy, digest: str, node_annotations: NodeAnnotations | None = None) -> "Enforcer":
         """Return an enforcer for this policy, with its own session with the driver."""
         # Not imported at the top: a node that matches already boots without enforcing caps.
         from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415
@@ -188,7 +188,7 @@ class EnforcerFactory(Struct, frozen=False):
             folder=folder(run),
             clock=run.clock,
             tenants=self.tenants,
-            marks=marks,
+            node_annotations=node_annotations,
             mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS and not policy.observes else None,
         )
         settings = replace(DEFAULTS, dry_run=self.dry_run or policy.observes, interval_seconds=self.interval_seconds)
@@ -230,7 +230,7 @@ def _mps(pods: "SomePods", tenants: TenancyFile) -> HostMpsControl:
 
 def _is_system(seen: ProcessIdentity, pods: Iterable[PodView], tenancy: Tenancy) -> bool:
     """Whether a process belongs to the host, or to a pod of the platform."""
-    uids = {one.pod_uid for one in seen.candidates}
+    uids = {candidate.pod_uid for candidate in seen.candidates}
     return not uids or any(pod.namespace in tenancy.platform for pod in pods if uids & set(pod.uids))
 
 

@@ -18,6 +18,8 @@ __all__ = [
     "Action",
     "Backend",
     "Card",
+    "DesiredGpu",
+    "DesiredInstance",
     "Enforcement",
     "Mechanism",
     "Mode",
@@ -30,8 +32,6 @@ __all__ = [
     "Share",
     "Stack",
     "Vendor",
-    "WantedGpu",
-    "WantedInstance",
     "read",
 ]
 
@@ -170,7 +170,7 @@ class Card(Struct):
     memory_mib: int | None
 
 
-class WantedInstance(Struct):
+class DesiredInstance(Struct):
     """A GPU instance with one compute instance of its whole size. `profile_id` None: the profile is found by name in NVML."""
 
     profile: str
@@ -179,11 +179,11 @@ class WantedInstance(Struct):
     size: int
 
 
-class WantedGpu(Struct):
+class DesiredGpu(Struct):
     """The desired state of the GPU with this index. MIG is on if and only if there are instances."""
 
     index: int
-    instances: tuple[WantedInstance, ...]
+    instances: tuple[DesiredInstance, ...]
 
 
 class Share(Struct):
@@ -231,7 +231,7 @@ class Policy(Struct):
     partitioner: Partitioner
     profile: str
     mig_config: str | None
-    gpus: tuple[WantedGpu, ...]
+    gpus: tuple[DesiredGpu, ...]
     resources: tuple[tuple[str, int], ...]
     shares: tuple[Share, ...]
     enforcement: Enforcement
@@ -265,8 +265,8 @@ def read(text: str) -> Policy:
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 - as safe as safe_load
     except _UNREADABLE as error:
-        told = _TOO_DEEP if _OWN_LIMIT in str(error) else " ".join(str(error).split())
-        raise PolicyError("", f"is not YAML: {told}") from error
+        reason = _TOO_DEEP if _OWN_LIMIT in str(error) else " ".join(str(error).split())
+        raise PolicyError("", f"is not YAML: {reason}") from error
     ignored: list[str] = []
     whole = Field(value=document, ignored=ignored).fields("apiVersion", "kind", "metadata", "spec")
     whole["apiVersion"].enum(_ApiVersion)
@@ -317,14 +317,14 @@ def _card(value: Field) -> Card:
     return Card(
         id=fields["id"].text(at_least=1),
         name=fields["name"].text(at_least=1),
-        pci_device_ids=tuple(one.text(_PCI_ID) for one in fields["pciDeviceIds"].items()),
+        pci_device_ids=tuple(item.text(_PCI_ID) for item in fields["pciDeviceIds"].items()),
         memory_mib=fields["memoryMiB"].optional(_positive),
     )
 
 
-def _gpus(value: Field, gpus_per_node: int) -> tuple[WantedGpu, ...]:
+def _gpus(value: Field, gpus_per_node: int) -> tuple[DesiredGpu, ...]:
     """Return one entry for every index. The document groups equal GPUs; only this function knows the groups."""
-    found: dict[int, WantedGpu] = {}
+    found: dict[int, DesiredGpu] = {}
     for group in value.items(at_least=1):
         for at, gpu in _group(group):
             if gpu.index in found:
@@ -338,18 +338,18 @@ def _gpus(value: Field, gpus_per_node: int) -> tuple[WantedGpu, ...]:
     return tuple(found[index] for index in sorted(found))
 
 
-def _group(value: Field) -> Iterator[tuple[Field, WantedGpu]]:
+def _group(value: Field) -> Iterator[tuple[Field, DesiredGpu]]:
     fields = value.fields("indexes", "mig", "instances")
-    instances = tuple(_instance(one) for one in fields["instances"].items())
+    instances = tuple(_instance(item) for item in fields["instances"].items())
     if fields["mig"].boolean() != bool(instances):
         raise fields["mig"].refusal("must be true exactly where instances are listed")
     for index in fields["indexes"].items(at_least=1):
-        yield index, WantedGpu(index=index.integer(at_least=0, at_most=_MAX_GPUS - 1), instances=instances)
+        yield index, DesiredGpu(index=index.integer(at_least=0, at_most=_MAX_GPUS - 1), instances=instances)
 
 
-def _instance(value: Field) -> WantedInstance:
+def _instance(value: Field) -> DesiredInstance:
     fields = value.fields("profile", "profileId", "start", "size")
-    return WantedInstance(
+    return DesiredInstance(
         profile=fields["profile"].text(at_least=1),
         profile_id=fields["profileId"].optional(lambda one: one.integer(at_least=0)),
         start=fields["start"].integer(at_least=0),

@@ -55,7 +55,7 @@ class Struct:
             made = {name: make() for name, make in self._factories.items() if name not in values}
             whole = {**self._defaults, **made, **values}
             if whole.keys() != self._fields.keys():
-                raise TypeError(f"{type(self).__name__} wants {', '.join(self._fields)}; given were {', '.join(values)}")
+                raise TypeError(f"{type(self).__name__} requires {', '.join(self._fields)}; got {', '.join(values)}")
             values = whole
         # The arguments become the fields without a copy: a copy, or setting one after another, would cost as much again.
         object.__setattr__(self, "__dict__", values)
@@ -65,7 +65,7 @@ class Struct:
         """Hook for a part that derives something from its fields."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{type(self).__name__}.{name}: a struct does not change; use replace()")
+        raise AttributeError(f"{type(self).__name__}.{name}: a struct is immutable; use replace()")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{type(self).__name__}.{name}: a struct does not change")
@@ -86,7 +86,7 @@ _S = TypeVar("_S", bound=Struct)
 def content_of(value: object) -> Mapping[str, Any]:
     """Return the fields of a struct by name, for `json.dumps(default=)`. TypeError for anything else."""
     if not isinstance(value, Struct):
-        raise TypeError(f"{type(value).__name__} has no form in JSON")
+        raise TypeError(f"{type(value).__name__} cannot be written as JSON")
     return {name: value.__dict__[name] for name in value._fields}
 
 

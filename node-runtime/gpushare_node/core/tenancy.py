@@ -85,4 +85,4 @@ def read(text: str) -> Tenancy:
 
 
 def _names(value: Field) -> frozenset[str]:
-    return frozenset(one.text(_LABEL) for one in value.items())
+    return frozenset(item.text(_LABEL) for item in value.items())

@@ -40,7 +40,7 @@ _ROUNDS = 3
 """How often in a cycle a container's processes are listed again while it is killed: each round kills those forked since."""
 
 _EMPTYING_SECONDS = 30
-"""For how long cycles go on to kill what is left in a container. What is left then does not end by SIGKILL."""
+"""How long cycles continue to kill what is left in a container. What is left then does not exit on SIGKILL."""
 
 _QUIET_SECONDS = {EventReason.OVER_CAP: 60, EventReason.EVICTED: 300, EventReason.EVICTION_FAILED: 300}
 """The least time between two equal Events on a container: one that oscillates around its cap must not flood the API server."""
@@ -84,9 +84,9 @@ class Actions(Struct, frozen=False):
     denied_at: float | None = None
     """When a security module last refused a signal."""
 
-    _told: dict[tuple[EventReason, Unit, Cap], float] = field(default_factory=dict)
-    _roster: PodIndex = field(default_factory=PodIndex)
-    _mentioned: set[tuple[EventReason, Unit]] = field(default_factory=set)
+    _reported_at: dict[tuple[EventReason, Unit, Cap], float] = field(default_factory=dict)
+    _pod_index: PodIndex = field(default_factory=PodIndex)
+    _logged: set[tuple[EventReason, Unit]] = field(default_factory=set)
     """What a dry run has logged of violations that last."""
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
     _terminated: frozenset[Process] = frozenset()
@@ -94,26 +94,26 @@ class Actions(Struct, frozen=False):
     """A process of each container that is being killed, by cgroup, and since when."""
 
     def __post_init__(self) -> None:
-        self._evictions = EvictionRequests(self.cluster, self.queue, self.metrics, offends=self._offends)
+        self._evictions = EvictionRequests(cluster=self.cluster, queue=self.queue, metrics=self.metrics, offends=self._offends)
 
     def carry_out(self, verdicts: Iterable[Verdict], inputs: GuardInput, pod_index: PodIndex, now: float) -> frozenset[Unit]:
         """Carry out every verdict, in this order. `now` is monotonic seconds.
 
         Return the offenders none of whose processes can be signalled: they are not targets, and others must not wait for them.
         """
-        self._roster = pod_index
-        self._told = {key: at for key, at in self._told.items() if now - at < _QUIET_SECONDS[key[0]]}
-        if self._mentioned:
-            self._mentioned = {one for one in self._mentioned if one[1] in self.records.history.violations}
-        self._hear_evictions(now)
-        self._empty(now)
+        self._pod_index = pod_index
+        self._reported_at = {key: at for key, at in self._reported_at.items() if now - at < _QUIET_SECONDS[key[0]]}
+        if self._logged:
+            self._logged = {one for one in self._logged if one[1] in self.records.history.violations}
+        self._report_evictions(now)
+        self._kill_remaining(now)
         out_of_reach: set[Unit] = set()
         for verdict in verdicts:
             self._count_dry_run(verdict)
             match verdict:
                 case Warn():
                     self.metrics.over_cap.add()
-                    self._remind(EventReason.OVER_CAP, verdict.facts, messages.over_cap, now)
+                    self._report_if_new(EventReason.OVER_CAP, verdict.facts, messages.over_cap, now)
                 case Terminate() | Kill():
                     signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
                     if not self._signal(verdict, signal, inputs, now):
@@ -138,7 +138,7 @@ class Actions(Struct, frozen=False):
 
     def unevictable(self) -> frozenset[ContainerId]:
         """Return the containers whose pods could not be evicted."""
-        return self._evictions.in_vain({unit.container for unit in self.records.history.violations})
+        return self._evictions.unevictable({unit.container for unit in self.records.history.violations})
 
     def _offends(self, facts: ViolationDetails) -> bool:
         """Whether the container was last seen over its cap. From any thread: the guard's state is replaced as a whole."""
@@ -146,44 +146,48 @@ class Actions(Struct, frozen=False):
         return violation is not None and not violation.is_within
 
     def _count_dry_run(self, verdict: Verdict) -> None:
-        """Count a step that is only counted. SIGTERM and SIGKILL are one step: enforce would end the container once."""
+        """Count a step that is only counted. SIGTERM and SIGKILL are one step: enforce would kill the container once."""
         step = _COUNTED.get(type(verdict))
         if step is not None and not isinstance(verdict, ContainerStatus | Anomaly) and verdict.facts.dry_run:
             self.metrics.would_act.add(step, verdict.facts.cause)
 
-    def _remind(
+    def _report_if_new(
         self, about: EventReason, facts: ViolationDetails, sentence: Callable[[ViolationDetails, str], str], now: float
     ) -> None:
-        """Report it, unless it was reported a short while ago under the same cap."""
-        if (about, facts.unit, facts.cap) not in self._told:
-            self._told[about, facts.unit, facts.cap] = now
-            self._tell(about, facts, sentence(facts, self._name(facts)))
+        """Report it, unless it was reported recently under this cap."""
+        if (about, facts.unit, facts.cap) not in self._reported_at:
+            self._reported_at[about, facts.unit, facts.cap] = now
+            self._report(about, facts, sentence(facts, self._pod_index.label(facts.unit.container)))
 
     def _signal(self, verdict: Terminate | Kill, signal: Signal, inputs: GuardInput, now: float) -> bool:
         """Send the signal to each process, and report the results. Return False if none of them can be signalled."""
         facts = verdict.facts
-        case = self.records.open(facts, verdict.processes, inputs, self._roster, now)
+        record = self.records.open(facts, verdict.processes, inputs, self._pod_index, now)
         answers = self._send_all(verdict, signal, now)
         if SignalResult.DENIED.value in answers.values():
-            self._replace_signal(facts, now)
-        self.records.note(case, signal.value, answers, now)
+            self._evict_instead(facts, now)
+        self.records.note(record, signal.value, answers, now)
         pids = tuple(process.pid for process, answer in answers.items() if answer == SignalResult.SENT.value)
         if pids and not (isinstance(verdict, Kill) and verdict.is_repeated):
-            text = messages.ended(facts, self._name(facts), pids, signal.value)
-            self._tell(EventReason.PROCESS_KILLED, facts, text)
+            text = messages.signalled(facts, self._pod_index.label(facts.unit.container), pids, signal.value)
+            self._report(EventReason.PROCESS_KILLED, facts, text)
         for answer, (label, why) in _OBSTACLES.items():
             spared = tuple(process.pid for process, found in answers.items() if found == answer)
             if spared:
                 self.metrics.suppressed.add(label)
-                self._tell(EventReason.KILL_FAILED, facts, messages.not_ended(facts, self._name(facts), spared, why))
+                self._report(
+                    EventReason.KILL_FAILED,
+                    facts,
+                    messages.not_terminated(facts, self._pod_index.label(facts.unit.container), spared, why),
+                )
         return not _OBSTACLES.keys() >= set(answers.values())
 
-    def _replace_signal(self, facts: ViolationDetails, now: float) -> None:
+    def _evict_instead(self, facts: ViolationDetails, now: float) -> None:
         """Evict the pod instead: a security module refused the signal, and will refuse the next."""
         self.denied_at = now
-        pod = self._roster.find(facts.unit.container)
+        pod = self._pod_index.find(facts.unit.container)
         if pod is not None and not facts.dry_run:
-            self._evictions.ask(facts, pod, is_forced=True)
+            self._evictions.request(facts, pod, is_forced=True)
 
     def _send_all(self, verdict: Terminate | Kill, signal: Signal, now: float) -> Mapping[Process, str]:
         """Return the result for each process: a `SignalResult`, or `no-gpu`. The scope CONTAINER adds all that live now."""
@@ -199,7 +203,12 @@ class Actions(Struct, frozen=False):
         return answers
 
     def _rest(self, anchor: Process, answers: Collection[Process]) -> list[Process]:
-        return [one for one in self._members(anchor) if one not in answers]
+        """Return the processes that live in the container of this process now, without those in `answers`."""
+        found = (
+            Process(pid=seen.pid, start_time=seen.start_time, cgroup=seen.cgroup, container=anchor.container, kind=anchor.kind)
+            for seen in self.processes.members(as_seen(anchor))
+        )
+        return [process for process in found if process not in answers]
 
     def _kill_rest(self, anchor: Process) -> dict[Process, str]:
         """Kill all that live in the container: with its cgroup, else one by one. Return the results of those that still did."""
@@ -209,21 +218,14 @@ class Actions(Struct, frozen=False):
             fresh = self._rest(anchor, answers)
             if not fresh:
                 break
-            answers.update((one, self.processes.send(as_seen(one), Signal.KILL).value) for one in fresh)
+            answers.update((process, self.processes.send(as_seen(process), Signal.KILL).value) for process in fresh)
         return answers
 
-    def _empty(self, now: float) -> None:
-        """Go on with the containers that are being killed until they are empty: a fork may slip through each pass."""
+    def _kill_remaining(self, now: float) -> None:
+        """Continue to kill containers until they are empty: a fork may escape each pass."""
         for cgroup, (anchor, since) in tuple(self._emptying.items()):
             if now - since > _EMPTYING_SECONDS or not self._kill_rest(anchor):
                 del self._emptying[cgroup]
-
-    def _members(self, anchor: Process) -> list[Process]:
-        """Return the processes that live in the container of this process now."""
-        return [
-            Process(pid=seen.pid, start_time=seen.start_time, cgroup=seen.cgroup, container=anchor.container, kind=anchor.kind)
-            for seen in self.processes.members(as_seen(anchor))
-        ]
 
     def _send(self, process: Process, signal: Signal, facts: ViolationDetails) -> str:
         """Signal a process that the driver listed, unless it has no GPU open: then the driver's list is not trusted.
@@ -249,33 +251,32 @@ class Actions(Struct, frozen=False):
             self._confirmed.put(process)
 
     def _evict(self, facts: ViolationDetails, now: float) -> None:
-        pod = self._roster.find(facts.unit.container)
+        pod = self._pod_index.find(facts.unit.container)
         if facts.dry_run:
-            self._remind(EventReason.EVICTED, facts, messages.would_evict, now)
+            self._report_if_new(EventReason.EVICTED, facts, messages.would_evict, now)
         elif pod is not None:
-            self._evictions.ask(facts, pod)
+            self._evictions.request(facts, pod)
 
-    def _hear_evictions(self, now: float) -> None:
+    def _report_evictions(self, now: float) -> None:
         """Report the answers to eviction requests."""
         for facts, answer, is_forced in self._evictions.update():
             if answer is Eviction.EVICTED:
-                self._remind(EventReason.EVICTED, facts, partial(messages.evicted, is_forced=is_forced), now)
+                self._report_if_new(EventReason.EVICTED, facts, partial(messages.evicted, is_forced=is_forced), now)
             elif answer is not Eviction.GONE:
-                self._remind(EventReason.EVICTION_FAILED, facts, partial(messages.not_evicted, why=_REFUSALS[answer]), now)
+                self._report_if_new(
+                    EventReason.EVICTION_FAILED, facts, partial(messages.not_evicted, why=_REFUSALS[answer]), now
+                )
 
-    def _tell(self, about: EventReason, facts: ViolationDetails, text: str) -> None:
+    def _report(self, about: EventReason, facts: ViolationDetails, text: str) -> None:
         """Log it, and send it to the tenant as an Event on its pod, if the pod is known. A dry run does so once a violation."""
         if facts.dry_run:
-            if (about, facts.unit) in self._mentioned:
+            if (about, facts.unit) in self._logged:
                 return
-            self._mentioned.add((about, facts.unit))
-        self.records.say(about.value, facts, text, self._roster)
-        pod = self._roster.find(facts.unit.container)
+            self._logged.add((about, facts.unit))
+        self.records.log_report(about.value, facts, text, self._pod_index)
+        pod = self._pod_index.find(facts.unit.container)
         if pod is not None:
             self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
-
-    def _name(self, facts: ViolationDetails) -> str:
-        return self._roster.name(facts.unit.container) or facts.unit.container.container
 
 
 _COUNTED: Mapping[type[Verdict], str] = {Warn: "warn", Kill: "kill", Evict: "evict"}

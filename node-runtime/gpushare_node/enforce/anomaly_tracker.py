@@ -36,27 +36,27 @@ _LASTING = frozenset(
 """Anomalies that the condition reports if they last."""
 
 _BLIND = {
-    AnomalyKind.MEMORY_UNKNOWN: "The driver does not say how much memory processes on {devices} use.",
-    AnomalyKind.DOUBTFUL: "Memory on {devices} is listed for a process that does not hold it; {holders}.",
-    AnomalyKind.UNRESOLVED: "No process on {devices} can be recognised.",
+    AnomalyKind.MEMORY_UNKNOWN: "The driver does not report how much memory processes on {devices} use.",
+    AnomalyKind.DOUBTFUL: "Memory on {devices} is attributed to a process that has exited or has no GPU open; {holders}.",
+    AnomalyKind.UNRESOLVED: "No process on {devices} can be identified.",
 }
 """Why caps are not enforced on a device, in the order in which they are reported."""
 
 _BUDGET = (
-    "So many processes of namespace {namespace} were terminated on {device} within a minute that the next one waits. "
+    "Namespace {namespace} has reached its limit of terminated processes per minute on {device}: further terminations wait. "
     "Other namespaces are not affected."
 )
 _CONTRADICTION = (
     "The driver's process lists attribute more memory to several namespaces than their GPUs report in use. "
-    "Until both agree, no other process is terminated on this node."
+    "Until both agree, no further process is terminated on this node."
 )
 _PAUSES = {AnomalyKind.BUDGET_SPENT: ("budget", _BUDGET), AnomalyKind.CONTRADICTED: ("contradiction", _CONTRADICTION)}
 """Why no target is selected: the metric's label, and the text for messages."""
 
 _STUCK = (
-    "it still holds the device {seconds:.0f} s after SIGKILL. It is in D state, waiting in the kernel for the driver or for "
-    "I/O, and ends when that wait does; if it never does, only a reboot helps. SIGKILL is sent again from time to time, "
-    "and others on the device are not kept waiting"
+    "it still holds the device {seconds:.0f} s after SIGKILL: it is in D state, waiting in the kernel for the driver or for "
+    "I/O, and exits when that wait ends; if it never ends, reboot the node. SIGKILL is sent repeatedly, and caps of other "
+    "containers on the device are still enforced"
 )
 
 
@@ -67,7 +67,7 @@ class AnomalyTracker(Struct, frozen=False):
     metrics: EnforcementMetrics
     records: KillLog
     _lasting: dict[tuple[AnomalyKind, str], tuple[float, float]] = field(default_factory=dict)
-    _told: dict[Hashable, float] = field(default_factory=dict)
+    _reported_at: dict[Hashable, float] = field(default_factory=dict)
     _blind: frozenset[str] = frozenset()
     _candidates: frozenset[ContainerId] = frozenset()
     _overdue: tuple[Anomaly, ...] = ()
@@ -88,17 +88,17 @@ class AnomalyTracker(Struct, frozen=False):
         former = {key: seen for key, seen in self._lasting.items() if now - seen[1] <= _GAP_SECONDS}
         present = {(one.reason, one.device) for one in reports if one.reason in _LASTING}
         self._lasting = former | {key: (former.get(key, (now,))[0], now) for key in present}
-        self._blind = frozenset(one.device for one in reports if one.reason is AnomalyKind.BLIND)
-        self._told = {key: at for key, at in self._told.items() if now - at < _REMIND_SECONDS}
+        self._blind = frozenset(anomaly.device for anomaly in reports if anomaly.reason is AnomalyKind.BLIND)
+        self._reported_at = {key: at for key, at in self._reported_at.items() if now - at < _REMIND_SECONDS}
         for report in reports:
-            self._tell(report, pod_index, now)
+            self._report(report, pod_index, now)
 
     def notify(self, noticed: Iterable[Noticed], pod_index: PodIndex) -> None:
         """Notify containers that ran before there was a cap of the cap, and of their exemption."""
         for unit, cap in noticed:
-            text = messages.exemption_notice(cap, unit.device, pod_index.name(unit.container) or unit.container.container)
+            text = messages.exemption_notice(cap, unit.device, pod_index.label(unit.container))
             self.records.note_exemption(unit, cap, text, pod_index)
-            self._tell_pod(EventReason.CAP_NOTICE, unit, pod_index, text)
+            self._report_to_pod(EventReason.CAP_NOTICE, unit, pod_index, text)
 
     def reason(self, now: float) -> tuple[reasons.ConditionReason, str] | None:
         """Return why the node is not ready, and on which devices; None if enforcement sees all that it must."""
@@ -118,18 +118,18 @@ class AnomalyTracker(Struct, frozen=False):
                 return reasons.ConditionReason.ENFORCEMENT_BLIND, message
         if self._overdue:
             names = "; ".join(f"{self._name(one.unit.container)} on {one.device}" for one in self._overdue if one.unit)
-            seconds = max(one.since_seconds or 0 for one in self._overdue)
-            return reasons.ConditionReason.CAP_EXCEEDED, f"Over the cap for {seconds:.0f} s and not ended: {names}."
+            seconds = max(anomaly.since_seconds or 0 for anomaly in self._overdue)
+            return reasons.ConditionReason.CAP_EXCEEDED, f"Over the cap for {seconds:.0f} s and not terminated: {names}."
         if self._blind:
             return (
                 reasons.ConditionReason.ENFORCEMENT_BLIND,
-                f"{', '.join(sorted(self._blind))} are in use and show no process.",
+                f"{', '.join(sorted(self._blind))} are allocated, but the driver has never listed a process on them.",
             )
         return None
 
     def _name(self, container: ContainerId) -> str:
         pod = self._pods.find(container)
-        name = self._pods.name(container) or container.container
+        name = self._pods.label(container)
         return f"{pod.namespace}/{pod.name}, container {name}" if pod else name
 
     def _set_gauges(self, reports: list[Anomaly]) -> None:
@@ -142,32 +142,32 @@ class AnomalyTracker(Struct, frozen=False):
             ((one.device,), one.used_bytes or 0) for one in reports if one.reason is AnomalyKind.UNATTRIBUTED
         )
         for reason, gauge in ((AnomalyKind.STRAY, metrics.strays), (AnomalyKind.MEMORY_UNKNOWN, metrics.unknown)):
-            devices = [one.device for one in reports if one.reason is reason]
+            devices = [anomaly.device for anomaly in reports if anomaly.reason is reason]
             gauge.replace(((device,), devices.count(device)) for device in sorted(set(devices)))
         for one in reports:
             if one.reason is AnomalyKind.DISTRUSTED and one.distrust is not None:
                 metrics.rejected.add(one.distrust.name.lower().replace("_", "-"))
 
-    def _tell(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
+    def _report(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
         match report.reason:
             case AnomalyKind.GONE | AnomalyKind.SPARED | AnomalyKind.LOST:
                 self.records.close(report, now)
             case AnomalyKind.STUCK:
-                self._tell_stuck(report, pod_index, now)
+                self._report_stuck(report, pod_index, now)
             case AnomalyKind.STRAY:
                 if report.unit is not None and self._is_news((AnomalyKind.STRAY, report.unit), now):
-                    self._tell_pod(
+                    self._report_to_pod(
                         EventReason.STRAY, report.unit, pod_index, f"It uses {report.device}, which was not allocated to it."
                     )
             case AnomalyKind.BUDGET_SPENT | AnomalyKind.CONTRADICTED:
-                self._tell_pause(report, pod_index, now)
+                self._report_pause(report, pod_index, now)
             case AnomalyKind.MPS_REFUSED:
                 if self._is_news((AnomalyKind.MPS_REFUSED, report.unit), now):
                     self.metrics.suppressed.add("mps")
             case _:
                 pass
 
-    def _tell_pause(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
+    def _report_pause(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
         """Report that no target is selected for now: in one namespace on one device, or on the whole node."""
         pod = None if report.unit is None else pod_index.find(report.unit.container)
         namespace = "" if pod is None or report.reason is AnomalyKind.CONTRADICTED else pod.namespace
@@ -178,22 +178,22 @@ class AnomalyTracker(Struct, frozen=False):
         message = text.format(namespace=namespace, device=report.device)
         self.cluster.record_event(Event(type=EventType.WARNING, reason=EventReason.BREAKER_OPEN.value, message=message))
 
-    def _tell_stuck(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
+    def _report_stuck(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
         facts = None if report.unit is None else self.records.facts(report.unit)
         if facts is None or not self.records.close(report, now):
             return
         why = _STUCK.format(seconds=report.since_seconds or 0)
-        name = pod_index.name(facts.unit.container) or facts.unit.container.container
+        name = pod_index.label(facts.unit.container)
         pids = tuple(process.pid for process in report.processes)
-        self._tell_pod(EventReason.KILL_FAILED, facts.unit, pod_index, messages.not_ended(facts, name, pids, why))
+        self._report_to_pod(EventReason.KILL_FAILED, facts.unit, pod_index, messages.not_terminated(facts, name, pids, why))
 
-    def _tell_pod(self, about: EventReason, unit: Unit, pod_index: PodIndex, text: str) -> None:
+    def _report_to_pod(self, about: EventReason, unit: Unit, pod_index: PodIndex, text: str) -> None:
         pod = pod_index.find(unit.container)
         if pod is not None:
             self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
 
     def _is_news(self, key: Hashable, now: float) -> bool:
         """Whether this has not been reported recently; records that it is reported now."""
-        is_news = key not in self._told
-        self._told.setdefault(key, now)
+        is_news = key not in self._reported_at
+        self._reported_at.setdefault(key, now)
         return is_news

@@ -27,7 +27,7 @@ def keep(history: GuardState) -> Debts:
         for unit, violation in history.violations.items()
         if violation.offences
     ]
-    owing = {(one.namespace, one.device) for one in containers}
+    owing = {(container.namespace, container.device) for container in containers}
     namespaces = [
         DebtRecord(namespace=namespace, device=device, milliseconds=round(debt.seconds * 1000))
         for (namespace, device), debt in history.namespaces.items()
@@ -38,7 +38,9 @@ def keep(history: GuardState) -> Debts:
 
 def is_news(debts: Debts, former: Debts) -> bool:
     """Whether other containers owe, or one has offended again; how much they owe is stored with it."""
-    return {(one.place, one.device, one.offences) for one in debts} != {(one.place, one.device, one.offences) for one in former}
+    return {(debt.place, debt.device, debt.offences) for debt in debts} != {
+        (one.place, one.device, one.offences) for one in former
+    }
 
 
 def restore(debts: Debts, now: float) -> GuardState:
@@ -56,5 +58,5 @@ def restore(debts: Debts, now: float) -> GuardState:
                 samples=1,
                 offences=one.offences,
             )
-    namespaces = {(one.namespace, one.device): Debt(seconds=one.milliseconds / 1000) for one in debts if not one.place}
+    namespaces = {(debt.namespace, debt.device): Debt(seconds=debt.milliseconds / 1000) for debt in debts if not debt.place}
     return GuardState(violations=violations, namespaces=namespaces)

@@ -1,7 +1,7 @@
 """Enforcer: one cycle of enforcement, from the driver's process lists to the steps against offenders.
 
 Makes no call to the API server itself: pods come from a cache, Events and evictions are queued. Never changes hardware.
-`partition` uses it too while it waits, with the policy that is still in force.
+The reconcile loop uses it too while it waits, with the policy that is still in force.
 """
 
 import logging
@@ -21,7 +21,7 @@ from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
 from gpushare_node.enforce.debt_records import is_news, keep, restore
 from gpushare_node.enforce.evaluator import Evaluator
-from gpushare_node.enforce.first_caps import FirstCaps, NodeMarks
+from gpushare_node.enforce.first_caps import FirstCaps, NodeAnnotations
 from gpushare_node.enforce.holders import Holders
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
@@ -42,7 +42,7 @@ from gpushare_node.vendors.driver import ACCESS_LOST, Code, DriverError
 class Adapters(Struct):
     """What an enforcer reads and acts upon. It does not share `processes` and `driver`; `mps` None if MPS is not used.
 
-    `marks` None: this enforcer does not follow the Node object.
+    `node_annotations` None: this enforcer does not follow the Node object.
     """
 
     driver: BoundedDriver
@@ -54,7 +54,7 @@ class Adapters(Struct):
     tenants: Tenants
     mps: MpsControl | None = None
     checkpoint: Callable[[], Checkpoint] = read_checkpoint
-    marks: NodeMarks | None = None
+    node_annotations: NodeAnnotations | None = None
     wall: Callable[[], float] = wall_seconds
 
 
@@ -97,9 +97,9 @@ class Enforcer(Struct, frozen=False):
             policy=config.policy,
             tenants=adapters.tenants,
             first_caps=FirstCaps(
-                adapters.folder,
-                adapters.marks,
-                self.queue,
+                folder=adapters.folder,
+                node_annotations=adapters.node_annotations,
+                queue=self.queue,
                 wall=adapters.wall,
                 dry_run=config.settings.dry_run,
                 observes=config.policy.observes,
@@ -138,7 +138,7 @@ class Enforcer(Struct, frozen=False):
         if self.is_surveyed and self.inventory.versions is not None:
             self.metrics.show(self.inventory.versions, self.inventory.surveys or ())
         devices = self._read()
-        self.limit_tiers.ask_mps(devices, now)
+        self.limit_tiers.query_mps(devices, now)
         pids = {row.pid for device in devices for row in device.rows or ()}
         suspects = self._suspects()
         identities = self._identities.recognise(pids, self.inventory.pod_index, suspects)
@@ -221,7 +221,7 @@ class Enforcer(Struct, frozen=False):
         hung = self.adapters.driver.hung_seconds()
         if hung:
             names = ", ".join(sorted(hung))
-            return ConditionReason.DRIVER_HUNG, f"The driver has not answered about {names} for {max(hung.values()):.0f} s."
+            return ConditionReason.DRIVER_HUNG, f"The driver has not answered calls for {names} for {max(hung.values()):.0f} s."
         troubles = self.adapters.driver.troubles()
         if self.inventory.surveys is None or troubles:
             return _describe(troubles, self._had_access, len(self.inventory.gpus))
@@ -238,7 +238,7 @@ class Enforcer(Struct, frozen=False):
         denied_at = self._actions.denied_at
         if denied_at is not None and self.adapters.clock.now() - denied_at < _DENIED_SECONDS:
             profile = self.config.rights.profile or "none"
-            return ConditionReason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
+            return ConditionReason.SIGNALS_DENIED, f"Signals were blocked; the runtime's security profile is {profile}."
         now = self.adapters.clock.now()
         blindness = self.inventory.blindness(now)
         if blindness:

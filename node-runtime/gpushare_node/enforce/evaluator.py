@@ -32,7 +32,9 @@ class Evaluator:
         if not self._is_ending:
             return verdicts
         # The budgets are zero because the program ends, not because there are too many offenders.
-        return tuple(one for one in verdicts if not (isinstance(one, Anomaly) and one.reason is AnomalyKind.BUDGET_SPENT))
+        return tuple(
+            verdict for verdict in verdicts if not (isinstance(verdict, Anomaly) and verdict.reason is AnomalyKind.BUDGET_SPENT)
+        )
 
     @property
     def is_counting(self) -> bool:

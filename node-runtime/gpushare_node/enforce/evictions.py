@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from queue import SimpleQueue
 
 from gpushare_node.adapters.kube.cluster import ClusterError, EventSink, Eviction, PodView
+from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ContainerId
@@ -20,36 +21,30 @@ from gpushare_node.guard.verdicts import ViolationDetails
 TRIES = 3
 """How many requests respect a pod's budget, and how many then override it. The guard waits half a minute between two."""
 
-Heard = tuple[ViolationDetails, Eviction | None, bool]
+EvictionAnswer = tuple[ViolationDetails, Eviction | None, bool]
 """The violation, the API server's answer (None: it did not answer), and whether the request overrode the budget."""
 
 
-class EvictionRequests:
-    """The eviction requests made so far. Its methods are for the cycle's thread."""
+class EvictionRequests(Struct, frozen=False):
+    """The eviction requests made so far. Its methods are for the cycle's thread.
 
-    def __init__(
-        self,
-        cluster: EventSink,
-        queue: WorkQueue,
-        metrics: EnforcementMetrics,
-        *,
-        offends: Callable[[ViolationDetails], bool],
-    ) -> None:
-        """`offends` is called just before a request is sent, which may be long after it was queued."""
-        self._cluster = cluster
-        self._queue = queue
-        self._metrics = metrics
-        self._offends = offends
-        self._answers: SimpleQueue[Heard] = SimpleQueue()
-        self._tries: Counter[ContainerId] = Counter()
-        self._forbidden: Counter[ContainerId] = Counter()
+    `offends` is called just before a request is sent, which may be long after it was queued.
+    """
 
-    def ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool = False) -> None:
+    cluster: EventSink
+    queue: WorkQueue
+    metrics: EnforcementMetrics
+    offends: Callable[[ViolationDetails], bool]
+    _answers: SimpleQueue[EvictionAnswer] = field(default_factory=SimpleQueue)
+    _tries: Counter[ContainerId] = field(default_factory=Counter)
+    _forbidden: Counter[ContainerId] = field(default_factory=Counter)
+
+    def request(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool = False) -> None:
         """Queue the eviction of this pod. `is_forced`: override its budget from the first request on."""
         is_forced = is_forced or self._tries[facts.unit.container] >= TRIES
-        self._queue.send(lambda: self._ask(facts, pod, is_forced=is_forced))
+        self.queue.send(lambda: self._send(facts, pod, is_forced=is_forced))
 
-    def update(self) -> Iterator[Heard]:
+    def update(self) -> Iterator[EvictionAnswer]:
         """Yield the answers that have arrived since the last call."""
         while not self._answers.empty():
             facts, answer, is_forced = self._answers.get()
@@ -59,7 +54,7 @@ class EvictionRequests:
                 self._forbidden[facts.unit.container] += 1
             yield facts, answer, is_forced
 
-    def in_vain(self, offenders: Collection[ContainerId]) -> frozenset[ContainerId]:
+    def unevictable(self, offenders: Collection[ContainerId]) -> frozenset[ContainerId]:
         """Return the offenders whose pods still run after all requests. Containers that no longer offend are forgotten."""
         for container in self._tries.keys() - set(offenders):
             del self._tries[container], self._forbidden[container]
@@ -67,14 +62,14 @@ class EvictionRequests:
             container for container, tries in self._tries.items() if tries >= 2 * TRIES or self._forbidden[container] >= TRIES
         )
 
-    def _ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool) -> None:
+    def _send(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool) -> None:
         """On the work queue's thread."""
-        if not self._offends(facts):
+        if not self.offends(facts):
             return
         try:
-            answer: Eviction | None = self._cluster.evict(pod, is_forced=is_forced)
+            answer: Eviction | None = self.cluster.evict(pod, is_forced=is_forced)
         except ClusterError:
-            self._metrics.api_errors.add("evict")
+            self.metrics.api_errors.add("evict")
             answer = None
-        self._metrics.evictions.add("failed" if answer is None else answer.value)
+        self.metrics.evictions.add("failed" if answer is None else answer.value)
         self._answers.put((facts, answer, is_forced))

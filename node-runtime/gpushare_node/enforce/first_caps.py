@@ -10,6 +10,7 @@ from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import FIRST_CAPS_ANNOTATION, ClusterError
+from gpushare_node.core.structs import Struct
 from gpushare_node.enforce.wall_clock import SLACK_SECONDS
 from gpushare_node.enforce.work_queue import WorkQueue
 
@@ -17,7 +18,7 @@ _RETRY_SECONDS = 60
 _LOG = logging.getLogger(__name__)
 
 
-class NodeMarks(Protocol):
+class NodeAnnotations(Protocol):
     """The annotations of this node's Node object."""
 
     def annotations(self) -> Mapping[str, str] | None:
@@ -29,71 +30,64 @@ class NodeMarks(Protocol):
         ...
 
 
-class FirstCaps:
+class FirstCaps(Struct, frozen=False):
     """Finds and stores the dates. For the cycle's thread.
 
-    `marks` None: there is no Node object to write to. A dry run writes nothing, because no cap begins.
+    `node_annotations` None: there is no Node object to write to. A dry run writes nothing, because no cap begins.
     `observes`: containers are compared with the cap as if they had been started under it, so no date is of interest.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts that it works on, and the mode
-        self,
-        folder: StateDir,
-        marks: NodeMarks | None,
-        queue: WorkQueue,
-        *,
-        wall: Callable[[], float],
-        dry_run: bool,
-        observes: bool = False,
-    ) -> None:
-        self._observes = observes
-        self._dry_run = dry_run
-        self._folder = folder
-        self._marks = marks
-        self._queue = queue
-        self._wall = wall
-        self._known: Mapping[str, int] | None = None
-        self._written_at = float("-inf")
+    folder: StateDir
+    node_annotations: NodeAnnotations | None
+    queue: WorkQueue
+    wall: Callable[[], float]
+    dry_run: bool
+    observes: bool = False
+    _known: Mapping[str, int] | None = None
+    _written_at: float = float("-inf")
 
     def find(self, resources: Collection[str], now: float) -> Mapping[str, int] | None:
         """Return since when these have a cap, in seconds since 1970; None until the Node object, which may have it, is read."""
-        if self._observes:
+        if self.observes:
             return {}
-        annotations = {} if self._marks is None else self._marks.annotations()
+        annotations = {} if self.node_annotations is None else self.node_annotations.annotations()
         if annotations is None:
             return self._known
         if self._known is None:
-            self._known = self._folder.first_caps()
-        told = _read(annotations.get(FIRST_CAPS_ANNOTATION, ""))
-        found = {name: min(known[name] for known in (self._known, told) if name in known) for name in {**self._known, **told}}
-        today = int(self._wall())
-        found = {name: _believe(found.get(name, today), today) for name in {*found, *resources}}
+            self._known = self.folder.first_caps()
+        annotated = _read(annotations.get(FIRST_CAPS_ANNOTATION, ""))
+        found = {
+            name: min(known[name] for known in (self._known, annotated) if name in known)
+            for name in {**self._known, **annotated}
+        }
+        today = int(self.wall())
+        found = {name: _plausible_date(found.get(name, today), today) for name in {*found, *resources}}
         self._known = found
-        if self._dry_run:
+        if self.dry_run:
             return found
-        if found != self._folder.first_caps():
+        if found != self.folder.first_caps():
             self._keep(found)
-        if self._marks is not None and found != told and now - self._written_at >= _RETRY_SECONDS:
+        if self.node_annotations is not None and found != annotated and now - self._written_at >= _RETRY_SECONDS:
             self._written_at = now
-            self._queue.send(lambda: self._annotate(found))
+            self.queue.send(lambda: self._annotate(found))
         return found
 
     def _keep(self, found: Mapping[str, int]) -> None:
         try:
-            self._folder.keep_first_caps(found)
+            self.folder.keep_first_caps(found)
         except StateDirError as error:
             _LOG.warning("%s", error)
 
     def _annotate(self, found: Mapping[str, int]) -> None:
         """On the work queue's thread."""
         try:
-            if self._marks is not None:
-                self._marks.annotate({FIRST_CAPS_ANNOTATION: json.dumps(found, sort_keys=True)})
+            if self.node_annotations is not None:
+                self.node_annotations.annotate({FIRST_CAPS_ANNOTATION: json.dumps(found, sort_keys=True)})
         except ClusterError as error:
             _LOG.warning("%s", error)
 
 
-def _believe(since: int, today: int) -> int:
+def _plausible_date(since: int, today: int) -> int:
     """Return the date, but today if it is slightly in the future, and 0 if it is further ahead.
 
     Then the clock was ahead when the cap began, or is behind now, and the date shows no container's age. The caps of containers

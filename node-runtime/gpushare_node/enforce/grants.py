@@ -104,7 +104,7 @@ def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
 
 def profiles(surveys: Iterable[GpuInfo], policy: Policy) -> Profiles:
     """Return the node's devices with their profiles. Split instances and GPUs with a fault are left out: theirs are unknown."""
-    wanted = {instance.profile_id: instance.profile for gpu in policy.gpus for instance in gpu.instances}
+    desired = {instance.profile_id: instance.profile for gpu in policy.gpus for instance in gpu.instances}
     found: dict[str, str | None] = {}
     for survey in surveys:
         if survey.fault is not None:
@@ -112,16 +112,16 @@ def profiles(surveys: Iterable[GpuInfo], policy: Policy) -> Profiles:
         if survey.mig is None or not survey.mig.current:
             found[survey.uuid] = None
         else:
-            found.update(_instances(survey.mig, wanted))
+            found.update(_instances(survey.mig, desired))
     return found
 
 
-def _instances(mig: MigInfo, wanted: Mapping[int | None, str]) -> dict[str, str | None]:
+def _instances(mig: MigInfo, desired: Mapping[int | None, str]) -> dict[str, str | None]:
     """Return the MIG devices with their profiles: the driver's name or, if it gives none, the policy's for the same id."""
     names = {profile.id: profile.name for profile in mig.profiles}
     found: dict[str, str | None] = {}
     for instance in mig.instances:
-        name = names.get(instance.profile_id) or wanted.get(instance.profile_id)
+        name = names.get(instance.profile_id) or desired.get(instance.profile_id)
         for compute in instance.compute:
             if name is not None and compute.is_whole and compute.uuid is not None:
                 found[compute.uuid] = name
@@ -140,9 +140,9 @@ def by_container(allocations: Iterable[Allocation]) -> Allocations:
 def foreign_ids(allocations: Iterable[Allocation]) -> Mapping[str, frozenset[str]]:
     """Return the ids that were allocated under names other than NVIDIA's GPU resources, by pod uid."""
     found: dict[str, frozenset[str]] = {}
-    for one in allocations:
-        if not is_gpu_resource(one.resource):
-            found[one.pod_uid] = found.get(one.pod_uid, frozenset()).union(one.ids)
+    for allocation in allocations:
+        if not is_gpu_resource(allocation.resource):
+            found[allocation.pod_uid] = found.get(allocation.pod_uid, frozenset()).union(allocation.ids)
     return found
 
 
@@ -171,7 +171,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             held = _hold(former, present, _cap_came(given, pod.started.get(container), now), now)
             if held:
                 keeping[container] = KeptContainer(pod_uid=pod.uids[0], name=name, caps=tuple(held[at] for at in sorted(held)))
-            devices = frozenset(device for one in given for device in one.devices) | former.keys()
+            devices = frozenset(device for allocation in given for device in allocation.devices) | former.keys()
             # Other plugins write `UUID-0`, `UUID::0` and the like.
             devices |= {device for device in now.profiles if any(device in one for one in foreign)}
             found = {device: _cap(own, present.get(device), now) for device, own in held.items()}
@@ -192,8 +192,8 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
 
 def _by_name(kept: Iterable[KeptContainer]) -> _Runs:
     found: dict[tuple[str, str], list[KeptContainer]] = {}
-    for one in kept:
-        found.setdefault((one.pod_uid, one.name), []).append(one)
+    for container in kept:
+        found.setdefault((container.pod_uid, container.name), []).append(container)
     return found
 
 
@@ -211,7 +211,7 @@ def _cap_came(given: Iterable[Allocation], started: float | None, now: CapTerms)
     """Return when the cap was introduced that is newer than the container: minus infinity if none is, None if not known."""
     if now.first_caps is None or started is None:
         return None
-    came = [now.first_caps[one.resource] for one in given if one.resource in now.first_caps]
+    came = [now.first_caps[allocation.resource] for allocation in given if allocation.resource in now.first_caps]
     # A start in the future means that the clock was set back later; and a container that ran under the cap has a stored one.
     is_older = started > now.today + _FUTURE_SECONDS
     return max((at for at in came if at and (is_older or started < at)), default=-inf)
@@ -310,9 +310,9 @@ def _present(given: Iterable[Allocation], now: CapTerms) -> tuple[dict[str, CapR
     """Return the policy's caps for one container by device, summed over its replicas; and why other devices have none."""
     sums: dict[str, CapRecord] = {}
     unclear: dict[str, str] = {}
-    for one in given:
-        for device, count in Counter(one.devices).items():
-            share = _share(one.resource, device, now)
+    for allocation in given:
+        for device, count in Counter(allocation.devices).items():
+            share = _share(allocation.resource, device, now)
             if isinstance(share, str):
                 unclear[device] = share
             else:

@@ -24,7 +24,7 @@ from gpushare_node.guard.inputs import Grant, Row
 from gpushare_node.guard.process_list import Device
 
 _PATIENCE_SECONDS = 2
-"""How long the driver may still list a process that has ended, before anybody is searched for."""
+"""How long the driver may still list a process that has ended, before its holder is searched for."""
 
 _SEARCH_SECONDS = 1.0
 """How long the processes of all pods may be looked at in one cycle. Those that are left then may have a GPU open."""
@@ -114,7 +114,7 @@ def _devices(container: ContainerId, grants: Mapping[ContainerId, Grant]) -> fro
 
 
 def _owner(former: Process | None, process: Process | None) -> Process | None:
-    """Return whose a row is as it is known now; the former owner once its pid is another container's process."""
+    """Return the owner of a row as known now; the former owner once its pid is another container's process."""
     if process is former or process is None or former is None:
         return former or process
     return process if process.start_time == former.start_time or process.container == former.container else former

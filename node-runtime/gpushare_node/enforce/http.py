@@ -48,9 +48,9 @@ class _Handler(BaseHTTPRequestHandler):
                 case "/metrics":
                     self._answer(HTTPStatus.OK, CONTENT_TYPE, pages.metrics())
                 case "/healthz":
-                    self._tell(pages.health())
+                    self._answer_check(pages.health())
                 case "/readyz":
-                    self._tell(pages.readiness())
+                    self._answer_check(pages.readiness())
                 case _:
                     self._answer(HTTPStatus.NOT_FOUND, _PLAIN, "not found\n")
         except OSError:
@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
             _LOG.exception("a page could not be rendered")
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, _PLAIN, "internal error\n")
 
-    def _tell(self, answer: Answer) -> None:
+    def _answer_check(self, answer: Answer) -> None:
         is_well, text = answer
         self._answer(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{text}\n")
 

@@ -51,6 +51,10 @@ class PodIndex(Struct):
             return None
         return pod.containers.get(container.container) if container.container else "(sandbox)"
 
+    def label(self, container: ContainerId) -> str:
+        """Return the container's name, or its id while the API server has not listed it."""
+        return self.name(container) or container.container
+
     def resolve(self, container: ContainerId) -> ContainerId:
         """Return whose memory a process in this container uses: the container's or, if the API does not list it, its pod's."""
         pod = self.find(container)
@@ -116,5 +120,5 @@ class Identities:
         return ProcessKind.TENANT if is_known else ProcessKind.UNKNOWN
 
     def identify(self, seen: ProcessIdentity) -> Process:
-        """Return whose a process is that no list of the driver names."""
+        """Return the identity of a process that the driver does not list."""
         return self._identify(seen, self._roster or PodIndex())

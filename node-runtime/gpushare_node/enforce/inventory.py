@@ -159,10 +159,10 @@ class Inventory(Struct, frozen=False):
         """Return which allocations have been unknown for a while, so that containers may have no cap; empty if none are."""
         pods = sorted(name for name, since in self._unallocated.items() if now - since >= _BLIND_SECONDS)
         if pods:
-            return f"Kubelet's checkpoint does not list what it allocated to {', '.join(pods)}; no cap applies there."
+            return f"Kubelet's checkpoint does not list the devices of {', '.join(pods)}; their caps are not enforced."
         is_unread = self._unread_since is not None and now - self._unread_since >= _BLIND_SECONDS
         is_lost = is_unread and self._allocations is not None
-        return f"{self._complaint}; later containers have no cap." if is_lost else ""
+        return f"{self._complaint}; containers that started later have no cap." if is_lost else ""
 
     def note_present(self, processes: Iterable[Process], now: float) -> None:
         """Record that these are on the GPUs: their pods still run, even if the API server no longer lists them."""
@@ -284,8 +284,10 @@ class Inventory(Struct, frozen=False):
         return {name: kept for name, kept in gone.items() if now - self._absent_since[name] < _REMEMBER_SECONDS}
 
     def _keep(self, kept: Mapping[str, KeptContainer], now: float) -> None:
-        notices = [one.notice for container in kept.values() for one in container.caps if one.notice is not None]
-        dates = [one.until for one in notices if one.until is not None and one.seconds is not None and not one.is_over]
+        notices = [cap.notice for container in kept.values() for cap in container.caps if cap.notice is not None]
+        dates = [
+            notice.until for notice in notices if notice.until is not None and notice.seconds is not None and not notice.is_over
+        ]
         self._next_end = min(dates, default=inf)
         if kept == self._kept:
             return

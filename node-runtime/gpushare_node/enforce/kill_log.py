@@ -43,7 +43,7 @@ class KillLog:
         self._common: dict[str, Field] = {"node": node, "policy": policy_digest}
         self._processes = processes
         self._metrics = metrics
-        self._cases: dict[Unit, KillRecord] = {}
+        self._records: dict[Unit, KillRecord] = {}
         self.history = GuardState()
         self.signalled: dict[str, float] = {}
 
@@ -53,102 +53,96 @@ class KillLog:
         """Return this offender's record with these processes added. Call it before the signal: afterwards they may be gone."""
         violation = self.history.violations.get(facts.unit)
         pod = pod_index.find(facts.unit.container)
-        case = self._cases.get(facts.unit)
-        if case is None:
-            case = KillRecord(
+        record = self._records.get(facts.unit)
+        if record is None:
+            record = KillRecord(
                 facts=facts,
                 began=now,
                 samples=0 if violation is None else violation.samples,
                 names=("", "", "") if pod is None else (pod.namespace, pod.name, pod_index.name(facts.unit.container) or ""),
             )
-            self._cases[facts.unit] = case
-        case.facts = facts
+            self._records[facts.unit] = record
+        record.facts = facts
         for process in processes:
-            case.details[process] = self._processes.details(process.pid)
-            case.used_bytes[process], case.gpu_instance = _use(process, facts.unit.device, inputs)
-        return case
+            record.details[process] = self._processes.details(process.pid)
+            record.used_bytes[process], record.gpu_instance = _use(process, facts.unit.device, inputs)
+        return record
 
-    def note(self, case: KillRecord, signal: str, answers: Mapping[Process, str], now: float) -> None:
+    def note(self, record: KillRecord, signal: str, answers: Mapping[Process, str], now: float) -> None:
         """Record the results of sending a signal. Processes that it reached stay in the record until they are gone."""
-        case.signal = signal
-        case.sent_at[signal] = now
+        record.signal = signal
+        record.sent_at[signal] = now
         if SignalResult.SENT.value in answers.values():
-            self.signalled[case.facts.unit.device] = now
+            self.signalled[record.facts.unit.device] = now
         for process, answer in answers.items():
-            case.details.setdefault(process, None)
-            self._write(case, process, answer, now)
+            record.details.setdefault(process, None)
+            self._write(record, process, answer, now)
             if answer == SignalResult.SENT.value:
-                case.reached.add(process)
+                record.reached.add(process)
             else:
-                self._metrics.kills.add(signal, _OUTCOMES.get(answer, answer), case.facts.cause)
+                self._metrics.kills.add(signal, _OUTCOMES.get(answer, answer), record.facts.cause)
 
     def close(self, report: Anomaly, now: float) -> bool:
         """Close a record as the guard reports; return whether that is new. A stuck one stays open until its target is gone."""
-        case = None if report.unit is None else self._cases.get(report.unit)
-        if report.unit is None or case is None or (report.reason is AnomalyKind.STUCK and case.is_stuck):
+        record = None if report.unit is None else self._records.get(report.unit)
+        if report.unit is None or record is None or (report.reason is AnomalyKind.STUCK and record.is_stuck):
             return False
-        outcome = _end(report.reason, case)
-        for process in case.reached:
-            self._write(case, process, outcome, now)
-            self._metrics.kills.add(case.signal, outcome, case.facts.cause)
-        if case.reached and report.reason is not AnomalyKind.SPARED:
-            self._metrics.note_kill(case.names, case.facts.cause)
-        case.is_stuck = report.reason is AnomalyKind.STUCK
-        if not case.is_stuck:
-            del self._cases[report.unit]
+        outcome = _end(report.reason, record)
+        for process in record.reached:
+            self._write(record, process, outcome, now)
+            self._metrics.kills.add(record.signal, outcome, record.facts.cause)
+        if record.reached and report.reason is not AnomalyKind.SPARED:
+            self._metrics.note_kill(record.names, record.facts.cause)
+        record.is_stuck = report.reason is AnomalyKind.STUCK
+        if not record.is_stuck:
+            del self._records[report.unit]
         return True
 
     def prune(self, now: float) -> None:
         """Close the records that the guard dropped without a report: those of a dry run, and of devices that are gone."""
         targets = {target.unit for target in self.history.targets.values()}
-        for unit in [unit for unit in self._cases if unit not in targets]:
-            case = self._cases.pop(unit)
-            for process in case.reached:
-                self._write(case, process, "dry-run" if case.facts.dry_run else "dropped", now)
+        for unit in [unit for unit in self._records if unit not in targets]:
+            record = self._records.pop(unit)
+            for process in record.reached:
+                self._write(record, process, "dry-run" if record.facts.dry_run else "dropped", now)
 
     def facts(self, unit: Unit) -> ViolationDetails | None:
         """Return the last details of an offender that is a target; None if there is no record of it."""
-        case = self._cases.get(unit)
-        return None if case is None else case.facts
+        record = self._records.get(unit)
+        return None if record is None else record.facts
 
-    def say(self, event: str, facts: ViolationDetails, text: str, pod_index: PodIndex) -> None:
+    def log_report(self, event: str, facts: ViolationDetails, text: str, pod_index: PodIndex) -> None:
         """Log what is reported to the tenant."""
-        pod = pod_index.find(facts.unit.container)
         fields: dict[str, Field] = {
-            **self._common,
-            "namespace": pod.namespace if pod else None,
-            "pod": pod.name if pod else None,
-            "container_id": facts.unit.container.container,
-            "gpu": facts.unit.device,
             "used_bytes": facts.used_bytes,
             "cap_bytes": facts.cap.bytes,
             "dry_run": facts.dry_run,
             "message": text,
         }
-        _LOG.warning("%s", line(event, fields))
+        self._log(event, facts.unit, fields, pod_index)
 
     def note_exemption(self, unit: Unit, cap: Cap, text: str, pod_index: PodIndex) -> None:
         """Log the cap from which a container is exempt, and until when (seconds since 1970; null: as long as it runs)."""
+        until = cap.exemption.until if cap.exemption else None
+        self._log("exemption", unit, {"cap_bytes": cap.bytes, "exempt_until": until, "message": text}, pod_index)
+
+    def _log(self, event: str, unit: Unit, fields: Mapping[str, Field], pod_index: PodIndex) -> None:
         pod = pod_index.find(unit.container)
-        fields: dict[str, Field] = {
-            **self._common,
+        subject: dict[str, Field] = {
             "namespace": pod.namespace if pod else None,
             "pod": pod.name if pod else None,
             "container_id": unit.container.container,
             "gpu": unit.device,
-            "cap_bytes": cap.bytes,
-            "exempt_until": cap.exemption.until if cap.exemption else None,
-            "message": text,
         }
-        _LOG.warning("%s", line("exemption", fields))
+        _LOG.warning("%s", line(event, {**self._common, **subject, **fields}))
 
-    def _write(self, case: KillRecord, process: Process, outcome: str, now: float) -> None:
-        facts, details = case.facts, case.details.get(process)
-        namespace, pod, container = case.names
+    def _write(self, record: KillRecord, process: Process, outcome: str, now: float) -> None:
+        facts, details = record.facts, record.details.get(process)
+        namespace, pod, container = record.names
         fields: dict[str, Field] = {
             **self._common,
             "gpu": facts.unit.device,
-            "gpu_instance": case.gpu_instance,
+            "gpu_instance": record.gpu_instance,
             "namespace": namespace,
             "pod": pod,
             "pod_uid": facts.unit.container.pod_uid,
@@ -158,16 +152,16 @@ class KillLog:
             "namespace_pids": details.namespace_pids if details else None,
             "comm": details.comm if details else None,
             "uid": details.uid if details else None,
-            "used_bytes": case.used_bytes.get(process),
+            "used_bytes": record.used_bytes.get(process),
             "container_used_bytes": facts.used_bytes,
             "cap_bytes": facts.cap.bytes,
             "tolerance_bytes": facts.cap.tolerance_bytes,
-            "samples": case.samples,
+            "samples": record.samples,
             "over_seconds": round(facts.since_seconds, 3),
-            "signal": case.signal,
+            "signal": record.signal,
             "outcome": outcome,
-            "since_signal_seconds": round(now - case.sent_at.get(case.signal, now), 3),
-            "since_choice_seconds": round(now - case.began, 3),
+            "since_signal_seconds": round(now - record.sent_at.get(record.signal, now), 3),
+            "since_choice_seconds": round(now - record.began, 3),
             "dry_run": facts.dry_run,
         }
         _LOG.warning("%s", line("kill", fields))
@@ -181,11 +175,11 @@ _OUTCOMES = {
 }
 
 
-def _end(reason: AnomalyKind, case: KillRecord) -> str:
-    """Return the outcome as the log names it; the last signal sent is taken as what ended the process."""
+def _end(reason: AnomalyKind, record: KillRecord) -> str:
+    """Return the outcome as the log names it; the last signal sent counts as the cause of the exit."""
     match reason:
         case AnomalyKind.GONE:
-            return {"SIGTERM": "exited_term", "SIGKILL": "exited_kill"}.get(case.signal, "exited")
+            return {"SIGTERM": "exited_term", "SIGKILL": "exited_kill"}.get(record.signal, "exited")
         case AnomalyKind.STUCK:
             return "stuck"
         case AnomalyKind.SPARED:

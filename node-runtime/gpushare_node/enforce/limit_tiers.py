@@ -57,7 +57,7 @@ class LimitTiers(Struct, frozen=False):
     policy: Policy
     _mps_state: Mps = Mps.OFF
     _has_reached_mps: bool = False
-    _mps_asked_at: float | None = None
+    _mps_queried_at: float | None = None
     mps_faults: frozenset[str] = frozenset()
     """What two looks in a row have found wrong with the servers of daemons that answer."""
 
@@ -87,12 +87,12 @@ class LimitTiers(Struct, frozen=False):
             found.add(Tier.MPS)
         return frozenset(found)
 
-    def ask_mps(self, devices: tuple[Device, ...], now: float) -> None:
+    def query_mps(self, devices: tuple[Device, ...], now: float) -> None:
         """Queue a query for the state of MPS and its limits, every ten seconds."""
-        if self.mps is None or (self._mps_asked_at is not None and now - self._mps_asked_at < _MPS_SECONDS):
+        if self.mps is None or (self._mps_queried_at is not None and now - self._mps_queried_at < _MPS_SECONDS):
             return
         if self.queue.send(partial(self._look_at_mps, self.mps, devices)):
-            self._mps_asked_at = now
+            self._mps_queried_at = now
 
     def hold(self, inputs: GuardInput, now: float) -> None:
         """Set the driver's limits for new containers, and lift those of containers whose pod is gone or whose cap has ended."""
@@ -101,12 +101,12 @@ class LimitTiers(Struct, frozen=False):
         if not self._has_limits:
             return
         self._refused = {device: at for device, at in self._refused.items() if now - at < _RETRY_SECONDS}
-        wanted = self._wanted(inputs)
+        desired = self._desired(inputs)
         calls = 0
-        for hold in [*(self._held.keys() - wanted.keys()), *wanted]:
+        for hold in [*(self._held.keys() - desired.keys()), *desired]:
             if calls >= _MAX_CALLS:
                 break
-            calls += self._renew(hold, wanted, now)
+            calls += self._renew(hold, desired, now)
 
     def suspend(self) -> None:
         """Lift every limit that was set: the policy that required them is no longer in force."""
@@ -123,13 +123,13 @@ class LimitTiers(Struct, frozen=False):
         except DriverError:
             return None
 
-    def _wanted(self, inputs: GuardInput) -> Mapping[CgroupLimit, tuple[ContainerId, int]]:
+    def _desired(self, inputs: GuardInput) -> Mapping[CgroupLimit, tuple[ContainerId, int]]:
         """Return the limits that should be set: for every container seen on a GPU, while its cap's action is kill or evict."""
-        wanted = {}
+        desired = {}
         for hold, (container, _) in self._held.items():
             cap, grant = _cap(inputs, container, hold.device), inputs.grants.get(container)
             if cap is not None and grant is not None and not grant.is_gone:
-                wanted[hold] = (container, cap.limit_bytes)
+                desired[hold] = (container, cap.limit_bytes)
         for device in inputs.devices:
             if device.instances is not None or device.uuid in self._refused:
                 continue
@@ -139,20 +139,20 @@ class LimitTiers(Struct, frozen=False):
                     continue
                 cap = _cap(inputs, process.container, device.uuid)
                 if cap is not None:
-                    wanted[CgroupLimit(device=device.uuid, cgroup=process.cgroup)] = (process.container, cap.limit_bytes)
-        return wanted
+                    desired[CgroupLimit(device=device.uuid, cgroup=process.cgroup)] = (process.container, cap.limit_bytes)
+        return desired
 
-    def _renew(self, hold: CgroupLimit, wanted: Mapping[CgroupLimit, tuple[ContainerId, int]], now: float) -> int:
-        """Set or lift one limit as wanted; return the number of calls. If the driver refuses, only the watcher enforces."""
-        if hold not in wanted:
+    def _renew(self, hold: CgroupLimit, desired: Mapping[CgroupLimit, tuple[ContainerId, int]], now: float) -> int:
+        """Set or lift one limit as desired; return the number of calls. If the driver refuses, only the watcher enforces."""
+        if hold not in desired:
             del self._held[hold]
             self._call(hold, None)
             return 1
-        if hold in self._held and self._held[hold] == wanted[hold]:
+        if hold in self._held and self._held[hold] == desired[hold]:
             return 0
-        problem = self._call(hold, wanted[hold][1])
+        problem = self._call(hold, desired[hold][1])
         if problem is None:
-            self._held[hold] = wanted[hold]
+            self._held[hold] = desired[hold]
         else:
             self._refused[hold.device] = now
             _LOG.warning("the driver did not set a limit on %s: %s; the watcher enforces it", hold.device, problem)
@@ -184,9 +184,9 @@ class LimitTiers(Struct, frozen=False):
         count = replicas.pop()
         for device in devices:
             if device.total_bytes is not None:
-                wanted_mib = (device.total_bytes >> 20) // count
+                desired_mib = (device.total_bytes >> 20) // count
                 limit_mib = mps.limit_mib(device.uuid)
-                is_right = limit_mib is not None and abs(limit_mib - wanted_mib) <= wanted_mib * _LIMIT_TOLERANCE
+                is_right = limit_mib is not None and abs(limit_mib - desired_mib) <= desired_mib * _LIMIT_TOLERANCE
                 self.metrics.mps_mismatch.set(not is_right, device.uuid)
 
 

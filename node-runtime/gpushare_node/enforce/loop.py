@@ -95,7 +95,7 @@ class Loop(Struct, frozen=False):
                     _LOG.error("only a new container can use the driver; the container restarts")
                     return EXIT_HUNG
                 if self.is_outdated():
-                    _LOG.warning("the policy can be read now: the container restarts with it")
+                    _LOG.warning("the policy is readable again: the container restarts with it")
                     return EXIT_HUNG
                 due = self._next(due)
         except Stopped:
@@ -111,7 +111,7 @@ class Loop(Struct, frozen=False):
                 self.monitor.look(began)
             self._good_at = self.clock.now()
         except Exception:
-            _LOG.exception("a cycle failed")
+            _LOG.exception("an enforcement cycle failed")
         self._hung_seconds = self._silent_seconds()
         self._useless_at = (self._useless_at or began) if self._is_useless() else None
         self._has_read = self._has_read or any(device.rows is not None for device in self.enforcer.metrics.snapshot.devices)
@@ -137,8 +137,8 @@ class Loop(Struct, frozen=False):
         """Return the current seconds between two cycles."""
         nominal = self.enforcer.config.settings.interval_seconds
         slow = _DUTY * statistics.median(self._list_seconds) if self._list_seconds else 0.0
-        wanted = nominal * _CLOSE if self.enforcer.is_counting else nominal
-        return min(max(slow, wanted), max(_MAX_SECONDS, nominal))
+        desired = nominal * _CLOSE if self.enforcer.is_counting else nominal
+        return min(max(slow, desired), max(_MAX_SECONDS, nominal))
 
     def pages(self) -> Pages:
         """Return the pages that the HTTP server serves."""
@@ -149,12 +149,12 @@ class Loop(Struct, frozen=False):
         if self._hung_seconds >= _BAD_SECONDS:
             return False, f"the driver has not answered for {self._hung_seconds:.0f} s"
         if self._good_at is not None and self.clock.now() - self._good_at > _BAD_SECONDS + self.interval():
-            return False, f"the last good cycle was {self.clock.now() - self._good_at:.0f} s ago"
+            return False, f"the last successful cycle was {self.clock.now() - self._good_at:.0f} s ago"
         return True, "ok"
 
     def readiness(self) -> Answer:
         """Return whether a process list has been read at least once. Does not depend on the API server."""
-        return (True, "ok") if self._has_read else (False, "no good cycle yet")
+        return (True, "ok") if self._has_read else (False, "no successful cycle yet")
 
     def _next(self, due: float) -> float:
         """Return when the next cycle is due; cycles that this one has overrun are skipped."""

@@ -65,9 +65,9 @@ class EnforcementMetrics:
             self.last_change.set(changed_at)
 
     def note_kill(self, names: tuple[str, str, str], reason: str) -> None:
-        """Keep the namespace, pod and container of which a process was ended, if they are known."""
+        """Keep the namespace, pod and container in which a process was terminated, if they are known."""
         if all(names):
-            kept = [one for one in self._last_kills if one != (*names, reason)]
+            kept = [kill for kill in self._last_kills if kill != (*names, reason)]
             self._last_kills = (*kept, (*names, reason))[-_LAST_KILLS:]
 
     def page(self) -> str:
@@ -100,19 +100,19 @@ class EnforcementMetrics:
         make = self.registry
         self.cycle_seconds = make.histogram("cycle_seconds", "Duration of an enforcement cycle.")
         self.cycles_skipped = make.counter("cycles_skipped_total", "Cycles skipped because the previous one took too long.")
-        self.interval_seconds = make.gauge("cycle_interval_seconds", "Time between two cycles now.")
+        self.interval_seconds = make.gauge("cycle_interval_seconds", "Current time between two cycles.")
         self.nvml_seconds = make.histogram("nvml_call_seconds", "Duration of calls to the driver.", "call")
         self.nvml_errors = make.counter("nvml_errors_total", "Calls to the driver that failed.", "call", "code")
-        self.pods_age = make.gauge("pod_cache_age_seconds", "How old the list of the node's pods is.")
+        self.pods_age = make.gauge("pod_cache_age_seconds", "Age of the list of the node's pods.")
         self.api_requests = make.counter(
-            "api_requests_total", "Requests to the API server by method and status; `none`: no answer came.", "verb", "code"
+            "api_requests_total", "Requests to the API server by method and status; `none`: no answer.", "verb", "code"
         )
         self.api_errors = make.counter("api_errors_total", "Requests to the API server that failed.", "op")
         self.events = make.counter("events_total", "Events for the API server, by outcome.", "outcome")
-        self.ready = make.gauge("node_condition", "1 for the reason in GPUShareReady.", "reason")
-        self.tier = make.gauge("enforcement_tier", "1 for each mechanism that enforces caps here; the watcher always.", "tier")
+        self.ready = make.gauge("node_condition", "1 for the current reason of GPUShareReady.", "reason")
+        self.tier = make.gauge("enforcement_tier", "1 for each mechanism that enforces caps; always for the watcher.", "tier")
         self.instances = make.gauge("mig_instances", "MIG instances on a GPU.", "gpu", "profile")
-        make.gauge("start_time_seconds", "When the runtime began, in seconds since 1970.").set(time.time())
+        make.gauge("start_time_seconds", "When the runtime started, in seconds since 1970.").set(time.time())
         self.build = make.gauge("build_info", "Versions of the runtime and the driver.", "version", "nvml", "driver")
 
     def _make_kills(self) -> None:
@@ -127,25 +127,28 @@ class EnforcementMetrics:
         )
         make.callback_gauge(
             "last_kill_info",
-            f"1 for each of the last {_LAST_KILLS} containers of which a process was ended.",
+            f"1 for each of the last {_LAST_KILLS} containers in which a process was terminated.",
             "namespace",
             "pod",
             "container",
             "reason",
-            read=lambda: ((one, 1) for one in self._last_kills),
+            read=lambda: ((kill, 1) for kill in self._last_kills),
         )
         self.evictions = make.counter("evictions_total", "Evictions requested.", "outcome")
         self.suppressed = make.counter(
             "kills_suppressed_total", "Steps against containers over their cap that were not taken.", "reason"
         )
         self.would_act = make.counter(
-            "would_act_total", "Steps only counted, because the runtime observes or makes a dry run.", "step", "reason"
+            "would_act_total",
+            "Steps that were only counted, because the runtime observes or makes a dry run.",
+            "step",
+            "reason",
         )
         self.breaker = make.gauge(
             "kill_breaker_open", "1 while the process lists contradict each other and no container is terminated."
         )
         self.budgets = make.gauge(
-            "kill_budgets_spent", "Containers that wait to be terminated because their namespace's budget for a GPU is spent."
+            "kill_budgets_spent", "Containers whose termination waits because their namespace's budget for a GPU is spent."
         )
         self.stuck = make.gauge("stuck_processes", "Killed processes that still hold a device.")
 
@@ -173,12 +176,12 @@ class EnforcementMetrics:
         make.callback_gauge("container_gpu_memory_cap_bytes", "Memory cap on a device.", *names, read=self._caps)
         make.callback_gauge(
             "container_cap_exempt_until_seconds",
-            "When the exemption of a container that is older than the cap ends.",
+            "When the exemption of a container that started before its cap ends, in seconds since 1970.",
             *names,
             read=self._exempt,
         )
         make.callback_gauge("container_over_cap", "1 while the container is over its cap.", *names, read=self._over)
-        make.callback_gauge("gpu_memory_total_bytes", "Memory of a device.", "gpu", read=self._totals)
+        make.callback_gauge("gpu_memory_total_bytes", "Total memory of a device.", "gpu", read=self._totals)
         make.callback_gauge(
             "gpu_memory_used_bytes",
             "Memory allocated on a GPU; of a MIG instance, what its processes use.",
@@ -190,11 +193,11 @@ class EnforcementMetrics:
     def _named(self) -> Iterator[tuple[tuple[str, ...], ContainerStatus]]:
         """Yield every status with its labels; one whose pod the API server does not list is left out."""
         snapshot = self.snapshot
-        for one in snapshot.observe():
-            pod = snapshot.pod_index.find(one.unit.container)
-            name = snapshot.pod_index.name(one.unit.container)
+        for status in snapshot.observe():
+            pod = snapshot.pod_index.find(status.unit.container)
+            name = snapshot.pod_index.name(status.unit.container)
             if pod is not None and name is not None:
-                yield (pod.namespace, pod.name, name, one.unit.device), one
+                yield (pod.namespace, pod.name, name, status.unit.device), status
 
     def _used(self) -> Iterable[Sample]:
         return ((labels, one.used_bytes) for labels, one in self._named() if one.used_bytes is not None)
@@ -211,7 +214,7 @@ class EnforcementMetrics:
         return ((labels, one.state not in (CapState.OK, CapState.UNKNOWN)) for labels, one in self._named())
 
     def _over_now(self) -> Iterable[Sample]:
-        yield (), sum(one.state not in (CapState.OK, CapState.UNKNOWN) for one in self.snapshot.observe())
+        yield (), sum(status.state not in (CapState.OK, CapState.UNKNOWN) for status in self.snapshot.observe())
 
     def _totals(self) -> Iterable[Sample]:
         for device in self.snapshot.devices:

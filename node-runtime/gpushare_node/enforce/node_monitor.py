@@ -1,7 +1,7 @@
 """NodeMonitor: what enforcement monitors besides caps: drift, the node's labels, whether the pool still selects it, XIDs.
 
-Never changes hardware: to repair, release or leave, it deletes its own pod, and the new one's `partition` decides. Calls to the
-API server go through the work queue; an unreachable server blocks nothing, and the calls are repeated.
+Never changes hardware: to repair or to leave the pool, it deletes its own pod, and the reconcile loop of the new pod decides.
+Calls to the API server go through the work queue; an unreachable server blocks nothing, and the calls are repeated.
 """
 
 import logging
@@ -37,10 +37,10 @@ from gpushare_node.vendors.driver import GpuInfo, Xid
 _NODE_SECONDS = 600.0
 """How often the node is checked without a trigger: its watch reports changes, and a new selector means a new pod."""
 
-_AGAIN_SECONDS = 15.0
-"""The same, if the last check did not complete its work."""
+_RETRY_SECONDS = 15.0
+"""How soon a check that did not complete is repeated."""
 
-_SAY_SECONDS = 60
+_REPORT_SECONDS = 60
 _LABEL_SECONDS = 60
 _CONFLICT_SECONDS = 300
 _REMIND_SECONDS = 600
@@ -52,7 +52,7 @@ _KILL_ECHOES = frozenset({43, 45})
 """XIDs caused by terminating a process with work on the GPU (NVIDIA's XID catalogue; the device plugin ignores them too)."""
 
 _LOG = logging.getLogger(__name__)
-_UNSELECTED = "No selector of the pool matches the node's labels; if that lasts, the node is released."
+_UNSELECTED = "The pool's selectors do not match the node's labels; if that lasts, the node leaves the pool."
 _BY_WORD = {reason.word: reason for reason in ConditionReason}
 
 
@@ -77,10 +77,10 @@ class NodeMonitor(Struct, frozen=False):
     _conflict: tuple[float, str] | None = None
     _applied_at: float | None = None
     _check_at: float = float("-inf")
-    _said: tuple[ConditionReason, str] | None = None
-    _said_at: float = 0.0
+    _reported: tuple[ConditionReason, str] | None = None
+    _reported_at: float = 0.0
     _is_deleting: bool = False
-    _told: dict[ConditionReason, float] = field(default_factory=dict)
+    _event_at: dict[ConditionReason, float] = field(default_factory=dict)
     recent: deque[Xid] = field(default_factory=lambda: deque(maxlen=16))
     _is_triggered: threading.Event = field(default_factory=threading.Event)
 
@@ -110,16 +110,16 @@ class NodeMonitor(Struct, frozen=False):
         if self._is_triggered.is_set() or now >= self._check_at:
             # Cleared before the check: a change during the check triggers another one.
             self._is_triggered.clear()
-            self._check_at = now + _AGAIN_SECONDS
+            self._check_at = now + _RETRY_SECONDS
             self.enforcer.queue.send(partial(self._check_node, now))
         if not self.refusal:
             self._offer.look(now)
         found = self.reason(now)
-        if found[0] is not (self._said[0] if self._said else None) or now - self._said_at >= _SAY_SECONDS:
-            self._said, self._said_at = found, now
+        if found[0] is not (self._reported[0] if self._reported else None) or now - self._reported_at >= _REPORT_SECONDS:
+            self._reported, self._reported_at = found, now
             self.enforcer.metrics.ready.replace([((found[0].word,), 1)])
-            self.enforcer.queue.send(partial(self._say, *found))
-        self._tell_trouble(now)
+            self.enforcer.queue.send(partial(self._write_condition, *found))
+        self._send_trouble(now)
         self._count_events()
 
     def reason(self, now: float) -> tuple[ConditionReason, str]:
@@ -153,12 +153,12 @@ class NodeMonitor(Struct, frozen=False):
         """Whether the node must leave the pool."""
         return bool(self._release_reason)
 
-    def _tell_trouble(self, now: float) -> None:
+    def _send_trouble(self, now: float) -> None:
         """Send an Event on what prevents the enforcement of caps, not more often than is useful to people."""
-        self._told = {reason: at for reason, at in self._told.items() if now - at < _REMIND_SECONDS}
+        self._event_at = {reason: at for reason, at in self._event_at.items() if now - at < _REMIND_SECONDS}
         trouble = self.enforcer.reason() or self._find_offer()
-        if trouble is not None and trouble[0] not in self._told:
-            self._told[trouble[0]] = now
+        if trouble is not None and trouble[0] not in self._event_at:
+            self._event_at[trouble[0]] = now
             _LOG.warning("%s: %s", trouble[0].word, trouble[1])
             self.cluster.record_event(Event(type=EventType.WARNING, reason=trouble[0].word, message=trouble[1]))
 
@@ -167,8 +167,8 @@ class NodeMonitor(Struct, frozen=False):
         self.recent.append(xid)
         if xid.xid in _KILL_ECHOES and now - self.enforcer.signalled_at(xid.uuid) <= _KILL_ECHO_SECONDS:
             return
-        message = f"The driver reports XID {xid.xid} on {xid.uuid}; NVIDIA's XID catalogue says what it means."
-        self._tell(EventReason.XID, message)
+        message = f"The driver reports XID {xid.xid} on {xid.uuid}; see NVIDIA's XID catalogue."
+        self._send_event(EventReason.XID, message)
 
     def _check_layout(self, surveys: tuple[GpuInfo, ...], now: float) -> None:
         """Compare the GPUs with the policy. A difference found twice in a row is repaired, once.
@@ -176,7 +176,9 @@ class NodeMonitor(Struct, frozen=False):
         A lost or unreadable GPU is only reported: a restart does not repair it, and meanwhile the others would have no caps.
         """
         planned = self.plan(surveys)
-        wrong = () if self.refusal else tuple(one for one in surveys if has_wrong_mode(one, self.enforcer.config.policy))
+        wrong = (
+            () if self.refusal else tuple(survey for survey in surveys if has_wrong_mode(survey, self.enforcer.config.policy))
+        )
         former, self._finding = self._finding, _find(planned, wrong) or self._find_fabric(surveys)
         is_repairable = any(gpu.operations for gpu in planned.gpus) or bool(wrong)
         if self._finding is None or self._finding != former or not is_repairable or self._is_deleting:
@@ -194,8 +196,8 @@ class NodeMonitor(Struct, frozen=False):
         except StateDirError as error:
             _LOG.warning("no repair was requested: %s", error)
             return
-        self._tell(EventReason.DRIFTED, f"{text} The runtime's pod is recreated to repair it.")
-        self._start_over()
+        self._send_event(EventReason.DRIFTED, f"{text} The runtime's pod is recreated to repair it.")
+        self._restart()
 
     def _find_fabric(self, surveys: Sequence[GpuInfo]) -> tuple[ConditionReason, str] | None:
         """Return which GPUs have no NVLink.
@@ -207,9 +209,12 @@ class NodeMonitor(Struct, frozen=False):
         if unready:
             return ConditionReason.FABRIC_NOT_READY, f"NVLink of GPU {', '.join(unready)} is not set up."
         silent = [
-            str(one.index)
-            for one in surveys
-            if one.is_fabric_ready is None and one.fault is None and "-SXM" in one.name and not (one.mig and one.mig.current)
+            str(survey.index)
+            for survey in surveys
+            if survey.is_fabric_ready is None
+            and survey.fault is None
+            and "-SXM" in survey.name
+            and not (survey.mig and survey.mig.current)
         ]
         if not silent or not self.enforcer.adapters.processes.lacks_fabric_manager():
             return None
@@ -233,7 +238,7 @@ class NodeMonitor(Struct, frozen=False):
 
     def _find_release_reason(self, view: NodeView) -> str:
         if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:
-            return "The node's release was requested."
+            return "The node was requested to leave its pool."
         pool = view.labels.get(POOL_LABEL)
         if POOL_LABEL in self.labels and pool not in (None, self.labels[POOL_LABEL]):
             return f"The node now belongs to pool {pool}."
@@ -243,14 +248,14 @@ class NodeMonitor(Struct, frozen=False):
 
     def _keep_labels(self, view: NodeView, now: float) -> bool:
         """Write our labels again, at most once a minute, and report which were changed. Return whether they were correct."""
-        taken = view.describe_drift(self.labels)
-        if not taken or (self._applied_at is not None and now - self._applied_at < _LABEL_SECONDS):
-            return not taken
+        changed = view.describe_drift(self.labels)
+        if not changed or (self._applied_at is not None and now - self._applied_at < _LABEL_SECONDS):
+            return not changed
         self._applied_at = now
-        message = f"The runtime's labels were corrected: {', '.join(taken)}."
+        message = f"The runtime's labels were corrected: {', '.join(changed)}."
         self._conflict = (now, message)
-        self.enforcer.metrics.label_conflicts.add(by=len(taken))
-        self._tell(EventReason.LABEL_CONFLICT, message)
+        self.enforcer.metrics.label_conflicts.add(by=len(changed))
+        self._send_event(EventReason.LABEL_CONFLICT, message)
         self.cluster.apply_labels(self.labels)
         return False
 
@@ -264,10 +269,10 @@ class NodeMonitor(Struct, frozen=False):
         folder.keep_profile(other.key, other.devices)
         self.labels = {**self.labels, PLUGIN_LABEL: other.key}
         self.cluster.apply_labels(self.labels)
-        text = f"The device plugin enumerates again as {other.key}, because the offer is not as planned."
-        self._tell(EventReason.PLUGIN_RESTARTED, text)
+        text = f"The device plugin's config is now {other.key}, so that it enumerates again: the offer differs from the plan."
+        self._send_event(EventReason.PLUGIN_RESTARTED, text)
 
-    def _start_over(self) -> None:
+    def _restart(self) -> None:
         def delete() -> None:
             try:
                 self.cluster.delete_own_pod()
@@ -277,7 +282,7 @@ class NodeMonitor(Struct, frozen=False):
 
         self._is_deleting = self.enforcer.queue.send(delete)
 
-    def _say(self, reason: ConditionReason, message: str) -> None:
+    def _write_condition(self, reason: ConditionReason, message: str) -> None:
         """On the work queue's thread."""
         try:
             self.cluster.set_condition(reason, message)
@@ -285,11 +290,11 @@ class NodeMonitor(Struct, frozen=False):
             self.enforcer.metrics.api_errors.add("condition")
 
     def _count_events(self) -> None:
-        counter, told = self.enforcer.metrics.events, self.cluster.event_counts()
-        for outcome, count in (("told", told.event_counts), ("refused", told.refused), ("dropped", told.dropped)):
+        counter, counts = self.enforcer.metrics.events, self.cluster.event_counts()
+        for outcome, count in (("told", counts.event_counts), ("refused", counts.refused), ("dropped", counts.dropped)):
             counter.add(outcome, by=count - counter.value(outcome))
 
-    def _tell(self, about: EventReason, message: str) -> None:
+    def _send_event(self, about: EventReason, message: str) -> None:
         _LOG.warning("%s", message)
         self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=message))
 
@@ -297,13 +302,13 @@ class NodeMonitor(Struct, frozen=False):
 def _find(planned: PartitionPlan, wrong_modes: Sequence[GpuInfo]) -> tuple[ConditionReason, str] | None:
     """Return how the hardware differs from the policy; a GPU that cannot be partitioned takes precedence over a changed one."""
     if planned.unfit:
-        text = "; ".join(f"GPU {one.index}: {one.detail}" for one in planned.unfit)
+        text = "; ".join(f"GPU {unfit_gpu.index}: {unfit_gpu.detail}" for unfit_gpu in planned.unfit)
         return _BY_WORD[planned.unfit[0].reason.value], f"{text}."
     changed = sorted({gpu.index for gpu in planned.gpus if gpu.operations})
     if changed:
         return ConditionReason.DRIFTED, f"GPU {', '.join(map(str, changed))} no longer matches the policy."
     if wrong_modes:
-        known = ((one.index, one.compute_mode) for one in wrong_modes)
+        known = ((survey.index, survey.compute_mode) for survey in wrong_modes)
         modes = "; ".join(f"GPU {index} has the compute mode {mode.name}" for index, mode in known if mode is not None)
-        return ConditionReason.DRIFTED, f"{modes}, which keeps tenants out."
+        return ConditionReason.DRIFTED, f"{modes}, which prevents sharing."
     return None

@@ -20,7 +20,7 @@ _CHANGE_SECONDS = 60.0
 _NODE_SECONDS = 600.0
 """How often the node is read without a change here: its labels may have changed."""
 
-_AGAIN_SECONDS = 15.0
+_RETRY_SECONDS = 15.0
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,7 +34,6 @@ class Observer(Struct, frozen=False):
     publish: Callable[[tuple[GpuInfo, ...], Trouble], None]
     is_leaving: bool = False
     _seen: object = None
-    _told: Trouble = None
     _next_at: float = float("-inf")
     _changed_at: float = float("-inf")
 
@@ -46,7 +45,7 @@ class Observer(Struct, frozen=False):
         if not is_changed and now < self._next_at:
             return
         self._seen, self._changed_at = seen, now if is_changed else self._changed_at
-        self._next_at = now + _AGAIN_SECONDS
+        self._next_at = now + _RETRY_SECONDS
         reason = (trouble[0] if trouble else ConditionReason.OBSERVING).word
         self.enforcer.metrics.ready.replace([((reason,), 1)])
         self.enforcer.queue.send(partial(self._publish, inventory.surveys or (), trouble, now))

@@ -21,10 +21,10 @@ from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.vendors.driver import GpuInfo
 
 LOOK_SECONDS = 45.0
-"""Between two looks while the offer is right. With `AGAIN_SECONDS` a difference is the node's condition within a minute."""
+"""Between two looks while the offer is right. With `RETRY_SECONDS` a difference is the node's condition within a minute."""
 
-AGAIN_SECONDS = 12.0
-"""The same while it is not. A difference that two looks see has lasted longer than kubelet's report, which takes 10 s."""
+RETRY_SECONDS = 12.0
+"""Between two looks while it is wrong. What two looks see has lasted longer than kubelet's report, which takes 10 s."""
 
 _FLIP_SECONDS = 30.0
 _MPS_FLIP_SECONDS = 120.0
@@ -56,7 +56,7 @@ class OfferWatch(Struct, frozen=False):
         """Look, if that is due, on the work queue's thread. `now` is monotonic seconds."""
         surveys = self.enforcer.inventory.surveys
         if now >= self.next_look and surveys is not None:
-            self.next_look = now + AGAIN_SECONDS
+            self.next_look = now + RETRY_SECONDS
             self.enforcer.queue.send(partial(self._look, surveys, now))
 
     def _look(self, surveys: tuple[GpuInfo, ...], now: float) -> None:
@@ -81,12 +81,12 @@ class OfferWatch(Struct, frozen=False):
     def _is_held(self, checkpoint: Checkpoint) -> bool:
         """Return whether a pod that has not ended holds a share of the node."""
         pods = self.enforcer.inventory.pod_index.pods
-        held = (pods.get(one.pod_uid) for one in checkpoint.allocations if is_gpu_resource(one.resource))
+        held = (pods.get(allocation.pod_uid) for allocation in checkpoint.allocations if is_gpu_resource(allocation.resource))
         return any(pod is not None and not pod.has_ended for pod in held)
 
     def _compare(self, found: Unmet | None, now: float) -> None:
         """Take in what a look has found."""
-        self.next_look = now + (LOOK_SECONDS if found is None else AGAIN_SECONDS)
+        self.next_look = now + (LOOK_SECONDS if found is None else RETRY_SECONDS)
         if found is None or self._seen is None:
             self._since = now
         self.finding = found if self._seen is not None else None
@@ -116,11 +116,11 @@ class OfferWatch(Struct, frozen=False):
         view = build_view(surveys, policy, allocated=frozenset(), pending_modes={})
         if not is_converged(view):
             return None
-        wanted = expected(policy, missing_gpus(view))
+        desired = expected(policy, missing_gpus(view))
         if checkpoint is None:
-            found = find_offer_mismatch(wanted, allocatable)
+            found = find_offer_mismatch(desired, allocatable)
         else:
-            found = find_mismatch(wanted, registrable(surveys), checkpoint.registered, allocatable)
+            found = find_mismatch(desired, registrable(surveys), checkpoint.registered, allocatable)
         if found is None:
             return None
         return replace(found, message=found.message + plugin_pods.explain(self.enforcer.adapters.pods.pods(), policy.stack))

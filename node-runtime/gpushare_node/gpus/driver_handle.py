@@ -11,7 +11,7 @@ from gpushare_node.vendors.driver import ACCESS_LOST, Code, Driver, DriverError,
 
 _MAX_PAUSE_SECONDS = 30.0
 _ACCESS_SECONDS = 30.0
-"""How long lost access is waited for: a driver that is being replaced can answer the same for moments."""
+"""How long lost access is waited for: a driver that is being replaced briefly gives the same answer."""
 
 
 class DriverHandle:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from gpushare_node.core.policy import (
     Action,
     Card,
+    DesiredGpu,
     Enforcement,
     Mechanism,
     Mode,
@@ -15,7 +16,6 @@ from gpushare_node.core.policy import (
     Rollout,
     Share,
     Stack,
-    WantedGpu,
 )
 from gpushare_node.core.structs import replace
 from gpushare_node.vendors.driver import GpuInfo
@@ -35,16 +35,16 @@ def exclusive(policy: Policy) -> Policy:
         mode=Mode.EXCLUSIVE,
         profile="",
         mig_config=_MIG_CONFIG if policy.partitioner is Partitioner.MIG_MANAGER else None,
-        gpus=tuple(WantedGpu(index=gpu.index, instances=()) for gpu in policy.gpus),
+        gpus=tuple(DesiredGpu(index=gpu.index, instances=()) for gpu in policy.gpus),
         resources=((_WHOLE.resource, len(policy.gpus)),),
         shares=(_WHOLE,),
     )
 
 
 def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
-    """Return the same for an unknown former policy: the card is that of the first working GPU, and tenants are waited for."""
+    """Return the exclusive policy if no former one is known: the card is the first working GPU's, and it waits for tenants."""
     name = next((one.name for one in surveys if one.fault is None), "unknown")
-    indexes = sorted({one.index for one in surveys}) or [0]
+    indexes = sorted({survey.index for survey in surveys}) or [0]
     return Policy(
         pool=pool,
         cluster="unknown",
@@ -54,7 +54,7 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
         partitioner=Partitioner.GPUSHARE,
         profile="",
         mig_config=None,
-        gpus=tuple(WantedGpu(index=index, instances=()) for index in indexes),
+        gpus=tuple(DesiredGpu(index=index, instances=()) for index in indexes),
         resources=((_WHOLE.resource, len(indexes)),),
         shares=(_WHOLE,),
         namespaces=(),

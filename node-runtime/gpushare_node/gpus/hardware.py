@@ -122,7 +122,7 @@ class Hardware:
         """Change every GPU that is fit and not in use to the policy's layout. With `check` only report what would be done.
 
         Each GPU is surveyed again before it is touched, and `allocated` is called again if it is a function. StateDirError if
-        the journal cannot be written, before that GPU is touched; Stopped between two steps if the program is asked to end.
+        the journal cannot be written, before that GPU is touched; Stopped between two steps if a signal stops the program.
         After either, the next run continues from hardware.
         """
         ask = allocated if callable(allocated) else lambda: allocated
@@ -145,7 +145,7 @@ class Hardware:
             self._record.close(
                 has_failed=any(one.reason in _FAILURES for one in outcomes),
                 has_changed=any(one.reason is None for one in changed),
-                is_as_wanted=all(one.reason is None for one in outcomes),
+                is_as_desired=all(outcome.reason is None for outcome in outcomes),
             )
             if any(result.status is Status.CHANGED for result in results):
                 self._make_nodes(report)
@@ -201,7 +201,7 @@ class Hardware:
 
 def _sum_up(outcomes: list[GpuOutcome], results: list[StepResult]) -> PartitionResult:
     reasons = {one.reason for one in outcomes if one.reason is not None}
-    bad = sorted((one for one in outcomes if one.reason is not None), key=lambda one: one.index)
+    bad = sorted((outcome for outcome in outcomes if outcome.reason is not None), key=lambda one: one.index)
     return PartitionResult(
         results=tuple(results),
         reason=min(reasons, key=_rank, default=None),

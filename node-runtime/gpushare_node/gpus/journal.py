@@ -66,18 +66,18 @@ class JournalWriter:
         pending = {gpu: mode for gpu, mode in journal.pending_modes.items() if gpu != uuid or is_pending}
         self._write(replace(journal, former=former, pending_modes=pending))
 
-    def close(self, *, has_failed: bool, has_changed: bool, is_as_wanted: bool) -> None:
+    def close(self, *, has_failed: bool, has_changed: bool, is_as_desired: bool) -> None:
         """Record the end of the run. Deletes a journal that is no longer needed, and does not rewrite one that is unchanged.
 
-        A change is in progress until every GPU is as wanted, or every GPU is back in its layout from before the first change.
+        A change is in progress until every GPU is as desired, or every GPU is back in its layout from before the first change.
         """
         journal = self._journal()
         if has_failed:
             now = int(self._clock.now())
             journal = replace(journal, attempts=journal.attempts + 1, driver=self.driver, failed_at_seconds=now)
-        elif is_as_wanted:
+        elif is_as_desired:
             journal = replace(journal, attempts=0)
-        if is_as_wanted or (self._was_changing is False and not has_changed and not journal.former):
+        if is_as_desired or (self._was_changing is False and not has_changed and not journal.former):
             journal = replace(journal, is_changing=False)
         self._write(journal)
 

@@ -57,7 +57,7 @@ def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
     details, seen = processes.details(pid), processes.look((pid,)).get(pid)
     uid = seen.candidates[0].pod_uid if seen is not None and seen.candidates else ""
     comm = f" ({', '.join(filter(None, (details.comm, details.state)))})" if details is not None else ""
-    pod = names.get(uid, f"uid {uid}, which the node no longer has")
+    pod = names.get(uid, f"uid {uid}, which is no longer on the node")
     where = f" of pod {pod}" if uid else _unit(seen)
     return f"process {pid}{comm}{where}"
 

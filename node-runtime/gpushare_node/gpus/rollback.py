@@ -39,7 +39,11 @@ def rollback_plan(former: FormerGpu, survey: GpuInfo, *, created: Collection[int
     there = {instance_spec(one) for one in standing if one.gi_id in kept}
     missing = tuple(one for one in former.instances if one not in there)
     takes_all = takes_all or not former.mig
-    gone = [one for one in standing if one.gi_id not in kept and (takes_all or one.gi_id in created or _overlaps(one, missing))]
+    gone = [
+        instance
+        for instance in standing
+        if instance.gi_id not in kept and (takes_all or instance.gi_id in created or _overlaps(instance, missing))
+    ]
     return RollbackPlan(
         gone=tuple(gone),
         missing=missing,
@@ -54,13 +58,13 @@ def former_of(survey: GpuInfo) -> FormerGpu:
     return FormerGpu(
         uuid=survey.uuid,
         mig=survey.mig is not None and survey.mig.current,
-        instances=tuple(instance_spec(one) for one in standing if is_whole(one)),
+        instances=tuple(instance_spec(instance) for instance in standing if is_whole(instance)),
     )
 
 
 def is_whole(instance: GpuInstance) -> bool:
     """Whether it contains exactly one compute instance, of its whole size."""
-    return [one.is_whole for one in instance.compute] == [True]
+    return [compute_instance.is_whole for compute_instance in instance.compute] == [True]
 
 
 def instance_spec(instance: GpuInstance) -> InstanceSpec:
@@ -70,4 +74,4 @@ def instance_spec(instance: GpuInstance) -> InstanceSpec:
 
 def _overlaps(instance: GpuInstance, places: Iterable[InstanceSpec]) -> bool:
     end = instance.start + instance.size
-    return any(instance.start < one.start + one.size and one.start < end for one in places)
+    return any(instance.start < place.start + place.size and place.start < end for place in places)

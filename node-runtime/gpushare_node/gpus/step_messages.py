@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import assert_never
 
-from gpushare_node.core.policy import WantedInstance
+from gpushare_node.core.policy import DesiredInstance
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.reporting.results import Status, StepResult
@@ -19,7 +19,11 @@ Names = Mapping[int, str]
 
 def names_of(survey: GpuInfo) -> Names:
     """Return the profile names that the driver reports."""
-    return {one.id: one.name for one in survey.mig.profiles if one.name is not None} if survey.mig is not None else {}
+    return (
+        {profile.id: profile.name for profile in survey.mig.profiles if profile.name is not None}
+        if survey.mig is not None
+        else {}
+    )
 
 
 def step_result(operation: Operation, index: int, status: Status, names: Names, detail: str = "") -> StepResult:
@@ -45,14 +49,14 @@ def step_result(operation: Operation, index: int, status: Status, names: Names, 
     return StepResult(step=step, target=target, status=status, detail=detail, before=before, after=after)
 
 
-def postponed_result(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepResult:
+def postponed_result(gpu: GpuPlan, desired: tuple[DesiredInstance, ...]) -> StepResult:
     """Return what `--check` reports if the driver lists no placements before MIG is on."""
     return StepResult(
         step="create instances",
         target=f"GPU {gpu.index}",
         status=Status.CHANGED,
         detail="placements are known once MIG is on",
-        after=tuple(f"{one.profile} at {one.start}:{one.size}" for one in wanted),
+        after=tuple(f"{one.profile} at {one.start}:{one.size}" for one in desired),
     )
 
 
@@ -61,7 +65,7 @@ def layout_text(survey: GpuInfo) -> str:
     if survey.mig is None or not survey.mig.current:
         return "whole"
     names = names_of(survey)
-    counts = Counter(names.get(one.profile_id, f"profile {one.profile_id}") for one in survey.mig.instances)
+    counts = Counter(names.get(instance.profile_id, f"profile {instance.profile_id}") for instance in survey.mig.instances)
     return ", ".join(f"{count} × {name}" for name, count in sorted(counts.items())) or "MIG on, no instance"
 
 

@@ -70,7 +70,7 @@ class Steps:
         self._machine = machine
 
     def raise_if_stopped(self) -> None:
-        """Raise Stopped if the program was asked to end. Called between two steps, so that no step is interrupted."""
+        """Raise Stopped if a signal stops the program. Called between two steps, so that no step is interrupted."""
         self._clock.sleep(0)
 
     def switch(self, *, enabled: bool, may_reset: bool) -> None:
@@ -78,7 +78,7 @@ class Steps:
 
         With `may_reset` only this GPU is reset, if the switch needs a reset and the host has the program for it.
         """
-        activation = self._ask_for_mode(enabled=enabled)
+        activation = self._request_mode(enabled=enabled)
         match activation:
             case Activation.ACTIVE:
                 if self._has_mode(enabled=enabled):
@@ -107,11 +107,11 @@ class Steps:
             self._patiently(partial(self._connection.partitioner.destroy_compute, self._uuid, instance.gi_id, compute.ci_id))
         self._patiently(lambda: self._connection.partitioner.destroy_instance(self._uuid, instance.gi_id))
 
-    def create(self, wanted: CreateInstance) -> int:
+    def create(self, desired: CreateInstance) -> int:
         """Create a whole instance; return its id. If its compute instance fails, destroy it again."""
         gi_id = self._call(
             lambda: self._connection.partitioner.create_instance(
-                self._uuid, profile_id=wanted.profile_id, start=wanted.start, size=wanted.size
+                self._uuid, profile_id=desired.profile_id, start=desired.start, size=desired.size
             )
         )
         try:
@@ -140,11 +140,11 @@ class Steps:
         if names:
             return f"a GPU is held open by {names}"
         return (
-            "something holds the GPU open, but /proc lists no process that does: the kernel module nvidia_drm does where a "
-            "display or the console is on the GPU (`lsmod` shows what uses `nvidia`)"
+            "the GPU is held open, but by no process in /proc: the kernel module nvidia_drm holds it open if a display or the "
+            "console uses the GPU (`lsmod` shows what uses `nvidia`)"
         )
 
-    def _ask_for_mode(self, *, enabled: bool) -> Activation:
+    def _request_mode(self, *, enabled: bool) -> Activation:
         for pause in (*_MODE_PAUSES_SECONDS, None):
             activation = self._activation(enabled=enabled)
             self._connection.close()
@@ -180,12 +180,12 @@ class Steps:
             self._clock.sleep(1.0)
 
     def _reset(self, *, enabled: bool, may_reset: bool) -> None:
-        problem = self._try_reset() if may_reset else "which a rollback does not do"
+        problem = self._try_reset() if may_reset else "which a rollback does not perform"
         if problem is None and self._has_mode(enabled=enabled):
             return
         word = "on" if enabled else "off"
-        why = problem or "and the reset did not switch it"
-        raise StepError(ConditionReason.RESET_REQUIRED, f"switching MIG {word} takes a GPU reset, {why}")
+        why = problem or "but a reset did not switch it"
+        raise StepError(ConditionReason.RESET_REQUIRED, f"switching MIG {word} requires a GPU reset, {why}")
 
     def _try_reset(self) -> str | None:
         survey = self.survey()
@@ -193,7 +193,7 @@ class Steps:
         if survey.pci_bus_id is None:
             return "which needs a PCI address that the driver does not report"
         problem = self._machine.reset(survey.pci_bus_id)
-        return None if problem is None else f"which the runtime cannot do: {problem}"
+        return None if problem is None else f"which the runtime cannot perform: {problem}"
 
     def _patiently(self, call: Callable[[], None]) -> None:
         for _ in range(_DESTROY_TRIES):

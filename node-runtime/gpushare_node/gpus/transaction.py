@@ -66,16 +66,17 @@ class GpuTransaction:
                 survey, gpu = self._find(view)
                 if not gpu.operations and self._uuid not in view.compute_modes:
                     self._record.end(self._uuid, is_pending=False)
-                    self._say("layout", Status.OK, layout_text(survey))
+                    self._report("layout", Status.OK, layout_text(survey))
                     return GpuOutcome(index=self._index, reason=None)
                 former = former or former_of(survey)
                 self._record.begin(former, _mode_of(gpu))
                 self._carry_out(gpu, survey, must_reset_compute_mode=self._uuid in view.compute_modes)
             raise StepError(
-                ConditionReason.PARTITION_FAILED, "after all steps the GPU lacks the layout: another program changes it"
+                ConditionReason.PARTITION_FAILED,
+                "the GPU does not have the layout after all steps: another program is changing it",
             )
         except StepError as error:
-            self._say(self._doing, Status.FAILED, str(error))
+            self._report(self._doing, Status.FAILED, str(error))
             return self._give_up(error, former, is_recovering=is_recovering)
 
     def _look_again(self) -> GpuView:
@@ -89,7 +90,7 @@ class GpuTransaction:
         survey = view.survey(self._uuid)
         gpu = next((one for one in view.plan.gpus if one.uuid == self._uuid), None)
         if survey is None or gpu is None:
-            unfit = next((one for one in view.plan.unfit if one.index == self._index), None)
+            unfit = next((unfit_gpu for unfit_gpu in view.plan.unfit if unfit_gpu.index == self._index), None)
             raise StepError(
                 ConditionReason.GPU_LOST if unfit is None else ConditionReason[unfit.reason.name],
                 "the driver no longer lists the GPU" if unfit is None else unfit.detail,
@@ -129,7 +130,7 @@ class GpuTransaction:
                 self._steps.switch(enabled=False, may_reset=True)
             case DestroyInstance(instance=gone):
                 standing = () if survey.mig is None else survey.mig.instances
-                self._steps.destroy(next(one for one in standing if one.gi_id == gone.gi_id))
+                self._steps.destroy(next(instance for instance in standing if instance.gi_id == gone.gi_id))
             case CreateInstance():
                 self._created.add(self._steps.create(operation))
             case _:
@@ -142,9 +143,13 @@ class GpuTransaction:
             for one in gpu.operations
             if isinstance(one, CreateInstance)
         ]
-        gone = {one.instance.gi_id for one in gpu.operations if isinstance(one, DestroyInstance)}
+        gone = {operation.instance.gi_id for operation in gpu.operations if isinstance(operation, DestroyInstance)}
         was_on = before.mig is not None and before.mig.current
-        kept = [instance_spec(one) for one in before.mig.instances if one.gi_id not in gone] if before.mig and was_on else []
+        kept = (
+            [instance_spec(instance) for instance in before.mig.instances if instance.gi_id not in gone]
+            if before.mig and was_on
+            else []
+        )
         after = self._steps.survey()
         standing = after.mig.instances if after.mig and after.mig.current else ()
         if Counter(map(instance_spec, standing)) != Counter((*kept, *created)) or not all(map(_is_sound, standing)):
@@ -160,7 +165,7 @@ class GpuTransaction:
         try:
             lost = self._roll_back(former, is_recovering=is_recovering)
         except StepError as another:
-            self._say("roll back", Status.FAILED, str(another))
+            self._report("roll back", Status.FAILED, str(another))
             message = f"{message}; the rollback failed: {another}"
             return GpuOutcome(index=self._index, reason=ConditionReason.PARTITION_FAILED, message=message)
         self._record.end(self._uuid, is_pending=False)
@@ -184,12 +189,14 @@ class GpuTransaction:
             self._steps.create(CreateInstance(uuid=self._uuid, profile_id=one.profile_id, start=one.start, size=one.size))
         after = self._steps.survey()
         if rollback_plan(former, after, created=(), takes_all=False).is_needed:
-            raise StepError(ConditionReason.PARTITION_FAILED, f"the driver reports another layout: {layout_text(after)}")
-        said = "the previous layout is restored" + (", under new MIG UUIDs" if way.missing else "")
-        self._say("roll back", Status.CHANGED if way.is_needed else Status.OK, said)
-        return said
+            raise StepError(
+                ConditionReason.PARTITION_FAILED, f"the driver does not report the previous layout, but {layout_text(after)}"
+            )
+        message = "the previous layout is restored" + (", under new MIG UUIDs" if way.missing else "")
+        self._report("roll back", Status.CHANGED if way.is_needed else Status.OK, message)
+        return message
 
-    def _say(self, step: str, status: Status, detail: str) -> None:
+    def _report(self, step: str, status: Status, detail: str) -> None:
         self._on_result(StepResult(step=step, target=f"GPU {self._index}", status=status, detail=detail))
 
 
@@ -208,7 +215,10 @@ _NO_WAY_BACK = frozenset(
 
 def _mode_of(gpu: GpuPlan) -> bool | None:
     """Return the MIG mode that the plan switches to, None if it switches none."""
-    return next((isinstance(one, EnableMig) for one in gpu.operations if isinstance(one, EnableMig | DisableMig)), None)
+    return next(
+        (isinstance(operation, EnableMig) for operation in gpu.operations if isinstance(operation, EnableMig | DisableMig)),
+        None,
+    )
 
 
 def _is_sound(instance: GpuInstance) -> bool:

@@ -27,7 +27,7 @@ class GpuView(Struct):
     servers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
-    def is_as_wanted(self) -> bool:
+    def is_as_desired(self) -> bool:
         """Whether every GPU matches the policy, so that nothing must change."""
         return not (self.plan.operations or self.plan.unfit or self.compute_modes)
 
@@ -75,7 +75,12 @@ def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
         if survey.mig is None or not survey.mig.current:
             found.add(survey.uuid)
         else:
-            found |= {one.uuid for instance in survey.mig.instances for one in instance.compute if one.uuid is not None}
+            found |= {
+                compute_instance.uuid
+                for instance in survey.mig.instances
+                for compute_instance in instance.compute
+                if compute_instance.uuid is not None
+            }
     return frozenset(found)
 
 
@@ -109,7 +114,7 @@ def _mig(survey: GpuInfo, mig: MigInfo, allocated: frozenset[str], pending_modes
         current=mig.current,
         pending=mig.pending,
         is_pending_ours=pending_modes.get(survey.uuid) == mig.pending,
-        instances=tuple(_instance(one, one.gi_id in busy, allocated) for one in mig.instances),
+        instances=tuple(_instance(instance, instance.gi_id in busy, allocated) for instance in mig.instances),
         profiles=mig.profiles,
     )
 
@@ -121,5 +126,5 @@ def _instance(instance: GpuInstance, has_process: bool, allocated: frozenset[str
         start=instance.start,
         size=instance.size,
         is_whole=len(instance.compute) == 1 and instance.compute[0].is_whole,
-        is_busy=has_process or any(one.uuid in allocated for one in instance.compute),
+        is_busy=has_process or any(compute_instance.uuid in allocated for compute_instance in instance.compute),
     )

@@ -58,10 +58,9 @@ def _report_containers(view: DeviceView, grants: Mapping[ContainerId, Grant], st
         if sample.is_whole and not is_stray:
             continue
         reason = AnomalyKind.STRAY if is_stray else AnomalyKind.MEMORY_UNKNOWN
-        processes = tuple(process for process, _ in sample.processes)
         unit = Unit(container=container, device=view.device)
         used = sample.used_bytes if sample.is_whole else None
-        state.verdicts.append(Anomaly(reason=reason, device=view.device, unit=unit, processes=processes, used_bytes=used))
+        state.verdicts.append(Anomaly(reason=reason, device=view.device, unit=unit, processes=sample.members, used_bytes=used))
 
 
 def _report_blindness(views: Mapping[str, DeviceView], grants: Mapping[ContainerId, Grant], state: CycleState) -> None:

@@ -3,11 +3,12 @@
 The contract of the steps that `guard.escalation` takes with them:
 
 - Time over the cap between two consecutive known samples is a debt of the container, and of its namespace on the device. Time
-  within the cap pays half of its length back. Nothing else does: no process that ends, no next run of the container in its
+  within the cap pays half of its length back. Nothing else does: no process that exits, no next run of the container in its
   pod, no unknown sample and, once targets were selected in it, no restart of this program.
-- With its patience (the required samples and the cap's grace) spent, the processes that hold a container's memory are ended.
-  If it is over again while its debt, or its namespace's, remains, the whole container is.
-- A container that is over while its namespace owes has less patience, or none. None within its cap is ended for another.
+- With its patience (the required samples and the cap's grace) spent, the processes that hold a container's memory are
+  killed. If it is over again while its debt, or its namespace's, remains, the whole container is.
+- A container that is over while its namespace owes has less patience, or none. No container within its cap is killed for
+  another.
 """
 
 from collections.abc import Mapping
@@ -125,15 +126,11 @@ class Violation(NamedTuple):
         return self._replace(debt=self.debt.unknown())
 
     def restarted(self, now: float, settings: Settings) -> "Violation":
-        """Return the same violation at the start of its grace."""
+        """Return the violation with its grace started again."""
         debt = self.debt._replace(seconds=min(self.debt.seconds, settings.confirm_seconds))
         return self._replace(
             since=now, debt=debt, due_at=None, warned_at=None, evicted_at=None, is_on_fallback=False, is_settled=False
         )
-
-    def is_confirmed(self, settings: Settings) -> bool:
-        """Whether it has been over its cap long enough to be warned."""
-        return self.debt.reaches(settings.confirm_seconds)
 
     def rest_seconds(self, namespace: Debt, settings: Settings) -> float:
         """Return how many more seconds it may stay over its cap; 0 if its cap's action is due.
@@ -144,8 +141,8 @@ class Violation(NamedTuple):
         patience = settings.patience_seconds(self.cap)
         if self.samples >= settings.samples and namespace.reaches(_MAX_PATIENCES * patience):
             return 0.0
-        wanted = settings.confirm_seconds if namespace.reaches(patience) else patience
-        return 0.0 if self.debt.reaches(wanted) else wanted - self.debt.seconds
+        desired = settings.confirm_seconds if namespace.reaches(patience) else patience
+        return 0.0 if self.debt.reaches(desired) else desired - self.debt.seconds
 
 
 NamespaceDebts = Mapping[tuple[str, str], Debt]

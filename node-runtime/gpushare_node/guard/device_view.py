@@ -29,6 +29,11 @@ class Sample(NamedTuple):
     is_whole: bool
     processes: tuple[tuple[Process, int], ...]
 
+    @property
+    def members(self) -> tuple[Process, ...]:
+        """The processes without their usage."""
+        return tuple([process for process, _ in self.processes])
+
 
 class DeviceView(Struct):
     """A device whose rows are plausible.
@@ -69,7 +74,11 @@ class DeviceView(Struct):
             return 0
         started = {process.pid: process.start_time for process in members}
         doubtful = [pid for pid, candidates in self.doubtful.items() if container in candidates or pid in started]
-        orphans = [one.pid for one in self.orphans if one.container == container or started.get(one.pid) == one.start_time]
+        orphans = [
+            orphan.pid
+            for orphan in self.orphans
+            if orphan.container == container or started.get(orphan.pid) == orphan.start_time
+        ]
         return self.unidentified_bytes + _total([self.uses[pid] for pid in (*doubtful, *orphans)])
 
 

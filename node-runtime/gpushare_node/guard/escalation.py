@@ -62,8 +62,8 @@ class Offender(NamedTuple):
         """Whether its processes must not simply be killed: under the platform's MPS every process is treated as a client."""
         return self.view.mps is not Mps.OFF and not self.is_unevictable
 
-    def ends_whole(self) -> bool:
-        """Whether all of the container is ended: it has offended before, or its own MPS server can start others at any time."""
+    def kills_whole(self) -> bool:
+        """Whether the whole container is killed: it has offended before, or its own MPS server can start others at any time."""
         return (
             self.is_unevictable
             or self.violation.offences > 0
@@ -89,9 +89,9 @@ def select_targets(offender: Offender, state: CycleState) -> None:
     unit = offender.unit
     if not may_choose(offender, state) or state.is_taken(unit.device):
         return
-    is_whole = offender.ends_whole()
+    is_whole = offender.kills_whole()
     scope = KillScope.CONTAINER if is_whole else KillScope.PROCESSES
-    processes = _all(offender) if is_whole else _holding(offender)
+    processes = offender.sample.members if is_whole else _holding(offender)
     if _are_in_flight(processes, state.targets):
         return
     state.choose(unit, offender.owner)
@@ -116,7 +116,7 @@ def may_choose(offender: Offender, state: CycleState) -> bool:
     reason = None
     if state.paused_since is not None:
         reason = AnomalyKind.CONTRADICTED
-    elif state.is_spent(offender.budget_key):
+    elif len(state.choices.get(offender.budget_key, ())) >= state.settings.kills_per_minute:
         reason = AnomalyKind.BUDGET_SPENT
     if reason is not None:
         state.verdicts.append(Anomaly(reason=reason, device=offender.unit.device, unit=offender.unit))
@@ -166,7 +166,7 @@ def _persist(target: Target, offender: Offender | None, inputs: GuardInput, stat
 
 def _verify(target: Target, offender: Offender) -> tuple[Process, ...]:
     """Return the target's processes that were identified in this cycle; for a container, all that it has."""
-    present = _all(offender)
+    present = offender.sample.members
     if target.scope is KillScope.CONTAINER:
         return present
     return tuple(process for process in target.processes if process in present)
@@ -199,7 +199,7 @@ def _after_sigterm(
 def _present(target: Target, view: DeviceView | None) -> tuple[Process, ...]:
     """Return the processes that the target's container has on the device now."""
     sample = None if view is None else view.samples.get(target.unit.container)
-    return () if sample is None else tuple(process for process, _ in sample.processes)
+    return () if sample is None else sample.members
 
 
 def _escalate(  # noqa: PLR0913, PLR0917 - everything that the step depends on
@@ -237,7 +237,7 @@ def _escalate(  # noqa: PLR0913, PLR0917 - everything that the step depends on
 
 
 def _kill_scope(target: Target) -> KillScope:
-    """Return whom SIGKILL is for: under the platform's MPS only those whose end its server has confirmed.
+    """Return the scope of SIGKILL: under the platform's MPS only those whose end its server has confirmed.
 
     Others of the container may be its clients by now.
     """
@@ -286,14 +286,10 @@ def _is_listed(target: Target, view: DeviceView, inputs: GuardInput) -> bool:
 
 
 def _are_in_flight(processes: tuple[Process, ...], targets: Mapping[Unit, Target]) -> bool:
-    """Whether one of them is being ended for another device. A target that is stuck there blocks no other device."""
+    """Whether one of them is being killed for another device. A target that is stuck there blocks no other device."""
     return any(
         process in target.processes for target in targets.values() if target.step is not Step.STUCK for process in processes
     )
-
-
-def _all(offender: Offender) -> tuple[Process, ...]:
-    return tuple(process for process, _ in offender.sample.processes)
 
 
 def _holding(offender: Offender) -> tuple[Process, ...]:

@@ -29,10 +29,10 @@ _WITHIN, _OVER, _UNKNOWN, _OK = Level.WITHIN, Level.OVER, Level.UNKNOWN, CapStat
 """Looked up once: they are used for every container, and the lookup of an enum member is slow."""
 
 _MAX_EVICTIONS = 3
-"""So many pods of a namespace are evicted from a device within a minute; the containers of others are ended instead."""
+"""The most pods of a namespace that are evicted from a device within a minute; further containers are killed instead."""
 
 _OFFENCES_UNTIL_EVICTION = 2
-"""Under MPS: the first offence is answered by ending processes, the second by SIGTERM to the whole container."""
+"""Under MPS: processes are terminated at the first offence; the whole container is sent SIGTERM at the second."""
 
 _CONTRADICTING_NAMESPACES = 2
 """If rows that contradict their device put this many namespaces over their caps at once, no target is selected for now."""
@@ -59,8 +59,7 @@ def evaluate(
             answer = _answer(unit, cap, sample, view, state)
             observed.append((unit, cap, sample, answer))
             if grant is not None and cap is not None and answer is _OVER:
-                members = tuple([process for process, _ in sample.processes])
-                violation = state.count(unit, members, cap, grant.owner, view.samples.keys())
+                violation = state.count(unit, sample.members, cap, grant.owner, view.samples.keys())
                 offenders[unit] = Offender(
                     unit=unit,
                     owner=grant.owner,
@@ -150,11 +149,11 @@ def _answer_absent(unit: Unit, violation: Violation, view: DeviceView | None) ->
 def _count_namespaces(
     offenders: dict[Unit, Offender], unknown: AbstractSet[Unit], views: dict[str, DeviceView], state: CycleState
 ) -> None:
-    """Count time over for each namespace on each device: of containers that are ended for it, not of those that are warned."""
+    """Count time over for each namespace on each device: of containers whose cap's action is kill or evict."""
     over: dict[BudgetKey, float] = {}
-    for one in offenders.values():
-        if one.cap.action in (CapAction.KILL, CapAction.EVICT):
-            over[one.budget_key] = max(over.get(one.budget_key, 0.0), state.settings.patience_seconds(one.cap))
+    for offender in offenders.values():
+        if offender.cap.action in (CapAction.KILL, CapAction.EVICT):
+            over[offender.budget_key] = max(over.get(offender.budget_key, 0.0), state.settings.patience_seconds(offender.cap))
     hidden = {(state.violations[unit].owner.namespace, unit.device) for unit in unknown}
     state.count_namespaces(over, hidden, views.keys())
 
@@ -185,7 +184,7 @@ def _advance_all(
 
 def _priority(offender: Offender, state: CycleState) -> tuple[float, float, int]:
     """Return the sort key of an offender: namespaces take turns on a device; then the oldest violation, the largest excess."""
-    return state.served_at(offender.budget_key), offender.violation.since, -offender.excess_bytes
+    return state.served.get(offender.budget_key, 0.0), offender.violation.since, -offender.excess_bytes
 
 
 def _act(offender: Offender, state: CycleState) -> None:
@@ -196,7 +195,7 @@ def _act(offender: Offender, state: CycleState) -> None:
     if violation is None or action is CapAction.NONE:
         return
     rest_seconds = violation.rest_seconds(state.namespace_debt(offender.owner, unit.device), state.settings)
-    if rest_seconds > 0 and not violation.is_confirmed(state.settings):
+    if rest_seconds > 0 and not violation.debt.reaches(state.settings.confirm_seconds):
         return
     if rest_seconds <= 0 and violation.due_at is None and action is not CapAction.WARN and not state.settings.dry_run:
         violation = state.violations[unit] = violation._replace(due_at=state.now)
@@ -232,7 +231,7 @@ def _are_evictions_in_vain(offender: Offender, state: CycleState) -> bool:
 def _starts_clients_anew(offender: Offender, violation: Violation, state: CycleState) -> bool:
     """Whether it is over again under the platform's MPS, although its clients were terminated and its processes sent SIGTERM.
 
-    What starts them cannot be killed: a client that it has just started might be killed with it. Its pod's deletion ends it.
+    What starts them cannot be killed: a client that it has just started might be killed with it. Deleting its pod stops it.
     """
     may_evict = offender.is_mps() and state.settings.mps_fallback is CapAction.EVICT
     return may_evict and violation.offences >= _OFFENCES_UNTIL_EVICTION

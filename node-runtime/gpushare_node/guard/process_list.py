@@ -98,13 +98,13 @@ class RejectReason(Enum):
 
     UNREAD = "the process lists could not be read"
     TOTAL_UNKNOWN = "the memory of the device is not known"
-    TOO_MANY = "the list is so long that the driver may have cut it"
-    BAD_PID = "a pid that no process can have"
+    TOO_MANY = "the list is so long that the driver may have truncated it"
+    BAD_PID = "an invalid pid"
     ABOVE_TOTAL = "a process that uses more than the device has"
     ABOVE_USED = "a process that uses more than the device says is in use"
     SUM_ABOVE_TOTAL = "processes that use more than the device has, taken together"
     CONFLICTING = "one process twice in one list, with different values"
-    BAD_INSTANCE = "a GPU instance that does not exist here"
+    BAD_INSTANCE = "a GPU instance that the GPU does not have"
 
 
 Uses = Mapping[int, int | None]
@@ -196,7 +196,7 @@ def _merge(rows: Sequence[ProcessEntry], total_bytes: int, device: Device, parti
 
 
 def _merge_plain(rows: Sequence[ProcessEntry], total_bytes: int, most_bytes: int, pid_max: int) -> Uses | None:
-    """Return the same for a simple list: every value is known and plausible, and lists agree. None: check each row.
+    """Return the processes of a simple list: every value is known and plausible, and lists agree. None: check each row.
 
     Nearly every list is simple, and this takes a tenth of the time: it runs no Python code for each row.
     """

@@ -34,7 +34,7 @@ class Step(Enum):
 
 
 class Target(Struct):
-    """The processes of a container that are being ended, for the violation that began at `violation_since`.
+    """The processes of a container that are being killed, for the violation that began at `violation_since`.
 
     `facts` are those of its last verdict. `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last
     signal was sent.
@@ -100,7 +100,7 @@ class CycleState:
     def count(
         self, unit: Unit, members: tuple[Process, ...], cap: Cap, owner: Owner, present: AbstractSet[ContainerId]
     ) -> Violation:
-        """Count a sample at which the container is over its cap, and return the violation. `present`: who is on the device."""
+        """Count a sample over the container's cap, and return the violation. `present`: the containers on the device."""
         former = self.violations.get(unit) or self._take_over(unit, owner, present)
         if former is None:
             former = Violation(since=self.now, known_at=self.now, cap=cap, owner=owner, debt=Debt())
@@ -169,14 +169,6 @@ class CycleState:
             # Its end is certain, and needs no further look at the device. Clients of MPS are terminated first.
             return target.is_mps
         return not violation.is_within and self.now - violation.known_at <= self.settings.exit_seconds
-
-    def is_spent(self, budget_key: BudgetKey) -> bool:
-        """Whether the namespace's budget for the device is spent for now."""
-        return len(self.choices.get(budget_key, ())) >= self.settings.kills_per_minute
-
-    def served_at(self, budget_key: BudgetKey) -> float:
-        """Return when a target was last chosen there; 0 if none was for a long time."""
-        return self.served.get(budget_key, 0.0)
 
     def choose(self, unit: Unit, owner: Owner) -> None:
         """Record that a target is chosen in this container."""

@@ -48,7 +48,7 @@ class AnomalyKind(Enum):
     """The kind of an anomaly."""
 
     DISTRUSTED = "the rows of the device cannot be true"
-    UNRESOLVED = "no process of the device could be recognised"
+    UNRESOLVED = "no process of the device could be identified"
     MEMORY_UNKNOWN = "the memory of a process is not known"
     ORPHAN = "a process on the device belongs to no known container"
     STRAY = "a container uses a device that was not allocated to it"
@@ -57,11 +57,11 @@ class AnomalyKind(Enum):
     BUDGET_SPENT = "the namespace has reached its limit of terminated processes per minute on the device: the next one waits"
     CONTRADICTED = "process lists of several namespaces contradict the memory in use on their devices: no process is terminated"
     MPS_REFUSED = "an MPS client cannot be terminated through its MPS server"
-    GONE = "the chosen processes have ended"
+    GONE = "the chosen processes have exited"
     SPARED = "the container is within its cap again"
     LOST = "the chosen processes can no longer be verified"
-    OVERDUE = "the container is over its cap for longer than the steps against it take"
-    DOUBTFUL = "memory of a process that has ended, or has no GPU open, may be held by several containers, or by none"
+    OVERDUE = "the container is still over its cap, although it should have been terminated by now"
+    DOUBTFUL = "memory of a process that has exited, or has no GPU open, may be held by several containers, or by none"
     STUCK = "a process that SIGKILL does not end (D state) still holds the device"
 
 
@@ -111,14 +111,14 @@ class Terminate(Struct):
 
 
 class TerminateClient(Struct):
-    """Ask the MPS control program to end these clients; `GuardInput.terminated_clients` has those that it confirmed."""
+    """Ask the MPS control program to terminate these clients; `GuardInput.terminated_clients` has those that it confirmed."""
 
     facts: ViolationDetails
     processes: tuple[Process, ...]
 
 
 class Kill(Struct):
-    """Send SIGKILL to these processes, after checking each again. `is_repeated`: an earlier SIGKILL did not end them."""
+    """Send SIGKILL to these processes, after checking each again. `is_repeated`: they survived an earlier SIGKILL."""
 
     facts: ViolationDetails
     processes: tuple[Process, ...]

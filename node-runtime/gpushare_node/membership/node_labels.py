@@ -47,11 +47,11 @@ def find_successor(pods: Iterable[PodView], pool: str | None) -> str | None:
 
 
 def is_requested(node: NodeView) -> bool:
-    """Return whether the uninstall Job requests the node's release."""
+    """Return whether the uninstall Job requests the node to leave its pool."""
     return RELEASE_ANNOTATION in node.annotations
 
 
-def wanted(policy: Policy, published: Published) -> dict[str, str]:
+def desired(policy: Policy, published: Published) -> dict[str, str]:
     """Return all labels that a node of the pool must have."""
     labels = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.profile, PLUGIN_LABEL: published.key}
     return labels | mig_label(policy)
@@ -73,8 +73,8 @@ def own_labels(labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str
     return {name: labels[name] for name in _OWN if name in ours}
 
 
-def must_apply(wanted: Mapping[str, str], labels: Mapping[str, str], owners: Mapping[str, str]) -> bool:
-    """Return whether the labels differ from the wanted ones. An equal value is enough, whichever program wrote it."""
-    return any(labels.get(name) != value for name, value in wanted.items()) or bool(
-        own_labels(labels, owners).keys() - wanted.keys()
+def must_apply(desired: Mapping[str, str], labels: Mapping[str, str], owners: Mapping[str, str]) -> bool:
+    """Return whether the labels differ from the desired ones. An equal value is enough, whichever program wrote it."""
+    return any(labels.get(name) != value for name, value in desired.items()) or bool(
+        own_labels(labels, owners).keys() - desired.keys()
     )

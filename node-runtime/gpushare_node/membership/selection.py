@@ -15,7 +15,7 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.membership.node_labels import find_successor
 
 RELEASE_AFTER_SECONDS = 300.0
-"""How long a node must be unselected before it is released, without an order."""
+"""How long a node must be unselected before it leaves its pool."""
 
 
 class Standing(Enum):

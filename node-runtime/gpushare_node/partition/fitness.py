@@ -7,7 +7,7 @@ layout fits.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from gpushare_node.core.policy import Card, WantedGpu
+from gpushare_node.core.policy import Card, DesiredGpu
 from gpushare_node.partition.state import FaultKind, Gpu, Mig, NodeGpus
 
 _MEMORY_TOLERANCE = 0.05
@@ -41,23 +41,23 @@ def check_fault(gpu: Gpu) -> None:
         )
 
 
-def find_target(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus) -> WantedGpu:
+def find_target(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus) -> DesiredGpu:
     """Return what the policy wants of this GPU; UnfitError if its index cannot be trusted.
 
     When a GPU falls off the bus, the driver numbers the remaining ones again without a gap. If the node's GPUs differ from the
     policy's, an index is therefore meaningless, unless all GPUs get the same layout.
     """
-    if gpu.index not in wanted:
+    if gpu.index not in desired:
         raise UnfitError(
-            UnfitReason.GPU_COUNT_MISMATCH, f"the policy is for {len(wanted)} GPUs and has no entry for this index"
+            UnfitReason.GPU_COUNT_MISMATCH, f"the policy is for {len(desired)} GPUs and has no entry for this index"
         )
-    if {one.index for one in state.gpus} != wanted.keys() and len({one.instances for one in wanted.values()}) > 1:
+    if {one.index for one in state.gpus} != desired.keys() and len({one.instances for one in desired.values()}) > 1:
         raise UnfitError(
             UnfitReason.GPU_COUNT_MISMATCH,
-            f"the policy has unlike layouts for {len(wanted)} GPUs, the node has {len(state.gpus)}: "
+            f"the policy has different layouts for {len(desired)} GPUs, the node has {len(state.gpus)}: "
             "it is unknown which layout belongs to which GPU",
         )
-    return wanted[gpu.index]
+    return desired[gpu.index]
 
 
 def check_card(gpu: Gpu, card: Card) -> None:

@@ -5,7 +5,7 @@ Owns the lookup of the policy's profiles in the driver's table. The table decide
 
 from collections.abc import Sequence
 
-from gpushare_node.core.policy import WantedInstance
+from gpushare_node.core.policy import DesiredInstance
 from gpushare_node.core.structs import Struct
 from gpushare_node.partition.placement import Place
 from gpushare_node.partition.state import Profile
@@ -16,18 +16,18 @@ class LayoutError(ValueError):
 
 
 class Layout(Struct):
-    """The wanted profile ids, one for each instance; every place where one may be created; the places in the policy."""
+    """The desired profile ids, one for each instance; every place where one may be created; the places in the policy."""
 
     profile_ids: tuple[int, ...]
     places: frozenset[Place]
     preferred: frozenset[Place]
 
 
-def resolve(wanted: Sequence[WantedInstance], table: Sequence[Profile]) -> Layout:
+def resolve(desired: Sequence[DesiredInstance], table: Sequence[Profile]) -> Layout:
     """Return the layout; LayoutError if the driver does not know a profile. `placement` checks whether all fit together."""
-    profiles = [_find(instance, table) for instance in wanted]
+    profiles = [_find(instance, table) for instance in desired]
     places = {(at.start, at.size, one.id) for one in profiles for at in one.placements if at.start >= 0 and at.size > 0}
-    named = {(instance.start, instance.size, one.id) for instance, one in zip(wanted, profiles, strict=True)}
+    named = {(instance.start, instance.size, one.id) for instance, one in zip(desired, profiles, strict=True)}
     return Layout(
         profile_ids=tuple(profile.id for profile in profiles),
         places=frozenset(places),
@@ -35,7 +35,7 @@ def resolve(wanted: Sequence[WantedInstance], table: Sequence[Profile]) -> Layou
     )
 
 
-def _find(instance: WantedInstance, table: Sequence[Profile]) -> Profile:
+def _find(instance: DesiredInstance, table: Sequence[Profile]) -> Profile:
     """Find the profile by name, because pods request it by name; by id only if the driver has no name for the id."""
     for profile in table:
         if profile.name == instance.profile:

@@ -1,4 +1,4 @@
-"""Chooses places for the wanted instances so that as many existing ones as possible can stay. Pure geometry, exact.
+"""Chooses places for the desired instances so that as many existing ones as possible can stay. Pure geometry, exact.
 
 Knows slices and profile ids; does not know GPUs, policies or operations.
 """
@@ -21,7 +21,7 @@ _Worth = tuple[int, int, int]
 class PlacementProblem(Struct):
     """A GPU before the choice. `standing` are the existing instances that may stay, each with whether it is in use.
 
-    `places` must contain every place where an instance of a wanted profile may be, those of `standing` included. `preferred`
+    `places` must contain every place where an instance of a desired profile may be, those of `standing` included. `preferred`
     are places that win ties.
     """
 
@@ -30,8 +30,8 @@ class PlacementProblem(Struct):
     preferred: frozenset[Place]
 
 
-def place_instances(problem: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] | None:
-    """Return places for all wanted profile ids, sorted; None if they do not fit together.
+def place_instances(problem: PlacementProblem, desired: Iterable[int]) -> tuple[Place, ...] | None:
+    """Return places for all desired profile ids, sorted; None if they do not fit together.
 
     Of all ways to place them this is the one that keeps the most existing instances; of those, the most that are in use; of
     those, the most preferred places; of those, the first in sorted order. The choice is therefore the same when only part
@@ -40,7 +40,7 @@ def place_instances(problem: PlacementProblem, wanted: Iterable[int]) -> tuple[P
     Instances are intervals on one row, so the search takes or skips places in the order of their starts, and of all partial
     choices with the same free slices and the same missing profiles it keeps only the best.
     """
-    counts = Counter(wanted)
+    counts = Counter(desired)
     profiles = sorted(counts)
     places = sorted(place for place in problem.places if place[2] in counts)
     least = [min((size for _, size, profile in places if profile == own), default=0) for own in profiles]

@@ -7,7 +7,7 @@ follows from state and policy alone: after a crash, plan again from the state at
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gpushare_node.core.policy import Card, Policy, WantedGpu, WantedInstance
+from gpushare_node.core.policy import Card, DesiredGpu, DesiredInstance, Policy
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.partition.fitness import UnfitError, UnfitReason, check_card, check_fault, find_target, needs_switch
 from gpushare_node.partition.layout import Layout, LayoutError, resolve
@@ -58,45 +58,45 @@ def plan(state: NodeGpus, policy: Policy) -> PartitionPlan:
     It destroys as few instances as any choice among the driver's placements allows; of equal choices, the fewest in use. It
     destroys none if the right instances exist already, at any placement.
     """
-    wanted = {gpu.index: gpu for gpu in policy.gpus}
+    desired = {gpu.index: gpu for gpu in policy.gpus}
     gpus: list[GpuPlan] = []
     unfit: list[Unfit] = []
     for gpu in state.gpus:
         try:
-            gpus.append(_plan_gpu(gpu, wanted, state, policy.card))
+            gpus.append(_plan_gpu(gpu, desired, state, policy.card))
         except UnfitError as error:
             unfit.append(Unfit(index=gpu.index, reason=error.reason, detail=str(error)))
-    for index in wanted.keys() - {gpu.index for gpu in state.gpus}:
-        detail = f"the policy is for {len(wanted)} GPUs; the node has none of this index"
+    for index in desired.keys() - {gpu.index for gpu in state.gpus}:
+        detail = f"the policy is for {len(desired)} GPUs; the node has none of this index"
         unfit.append(Unfit(index=index, reason=UnfitReason.GPU_COUNT_MISMATCH, detail=detail))
     return PartitionPlan(
         gpus=tuple(sorted(gpus, key=lambda one: one.index)), unfit=tuple(sorted(unfit, key=lambda one: one.index))
     )
 
 
-def _plan_gpu(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus, card: Card) -> GpuPlan:
+def _plan_gpu(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus, card: Card) -> GpuPlan:
     check_fault(gpu)
     check_card(gpu, card)
-    instances = find_target(gpu, wanted, state).instances
+    instances = find_target(gpu, desired, state).instances
     if gpu.mig is not None:
         return _plan_mig(gpu, gpu.mig, instances)
     if instances:
-        raise UnfitError(UnfitReason.INVALID_LAYOUT, "the policy wants MIG instances; this GPU has no MIG")
+        raise UnfitError(UnfitReason.INVALID_LAYOUT, "the policy requires MIG instances; this GPU does not support MIG")
     return GpuPlan(index=gpu.index, uuid=gpu.uuid, operations=())
 
 
-def _plan_mig(gpu: Gpu, mig: Mig, wanted: tuple[WantedInstance, ...]) -> GpuPlan:
+def _plan_mig(gpu: Gpu, mig: Mig, desired: tuple[DesiredInstance, ...]) -> GpuPlan:
     """Plan a GPU that has MIG. A switch to on comes before changes to instances; a switch to off after they are destroyed."""
-    is_switching = needs_switch(mig, to=bool(wanted))
+    is_switching = needs_switch(mig, to=bool(desired))
     standing = mig.instances if mig.current else ()
-    if not wanted:
+    if not desired:
         off = (DisableMig(uuid=gpu.uuid),) if is_switching else ()
         return _gpu_plan(gpu, (*_destroy(gpu, standing), *off))
     on = (EnableMig(uuid=gpu.uuid),) if is_switching else ()
     if not mig.profiles and not mig.current:
         return replace(_gpu_plan(gpu, on), is_final=False)
-    layout = _resolve(wanted, mig)
-    kept, places = _choose(wanted, layout, standing)
+    layout = _resolve(desired, mig)
+    kept, places = _choose(desired, layout, standing)
     # All destroys come before any create: slices, engines and counts are then free, whatever their limits.
     gone = _destroy(gpu, [instance for instance in standing if instance not in kept])
     new = [CreateInstance(uuid=gpu.uuid, profile_id=profile_id, start=start, size=size) for start, size, profile_id in places]
@@ -125,17 +125,17 @@ def _gpu_plan(gpu: Gpu, operations: tuple[Operation, ...]) -> GpuPlan:
     )
 
 
-def _resolve(wanted: tuple[WantedInstance, ...], mig: Mig) -> Layout:
+def _resolve(desired: tuple[DesiredInstance, ...], mig: Mig) -> Layout:
     if not mig.profiles:
         raise UnfitError(UnfitReason.GPU_UNREADABLE, "MIG is on, but the driver lists no profile for this GPU")
     try:
-        return resolve(wanted, mig.profiles)
+        return resolve(desired, mig.profiles)
     except LayoutError as error:
         raise UnfitError(UnfitReason.INVALID_LAYOUT, str(error)) from error
 
 
 def _choose(
-    wanted: Sequence[WantedInstance], layout: Layout, standing: Sequence[Instance]
+    desired: Sequence[DesiredInstance], layout: Layout, standing: Sequence[Instance]
 ) -> tuple[list[Instance], list[Place]]:
     """Return the instances that stay, and the places of the instances to create.
 
@@ -153,6 +153,6 @@ def _choose(
     )
     places = place_instances(problem, layout.profile_ids)
     if places is None:
-        asked = ", ".join(f"{count} {profile}" for profile, count in Counter(one.profile for one in wanted).items())
-        raise UnfitError(UnfitReason.INVALID_LAYOUT, f"the driver cannot place all of these together: {asked}")
+        requested = ", ".join(f"{count} {profile}" for profile, count in Counter(one.profile for one in desired).items())
+        raise UnfitError(UnfitReason.INVALID_LAYOUT, f"the driver cannot place all of these together: {requested}")
     return [able[place] for place in places if place in able], [place for place in places if place not in able]

@@ -71,7 +71,11 @@ class ClientPause(Struct):
 
     def _find_running(self) -> Unmet | None:
         pods = _pods_of(self.context.cluster.pods(), _APPS)
-        return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still on the node: {', '.join(pods)}") if pods else None
+        return (
+            Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still running on the node: {', '.join(pods)}")
+            if pods
+            else None
+        )
 
 
 def resume(context: RunContext) -> None:
@@ -87,7 +91,7 @@ def resume(context: RunContext) -> None:
 
 def must_pause(policy: Policy, plan: PartitionPlan) -> bool:
     """Return whether clients must close the GPU: gpu-operator runs them, and the plan does more than create instances."""
-    destructive = any(not isinstance(one, CreateInstance) for one in plan.operations)
+    destructive = any(not isinstance(operation, CreateInstance) for operation in plan.operations)
     return policy.stack is Stack.GPU_OPERATOR and destructive
 
 

@@ -115,7 +115,7 @@ class _Convergence(Struct, frozen=False):
         """Publish the goal before the hardware has it, for the node's other programs. The taint keeps pods away."""
         if self.context.cluster.has_server:
             policy, devices = self.desired.policy, self._devices
-            ProfilePublication(context=self.context, policy=policy, devices=devices, wanted={}).publish()
+            ProfilePublication(context=self.context, policy=policy, devices=devices, desired={}).publish()
 
     def _publish(self, drain: Drain) -> None:
         """Look what the hardware has now, and have the plugin offer it. If nothing has changed and nothing is right, do not."""
@@ -129,8 +129,8 @@ class _Convergence(Struct, frozen=False):
             policy = None
         if policy is not None and self.context.cluster.has_server:
             view = self.hardware.look(policy, drain.allocated)
-            devices, wanted = self.hardware.devices(view), expected(policy, missing_gpus(view))
-            self._publication = ProfilePublication(context=self.context, policy=policy, devices=devices, wanted=wanted)
+            devices, desired = self.hardware.devices(view), expected(policy, missing_gpus(view))
+            self._publication = ProfilePublication(context=self.context, policy=policy, devices=devices, desired=desired)
             self._publication.publish()
 
     def _verify(self, drain: Drain, change: PartitionResult) -> Outcome:
@@ -180,4 +180,4 @@ def _failure(view: GpuView, change: PartitionResult, drain: Drain) -> Outcome:
         reason, message = worst(view)
         return Outcome(reason=reason, message=message)
     text = drain.blocker.message if drain.blocker is not None else "processes on the GPUs"
-    return Outcome(reason=ConditionReason.GPU_BUSY, message=f"in the way: {text}; the other GPUs have the layout")
+    return Outcome(reason=ConditionReason.GPU_BUSY, message=f"in use by {text}; the other GPUs have the layout")

@@ -25,7 +25,7 @@ class DrainRequest(Struct):
 
     `affected` are resources whose holders the new label alone disturbs. `is_partly`: GPUs that are free may be changed while
     others are blocked; not where the node offers a former layout, because half of each is neither. The node takes no slot with
-    `is_repair`, because it becomes what it was, nor with `is_asked`, because a person has requested its release. With
+    `is_repair`, because it becomes what it was, nor with `is_requested`, because a person has requested it to leave. With
     `may_stay` the pool that the node leaves still exists, and may select the node again meanwhile.
     """
 
@@ -34,7 +34,7 @@ class DrainRequest(Struct):
     is_partly: bool = False
     is_repair: bool = False
     is_leaving: bool = False
-    is_asked: bool = False
+    is_requested: bool = False
     may_stay: bool = False
 
 
@@ -101,7 +101,7 @@ class Drain(Struct, frozen=False):
 
     def _must_queue(self) -> bool:
         """A node that offers nothing, or not what it should, is unavailable already, and needs no slot."""
-        return bool(advertised(self.node.allocatable)) and not self.request.is_asked and not self.request.is_repair
+        return bool(advertised(self.node.allocatable)) and not self.request.is_requested and not self.request.is_repair
 
     def _gives_way(self) -> bool:
         """Return whether other nodes go first if tenants are in the way: they may end by themselves, or cannot be moved."""
@@ -111,15 +111,17 @@ class Drain(Struct, frozen=False):
             return True
         self.context.wait(lambda: self._find(is_last=False), 0.0)
         holders = () if self.blocker is None else self.blocker.holders
-        return self.blocker is not None and not any(self.context.evictions.can_move(one, self._platform) for one in holders)
+        return self.blocker is not None and not any(
+            self.context.evictions.can_move(holder, self._platform) for holder in holders
+        )
 
     def _begin(self, view: GpuView) -> None:
         """Take a slot if the node offers GPUs, then taint it."""
         limit = self.request.policy.rollout.max_unavailable
         if self._must_queue() and not self.context.slot.take(limit):
             holder = self.context.slot.holder
-            one = f"{holder} is" if holder else "others were faster; this node tries again"
-            text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once: {one}"
+            taken = f"{holder} is" if holder else "other nodes took the slots; this node retries"
+            text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once: {taken}"
             raise Blocked(ConditionReason.WAITING_FOR_TURN, text, is_unchanged=True)
         self._add_taint()
         if self.request.is_leaving or view.plan.operations:
@@ -137,7 +139,7 @@ class Drain(Struct, frozen=False):
     def _await(self, seconds: float, *, is_last: bool) -> GpuView:
         unmet = self.context.wait(lambda: self._find(is_last=is_last), seconds)
         if self.view is None:
-            text = unmet.message if unmet else "nothing was seen"
+            text = unmet.message if unmet else "the GPUs were not read"
             raise Blocked(ConditionReason.PARTITIONING, text, is_unchanged=True)
         if unmet is not None and not self._may_go_on(self.view):
             if seconds:
@@ -150,14 +152,16 @@ class Drain(Struct, frozen=False):
     def _find(self, *, is_last: bool) -> Unmet | None:
         # If this look fails, an earlier one must not count.
         self.view = self.blocker = self.context.blocker = None
-        self._stop_if_unwanted()
+        self._stop_if_outdated()
         holders = self.context.holders()
         self.allocated = find_allocated(holders)
         self.view = self.hardware.look(self.request.policy, self.allocated)
         self.blocker = self.context.blocker = find_blocker(self.view, holders, self.request.affected, self.hardware.names)
         if self._is_unselected and not self._is_harmless(self.view):
             seconds, pool = self.context.deps.release_after_seconds, self.request.policy.pool
-            text = f"no selector of pool {pool} matches the node's labels; after {seconds:.0f} s of that the node is released"
+            text = (
+                f"the selectors of pool {pool} do not match the node's labels; after {seconds:.0f} s the node leaves the pool"
+            )
             raise Blocked(ConditionReason.UNSELECTED, text, is_unchanged=True)
         if self.blocker is None:
             return None
@@ -166,14 +170,14 @@ class Drain(Struct, frozen=False):
             return None
         if self.request.policy.rollout.on_busy is OnBusy.EVICT and self._is_tainted:
             # Without the taint, the scheduler could put the next pod where the evicted one was.
-            for result in self.context.evictions.ask(self.context.cluster, self.blocker.holders, self._platform):
+            for result in self.context.evictions.request(self.context.cluster, self.blocker.holders, self._platform):
                 self.context.record_result(result)
-        back = self.context.evictions.tell_successors(self.blocker.holders)
-        return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in the way: {self.blocker.message}{back}")
+        back = self.context.evictions.describe_successors(self.blocker.holders)
+        return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in use by {self.blocker.message}{back}")
 
     def _is_harmless(self, view: GpuView) -> bool:
         """Return whether the change is a repair that destroys nothing and is in no process's way, as after a reboot."""
-        is_destructive = any(isinstance(one, DestroyInstance | DisableMig) for one in view.plan.operations)
+        is_destructive = any(isinstance(operation, DestroyInstance | DisableMig) for operation in view.plan.operations)
         return self.request.is_repair and self.blocker is None and not is_destructive
 
     def _may_go_on(self, view: GpuView) -> bool:
@@ -183,8 +187,8 @@ class Drain(Struct, frozen=False):
         has_free = any(gpu.operations and not gpu.is_blocked for gpu in view.plan.gpus)
         return self.request.is_partly and not is_label_alone and has_free
 
-    def _stop_if_unwanted(self) -> None:
-        """Raise Blocked if the change is no longer wanted: the node must leave the pool by now, or stay in it."""
+    def _stop_if_outdated(self) -> None:
+        """Raise Blocked if the change is no longer desired: the node must leave the pool by now, or stay in it."""
         if self.request.is_leaving and not self.request.may_stay:
             return
         standing = self.context.standing(self.context.cluster.node(), self.request.policy.pool)

@@ -18,9 +18,9 @@ class DrainEvictions(Struct, frozen=False):
     _first: frozenset[str] | None = None
     _moved: set[str] = field(default_factory=set)
     """Controllers of which a pod was evicted."""
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
-    def ask(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[StepResult]:
+    def request(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[StepResult]:
         """Request the eviction of each pod that can be moved, and return what to report.
 
         A disruption budget may refuse: the next look requests it again.
@@ -36,7 +36,7 @@ class DrainEvictions(Struct, frozen=False):
             return False
         return not self._is_successor(holder)
 
-    def tell_successors(self, holders: Iterable[Holder]) -> str:
+    def describe_successors(self, holders: Iterable[Holder]) -> str:
         """Return which controllers recreate their pods, as the end of a sentence; empty if none does."""
         owners = sorted({holder.pod.controller for holder in holders if holder.pod is not None and self._is_successor(holder)})
         return f"; not evicted again, because {', '.join(owners)} recreates it" if owners else ""
@@ -51,11 +51,11 @@ class DrainEvictions(Struct, frozen=False):
             answer = cluster.evict(holder.pod)
         except ClusterError as error:
             return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail=str(error))]
-        if answer not in (Eviction.EVICTED, Eviction.FORBIDDEN) or holder.pod_uid in self._told:
+        if answer not in (Eviction.EVICTED, Eviction.FORBIDDEN) or holder.pod_uid in self._reported:
             return []
-        self._told.add(holder.pod_uid)
+        self._reported.add(holder.pod_uid)
         if answer is Eviction.FORBIDDEN:
-            return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime must not evict it")]
+            return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime may not evict it")]
         if holder.pod.controller:
             self._moved.add(_controller(holder))
         return [

@@ -16,7 +16,7 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.gpu_faults import missing_gpus
 from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
 from gpushare_node.gpus.view import GpuView, build_view
-from gpushare_node.membership.node_labels import wanted
+from gpushare_node.membership.node_labels import desired
 from gpushare_node.partition import GpuPlan
 from gpushare_node.reconcile.usage import Holder, find_affected, find_allocated, find_blocker, find_holders
 from gpushare_node.reporting.results import Status
@@ -59,22 +59,24 @@ def observe(
     found: dict[str, Any] = {
         "pool": policy.pool,
         "gpus": {index: _bounded(steps, MAX_STEPS) for index, steps in gpus.items()},
-        "leftAlone": {str(one.index): one.detail[:_MAX_DETAIL] for one in view.plan.unfit},
+        "leftAlone": {str(unfit_gpu.index): unfit_gpu.detail[:_MAX_DETAIL] for unfit_gpu in view.plan.unfit},
         "labels": labels,
         "taints": [policy.repartitioning_taint.value] if drains else [],
-        "removedTaints": sorted({one.key for one in node.taints if one.key in (*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)}),
+        "removedTaints": sorted(
+            {taint.key for taint in node.taints if taint.key in (*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)}
+        ),
         "resources": {} if resources == advertised(node.allocatable) else resources,
         "pods": _bounded(using, MAX_PODS),
         "unknown": checkpoint[:_MAX_DETAIL] if isinstance(checkpoint, str) else "",
     }
-    told = {key: value for key, value in found.items() if value}
-    return Observation(message=_message(view, told, len(labels), blocker.message if blocker else ""), would=_text(told))
+    changes = {key: value for key, value in found.items() if value}
+    return Observation(message=_message(view, changes, len(labels), blocker.message if blocker else ""), would=_text(changes))
 
 
 def _labels(policy: Policy, node: NodeView) -> dict[str, str]:
     """Return the labels that the node lacks. Which devices the profile is published for does not change its first name."""
     published = publish(None, node.labels.get(PLUGIN_LABEL, ""), policy.profile, frozenset())
-    return {name: value for name, value in wanted(policy, published).items() if node.labels.get(name) != value}
+    return {name: value for name, value in desired(policy, published).items() if node.labels.get(name) != value}
 
 
 def _steps(gpu: GpuPlan, view: GpuView, policy: Policy) -> list[str]:
@@ -88,19 +90,19 @@ def _steps(gpu: GpuPlan, view: GpuView, policy: Policy) -> list[str]:
     return steps
 
 
-def _message(view: GpuView, told: dict[str, Any], labels: int, in_the_way: str) -> str:
+def _message(view: GpuView, changes: dict[str, Any], labels: int, in_the_way: str) -> str:
     parts = []
-    if "gpus" in told:
-        parts.append(f"change GPU {', '.join(told['gpus'])}")
+    if "gpus" in changes:
+        parts.append(f"change GPU {', '.join(changes['gpus'])}")
     if labels:
         parts.append(f"set {labels} label{'' if labels == 1 else 's'}")
-    if "removedTaints" in told:
-        parts.append(f"remove the taint {' and '.join(told['removedTaints'])}")
-    text = f"Nothing is changed here; enforce would {', '.join(parts) or 'change nothing'}."
+    if "removedTaints" in changes:
+        parts.append(f"remove the taint {' and '.join(changes['removedTaints'])}")
+    text = f"Nothing is changed on this node; enforce would {', '.join(parts) or 'change nothing'}."
     if in_the_way:
         text += f" In use by {in_the_way}."
-    text += "".join(f" GPU {one.index} would be left alone: {one.detail}." for one in view.plan.unfit)
-    return text + (f" It is not known which pods hold GPUs: {told['unknown']}." if "unknown" in told else "")
+    text += "".join(f" GPU {unfit_gpu.index} would not be changed: {unfit_gpu.detail}." for unfit_gpu in view.plan.unfit)
+    return text + (f" It is unknown which pods hold GPUs: {changes['unknown']}." if "unknown" in changes else "")
 
 
 def _name(holder: Holder) -> str:

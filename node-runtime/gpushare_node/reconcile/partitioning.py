@@ -29,7 +29,7 @@ _MIG_MANAGER_SECONDS = 1200.0
 """The sum of mig-manager's own waits: four times five minutes for clients."""
 
 _STALE_SECONDS = 30.0
-"""For so long the state label may still be that of the config before."""
+"""How long the state label may still have the value for the previous config."""
 
 
 class HardwareChange(Struct, frozen=False):
@@ -102,11 +102,13 @@ class HardwareChange(Struct, frozen=False):
         """Have mig-manager partition the GPUs, and check the hardware afterwards: its report alone is not enough."""
         context = self._context
         if not view.plan.operations:
-            context.record_step("layout", "node", Status.OK, "as mig-manager partitioned it")
+            context.record_step("layout", "node", Status.OK, "partitioned by mig-manager")
             return PartitionResult(results=(), reason=None, message="")
         if not context.cluster.has_server:
             raise Blocked(
-                ConditionReason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_unchanged=True
+                ConditionReason.PARTITION_FAILED,
+                "mig-manager partitions this pool's nodes, which requires an API server",
+                is_unchanged=True,
             )
         context.close_driver()
         context.is_touched = True
@@ -139,12 +141,14 @@ class HardwareChange(Struct, frozen=False):
 
     def _label_for_mig_manager(self) -> None:
         node = self._context.cluster.node()
-        here, wanted = node_labels.own_labels(node.labels, node.owners), node_labels.mig_label(self._policy)
-        if here | wanted != here:
-            self._context.cluster.apply_labels(here | wanted)
-            self._context.record_step("ask mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
+        here, desired = node_labels.own_labels(node.labels, node.owners), node_labels.mig_label(self._policy)
+        if here | desired != here:
+            self._context.cluster.apply_labels(here | desired)
+            self._context.record_step(
+                "request the layout from mig-manager", "node", Status.CHANGED, ", ".join(desired.values())
+            )
 
 
 def _list_servers(view: GpuView) -> str:
     pids = sorted({pid for some in view.servers.values() for pid in some})
-    return f"the MPS server has not ended: {', '.join(f'process {pid}' for pid in pids)}; its control daemon must stop it"
+    return f"the MPS server has not exited: {', '.join(f'process {pid}' for pid in pids)}; its control daemon must stop it"

@@ -23,13 +23,13 @@ _LOOK_SECONDS = 15.0
 _SLOT_SECONDS = 600.0
 """How long a run waits for its slot before it looks at its node and its GPUs again."""
 _SLOT_LOOK_SECONDS = 60.0
-"""The same as `_LOOK_SECONDS` for a node that waits for its slot: hundreds may wait."""
+"""How often a node that waits for its slot looks again: hundreds may wait."""
 _REQUESTER_SECONDS = 60.0
-"""How often a released node checks whether the Job that requested the release still exists: its watch does not show that."""
+"""How often a node that has left checks whether the Job that requested this still exists: its watch does not show that."""
 _TENANTS_SECONDS = 5.0
 """How often a pause checks whether tenants have gone, by what is known without a request."""
 _FRUITLESS_BACKOFF_SECONDS = 30.0
-"""For so long it does not check after an attempt that still found tenants; doubled for each one that follows."""
+"""How long to skip checks after an attempt that still found tenants; doubled for each further attempt."""
 
 
 class _Marks(NamedTuple):
@@ -148,5 +148,5 @@ class Pauses(Struct, frozen=False):
 
 
 def _is_requested(marks: _Marks | None) -> bool:
-    """Return whether the node's release is requested."""
+    """Return whether the node is requested to leave the pool."""
     return marks is not None and marks.request is not None

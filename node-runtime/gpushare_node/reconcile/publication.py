@@ -31,12 +31,12 @@ _CONFLICT_SECONDS = 60.0
 
 
 class ProfilePublication(Struct, frozen=False):
-    """The publication of one profile: the policy's labels for these devices. `wanted` is what the node must then offer."""
+    """The publication of one profile: the policy's labels for these devices. `desired` is what the node must then offer."""
 
     context: RunContext
     policy: Policy
     devices: frozenset[str]
-    wanted: Mapping[str, int]
+    desired: Mapping[str, int]
     _published: Published | None = None
     _applied_at: float | None = None
     """By `RunContext.slept`: each flip restarts the plugin, which would make a slow machine even slower."""
@@ -51,17 +51,17 @@ class ProfilePublication(Struct, frozen=False):
         self._published = published
         if published != last:
             self.context.deps.folder.keep_profile(published.key, published.devices)
-        if node_labels.must_apply(node_labels.wanted(self.policy, published), node.labels, node.owners):
+        if node_labels.must_apply(node_labels.desired(self.policy, published), node.labels, node.owners):
             self._apply(published, node)
         else:
             self.context.record_step("labels", "node", Status.OK, published.key)
 
     def await_plugin(self) -> Unmet | None:
-        """Wait until the node offers `wanted`; return what is wrong after five minutes. `publish` must have been called."""
+        """Wait until the node offers `desired`; return what is wrong after five minutes. `publish` must have been called."""
         unmet = self.context.wait(self._find, _WAIT_SECONDS)
         if unmet is not None and unmet.reason in (ConditionReason.WAITING_FOR_PLUGIN, ConditionReason.WRONG_RESOURCES):
             unmet = replace(unmet, message=unmet.message + plugin_pods.explain(self.context.cluster.pods(), self.policy.stack))
-        text = "as promised" if unmet is None else unmet.message
+        text = "as planned" if unmet is None else unmet.message
         self.context.record_step("offer", "node", Status.OK if unmet is None else Status.FAILED, text)
         return unmet
 
@@ -69,7 +69,7 @@ class ProfilePublication(Struct, frozen=False):
         if node.labels.get(PLUGIN_LABEL) != published.key:
             # The plugin watches no other label.
             self.context.relabelling = Relabelling(sockets=self.context.deps.plugin_sockets(), at=self.context.slept)
-        self.context.cluster.apply_labels(node_labels.wanted(self.policy, published))
+        self.context.cluster.apply_labels(node_labels.desired(self.policy, published))
         self._published = published
         self._applied_at = self.context.slept
         self.context.record_step("labels", "node", Status.CHANGED, published.key)
@@ -77,14 +77,14 @@ class ProfilePublication(Struct, frozen=False):
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
         node = self.context.cluster.node()
-        taken = node.describe_drift(node_labels.wanted(self.policy, self._published))
+        taken = node.describe_drift(node_labels.desired(self.policy, self._published))
         if taken:
             return self._answer(taken, node)
         try:
             registered = self.context.deps.read_checkpoint().registered
         except CheckpointError as error:
             return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=str(error))
-        mismatch = find_mismatch(self.wanted, self.devices, registered, node.allocatable)
+        mismatch = find_mismatch(self.desired, self.devices, registered, node.allocatable)
         if mismatch is not None and mismatch.is_stale:
             self._flip_in_time(node)
         return mismatch or self._find_former(registered)
@@ -97,7 +97,7 @@ class ProfilePublication(Struct, frozen=False):
         last = self.context.relabelling
         if last is None or not last.sockets or self.context.slept - last.at >= _GRACE_SECONDS:
             return None
-        if not any(one.startswith(UUIDS) for ids in registered.values() for one in ids):
+        if not any(device_id.startswith(UUIDS) for ids in registered.values() for device_id in ids):
             return None
         if self.context.deps.plugin_sockets() - last.sockets:
             return None

@@ -1,4 +1,4 @@
-"""The reconcile loop of a node: bring it to its pool's policy, or release it if no pool has it any more.
+"""The reconcile loop of a node: bring it to its pool's policy, or make it leave if no pool selects it.
 
 An attempt finds out whether the node is the pool's, another pool's, or to be released, and runs the steps for that. In every
 way out GPU clients are resumed and the journal shows how far the change came; the next attempt starts from what it finds.
@@ -39,7 +39,7 @@ def reconcile(deps: Dependencies, desired: DesiredPolicy, *, hold: bool = False)
     """Bring the node to the policy, or return why it is not there.
 
     With `hold`, a reason that may pass is waited for while the policy in force is enforced; without it, it is returned.
-    StateDirError if another runtime is at work. Stopped if the program is told to end: on the way out what must not stay is put
+    StateDirError if another runtime is at work. Stopped if a signal stops the program: on the way out what must not stay is put
     right, and the journal has the rest.
     """
     # Without `hold` no later attempt follows: the first one waits for tenants.
@@ -160,8 +160,8 @@ class _Reconciler(Struct):
             return False
         finally:
             hardware.close()
-        wanted = expected(policy)
-        return find_mismatch(wanted, devices, registered, wanted) is None
+        desired = expected(policy)
+        return find_mismatch(desired, devices, registered, desired) is None
 
 
 def _release_orphan(context: RunContext) -> Outcome:
@@ -206,7 +206,7 @@ def _handle_retry_request(context: RunContext, node: NodeView) -> None:
 def _refuse_mig_manager(pods: tuple[PodView, ...]) -> None:
     managers = mig_managers(pods)
     if managers:
-        raise Blocked(ConditionReason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
+        raise Blocked(ConditionReason.MIG_MANAGER_PRESENT, f"running on the node: {', '.join(managers)}")
 
 
 def _refuse_owned(node: NodeView, pods: tuple[PodView, ...], pool: str) -> None:

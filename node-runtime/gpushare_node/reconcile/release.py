@@ -39,7 +39,7 @@ _RELEASED = "exclusive"
 
 
 class Release(Struct):
-    """The release of one node by the pool `pool`. `node` must have been read just now: another pool's label stays.
+    """How one node leaves the pool `pool`. `node` must have been read just now: another pool's label stays.
 
     `former` is the policy in force, None if it is unknown. `kept_pool` is the pool of that policy, where that is not the one
     that leaves. With `may_stay` the pool still exists: if it selects the node again while tenants are waited for, the release
@@ -54,7 +54,7 @@ class Release(Struct):
     may_stay: bool = False
 
     def run(self) -> Outcome:
-        """Release the node. Blocked if tenants or hardware are in the way."""
+        """Make the node leave the pool. Blocked if tenants or the hardware prevent that."""
         context, node = self.context, self.node
         if node.labels.get(POOL_LABEL, self.pool) != self.pool:
             return self._stop(f"the node already belongs to pool {node.labels[POOL_LABEL]}")
@@ -84,7 +84,7 @@ class Release(Struct):
         tenants still run on their shares; and if the next pool waits for those, the node would offer nothing of theirs.
         """
         remove_labels(self.context, keeps=frozenset({PLUGIN_LABEL}))
-        return self._stop(f"pool {successor} takes the GPUs as they are")
+        return self._stop(f"pool {successor} takes over the GPUs without changes")
 
     def _hand_back(self, kept_pool: str) -> Outcome:
         """Give the node back to the pool whose layout it has: this pool got its label, but never changed the GPUs.
@@ -116,7 +116,7 @@ class Release(Struct):
             affected=self._affected(policy),
             is_partly=not self.context.cluster.has_server,
             is_leaving=True,
-            is_asked=is_requested(self.node),
+            is_requested=is_requested(self.node),
             may_stay=self.may_stay,
         )
         drain = Drain(context=self.context, hardware=hardware, request=request, node=self.node)
@@ -124,7 +124,7 @@ class Release(Struct):
         if view.plan.operations or view.compute_modes:
             drain.taint_if_wrong()
         if hardware.is_backing_off(view):
-            raise Blocked(ConditionReason.PARTITION_FAILED, "the release failed; the next attempt is not due yet")
+            raise Blocked(ConditionReason.PARTITION_FAILED, "leaving the pool failed; the next attempt is not due yet")
         if view.plan.operations or view.compute_modes or request.affected:
             view = drain.run(view)
         change = HardwareChange(

@@ -28,7 +28,7 @@ class Retry(Struct):
     def run(self) -> Outcome:
         """Return the first usable outcome; without `hold`, or if only a new container helps, the first of all.
 
-        StateDirError if the first attempt finds another runtime at work, or no folder. Stopped if the program is told to end.
+        StateDirError if the first attempt finds another runtime at work, or no folder. Stopped if a signal stops the program.
         """
         context, pauses = self.context, Pauses(context=self.context)
         last: Outcome | None = None
@@ -67,7 +67,7 @@ class Retry(Struct):
         is_new = last is None or (outcome.reason, outcome.message) != (last.reason, last.message)
         if self.hold and is_new and outcome.reason is ConditionReason.WAITING_FOR_TURN:
             return  # `Pauses.await_slot` reports it once the wait has lasted.
-        has_changed = any(one.status in (Status.CHANGED, Status.FAILED) for one in results)
+        has_changed = any(result.status in (Status.CHANGED, Status.FAILED) for result in results)
         self.context.report_outcome(outcome, is_news=has_changed or (not outcome.is_usable and is_new))
 
     def _attempt(self) -> Outcome:

@@ -37,7 +37,7 @@ _POLL_SECONDS = 5.0
 """Between two checks: a node that waits half an hour must cost the API server and the driver next to nothing."""
 
 _EARLY_SECONDS = 10.0
-"""For so long a wait checks every second: a device plugin is ready within a few."""
+"""How long a wait checks every second: a device plugin is ready within a few."""
 
 SILENT_SECONDS = 20.0
 """A wait sets the condition no sooner and no more often than this. Kubelet writes the node's status every ten seconds."""
@@ -233,7 +233,7 @@ class RunContext(Struct, frozen=False):
         If the API server does not answer, that is unmet too, with the last reason that was found.
         """
         end = self.deps.clock.now() + seconds
-        begun = told = self.slept
+        begun = reported_at = self.slept
         last: Unmet | None = None
         while True:
             try:
@@ -242,8 +242,8 @@ class RunContext(Struct, frozen=False):
                 found = Unmet(reason=last.reason if last else ConditionReason.PARTITIONING, message=str(error))
             if found is None:
                 return None
-            if self.slept - told >= SILENT_SECONDS:
-                told = self.slept
+            if self.slept - reported_at >= SILENT_SECONDS:
+                reported_at = self.slept
                 self.set_condition(found.reason, found.message)
             last = found
             if self.deps.clock.now() >= end:
@@ -252,7 +252,7 @@ class RunContext(Struct, frozen=False):
             self.sleep(min(pause, max(_TICK_SECONDS, end - self.deps.clock.now())))
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, and once a second enforce the policy in force. Stopped if the program was told to end."""
+        """Sleep, and once a second enforce the policy in force. Stopped if a signal stops the program."""
         end = self.deps.clock.now() + seconds
         while (left := end - self.deps.clock.now()) > 0:
             self._enforce()

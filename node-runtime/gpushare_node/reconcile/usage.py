@@ -41,7 +41,7 @@ class Holder(Struct):
 
     def may_hold(self, devices: Collection[str]) -> bool:
         """Return whether it can hold one of these. An id that is not a UUID, as of some plugins, can be any device."""
-        return bool(devices) and not all(one.startswith(UUIDS) and one not in devices for one in self.devices)
+        return bool(devices) and not all(device.startswith(UUIDS) and device not in devices for device in self.devices)
 
 
 def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
@@ -57,16 +57,16 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
         return _find_asking(pods or (), _ANY)
     known = {uid: pod for pod in pods or () for uid in pod.uids}
     found: dict[str, Holder] = {}
-    for one in checkpoint.allocations:
-        pod = known.get(one.pod_uid)
-        if not is_gpu_resource(one.resource) or (pods is not None and (pod is None or pod.has_ended)):
+    for allocation in checkpoint.allocations:
+        pod = known.get(allocation.pod_uid)
+        if not is_gpu_resource(allocation.resource) or (pods is not None and (pod is None or pod.has_ended)):
             continue
-        before = found.get(one.pod_uid)
-        found[one.pod_uid] = Holder(
-            pod_uid=one.pod_uid,
+        before = found.get(allocation.pod_uid)
+        found[allocation.pod_uid] = Holder(
+            pod_uid=allocation.pod_uid,
             pod=pod,
-            devices=(before.devices if before else frozenset()) | set(one.devices),
-            resources=(before.resources if before else frozenset()) | {one.resource},
+            devices=(before.devices if before else frozenset()) | set(allocation.devices),
+            resources=(before.resources if before else frozenset()) | {allocation.resource},
         )
     not_listed = (pod for pod in pods or () if pod.phase == "Running" and found.keys().isdisjoint(pod.uids))
     return (*found.values(), *_find_asking(not_listed, _NOT_IN_CHECKPOINT))
@@ -121,7 +121,7 @@ def find_blocker(
     if not held and not blocked:
         return None
     names = [holder.name for holder in held] or _name_processes(blocked, by_uuid, name)
-    text = join_first(names, _MAX_NAMED) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
+    text = join_first(names, _MAX_NAMED) or f"an unknown process on GPU {', '.join(str(gpu.index) for gpu in blocked)}"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
     return Blocker(holders=held, message=text, devices=devices, resources=frozenset(affected))
 
@@ -135,7 +135,7 @@ def _name_processes(
 
 
 def _in_the_way(holders: Iterable[Holder], devices: Collection[str], resources: Collection[str]) -> tuple[Holder, ...]:
-    return tuple(one for one in holders if one.may_hold(devices) or not one.resources.isdisjoint(resources))
+    return tuple(holder for holder in holders if holder.may_hold(devices) or not holder.resources.isdisjoint(resources))
 
 
 def _affected(gpu: GpuPlan, survey: GpuInfo | None) -> tuple[str, ...]:

@@ -25,16 +25,16 @@ class Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
-        told = _told(record.getMessage())
+        fields = _parse(record.getMessage())
         if record.exc_info and record.exc_info[0] is not None:
-            told["traceback"] = "".join(traceback.format_exception(*record.exc_info))
-        head = {"time": _time(record.created), "level": record.levelname.lower(), "message": told.pop("message")}
+            fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        head = {"time": _time(record.created), "level": record.levelname.lower(), "message": fields.pop("message")}
         if self._is_terminal:
-            rest = "".join(f" {name}={value}" for name, value in told.items() if value is not None)
+            rest = "".join(f" {name}={value}" for name, value in fields.items() if value is not None)
             return escape(f"{head['time']} {head['level']:<7} {head['message']}{rest}")
         place = {"node": self._node, **({"pool": self.pool} if self.pool else {})}
         # The line's own fields are merged last: no field of the message can replace them.
-        return json.dumps(head | told | head | place, default=str)
+        return json.dumps(head | fields | head | place, default=str)
 
 
 def begin(stream: TextIO, *, node: str, is_terminal: bool) -> Lines:
@@ -51,7 +51,7 @@ def escape(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def _told(message: str) -> dict[str, Any]:
+def _parse(message: str) -> dict[str, Any]:
     """Return the fields of a message; a text without fields becomes the field `message`."""
     if message.startswith(_EVENT):
         try:

@@ -17,8 +17,8 @@ def over_cap(facts: ViolationDetails, container: str) -> str:
     return _mark(facts, f"{_use(facts, container)}. {_what_next(facts)}")
 
 
-def ended(facts: ViolationDetails, container: str, pids: tuple[int, ...], signal: str) -> str:
-    """Return the message for a step that was taken: which processes were sent which signal, and what follows."""
+def signalled(facts: ViolationDetails, container: str, pids: tuple[int, ...], signal: str) -> str:
+    """Return the message for processes that were sent a signal, and what follows."""
     who = _who(pids)
     done = f"{who} would have been sent {signal}" if facts.dry_run else f"{who} has been sent {signal}"
     return _mark(facts, f"{_use(facts, container)}: {done}. {_what_next(facts)}")
@@ -43,14 +43,14 @@ def not_evicted(facts: ViolationDetails, container: str, *, why: str) -> str:
     )
 
 
-def not_ended(facts: ViolationDetails, container: str, pids: tuple[int, ...], why: str) -> str:
-    """Return the message for a step that failed."""
+def not_terminated(facts: ViolationDetails, container: str, pids: tuple[int, ...], why: str) -> str:
+    """Return the message for processes that could not be signalled."""
     return _mark(facts, f"{_use(facts, container)}, but {_who(pids)} could not be terminated: {why}.")
 
 
 def exemption_notice(cap: Cap, device: str, container: str) -> str:
     """Return the notice for a container that started before the cap existed."""
-    return f"Container {container} may use {size(cap.bytes)} of {device}. {_exemption(cap)}"
+    return f"Container {container} has a cap of {size(cap.bytes)} on {device}. {_exemption(cap)}"
 
 
 def size(amount_bytes: int) -> str:
@@ -59,10 +59,10 @@ def size(amount_bytes: int) -> str:
 
 
 def _use(facts: ViolationDetails, container: str) -> str:
-    tolerance = f" (and {size(facts.cap.tolerance_bytes)} of tolerance)" if facts.cap.tolerance_bytes else ""
+    tolerance = f" (plus a tolerance of {size(facts.cap.tolerance_bytes)})" if facts.cap.tolerance_bytes else ""
     return (
-        f"Container {container} uses {size(facts.used_bytes)} of the {size(facts.cap.bytes)}{tolerance} that it may use "
-        f"of {facts.unit.device}, {'on and off ' if facts.has_paused else ''}for {_seconds(facts.since_seconds)}"
+        f"Container {container} uses {size(facts.used_bytes)} of {facts.unit.device}, and has exceeded its cap of "
+        f"{size(facts.cap.bytes)}{tolerance} {'on and off ' if facts.has_paused else ''}for {_seconds(facts.since_seconds)}"
     )
 
 

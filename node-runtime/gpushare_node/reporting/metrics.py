@@ -156,7 +156,7 @@ class Registry:
 
     def _keep(self, family: _F) -> _F:
         if family.name in self._families:
-            raise ValueError(f"{family.name} is there already")
+            raise ValueError(f"{family.name} is already registered")
         self._families[family.name] = family
         return family
 

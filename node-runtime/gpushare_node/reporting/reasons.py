@@ -39,13 +39,13 @@ def _failed(word: str, means: str, remedy: str) -> ConditionSpec:
 class ConditionReason(Enum):
     """Why the node matches its pool's policy, or does not."""
 
-    READY = _ready("Ready", "The GPUs have the pool's layout, and the node offers exactly what the plan says.")
+    READY = _ready("Ready", "The GPUs have the pool's layout, and the node offers exactly the planned resources.")
 
     OBSERVING = _not(
         "Observing",
-        "The pool's intent says `adoption: observe`: nothing is changed here, and caps are compared and not enforced. The "
-        "annotation gpushare.dev/would lists what `enforce` would do.",
-        "No action required. Write `adoption: enforce` in the intent to apply it.",
+        "The pool's intent has `adoption: observe`: the runtime changes nothing on this node, and only compares usage with the "
+        "caps. The annotation gpushare.dev/would lists what `enforce` would do.",
+        "No action required. Set `adoption: enforce` in the intent to apply it.",
     )
 
     # Before any change.
@@ -58,7 +58,7 @@ class ConditionReason(Enum):
         "WaitingForDriver",
         "The NVIDIA driver does not answer yet.",
         "Wait for the driver's installation. If this persists, check the driver's pod, run `nvidia-smi` on the node, and check "
-        "that our pod's runtime class injects the driver: `platform.runtimeClass` names it where the stack is `existing`.",
+        "that the runtime class of gpushare's pods injects the driver: `platform.runtimeClass` sets it for stack `existing`.",
     )
     DRIVER_MISMATCH = _not(
         "DriverMismatch",
@@ -68,8 +68,8 @@ class ConditionReason(Enum):
     ACCESS_LOST = _not(
         "AccessLost",
         "The runtime's container has lost access to the GPUs; on the host the driver works.",
-        "No action required: the container ends, and its successor has access again. `systemctl daemon-reload` causes this "
-        "where the container runtime injects devices without CDI; other pods with GPUs are affected alike: restart them.",
+        "No action required: the container restarts and regains access. `systemctl daemon-reload` causes this where the "
+        "container runtime injects devices without CDI; other pods with GPUs lose access too: restart them.",
     )
     NO_PERMISSION = _failed(
         "NoPermission",
@@ -88,9 +88,9 @@ class ConditionReason(Enum):
     )
     CARD_MISMATCH = _failed(
         "CardMismatch",
-        "A GPU of the node is not the pool's card.",
+        "A GPU of the node is not of the model in the pool's `card`.",
         "Correct the pool's `card`, or its node selector. A GPU that only drives a display must be hidden from NVIDIA's driver "
-        "(bind its PCI device to `vfio-pci`): the device plugin offers every GPU that the driver shows.",
+        "(bind its PCI device to `vfio-pci`): the device plugin offers every GPU that the driver lists.",
     )
     GPU_COUNT_MISMATCH = _failed(
         "GpuCountMismatch",
@@ -131,46 +131,46 @@ class ConditionReason(Enum):
     )
     WAITING_FOR_POOL = _not(
         "WaitingForPool",
-        "The runtime of another pool has not released the node yet.",
+        "The node still belongs to another pool, whose runtime has not left it yet.",
         "Wait. If this persists, check which pools select the node.",
     )
     UNSELECTED = _not(
         "Unselected",
-        "No selector of the pool matches the node's labels; nothing is changed until that has lasted for five minutes.",
-        "Restore the labels by which the pool selects the node; labels of feature discovery vanish while its pods restart. To "
-        "release the node now, run `kubectl annotate node NODE gpushare.dev/retry=now`.",
+        "The pool's selectors do not match the node's labels; after five minutes the node leaves the pool.",
+        "Restore the labels by which the pool selects the node; feature discovery's labels are absent while its pods restart. "
+        "To make the node leave the pool now, run `kubectl annotate node NODE gpushare.dev/retry=now`.",
     )
     GPU_BUSY = _not(
         "GPUBusy",
-        "Tenants use the GPUs that must change; the previous layout and caps stay in force.",
-        "Drain the node, delete the pods in the message, or set `onBusy: evict` in the pool. A process of no pod is one of the "
-        "host's: stop its unit with `systemctl stop`; what a deleted pod left behind ends with `kill`.",
+        "Pods or processes use the GPUs that must change; the previous layout and caps stay in force.",
+        "Drain the node, delete the pods in the message, or set `onBusy: evict` in the pool. A process outside pods belongs to "
+        "the host: stop its unit with `systemctl stop`, or `kill` it if a deleted pod left it behind.",
     )
     CLIENTS_RUNNING = _not(
         "ClientsRunning",
         "Programs that keep the GPU open have not stopped.",
-        "Stop the pods in the message, and services of the host with `systemctl stop` (nvidia-dcgm and nvsm on DGX "
+        "Stop the pods in the message, and the host's services with `systemctl stop` (nvidia-dcgm and nvsm on DGX "
         "systems, a display manager elsewhere); unload nvidia_drm if it holds the GPU (`rmmod nvidia_drm`). Then delete the "
-        "runtime's pod, and start the services again when the node is Ready.",
+        "runtime's pod, and restart the services when the node is Ready.",
     )
     PARTITIONING = _not("Partitioning", "The GPUs are being partitioned.", "Wait.")
     WAITING_FOR_PLUGIN = _not(
         "WaitingForPlugin",
         "The layout is in place; the device plugin does not offer it yet.",
         "Check the device plugin's pod on the node, and that it reads the label nvidia.com/device-plugin.config. The ConfigMap "
-        "gpushare-profiles must be in the plugin's own namespace: write that as `platform.namespace` in the intent.",
+        "gpushare-profiles must be in the plugin's namespace: set that as `platform.namespace` in the intent.",
     )
     WRONG_RESOURCES = _not(
         "WrongResources",
-        "The node offers other GPU resources than the plan says.",
+        "The node's GPU resources differ from the plan.",
         "If the node offers more, a second plugin, or one that ignores its config, may be running. If it offers less, check "
-        "the device plugin's pod and its log on the node; a GPU that it takes for unhealthy is in the log with its XID. A "
-        "resource that no plugin has registered for five minutes is one that kubelet has failed to remove: stop kubelet, run "
-        "the `kubectl patch` of the message, start kubelet.",
+        "the device plugin's pod and its log on the node: it logs each GPU that it considers unhealthy, with its XID. If no "
+        "plugin has registered a resource for five minutes, kubelet has failed to remove it: stop kubelet, run the `kubectl "
+        "patch` in the message, and start kubelet.",
     )
     RESET_REQUIRED = _failed(
         "ResetRequired",
-        "The new MIG mode takes effect at the next GPU reset, which the runtime cannot do.",
+        "The new MIG mode takes effect at the next GPU reset, which the runtime cannot perform.",
         "Drain and reboot the node; the runtime continues after that.",
     )
     PARTITION_FAILED = _failed(
@@ -203,14 +203,14 @@ class ConditionReason(Enum):
     MPS_SERVER_FAULT = _not(
         "MpsServerFault",
         "An MPS server serves no client, although its control daemon answers: containers with a share get no CUDA context.",
-        "A server in state FAULT recovers when all that were its clients at the fault have ended: delete the pods that hold "
+        "A server in state FAULT recovers once all the clients that it had at the fault have exited: delete the pods that hold "
         "shares of its GPU. If it does not, delete the pod nvidia-device-plugin-mps-control-daemon on the node first.",
     )
     FABRIC_NOT_READY = _not(
         "FabricNotReady",
         "The fabric manager has not set up NVLink: CUDA programs fail with error 802 (system not yet initialized).",
-        "Check `systemctl status nvidia-fabricmanager` on the node, or the driver's pod: the fabric manager must run, in the "
-        "driver's version.",
+        "Check `systemctl status nvidia-fabricmanager` on the node, or the driver's pod: the fabric manager must run and have "
+        "the driver's version.",
     )
     DRIFTED = _not(
         "Drifted",
@@ -219,16 +219,16 @@ class ConditionReason(Enum):
     )
     ENFORCEMENT_BLIND = _not(
         "EnforcementBlind",
-        "GPU memory is in use, or may be, and it is not known whose: the driver lists no process or no amount, memory belongs "
-        "to a process that has ended, or kubelet's checkpoint of its allocations is missing. No cap is enforced there.",
-        "Check the message. Without processes: the runtime's pod needs hostPID, and a container runtime that gives it all GPUs."
-        " Without a checkpoint: mount kubelet's own device-plugins folder, and start the pods that the message names again. "
-        "With several candidates: end the one that should not hold the memory, or the processes in it that have a GPU open.",
+        "GPU memory is or may be in use that cannot be attributed to a container: the driver lists no process or no amount, "
+        "the process has exited, or kubelet's checkpoint of its allocations is missing. Caps are not enforced there.",
+        "Check the message. If it reports no process: the runtime's pod needs hostPID and access to all GPUs. If it reports a "
+        "missing checkpoint: mount kubelet's device-plugins directory, and restart the pods in the message. If it names "
+        "several containers: delete the one that should not hold the memory, or kill its processes that have a GPU open.",
     )
     CAP_EXCEEDED = _not(
         "CapExceeded",
-        "A container has been over its cap for longer than the steps against it take, and has not been ended.",
-        "Delete the pod that the message names. If the container stays, its processes wait in the kernel (D state) or a "
+        "A container is still over its cap, although it should have been terminated by now.",
+        "Delete the pod in the message. If the container stays, its processes wait in the kernel (D state) or a "
         "security module blocks signals: check the Events of the pod, then reset the GPU or reboot the node.",
     )
     PROCESS_LIST_UNRELIABLE = _not(
@@ -239,7 +239,7 @@ class ConditionReason(Enum):
     CAPABILITY_MISSING = _not(
         "CapabilityMissing",
         "The runtime lacks the capability KILL, so it cannot terminate processes over their cap.",
-        "Install the chart unmodified; check for an admission policy that drops capabilities.",
+        "Install the chart without changes; check for an admission policy that drops capabilities.",
     )
     SIGNALS_DENIED = _not(
         "SignalsDenied",
@@ -258,7 +258,7 @@ class ConditionReason(Enum):
     RELEASING = _not("Releasing", "The node is leaving the pool.", "Wait.")
     RELEASED = _not(
         "Released",
-        "The node offers whole GPUs again, and gpushare has removed everything but this condition.",
+        "The node offers whole GPUs again, and gpushare has removed everything except this condition.",
         "No action required.",
     )
 

@@ -149,15 +149,15 @@ class BoundedDriver:
 
     def read_devices(self, uuids: Iterable[str]) -> Mapping[str, Device]:
         """Return each GPU now. One that failed, or did not answer in time, has no rows, but the rest that is known of it."""
-        wanted = tuple(uuids)
+        desired = tuple(uuids)
         driver = self._session()
         if driver is None:
-            self._troubles = dict.fromkeys(wanted, self._problem)
+            self._troubles = dict.fromkeys(desired, self._problem)
         else:
-            found = self._calls.each({uuid: partial(driver.read_device, uuid) for uuid in wanted}, self._deadline_seconds)
-            self._note({uuid: found.get(uuid, DriverError("read_device", Code.TIMEOUT)) for uuid in wanted})
+            found = self._calls.each({uuid: partial(driver.read_device, uuid) for uuid in desired}, self._deadline_seconds)
+            self._note({uuid: found.get(uuid, DriverError("read_device", Code.TIMEOUT)) for uuid in desired})
             self._listen(driver)
-        return {uuid: self._show(uuid) for uuid in wanted}
+        return {uuid: self._show(uuid) for uuid in desired}
 
     def ask(self, name: str, question: Callable[[Driver], T]) -> T:
         """Return the result of a call that concerns the whole node, or changes something.
@@ -196,7 +196,7 @@ class BoundedDriver:
         return versions, tuple(self._survey_of(index) for index in range(count))
 
     def hung_seconds(self) -> Mapping[str, float]:
-        """Return how long overdue calls have been running: by UUID, `GPU <index>` if it never told that, and `NODE`."""
+        """Return how long overdue calls have been running: by UUID, `GPU <index>` if the UUID was never read, and `NODE`."""
         late = {name: seconds for name, seconds in self._calls.late().items() if seconds > self._deadline_seconds}
         for index, known in self._surveyed.items():
             if f"GPU {index}" in late:
@@ -242,7 +242,7 @@ class BoundedDriver:
             self._surveyed[index] = _take(future.value)
             return self._surveyed[index]
         former = self._surveyed.get(index)
-        fault = Fault(kind=FaultKind.UNREADABLE, detail="the driver does not answer about it")
+        fault = Fault(kind=FaultKind.UNREADABLE, detail="the driver does not answer calls for it")
         return GpuInfo(
             index=index, uuid=former.uuid if former else f"unknown-{index}", name=former.name if former else "", fault=fault
         )

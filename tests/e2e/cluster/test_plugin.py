@@ -66,7 +66,7 @@ def test_a_plugin_that_is_taken_away_makes_the_node_unready_within_a_minute(read
     try:
         told = ready.await_reason("node-1", "WrongResources")
         assert told["status"] == "False"
-        assert "it needs the ConfigMap gpushare-profiles in its own namespace, elsewhere" in told["message"]
+        assert "it needs the ConfigMap gpushare-profiles in its namespace, elsewhere" in told["message"]
         assert "notebooks time-slicing 0/1" in said(ready, "status")
         why = 'configmap "gpushare-profiles" not found'
         ready.cluster.wait(lambda: why in said(ready, "explain", "node-1"), "kubelet says why")

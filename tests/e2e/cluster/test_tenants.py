@@ -50,7 +50,8 @@ def die_and_let_live(cluster_fixture: ClusterFixture, node: str, resource: str, 
         )
         cluster_fixture.cluster.wait(
             lambda: any(
-                f"{cap_mib + 500} MiB of the {cap_mib} MiB" in message for _, message in cluster_fixture.events("offender")
+                f"uses {cap_mib + 500} MiB of" in message and f"its cap of {cap_mib} MiB" in message
+                for _, message in cluster_fixture.events("offender")
             ),
             f"an Event on its pod says how much of what: {cluster_fixture.events('offender')}",
         )
@@ -118,7 +119,7 @@ def test_offender_under_mps_is_terminated_through_the_daemon(pools: ClusterFixtu
         assert daemon.terminated() == [offender]
         assert pools.phase("neighbour") == "Running"
         assert daemon.serves()
-        told = "4300 MiB of the"
+        told = "uses 4300 MiB of"
         pools.cluster.wait(lambda: any(told in message for _, message in pools.events("offender")), "an Event says so")
     finally:
         pools.dismiss("neighbour", "offender")

@@ -44,7 +44,7 @@ from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import build_view
-from gpushare_node.membership.node_labels import wanted
+from gpushare_node.membership.node_labels import desired
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.metrics import Registry
@@ -91,7 +91,7 @@ class Node:
     def object(self, number: int) -> Json:
         """As the API server has it, brought to the policy."""
         counts = {name: str(count) for name, count in self.policy.resources}
-        labels = {"example.org/pool": POOL, **wanted(self.policy, self.published)}
+        labels = {"example.org/pool": POOL, **desired(self.policy, self.published)}
         return laden(number, _PURPOSE, labels, capacity=counts, allocatable=counts)
 
     def server(self) -> tuple[NodeClient, EventRecorder]:
@@ -103,7 +103,7 @@ class Node:
     def rest(self) -> Callable[[], None]:
         """`enforce`, as `cli.enforce` puts it together; one look."""
         server, events = self.server()
-        marks = NodeAnnotations(server=server)
+        node_annotations = NodeAnnotations(server=server)
         pods = PodInformer(self.connection, self.name, self.clock)
         adapters = Adapters(
             driver=StillWatched(StillDriver(self.uuid, self.policy)),  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ class Node:
             folder=self.folder,
             clock=self.clock,
             tenants=TenancyFile(None, NAMESPACE),
-            marks=marks,
+            node_annotations=node_annotations,
             checkpoint=lambda: Checkpoint(allocations=(), registered={}),
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
@@ -127,14 +127,14 @@ class Node:
         monitor = NodeMonitor(
             enforcer=enforcer,
             cluster=server,
-            labels=wanted(self.policy, self.published),
+            labels=desired(self.policy, self.published),
             boot_id="none",
             plan=lambda surveys: build_view(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )
-        marks.node = NodeInformer(self.connection, self.name, self.clock, monitor.trigger)
+        node_annotations.node = NodeInformer(self.connection, self.name, self.clock, monitor.trigger)
         looks = Loop(enforcer=enforcer, monitor=monitor, clock=self.clock)
         pods.start()
-        marks.node.start()
+        node_annotations.node.start()
 
         def look() -> None:
             looks.step()

@@ -35,9 +35,9 @@ class Observed:
     """A node with tenants, a foreign device plugin and labels, and a runtime whose policy observes."""
 
     def __init__(self, cli_environment: CliEnvironment, api: ApiServer) -> None:
-        self.desk, self.api, self.gpus = cli_environment, api, cli_environment.fake_nvml
+        self.cli_environment, self.api, self.gpus = cli_environment, api, cli_environment.fake_nvml
         files = compiled.files("dense", dense=POOL, more="  adoption: observe\n")
-        self.desk.policy.write_text(files["chart/files/policies/dense.yaml"])
+        self.cli_environment.policy.write_text(files["chart/files/policies/dense.yaml"])
         (cli_environment.folder / NAME).write_text(tenancy_text())
         self.checkpoint = cli_environment.folder / "checkpoint"
         self.hold("user", self.gpus.uuid(0))
@@ -66,13 +66,13 @@ class Observed:
     @property
     def environment(self) -> dict[str, str]:
         return (
-            self.desk.environment
-            | self.api.kubeconfig(self.desk.folder / "kubeconfig")
+            self.cli_environment.environment
+            | self.api.kubeconfig(self.cli_environment.folder / "kubeconfig")
             | {"NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
         )
 
     def command(self, *more: str) -> list[str]:
-        files = ["--policy", str(self.desk.policy), "--state-dir", str(self.desk.folder / "state")]
+        files = ["--policy", str(self.cli_environment.policy), "--state-dir", str(self.cli_environment.folder / "state")]
         return [str(self.checkpoint), more[0], *files, *more[1:]]
 
     def apply(self) -> Done:
@@ -97,7 +97,7 @@ class Observed:
                 assert set(body["status"]) == {"conditions"}
                 assert [one["type"] for one in body["status"]["conditions"]] == ["GPUShareReady"]
         assert self.node() == self.before
-        assert not (self.desk.folder / "state" / "policy.yaml").exists()
+        assert not (self.cli_environment.folder / "state" / "policy.yaml").exists()
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_apply_in_observe_mode_reports_what_enforce_would_do_and_exits(observed:
     assert observed.gpus.show() == observed.layout
     status, reason, message = observed.condition()
     assert (status, reason) == ("False", "Observing")
-    assert message.startswith("Nothing is changed here; enforce would change GPU 0, set 3 labels, ")
+    assert message.startswith("Nothing is changed on this node; enforce would change GPU 0, set 3 labels, ")
     assert "In use by pod team/tenant" in message
     would = observed.would()
     assert would["gpus"]["0"][0] == "switch MIG on"
@@ -261,9 +261,9 @@ def test_enforce_updates_the_observing_condition(observed: Observed) -> None:
 
 def test_stored_policy_of_a_previous_bundle_is_not_enforced(observed: Observed) -> None:
     """Also where the folder of the host is mounted, as by hand: the policy that is given decides."""
-    StateDir(observed.desk.folder / "state").keep_policy("kept")
+    StateDir(observed.cli_environment.folder / "state").keep_policy("kept")
     assert observed.apply().returncode == 0
-    assert StateDir(observed.desk.folder / "state").policy() == "kept"
+    assert StateDir(observed.cli_environment.folder / "state").policy() == "kept"
     assert [call for call in observed.gpus.calls() if WRITING.match(call)] == []
 
 

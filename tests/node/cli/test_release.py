@@ -62,7 +62,7 @@ def test_daemonsets_are_deleted_when_all_nodes_have_answered(cluster: ApiServer,
         out, _ = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0
     assert "changed n1      release\nchanged n2      release\n" in out
-    assert "ok=0 changed=2 failed=0 skipped=0\nAll nodes are released.\n" in out
+    assert "ok=0 changed=2 failed=0 skipped=0\nAll nodes have left their pools.\n" in out
     assert (cluster.all("daemonsets"), asked(cluster)) == ([], [])
 
 
@@ -83,7 +83,7 @@ def test_go_on_uninstalls_and_reports_unresponsive_nodes(cluster: ApiServer, tmp
         out, _ = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0
     assert "failed  n1      release: did not answer in time" in out
-    assert "All nodes are released" not in out
+    assert "All nodes have left their pools" not in out
     assert (cluster.all("daemonsets"), asked(cluster)) == ([], [])
 
 

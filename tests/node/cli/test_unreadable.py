@@ -70,7 +70,7 @@ def test_enforce_keeps_the_stored_policy_until_the_new_one_is_readable(cli_envir
         cli_environment.policy.write_text(good)
         _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 70
-    assert [text in errors for text in ("the policy in force stays in force", "the container restarts with it")] == [True, True]
+    assert [text in errors for text in ("the previous policy stays in force", "the container restarts with it")] == [True, True]
 
 
 @pytest.mark.failure_case(102)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare_node.core.policy import Action, Backend, Mode, OnBusy, PolicyError, Vendor, WantedInstance, read
+from gpushare_node.core.policy import Action, Backend, DesiredInstance, Mode, OnBusy, PolicyError, Vendor, read
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -35,7 +35,7 @@ def test_a_policy_becomes_values_with_one_entry_for_each_gpu() -> None:
     assert (policy.pool, policy.cluster, policy.mode) == ("balanced", "training", Mode.MIG)
     assert (policy.card.id, policy.card.memory_mib) == ("a100-sxm4-80gb", 81920)
     assert [gpu.index for gpu in policy.gpus] == list(range(8))
-    assert policy.gpus[7].instances[0] == WantedInstance(profile="2g.20gb", profile_id=14, start=0, size=2)
+    assert policy.gpus[7].instances[0] == DesiredInstance(profile="2g.20gb", profile_id=14, start=0, size=2)
     assert dict(policy.resources)["nvidia.com/mig-1g.10gb"] == 16
     assert policy.enforcement.action is Action(document()["spec"]["enforcement"]["action"])
     assert policy.rollout.on_busy is OnBusy(document()["spec"]["rollout"]["onBusy"])

@@ -47,7 +47,7 @@ def test_fields_are_keyword_arguments_with_defaults() -> None:
 
 @pytest.mark.parametrize("values", [{}, {"y": 1}, {"x": 1, "z": 2}])
 def test_missing_and_unknown_fields_are_refused(values: dict[str, int]) -> None:
-    with pytest.raises(TypeError, match="Point wants x, y, note"):
+    with pytest.raises(TypeError, match="Point requires x, y, note"):
         Point(**values)  # type: ignore[arg-type]
 
 
@@ -63,7 +63,7 @@ def test_only_structs_have_a_form_in_json() -> None:
         RED = 1
 
     assert json.loads(json.dumps({"at": Point(x=1)}, default=content_of)) == {"at": {"x": 1, "y": 0, "note": ""}}
-    with pytest.raises(TypeError, match="Colour has no form in JSON"):
+    with pytest.raises(TypeError, match="Colour cannot be written as JSON"):
         json.dumps(Colour.RED, default=content_of)
 
 

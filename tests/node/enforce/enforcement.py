@@ -26,7 +26,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.nvidia.session import Session
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import OBEDIENT, FakeProc, ProcessPool, systemd_path
+from tests.support.process_fixtures import SLEEPING, FakeProc, ProcessPool, systemd_path
 from tests.support.waiting import wait_for
 
 NODE, NAMESPACE = "node-1", "gpushare"
@@ -189,7 +189,7 @@ class EnforcementFixture:
         self.settings: Settings = changes.pop("settings", Settings())
         self.mps: Any = changes.pop("mps", None)
         self.queue: Any = changes.pop("queue", InlineQueue())
-        self.marks: Any = changes.pop("marks", None)
+        self.node_annotations: Any = changes.pop("node_annotations", None)
         self.deadline: float = changes.pop("deadline", 30.0)
         self.tenancy = folder / "tenancy.json"
         self.tenancy.write_text(tenancy_text(**changes.pop("tenancy", {})))
@@ -215,7 +215,7 @@ class EnforcementFixture:
             tenants=TenancyFile(self.tenancy, NAMESPACE),
             mps=self.mps,
             checkpoint=lambda: read_checkpoint(self.checkpoint),
-            marks=self.marks,
+            node_annotations=self.node_annotations,
             wall=lambda: NOON + self.clock.now() + self.ahead,
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
@@ -255,7 +255,7 @@ class EnforcementFixture:
         data = {"PodDeviceEntries": self.entries, "RegisteredDevices": {SHARED: ids}}
         self.checkpoint.write_text(json.dumps({"Data": data}))
 
-    def begin(self, number: int | None, used_mib: int | None, code: str = OBEDIENT, *, gpu: int = 0, **where: Any) -> int:
+    def begin(self, number: int | None, used_mib: int | None, code: str = SLEEPING, *, gpu: int = 0, **where: Any) -> int:
         """A real process of this pod's container (None: of none) begins to use a GPU; its pid."""
         pid, container = self.started.pid(code), where.pop("container", number)
         path = "/system.slice/some.service" if number is None else systemd_path(pod_uid(number), container_id(container))
@@ -265,7 +265,7 @@ class EnforcementFixture:
         self.has_begun = used_mib is None or used_mib > CAP_MIB
         return pid
 
-    def admit_and_begin(self, number: int, name: str, used_mib: int | None, code: str = OBEDIENT, **changes: Any) -> int:
+    def admit_and_begin(self, number: int, name: str, used_mib: int | None, code: str = SLEEPING, **changes: Any) -> int:
         """A pod comes, is given a share of a GPU, and a process of it begins to use the first one; its pid."""
         self.admit(number, name, **changes)
         return self.begin(number, used_mib, code)
@@ -304,7 +304,7 @@ def load_two_gpus(folder: Path) -> Iterator[FakeNvml]:
         made.heal()
 
 
-def hold(node: EnforcementFixture, number: int, path: str | None = None, code: str = OBEDIENT) -> int:
+def hold(node: EnforcementFixture, number: int, path: str | None = None, code: str = SLEEPING) -> int:
     """A process of this pod's container that has a GPU open, and that no list names; its pid."""
     pid = node.started.pid(code)
     node.fake_proc.show(pid, path or systemd_path(pod_uid(number), container_id(number)))

@@ -36,7 +36,7 @@ from tests.node.enforce.enforcement import (
     tenancy_text,
 )
 from tests.node.enforce.enforcement import policy as policy_of
-from tests.node.enforce.hostile_node import DEFIANT, GPUS, MIB, TENANTS, UNKNOWN, HostileNode
+from tests.node.enforce.hostile_node import GPUS, MIB, RESTARTING, TENANTS, UNKNOWN, HostileNode
 from tests.support.process_fixtures import systemd_path
 
 _ENDING = frozenset({CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT})
@@ -171,7 +171,7 @@ class EnforcementFuzz(HostileNode):
 
     def _note_whole(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Only who ends a whole container asks for all that lives in it."""
-        home = next((one for one in (*TENANTS, DEFIANT) if seen.cgroup == self.cgroup(one)), None)
+        home = next((one for one in (*TENANTS, RESTARTING) if seen.cgroup == self.cgroup(one)), None)
         if home is not None and self.is_over(home) and self.is_known(home):
             self.ended[seen.cgroup] = self.clock.time
         is_known = home is not None and self.is_known(home)
@@ -221,7 +221,7 @@ class EnforcementFuzz(HostileNode):
         A whole container that was sent SIGTERM while this held is ended whatever has happened since, but no other's process is.
         """
         being = self.beings[pid]
-        assert being.home in (*TENANTS, DEFIANT), f"{name} to {being}"
+        assert being.home in (*TENANTS, RESTARTING), f"{name} to {being}"
         is_over, is_last = self.is_over(being.home), name != "SIGTERM" and self.is_being_ended(self.cgroup(being.home))
         assert is_over or is_last, f"{name} to {being}: not over"
         assert self.is_known(being.home) or is_last, f"{name} to an unknown container's"
@@ -275,16 +275,20 @@ class EnforcementFuzz(HostileNode):
         for _ in range(self.rng.randrange(8)):
             self.tend()
         is_over = self.clock.time % 8 < 6
-        self.beings[self.pids[0]].uses = {min(self.given[DEFIANT]): 9000 if is_over else 300}
+        self.beings[self.pids[0]].uses = {min(self.given[RESTARTING]): 9000 if is_over else 300}
         self.homes = {pid: being.home for pid, being in self.beings.items()}
         self.open_in.clear()
         self.note_open()
         self.clock.time += 1
         self.last_shown.update((one.uids[0], one) for one in self.list.known)
         self.enforcer.cycle()
-        gpu = min(self.given[DEFIANT])
-        states = {one.unit.container.container: one.state for one in self.metrics.snapshot.observe() if one.unit.device == gpu}
-        mine = states.pop(container_id(DEFIANT), None)
+        gpu = min(self.given[RESTARTING])
+        states = {
+            status.unit.container.container: status.state
+            for status in self.metrics.snapshot.observe()
+            if status.unit.device == gpu
+        }
+        mine = states.pop(container_id(RESTARTING), None)
         # Another is being ended on this GPU: one at a time, the oldest offence first.
         is_taken = not _ENDING.isdisjoint(states.values())
         # A list of another GPU that contradicts itself pauses the whole node, and so does a budget that is spent.

@@ -24,7 +24,7 @@ GPUS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range
 TENANTS = range(1, 31)
 UNKNOWN = range(31, 36)
 SYSTEM = {41: {"namespace": "kube-system"}, 42: {"namespace": "gpu-operator"}, 43: {"namespace": NAMESPACE}}
-DEFIANT = 44
+RESTARTING = 44
 """A tenant that is over its cap for three quarters of the time, deaf to SIGTERM, and begins anew whenever it is killed."""
 
 HOST, KERNEL, SERVER = "host", "kernel", "server"
@@ -65,8 +65,8 @@ class HostileNode:
     def __post_init__(self) -> None:
         (self.folder / "proc").mkdir()
         self.fake_proc = FakeProc(self.folder / "proc")
-        self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, DEFIANT)}
-        numbers = (*TENANTS, *SYSTEM, DEFIANT)
+        self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, RESTARTING)}
+        numbers = (*TENANTS, *SYSTEM, RESTARTING)
         self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in numbers}
         self.list = FakePodList()
         self.list.known = tuple(self.all_pods.values())
@@ -93,8 +93,8 @@ class HostileNode:
         """The defiant tenant's process begins, with its first pid."""
         pid = self.pids[0]
         self.starts += 1
-        self.beings[pid] = FuzzProcess(home=DEFIANT, start_time=self.starts, uses={})
-        self.fake_proc.show(pid, systemd_path(pod_uid(DEFIANT), container_id(DEFIANT)))
+        self.beings[pid] = FuzzProcess(home=RESTARTING, start_time=self.starts, uses={})
+        self.fake_proc.show(pid, systemd_path(pod_uid(RESTARTING), container_id(RESTARTING)))
         self.fake_proc.fake(pid, "stat", stat_line(pid, start_time=self.starts))
         self.fake_proc.fake(pid, "comm", "python3\n")
         self.fake_proc.fake(pid, "maps", MAPPED)
@@ -127,14 +127,14 @@ class HostileNode:
             being.has_gpu = not being.has_gpu
             self.fake_proc.fake(pid, "maps", MAPPED if being.has_gpu else "")
         elif event < 97:
-            hidden = self.rng.sample(sorted(self.all_pods.keys() - {DEFIANT}), 3)
+            hidden = self.rng.sample(sorted(self.all_pods.keys() - {RESTARTING}), 3)
             self.list.known = tuple(one for number, one in self.all_pods.items() if number not in hidden)
         else:
             self.list.known = tuple(self._renamed(number, one) for number, one in self.all_pods.items())
 
     def _renamed(self, number: int, one: PodView) -> PodView:
         """The pod with its container, or with the next run of it."""
-        is_restarted = number != DEFIANT and self.rng.random() < 0.1
+        is_restarted = number != RESTARTING and self.rng.random() < 0.1
         return replace(
             one,
             containers={container_id(number + 500 if is_restarted else number): "main"},

@@ -17,7 +17,7 @@ from tests.support.process_fixtures import ProcessPool
 
 DAY = 86400
 YEAR = 365.0 * DAY
-WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=900)
+DESIRED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=900)
 Jump = Callable[[float], None]
 
 
@@ -56,7 +56,7 @@ def backing_off(node: LoopNode) -> tuple[float, float]:
     """Three attempts have failed: the next comes five minutes later, when the run looks again."""
     for _ in range(3):
         node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
-        assert node.run(WANTED).reason is ConditionReason.ROLLED_BACK
+        assert node.run(DESIRED).reason is ConditionReason.ROLLED_BACK
     return 300, 600
 
 
@@ -78,7 +78,7 @@ def test_waits_do_not_use_the_wall_clock(
             node.publish()
 
     node.on_tick = pass_by
-    assert node.run(WANTED, hold=True).reason is ConditionReason.READY
+    assert node.run(DESIRED, hold=True).reason is ConditionReason.READY
     assert earliest <= node.clock.now() - start <= latest
     assert (node.gpus.stands(0), node.taints(), node.holds_slot()) == (set(TWO), set(), False)
 

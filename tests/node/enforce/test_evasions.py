@@ -22,7 +22,7 @@ from tests.node.enforce.enforcement import (
     pod_uid,
     policy,
 )
-from tests.support.process_fixtures import DEAF, systemd_path
+from tests.support.process_fixtures import IGNORING_SIGTERM, systemd_path
 
 
 def pod_slice(number: int) -> str:
@@ -51,7 +51,7 @@ def test_restarted_container_keeps_the_debt_of_its_last_run(enforcement: Enforce
     enforcement.run(6)
     await_end(first)
     enforcement.run(3)
-    parent = hold(enforcement, 1, systemd_path(pod_uid(1), container_id(7)), DEAF)
+    parent = hold(enforcement, 1, systemd_path(pod_uid(1), container_id(7)), IGNORING_SIGTERM)
     enforcement.fake_proc.fake(parent, "maps", UNMAPPED)
     second = enforcement.begin(1, 9000, container=7)
     enforcement.run(4)
@@ -61,7 +61,7 @@ def test_restarted_container_keeps_the_debt_of_its_last_run(enforcement: Enforce
 
 
 def test_runtime_restart_does_not_reset_repeat_offences(enforcement: EnforcementFixture) -> None:
-    parent = enforcement.admit_and_begin(1, "patient", 0, DEAF)
+    parent = enforcement.admit_and_begin(1, "patient", 0, IGNORING_SIGTERM)
     enforcement.fake_nvml.take(0, parent)
     for _ in range(3):
         worker = enforcement.begin(1, 9000)
@@ -180,7 +180,7 @@ def test_lost_checkpoint_is_reported_until_it_is_back(enforcement: EnforcementFi
     else:
         enforcement.checkpoint.write_text(text[: len(text) // 2])
     enforcement.run(90)
-    assert "later containers have no cap" in blindness(enforcement)
+    assert "containers that started later have no cap" in blindness(enforcement)
     enforcement.checkpoint.write_text(text)
     enforcement.run(15)
     assert blindness(enforcement) == ""
@@ -190,7 +190,7 @@ def test_memory_unknown_to_the_driver_is_reported(enforcement: EnforcementFixtur
     for number in (1, 2):
         enforcement.admit_and_begin(number, f"p{number}", None)
     enforcement.run(70)
-    assert "does not say how much memory" in blindness(enforcement)
+    assert "does not report how much memory" in blindness(enforcement)
 
 
 def test_container_that_cannot_be_killed_is_reported_in_the_condition(

@@ -7,13 +7,13 @@ from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from tests.node.enforce.enforcement import EnforcementFixture, lives
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import DEAF
+from tests.support.process_fixtures import IGNORING_SIGTERM
 
 
 def test_shutdown_does_not_report_a_kill_breaker(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "deaf")
     enforcement.admit(2, "next", 1)
-    enforcement.begin(1, 5000, DEAF)
+    enforcement.begin(1, 5000, IGNORING_SIGTERM)
     enforcement.run(2)
     enforcement.begin(2, 5000, gpu=1)
     enforcement.run(3)

@@ -14,7 +14,7 @@ from gpushare_node.guard.process_list import Mps
 from tests.node.enforce.enforcement import EnforcementFixture, RecordedCluster, await_end, lives
 from tests.node.enforce.enforcement_loop import EnforcementLoop
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import DEAF, ProcessPool
+from tests.support.process_fixtures import IGNORING_SIGTERM, ProcessPool
 from tests.support.waiting import PATIENCE, wait_for
 
 
@@ -39,8 +39,8 @@ def test_queued_eviction_is_dropped_if_the_container_is_below_its_cap(
     waiting: list[Any] = []
 
     class Late:
-        def send(self, errand: Any) -> bool:
-            waiting.append(errand)
+        def send(self, job: Any) -> bool:
+            waiting.append(job)
             return True
 
     enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, queue=Late(), enforcement={"action": "evict"})
@@ -49,8 +49,8 @@ def test_queued_eviction_is_dropped_if_the_container_is_below_its_cap(
     enforcement.fake_nvml.put(0, pid, 1000)
     enforcement.run(2)
     assert waiting
-    for errand in waiting:
-        errand()
+    for job in waiting:
+        job()
     assert enforcement.told.evicted == []
 
 
@@ -83,7 +83,7 @@ def test_hanging_api_server_does_not_delay_killing_an_mps_client(
     enforcement = EnforcementFixture(
         tmp_path, two_gpus, process_pool, mps=Terminator(), queue=queue, mode="mps", profile="mps-01234567"
     )
-    pid = enforcement.admit_and_begin(1, "client", 5000, DEAF)
+    pid = enforcement.admit_and_begin(1, "client", 5000, IGNORING_SIGTERM)
     enforcement.run(13)
     is_over.set()
     await_end(pid)
@@ -130,7 +130,7 @@ def test_pod_that_cannot_be_evicted_is_killed_by_signals(
     enforcement = EnforcementFixture(
         tmp_path, two_gpus, process_pool, enforcement={"action": "evict"}, mode=mode, profile=f"{mode}-01234567", told=told
     )
-    pid = enforcement.admit_and_begin(1, "stays", 5000, DEAF)
+    pid = enforcement.admit_and_begin(1, "stays", 5000, IGNORING_SIGTERM)
     enforcement.run(60)
     assert lives(pid)
     assert ("GPUPodEvicted" in told.reasons("stays")) == (answer is Eviction.EVICTED)

@@ -22,7 +22,7 @@ DAY = 86400
 NONE: dict[str, Any] = {"share": {"capMiB": None}}
 
 
-class Marks:
+class FakeAnnotations:
     """The Node object's annotations."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Marks:
 
 def install(folder: Path, two_gpus: FakeNvml, process_pool: ProcessPool, **changes: Any) -> tuple[EnforcementFixture, int]:
     """A node on which a container ran, over what is to be its cap, before we came."""
-    enforcement = EnforcementFixture(folder, two_gpus, process_pool, marks=Marks(), **changes)
+    enforcement = EnforcementFixture(folder, two_gpus, process_pool, node_annotations=FakeAnnotations(), **changes)
     enforcement.admit(1, "early", **OLDER)
     return enforcement, enforcement.begin(1, 5000)
 
@@ -146,14 +146,14 @@ def test_lost_annotations_do_not_restart_the_notice_period(
 ) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
     enforcement.run(10)
-    assert json.loads(enforcement.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
-    enforcement.marks.known = {"gpushare.dev/first-caps": "none"}
+    assert json.loads(enforcement.node_annotations.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
+    enforcement.node_annotations.known = {"gpushare.dev/first-caps": "none"}
     (tmp_path / "state/caps.json").unlink()
     enforcement.start()
     enforcement.clock.time += DAY
     enforcement.run(80)
     await_end(pid)
-    assert json.loads(enforcement.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
+    assert json.loads(enforcement.node_annotations.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
 
 
 @pytest.mark.failure_case(83)
@@ -161,11 +161,11 @@ def test_no_exemption_is_decided_before_the_node_has_been_read(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool)
-    enforcement.marks.known = None
+    enforcement.node_annotations.known = None
     enforcement.run(30)
     assert lives(pid)
     assert enforcement.told.events == []
-    enforcement.marks.known = {"gpushare.dev/first-caps": json.dumps({"nvidia.com/gpu.shared": int(OLD) - 5})}
+    enforcement.node_annotations.known = {"gpushare.dev/first-caps": json.dumps({"nvidia.com/gpu.shared": int(OLD) - 5})}
     enforcement.run(8)
     await_end(pid)
 
@@ -191,7 +191,7 @@ def test_a_policy_rolled_forth_and_back_grants_no_second_exemption(
 def test_first_cap_of_a_pool_exempts_containers_started_without_one(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, marks=Marks(), **NONE)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, node_annotations=FakeAnnotations(), **NONE)
     pid = enforcement.admit_and_begin(1, "early", 5000)
     enforcement.run(3)
     give(enforcement)
@@ -278,7 +278,7 @@ def test_dry_run_does_not_start_caps(tmp_path: Path, two_gpus: FakeNvml, process
     later = enforcement.admit_and_begin(2, "later", 5000, started={container_id(2): 1.5e9 + 2000})
     enforcement.run(10)
     assert list((tmp_path / "state").iterdir()) == []
-    assert enforcement.marks.known == {}
+    assert enforcement.node_annotations.known == {}
     enforcement.settings = Settings()
     enforcement.clock.time += DAY
     enforcement.start()
@@ -288,14 +288,16 @@ def test_dry_run_does_not_start_caps(tmp_path: Path, two_gpus: FakeNvml, process
 
 
 def test_corrected_clock_exempts_no_container_if_it_was_ahead_at_the_first_cap(tmp_path: Path) -> None:
-    marks, wall = Marks(), [1.5e9 + 365 * DAY]
-    first_caps = FirstCaps(StateDir(tmp_path), marks, InlineQueue(), wall=lambda: wall[0], dry_run=False)
+    node_annotations, wall = FakeAnnotations(), [1.5e9 + 365 * DAY]
+    first_caps = FirstCaps(
+        folder=StateDir(tmp_path), node_annotations=node_annotations, queue=InlineQueue(), wall=lambda: wall[0], dry_run=False
+    )
     assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000 + 365 * DAY}
     wall[0] = 1.5e9
     assert first_caps.find({"nvidia.com/gpu.shared"}, 100) == {"nvidia.com/gpu.shared": 0}
     wall[0] = 1.5e9 + DAY
     assert first_caps.find({"nvidia.com/gpu.shared"}, 200) == {"nvidia.com/gpu.shared": 0}
-    assert json.loads((marks.known or {})["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 0}
+    assert json.loads((node_annotations.known or {})["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 0}
 
 
 @pytest.mark.failure_case(108)
@@ -303,7 +305,9 @@ def test_corrected_clock_exempts_no_container_if_it_was_ahead_at_the_first_cap(t
     "text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000], ids=range(9)
 )
 def test_invalid_first_caps_annotation_does_not_prevent_caps(tmp_path: Path, text: str) -> None:
-    marks = Marks()
-    marks.known = {"gpushare.dev/first-caps": text}
-    first_caps = FirstCaps(StateDir(tmp_path), marks, InlineQueue(), wall=lambda: 1.5e9, dry_run=False)
+    node_annotations = FakeAnnotations()
+    node_annotations.known = {"gpushare.dev/first-caps": text}
+    first_caps = FirstCaps(
+        folder=StateDir(tmp_path), node_annotations=node_annotations, queue=InlineQueue(), wall=lambda: 1.5e9, dry_run=False
+    )
     assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000}

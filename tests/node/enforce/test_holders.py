@@ -15,7 +15,7 @@ from tests.node.enforce.enforcement import (
     lives,
     pod_uid,
 )
-from tests.support.process_fixtures import DEAF, stat_line, systemd_path
+from tests.support.process_fixtures import IGNORING_SIGTERM, stat_line, systemd_path
 
 DEAD = 4_000_001
 """A pid that no process has."""
@@ -63,7 +63,7 @@ def test_orphaned_memory_is_not_charged_to_pods_without_that_gpu(enforcement: En
 
 
 def test_fork_that_holds_the_device_files_is_killed(enforcement: EnforcementFixture) -> None:
-    listed = enforcement.admit_and_begin(1, "fork", 9000, DEAF)
+    listed = enforcement.admit_and_begin(1, "fork", 9000, IGNORING_SIGTERM)
     enforcement.fake_proc.fake(listed, "maps", UNMAPPED)
     enforcement.fake_proc.open_nothing(listed)
     fork = hold(enforcement, 1)
@@ -74,8 +74,8 @@ def test_fork_that_holds_the_device_files_is_killed(enforcement: EnforcementFixt
 @pytest.mark.parametrize("end", ["a zombie", "a zombie outside its cgroup", "gone"])
 def test_worker_holding_the_files_of_a_killed_process_is_killed(enforcement: EnforcementFixture, end: str) -> None:
     """A data loader's worker: the driver goes on naming the one that was killed. Cgroup v1 shows a zombie in the root."""
-    listed = enforcement.admit_and_begin(1, "loader", 9000, DEAF)
-    worker = hold(enforcement, 1, code=DEAF)
+    listed = enforcement.admit_and_begin(1, "loader", 9000, IGNORING_SIGTERM)
+    worker = hold(enforcement, 1, code=IGNORING_SIGTERM)
     enforcement.run(10)
     await_end(listed)
     enforcement.fake_proc.fake(listed, "maps", UNMAPPED)
@@ -130,7 +130,7 @@ def test_unknown_pid_on_two_gpus_is_charged_per_gpu_to_its_allocated_pods(enforc
 def test_memory_that_a_deleted_container_leaves_is_not_charged_to_the_only_other_one(enforcement: EnforcementFixture) -> None:
     enforcement.admit(1, "gone")
     enforcement.admit(2, "neighbour")
-    holder, listed = hold(enforcement, 2), enforcement.begin(1, 9000, DEAF)
+    holder, listed = hold(enforcement, 2), enforcement.begin(1, 9000, IGNORING_SIGTERM)
     enforcement.run(2)
     enforcement.fake_nvml.take(0, listed)
     enforcement.fake_proc.hide(listed)
@@ -179,7 +179,7 @@ def test_memory_of_an_unknown_process_is_not_charged_to_a_listed_process(enforce
 
 def test_a_process_that_is_ending_slowly_is_waited_for(enforcement: EnforcementFixture) -> None:
     """Its files are closed already, and the driver frees its memory last: the rest of its container is not ended for it."""
-    listed, other = enforcement.admit_and_begin(1, "slow", 9000, DEAF), hold(enforcement, 1, code=DEAF)
+    listed, other = enforcement.admit_and_begin(1, "slow", 9000, IGNORING_SIGTERM), hold(enforcement, 1, code=IGNORING_SIGTERM)
     enforcement.run(4)
     enforcement.fake_proc.fake(listed, "maps", "")
     enforcement.fake_proc.open_nothing(listed)

@@ -9,7 +9,7 @@ from gpushare_node.adapters.procs.processes import SignalResult
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import MAPPED, EnforcementFixture, await_end, container_id, lives, pod_uid
-from tests.support.process_fixtures import OBEDIENT, systemd_path
+from tests.support.process_fixtures import SLEEPING, systemd_path
 
 UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
 
@@ -38,7 +38,7 @@ def test_unattributable_memory_of_changing_processes_is_reported(enforcement: En
     """Each process ends before it is recognised, and the next one before its memory could be a reason by itself."""
     for number in (1, 2):
         enforcement.admit(number, f"p{number}")
-        pid = enforcement.started.pid(OBEDIENT)
+        pid = enforcement.started.pid(SLEEPING)
         enforcement.fake_proc.show(pid, systemd_path(pod_uid(number), container_id(number)))
         enforcement.fake_proc.fake(pid, "maps", MAPPED)
     for number in range(20):

@@ -12,7 +12,7 @@ from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import MAPPED, EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import CHANGING, DEAF, GRACEFUL, NAMED, ProcessPool, said, systemd_path, tell
+from tests.support.process_fixtures import CHANGING, GRACEFUL, IGNORING_SIGTERM, NAMED, ProcessPool, said, systemd_path, tell
 from tests.support.waiting import wait_for
 
 
@@ -21,7 +21,7 @@ def test_container_over_its_cap_is_warned_then_sent_sigterm_with_events(enforcem
     pid = enforcement.admit_and_begin(1, "greedy", 5000, GRACEFUL)
     enforcement.run(3)
     assert enforcement.told.reasons("greedy") == ["GPUMemoryOverCap"]
-    for part in ("5000 MiB of the 4096 MiB", "for 3 s", "SIGTERM", "in 2 s"):
+    for part in ("5000 MiB of GPU-", "its cap of 4096 MiB", "for 3 s", "SIGTERM", "in 2 s"):
         assert part in enforcement.told.events[0].message
     enforcement.run(2)
     await_end(pid)
@@ -32,7 +32,7 @@ def test_container_over_its_cap_is_warned_then_sent_sigterm_with_events(enforcem
 
 @pytest.mark.failure_case(37)
 def test_process_that_ignores_sigterm_is_killed_after_the_grace(enforcement: EnforcementFixture) -> None:
-    pid = enforcement.admit_and_begin(1, "deaf", 5000, DEAF)
+    pid = enforcement.admit_and_begin(1, "deaf", 5000, IGNORING_SIGTERM)
     enforcement.run(9)
     assert lives(pid)
     enforcement.run(1)
@@ -44,7 +44,7 @@ def test_process_that_ignores_sigterm_is_killed_after_the_grace(enforcement: Enf
 
 @pytest.mark.failure_case(38)
 def test_process_that_frees_memory_after_sigterm_is_not_killed(enforcement: EnforcementFixture) -> None:
-    pid = enforcement.admit_and_begin(1, "sorry", 5000, DEAF)
+    pid = enforcement.admit_and_begin(1, "sorry", 5000, IGNORING_SIGTERM)
     enforcement.run(5)
     enforcement.fake_nvml.put(0, pid, 1000)
     enforcement.run(20)
@@ -64,7 +64,7 @@ def test_larger_of_two_processes_over_the_cap_is_killed(enforcement: Enforcement
 
 @pytest.mark.failure_case(35)
 def test_container_that_restarts_its_gpu_process_is_killed_as_a_whole(enforcement: EnforcementFixture) -> None:
-    parent = enforcement.admit_and_begin(1, "storm", 0, DEAF)
+    parent = enforcement.admit_and_begin(1, "storm", 0, IGNORING_SIGTERM)
     enforcement.fake_nvml.take(0, parent)
     first = enforcement.begin(1, 5000)
     enforcement.run(5)
@@ -224,7 +224,7 @@ def test_dry_run_reports_actions_without_performing_them(
 @pytest.mark.failure_case(68)
 def test_restarted_runtime_continues_the_escalation(enforcement: EnforcementFixture) -> None:
     """The restart pays no debt: the container has offended, and is ended as a whole without another grace."""
-    pid = enforcement.admit_and_begin(1, "deaf", 5000, DEAF)
+    pid = enforcement.admit_and_begin(1, "deaf", 5000, IGNORING_SIGTERM)
     enforcement.run(6)
     enforcement.enforcer.close()
     enforcement.start()

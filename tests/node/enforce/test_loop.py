@@ -13,7 +13,7 @@ from gpushare_node.vendors.bounded_driver import NODE
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, lives
 from tests.node.enforce.enforcement_loop import EnforcementLoop
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import DEAF, ProcessPool
+from tests.support.process_fixtures import IGNORING_SIGTERM, ProcessPool
 from tests.support.waiting import wait_for
 
 
@@ -134,7 +134,7 @@ def test_cycles_that_are_late_are_skipped_and_the_rhythm_stays(
 def test_shutdown_finishes_the_current_kill_and_starts_no_other(enforcement_loop: EnforcementLoop) -> None:
     enforcement_loop.enforcement.admit(1, "deaf")
     enforcement_loop.enforcement.admit(2, "next", 1)
-    target = enforcement_loop.enforcement.begin(1, 5000, DEAF)
+    target = enforcement_loop.enforcement.begin(1, 5000, IGNORING_SIGTERM)
     enforcement_loop.run(6)
     other = enforcement_loop.enforcement.begin(2, 5000, gpu=1)
     enforcement_loop.loop._finish()

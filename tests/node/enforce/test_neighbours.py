@@ -11,7 +11,7 @@ from gpushare_node.guard.process_list import Mps
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import SHARED, EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import DEAF, NAMED, OBEDIENT, ProcessPool, systemd_path
+from tests.support.process_fixtures import IGNORING_SIGTERM, NAMED, SLEEPING, ProcessPool, systemd_path
 
 SERVER_NAME = b"nvidia-cuda-mps-server".hex()
 ROW_FAULTS = {
@@ -35,7 +35,7 @@ def test_only_the_offender_is_killed(enforcement: EnforcementFixture) -> None:
     enforcement.arrive(3, "critical", namespace="kube-system")
     enforcement.arrive(4, "operator", namespace="gpu-operator")
     enforcement.arrive(5, "ours", namespace="gpushare")
-    greedy = enforcement.begin(1, 5000, DEAF)
+    greedy = enforcement.begin(1, 5000, IGNORING_SIGTERM)
     others = [
         enforcement.begin(2, 4096),
         *(enforcement.begin(number, 5000) for number in (3, 4, 5)),
@@ -148,7 +148,7 @@ def test_no_process_is_signalled_without_host_processes_and_it_is_reported(enfor
     namespace.symlink_to("pid:[4026532999]")
     enforcement.start()
     enforcement.admit(1, "greedy")
-    pid = enforcement.started.pid(OBEDIENT)
+    pid = enforcement.started.pid(SLEEPING)
     enforcement.fake_nvml.put(0, pid, 5000)
     enforcement.run(90)
     assert lives(pid)
@@ -324,7 +324,7 @@ def test_mps_client_gets_sigterm_then_mps_terminate_then_sigkill(
 ) -> None:
     mps = FakeMps(obeys=True)
     enforcement = mps_stage(tmp_path, two_gpus, process_pool, mps)
-    pid = enforcement.admit_and_begin(1, "client", 5000, DEAF)
+    pid = enforcement.admit_and_begin(1, "client", 5000, IGNORING_SIGTERM)
     enforcement.run(10)
     assert (mps.asked, lives(pid)) == ([pid], True)
     enforcement.run(2)
@@ -340,7 +340,7 @@ def test_pod_of_a_client_that_mps_cannot_terminate_is_evicted(
 ) -> None:
     mps = FakeMps(obeys=False, state=state)
     enforcement = mps_stage(tmp_path, two_gpus, process_pool, mps)
-    pid = enforcement.admit_and_begin(1, "client", 5000, DEAF)
+    pid = enforcement.admit_and_begin(1, "client", 5000, IGNORING_SIGTERM)
     enforcement.run(60)
     assert lives(pid)
     assert enforcement.told.evicted[0].name == "client"

@@ -12,7 +12,7 @@ from gpushare_node.vendors.driver import MigInfo
 from tests.node.enforce.enforcement import SHARED, pod
 from tests.node.enforce.enforcement_loop import LABELS, VIEW, EnforcementLoop
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import OBEDIENT, ProcessPool
+from tests.support.process_fixtures import SLEEPING, ProcessPool
 
 READY = ConditionReason.READY
 MINUTE = 62
@@ -151,7 +151,7 @@ def test_faulty_mps_server_is_reported_only_if_it_lasts(tmp_path: Path, two_gpus
 def test_unconfigured_fabric_is_reported(ready: EnforcementLoop) -> None:
     surveys = ready.enforcement.enforcer.inventory.surveys
     assert surveys is not None
-    ready.monitor._check_layout(tuple(replace(one, is_fabric_ready=one.index == 0) for one in surveys), 0.0)
+    ready.monitor._check_layout(tuple(replace(survey, is_fabric_ready=survey.index == 0) for survey in surveys), 0.0)
     assert ready.monitor.reason(0.0) == (ConditionReason.FABRIC_NOT_READY, "NVLink of GPU 1 is not set up.")
 
 
@@ -170,8 +170,8 @@ def test_missing_fabric_manager_is_reported_if_the_driver_does_not(
     surveys, proc = ready.enforcement.enforcer.inventory.surveys, ready.enforcement.fake_proc
     assert surveys is not None
     mig = MigInfo(current=is_mig, pending=is_mig)
-    silent = tuple(replace(one, name=name, mig=mig) for one in surveys)
-    pid = proc.show(ready.enforcement.started.pid(OBEDIENT), "/system.slice/nvidia-fabricmanager.service")
+    silent = tuple(replace(survey, name=name, mig=mig) for survey in surveys)
+    pid = proc.show(ready.enforcement.started.pid(SLEEPING), "/system.slice/nvidia-fabricmanager.service")
     proc.fake(pid, "comm", f"{manager}\n")
     assert ready.monitor._find_fabric(silent) is None, "without switches"
     (proc.root / "driver/nvidia-nvswitch/devices/0000:c1:00.0").mkdir(parents=True)
@@ -185,7 +185,7 @@ def test_node_is_released_only_if_its_selecting_label_stays_missing(ready: Enfor
     ready.monitor.trigger()
     ready.run(200)
     assert (ready.api.deleted, word(ready)) == (0, "Ready")
-    assert "if that lasts, the node is released" in ready.api.said[-1][1]
+    assert "if that lasts, the node leaves the pool" in ready.api.said[-1][1]
     ready.run(150)
     assert ready.api.deleted
 

@@ -35,12 +35,12 @@ from tests.node.enforce.enforcement import NODE, NOON, EnforcementFixture, await
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
 from tests.support.ports import free_port
-from tests.support.process_fixtures import DEAF, ProcessPool, said, systemd_path
+from tests.support.process_fixtures import IGNORING_SIGTERM, ProcessPool, said, systemd_path
 from tests.support.waiting import PATIENCE, wait_for
 
-PATIENT = Settings(interval_seconds=0.05, exit_seconds=PATIENCE, client_seconds=1.0)
+LONG_WAITS = Settings(interval_seconds=0.05, exit_seconds=PATIENCE, client_seconds=1.0)
 """Who ends when asked to is not killed, however long the machine takes for it."""
-HASTY = replace(PATIENT, exit_seconds=0.3)
+SHORT_WAITS = replace(LONG_WAITS, exit_seconds=0.3)
 AT_ONCE = {"graceSeconds": 0}
 PLACE = PodIdentity(node=NODE, namespace="gpushare", pod="runtime", pod_uid="own", pool="pool")
 
@@ -52,14 +52,14 @@ class Quick(SystemClock):
         super().sleep(min(seconds, 0.05))
 
 
-class House(EnforcementFixture):
+class RealNode(EnforcementFixture):
     """A node whose API server is reached over HTTP. `Loop` runs in a thread of its own."""
 
     clock: SystemClock  # type: ignore[assignment]
 
     def __init__(self, folder: Path, fake_nvml: FakeNvml, process_pool: ProcessPool, api: ApiServer, **changes: Any) -> None:
         self.api = api
-        parts: dict[str, Any] = {"settings": PATIENT, "queue": WorkQueue(), "deadline": 5.0} | changes
+        parts: dict[str, Any] = {"settings": LONG_WAITS, "queue": WorkQueue(), "deadline": 5.0} | changes
         parts["enforcement"] = AT_ONCE | parts.get("enforcement", {})
         self.wire = connect(api, folder, Quick())
         self.quick = Quick()
@@ -112,76 +112,76 @@ class House(EnforcementFixture):
 @pytest.fixture
 def start_node(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, api: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., House]:
+) -> Callable[..., RealNode]:
     monkeypatch.setattr(node_monitor, "_NODE_SECONDS", 0.1)
-    monkeypatch.setattr(node_monitor, "_SAY_SECONDS", 0.2)
+    monkeypatch.setattr(node_monitor, "_REPORT_SECONDS", 0.2)
     api.add_node(NODE, labels={POOL_LABEL: "pool", "gpu": "yes"})
     api.add_daemonset("gpushare-pool")
     api.add_pod("runtime", namespace="gpushare", node=NODE, uid="own")
-    return lambda **changes: House(tmp_path, two_gpus, process_pool, api, **changes)
+    return lambda **changes: RealNode(tmp_path, two_gpus, process_pool, api, **changes)
 
 
-def test_kill_writes_pod_events_and_the_node_condition(start_node: Callable[..., House], api: ApiServer) -> None:
-    house = start_node()
-    house.arrive(1, "greedy")
-    pid = house.begin(1, 5000)
-    with house.running():
+def test_kill_writes_pod_events_and_the_node_condition(start_node: Callable[..., RealNode], api: ApiServer) -> None:
+    real_node = start_node()
+    real_node.arrive(1, "greedy")
+    pid = real_node.begin(1, 5000)
+    with real_node.running():
         await_end(pid)
-        await_that(lambda: sorted(house.reasons()) == ["GPUMemoryOverCap", "GPUProcessKilled"])
+        await_that(lambda: sorted(real_node.reasons()) == ["GPUMemoryOverCap", "GPUProcessKilled"])
         await_that(lambda: (api.condition(NODE) or {}).get("reason") == "Ready")
     events = api.events("team")
-    assert all("uses 5000 MiB of the 4096 MiB" in event["message"] for event in events)
+    assert all("has exceeded its cap of 4096 MiB" in event["message"] for event in events)
     assert {(event["involvedObject"]["name"], event["involvedObject"]["uid"]) for event in events} == {("greedy", pod_uid(1))}
 
 
 @pytest.mark.failure_case(57, 70)
 def test_kills_without_an_api_server_are_reported_when_it_is_back(
-    start_node: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
+    start_node: Callable[..., RealNode], api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "STALE_SECONDS", 0.3)
-    house = start_node()
-    house.arrive(1, "known")
-    with house.running():
-        wait_for(lambda: house.enforcer.inventory.grants)
+    real_node = start_node()
+    real_node.arrive(1, "known")
+    with real_node.running():
+        wait_for(lambda: real_node.enforcer.inventory.grants)
         api.down()
-        wait_for(lambda: house.pod_list.age_seconds > 0.3)
-        house.api.add_pod(
+        wait_for(lambda: real_node.pod_list.age_seconds > 0.3)
+        real_node.api.add_pod(
             "new", namespace="team", node=NODE, uid=pod_uid(2), containers={"main": f"containerd://{container_id(2)}"}
         )
-        house.allocate(2, "nvidia.com/gpu.shared", [f"{house.fake_nvml.uuid(0)}::2"])
-        known, new = house.begin(1, 5000), house.begin(2, 6000)
+        real_node.allocate(2, "nvidia.com/gpu.shared", [f"{real_node.fake_nvml.uuid(0)}::2"])
+        known, new = real_node.begin(1, 5000), real_node.begin(2, 6000)
         await_end(known)
         assert lives(new)
-        assert house.reasons() == []
+        assert real_node.reasons() == []
         api.up()
         await_end(new)
-        await_that(lambda: house.reasons().count("GPUProcessKilled") == 2)
-        await_that(lambda: bool(house.metric('api_errors_total{op="node"}')))
+        await_that(lambda: real_node.reasons().count("GPUProcessKilled") == 2)
+        await_that(lambda: bool(real_node.metric('api_errors_total{op="node"}')))
 
 
 @pytest.mark.failure_case(70)
 def test_missing_event_permission_is_a_metric_and_stops_no_kill(
-    start_node: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
+    start_node: Callable[..., RealNode], api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "_FORBIDDEN_SECONDS", 0.2)
     monkeypatch.setattr(events, "_FORBIDDEN_PAUSE_SECONDS", 0.3)
     api.fail("/events", 403)
-    house = start_node()
-    house.arrive(1, "greedy")
-    pid = house.begin(1, 5000)
-    with house.running():
+    real_node = start_node()
+    real_node.arrive(1, "greedy")
+    pid = real_node.begin(1, 5000)
+    with real_node.running():
         await_end(pid)
-        wait_for(lambda: 'events_total{outcome="refused"} 2' in house.metric("events_total"))
-    assert house.reasons() == []
+        wait_for(lambda: 'events_total{outcome="refused"} 2' in real_node.metric("events_total"))
+    assert real_node.reasons() == []
 
 
 @pytest.mark.parametrize("why", ["release", "pool", "selector", "drift"])
 def test_runtime_pod_is_deleted_when_the_node_is_released_or_drifts(
-    start_node: Callable[..., House], api: ApiServer, two_gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch, why: str
+    start_node: Callable[..., RealNode], api: ApiServer, two_gpus: FakeNvml, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     monkeypatch.setattr(inventory, "SURVEY_SECONDS", 0.1)
-    house = start_node()
-    with house.running():
+    real_node = start_node()
+    with real_node.running():
         await_that(lambda: (api.condition(NODE) or {}).get("reason") == "Ready")
         match why:
             case "release":
@@ -196,41 +196,41 @@ def test_runtime_pod_is_deleted_when_the_node_is_released_or_drifts(
     assert api.writes(f"/api/v1/nodes/{NODE}") == [("PATCH", f"/api/v1/nodes/{NODE}/status")] * len(api.writes(NODE))
 
 
-def test_eviction_refused_by_a_budget_is_retried(start_node: Callable[..., House], api: ApiServer) -> None:
+def test_eviction_refused_by_a_budget_is_retried(start_node: Callable[..., RealNode], api: ApiServer) -> None:
     api.eviction_budget = 0
-    house = start_node(settings=replace(PATIENT, retry_seconds=0.2), enforcement={"action": "evict"})
-    house.arrive(1, "greedy")
-    pid = house.begin(1, 5000)
-    with house.running():
-        wait_for(lambda: house.metric('evictions_total{outcome="refused"}'))
+    real_node = start_node(settings=replace(LONG_WAITS, retry_seconds=0.2), enforcement={"action": "evict"})
+    real_node.arrive(1, "greedy")
+    pid = real_node.begin(1, 5000)
+    with real_node.running():
+        wait_for(lambda: real_node.metric('evictions_total{outcome="refused"}'))
         api.eviction_budget = 1
-        wait_for(lambda: house.metric('evictions_total{outcome="evicted"} 1'))
-        await_that(lambda: "greedy" not in {pod.name for pod in house.pod_list.pods()})
+        wait_for(lambda: real_node.metric('evictions_total{outcome="evicted"} 1'))
+        await_that(lambda: "greedy" not in {pod.name for pod in real_node.pod_list.pods()})
     assert lives(pid)
 
 
 @pytest.mark.failure_case(62)
 def test_mps_client_is_terminated_through_the_control_program(
-    start_node: Callable[..., House], tmp_path: Path, process_pool: ProcessPool
+    start_node: Callable[..., RealNode], tmp_path: Path, process_pool: ProcessPool
 ) -> None:
     program = tmp_path / "control"
     program.write_text(mps_double.PROGRAM)
     program.chmod(0o755)
     daemon = mps_double.Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
     daemon.write("consent", "success\n")
-    house = start_node(mode="mps", profile="mps-01234567", settings=HASTY)
-    for uuid in (house.fake_nvml.uuid(gpu) for gpu in (0, 1)):
+    real_node = start_node(mode="mps", profile="mps-01234567", settings=SHORT_WAITS)
+    for uuid in (real_node.fake_nvml.uuid(gpu) for gpu in (0, 1)):
         daemon.write(f"limit-{uuid}", "4096M\n")
-    house.mps = HostMpsControl(
-        house.processes, is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=str(program)
+    real_node.mps = HostMpsControl(
+        real_node.processes, is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=str(program)
     )
-    house.start()
-    house.arrive(1, "client")
-    target, neighbour = house.begin(1, 5000, DEAF), house.begin(None, 3000)
-    server = mps_double.serve(daemon, house.fake_proc, process_pool, target, neighbour)
-    with house.running():
+    real_node.start()
+    real_node.arrive(1, "client")
+    target, neighbour = real_node.begin(1, 5000, IGNORING_SIGTERM), real_node.begin(None, 3000)
+    server = mps_double.serve(daemon, real_node.fake_proc, process_pool, target, neighbour)
+    with real_node.running():
         await_end(target)
-        wait_for(lambda: house.metric('enforcement_tier{tier="mps"} 1'))
+        wait_for(lambda: real_node.metric('enforcement_tier{tier="mps"} 1'))
     assert daemon.terminations() == [f"terminate_client {server} {target}"]
     assert lives(neighbour)
     assert lives(server)
@@ -248,7 +248,7 @@ linux.NVIDIA_MAJOR = 1
 wiring.DEFAULTS = replace(wiring.DEFAULTS, exit_seconds=float(sys.argv[2]))
 sys.exit(main(sys.argv[3:]))
 """
-HOLDING = f"keep = open('/dev/null')\n{DEAF}"
+HOLDING = f"keep = open('/dev/null')\n{IGNORING_SIGTERM}"
 """Holds a device open, for a real one needs a driver, and does not heed SIGTERM."""
 
 

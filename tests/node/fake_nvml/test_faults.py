@@ -178,9 +178,9 @@ def limit(cgroup, hard):
 
 
 def read_limit(cgroup):
-    wanted = pynvml.c_nvmlGetMemoryLimits_v1_t(cgroup)
-    pynvml.nvmlDeviceGetMemoryLimits_v1(device(), wanted)
-    return wanted.hardLimit
+    desired = pynvml.c_nvmlGetMemoryLimits_v1_t(cgroup)
+    pynvml.nvmlDeviceGetMemoryLimits_v1(device(), desired)
+    return desired.hardLimit
 
 
 def test_most_drivers_have_no_memory_limits(fake_nvml):

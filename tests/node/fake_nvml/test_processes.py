@@ -77,9 +77,9 @@ def test_unknown_memory_and_absent_instance_ids_are_all_ones(fake_nvml):
     fake_nvml.put(0, NOBODY, None)
     with session():
         [row] = pynvml.nvmlDeviceGetComputeRunningProcesses(device())
-        wanted = pynvml.c_nvmlProcessDetailList_v1_t(version=DETAILS, mode=3, numProcArrayEntries=1)
-        wanted.procArray = details = (pynvml.c_nvmlProcessDetail_v1_t * 1)()
-        assert pynvml.nvmlLib.nvmlDeviceGetRunningProcessDetailList(device(), ctypes.byref(wanted)) == 0
+        desired = pynvml.c_nvmlProcessDetailList_v1_t(version=DETAILS, mode=3, numProcArrayEntries=1)
+        desired.procArray = details = (pynvml.c_nvmlProcessDetail_v1_t * 1)()
+        assert pynvml.nvmlLib.nvmlDeviceGetRunningProcessDetailList(device(), ctypes.byref(desired)) == 0
         with pytest.raises(TypeError):  # pynvml's own wrapper of this list cannot take an unknown amount
             pynvml.nvmlDeviceGetRunningProcessDetailList(device(), DETAILS, 3)
     assert (row.pid, row.usedGpuMemory, row.gpuInstanceId, row.computeInstanceId) == (NOBODY, None, NONE, NONE)

@@ -64,7 +64,7 @@ def policy(*layouts: Iterable[Stands], card: str = A100) -> Policy:
     known = cards.load(card)
     own = Card(id=card, name=known.name, pci_device_ids=known.pci_device_ids, memory_mib=known.memory_mib)
     profiles = () if known.mig is None else geometry.table(known_cards.geometry(card))
-    return geometry.policy(*(geometry.wanted(*layout, profiles=profiles) for layout in layouts), card=own)
+    return geometry.policy(*(geometry.desired(*layout, profiles=profiles) for layout in layouts), card=own)
 
 
 class GpuNode:
@@ -91,29 +91,29 @@ class GpuNode:
             open_driver=Session.open, folder=self.folder, clock=self.clock, policy_digest=self.digest, machine=machine
         )
 
-    def run(self, wanted: Policy, allocated: Iterable[str] = (), *, check: bool = False) -> PartitionResult:
+    def run(self, desired: Policy, allocated: Iterable[str] = (), *, check: bool = False) -> PartitionResult:
         own, given = self.hardware(), frozenset(allocated)
         self.results = []
         try:
-            return own.change(wanted, own.look(wanted, given), given, self.results.append, check=check)
+            return own.change(desired, own.look(desired, given), given, self.results.append, check=check)
         finally:
             own.close()
 
-    def look(self, wanted: Policy, allocated: Iterable[str] = ()) -> GpuView:
+    def look(self, desired: Policy, allocated: Iterable[str] = ()) -> GpuView:
         own = self.hardware()
         try:
-            return own.look(wanted, frozenset(allocated))
+            return own.look(desired, frozenset(allocated))
         finally:
             own.close()
 
-    def run_to_death(self, wanted: Policy) -> int:
+    def run_to_death(self, desired: Policy) -> int:
         """`run` in a process of its own; the signal that it died of, 0 if it ended well."""
         child = os.fork()
         if child == 0:
             status = 1
             try:
                 self.fake_nvml.load()
-                self.run(wanted)
+                self.run(desired)
                 status = 0
             except BaseException:
                 traceback.print_exc()
@@ -146,7 +146,7 @@ class GpuNode:
         return next(gi for gi, _, at, _, _ in self.fake_nvml.instances(gpu) if at == start)
 
     def said(self, status: Status) -> list[str]:
-        return [f"{one.target}: {one.step}" for one in self.results if one.status is status]
+        return [f"{result.target}: {result.step}" for result in self.results if result.status is status]
 
     def _reset(self, pci_bus_id: str) -> str | None:
         self.resets.append(pci_bus_id)

@@ -60,7 +60,7 @@ def test_fourth_attempt_waits_for_the_backoff(node: GpuNode) -> None:
     assert change.reason is ConditionReason.PARTITION_FAILED
     assert "3 attempts have failed under this policy and driver; the next starts 5 minutes after the last" in change.message
     assert node.fake_nvml.calls() == []
-    assert node.run(policy(MIXED)).reason is None, "what stands is as wanted: nothing is tried"
+    assert node.run(policy(MIXED)).reason is None, "what stands is as desired: nothing is tried"
 
 
 @pytest.mark.failure_case(94)

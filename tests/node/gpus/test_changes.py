@@ -26,9 +26,9 @@ def test_card_without_mig_is_not_changed_if_the_policy_needs_no_mig(tmp_path: Pa
 @pytest.mark.failure_case(2)
 def test_mig_policy_on_a_card_without_mig_is_refused(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")
-    change = node.run(builders.policy(builders.wanted(("1g.5gb", 0)), card=policy((), card="t4").card))
+    change = node.run(builders.policy(builders.desired(("1g.5gb", 0)), card=policy((), card="t4").card))
     assert change.reason is ConditionReason.INVALID_LAYOUT
-    assert "GPU 0: the policy wants MIG instances; this GPU has no MIG" in change.message
+    assert "GPU 0: the policy requires MIG instances; this GPU does not support MIG" in change.message
     assert node.fake_nvml.calls() == []
 
 
@@ -51,7 +51,7 @@ def test_the_second_run_changes_nothing(node: GpuNode) -> None:
     node.fake_nvml.forget_calls()
     change = node.run(policy(SEVEN))
     assert change.reason is None
-    assert [(one.step, one.status, one.detail) for one in change.results] == [("layout", Status.OK, "7 × 1g.5gb")]
+    assert [(result.step, result.status, result.detail) for result in change.results] == [("layout", Status.OK, "7 × 1g.5gb")]
     assert node.fake_nvml.calls() == []
 
 
@@ -159,7 +159,7 @@ def test_after_a_reboot_the_layout_is_made_again(tmp_path: Path) -> None:
 def test_check_reports_the_changes_without_making_them(node: GpuNode) -> None:
     node.stand(0, ("3g.20gb", 4), ("2g.10gb", 0))
     change = node.run(policy((("3g.20gb", 4), ("1g.5gb", 0))), check=True)
-    assert [(one.step, one.status, one.before, one.after) for one in change.results] == [
+    assert [(result.step, result.status, result.before, result.after) for result in change.results] == [
         ("destroy 2g.10gb at 0:2", Status.CHANGED, ("2g.10gb at 0:2",), ()),
         ("create 1g.5gb at 0:1", Status.CHANGED, (), ("1g.5gb at 0:1",)),
     ]
@@ -170,7 +170,7 @@ def test_check_reports_the_changes_without_making_them(node: GpuNode) -> None:
 def test_check_without_driver_placements_reports_the_policys_placements(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, driver="535.183.01")
     change = node.run(policy(SEVEN[:2]), check=True)
-    assert [(one.step, one.after) for one in change.results] == [
+    assert [(result.step, result.after) for result in change.results] == [
         ("switch MIG on", ("MIG on",)),
         ("create instances", ("1g.5gb at 0:1", "1g.5gb at 1:1")),
     ]
@@ -191,12 +191,12 @@ def test_the_devices_to_register_are_whole_gpus_and_mig_devices(tmp_path: Path) 
 def test_compute_mode_left_by_mps_is_reset(node: GpuNode) -> None:
     node.fake_nvml.set_compute_mode(0, 3)
     sight = node.look(policy(()))
-    assert not sight.is_as_wanted
+    assert not sight.is_as_desired
     change = node.run(policy(()))
     assert change.reason is None
     assert node.fake_nvml.compute_mode(0) == 0
     assert node.said(Status.CHANGED) == ["GPU 0: reset the compute mode", "node: device nodes"]
-    assert node.look(policy(())).is_as_wanted
+    assert node.look(policy(())).is_as_desired
 
 
 def test_mps_keeps_its_compute_mode(node: GpuNode) -> None:

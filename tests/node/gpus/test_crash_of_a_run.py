@@ -1,4 +1,4 @@
-"""The program dies by SIGKILL at any change to the driver; its next start ends in the wanted layout.
+"""The program dies by SIGKILL at any change to the driver; its next start ends in the desired layout.
 
 What may stay, stays: the same instance with the same UUID and its process. The run after that changes nothing.
 """
@@ -21,7 +21,7 @@ class Scene:
     """`prepare` returns what must stay: gpu, GPU instance, UUID."""
 
     cards: tuple[str, ...]
-    wanted: Policy
+    desired: Policy
     changes: int
     prepare: Callable[[GpuNode], list[tuple[int, int, str]]] = lambda _: []
 
@@ -49,19 +49,19 @@ def two(node: GpuNode) -> list[tuple[int, int, str]]:
 
 
 SCENES = {
-    "a100 from whole to seven": Scene(cards=(A100,), wanted=policy(SEVEN), changes=15),
+    "a100 from whole to seven": Scene(cards=(A100,), desired=policy(SEVEN), changes=15),
     "a100 to another layout beside tenants": Scene(
-        cards=(A100,), prepare=relayout, changes=6, wanted=policy((("3g.20gb", 4), *(("1g.5gb", start) for start in range(4))))
+        cards=(A100,), prepare=relayout, changes=6, desired=policy((("3g.20gb", 4), *(("1g.5gb", start) for start in range(4))))
     ),
-    "a100 from seven to whole": Scene(cards=(A100,), prepare=full, wanted=policy(()), changes=15),
+    "a100 from seven to whole": Scene(cards=(A100,), prepare=full, desired=policy(()), changes=15),
     "h100 from whole to three": Scene(
-        cards=(H100,), changes=7, wanted=policy((("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5)), card=H100)
+        cards=(H100,), changes=7, desired=policy((("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5)), card=H100)
     ),
     "two a100": Scene(
         cards=(A100, A100),
         prepare=two,
         changes=9,
-        wanted=policy((("3g.20gb", 4), ("2g.10gb", 0), ("2g.10gb", 2)), (("7g.40gb", 0),)),
+        desired=policy((("3g.20gb", 4), ("2g.10gb", 0), ("2g.10gb", 2)), (("7g.40gb", 0),)),
     ),
 }
 
@@ -70,20 +70,20 @@ def die_and_start_again(folder: Path, scene: Scene, number: int, *, is_after: bo
     node = GpuNode(folder, *scene.cards)
     stays = scene.prepare(node)
     (node.fake_nvml.kill_after if is_after else node.fake_nvml.kill_before)(number)
-    assert node.run_to_death(scene.wanted) == 9, "the call of this number was never made"
-    change = node.run(scene.wanted)
+    assert node.run_to_death(scene.desired) == 9, "the call of this number was never made"
+    change = node.run(scene.desired)
     assert change.reason is None, change.message
     for gpu, gi, uuid in stays:
         assert node.fake_nvml.mig_uuid(gpu, gi) == uuid
-    for gpu, wanted in enumerate(scene.wanted.gpus):
+    for gpu, desired in enumerate(scene.desired.gpus):
         own = node.fake_nvml.instances(gpu)
-        ids = [one.profile_id for one in wanted.instances if one.profile_id is not None]
+        ids = [instance.profile_id for instance in desired.instances if instance.profile_id is not None]
         assert sorted(profile for _, profile, *_ in own) == sorted(ids)
         assert all(computes == 1 for *_, computes in own)
-        assert node.fake_nvml.mode(gpu) == (bool(wanted.instances),) * 2
+        assert node.fake_nvml.mode(gpu) == (bool(desired.instances),) * 2
     assert node.folder.journal() is None
     node.fake_nvml.forget_calls()
-    assert node.run(scene.wanted).reason is None
+    assert node.run(scene.desired).reason is None
     assert node.fake_nvml.calls() == []
 
 
@@ -92,7 +92,7 @@ def die_and_start_again(folder: Path, scene: Scene, number: int, *, is_after: bo
 def test_the_matrix_below_covers_every_change(tmp_path: Path, scene: Scene) -> None:
     node = GpuNode(tmp_path, *scene.cards)
     scene.prepare(node)
-    assert node.run(scene.wanted).reason is None
+    assert node.run(scene.desired).reason is None
     assert len(node.fake_nvml.calls()) == scene.changes
 
 
@@ -113,9 +113,9 @@ def test_crash_during_rollback_still_converges_to_the_desired_layout(tmp_path: P
     stays = scene.prepare(node)
     node.fake_nvml.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
     (node.fake_nvml.kill_after if is_after else node.fake_nvml.kill_before)(number)
-    assert node.run_to_death(scene.wanted) == 9, "the call of this number was never made"
+    assert node.run_to_death(scene.desired) == 9, "the call of this number was never made"
     node.fake_nvml.heal()
-    change = node.run(scene.wanted)
+    change = node.run(scene.desired)
     assert change.reason is None, change.message
     assert len(node.fake_nvml.instances(0)) == 5
     assert [node.fake_nvml.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]
@@ -139,10 +139,10 @@ def test_rollback_after_a_crash_restores_the_layout_before_it(tmp_path: Path) ->
     stays = scene.prepare(node)
     former = node.stands(0)
     node.fake_nvml.kill_after(4)
-    assert node.run_to_death(scene.wanted) == 9
+    assert node.run_to_death(scene.desired) == 9
     assert node.stands(0) != former
     node.fake_nvml.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
-    change = node.run(scene.wanted)
+    change = node.run(scene.desired)
     assert change.reason is ConditionReason.ROLLED_BACK, change.message
     assert node.stands(0) == former
     assert [node.fake_nvml.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]

@@ -131,7 +131,7 @@ def test_unkillable_host_program_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     kill = subprocess.Popen.kill
     monkeypatch.setattr(subprocess.Popen, "kill", lambda own: killed.append(own))  # noqa: PLW0108 - binds
     monkeypatch.setattr(programs, "_DEATH_SECONDS", 0.1)
-    assert Program(root=Path("/"), path="/bin/sleep").run(("30",), 0.3) == "sleep did not end within 0.3 seconds"
+    assert Program(root=Path("/"), path="/bin/sleep").run(("30",), 0.3) == "sleep did not finish within 0.3 seconds"
     (one,) = killed
     kill(one)
     one.wait()

@@ -163,7 +163,7 @@ def test_unwritable_state_dir_is_detected_before_hardware_changes(node: GpuNode)
         node.run(policy(SEVEN))
     assert node.fake_nvml.calls() == []
     node.stand(0, *SEVEN)
-    assert node.run(policy(SEVEN)).reason is None, "what is as wanted needs no folder"
+    assert node.run(policy(SEVEN)).reason is None, "what is as desired needs no folder"
 
 
 @pytest.mark.failure_case(25)
@@ -199,7 +199,7 @@ def test_stop_request_is_honoured_between_steps_and_the_next_run_resumes(node: G
 
 def test_gpu_of_another_card_is_reported_and_the_others_are_partitioned(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, H100)
-    change = node.run(builders.policy(builders.wanted(*SEVEN), builders.wanted(*SEVEN), card=policy(()).card))
+    change = node.run(builders.policy(builders.desired(*SEVEN), builders.desired(*SEVEN), card=policy(()).card))
     assert change.reason is ConditionReason.CARD_MISMATCH
     assert node.stands(0) == set(SEVEN)
     assert node.fake_nvml.mode(1) == (False, False)

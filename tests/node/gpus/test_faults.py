@@ -32,7 +32,7 @@ READING = (
     "nvmlGpuInstanceGetComputeInstances",
 )
 FORMER = (("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2))
-WANTED = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
+DESIRED = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
 
 
 def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
@@ -42,24 +42,24 @@ def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
     node.stand(1, *SEVEN)
     node.fake_nvml.put(0, 4_000_001, 500, gi=gi[4])
     uuid = node.fake_nvml.mig_uuid(0, gi[4])
-    wanted = policy(WANTED, ())
+    desired = policy(DESIRED, ())
     own = node.hardware()
-    sight = own.look(wanted)
+    sight = own.look(desired)
     node.fake_nvml.fail(call, code, times=1, after=after, gpu=0)
-    change = own.change(wanted, sight, frozenset(), node.results.append)
+    change = own.change(desired, sight, frozenset(), node.results.append)
     own.close()
     if change.reason is None:
-        assert node.stands(0) == set(WANTED), "what was not in the way of the change is no failure"
+        assert node.stands(0) == set(DESIRED), "what was not in the way of the change is no failure"
     else:
-        assert is_failed(node.results) or any(one.status is Status.SKIPPED for one in node.results)
+        assert is_failed(node.results) or any(result.status is Status.SKIPPED for result in node.results)
         assert "GPU 0" in change.message
     if change.reason is ConditionReason.ROLLED_BACK:
         assert node.stands(0) == set(FORMER)
     is_session_over = code in (Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH)
     assert node.fake_nvml.mode(1) == (False, False) or is_session_over, "the other GPU is done"
     node.fake_nvml.heal()
-    assert node.run(wanted).reason is None, "the next run puts it right"
-    assert node.stands(0) == set(WANTED)
+    assert node.run(desired).reason is None, "the next run puts it right"
+    assert node.stands(0) == set(DESIRED)
     assert node.fake_nvml.mig_uuid(0, gi[4]) == uuid, "the tenant's instance was never touched"
     assert node.folder.journal() is None
 
@@ -103,8 +103,8 @@ clock = SystemClock()
 signal.signal(signal.SIGTERM, lambda *_: clock.stop())
 own = Hardware(open_driver=Session.open, folder=StateDir(Path(sys.argv[1])), clock=clock, policy_digest="digest-1")
 try:
-    wanted = policy(SEVEN)
-    own.change(wanted, own.look(wanted), frozenset(), lambda result: print(result.step, flush=True))
+    desired = policy(SEVEN)
+    own.change(desired, own.look(desired), frozenset(), lambda result: print(result.step, flush=True))
 except Stopped:
     sys.exit(143)
 """

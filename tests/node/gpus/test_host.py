@@ -74,14 +74,14 @@ def test_host_program_installed_later_is_found(root: Path) -> None:
 
 def test_a_program_that_fails_is_quoted(root: Path) -> None:
     (root / "fail").touch()
-    assert devices.this_machine((root,)).reset("0") == "nvidia-smi ended with 3: Unable to reset: in use"
+    assert devices.this_machine((root,)).reset("0") == "nvidia-smi exited with 3: Unable to reset: in use"
 
 
 def test_hanging_host_program_is_killed(root: Path) -> None:
     (root / "hang").touch()
     program = find("nvidia-smi", (root,))
     assert program is not None
-    assert program.run((), 0.5) == "nvidia-smi did not end within 0.5 seconds"
+    assert program.run((), 0.5) == "nvidia-smi did not finish within 0.5 seconds"
 
 
 @needs_root

@@ -11,7 +11,7 @@ from gpushare_node.adapters.procs.processes import ProcessIdentity
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import SEVEN, GpuNode, policy
-from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_A, POD_B, FakeProc, ProcessPool, systemd_path
+from tests.support.process_fixtures import CONTAINER_B, NAMED, POD_A, POD_B, SLEEPING, FakeProc, ProcessPool, systemd_path
 
 MAPPED = "7f00-7f01 rw-s 00000000 00:05 1 /dev/nvidia0\n"
 
@@ -33,7 +33,7 @@ def machine(fake_proc: FakeProc, *pods: PodView) -> Machine:
     """One on which only the processes of known pods, and those of the host, are the cluster's own."""
 
     def is_system(seen: ProcessIdentity, known: object) -> bool:
-        uids = {one.pod_uid for one in seen.candidates}
+        uids = {candidate.pod_uid for candidate in seen.candidates}
         return not uids or any(uids & set(one.uids) for one in pods)
 
     plain = Machine(boot_id="boot-1", reset=lambda _: "there is no nvidia-smi on the host", make_nodes=lambda: None)
@@ -45,7 +45,7 @@ def test_mps_server_is_recognised_as_in_enforcement(fake_proc: FakeProc, process
     name = b"nvidia-cuda-mps-server".hex()
     mine = fake_proc.show(process_pool.pid(NAMED, name), systemd_path())
     tenants = fake_proc.show(process_pool.pid(NAMED, name), systemd_path(POD_B, CONTAINER_B))
-    other = fake_proc.show(process_pool.pid(OBEDIENT), "/system.slice/agent.service")
+    other = fake_proc.show(process_pool.pid(SLEEPING), "/system.slice/agent.service")
     users = fake_proc.show(process_pool.pid(NAMED, name), "/system.slice/mps.service")
     for pid, uid in ((mine, 0), (tenants, 0), (other, 0), (users, 1000)):
         fake_proc.fake(pid, "status", f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t5\n")
@@ -56,7 +56,7 @@ def test_mps_server_is_recognised_as_in_enforcement(fake_proc: FakeProc, process
 def test_process_that_keeps_a_gpu_open_is_reported_with_its_pod(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     dcgm = fake_proc.show(process_pool.pid(NAMED, b"nv-hostengine".hex()), systemd_path())
     daemon = fake_proc.show(process_pool.pid(NAMED, b"nvsm".hex()), "/system.slice/nvsm.service")
-    fake_proc.show(process_pool.pid(OBEDIENT), systemd_path(POD_B, CONTAINER_B))
+    fake_proc.show(process_pool.pid(SLEEPING), systemd_path(POD_B, CONTAINER_B))
     for pid in (dcgm, daemon):
         fake_proc.fake(pid, "maps", MAPPED)
     names = machine(fake_proc, pod(POD_A, "nvidia-dcgm-x")).name_openers()
@@ -107,7 +107,7 @@ def test_running_dgx_services_block_the_mode_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("openers", "told"),
     [
-        ((), "/proc lists no process that does"),
+        ((), "no process in /proc"),
         (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
         (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
     ],

@@ -111,7 +111,7 @@ def test_ineffective_reset_ends_in_time(node: GpuNode) -> None:
     node.reset_answer = lambda _: None
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.RESET_REQUIRED
-    assert "the reset did not switch it" in change.message
+    assert "a reset did not switch it" in change.message
     assert node.clock.time == 60
 
 

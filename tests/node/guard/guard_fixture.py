@@ -109,13 +109,13 @@ class Node:
     def cycles(self, count: int, seconds: float = 1.0) -> tuple[Verdict, ...]:
         return tuple(verdict for _ in range(count) for verdict in self.cycle(seconds))
 
-    def until(self, wanted: type[Verdict], limit: int = 60) -> Verdict:
+    def until(self, desired: type[Verdict], limit: int = 60) -> Verdict:
         """The first verdict of this type; fails when none comes in time."""
         for _ in range(limit):
             for verdict in self.cycle():
-                if isinstance(verdict, wanted):
+                if isinstance(verdict, desired):
                     return verdict
-        raise AssertionError(f"no {wanted.__name__} in {limit} cycles")
+        raise AssertionError(f"no {desired.__name__} in {limit} cycles")
 
 
 def terminated(used: int = 9 * GIB) -> Node:

@@ -220,7 +220,7 @@ class GuardModel:
         holders = {(pid, one.device): (one.holder,) for pid, one in self.members.items() if one.holder is not None}
         inputs = GuardInput(devices=devices, identities=known, holders=holders, grants=dict(self.grants))
         verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
-        orders = [one for one in verdicts if isinstance(one, Terminate | Kill)]
+        orders = [verdict for verdict in verdicts if isinstance(verdict, Terminate | Kill)]
         for order in orders:
             self.check(order)
         for order in orders:
@@ -240,7 +240,7 @@ class GuardModel:
         return Device(uuid=device, total_bytes=TOTAL, rows=rows)
 
     def used(self, container: ContainerId) -> int:
-        return sum(one.used for one in self.members.values() if one.process.container == container)
+        return sum(member.used for member in self.members.values() if member.process.container == container)
 
     def check(self, order: Terminate | Kill) -> None:
         """Nobody within its cap is signalled, but a container that was asked to end as a whole, and that only."""
@@ -271,9 +271,9 @@ class GuardModel:
     def measure(self) -> None:
         """For how long each offender is over without having lost anything to SIGKILL."""
         over = {
-            one.process.container.pod_uid.partition("/")[0]
-            for one in self.members.values()
-            if one.process.container is not None and one.used > CAP.limit_bytes
+            member.process.container.pod_uid.partition("/")[0]
+            for member in self.members.values()
+            if member.process.container is not None and member.used > CAP.limit_bytes
         }
         for name in over:
             actor = self.actors[name]
@@ -282,5 +282,5 @@ class GuardModel:
 
     def bound(self) -> float:
         """Twice for two offences: four times the patience at half of the time, and a turn for each offender of the device."""
-        offenders = sum(one.is_offender for one in self.actors.values()) / self.gpus
+        offenders = sum(actor.is_offender for actor in self.actors.values()) / self.gpus
         return 2 * (4 * PATIENCE_SECONDS + offenders * (EXIT_SECONDS + 2))

@@ -190,7 +190,7 @@ def test_process_that_moves_after_each_sigterm_is_killed_with_its_container() ->
     for number in range(4):
         node.processes[500] = tenant(500, cgroup=f"/kubepods/poda/a/{number}")
         verdicts += node.cycles(2)
-    assert [(type(one), one.scope) for one in verdicts if isinstance(one, Terminate | Kill)] == [
+    assert [(type(verdict), verdict.scope) for verdict in verdicts if isinstance(verdict, Terminate | Kill)] == [
         (Terminate, KillScope.CONTAINER),
         (Kill, KillScope.CONTAINER),
     ]

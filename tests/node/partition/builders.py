@@ -7,6 +7,8 @@ from gpushare.catalog.cards import Geometry
 from gpushare_node.core.policy import (
     Action,
     Card,
+    DesiredGpu,
+    DesiredInstance,
     Enforcement,
     Mechanism,
     Mode,
@@ -16,8 +18,6 @@ from gpushare_node.core.policy import (
     Rollout,
     Share,
     Stack,
-    WantedGpu,
-    WantedInstance,
 )
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus, Placement, Profile
 from tests.compiler.mig import known_cards
@@ -50,15 +50,15 @@ def instance(name: str, start: int, gi_id: int = 1, *, profiles=A100, is_whole: 
     return Instance(gi_id=gi_id, profile_id=profile.id, start=start, size=size, is_whole=is_whole, is_busy=is_busy)
 
 
-def instances(*standing: Stands, profiles=A100) -> tuple[Instance, ...]:
+def instances(*existing: Stands, profiles=A100) -> tuple[Instance, ...]:
     """Idle instances with ids from 1 on."""
-    return tuple(instance(name, start, number + 1, profiles=profiles) for number, (name, start) in enumerate(standing))
+    return tuple(instance(name, start, number + 1, profiles=profiles) for number, (name, start) in enumerate(existing))
 
 
-def mig(*standing: Instance, current=True, pending=None, profiles=A100, is_pending_ours=False) -> Mig:
+def mig(*existing: Instance, current=True, pending=None, profiles=A100, is_pending_ours=False) -> Mig:
     """The MIG side of a GPU; nothing is pending unless told."""
     pending = current if pending is None else pending
-    return Mig(current=current, pending=pending, is_pending_ours=is_pending_ours, instances=standing, profiles=profiles)
+    return Mig(current=current, pending=pending, is_pending_ours=is_pending_ours, instances=existing, profiles=profiles)
 
 
 def gpu(own: Mig | None, index: int = 0, **changed) -> Gpu:
@@ -84,13 +84,15 @@ def mig_of(node: NodeGpus) -> Mig:
     return own
 
 
-def wanted(*standing: Stands, profiles=A100) -> tuple[WantedInstance, ...]:
+def desired(*existing: Stands, profiles=A100) -> tuple[DesiredInstance, ...]:
     """Instances as a policy asks for them."""
-    found = [(name, instance(name, start, profiles=profiles)) for name, start in standing]
-    return tuple(WantedInstance(profile=name, profile_id=one.profile_id, start=one.start, size=one.size) for name, one in found)
+    found = [(name, instance(name, start, profiles=profiles)) for name, start in existing]
+    return tuple(
+        DesiredInstance(profile=name, profile_id=one.profile_id, start=one.start, size=one.size) for name, one in found
+    )
 
 
-def policy(*layouts: Iterable[WantedInstance], card: Card = CARD) -> Policy:
+def policy(*layouts: Iterable[DesiredInstance], card: Card = CARD) -> Policy:
     """A policy with one GPU for each layout."""
     return Policy(
         pool="training",
@@ -103,7 +105,7 @@ def policy(*layouts: Iterable[WantedInstance], card: Card = CARD) -> Policy:
         mig_config=None,
         namespaces=(),
         resources=(("nvidia.com/gpu", 1),),
-        gpus=tuple(WantedGpu(index=index, instances=tuple(layout)) for index, layout in enumerate(layouts)),
+        gpus=tuple(DesiredGpu(index=index, instances=tuple(layout)) for index, layout in enumerate(layouts)),
         shares=(Share(resource="nvidia.com/gpu", profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0),),
         enforcement=Enforcement(action=Action.KILL, grace_seconds=10, mechanism=Mechanism.AUTO),
         rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=1800),

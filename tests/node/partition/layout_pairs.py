@@ -1,4 +1,4 @@
-"""Every pair of what can stand on a card and what can be wanted of it, with the truth about it by plain enumeration."""
+"""Every pair of what can stand on a card and what can be desired of it, with the truth about it by plain enumeration."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ class Pair:
 
 
 class Deck:
-    """One card: all that can stand on it, and all that can be wanted."""
+    """One card: all that can stand on it, and all that can be desired."""
 
     def __init__(self, card: str, is_wanted: Callable[[MigProfile], bool] = known_cards.is_plain) -> None:
         geometry = known_cards.geometry(card)
@@ -44,18 +44,19 @@ class Deck:
                     yield Pair(state=state, policy=policy, fewest=min(len(placed - way) for way in ways))
 
     def state(self, placed: reference_solver.Placed) -> NodeGpus:
-        standing = builders.instances(*((name, start) for name, start, _ in sorted(placed)), profiles=self.profiles)
-        return builders.state(builders.gpu(builders.mig(*standing, profiles=self.profiles)))
+        existing = builders.instances(*((name, start) for name, start, _ in sorted(placed)), profiles=self.profiles)
+        return builders.state(builders.gpu(builders.mig(*existing, profiles=self.profiles)))
 
     def policy(self, placed: reference_solver.Placed) -> Policy:
-        return builders.policy(builders.wanted(*((name, start) for name, start, _ in sorted(placed)), profiles=self.profiles))
+        return builders.policy(builders.desired(*((name, start) for name, start, _ in sorted(placed)), profiles=self.profiles))
 
     def stands(self, gpu: Gpu) -> reference_solver.Placed:
         """What stands on the GPU, in the card's own names; an instance without its compute instance is none of the card's."""
         names = {profile.id: profile.name for profile in self.profiles if profile.name is not None}
         assert gpu.mig is not None
         return frozenset(
-            (names[one.profile_id] if one.is_whole else "orphan", one.start, one.size) for one in gpu.mig.instances
+            (names[instance.profile_id] if instance.is_whole else "orphan", instance.start, instance.size)
+            for instance in gpu.mig.instances
         )
 
 
@@ -67,5 +68,5 @@ def as_wanted(state: NodeGpus, policy: Policy) -> bool:
         own.current
         and own.pending
         and all(one.is_whole for one in own.instances)
-        and has == Counter(one.profile_id for one in policy.gpus[0].instances)
+        and has == Counter(instance.profile_id for instance in policy.gpus[0].instances)
     )

@@ -41,7 +41,7 @@ def test_plan_after_a_crash_within_an_operation_destroys_only_the_orphan(card: s
         for done, operation in enumerate(operations):
             broken = halfway(state, operation)
             after = operations_from(broken, pair.policy)
-            orphans = [one for one in builders.mig_of(broken).instances if not one.is_whole]
+            orphans = [instance for instance in builders.mig_of(broken).instances if not instance.is_whole]
             gone = [one.instance for one in after if isinstance(one, DestroyInstance)]
             planned = [one.instance for one in operations[done:] if isinstance(one, DestroyInstance)]
             own = [one for one in planned if not isinstance(operation, DestroyInstance) or one != operation.instance]

@@ -1,4 +1,4 @@
-"""The plan held against plain enumeration: every state of a card against everything that can be wanted of it."""
+"""The plan held against plain enumeration: every state of a card against everything that can be desired of it."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.node.partition.simulator import simulate
 from tests.support import scale
 
 A100_PAIRS = 723 * 77
-"""Ways in which instances without attributes can stand on an A100, 1g.10gb included, and layouts to be wanted of it."""
+"""Ways in which instances without attributes can stand on an A100, 1g.10gb included, and layouts to be desired of it."""
 
 
 def assert_right(deck: Deck, every: int = 1) -> int:

@@ -5,7 +5,7 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare_node.core.policy import WantedInstance
+from gpushare_node.core.policy import DesiredInstance
 from gpushare_node.partition import UnfitReason, plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import Fault, FaultKind, Instance, Mig, Placement, Profile
@@ -30,7 +30,7 @@ def tables(draw) -> tuple[Profile, ...]:
 
 
 @st.composite
-def standings(draw, table: tuple[Profile, ...]) -> tuple[Instance, ...]:
+def existing_instances(draw, table: tuple[Profile, ...]) -> tuple[Instance, ...]:
     """Instances at places of the table, none on another's slices; some of them are broken."""
     chosen: list[Instance] = []
     every = [(profile.id, place) for profile in table for place in profile.placements]
@@ -50,11 +50,11 @@ def standings(draw, table: tuple[Profile, ...]) -> tuple[Instance, ...]:
     return tuple(chosen)
 
 
-def most_kept(table: tuple[Profile, ...], wanted: list[int], standing: tuple[Instance, ...]) -> int | None:
-    """By trying every place for every wanted instance; None if they have no places together."""
-    whole = {(one.profile_id, one.start, one.size) for one in standing if one.is_whole}
+def most_kept(table: tuple[Profile, ...], desired: list[int], existing: tuple[Instance, ...]) -> int | None:
+    """By trying every place for every desired instance; None if they have no places together."""
+    whole = {(instance.profile_id, instance.start, instance.size) for instance in existing if instance.is_whole}
     best = None
-    for choice in product(*([(one, at.start, at.size) for at in table[one].placements] for one in wanted)):
+    for choice in product(*([(one, at.start, at.size) for at in table[one].placements] for one in desired)):
         if all(not of_slices(*a[1:]) & of_slices(*b[1:]) for a, b in combinations(choice, 2)):
             best = max(best or 0, len(whole & set(choice)))
     return best
@@ -63,21 +63,21 @@ def most_kept(table: tuple[Profile, ...], wanted: list[int], standing: tuple[Ins
 @given(st.data())
 def test_plan_keeps_the_most_instances_for_any_placement_table(data) -> None:
     table = data.draw(tables())
-    standing = data.draw(standings(table))
-    wanted = data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, max_size=5))
-    asked = [WantedInstance(profile=f"p{one}", profile_id=one, start=data.draw(SLICES), size=1) for one in wanted]
-    before = state(gpu(Mig(current=True, pending=True, instances=standing, profiles=table)))
+    existing = data.draw(existing_instances(table))
+    desired = data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, max_size=5))
+    asked = [DesiredInstance(profile=f"p{one}", profile_id=one, start=data.draw(SLICES), size=1) for one in desired]
+    before = state(gpu(Mig(current=True, pending=True, instances=existing, profiles=table)))
     planned = plan(before, policy(asked))
-    best = most_kept(table, wanted, standing)
+    best = most_kept(table, desired, existing)
     if best is None:
-        assert [one.reason for one in planned.unfit] == [UnfitReason.INVALID_LAYOUT]
+        assert [unfit_gpu.reason for unfit_gpu in planned.unfit] == [UnfitReason.INVALID_LAYOUT]
         return
     (one,) = planned.gpus
     destroyed = [step for step in one.operations if isinstance(step, DestroyInstance)]
-    assert len(destroyed) == len(standing) - best
+    assert len(destroyed) == len(existing) - best
     after = run(before, one.operations)
-    assert sorted(one.profile_id for one in mig_of(after).instances) == sorted(wanted)
-    assert all(one.is_whole for one in mig_of(after).instances)
+    assert sorted(one.profile_id for one in mig_of(after).instances) == sorted(desired)
+    assert all(instance.is_whole for instance in mig_of(after).instances)
     assert plan(after, policy(asked)).operations == ()
 
 
@@ -113,8 +113,8 @@ JUNK_GPUS = st.builds(
     name=st.sampled_from(["NVIDIA A100-SXM4-40GB"] * 5 + ["", "Tesla T4"]),
     fault=st.sampled_from([None] * 5 + [Fault(kind=kind, detail="nvml") for kind in FaultKind]),
 )
-WANTED = st.builds(
-    WantedInstance,
+DESIRED = st.builds(
+    DesiredInstance,
     profile=st.sampled_from(["1g.5gb", "3g.20gb", "7g.40gb", "9g"]),
     profile_id=st.none() | st.integers(0, 20),
     start=st.integers(0, 9),
@@ -124,18 +124,18 @@ WANTED = st.builds(
 
 @given(
     st.lists(JUNK_GPUS, max_size=5, unique_by=lambda one: one.index),
-    st.lists(st.lists(WANTED, max_size=9).map(tuple), min_size=1, max_size=4),
+    st.lists(st.lists(DESIRED, max_size=9).map(tuple), min_size=1, max_size=4),
 )
 def test_every_gpu_gets_a_plan_or_a_reason_for_any_hardware_state(gpus, layouts) -> None:
     planned = plan(state(*gpus), policy(*layouts))
-    indexes = [*(one.index for one in planned.gpus), *(one.index for one in planned.unfit)]
+    indexes = [*(one.index for one in planned.gpus), *(unfit_gpu.index for unfit_gpu in planned.unfit)]
     assert sorted(indexes) == sorted({one.index for one in gpus} | set(range(len(layouts))))
     for one in planned.gpus:
         (own,) = [own for own in gpus if own.index == one.index]
         assert {step.uuid for step in one.operations} <= {own.uuid}
-        standing = own.mig.instances if own.mig and own.mig.current else ()
+        existing = own.mig.instances if own.mig and own.mig.current else ()
         gone = [step.instance for step in one.operations if isinstance(step, DestroyInstance)]
         assert sorted(gone, key=repr) == sorted(one.needs_idle, key=repr)
-        assert all(gone.count(instance) <= standing.count(instance) for instance in gone)
+        assert all(gone.count(instance) <= existing.count(instance) for instance in gone)
         if any(instance.is_busy for instance in gone):
             assert one.is_blocked

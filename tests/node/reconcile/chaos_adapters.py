@@ -1,4 +1,4 @@
-"""How the runtime of a chaotic life reaches the world: requests without sockets, a disk that fills up, a watched driver.
+"""How the runtime of a chaos run reaches the world: requests without sockets, a disk that fills up, a watched driver.
 
 Each asks the node before it has an effect, so that the program can die there; and really killed programs, in processes of
 their own.

@@ -1,6 +1,6 @@
 """A node on which anything may happen at any moment, and which cries out when the runtime does what it must never do.
 
-The runtime is real, with real pynvml below it; its requests reach the API server's double without a socket, so that a life of
+The runtime is real, with real pynvml below it; its requests reach the API server's double without a socket, so that a run of
 the node costs milliseconds. Death by SIGKILL is an exception after which neither driver, server nor disk does anything for it.
 """
 
@@ -148,14 +148,14 @@ class ChaosNode(LoopNode):
         return all(
             self.fake_nvml.mode(gpu.index)[0] == bool(gpu.instances)
             and sorted(profile for _, profile, *_ in self.fake_nvml.instances(gpu.index))
-            == sorted(one.profile_id or 0 for one in gpu.instances)
+            == sorted(instance.profile_id or 0 for instance in gpu.instances)
             and all(computes == 1 for *_, computes in self.fake_nvml.instances(gpu.index))
             for gpu in policy.gpus
             if gpu.index not in self.lost
         )
 
     def is_halfway(self) -> bool:
-        """Neither the policy that is wanted, nor the one in force, nor whole GPUs."""
+        """Neither the policy that is desired, nor the one in force, nor whole GPUs."""
         text = self.folder.policy()
         whole = all(not self.fake_nvml.mode(gpu)[0] for gpu in range(self.count))
         return not (whole or (self.goal and self.is_as(self.goal)) or (text and self.is_as(read(text))))
@@ -168,7 +168,7 @@ class ChaosNode(LoopNode):
         return self.offers_what_stands() and is_as_before and not is_waiting and not self.has_driver_faults
 
     def offers_what_stands(self) -> bool:
-        known = {one.rsplit("::", 1)[0] for ids in self.registered.values() for one in ids}
+        known = {device_id.rsplit("::", 1)[0] for ids in self.registered.values() for device_id in ids}
         return known == {uuid for gpu in range(self.count) for _, uuid in self._devices(gpu)}
 
     def holders(self) -> list[str]:
@@ -205,7 +205,9 @@ class ChaosNode(LoopNode):
         if self.taints() or self.is_down:
             return
         taken = {one for entry in self.entries for ids in entry["DeviceIDs"].values() for one in ids}
-        free = [(name, one) for name, ids in sorted(self.registered.items()) for one in ids if one not in taken]
+        free = [
+            (name, device_id) for name, ids in sorted(self.registered.items()) for device_id in ids if device_id not in taken
+        ]
         if not free:
             return
         resource, device = self.random.choice(free)
@@ -234,7 +236,7 @@ class ChaosNode(LoopNode):
             self.fake_nvml.take(gpu, pid)
             self.seen = None
             if self.random.random() < 0.5:
-                self.entries = [one for one in self.entries if one["PodUID"] != f"uid-{name}"]
+                self.entries = [entry for entry in self.entries if entry["PodUID"] != f"uid-{name}"]
                 self.publish()
 
     def boot(self) -> None:

@@ -1,4 +1,4 @@
-"""Life: one life of a node, made up from its number: what may happen to it, what has, and how it must end."""
+"""ChaosRun: the history of one node, made up from its number: what may happen to it, what has, and how it must end."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -48,8 +48,8 @@ _LOOKS = (
 _REQUESTS = ("PATCH", "GET", "leases", "pods", "/status", "eviction", "daemonsets", "nodes/n1 ", "nodes/n1?")
 
 
-class Life:
-    """One life: what may happen to the node, and what has."""
+class ChaosRun:
+    """One run: what may happen to the node, and what has."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.random = Random(number)
@@ -60,7 +60,7 @@ class Life:
         self.happened: list[str] = []
         self.policy = self.new_policy()
 
-    def live(self) -> None:
+    def simulate(self) -> None:
         for _ in range(self.random.randint(1, 4)):
             for _ in range(self.random.randint(0, 3)):
                 self.move()
@@ -163,7 +163,7 @@ class Life:
         return f"{match} {status}"
 
     def driver_refuses(self) -> str | None:
-        if len([one for one in self.node.fake_nvml._state.faults if one.active]) > 6:
+        if len([fault for fault in self.node.fake_nvml._state.faults if fault.active]) > 6:
             return None
         function = self.random.choice(self.random.choice((_CHANGES, _LOOKS)))
         code = self.random.choice((2, 4, 9, 15, 16, 18, 19, 23, 999))

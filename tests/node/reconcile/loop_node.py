@@ -400,7 +400,7 @@ class LoopNode:
         return any(lease["spec"].get("holderIdentity") == NAME for lease in self.api.leases("gpushare"))
 
     def changed(self) -> list[str]:
-        return [one.step for one in self.results if one.status is Status.CHANGED]
+        return [result.step for result in self.results if result.status is Status.CHANGED]
 
     def dies_at(self, number: int, policy: Policy) -> bool:
         """Run in a process of its own, gone just before its write to the API server of this number. Whether it came so far."""

@@ -297,22 +297,22 @@ def test_tenants_that_arrive_before_the_slot_do_not_delay_other_nodes(node: Loop
 def test_evictable_pods_are_evicted_at_once_and_others_make_the_node_yield(node: LoopNode, more, drains: bool) -> None:
     busy(node, **more)
     node.on_tick = lambda time: setattr(node.clock, "is_stopped", time > 300)
-    wanted = rollout(mig(TWO), on_busy=OnBusy.EVICT)
+    desired = rollout(mig(TWO), on_busy=OnBusy.EVICT)
     if drains:
-        assert node.run(wanted, hold=True).reason is ConditionReason.READY
+        assert node.run(desired, hold=True).reason is ConditionReason.READY
         return
     with pytest.raises(Stopped):
-        node.run(wanted, hold=True)
+        node.run(desired, hold=True)
     assert (node.api.writes("eviction"), node.holds_slot(), node.taints()) == ([], False, set())
 
 
 @pytest.mark.failure_case(90)
 def test_interrupted_drain_is_resumed(node: LoopNode) -> None:
     busy(node)
-    wanted = rollout(mig(TWO), drain_timeout_seconds=600)
+    desired = rollout(mig(TWO), drain_timeout_seconds=600)
     node.on_tick = lambda time: setattr(node.clock, "is_stopped", REPARTITIONING_TAINT in node.taints() and time > 900)
     with pytest.raises(Stopped):
-        node.run(wanted, hold=True)
+        node.run(desired, hold=True)
     node.clock.is_stopped = False
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
     take_slot(node, NAME)
@@ -324,7 +324,7 @@ def test_interrupted_drain_is_resumed(node: LoopNode) -> None:
 
     node.on_tick = look
     with pytest.raises(Stopped):
-        node.run(wanted, hold=True)
+        node.run(desired, hold=True)
     assert all(seen[:300]), "no second time of giving way"
 
 

@@ -9,7 +9,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, text_of
 from tests.support.fake_api.server import ApiServer
 
-WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL)
+DESIRED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: LoopNo
     node.run(mig(SEVEN))
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
     forget(node)
-    outcome = node.run(WANTED)
+    outcome = node.run(DESIRED)
     assert (outcome.reason, "science/sleeper" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert (node.fake_nvml.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
 
@@ -40,7 +40,7 @@ def test_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNod
     node.run(mig(SEVEN))
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
     node.fake_nvml.forget_calls()
-    outcome = node.run(WANTED)
+    outcome = node.run(DESIRED)
     assert (outcome.reason, "science/sleeper" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert "is not in kubelet's checkpoint" in outcome.message
     assert (node.fake_nvml.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
@@ -50,7 +50,7 @@ def test_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNod
 def test_pending_pod_holds_only_gpus_in_the_checkpoint(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.add_pod("next", namespace="science", node=NAME, phase="Pending", limits={"nvidia.com/mig-1g.5gb": 1})
-    assert node.run(WANTED).reason is ConditionReason.READY
+    assert node.run(DESIRED).reason is ConditionReason.READY
 
 
 @pytest.mark.failure_case(101)
@@ -64,7 +64,7 @@ def test_change_proceeds_when_the_pod_without_a_checkpoint_ends(node: LoopNode) 
             node.api.edit("pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
 
     node.on_tick = end
-    assert node.run(WANTED, hold=True).reason is ConditionReason.READY
+    assert node.run(DESIRED, hold=True).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
 
 
@@ -115,7 +115,7 @@ def test_on_busy_wait_reports_the_pod_and_the_missing_checkpoint(node: LoopNode)
     never_registered(node)
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=60))
     assert outcome.reason is ConditionReason.GPU_BUSY
-    assert outcome.message.startswith("in the way: pod science/early; kubelet has no checkpoint")
+    assert outcome.message.startswith("in use by pod science/early; kubelet has no checkpoint")
     assert (node.fake_nvml.calls(), node.taints()) == ([], set())
 
 

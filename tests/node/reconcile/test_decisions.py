@@ -62,9 +62,9 @@ def test_profile_name_is_flipped_when_only_the_devices_change(last, label, key) 
 def test_pool_labels_include_mig_managers_only_if_it_partitions() -> None:
     published = Published(key=f"{KEY}-a", devices=ONE)
     own = {POOL_LABEL: "training", PROFILE_LABEL: KEY, PLUGIN_LABEL: f"{KEY}-a"}
-    assert node_labels.wanted(mig(SEVEN), published) == own
+    assert node_labels.desired(mig(SEVEN), published) == own
     theirs = replace(mig(SEVEN), partitioner=Partitioner.MIG_MANAGER, mig_config="mig-f59e014c")
-    assert node_labels.wanted(theirs, published) == own | {MIG_LABEL: "mig-f59e014c"}
+    assert node_labels.desired(theirs, published) == own | {MIG_LABEL: "mig-f59e014c"}
 
 
 def test_only_owned_labels_are_withdrawn() -> None:
@@ -86,41 +86,41 @@ def test_missing_gpu_reduces_the_expected_resources() -> None:
     assert expected(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
 
 
-WANTED = {"nvidia.com/gpu.shared": 2}
+DESIRED = {"nvidia.com/gpu.shared": 2}
 IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
 
 
 @pytest.mark.parametrize(
     ("registered", "allocatable", "reason", "is_stale"),
     [
-        (IDS, WANTED, None, False),
-        (IDS | {"nvidia.com/gpu": frozenset()}, WANTED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
+        (IDS, DESIRED, None, False),
+        (IDS | {"nvidia.com/gpu": frozenset()}, DESIRED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
         ({}, {}, ConditionReason.WAITING_FOR_PLUGIN, True),
-        ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, ConditionReason.WAITING_FOR_PLUGIN, True),
-        ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, ConditionReason.WRONG_RESOURCES, True),
+        ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, DESIRED, ConditionReason.WAITING_FOR_PLUGIN, True),
+        ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, DESIRED, ConditionReason.WRONG_RESOURCES, True),
         ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
         (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, True),
-        (IDS, WANTED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
-        ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
+        (IDS, DESIRED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
+        ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, DESIRED, None, False),
     ],
     ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"],
 )
 def test_advertised_resources_must_match_in_ids_counts_and_names(registered, allocatable, reason, is_stale) -> None:
-    lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, allocatable)
+    lack = find_mismatch(DESIRED, frozenset({"GPU-1"}), registered, allocatable)
     found = (None, False) if lack is None else (lack.reason, lack.is_stale)
     assert found == (reason, is_stale)
 
 
 def test_unregistered_resource_is_reported_with_the_command_to_remove_it() -> None:
     registered = IDS | {"nvidia.com/mig-1g.5gb": frozenset()}
-    lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, WANTED | {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 7})
+    lack = find_mismatch(DESIRED, frozenset({"GPU-1"}), registered, DESIRED | {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 7})
     assert lack is not None
     assert lack.message.startswith("the node offers nvidia.com/gpu: 2 instead of 0, nvidia.com/mig-1g.5gb: 7 instead of 0; ")
     assert "no plugin has registered nvidia.com/gpu, nvidia.com/mig-1g.5gb" in lack.message
     patch = json.loads(lack.message.split("'")[1])
     paths = [f"/status/{part}/nvidia.com~1{name}" for name in ("gpu", "mig-1g.5gb") for part in ("capacity", "allocatable")]
     assert patch == [{"op": "remove", "path": path} for path in paths]
-    late = find_mismatch(WANTED, frozenset({"GPU-1"}), IDS, {"nvidia.com/gpu.shared": 1})
+    late = find_mismatch(DESIRED, frozenset({"GPU-1"}), IDS, {"nvidia.com/gpu.shared": 1})
     assert late is not None
     assert "kubectl" not in late.message
 

@@ -48,8 +48,8 @@ def test_budget_that_never_allows_eviction_keeps_the_layout_and_frees_the_slot(n
     node.api.eviction_budget = 0
     node.fake_nvml.forget_calls()
     node.api.forget_requests()
-    wanted = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=600)
-    outcome = node.run(wanted)
+    desired = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=600)
+    outcome = node.run(desired)
     assert (outcome.reason, "science/guarded" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert node.fake_nvml.calls() == []
     assert (node.taints(), node.holds_slot(), node.labels()[PLUGIN_LABEL]) == (set(), False, "mig-00000001-a")
@@ -77,12 +77,12 @@ def test_reimaged_node_with_another_layout_waits_for_its_tenants(node: LoopNode)
     node.tenant("worker", uuid, "nvidia.com/mig-1g.5gb")
     for path in node.folder.path.iterdir():
         path.unlink()
-    wanted = rollout(mig(TWO, key="mig-00000002"), drain_timeout_seconds=30)
-    assert node.run(wanted).reason is ConditionReason.GPU_BUSY
+    desired = rollout(mig(TWO, key="mig-00000002"), drain_timeout_seconds=30)
+    assert node.run(desired).reason is ConditionReason.GPU_BUSY
     assert node.gpus.stands(0) == set(SEVEN)
     node.entries.clear()
     node.publish()
-    assert node.run(wanted).reason is ConditionReason.READY
+    assert node.run(desired).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
 
 

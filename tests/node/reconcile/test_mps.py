@@ -143,6 +143,6 @@ def test_run_stopped_after_the_label_change_keeps_the_taint(node: LoopNode) -> N
 def test_processes_other_than_the_mps_server_are_waited_for(node: LoopNode) -> None:
     node.fake_nvml.put(0, 4712, 100)
     outcome = node.run(rollout(whole(), drain_timeout_seconds=10))
-    assert (outcome.reason, outcome.message) == (ConditionReason.GPU_BUSY, "in the way: process 4712 on GPU 0")
+    assert (outcome.reason, outcome.message) == (ConditionReason.GPU_BUSY, "in use by process 4712 on GPU 0")
     assert node.labels()[PLUGIN_LABEL].startswith("mps"), "nothing is announced while they are there"
     assert node.taints() == set()

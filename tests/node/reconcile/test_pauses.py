@@ -14,7 +14,7 @@ from gpushare_node.reporting.results import StepResult
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout
 from tests.support.fake_api.server import ApiServer
 
-WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=60)
+DESIRED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=60)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_recovered_api_server_ends_the_backoff(node: LoopNode) -> None:
         if back and not tried and any("/api/v1/pods" in path for _, path in node.api.requests):
             tried.append(time)
 
-    stay(node, WANTED, 2600, at)
+    stay(node, DESIRED, 2600, at)
     assert tried[0] - back[0] < 60
 
 
@@ -94,7 +94,7 @@ def test_retry_requested_during_an_attempt_is_honoured_after_it(node: LoopNode) 
         elif asked and not heeded and RETRY_ANNOTATION not in node.annotations():
             heeded.append(time)
 
-    stay(node, rollout(WANTED, drain_timeout_seconds=600), 2400, at)
+    stay(node, rollout(DESIRED, drain_timeout_seconds=600), 2400, at)
     # What is left of the attempt, and a minute.
     assert heeded[0] - asked[0] < 720
 

@@ -12,7 +12,7 @@ from tests.support.fake_api.server import ApiServer
 
 NODES = 12
 OUTAGE_SECONDS = 300.0
-WANTED = rollout(mig(SEVEN), max_unavailable=1)
+DESIRED = rollout(mig(SEVEN), max_unavailable=1)
 
 
 class Pool:
@@ -38,7 +38,7 @@ class Pool:
 def pool(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Pool:
     made = Pool(tmp_path, api, monkeypatch)
     for node in made:
-        assert node.run(WANTED).reason is ConditionReason.READY
+        assert node.run(DESIRED).reason is ConditionReason.READY
     return made
 
 
@@ -61,7 +61,7 @@ def test_a_whole_pool_recovers_in_the_time_of_one_node(pool: Pool) -> None:
                 pool.api.up()
 
         node.on_tick = come_back
-        assert node.run(WANTED, hold=True).reason is ConditionReason.READY
+        assert node.run(DESIRED, hold=True).reason is ConditionReason.READY
         assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
         seconds.append(node.clock.now() - begun)
     assert pool.api.writes("leases") == []

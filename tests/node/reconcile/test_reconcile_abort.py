@@ -79,20 +79,20 @@ def test_incomplete_layout_keeps_its_taint(tmp_path: Path, api: ApiServer) -> No
 
 def test_change_that_failed_too_often_evicts_no_pods(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    wanted = rollout(mig(TWO, key=OTHER), on_busy=OnBusy.EVICT)
+    desired = rollout(mig(TWO, key=OTHER), on_busy=OnBusy.EVICT)
     for _ in range(3):
         node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
-        assert node.run(wanted).reason is ConditionReason.ROLLED_BACK
+        assert node.run(desired).reason is ConditionReason.ROLLED_BACK
     assert (node.taints(), node.gpus.stands(0)) == (set(), set(SEVEN))
     add_tenant(node)
     node.api.forget_requests()
-    outcome = node.run(wanted)
+    outcome = node.run(desired)
     assert (outcome.reason, "gpushare.dev/retry=now" in outcome.message) == (ConditionReason.PARTITION_FAILED, True)
     assert [name for _, name in node.api.writes()] == [f"/api/v1/nodes/{NAME}/status"], "no eviction, no taint, no pause"
     node.gpus.reboot()
     node.api.remove("pods", "sleeper", namespace="science")
     node.enumerate()
-    assert node.run(wanted).reason is ConditionReason.READY
+    assert node.run(desired).reason is ConditionReason.READY
 
 
 def fail_often(node: LoopNode) -> None:

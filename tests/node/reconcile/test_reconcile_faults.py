@@ -87,7 +87,7 @@ def test_clients_are_not_paused_without_the_operator(node: LoopNode) -> None:
 def test_change_that_only_creates_instances_pauses_no_clients(node: LoopNode) -> None:
     node.fake_nvml.set_mode(0, True)
     node.run(mig(SEVEN))
-    assert "pause GPU clients" not in [one.step for one in node.results]
+    assert "pause GPU clients" not in [result.step for result in node.results]
 
 
 # The API server.

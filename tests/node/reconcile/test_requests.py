@@ -14,7 +14,7 @@ from tests.support.fake_api.server import ApiServer
 CALM, END = 1800.0, 4200.0
 """When the node has found its pace, and when the test ends."""
 
-WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT)
+DESIRED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT)
 
 
 def hold(node: LoopNode, at: Callable[[float], None], drain_timeout_seconds: int = 60) -> None:
@@ -27,7 +27,7 @@ def hold(node: LoopNode, at: Callable[[float], None], drain_timeout_seconds: int
 
     node.on_tick = tick
     with pytest.raises(Stopped):
-        node.run(rollout(WANTED, drain_timeout_seconds=drain_timeout_seconds), hold=True)
+        node.run(rollout(DESIRED, drain_timeout_seconds=drain_timeout_seconds), hold=True)
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_idle_simulated_node_reports_ready_and_watches(
     [policy] = (bundle / "chart" / "files" / "policies").iterdir()
     traffic = Traffic()
     node = Node(
-        name="laden-00000",
+        name="busy-00000",
         folder=StateDir(tmp_path / "state"),
         clock=clock,
         connection=Observed(address, clock, traffic),

@@ -60,7 +60,7 @@ def test_a_slot_that_becomes_free_is_taken(node: LoopNode) -> None:
     take_slot(node)
 
     def give_back(time: float) -> None:
-        if time > 100 and [one["spec"]["holderIdentity"] for one in node.api.leases()] == ["n2"]:
+        if time > 100 and [lease["spec"]["holderIdentity"] for lease in node.api.leases()] == ["n2"]:
             node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
 
     node.on_tick = give_back

@@ -72,7 +72,7 @@ class ApiServer:
         self._port = 0
         self._listener: Listener | None = None
 
-    # Life.
+    # Start and stop.
 
     def __enter__(self) -> Self:
         self.up()
@@ -149,14 +149,14 @@ class ApiServer:
     def fault(self, line: str) -> Fault | None:
         """The fault that this request meets; counts it."""
         with self.lock:
-            for one in self._faults:
-                if one.match not in line or one.times == 0:
+            for fault in self._faults:
+                if fault.match not in line or fault.times == 0:
                     continue
-                if one.after > 0:
-                    one.after -= 1
+                if fault.after > 0:
+                    fault.after -= 1
                     continue
-                one.times -= 1
-                return one
+                fault.times -= 1
+                return fault
             return None
 
     # What was asked.
@@ -262,8 +262,8 @@ class ApiServer:
         spec: Object = {
             "nodeName": node,
             "containers": [
-                {"name": one, "resources": {"limits": {key: str(value) for key, value in (limits or {}).items()}}}
-                for one in ids
+                {"name": device_id, "resources": {"limits": {key: str(value) for key, value in (limits or {}).items()}}}
+                for device_id in ids
             ],
         }
         if "priority_class" in more:

@@ -100,7 +100,7 @@ class Store:
         with self.changed:
             if version < self.oldest:
                 raise expired(version)
-            return [one for one in self._changes if one.plural == plural and one.version > version], self.version
+            return [change for change in self._changes if change.plural == plural and change.version > version], self.version
 
     def forget(self) -> None:
         """Compact: watches from before now get 410."""
@@ -148,7 +148,7 @@ def chooser(query: Mapping[str, str]) -> Callable[[Object], bool]:
             "involvedObject.name": (thing.get("involvedObject") or {}).get("name", ""),
             "involvedObject.kind": (thing.get("involvedObject") or {}).get("kind", ""),
         }
-        return all(_holds(have, one) for one in labels) and all(_holds(values, one, closed=True) for one in fields)
+        return all(_holds(have, label) for label in labels) and all(_holds(values, field, closed=True) for field in fields)
 
     return chosen
 

@@ -31,14 +31,14 @@ def _placed(own: Any, profile_id: int, start: int) -> tuple[int, Any, int]:
         raise ValueError(f"no instance of profile {profile_id} on a GPU without it, or with MIG off")
     number, profile = found[0]
     sizes = [place.size for place in profile.placements[: profile.placement_count] if place.start == start]
-    standing = [one for one in own.instances if one.exists]
-    if not sizes or any(one.start < start + sizes[0] and start < one.start + one.size for one in standing):
+    existing = [one for one in own.instances if one.exists]
+    if not sizes or any(instance.start < start + sizes[0] and start < instance.start + instance.size for instance in existing):
         raise ValueError(f"no place for profile {profile_id} at {start}")
     return number, profile, sizes[0]
 
 
 def _free_index(own: Any) -> int:
-    taken = {compute.index for one in own.instances if one.exists for compute in one.computes if compute.exists}
+    taken = {compute.index for instance in own.instances if instance.exists for compute in instance.computes if compute.exists}
     return next(index for index in range(len(taken) + 1) if index not in taken)
 
 

@@ -20,7 +20,7 @@ _FOLDERS = ("usr/bin", "usr/sbin", "usr/local/bin", "bin", "sbin")
 _ENTER = "import os, sys; os.chroot(sys.argv[1]); os.chdir('/'); os.execv(sys.argv[2], sys.argv[2:])"
 """A separate process enters the root: this one must not, and it may have threads."""
 
-_MAX_SAID = 300
+_MAX_MESSAGE = 300
 _DEATH_SECONDS = 2.0
 
 
@@ -49,9 +49,9 @@ class Program(Struct):
                 process.wait(_DEATH_SECONDS)
             if process.stdout is not None:
                 process.stdout.close()
-            return f"{name} did not end within {timeout_seconds:g} seconds"
-        said = " ".join(output.decode(errors="replace").split())[-_MAX_SAID:]
-        return None if process.returncode == 0 else f"{name} ended with {process.returncode}: {said or 'no output'}"
+            return f"{name} did not finish within {timeout_seconds:g} seconds"
+        message = " ".join(output.decode(errors="replace").split())[-_MAX_MESSAGE:]
+        return None if process.returncode == 0 else f"{name} exited with {process.returncode}: {message or 'no output'}"
 
 
 def find(name: str, roots: Iterable[Path] = ROOTS) -> Program | None:

@@ -93,7 +93,9 @@ class StateDir:
         try:
             held.__enter__()
         except BlockingIOError as error:
-            raise StateDirLockedError(f"another gpushare-node is running: it holds {self.path / _LOCK}; wait for it") from error
+            raise StateDirLockedError(
+                f"another gpushare-node is running: it holds {self.path / _LOCK}; wait until it exits"
+            ) from error
         except OSError as error:
             raise self._unwritable(_LOCK, error) from error
         try:

@@ -145,7 +145,7 @@ def read_journal(value: Field) -> Journal:
         attempts=fields["attempts"].integer(at_least=0),
         driver=fields["driver"].text(),
         failed_at_seconds=fields["failed_at_seconds"].integer(at_least=0),
-        former=tuple(_former(one) for one in fields["former"].items()),
+        former=tuple(_former(item) for item in fields["former"].items()),
         pending_modes={uuid: mode.boolean() for uuid, mode in fields["pending_modes"].entries()},
         paused={label: former.text() for label, former in fields["paused"].entries()},
         is_changing=fields["is_changing"].boolean(),
@@ -157,7 +157,7 @@ def _former(value: Field) -> FormerGpu:
     return FormerGpu(
         uuid=fields["uuid"].text(at_least=1),
         mig=fields["mig"].boolean(),
-        instances=tuple(_remembered(one) for one in fields["instances"].items()),
+        instances=tuple(_remembered(item) for item in fields["instances"].items()),
     )
 
 
@@ -179,7 +179,7 @@ def _kept_container(value: Field) -> KeptContainer:
 
 
 def _kept_caps(value: Field) -> tuple[CapRecord, ...]:
-    return tuple(_kept_cap(one) for one in value.items())
+    return tuple(_kept_cap(item) for item in value.items())
 
 
 def _kept_cap(value: Field) -> CapRecord:
@@ -204,7 +204,7 @@ def _notice(value: Field) -> Notice:
 
 def read_debts(value: Field) -> tuple[DebtRecord, ...]:
     """Return the stored debts in the value; PolicyError if it does not contain them."""
-    return tuple(_debt(one) for one in value.items())
+    return tuple(_debt(item) for item in value.items())
 
 
 def _debt(value: Field) -> DebtRecord:
@@ -226,7 +226,7 @@ def _count(value: Field) -> int:
 def read_published(value: Field) -> Published:
     """Return the published profile in the value; PolicyError if it is not one."""
     fields = value.fields("key", "devices")
-    return Published(key=fields["key"].text(), devices=frozenset(one.text() for one in fields["devices"].items()))
+    return Published(key=fields["key"].text(), devices=frozenset(item.text() for item in fields["devices"].items()))
 
 
 def read_repair_mark(value: Field) -> RepairMark:

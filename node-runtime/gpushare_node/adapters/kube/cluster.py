@@ -1,6 +1,6 @@
 """Cluster: the runtime's interface to the API server, as one Protocol in this project's terms. Values only.
 
-Everything is about the runtime's own node and the pods on it. Labels under nvidia.com/gpu.deploy.* belong to gpu-operator: the
+Everything is about this node and the pods on it. Labels under nvidia.com/gpu.deploy.* belong to gpu-operator: the
 runtime pauses and restores them, and never owns them.
 """
 
@@ -178,7 +178,7 @@ class EventSink(Protocol):
         ...
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        """Evict a pod of the own node, if its disruption budget allows it or `is_forced`. ClusterError."""
+        """Evict a pod of this node, if its disruption budget allows it or `is_forced`. ClusterError."""
         ...
 
 
@@ -191,11 +191,11 @@ class Cluster(EventSink, Protocol):
         ...
 
     def node(self) -> NodeView:
-        """Read the own node; a request to release it is included only if its Job may still run."""
+        """Read this node; a request to leave the pool is included only if its Job may still run."""
         ...
 
     def pods(self) -> tuple[PodView, ...]:
-        """Read the pods of the own node, in any phase."""
+        """Read the pods of this node, in any phase."""
         ...
 
     def selects(self, node: NodeView) -> bool:

@@ -114,8 +114,8 @@ class Connection:
 
         ClusterError, here and from the iterator.
         """
-        wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, int(seconds)))}
-        request = Request(path=path, query=wanted, accept=accept)
+        desired = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, int(seconds)))}
+        request = Request(path=path, query=desired, accept=accept)
         answer = self._send(request, CONNECT_SECONDS, SILENCE_SECONDS)
         if answer.raw.status >= 400:
             with answer:
@@ -228,12 +228,12 @@ def _failure(answer: _Answer) -> _FailureError:
     status = answer.raw.status
     try:
         document = json.loads(answer.content())
-        said, causes = str(document["message"]), _causes(document)
+        message, causes = str(document["message"]), _causes(document)
     except (ClusterError, ValueError, TypeError, LookupError, AttributeError):
-        said, causes = answer.raw.reason or "no reason given", frozenset()
+        message, causes = answer.raw.reason or "no reason given", frozenset()
     after = answer.raw.headers.get("Retry-After") or ""
     return _FailureError(
-        ClusterError(answer.request.name, status, said[:_MAX_REASON], causes),
+        ClusterError(answer.request.name, status, message[:_MAX_REASON], causes),
         is_passing=status in _PASSING,
         retry_after=float(after) if after.isdecimal() else None,
     )

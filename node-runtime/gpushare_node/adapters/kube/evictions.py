@@ -1,4 +1,4 @@
-"""EvictionClient: how a pod of the own node is evicted: the requests to the API server, and the meaning of its answers.
+"""EvictionClient: how a pod of this node is evicted: the requests to the API server, and the meaning of its answers.
 
 An eviction with dryRun checks the budget; then the pod is deleted, by its uid. An Eviction object does not contain its pod's
 node, so no policy could restrict it to the node of a token; a deletion contains the pod itself. The budget does not count a dry

@@ -1,4 +1,4 @@
-"""FailureReport: the condition of the own DaemonSet that says on which node its policy fails, and why.
+"""FailureReport: the condition of the pool's DaemonSet that says on which node its policy fails, and why.
 
 A DaemonSet's numbers are the same for a node that waits and for one that has failed. The condition's type has the policy,
 `GPUShareReady.<digest>`, so a condition of an earlier policy no longer counts. Any node that fails may set it, and only the one
@@ -29,21 +29,21 @@ class FailureReport:
         self._writer = writer
 
     def report(self, reason: ConditionReason, message: str) -> None:
-        """Set the condition for the own node, unless it names another one. Raises ClusterError."""
+        """Set the condition for this node, unless it names another node. Raises ClusterError."""
         daemonset = self._read()
         policy = _policy(daemonset)
         if not policy:
             return
-        kind, there = f"{_PREFIX}{policy}", {one["type"]: one for one in _conditions(daemonset)}
-        said = {"type": kind, "status": "False", "reason": reason.word, "message": f"{self._node}{message}"}
+        kind, there = f"{_PREFIX}{policy}", {condition["type"]: condition for condition in _conditions(daemonset)}
+        condition = {"type": kind, "status": "False", "reason": reason.word, "message": f"{self._node}{message}"}
         before = there.pop(kind, None)
-        if before is not None and (not self._is_own(before) or before.items() >= said.items()):
+        if before is not None and (not self._is_own(before) or before.items() >= condition.items()):
             return
-        self._write([{**said, "lastTransitionTime": timestamp()}, *map(_deletion, there)])
+        self._write([{**condition, "lastTransitionTime": timestamp()}, *map(_deletion, there)])
 
     def withdraw(self) -> None:
-        """Remove every such condition that names the own node. Raises ClusterError."""
-        own = [one["type"] for one in _conditions(self._read()) if self._is_own(one)]
+        """Remove every such condition that names this node. Raises ClusterError."""
+        own = [condition["type"] for condition in _conditions(self._read()) if self._is_own(condition)]
         if own:
             self._write([_deletion(kind) for kind in own])
 

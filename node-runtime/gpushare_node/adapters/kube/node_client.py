@@ -56,7 +56,7 @@ MAX_MESSAGE = 1024
 
 
 class NodeClient:
-    """The own node and its pods. Only one thread may use it; any thread may call `tell`."""
+    """The runtime's node and its pods. Only one thread may use it; any thread may call `tell`."""
 
     has_server = True
 
@@ -76,12 +76,12 @@ class NodeClient:
         self._evictions = EvictionClient(connection, clock)
         self._failure = FailureReport(connection, identity, WRITER)
         self._has_failed = False
-        self._said: tuple[ConditionReason, str] | None = None
-        self._said_at = 0.0
+        self._reported: tuple[ConditionReason, str] | None = None
+        self._reported_at = 0.0
         self._since = ""
 
     def node(self) -> NodeView:
-        """Read the own node. A request to release it from a Job that is gone is removed."""
+        """Read this node. A request to leave the pool from a Job that is gone is removed."""
         node = view_node(self._connection.get(self._place.node_path))
         request = node.annotations.get(RELEASE_ANNOTATION)
         if request is None or is_active(self._connection, self._place.namespace, request):
@@ -90,7 +90,7 @@ class NodeClient:
         return replace(node, annotations={key: value for key, value in node.annotations.items() if key != RELEASE_ANNOTATION})
 
     def pods(self) -> tuple[PodView, ...]:
-        """Read the pods of the own node, in any phase."""
+        """Read the pods of this node, in any phase."""
         found = self._connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._place.node}"})
         return tuple(view_pod(pod) for pod in found.get("items") or ())
 
@@ -156,21 +156,21 @@ class NodeClient:
 
     def set_condition(self, reason: ConditionReason, message: str) -> None:
         """Set GPUShareReady. Repeating it sends no request for ten minutes, and then a heartbeat: one write, no read."""
-        said = (reason, message[:MAX_MESSAGE])
-        if self._said != said:
+        reported = (reason, message[:MAX_MESSAGE])
+        if self._reported != reported:
             # A write that fails may have reached the node all the same: then the next call reads what it has.
-            self._said = None
-            self._since = self._say(said, reason.value.is_ready)
-        elif self._clock.now() - self._said_at < HEARTBEAT_SECONDS:
+            self._reported = None
+            self._since = self._replace_condition(reported, reason.value.is_ready)
+        elif self._clock.now() - self._reported_at < HEARTBEAT_SECONDS:
             return
         else:
-            self._write_condition({**condition_of(said, reason.value.is_ready), "lastTransitionTime": self._since})
-        self._said, self._said_at = said, self._clock.now()
-        self._report_failure(said)
+            self._write_condition({**condition_of(reported, reason.value.is_ready), "lastTransitionTime": self._since})
+        self._reported, self._reported_at = reported, self._clock.now()
+        self._report_failure(reported)
 
-    def _say(self, said: tuple[ConditionReason, str], is_ready: bool) -> str:
+    def _replace_condition(self, reported: tuple[ConditionReason, str], is_ready: bool) -> str:
         """Write the condition if the node does not have it already. Return its lastTransitionTime."""
-        before, after = self._condition(), condition_of(said, is_ready)
+        before, after = self._condition(), condition_of(reported, is_ready)
         is_as_before = before.get("status") == after["status"]
         since = (before.get("lastTransitionTime") if is_as_before else None) or after["lastHeartbeatTime"]
         if any(before.get(key) != value for key, value in after.items() if key != "lastHeartbeatTime"):
@@ -178,12 +178,12 @@ class NodeClient:
         self._has_failed |= _is_failure(before)
         return str(since)
 
-    def _report_failure(self, said: tuple[ConditionReason, str] | None) -> None:
+    def _report_failure(self, reported: tuple[ConditionReason, str] | None) -> None:
         """Set or remove the DaemonSet's condition for this node. If that fails, the next heartbeat tries again."""
         try:
-            if said is not None and said[0].value.is_failure:
+            if reported is not None and reported[0].value.is_failure:
                 self._has_failed = True
-                self._failure.report(*said)
+                self._failure.report(*reported)
             elif self._has_failed:
                 self._failure.withdraw()
                 self._has_failed = False
@@ -192,7 +192,7 @@ class NodeClient:
 
     def clear_condition(self) -> None:
         """Remove GPUShareReady."""
-        self._said = None
+        self._reported = None
         before = self._condition()
         if before:
             self._write_condition({"type": CONDITION, "$patch": "delete"})
@@ -228,7 +228,7 @@ class NodeClient:
         self._leases.end()
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        """Evict a pod of the own node, if its disruption budget allows it or `is_forced`."""
+        """Evict a pod of this node, if its disruption budget allows it or `is_forced`."""
         return self._evictions.evict(pod, is_forced=is_forced)
 
     def delete_own_pod(self) -> None:
@@ -264,8 +264,8 @@ class NodeClient:
         """Close the open connections."""
         self._connection.close()
 
-    def _merge(self, part: str, before: Mapping[str, str], wanted: Mapping[str, str | None]) -> None:
-        changes = {key: value for key, value in wanted.items() if before.get(key) != value}
+    def _merge(self, part: str, before: Mapping[str, str], desired: Mapping[str, str | None]) -> None:
+        changes = {key: value for key, value in desired.items() if before.get(key) != value}
         if changes:
             self._patch({"metadata": {part: changes}}, MERGE_PATCH, {"fieldManager": WRITER})
 
@@ -284,7 +284,7 @@ class NodeClient:
 
 def _is_failure(condition: Json) -> bool:
     """Whether a condition, as it was read, has a reason that needs a person."""
-    return any(one.value.is_failure and one.word == condition.get("reason") for one in ConditionReason)
+    return any(reason.value.is_failure and reason.word == condition.get("reason") for reason in ConditionReason)
 
 
 def _taints(node: Json) -> list[Json]:
@@ -295,7 +295,7 @@ def _tainted(before: Sequence[Json], add: Sequence[Taint], remove: Sequence[str]
     """Return the new taints. Those of others stay unchanged, in their order and with all their fields."""
     new = {(one.key, one.effect): one for one in add}
     kept = [one for one in before if one["key"] not in remove and not _is_replaced(one, new.get((one["key"], one["effect"])))]
-    there = {(one["key"], one["effect"]) for one in kept}
+    there = {(container["key"], container["effect"]) for container in kept}
     return kept + [_taint(one) for identity, one in new.items() if identity not in there]
 
 
@@ -310,11 +310,11 @@ def _taint(taint: Taint) -> Json:
 def find_condition(node: Json) -> Json:
     """Return the node's GPUShareReady; empty if it has none."""
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one["type"] == CONDITION), {})
+    return next((condition for condition in conditions if condition["type"] == CONDITION), {})
 
 
-def condition_of(said: tuple[ConditionReason, str], is_ready: bool) -> Json:
+def condition_of(reported: tuple[ConditionReason, str], is_ready: bool) -> Json:
     """Return GPUShareReady as it is written, with a heartbeat of now."""
-    reason, message = said
+    reason, message = reported
     status = {"type": CONDITION, "status": str(is_ready), "reason": reason.word, "message": message}
     return {**status, "lastHeartbeatTime": timestamp()}

@@ -1,4 +1,4 @@
-"""ObservedNode: the own node for a runtime that only observes. It reads, and makes exactly one kind of write.
+"""ObservedNode: this node for a runtime that only observes. It reads, and makes exactly one kind of write.
 
 That write is a patch of the node's status with our condition and the annotation `gpushare.dev/would`. Kubernetes ignores the
 spec in such a patch, so it cannot set a taint, whatever it contains; and the token has no right to another write.
@@ -14,17 +14,17 @@ from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 
 class ObservedNode(Struct):
-    """The own node and its pods. Every method can raise ClusterError."""
+    """The runtime's node and its pods. Every method can raise ClusterError."""
 
     connection: Connection
     identity: PodIdentity
 
     def node(self) -> NodeView:
-        """Read the own node. Unlike `NodeClient.node` it removes nothing."""
+        """Read this node. Unlike `NodeClient.node` it removes nothing."""
         return view_node(self.connection.get(self.identity.node_path))
 
     def pods(self) -> tuple[PodView, ...]:
-        """Read the pods of the own node, in any phase."""
+        """Read the pods of this node, in any phase."""
         found = self.connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self.identity.node}"})
         return tuple(view_pod(pod) for pod in found.get("items") or ())
 

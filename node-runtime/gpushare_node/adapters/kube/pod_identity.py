@@ -17,7 +17,7 @@ class PodIdentity(Struct):
 
     @property
     def node_path(self) -> str:
-        """Return the path of the own node."""
+        """Return the path of this node."""
         return f"/api/v1/nodes/{self.node}"
 
     @property

@@ -57,7 +57,7 @@ class PodInformer:
 
 
 class NodeInformer:
-    """The own node's labels, by which pools select it, and the annotations that request its release or a retry.
+    """The labels of the runtime's node, by which pools select it, and the annotations that request it to leave or to retry.
 
     `changed` is called, in the watch's thread, for the first object and when these change; other annotations do not matter.
     """

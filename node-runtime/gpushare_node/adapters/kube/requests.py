@@ -1,4 +1,4 @@
-"""Requests to release a node: the annotation that the uninstall Job writes, and whether that Job's pod may still run.
+"""Requests to leave the pool: the annotation that the uninstall Job writes, and whether that Job's pod may still run.
 
 A request contains a pod's name and uid, and is in force while that pod may still run. So an uninstallation that was aborted, by
 Helm or with its node, does not affect a later installation, and no clocks are compared.

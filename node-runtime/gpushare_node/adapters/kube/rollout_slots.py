@@ -151,7 +151,7 @@ class RolloutSlots:
 
     def _beyond(self, count: int) -> tuple[Json, ...]:
         """Return the Leases beyond the limit that other nodes still hold: a smaller limit takes effect when there are none."""
-        return tuple(one for one in self._slots.beyond(count) if self._held_by_other(one))
+        return tuple(slot for slot in self._slots.beyond(count) if self._held_by_other(slot))
 
     def _wait(self, holder: str = "") -> SlotResult:
         pause_seconds = jitter(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25)

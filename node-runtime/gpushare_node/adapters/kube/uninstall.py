@@ -65,9 +65,9 @@ class Uninstall:
         self._namespace = namespace
         self._request = request
         self._clock = clock
-        self._say = say
+        self._progress = say
         self._refusals = 0
-        self._asked: dict[str, bool] = {}
+        self._has_left: dict[str, bool] = {}
         """The nodes that were sent a request, and whether they have answered."""
         self._daemonsets: Mapping[str, str] = {}
         """The release that is uninstalled: the uids of our DaemonSets, by name."""
@@ -124,7 +124,7 @@ class Uninstall:
         remaining: tuple[str, ...] = (),
         is_replaced: bool = False,
     ) -> UninstallReport:
-        released = tuple(sorted(node for node, has_answered in self._asked.items() if has_answered))
+        released = tuple(sorted(node for node, has_left in self._has_left.items() if has_left))
         return UninstallReport(is_done=is_done, released=released, silent=silent, remaining=remaining, is_replaced=is_replaced)
 
     def _wait(self, deadline: float) -> tuple[str, ...]:
@@ -143,37 +143,37 @@ class Uninstall:
             self._refusals = self._refusals + 1 if error.status in _NO_RIGHT else 0
             if self._refusals > _MAX_REFUSALS or self._clock.now() >= deadline:
                 raise
-            self._say(f"retrying: {error}")
+            self._progress(f"retrying: {error}")
             return None
         self._refusals = 0
         if silent:
-            self._say(f"waiting for {len(silent)} of {len(self._asked)} nodes: {', '.join(silent[:5])}")
+            self._progress(f"waiting for {len(silent)} of {len(self._has_left)} nodes: {', '.join(silent[:5])}")
         return silent
 
     def _round(self) -> tuple[str, ...]:
         """Read all our nodes, send the request to those that do not have it yet, and return the silent ones."""
-        is_first, labelled = not self._asked, set()
+        is_first, labelled = not self._has_left, set()
         for node in map(view_node, self._connection.pages("/api/v1/nodes", {"labelSelector": POOL_LABEL}, METADATA_LIST)):
             labelled.add(node.name)
-            if node.name in self._asked:
-                self._asked[node.name] = RELEASED_ANNOTATION in node.annotations
+            if node.name in self._has_left:
+                self._has_left[node.name] = RELEASED_ANNOTATION in node.annotations
             else:
                 self._ask(node.name)
         for name in set(self._silent()) - labelled:
-            self._asked[name] = self._is_released(name)
+            self._has_left[name] = self._is_released(name)
         if is_first or not self._silent():
             # A node that is being partitioned for the first time has no label yet.
-            for name in sorted(self._hosts() - set(self._asked)):
+            for name in sorted(self._hosts() - set(self._has_left)):
                 self._ask(name)
         return self._silent()
 
     def _silent(self) -> tuple[str, ...]:
-        return tuple(sorted(name for name, has_answered in self._asked.items() if not has_answered))
+        return tuple(sorted(name for name, has_left in self._has_left.items() if not has_left))
 
     def _ask(self, name: str) -> None:
         # An answer to an earlier uninstallation is not an answer to this one.
         self._annotate(name, {RELEASE_ANNOTATION: self._request, RELEASED_ANNOTATION: None})
-        self._asked[name] = False
+        self._has_left[name] = False
 
     def _is_released(self, name: str) -> bool:
         """Whether a node without a pool's label has answered, has nothing of ours any more, or no longer exists."""
@@ -206,7 +206,7 @@ class Uninstall:
 
     def _delete_daemonsets(self) -> None:
         for name, uid in self._daemonsets.items():
-            self._say(f"deleting DaemonSet {name}")
+            self._progress(f"deleting DaemonSet {name}")
             path = f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets/{name}"
             options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
             self._unless_gone(Request(method="DELETE", path=path, body=options))
@@ -225,7 +225,7 @@ class Uninstall:
         if is_leaving:
             gone[RELEASED_ANNOTATION] = None
         failed: ClusterError | None = None
-        for name in self._asked:
+        for name in self._has_left:
             try:
                 self._annotate(name, gone)
             except ClusterError as error:

@@ -58,7 +58,7 @@ def view_pod(pod: Json) -> PodView:
         containers=_containers(status),
         started=_started(status),
         has_claims=bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")),
-        resources=frozenset(_asked(spec)),
+        resources=frozenset(_requested(spec)),
     )
 
 
@@ -69,7 +69,7 @@ def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
             yield name, int(quantity)
 
 
-def _asked(spec: Json) -> Iterable[str]:
+def _requested(spec: Json) -> Iterable[str]:
     """Yield the GPU resources that containers request, by whatever plugin: requests equal limits for extended resources."""
     for one in (one for kind in _CONTAINERS for one in spec.get(kind) or ()):
         limits = (one.get("resources") or {}).get("limits") or {}

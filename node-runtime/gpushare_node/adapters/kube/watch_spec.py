@@ -40,7 +40,7 @@ def matches(term: Json, node: NodeView) -> bool:
     if not expressions and not fields:
         return False
     named = {"metadata.name": node.name}
-    return all(_holds(one, node.labels) for one in expressions) and all(_holds(one, named) for one in fields)
+    return all(_holds(expression, node.labels) for expression in expressions) and all(_holds(field, named) for field in fields)
 
 
 def _counts(term: Json) -> bool:
@@ -49,25 +49,25 @@ def _counts(term: Json) -> bool:
 
 def _holds(requirement: Json, values: Mapping[str, str]) -> bool:
     value = values.get(requirement["key"])
-    wanted: Sequence[str] = requirement.get("values") or ()
+    desired: Sequence[str] = requirement.get("values") or ()
     match requirement["operator"]:
         case "In":
-            return value in wanted
+            return value in desired
         case "NotIn":
-            return value not in wanted
+            return value not in desired
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            return _compares(value, operator, wanted)
+            return _compares(value, operator, desired)
         case _:
             return False
 
 
-def _compares(value: str | None, operator: str, wanted: Sequence[str]) -> bool:
+def _compares(value: str | None, operator: str, desired: Sequence[str]) -> bool:
     """Compare integers; any other text does not match."""
-    if value is None or len(wanted) != 1 or not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(wanted[0])):
+    if value is None or len(desired) != 1 or not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(desired[0])):
         return False
-    have, than = int(value), int(wanted[0])
+    have, than = int(value), int(desired[0])
     return have > than if operator == "Gt" else have < than

@@ -103,7 +103,7 @@ class HostMpsControl:
         with contextlib.suppress(MpsError):
             for server in daemon.servers():
                 if self._has_ended(server):
-                    yield server, "has ended, and its daemon still lists it"
+                    yield server, "has exited, but its daemon still lists it"
                 elif daemon.has_fault(server):
                     yield server, "is in state FAULT"
 

@@ -109,7 +109,7 @@ class ControlProgram:
             chunk = os.read(process.stdout.fileno(), _MAX_ANSWER_BYTES)
             answer += chunk
             if len(answer) > _MAX_ANSWER_BYTES:
-                raise MpsError(f"{command}: the answer does not end")
+                raise MpsError(f"{command}: the answer is too long")
             if not chunk:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, deadline - time.monotonic()))

@@ -35,7 +35,7 @@ class Allocation(Struct):
     @property
     def devices(self) -> tuple[str, ...]:
         """Return the UUID of every id, once for each replica of it."""
-        return tuple(one.rsplit("::", 1)[0] for one in self.ids)
+        return tuple(device_id.rsplit("::", 1)[0] for device_id in self.ids)
 
 
 class Checkpoint(Struct):
@@ -105,7 +105,7 @@ def _allocation(entry: Mapping[str, object]) -> Allocation:
         pod_uid=str(entry["PodUID"]),
         container=str(entry["ContainerName"]),
         resource=str(entry["ResourceName"]),
-        ids=tuple(sorted(one for ids in lists for one in _texts(ids))),
+        ids=tuple(sorted(text for ids in lists for text in _texts(ids))),
     )
 
 

@@ -19,6 +19,6 @@ def publish(last: Published | None, label: str, profile: str, devices: frozenset
 
 
 def flip(published: Published) -> Published:
-    """Return the same devices under the other name."""
+    """Return these devices under the other profile name."""
     other = "b" if published.key.endswith("-a") else "a"
     return Published(key=f"{published.key[:-2]}-{other}", devices=published.devices)

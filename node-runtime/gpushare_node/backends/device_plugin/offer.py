@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from gpushare_node.backends.device_plugin.checkpoint import is_gpu_resource
-from gpushare_node.core.policy import Policy, WantedGpu
+from gpushare_node.core.policy import DesiredGpu, Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
@@ -31,14 +31,17 @@ def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > 0}
 
 
-def _profiles(gpu: WantedGpu) -> tuple[str | None, ...]:
-    return tuple(one.profile for one in gpu.instances) or (None,)
+def _profiles(gpu: DesiredGpu) -> tuple[str | None, ...]:
+    return tuple(instance.profile for instance in gpu.instances) or (None,)
 
 
 def find_mismatch(
-    wanted: Mapping[str, int], devices: frozenset[str], registered: Mapping[str, frozenset[str]], allocatable: Mapping[str, int]
+    desired: Mapping[str, int],
+    devices: frozenset[str],
+    registered: Mapping[str, frozenset[str]],
+    allocatable: Mapping[str, int],
 ) -> Unmet | None:
-    """Return what is missing or superfluous; None: the node offers the wanted resources on these devices and nothing else.
+    """Return what is missing or superfluous; None: the node offers the desired resources on these devices and nothing else.
 
     Ids are compared first: counts can be correct although no id exists. For plugins whose device ids are not UUIDs (GKE's)
     only the counts are compared. A plugin that registered nothing may have found nothing, and wait for its label to change.
@@ -48,28 +51,28 @@ def find_mismatch(
     if known != devices and (not known or any(one.startswith(UUIDS) for one in known)):
         return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=True)
     counts = {name: len(some) for name, some in ids.items()}
-    if counts != wanted:
-        return _about_numbers("the device plugin registered", wanted, counts)
-    found = find_offer_mismatch(wanted, allocatable)
+    if counts != desired:
+        return _about_numbers("the device plugin registered", desired, counts)
+    found = find_offer_mismatch(desired, allocatable)
     left = sorted(advertised(allocatable).keys() - counts.keys())
     return found if found is None or not left else replace(found, message=f"{found.message}; {_about_left(left)}")
 
 
-def find_offer_mismatch(wanted: Mapping[str, int], allocatable: Mapping[str, int]) -> Unmet | None:
-    """Return how the node's allocatable alone differs from the wanted resources."""
+def find_offer_mismatch(desired: Mapping[str, int], allocatable: Mapping[str, int]) -> Unmet | None:
+    """Return how the node's allocatable alone differs from the desired resources."""
     shown = advertised(allocatable)
-    return None if shown == wanted else _about_numbers("the node offers", wanted, shown)
+    return None if shown == desired else _about_numbers("the node offers", desired, shown)
 
 
-def _about_numbers(who: str, wanted: Mapping[str, int], shown: Mapping[str, int]) -> Unmet:
+def _about_numbers(who: str, desired: Mapping[str, int], shown: Mapping[str, int]) -> Unmet:
     """Return the difference. Where only something is missing, a plugin that enumerates again offers it.
 
     A plugin that has lost its connection to kubelet, or that takes a device for unhealthy, does not notice when that is over.
     """
-    is_less = all(count <= wanted.get(name, 0) for name, count in shown.items())
-    text = f"{who} {_about_counts(wanted, shown)}"
+    is_less = all(count <= desired.get(name, 0) for name, count in shown.items())
+    text = f"{who} {_about_counts(desired, shown)}"
     if is_less:
-        text += "; a plugin leaves out what it takes for unhealthy until it restarts"
+        text += "; a plugin omits devices that it considers unhealthy until it restarts"
     return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=text, is_stale=is_less)
 
 
@@ -78,8 +81,8 @@ def _about_left(names: Iterable[str]) -> str:
     paths = (f"/status/{part}/{name.replace('/', '~1')}" for name in names for part in ("capacity", "allocatable"))
     patch = json.dumps([{"op": "remove", "path": path} for path in paths], separators=(",", ":"))
     return (
-        f"no plugin has registered {', '.join(names)}: if that is still offered after five minutes, stop kubelet, run `kubectl "
-        f"patch node NODE --subresource=status --type=json -p '{patch}'`, start kubelet"
+        f"no plugin has registered {', '.join(names)}: if the node still offers it after five minutes, stop kubelet, run "
+        f"`kubectl patch node NODE --subresource=status --type=json -p '{patch}'`, and start kubelet"
     )
 
 
@@ -87,13 +90,15 @@ def _about_ids(known: Collection[str], devices: frozenset[str]) -> str:
     if not known:
         return f"the device plugin has registered none of the {len(devices)} devices"
     dead, unknown = sorted(set(known) - devices), sorted(devices - set(known))
-    parts = [f"{len(some)} {word}, as {some[0]}" for some, word in ((dead, "that do not exist"), (unknown, "missing")) if some]
+    parts = [
+        f"{len(some)} {word}, such as {some[0]}" for some, word in ((dead, "that do not exist"), (unknown, "missing")) if some
+    ]
     return f"of the device ids that the device plugin registered: {'; '.join(parts)}"
 
 
-def _about_counts(wanted: Mapping[str, int], shown: Mapping[str, int]) -> str:
-    names = sorted(name for name in wanted.keys() | shown.keys() if wanted.get(name, 0) != shown.get(name, 0))
-    return ", ".join(f"{name}: {shown.get(name, 0)} instead of {wanted.get(name, 0)}" for name in names)
+def _about_counts(desired: Mapping[str, int], shown: Mapping[str, int]) -> str:
+    names = sorted(name for name in desired.keys() | shown.keys() if desired.get(name, 0) != shown.get(name, 0))
+    return ", ".join(f"{name}: {shown.get(name, 0)} instead of {desired.get(name, 0)}" for name in names)
 
 
 def find_stale(registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:

@@ -20,10 +20,10 @@ def explain(pods: Iterable[PodView], stack: Stack) -> str:
     """
     found = [pod for pod in pods if not _PLUGINS.isdisjoint({pod.labels.get(_APP), pod.labels.get(_NAME)})]
     if not found:
-        return "" if stack is Stack.EXISTING else "; no pod of the device plugin is on the node"
+        return "" if stack is Stack.EXISTING else "; the device plugin has no pod on the node"
     waiting = [pod for pod in found if pod.phase == "Pending"]
     if not waiting:
         return ""
     names = join_first([f"{pod.namespace}/{pod.name}" for pod in waiting], _MAX_NAMED)
     spaces = join_first(sorted({pod.namespace for pod in waiting}), _MAX_NAMED)
-    return f"; {names} has not started: it needs the ConfigMap {_PROFILES} in its own namespace, {spaces}"
+    return f"; {names} has not started: it needs the ConfigMap {_PROFILES} in its namespace, {spaces}"

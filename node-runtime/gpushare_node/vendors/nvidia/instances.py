@@ -66,14 +66,14 @@ def each_mig_device(library: Library, handle: Handle) -> Iterator[tuple[Handle, 
 def create_instance(library: Library, handle: Handle, *, profile_id: int, start: int, size: int) -> int:
     """Create a GPU instance at exactly this placement, and return its id. If it is elsewhere, destroy it and raise."""
     placed = "nvmlDeviceCreateGpuInstanceWithPlacement"
-    wanted = library.names.c_nvmlGpuInstancePlacement_t(start, size)
+    desired = library.names.c_nvmlGpuInstancePlacement_t(start, size)
     try:
-        instance = library.call(placed, handle, profile_id, ctypes.byref(wanted))
+        instance = library.call(placed, handle, profile_id, ctypes.byref(desired))
     except DriverError as problem:
         if problem.code != Code.FUNCTION_NOT_FOUND:
             raise
         # The driver chooses the placement itself: on a card that is filled from its largest instances down, that is often
-        # the wanted one, and it is checked below.
+        # the desired one, and it is checked below.
         instance = library.call("nvmlDeviceCreateGpuInstance", handle, profile_id)
     try:
         info = library.call("nvmlGpuInstanceGetInfo", instance)

@@ -54,4 +54,8 @@ def verbs(api: ApiServer) -> list[str]:
 
 
 def holders(api: ApiServer) -> dict[str, str]:
-    return {one["metadata"]["name"]: one["spec"]["holderIdentity"] for one in api.leases() if "holderIdentity" in one["spec"]}
+    return {
+        lease["metadata"]["name"]: lease["spec"]["holderIdentity"]
+        for lease in api.leases()
+        if "holderIdentity" in lease["spec"]
+    }

@@ -38,7 +38,7 @@ def said(api: ApiServer) -> list[tuple[str, str, str]]:
     """Type, reason and message of each condition of the DaemonSet."""
     conditions = api.get("daemonsets", NAME, namespace="gpushare")["status"].get("conditions", [])
     assert all(one["status"] == "False" and one["lastTransitionTime"] for one in conditions)
-    return [(one["type"], one["reason"], one["message"]) for one in conditions]
+    return [(condition["type"], condition["reason"], condition["message"]) for condition in conditions]
 
 
 def change_policy(api: ApiServer, policy: str) -> None:

@@ -16,7 +16,7 @@ from gpushare_node.adapters.procs.processes import Signal, SignalResult
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import EnforcementFixture
-from tests.support.process_fixtures import OBEDIENT, FakeProc, ProcessPool, needs_root, systemd_path
+from tests.support.process_fixtures import SLEEPING, FakeProc, ProcessPool, needs_root, systemd_path
 
 
 def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
@@ -80,7 +80,7 @@ def test_security_module_refusal_differs_from_a_missing_capability(
         monkeypatch.setattr(os, "pidfd_open", refuse(errno.ENOSYS))
     fake_proc = FakeProc(tmp_path)
     processes = LinuxProcesses(fake_proc.root)
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    pid = fake_proc.show(process_pool.pid(SLEEPING), systemd_path())
     seen = processes.look([pid])[pid]
     assert processes.send(seen, Signal.TERM) is (SignalResult.DENIED if number == errno.EACCES else SignalResult.REFUSED)
 

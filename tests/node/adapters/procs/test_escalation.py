@@ -20,11 +20,11 @@ from tests.support.process_fixtures import (
     CHANGING,
     CONTAINER_A,
     CONTAINER_B,
-    DEAF,
     GRACEFUL,
-    NEGLIGENT,
-    OBEDIENT,
+    IGNORING_SIGTERM,
+    NOT_REAPING,
     POD_B,
+    SLEEPING,
     FakeProc,
     ProcessPool,
     await_exit,
@@ -40,8 +40,8 @@ GIB = 1 << 30
 CAP = Cap(bytes=4 * GIB, grace_seconds=0.1)
 OWNER = Owner(namespace="team", uid="controller")
 CYCLE_SECONDS = 0.02
-HASTY = Settings(interval_seconds=CYCLE_SECONDS, samples=2, exit_seconds=0.2, stuck_seconds=1.0)
-PATIENT = Settings(interval_seconds=CYCLE_SECONDS, samples=2, exit_seconds=PATIENCE)
+SHORT_WAITS = Settings(interval_seconds=CYCLE_SECONDS, samples=2, exit_seconds=0.2, stuck_seconds=1.0)
+LONG_WAITS = Settings(interval_seconds=CYCLE_SECONDS, samples=2, exit_seconds=PATIENCE)
 """For victims that end when they are asked to, which takes them as long as the machine needs."""
 
 
@@ -53,7 +53,7 @@ class Node:
     """
 
     fake_proc: FakeProc
-    settings: Settings = HASTY
+    settings: Settings = SHORT_WAITS
     used: dict[int, int] = field(default_factory=dict)
     history: GuardState = field(default_factory=GuardState)
     told: list[Verdict] = field(default_factory=list)
@@ -130,7 +130,7 @@ def pids(sent: Iterable[tuple[int, Signal, SignalResult]]) -> list[tuple[int, st
 
 @pytest.mark.failure_case(36)
 def test_process_that_handles_sigterm_is_not_killed(node: Node, process_pool: ProcessPool) -> None:
-    node.settings = PATIENT
+    node.settings = LONG_WAITS
     process = process_pool.start(GRACEFUL)
     assert said(process) == "ready"
     neighbour = node.run(process_pool.pid(GRACEFUL), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
@@ -143,7 +143,7 @@ def test_process_that_handles_sigterm_is_not_killed(node: Node, process_pool: Pr
 
 @pytest.mark.failure_case(37)
 def test_process_that_ignores_sigterm_is_killed(node: Node, process_pool: ProcessPool) -> None:
-    pid = node.run(process_pool.pid(DEAF), 9 * GIB)
+    pid = node.run(process_pool.pid(IGNORING_SIGTERM), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(pid, "TERM"), (pid, "KILL")]
     await_exit(pid)
@@ -162,11 +162,11 @@ def test_the_first_process_of_a_namespace_is_killed(node: Node, process_pool: Pr
 
 @pytest.mark.failure_case(38)
 def test_process_that_frees_memory_after_sigterm_is_not_killed(node: Node, process_pool: ProcessPool) -> None:
-    pid = node.run(process_pool.pid(DEAF), 9 * GIB)
+    pid = node.run(process_pool.pid(IGNORING_SIGTERM), 9 * GIB)
     node.until(lambda: node.sent)
     node.used[pid] = 3 * GIB
     node.until(lambda: node.heard(AnomalyKind.SPARED))
-    later = node.now + 2 * HASTY.exit_seconds
+    later = node.now + 2 * SHORT_WAITS.exit_seconds
     node.until(lambda: node.now > later)
     assert pids(node.sent) == [(pid, "TERM")]
     assert node.is_alive(pid)
@@ -176,7 +176,7 @@ def test_process_that_frees_memory_after_sigterm_is_not_killed(node: Node, proce
 def test_pid_reused_by_another_pod_before_the_signal_is_not_signalled(
     node: Node, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid = node.run(process_pool.pid(OBEDIENT), 9 * GIB)
+    pid = node.run(process_pool.pid(SLEEPING), 9 * GIB)
     opened = os.pidfd_open
 
     def pass_on(number: int) -> int:
@@ -201,8 +201,8 @@ def test_process_that_execs_after_sigterm_is_killed(node: Node, process_pool: Pr
 
 @pytest.mark.failure_case(41)
 def test_unreaped_target_counts_as_exited(node: Node, process_pool: ProcessPool) -> None:
-    node.settings = PATIENT
-    child = node.run(int(said(process_pool.start(NEGLIGENT))), 9 * GIB)
+    node.settings = LONG_WAITS
+    child = node.run(int(said(process_pool.start(NOT_REAPING))), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(child, "TERM")]
     assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
@@ -210,8 +210,8 @@ def test_unreaped_target_counts_as_exited(node: Node, process_pool: ProcessPool)
 
 @pytest.mark.failure_case(34)
 def test_larger_of_two_processes_over_the_cap_is_signalled(node: Node, process_pool: ProcessPool) -> None:
-    node.settings = PATIENT
-    small, large = (node.run(process_pool.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
+    node.settings = LONG_WAITS
+    small, large = (node.run(process_pool.pid(SLEEPING), used) for used in (2 * GIB, 3 * GIB))
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(large, "TERM")]
     assert node.is_alive(small)
@@ -219,11 +219,11 @@ def test_larger_of_two_processes_over_the_cap_is_signalled(node: Node, process_p
 
 @pytest.mark.failure_case(35)
 def test_container_that_restarts_its_process_is_killed_with_all_its_processes(node: Node, process_pool: ProcessPool) -> None:
-    node.settings = PATIENT
-    idle = node.fake_proc.show(process_pool.pid(OBEDIENT), f"{systemd_path()}/sub")
-    neighbour = node.run(process_pool.pid(OBEDIENT), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
+    node.settings = LONG_WAITS
+    idle = node.fake_proc.show(process_pool.pid(SLEEPING), f"{systemd_path()}/sub")
+    neighbour = node.run(process_pool.pid(SLEEPING), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
     for _ in range(2):
-        pid = node.run(process_pool.pid(OBEDIENT), 9 * GIB)
+        pid = node.run(process_pool.pid(SLEEPING), 9 * GIB)
         node.until(lambda pid=pid: (pid, "TERM") in pids(node.sent))
         await_exit(pid)
     scopes = [verdict.scope for verdict in node.told if isinstance(verdict, Terminate)]
@@ -237,8 +237,8 @@ def test_container_that_restarts_its_process_is_killed_with_all_its_processes(no
 @pytest.mark.failure_case(66)
 def test_a_dry_run_is_reported_and_not_carried_out(node: Node, process_pool: ProcessPool) -> None:
     """The guard marks the verdicts; who carries them out leaves marked ones alone, as here."""
-    node.settings = replace(HASTY, dry_run=True)
-    pid = node.run(process_pool.pid(OBEDIENT), 9 * GIB)
+    node.settings = replace(SHORT_WAITS, dry_run=True)
+    pid = node.run(process_pool.pid(SLEEPING), 9 * GIB)
     node.act = lambda verdict: None  # type: ignore[method-assign]
     node.until(lambda: any(isinstance(verdict, Kill) for verdict in node.told))
     assert all(verdict.facts.dry_run for verdict in node.told if isinstance(verdict, Terminate | Kill))
@@ -246,7 +246,7 @@ def test_a_dry_run_is_reported_and_not_carried_out(node: Node, process_pool: Pro
 
 
 def test_the_container_named_is_the_one_of_the_cgroup(node: Node, process_pool: ProcessPool) -> None:
-    node.run(process_pool.pid(OBEDIENT), 9 * GIB)
+    node.run(process_pool.pid(SLEEPING), 9 * GIB)
     node.cycle()
     (process,) = node.identities.values()
     assert isinstance(process.container, ContainerId)

@@ -18,12 +18,12 @@ from gpushare_node.guard.identity import ContainerId
 from tests.support.hung_mount import unanswering
 from tests.support.process_fixtures import (
     CONTAINER_B,
-    HOPPING,
     NAMED,
-    NEGLIGENT,
-    OBEDIENT,
+    NOT_REAPING,
     POD_A,
     POD_B,
+    RESPAWNING,
+    SLEEPING,
     FakeProc,
     ProcessPool,
     await_exit,
@@ -38,7 +38,7 @@ from tests.support.waiting import wait_for
 
 def test_a_real_process_is_seen_with_its_start_time_and_cgroup(process_pool: ProcessPool) -> None:
     processes: Processes = LinuxProcesses()
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     seen = processes.look([pid])[pid]
     assert seen.start_time > processes.look([os.getppid()])[os.getppid()].start_time
     assert (seen.candidates, seen.is_kernel) == ((), False)
@@ -140,7 +140,7 @@ def test_process_that_exits_between_two_reads_is_not_returned(fake_proc: FakePro
 
 def test_container_members_include_nested_cgroups_and_no_other_process(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     processes = LinuxProcesses(fake_proc.root)
-    pids = [process_pool.pid(OBEDIENT) for _ in range(4)]
+    pids = [process_pool.pid(SLEEPING) for _ in range(4)]
     for pid, path in zip(
         pids,
         [
@@ -161,14 +161,14 @@ def test_container_members_include_nested_cgroups_and_no_other_process(fake_proc
 
 
 def test_a_process_outside_pods_has_no_members_not_even_itself(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), "/system.slice/sshd.service")
+    pid = fake_proc.show(process_pool.pid(SLEEPING), "/system.slice/sshd.service")
     processes = LinuxProcesses(fake_proc.root)
     assert processes.members(processes.look([pid])[pid]) == ()
 
 
 def test_processes_of_our_own_container_have_no_container(tmp_path: Path, process_pool: ProcessPool) -> None:
     fake_proc = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
-    pid, neighbour = process_pool.pid(OBEDIENT), process_pool.pid(OBEDIENT)
+    pid, neighbour = process_pool.pid(SLEEPING), process_pool.pid(SLEEPING)
     fake_proc.show(pid, f"{systemd_path()}/sub")
     fake_proc.show(neighbour, systemd_path(container=CONTAINER_B))
     seen = LinuxProcesses(fake_proc.root).look([pid, neighbour])
@@ -177,7 +177,7 @@ def test_processes_of_our_own_container_have_no_container(tmp_path: Path, proces
 
 
 def test_gpu_use_is_detected_from_memory_mappings(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    pid = fake_proc.show(process_pool.pid(SLEEPING), systemd_path())
     processes = LinuxProcesses(fake_proc.root)
     assert processes.uses_gpu(pid) is GpuUse.NO
     filler = b"7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/x.so\n" * 3000
@@ -192,7 +192,7 @@ def test_gpu_use_is_detected_from_memory_mappings(fake_proc: FakeProc, process_p
 
 @pytest.mark.failure_case(78)
 def test_unlistable_open_files_make_gpu_use_unreadable(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    pid = fake_proc.show(process_pool.pid(SLEEPING), systemd_path())
     (fake_proc.root / f"{pid}/fd").unlink()
     assert LinuxProcesses(fake_proc.root).uses_gpu(pid) is GpuUse.UNREADABLE
 
@@ -260,7 +260,7 @@ def test_unreadable_files_of_another_user_do_not_clear_a_process() -> None:
 def test_file_on_a_hung_mount_does_not_block_the_check(fake_proc: FakeProc, tmp_path: Path, process_pool: ProcessPool) -> None:
     """A real FUSE mount: its server lets the folder be opened and never answers again."""
     processes, threads = LinuxProcesses(fake_proc.root), threading.active_count()
-    other = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    other = fake_proc.show(process_pool.pid(SLEEPING), systemd_path())
     with unanswering(tmp_path / "mount") as holder:
         pid = fake_proc.show(holder, systemd_path())
         answers = {processes.uses_gpu(pid) for _ in range(5)}
@@ -316,7 +316,7 @@ def test_a_process_in_namespaces_is_reported_with_its_pid_in_each(process_pool: 
 @pytest.mark.failure_case(41)
 def test_unreaped_zombie_has_exited(process_pool: ProcessPool) -> None:
     processes = LinuxProcesses()
-    child = int(said(process_pool.start(NEGLIGENT)))
+    child = int(said(process_pool.start(NOT_REAPING)))
     seen = processes.look([child])[child]
     assert not processes.has_ended(seen)
     os.kill(child, 9)
@@ -344,7 +344,7 @@ def test_process_whose_main_thread_exited_is_alive(process_pool: ProcessPool) ->
 
 def test_reaped_process_or_reused_pid_has_exited(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
     processes = LinuxProcesses(fake_proc.root)
-    process = process_pool.start(OBEDIENT)
+    process = process_pool.start(SLEEPING)
     fake_proc.show(process.pid, systemd_path())
     seen = processes.look([process.pid])[process.pid]
     fake_proc.fake(process.pid, "stat", stat_line(process.pid, start_time=seen.start_time + 1))
@@ -355,7 +355,7 @@ def test_reaped_process_or_reused_pid_has_exited(fake_proc: FakeProc, process_po
 
 
 def test_process_that_keeps_changing_pids_does_not_break_the_scan(process_pool: ProcessPool) -> None:
-    process_pool.start(HOPPING)
+    process_pool.start(RESPAWNING)
     processes = LinuxProcesses()
     for _ in range(50):
         processes.look(processes.pids())

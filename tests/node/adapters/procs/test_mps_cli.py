@@ -14,8 +14,8 @@ from gpushare_node.guard.process_list import Mps
 from tests.support.process_fixtures import (
     CONTAINER_B,
     NAMED,
-    OBEDIENT,
     POD_B,
+    SLEEPING,
     FakeProc,
     ProcessPool,
     children,
@@ -115,7 +115,7 @@ def serve(
 
 
 def tenant(fake_proc: FakeProc, process_pool: ProcessPool) -> Process:
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    pid = fake_proc.show(process_pool.pid(SLEEPING), systemd_path())
     seen = LinuxProcesses(fake_proc.root).look([pid])[pid]
     return Process(pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=seen.candidates[0])
 
@@ -161,7 +161,7 @@ def test_client_with_confirmed_termination_may_still_be_listed(control: ControlP
 @pytest.mark.failure_case(62)
 def test_endless_mps_reply_is_rejected(control: ControlProgram, daemon: Daemon) -> None:
     daemon.write("endless", "")
-    with pytest.raises(MpsError, match="does not end"):
+    with pytest.raises(MpsError, match="the answer is too long"):
         control.ask("get_server_list")
 
 
@@ -171,7 +171,7 @@ def test_endless_mps_reply_is_rejected(control: ControlProgram, daemon: Daemon) 
     [
         ("hang", 0.3, "no answer within 0.3 s"),
         ("deaf", 0.3, "no answer within 0.3 s"),
-        ("endless", PATIENCE, "does not end"),
+        ("endless", PATIENCE, "the answer is too long"),
         ("exit", PATIENCE, "exit code 3"),
     ],
 )
@@ -286,7 +286,7 @@ def test_exited_mps_server_that_is_still_listed_is_reported(
     server = serve(daemon, fake_proc, process_pool)
     assert mps.faults() == frozenset()
     fake_proc.hide(server)
-    assert mps.faults() == {f"server {server} of gpu has ended, and its daemon still lists it"}
+    assert mps.faults() == {f"server {server} of gpu has exited, but its daemon still lists it"}
 
 
 def test_a_server_of_another_pid_namespace_is_found_by_its_pid_there(

@@ -15,11 +15,11 @@ from gpushare_node.guard.identity import ContainerId
 from tests.support.process_fixtures import (
     CONTAINER_A,
     CONTAINER_B,
-    DEAF,
-    HOPPING,
-    OBEDIENT,
+    IGNORING_SIGTERM,
     POD_A,
     POD_B,
+    RESPAWNING,
+    SLEEPING,
     ProcessPool,
     await_exit,
     open_process_pool,
@@ -85,14 +85,14 @@ def kubelet(pod: str = POD_A, container: str = CONTAINER_A) -> str:
 
 
 def test_process_is_found_in_its_kernel_cgroup(groups: Groups, process_pool: ProcessPool) -> None:
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     groups.put(pid, kubelet())
     seen = LinuxProcesses().look([pid])[pid]
     assert (seen.candidates, seen.cgroup) == ((ContainerId(pod_uid=POD_A, container=CONTAINER_A),), kubelet())
 
 
 def test_nested_cgroup_named_like_another_container_is_not_attributed_to_it(groups: Groups, process_pool: ProcessPool) -> None:
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     groups.put(pid, kubelet())
     processes = LinuxProcesses()
     before = processes.look([pid])[pid]
@@ -105,7 +105,7 @@ def test_nested_cgroup_named_like_another_container_is_not_attributed_to_it(grou
 
 
 def test_process_moved_to_another_container_is_not_killed(groups: Groups, process_pool: ProcessPool) -> None:
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     groups.put(pid, kubelet())
     processes = LinuxProcesses()
     seen = processes.look([pid])[pid]
@@ -116,11 +116,11 @@ def test_process_moved_to_another_container_is_not_killed(groups: Groups, proces
 
 @pytest.mark.failure_case(35)
 def test_constantly_forking_container_is_killed_completely(groups: Groups, process_pool: ProcessPool) -> None:
-    leader, neighbour = process_pool.pid(DEAF), process_pool.pid(OBEDIENT)
+    leader, neighbour = process_pool.pid(IGNORING_SIGTERM), process_pool.pid(SLEEPING)
     groups.put(leader, kubelet())
     groups.put(neighbour, kubelet(POD_B, CONTAINER_B))
     for _ in range(5):
-        groups.put(process_pool.start(HOPPING).pid, f"{kubelet()}/job")
+        groups.put(process_pool.start(RESPAWNING).pid, f"{kubelet()}/job")
     processes = LinuxProcesses()
     seen = processes.look([leader])[leader]
 
@@ -137,10 +137,10 @@ def test_constantly_forking_container_is_killed_completely(groups: Groups, proce
 
 
 def test_member_list_is_stable_while_processes_start_and_exit(groups: Groups, process_pool: ProcessPool) -> None:
-    steady = {process_pool.pid(OBEDIENT) for _ in range(3)}
+    steady = {process_pool.pid(SLEEPING) for _ in range(3)}
     for pid in steady:
         groups.put(pid, kubelet())
-    groups.put(process_pool.start(HOPPING).pid, kubelet(POD_B, CONTAINER_B))
+    groups.put(process_pool.start(RESPAWNING).pid, kubelet(POD_B, CONTAINER_B))
     processes, threads = LinuxProcesses(), threading.active_count()
     seen = processes.look(steady)[min(steady)]
     for _ in range(30):
@@ -150,7 +150,7 @@ def test_member_list_is_stable_while_processes_start_and_exit(groups: Groups, pr
 
 def test_whole_container_is_killed_at_once_with_cgroup_v2(groups: Groups, process_pool: ProcessPool) -> None:
     """With cgroup v2, the host's cgroups seen through its first process; with v1 it says that it cannot, and nobody ends."""
-    leader, below, neighbour = (process_pool.pid(DEAF) for _ in range(3))
+    leader, below, neighbour = (process_pool.pid(IGNORING_SIGTERM) for _ in range(3))
     groups.put(leader, kubelet())
     groups.put(below, f"{kubelet()}/job")
     groups.put(neighbour, kubelet(POD_B, CONTAINER_B))

@@ -18,11 +18,11 @@ from gpushare_node.core.structs import replace
 from tests.support.process_fixtures import (
     CHANGING,
     CONTAINER_B,
-    DEAF,
     GRACEFUL,
-    NEGLIGENT,
-    OBEDIENT,
+    IGNORING_SIGTERM,
+    NOT_REAPING,
     POD_B,
+    SLEEPING,
     FakeProc,
     ProcessPool,
     await_exit,
@@ -83,7 +83,7 @@ def test_a_signal_reaches_the_process_that_was_seen(
 def test_sigkill_ends_a_process_that_ignores_sigterm(
     way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    pid = process_pool.pid(DEAF)
+    pid = process_pool.pid(IGNORING_SIGTERM)
     seen = look(processes, fake_proc.show(pid, systemd_path()))
     assert processes.send(seen, Signal.TERM) is SignalResult.SENT
     assert not processes.has_ended(seen)
@@ -110,7 +110,7 @@ def test_the_first_process_of_a_pid_namespace_needs_sigkill(
 
 @pytest.mark.failure_case(39)
 def test_reused_pid_gets_no_signal(way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool) -> None:
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     seen = look(processes, fake_proc.show(pid, systemd_path()))
     assert processes.send(replace(seen, start_time=seen.start_time - 1), Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
@@ -120,7 +120,7 @@ def test_reused_pid_gets_no_signal(way: str, fake_proc: FakeProc, processes: Lin
 def test_pid_reused_while_opening_the_pidfd_gets_no_signal(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     seen = look(processes, fake_proc.show(pid, systemd_path()))
     opened = os.pidfd_open
 
@@ -136,7 +136,7 @@ def test_pid_reused_while_opening_the_pidfd_gets_no_signal(
 def test_process_now_in_another_container_gets_no_signal(
     way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     seen = look(processes, fake_proc.show(pid, systemd_path()))
     for path in (systemd_path(POD_B), systemd_path(container=CONTAINER_B), "/system.slice/sshd.service"):
         fake_proc.show(pid, path)
@@ -147,7 +147,7 @@ def test_process_now_in_another_container_gets_no_signal(
 def test_process_that_moves_within_its_container_is_killed(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     seen = look(processes, fake_proc.show(pid, systemd_path()))
     fake_proc.show(pid, f"{systemd_path()}/kubepods{systemd_path(POD_B, CONTAINER_B)}")
     assert processes.send(seen, Signal.KILL) is SignalResult.SENT
@@ -172,7 +172,7 @@ def test_exec_keeps_the_process_identity(fake_proc: FakeProc, processes: LinuxPr
 def test_zombie_counts_as_exited_and_gets_no_signal(
     way: str, fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    child = fake_proc.show(int(said(process_pool.start(NEGLIGENT))), systemd_path())
+    child = fake_proc.show(int(said(process_pool.start(NOT_REAPING))), systemd_path())
     seen = look(processes, child)
     assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(child)
@@ -185,7 +185,7 @@ def test_zombie_counts_as_exited_and_gets_no_signal(
 @pytest.mark.parametrize("drop", ["os.setuid(65534)", "drop(5)"], ids=["another user", "without CAP_KILL"])
 def test_signalling_without_permission_is_reported(fake_proc: FakeProc, process_pool: ProcessPool, drop: str) -> None:
     """A process apart gives up its rights, CAP_KILL alone (number 5) or all of them, and then tries."""
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     fake_proc.show(pid, systemd_path())
     for folder in (fake_proc.root, *fake_proc.root.parents):
         if not folder.stat().st_mode & 0o001:
@@ -248,7 +248,7 @@ def test_own_process_group_is_never_signalled(fake_proc: FakeProc, processes: Li
 
 @pytest.mark.failure_case(47)
 def test_kernel_thread_is_never_signalled(fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool) -> None:
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), systemd_path())
+    pid = fake_proc.show(process_pool.pid(SLEEPING), systemd_path())
     fake_proc.fake(pid, "stat", stat_line(pid, flags=0x00200000))
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
@@ -258,14 +258,14 @@ def test_kernel_thread_is_never_signalled(fake_proc: FakeProc, processes: LinuxP
 def test_process_outside_pods_is_never_signalled(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, path: str
 ) -> None:
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), path)
+    pid = fake_proc.show(process_pool.pid(SLEEPING), path)
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
 
 
 def test_own_container_is_never_signalled(tmp_path: Path, process_pool: ProcessPool) -> None:
     fake_proc = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
-    pid = fake_proc.show(process_pool.pid(OBEDIENT), f"{systemd_path()}/sub")
+    pid = fake_proc.show(process_pool.pid(SLEEPING), f"{systemd_path()}/sub")
     processes = LinuxProcesses(fake_proc.root)
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     forged = replace(look(processes, pid), candidates=look_as_neighbour(tmp_path, pid).candidates)
@@ -291,7 +291,7 @@ def test_thread_id_is_not_a_process(fake_proc: FakeProc, processes: LinuxProcess
 def test_no_descriptor_is_left_open_by_any_outcome(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool
 ) -> None:
-    pid = process_pool.pid(DEAF)
+    pid = process_pool.pid(IGNORING_SIGTERM)
     seen = look(processes, fake_proc.show(pid, systemd_path()))
     before = open_files()
     for one in (seen, replace(seen, start_time=1), replace(seen, cgroup="/")):
@@ -305,7 +305,7 @@ def test_no_descriptor_is_left_open_by_any_outcome(
 def test_no_signal_is_sent_without_free_descriptors(
     fake_proc: FakeProc, processes: LinuxProcesses, process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid = process_pool.pid(OBEDIENT)
+    pid = process_pool.pid(SLEEPING)
     seen = look(processes, fake_proc.show(pid, systemd_path()))
 
     def exhausted(_: int) -> int:
@@ -319,7 +319,7 @@ def test_no_signal_is_sent_without_free_descriptors(
 def test_process_is_checked_after_its_pidfd_is_opened(monkeypatch: pytest.MonkeyPatch, process_pool: ProcessPool) -> None:
     order: list[str] = []
     threads = threading.active_count()
-    opened, pid = os.pidfd_open, process_pool.pid(OBEDIENT)
+    opened, pid = os.pidfd_open, process_pool.pid(SLEEPING)
 
     def held(number: int) -> int:
         order.append("held")

@@ -35,7 +35,7 @@ def test_all_allocations_but_only_nvidia_com_registrations_are_read(tmp_path: Pa
     """Other plugins give GPUs under names of their own."""
     found = read(tmp_path, [entry(["GPU-a-0"], "volcano.sh/vgpu")], {"intel.com/qat": ["x"], "nvidia.com/gpu": ["GPU-a"]})
     assert found.registered == {"nvidia.com/gpu": frozenset({"GPU-a"})}
-    assert [(one.resource, one.ids) for one in found.allocations] == [("volcano.sh/vgpu", ("GPU-a-0",))]
+    assert [(allocation.resource, allocation.ids) for allocation in found.allocations] == [("volcano.sh/vgpu", ("GPU-a-0",))]
 
 
 def test_null_and_a_missing_checkpoint_file_are_read_as_empty(tmp_path: Path) -> None:

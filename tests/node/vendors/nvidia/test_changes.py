@@ -116,7 +116,7 @@ def test_without_placement_support_a_correctly_placed_instance_is_kept(session: 
     fake_nvml.miss("nvmlDeviceCreateGpuInstanceWithPlacement")
     place = chosen(session, fake_nvml)
     gi = session.create_instance(fake_nvml.uuid(0), profile_id=9, start=place, size=4)
-    assert [(one[0], one[1], one[2]) for one in fake_nvml.instances(0)] == [(gi, 9, place)]
+    assert [(instance[0], instance[1], instance[2]) for instance in fake_nvml.instances(0)] == [(gi, 9, place)]
 
 
 @pytest.mark.failure_case(28)
@@ -162,8 +162,8 @@ def test_compute_instances_are_destroyed_before_their_gpu_instance(session: Sess
     gi = fake_nvml.add_instance(0, 9, 4, cis=3)
     uuid = fake_nvml.uuid(0)
     assert refusal(lambda: session.destroy_instance(uuid, gi)) == ("nvmlGpuInstanceDestroy", Code.IN_USE)
-    for one in instances(session)[0].compute:
-        session.destroy_compute(uuid, gi, one.ci_id)
+    for compute_instance in instances(session)[0].compute:
+        session.destroy_compute(uuid, gi, compute_instance.ci_id)
     session.destroy_instance(uuid, gi)
     assert fake_nvml.instances(0) == []
 
@@ -173,7 +173,7 @@ def test_destroying_a_missing_instance_succeeds(session: Session, fake_nvml: Fak
     session.destroy_compute(fake_nvml.uuid(0), gi, 0)
     session.destroy_compute(fake_nvml.uuid(0), 7, 0)
     session.destroy_instance(fake_nvml.uuid(0), 7)
-    assert [one[0] for one in fake_nvml.instances(0)] == [gi]
+    assert [instance[0] for instance in fake_nvml.instances(0)] == [gi]
 
 
 @pytest.mark.failure_case(8)

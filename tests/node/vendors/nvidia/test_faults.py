@@ -151,7 +151,7 @@ def is_survey_honest(found: GpuInfo, true: GpuInfo, code: int) -> bool:
             return False
         # An instance with nothing in it is found by its profile alone: where the driver denies that, it cannot be seen.
         offered = {profile.id for profile in mig.profiles}
-        visible = [one for one in true.mig.instances if one.compute or one.profile_id in offered]
+        visible = [instance for instance in true.mig.instances if instance.compute or instance.profile_id in offered]
         if list(map(bare, mig.instances)) != list(map(bare, visible)):
             return False
     return (

@@ -91,7 +91,12 @@ def test_places_come_from_the_list_and_not_from_the_drivers_count(tmp_path: Path
     mig = session.survey()[0].mig
     assert mig is not None
     assert next(len(profile.placements) for profile in mig.profiles if profile.name == "1g.6gb") == 4
-    assert [(one.start, one.compute[0].is_whole) for one in mig.instances] == [(0, True), (1, True), (2, True), (3, True)]
+    assert [(instance.start, instance.compute[0].is_whole) for instance in mig.instances] == [
+        (0, True),
+        (1, True),
+        (2, True),
+        (3, True),
+    ]
 
 
 @pytest.mark.failure_case(23)
@@ -128,7 +133,7 @@ def test_instances_are_reported_with_mig_devices_and_completeness(fake_nvml: Fak
     orphan = fake_nvml.add_instance(0, 14, 2, cis=0)
     mig = Session.open().survey()[0].mig
     assert mig is not None
-    found = {one.gi_id: one for one in mig.instances}
+    found = {instance.gi_id: instance for instance in mig.instances}
     assert found.keys() == {whole, halves, orphan}
     assert (found[whole].profile_id, found[whole].start, found[whole].size) == (9, 4, 4)
     assert [(ci.ci_id, ci.is_whole, ci.uuid) for ci in found[whole].compute] == [(0, True, fake_nvml.mig_uuid(0, whole))]
@@ -154,7 +159,7 @@ def test_instance_of_an_unlisted_profile_is_still_reported(fake_nvml: FakeNvml) 
     mig = Session.open().survey()[0].mig
     assert mig is not None
     assert 15 not in {profile.id for profile in mig.profiles}
-    assert [(one.gi_id, one.profile_id, one.start) for one in mig.instances] == [(gi, 15, 6)]
+    assert [(instance.gi_id, instance.profile_id, instance.start) for instance in mig.instances] == [(gi, 15, 6)]
 
 
 def test_mig_without_any_profile_is_a_fault_since_instances_would_be_missed(fake_nvml: FakeNvml) -> None:

@@ -44,7 +44,7 @@ def command(*, what: str | None, cluster: ClusterConnection) -> ExitCode:
 
     Exit codes:
       0  done
-      2  there is no such code, reason, node or pod, or no cluster can be asked
+      2  there is no such code, reason, node or pod, or no cluster can be reached
     """
     style = terminal.detect_style(sys.stdout)
     if what is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpushare.mirror.copies import ChartCopy, Copy, Omission
 
 
-@click.command(cls=options.Command, short_help="List the images to copy into a registry, or those that it lacks.")
+@click.command(cls=options.Command, short_help="List the images to mirror, or those missing from a registry.")
 @click.argument("intent", type=options.INTENT, metavar="INTENT|BUNDLE")
 @options.overlays()
 @click.option("--to", metavar="REGISTRY", help="Copy to this registry, such as reg.example.org/mirror.")
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 @click.option(
     "--kernel", "kernels", multiple=True, metavar="RELEASE", help="Kernel of the nodes, for precompiled drivers; repeatable."
 )
-@click.option("--verify", is_flag=True, help="Ask the target registry by skopeo or crane; exit 3 when it lacks an image.")
-@click.option("--plain-http", is_flag=True, help="--verify asks without TLS, or whatever the certificate.")
+@click.option("--verify", is_flag=True, help="Query the target registry with skopeo or crane; exit 3 if an image is missing.")
+@click.option("--plain-http", is_flag=True, help="With --verify: use no TLS, or do not check the certificate.")
 @options.product_format("text", "json", *formats.SCRIPTS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
@@ -58,11 +58,11 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     intent, or --charts-to.
 
     With platform.registry the intent names the target of the node runtime's
-    image, and not where it was pushed: --image-from says that. Without it no
-    script copies that image, with a warning.
+    image, and --image-from the repository to which it was pushed. Without
+    --image-from no script copies that image, with a warning.
 
-    The operator appends the node's system to the tag of the driver: --os says
-    which systems there are. Without it the driver is left out, with a warning.
+    The operator appends the node's system to the tag of the driver: --os names
+    the systems. Without it the driver is left out, with a warning.
 
     The formats skopeo and crane are shell scripts for these tools, and for
     Helm; a target equal to its source is left out of them.
@@ -78,7 +78,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     Exit codes:
       0  done (with --verify: the registry has all of them)
       1  INTENT has errors, or with --strict: warnings or an incomplete list
-      2  INTENT could not be read or the registry not be asked
+      2  INTENT could not be read, or the registry did not answer
       3  --verify: images are missing
     """
     from gpushare.cli import image_input  # noqa: PLC0415 - `--help` does not need it

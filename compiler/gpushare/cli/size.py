@@ -21,7 +21,7 @@ MAX_NUMBER = 1_000_000
 """The largest number of users and of nodes: an intent's `expected` ends there."""
 
 
-@click.command(cls=options.Command, short_help="Compute which mode and how many nodes fit.")
+@click.command(cls=options.Command, short_help="Compute the mode and number of nodes that users need.")
 @click.option(
     "--card",
     "card_ids",

@@ -103,6 +103,6 @@ def _render(found: "Sequence[Difference]", snapshot: "Snapshot", style: Any) -> 
     shown = ""
     for one in found:
         shown += style.paint(f"{one.kind}: {one.subject}", BOLD) + "\n"
-        shown += wrapped(f"  wanted {one.wanted}", style, indent=4) + wrapped(f"  actual {one.actual}", style, indent=4)
+        shown += wrapped(f"  desired {one.wanted}", style, indent=4) + wrapped(f"  actual {one.actual}", style, indent=4)
         shown += wrapped(f"  = {one.remedy}", style, indent=4)
     return shown + f"\n{pluralize(len(found), 'difference')}\n"

@@ -159,7 +159,7 @@ def run(clusters: Sequence[Cluster], words: Callable[[Cluster], Sequence[str]], 
             return Done(cluster=cluster, code=ExitCode.COULD_NOT_RUN, out="", err=err)
         out, err = made.stdout.decode(errors="replace"), made.stderr.decode(errors="replace")
         if made.returncode < 0:
-            err += f"gpushare: signal {-made.returncode} ended the {command[4]} of {cluster.name}\n"
+            err += f"gpushare: signal {-made.returncode} killed the {command[4]} of {cluster.name}\n"
         return Done(cluster=cluster, code=made.returncode, out=out, err=err)
 
     done = []

@@ -129,7 +129,7 @@ def _wrong_words(
         yield f"--charts-to: {charts_to!r} is not a registry; write it like oci://reg.example.org/charts"
     if image_from is not None and not copies.is_repository(image_from):
         yield (
-            f"--image-from: {image_from!r} is no repository with a host; "
+            f"--image-from: {image_from!r} is not a repository with a host; "
             "write it like reg.example.org/gpushare/node-runtime, without the tag, which the bundle has"
         )
     for name, words in suffixes.items():

@@ -79,7 +79,7 @@ def read_overlays(intent: str, overlays: tuple[str, ...]) -> list[pipeline.Overl
     """Return the bytes and names of the overlays of an intent. Raises CouldNotRunError."""
     if [intent, *overlays].count("-") > 1:
         raise CouldNotRunError("standard input can be only one of INTENT and its overlays", "write the other into a file")
-    absent = "an overlay has the fields of the intent that are other on this cluster, such as metadata: {name: north}"
+    absent = "an overlay has the fields of the intent that differ on this cluster, such as metadata: {name: north}"
     return [streams.read(name, source.MAX_BYTES, absent) for name in overlays]
 
 

@@ -35,7 +35,7 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
     snapshot = read(cluster, Scope(release=cluster.release))
     if not snapshot.has_seen("nodes"):
         warn_unread(snapshot.unseen)
-        raise CouldNotRunError("the nodes cannot be read, so nothing is known", "`gpushare rbac` prints the rights")
+        raise CouldNotRunError("the nodes cannot be read, so their changes are unknown", "`gpushare rbac` prints the rights")
     found = disturbance.assess(side.files, side.document, snapshot, inputs.geometries(side))
     if style == "json":
         streams.product(emit.json_text(document(found)))

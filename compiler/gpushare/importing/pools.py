@@ -239,7 +239,7 @@ def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layou
         notes.warn(
             "GS860",
             found.part or node.part,
-            "assumed: the MIG strategy is mixed; nothing says it",
+            "assumed: the MIG strategy is mixed; no input states it",
             "give the values of NVIDIA's chart, which set it",
             on_key=True,
         )

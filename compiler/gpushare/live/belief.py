@@ -27,7 +27,7 @@ def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot) -> Cond
         return _NOT_SEEN
     trouble = _trouble(node, said, pool.daemonset, snapshot) if pool is not None and pool.daemonset is not None else ""
     if trouble:
-        text = f"{trouble}; the condition {said.reason} of before may be out of date"
+        text = f"{trouble}; the earlier condition {said.reason} may be out of date"
         return Condition(status="False", reason=NOT_RUNNING, message=text, since=said.since)
     if said.is_true and pool is not None and pool.side is not None and dict(node.allocatable) != dict(pool.resources):
         wanted, offered = _numbers(pool.resources), _numbers(node.allocatable)

@@ -83,11 +83,11 @@ class Server:
             finally:
                 answer.release_conn()
         except TimeoutError as problem:  # a server that sends a byte now and then never reaches the socket's own timeout
-            raise RequestError(f"no whole answer within {timeout_seconds:g} s; --request-timeout waits longer") from problem
+            raise RequestError(f"no complete answer within {timeout_seconds:g} s; --request-timeout waits longer") from problem
         except urllib3.exceptions.HTTPError as problem:
             raise self._unreachable(problem) from problem
         except (OSError, ValueError) as problem:
-            raise NoClusterError(f"cannot ask {self.name}: {problem}") from problem
+            raise NoClusterError(f"cannot query {self.name}: {problem}") from problem
         if answer.status != 200:
             raise self._refused(answer.status, data)
         return data

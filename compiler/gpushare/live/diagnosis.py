@@ -64,7 +64,7 @@ def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Ca
     if node.is_cordoned:
         yield Cause(what="The node is cordoned: it takes no new pods.", remedy=f"Run `kubectl uncordon {node.name}`.")
     if pool is None:
-        known = join_first(list(live.pools), 8) if live.pools else "none that can be seen"
+        known = join_first(list(live.pools), 8) if live.pools else "none that is visible"
         yield Cause(
             what=f"No pool selects the node; the pools are {known}.",
             remedy="Give it the labels of a pool, or name it in the intent, unless it should have no pool.",

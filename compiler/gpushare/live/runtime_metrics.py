@@ -62,7 +62,7 @@ def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], lis
             ReadFailure(what="metrics", why=f"{pluralize(len(refused), 'runtime')} did not answer: {refused[0]}", hint=hint)
         )
     if len(pods) > len(asked):
-        why = f"only {MAX_NODES} of {len(pods)} runtimes were asked"
+        why = f"only {MAX_NODES} of {len(pods)} runtimes were queried"
         unseen.append(ReadFailure(what="metrics", why=why, hint="name a node"))
     return found, unseen
 

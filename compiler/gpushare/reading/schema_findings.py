@@ -170,7 +170,7 @@ class _Wording:
         legal = self._legal(field)
         if not any(hint.removeprefix("write ").removeprefix("such as ") in message for hint in legal):
             return legal
-        told = f"it is: {field['description'].rstrip('.')}" if "description" in field else ""
+        told = f"meaning: {field['description'].rstrip('.')}" if "description" in field else ""
         default = f"its default is {_as_written(field['default'])}" if "default" in field else ""
         return tuple(filter(None, (told, default))) or legal
 
@@ -210,10 +210,10 @@ class _Wording:
                 meant = "" if near or given else self._meant_by(violation.path, key, violation.value[key])
                 if meant:
                     self.meant.extend((*violation.path, name) for name in known if name in meant)
-                hint = meant or self._elsewhere(key, known) or f"known here: {', '.join(known)}"
+                hint = meant or self._elsewhere(key, known) or f"known fields: {', '.join(known)}"
                 hint = f"did you mean {near}?" if near else hint
                 if given:
-                    hint = f"the field is called {given}, and is given already: leave this one out"
+                    hint = f"the field is called {given} and is already set: remove this one"
                 message = f"unknown field {shorten(key)} in {self._subject(violation.path)}"
                 yield Finding(code="GS102", message=message, hints=(hint,), path=(*violation.path, key), on_key=True)
 
@@ -298,7 +298,7 @@ def _alternatives(violation: SchemaViolation, subject: str) -> Told:
     names = [part["required"][0] for part in violation.argument]
     given = [key for key in violation.value if key in names]
     if len(given) > 1:
-        message = f"{given[-1]} is given beside {given[0]}: {subject} takes one of {join_words(names, 'or')}"
+        message = f"{given[-1]} cannot be combined with {given[0]}: {subject} takes one of {join_words(names, 'or')}"
         yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*violation.path, given[-1])), ()
         return
     code = "GS108" if violation.keyword == "oneOf" else "GS101"

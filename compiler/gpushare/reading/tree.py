@@ -135,7 +135,9 @@ class Builder:
         target = self._anchors.get(anchor)
         if target is None:
             inside = anchor in self._anchors
-            told = f"*{anchor} {'is inside the value that it repeats' if inside else f'repeats what no &{anchor} names'}"
+            told = (
+                f"*{anchor} {'is inside the value that it repeats' if inside else f'refers to the undefined anchor &{anchor}'}"
+            )
             self._say("GS007", told, node)
             target = node
         node.value, node.children, node.weight = target.value, target.children, target.weight
@@ -194,7 +196,7 @@ class Builder:
         if frame.unfilled is not None:
             return
         line = self._line_of(taken[key][0]) if self.has_room else 0
-        said = f"{shorten(key)} is given twice in this mapping: it is already in line {line}"
+        said = f"{shorten(key)} is a duplicate key of this mapping: it is already in line {line}"
         since = takewhile(lambda name: name != key, reversed(taken)) if self.has_room else ()
         empty = next((name for name in since if taken[name][2].value is None), None)
         if empty is None:
@@ -235,7 +237,7 @@ class Builder:
         word = shorten(text)
         hints = [f'write "{word}" in quotes if it is text']
         if doubt.endswith(("true", "false")):
-            hints.append("for a truth value write true or false, for nothing write none")
+            hints.append("for a boolean write true or false, for nothing write none")
         elif "number" in doubt:
             hints.append("write a number in plain digits, without leading zeros or exponents")
         self._say("GS005", f"{word} {doubt}", node, tuple(hints))

@@ -55,7 +55,7 @@ def _message(pool: Pool, label: str) -> str:
 def _hint(pool: Pool, label: str) -> str:
     is_partitioned = modes.of(pool).is_partitioned
     keep = f"write strategy: {MigStrategy.SINGLE.value} and no replicas" if is_partitioned else "write rename: false"
-    return f"{keep}, so that they offer {NVIDIA.whole_gpu}; or see that they do not have the label {label}"
+    return f"{keep}, so that they offer {NVIDIA.whole_gpu}; or make sure that they lack the label {label}"
 
 
 RULES = (Rule(code="GS217", check=check_gpu_label),)

@@ -56,7 +56,7 @@ def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Findi
     return Finding(
         code="GS402",
         message=f"layout {layout_text(layout)} does not fit {a_card(card)}",
-        hints=(mig.why_not(geometry, layout), *((f"legal and nearest: {nearest}",) if nearest else ())),
+        hints=(mig.why_not(geometry, layout), *((f"nearest valid layouts: {nearest}",) if nearest else ())),
         path=path,
     )
 
@@ -141,7 +141,7 @@ def _goal_of_single(context: RuleContext, pool: Pool) -> Iterator[Finding]:
 def _not_single(reason: str, path: Path) -> Finding:
     return Finding(
         code="GS405",
-        message=f"{reason}, but strategy: single wants all GPUs of a node alike, with one profile",
+        message=f"{reason}, but strategy: single requires the same layout of one profile on all GPUs of a node",
         hints=("write strategy: mixed, where each profile is a resource of its own, or use one profile",),
         path=path,
     )
@@ -157,7 +157,7 @@ def check_goals(context: RuleContext) -> Iterator[Finding]:
         message = f"{a_card(card)} cannot be divided into {what}"
         if isinstance(goal, MemoryEach) and (unknown := _unmeasured(geometry)):
             message = (
-                f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be promised"
+                f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be guaranteed"
             )
         yield Finding(
             code="GS406",

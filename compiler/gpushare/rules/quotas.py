@@ -95,7 +95,7 @@ def check_one_resource(context: RuleContext) -> Iterator[Finding]:
         what = "a bare count" if quota.shares is not None else "memory"
         yield Finding(
             code="GS602",
-            message=f"{what} does not say of which resource: pool {quota.pool} has {join_words(_names(asked))}",
+            message=f"{what} does not name a resource: pool {quota.pool} has {join_words(_names(asked))}",
             hints=("write one number for each: {" + ", ".join(f"{name}: {quota.shares or 1}" for name in _names(asked)) + "}",),
             path=quota_path(quota) if quota.shares is not None else (*quota_path(quota), "memory"),
         )
@@ -131,7 +131,10 @@ def check_memory(context: RuleContext) -> Iterator[Finding]:
         if quota.memory_bytes is None or kind is None:
             continue
         if not kind.shared:
-            message, hint = f"pool {quota.pool} gives out whole devices, which have no cap to count memory by", "write a number"
+            message, hint = (
+                f"pool {quota.pool} offers whole devices without caps, so memory cannot be counted in shares",
+                "write a number",
+            )
         elif caps.wanted_cap(asked.pool, kind.profile) is CapWord.NONE:
             message, hint = f"pool {quota.pool} has no cap, so memory cannot be counted in shares", "write a number of shares"
         else:

@@ -11,7 +11,7 @@ from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 _UNKEPT = {
     AdmissionMode.AUDIT: "admission.enforce: audit only writes to the audit log",
-    AdmissionMode.NONE: "admission.enforce: none makes no policies",
+    AdmissionMode.NONE: "admission.enforce: none creates no policies",
 }
 
 
@@ -46,7 +46,7 @@ def check_sum(context: RuleContext) -> Iterator[Finding]:
             yield Finding(
                 code="GS612",
                 severity=Severity.WARNING,
-                message=f"the quotas of {namespaces} add up to {together} {resource}, and the pools have {most}",
+                message=f"the quotas of {namespaces} add up to {together} {resource}, but the pools have {most}",
                 hints=("make them smaller, or accept that a namespace may get less than its quota",),
                 path=last[resource][1],
             )

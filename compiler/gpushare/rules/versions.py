@@ -34,7 +34,7 @@ def check_old_kubernetes(context: RuleContext) -> Iterator[Finding]:
     if version and version < OLDEST_KUBERNETES:
         yield Finding(
             code="GS702",
-            message=f"Kubernetes {_dotted(version)} is too old: bundles are made for 1.30 and newer",
+            message=f"Kubernetes {_dotted(version)} is too old: bundles need 1.30 or newer",
             hints=('write kubernetes: "1.30" or newer, the oldest API server that the bundle must install on',),
             path=("spec", "kubernetes"),
         )
@@ -126,10 +126,10 @@ def check_plugin(context: RuleContext) -> Iterator[Finding]:
 def _lacking(context: RuleContext, pool: Pool, plugin: tuple[int, ...]) -> Iterator[tuple[str, str, Path]]:
     """Yield (what the plugin cannot do, what to write instead, path) for one pool."""
     if modes.of(pool).has_daemon and plugin < MPS_PLUGIN:
-        yield "knows no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
+        yield "has no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
     attributed = [kind.profile.name for kind in context.kinds(pool) or () if kind.profile and kind.profile.has_attributes]
     if attributed and plugin < EXACT_PLUGIN:
-        lacks = f"cannot tell {attributed[0]} from other profiles of its size"
+        lacks = f"cannot distinguish {attributed[0]} from other profiles of its size"
         yield lacks, "leave platform.version out, or use profiles without attributes", pool_path(pool, "sharing")
     if pool.sharing.placement is SharePlacement.PACK and plugin < EXACT_PLUGIN:
         where = pool_path(pool, "sharing", "placement")

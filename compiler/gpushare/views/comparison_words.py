@@ -22,15 +22,15 @@ MAX_SHOWN = 12
 """Most settings shown of one file; the JSON document has them all."""
 
 _EFFECTS = {
-    EffectKind.KEEPS_CAP: "running containers keep the cap under which they started, later ones get the new one",
-    EffectKind.ENDED: "running containers that are over their cap are ended from then on",
-    EffectKind.SPARED: "containers over their cap are no longer ended",
+    EffectKind.KEEPS_CAP: "running containers keep their old cap; new ones get the new cap",
+    EffectKind.ENDED: "running containers that are over their cap are killed from then on",
+    EffectKind.SPARED: "containers over their cap are no longer killed",
     EffectKind.ENFORCED: "holds for running containers too",
     EffectKind.REFUSED: "pods that were admitted before may be refused from then on; running pods go on",
     EffectKind.ADMITTED: "no pod is refused that was admitted before",
     EffectKind.RESTARTS: "the runtime's pods restart; running pods continue",
     EffectKind.REINSTALLED: "another release; uninstall the one that is installed first",
-    EffectKind.ROLLOUT: "how the next changes pace themselves",
+    EffectKind.ROLLOUT: "the pace of later changes",
     EffectKind.UPSTREAM: "NVIDIA's components that read it restart on every node",
     EffectKind.DRIVER: "the driver restarts node by node: pods that use a GPU there must end first",
     EffectKind.ROUTED: "new pods that name no pool may be sent to other nodes, or be refused; running pods go on",
@@ -61,19 +61,19 @@ _HANDED_OVER = {
 _ALSO = {
     EffectKind.RELEASED: "a GitOps tool releases every node",
     EffectKind.DRIVERLESS: "the driver is removed",
-    EffectKind.HANDED_OVER: "the former GitOps tool has to be detached first",
-    EffectKind.APPLIED: "files have to be applied by hand",
+    EffectKind.HANDED_OVER: "the former GitOps tool must be detached first",
+    EffectKind.APPLIED: "files must be applied by hand",
     EffectKind.ADOPTED: "the adoption changes",
-    EffectKind.ENDED: "containers may be ended",
+    EffectKind.ENDED: "containers may be killed",
     EffectKind.NOTICED: "running containers get a notice",
-    EffectKind.ENFORCED: "caps are held otherwise",
+    EffectKind.ENFORCED: "caps are enforced differently",
     EffectKind.REFUSED: "pods may be refused",
-    EffectKind.UNPLACED: "pods that name a pool which is gone find no node",
+    EffectKind.UNPLACED: "pods that select a removed pool find no node",
     EffectKind.ROUTED: "new pods may go elsewhere",
     EffectKind.RESTARTS: "the runtime's pods restart",
     EffectKind.UPSTREAM: "NVIDIA's components restart",
     EffectKind.DRIVER: "the driver restarts",
-    EffectKind.REINSTALLED: "the installed release has to go first",
+    EffectKind.REINSTALLED: "the installed release must be uninstalled first",
 }
 _CHANGES = {
     Change.NEW: "new",
@@ -85,8 +85,8 @@ _CHANGES = {
 _SIZES = {"capMiB": "memory cap", "toleranceMiB": "tolerance"}
 """Fields of a policy that are sizes in MiB, and what they are."""
 
-_OBSERVED = "every node stays as it is, its layout and labels included, and nothing repairs it or holds a cap"
-_FOREIGN_USE = "running containers of tenants may be ended where they use a GPU that they were not given"
+_OBSERVED = "every node keeps its layout and labels; nothing repairs it or enforces a cap"
+_FOREIGN_USE = "running containers of tenants may be killed where they use a GPU that is not allocated to them"
 
 
 def effect(one: Effect, arrow: str) -> str:
@@ -120,7 +120,7 @@ def also(comparison: Comparison) -> str:
     """Return in short what is not counted in nodes and disturbed pods; empty if there is nothing."""
     kinds = {one.kind for one in comparison.effects if not one.is_harmless}
     told = [words for kind, words in _ALSO.items() if kind in kinds]
-    return f" Besides: {', '.join(told)}." if told else ""
+    return f" Also: {', '.join(told)}." if told else ""
 
 
 def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
@@ -225,9 +225,9 @@ def outage(one: Outage) -> str:
     pace, each = ("", "") if one.nodes == 1 else (f", {_pace(one)} at a time", " each")
     rounds = "" if one.rounds is None or one.rounds < 2 else f", so about {_time(one.rounds * one.seconds)} for all"
     busy = {
-        "wait": f"a node with tenants in the way waits for them, up to {_time(one.drain_seconds)}",
-        "evict": f"tenants in the way are evicted, and have {_time(one.drain_seconds)} to end",
-        "fail": "a node with tenants in the way keeps its former layout",
+        "wait": f"a node whose GPUs are in use waits up to {_time(one.drain_seconds)} for those pods to finish",
+        "evict": f"pods that use its GPUs are evicted, and have {_time(one.drain_seconds)} to terminate",
+        "fail": "a node whose GPUs are in use keeps its former layout",
     }[one.on_busy]
     return f"out of service: {nodes}{pace}, about {_time(one.seconds)}{each} (measured on simulated GPUs){rounds}; {busy}"
 
@@ -271,7 +271,7 @@ def _trouble(quota: QuotaChange) -> str:
         case Problem.EXCEEDS:
             return f"only {quota.capacity} in the cluster"
         case Problem.VANISHED:
-            return "nothing offers it any more"
+            return "no pool offers it"
         case None:
             return ""
 
@@ -319,9 +319,9 @@ def setting(one: SettingChange, arrow: str) -> str:
     path = ".".join(one.path)
     match one.kind:
         case FileKind.ADDED:
-            return f"{path}: {value(one.after)} is new"
+            return f"{path}: {value(one.after)} added"
         case FileKind.REMOVED:
-            return f"{path}: {value(one.before)} is gone"
+            return f"{path}: {value(one.before)} removed"
         case FileKind.CHANGED:
             return f"{path}: {_before_and_after(one, arrow)}"
         case _:

@@ -1,4 +1,4 @@
-"""A cluster's status for people: tables of pools, of nodes that are not as wanted, and of containers over their caps."""
+"""A cluster's status for people: tables of pools, of nodes that are not ready, and of containers over their caps."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -74,7 +74,7 @@ def _unready(nodes: Sequence[NodeStatus], style: Style) -> str:
 
 
 def hint(node: NodeStatus) -> str:
-    """Return what tells more about a node that is not as wanted."""
+    """Return what tells more about a node that is not ready."""
     return f"`gpushare explain {node.name}` says what to do."
 
 
@@ -109,7 +109,7 @@ def _states(node: NodeStatus) -> Iterator[str]:
     elif node.is_observed:
         yield "observed"
     elif node.is_up and not node.condition.is_true:
-        yield "not as wanted"
+        yield "not ready"
 
 
 def asked(resources: Iterable[tuple[str, int | None]]) -> str:

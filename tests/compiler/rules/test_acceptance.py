@@ -76,7 +76,7 @@ def test_finding_codes_that_cannot_be_accepted_are_refused(code: str, message: s
 def test_an_accepted_warning_that_does_not_occur() -> None:
     compilation = check("{GS504: these notebooks only draw}", pool())
     assert places(compilation) == [("GS802", "warning", "/spec/accept/GS504", True)]
-    assert compilation.findings[0].message == "GS504 is accepted, and nothing in this intent gives it"
+    assert compilation.findings[0].message == "GS504 is accepted, but nothing in this intent causes it"
     assert compilation.artifacts
 
 

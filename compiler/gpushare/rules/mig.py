@@ -56,7 +56,7 @@ def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Findi
     return Finding(
         code="GS402",
         message=f"layout {layout_text(layout)} does not fit {a_card(card)}",
-        hints=(mig.why_not(geometry, layout), *((f"nearest valid layouts: {nearest}",) if nearest else ())),
+        hints=(mig.why_not(geometry, layout), *((f"nearest valid: {nearest}",) if nearest else ())),
         path=path,
     )
 

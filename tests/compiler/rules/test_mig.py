@@ -49,7 +49,7 @@ def test_a_layout_that_does_not_fit_is_explained_and_the_nearest_are_named() -> 
     assert finding.message == "layout {3g.20gb: 2, 1g.5gb: 1} does not fit an A100-SXM4-40GB"
     assert finding.hints == (
         "two 3g.20gb take all eight memory slices; nothing is left for 1g.5gb",
-        "nearest valid layouts: {3g.20gb: 2}, {3g.20gb: 1, 1g.5gb: 4}, {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}",
+        "nearest valid: {3g.20gb: 2}, {3g.20gb: 1, 1g.5gb: 4}, {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}",
     )
 
 

@@ -89,7 +89,7 @@ _OBSERVED = "every node keeps its layout and labels; nothing repairs it or enfor
 _FOREIGN_USE = "running containers of tenants may be killed where they use a GPU that is not allocated to them"
 
 
-def effect(one: Effect, arrow: str) -> str:
+def format_effect(one: Effect, arrow: str) -> str:
     """Return what happens, and to what."""
     if one.kind is EffectKind.RESTARTS and one.subject == "policy":
         return "the runtime's pods of the pool restart and check the layout; running pods continue"
@@ -116,7 +116,7 @@ def _changed(one: Effect, arrow: str) -> str:
     return f"{share} {_SIZES[field]} {before} {arrow} {after} MiB"
 
 
-def also(comparison: Comparison) -> str:
+def format_side_effects(comparison: Comparison) -> str:
     """Return in short what is not counted in nodes and disturbed pods; empty if there is nothing."""
     kinds = {one.kind for one in comparison.effects if not one.is_harmless}
     told = [words for kind, words in _ALSO.items() if kind in kinds]
@@ -131,7 +131,7 @@ def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
     return f"{_cut(before, start)} {arrow} {_cut(after, start)}"
 
 
-STRATEGY = (
+OPERATOR_RESTART = (
     "the operator restarts the device plugin of every node at once, whatever the rollout of a pool says: "
     "upgrade it when no MPS or MIG pod starts"
 )
@@ -140,7 +140,7 @@ STRATEGY = (
 _CLIENT_SIDE = ", with client-side apply (its chart renders mig: null): helm upgrade --server-side=false"
 
 
-def strategy(comparison: Comparison, arrow: str) -> str:
+def format_mig_strategy(comparison: Comparison, arrow: str) -> str:
     """Return the operator's mig.strategy before and after."""
     before, after = (strategy or "each profile's own" for strategy in comparison.mig_strategies)
     return f"mig.strategy {before} {arrow} {after}"
@@ -152,9 +152,9 @@ def affected(comparison: Comparison) -> list[PoolChange]:
     return [pool for pool in comparison.pools if pool.change is not Change.NONE or pool.name in others]
 
 
-def becomes(pool: PoolChange) -> str:
+def format_change(pool: PoolChange) -> str:
     """Return what happens to the pool in a word, and its card."""
-    return f"{change_word(pool)}, {cards(pool)}"
+    return f"{change_word(pool)}, {format_cards(pool)}"
 
 
 def change_word(pool: PoolChange) -> str:
@@ -162,13 +162,13 @@ def change_word(pool: PoolChange) -> str:
     return _CHANGES.get(pool.change, "the same")
 
 
-def cards(pool: PoolChange) -> str:
+def format_cards(pool: PoolChange) -> str:
     """Return the pool's card, or both if it changes."""
     before, after = pool.cards
     return f"{before} becomes {after}" if before is not None and after is not None and before != after else f"{after or before}"
 
 
-def disturbance(pool: PoolChange) -> str:
+def format_disturbance(pool: PoolChange) -> str:
     """Return how many nodes and pods the pool's change costs; empty for a new pool without nodes."""
     if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and not pool.touched:
         return "no GPU and no label of a node changes"
@@ -189,7 +189,7 @@ def _pods(number: int | None) -> str:
     return f"at most {pluralize(number, 'pod')} disturbed" if number else "no pod disturbed"
 
 
-def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
+def format_consequences(pool: PoolChange, arrow: str) -> Iterator[str]:
     """Yield what happens to the pool's nodes, GPUs and resources."""
     if pool.change is Change.GONE and not pool.successor:
         yield f"a node that gpushare releases offers its whole GPUs again, as {NVIDIA.whole_gpu}"
@@ -219,7 +219,7 @@ def _instances(instances: tuple[tuple[str, int], ...]) -> str:
     return " + ".join(f"{count} x {profile}" for profile, count in counts.items())
 
 
-def outage(one: Outage) -> str:
+def format_outage(one: Outage) -> str:
     """Return which nodes go out of service and for how long."""
     nodes = "an unknown number of nodes" if one.nodes is None else pluralize(one.nodes, "node")
     pace, each = ("", "") if one.nodes == 1 else (f", {_pace(one)} at a time", " each")
@@ -246,12 +246,12 @@ def _time(seconds: int) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def move(one: Move) -> tuple[str, str, str, str]:
+def format_move(one: Move) -> tuple[str, str, str, str]:
     """Return the node, the pools that it leaves and joins, and how many pods that disturbs."""
     return one.node, one.source or "none", one.target or "none", f"at most {one.disturbed}" if one.disturbed else "none"
 
 
-def capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+def format_capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
     """Yield each resource whose number changes: before, after, and the difference."""
     for name, amount in comparison.capacity:
         both = amount.before is not None and amount.after is not None
@@ -260,7 +260,7 @@ def capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
             yield name, known(amount.before), known(amount.after), difference
 
 
-def quota(one: QuotaChange) -> tuple[str, str, str, str, str]:
+def format_quota(one: QuotaChange) -> tuple[str, str, str, str, str]:
     """Return the namespace, the resource, the number before and after, and what is wrong with it."""
     before, after = ("-" if number is None else str(number) for number in (one.before, one.after))
     return one.namespace, one.resource, before, after, _trouble(one)
@@ -276,7 +276,7 @@ def _trouble(quota: QuotaChange) -> str:
             return ""
 
 
-def summary(comparison: Comparison) -> str:
+def format_summary(comparison: Comparison) -> str:
     """Return a summary in one line."""
     counts = Counter(pool.change for pool in comparison.pools)
     parts = [f"{counts[change]} {word}" for change, word in _CHANGES.items() if counts[change]]
@@ -289,10 +289,10 @@ def summary(comparison: Comparison) -> str:
     costs = f"{touched} touched, {_pods(comparison.disturbed)}"
     if comparison.touched == 0 and comparison.disturbed == 0:
         costs = "No GPU and no label of a node changes"
-    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + also(comparison)
+    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + format_side_effects(comparison)
 
 
-def order(comparison: Comparison) -> Iterator[str]:
+def format_order(comparison: Comparison) -> Iterator[str]:
     """Yield the steps, if their order matters."""
     if not comparison.changes_mig_strategy:
         return
@@ -300,7 +300,7 @@ def order(comparison: Comparison) -> Iterator[str]:
     yield "then gpushare's chart: until a node changes, its profile works with the new strategy too"
 
 
-def file(one: FileDiff, arrow: str) -> Iterator[str]:
+def format_file(one: FileDiff, arrow: str) -> Iterator[str]:
     """Yield a line for the file, and one for each of its settings that is not described elsewhere."""
     if one.kind is not FileKind.CHANGED:
         yield f"{one.path}  {one.kind.value}"
@@ -308,27 +308,27 @@ def file(one: FileDiff, arrow: str) -> Iterator[str]:
     shown = [] if one.path.startswith(_DERIVED) else list(one.settings)
     yield one.path
     for change in shown[:MAX_SHOWN]:
-        yield f"  {setting(change, arrow)}"
+        yield f"  {format_setting(change, arrow)}"
     rest = len(shown) + one.more - MAX_SHOWN
     if shown and rest > 0:
         yield f"  and {rest} more; --format json has them"
 
 
-def setting(one: SettingChange, arrow: str) -> str:
+def format_setting(one: SettingChange, arrow: str) -> str:
     """Return one setting before and after."""
     path = ".".join(one.path)
     match one.kind:
         case FileKind.ADDED:
-            return f"{path}: {value(one.after)} added"
+            return f"{path}: {format_value(one.after)} added"
         case FileKind.REMOVED:
-            return f"{path}: {value(one.before)} removed"
+            return f"{path}: {format_value(one.before)} removed"
         case FileKind.CHANGED:
             return f"{path}: {_before_and_after(one, arrow)}"
         case _:
             assert_never(one.kind)
 
 
-def value(data: Any) -> str:
+def format_value(data: Any) -> str:
     """Return a value as JSON, cut if it is long; text without quotes."""
     return _cut(_text(data), 0)
 

@@ -98,7 +98,7 @@ def test_a_first_cap_with_a_notice_holds_for_running_containers_after_it() -> No
 
 
 def words(effect: Effect) -> str:
-    return comparison_words.effect(effect, "→")
+    return comparison_words.format_effect(effect, "→")
 
 
 def test_old_and_new_caps_are_reported_together() -> None:
@@ -116,7 +116,7 @@ def test_outage_texts_of_wait_and_evict_differ() -> None:
         for one in (old, new):
             one["spec"]["pools"]["nb"]["rollout"] = {"onBusy": way}
         (outage,) = told(old, new).outages
-        said.append(comparison_words.outage(outage).rpartition("; ")[2])
+        said.append(comparison_words.format_outage(outage).rpartition("; ")[2])
     assert "wait" in said[0]
     assert "evict" not in said[0]
     assert "evict" in said[1]

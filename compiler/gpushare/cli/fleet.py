@@ -248,7 +248,7 @@ def _sarif(done: Sequence[Done]) -> dict[str, Any]:
 
     A cluster that could not be compiled is a notification of the run.
     """
-    from gpushare.views import formats  # noqa: PLC0415 - only for SARIF
+    from gpushare.views import finding_formats  # noqa: PLC0415 - only for SARIF
 
     logs = [(one, read_json(one.out)) for one in done]
     runs = [(one.cluster.name, run) for one, log in logs if log for run in log["runs"]]
@@ -267,4 +267,4 @@ def _sarif(done: Sequence[Done]) -> dict[str, Any]:
             )
             once["properties"]["clusters"].append(name)
     failed = [f"{one.cluster.name}: {problem(one)}" for one, log in logs if not log]
-    return formats.sarif_log([rules[code] for code in ids], list(results.values()), failed)
+    return finding_formats.sarif_log([rules[code] for code in ids], list(results.values()), failed)

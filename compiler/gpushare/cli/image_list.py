@@ -9,7 +9,7 @@ import click
 from gpushare.catalog.upstream import OCI
 from gpushare.cli import options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.mirror import formats
+from gpushare.mirror import copy_formats
 
 if TYPE_CHECKING:
     from gpushare.mirror.copies import ChartCopy, Copy, Omission
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 @click.option("--verify", is_flag=True, help="Query the target registry with skopeo or crane; exit 3 if an image is missing.")
 @click.option("--plain-http", is_flag=True, help="With --verify: use no TLS, or do not check the certificate.")
-@options.product_format("text", "json", *formats.SCRIPTS)
+@options.product_format("text", "json", *copy_formats.SCRIPTS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
     *,
@@ -86,7 +86,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     for wrong in _wrong_words(to, charts_to, image_from, {"--os": systems, "--kernel": kernels}):
         raise click.UsageError(wrong)
-    if verify and style in formats.SCRIPTS:
+    if verify and style in copy_formats.SCRIPTS:
         raise click.UsageError("--verify writes text or json")
     if plain_http and not verify:
         raise click.UsageError("--plain-http is for --verify")
@@ -111,7 +111,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         there = f"{len(targets) - len(missing)} of {len(targets)} {what} are there\n"
         streams.write("".join(f"missing {one}\n" for one in missing) + there)
     else:
-        streams.write(formats.script(listed, style, chart) if style in formats.SCRIPTS else formats.plain(listed, chart))
+        streams.write(
+            copy_formats.script(listed, style, chart) if style in copy_formats.SCRIPTS else copy_formats.plain(listed, chart)
+        )
     if strict and omissions:
         return ExitCode.FINDINGS
     return ExitCode.CHANGES if missing else ExitCode.DONE

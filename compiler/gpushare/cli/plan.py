@@ -131,10 +131,10 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 def _only(comparison: "Comparison", pools: tuple[str, ...]) -> "Comparison":
     """Return the comparison of the named pools. Raises CouldNotRunError for a name that neither side has."""
     from gpushare.cli import inputs  # noqa: PLC0415 - as above
-    from gpushare.compare import selection  # noqa: PLC0415 - as above
+    from gpushare.compare import pool_filter  # noqa: PLC0415 - as above
 
     inputs.refuse_unknown(pools, [pool.name for pool in comparison.pools], "neither OLD nor NEW has a pool")
-    return selection.only(comparison, pools)
+    return pool_filter.only(comparison, pools)
 
 
 def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", geometry_of: "GeometryOf") -> None:

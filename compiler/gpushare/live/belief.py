@@ -6,8 +6,8 @@ A condition stays when the program that writes it dies, and a device plugin can 
 from collections.abc import Mapping
 
 from gpushare.core.wording import join_words
+from gpushare.live.live_pools import LivePool
 from gpushare.live.observing import is_observed
-from gpushare.live.pools import LivePool
 from gpushare.live.snapshot import RUNTIME_PODS, Condition, DaemonSet, LiveNode, Snapshot
 
 NOT_RUNNING = "RuntimeNotRunning"

@@ -11,8 +11,8 @@ from typing import Any
 from gpushare.core import resources
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first, join_words
-from gpushare.live import belief, pools, refusals, status
-from gpushare.live.pools import LivePools
+from gpushare.live import belief, live_pools, refusals, status
+from gpushare.live.live_pools import LivePools
 from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
@@ -48,7 +48,7 @@ def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
     node = next((one for one in snapshot.nodes if one.name == name), None)
     if node is None:
         return None
-    live = pools.find(snapshot)
+    live = live_pools.find(snapshot)
     pool = live.of_node.get(name, "")
     offers = ", ".join(f"{key}: {number}" for key, number in sorted(node.allocatable.items())) or "no GPU resource"
     facts = [f"pool {pool}" if pool else "no pool", f"offers {offers}"]

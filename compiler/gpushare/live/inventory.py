@@ -10,9 +10,9 @@ from urllib.parse import quote as quoted
 
 from gpushare.core.record import Record
 from gpushare.live import helm_release
+from gpushare.live.api_objects import clean
 from gpushare.live.pages import Api, Json, Lists
 from gpushare.live.snapshot import ReadFailure
-from gpushare.live.views import clean
 from gpushare.vendors.nvidia import NVIDIA
 
 NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system")

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from gpushare.core.wording import shorten
+from gpushare.live.api_objects import clean
 from gpushare.live.errors import RequestError, TooLargeError
 from gpushare.live.snapshot import ReadFailure
-from gpushare.live.views import clean
 
 Json = dict[str, Any]
 _T = TypeVar("_T")

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote as quoted
 
 from gpushare.core.wording import pluralize
+from gpushare.live.api_objects import clean
 from gpushare.live.errors import NoClusterError, RequestError
 from gpushare.live.pages import Api
 from gpushare.live.snapshot import Pod, ReadFailure, RuntimeMetrics, Usage
-from gpushare.live.views import clean
 
 PORT = 9408
 MAX_NODES = 200

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpushare import modes
 from gpushare.catalog.cards import Card
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes

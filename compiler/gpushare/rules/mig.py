@@ -9,14 +9,14 @@ from typing import assert_never
 
 from gpushare import mig, modes
 from gpushare.catalog.cards import Card, Geometry
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_words, layout_text
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MigStrategy, MostInstances, Pool
 from gpushare.rules.card_names import a_card, product
-from gpushare.rules.layouts import layout_groups, mig_pools, written_layouts
 from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.written_layouts import layout_groups, mig_pools, written_layouts
 
 
 def check_support(context: RuleContext) -> Iterator[Finding]:

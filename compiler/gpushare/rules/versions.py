@@ -12,9 +12,9 @@ from gpushare.core.wording import join_words
 from gpushare.intent.types import Pool, SharePlacement, Stack
 from gpushare.rules.card_names import a_card
 from gpushare.rules.charts import VERSIONS, judging_chart
-from gpushare.rules.effects import operator_driver
-from gpushare.rules.layouts import mig_pools
+from gpushare.rules.ineffective_settings import operator_driver
 from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.written_layouts import mig_pools
 
 HERE = ("spec", "platform")
 

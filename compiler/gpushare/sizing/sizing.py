@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpushare import modes
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
 from gpushare.intent.types import NodeSelector, Pool, Sharing

@@ -50,7 +50,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     from gpushare.views import terminal  # noqa: PLC0415 - `--help` does not need it
 
     side = inputs.load_side(bundle)
-    code = inputs.told(side, strict=strict)
+    code = inputs.report_findings(side, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code
     plugin = bundles.values(side.files).get("pluginNamespace") or ""

@@ -192,9 +192,9 @@ def _lines(done: Sequence[Done], *, check: bool) -> Iterator[str]:
     yield total(outcomes)
 
 
-def line(one: Done, outcome: str, told: str, width: int) -> str:
+def line(one: Done, outcome: str, text: str, width: int) -> str:
     """Return the line of a cluster, whose name has at most `width` characters."""
-    return f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(told)}".rstrip() + "\n"
+    return f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(text)}".rstrip() + "\n"
 
 
 def total(outcomes: Sequence[str]) -> str:
@@ -208,12 +208,12 @@ def problem(one: Done) -> str:
 
     GitHub's form of findings has no last line that counts them: it is made here.
     """
-    told = one.err.strip().splitlines()
+    lines = one.err.strip().splitlines()
     if one.code == ExitCode.FINDINGS:
-        kinds = [(sum(line.startswith(f"::{kind} ") for line in told), kind) for kind in ("error", "warning")]
-        return ", ".join(pluralize(number, kind) for number, kind in kinds if number) or (told[-1] if told else "")
-    said = [line for line in told if line.startswith(_MESSAGES)]
-    return next(iter(said or told), "")
+        kinds = [(sum(line.startswith(f"::{kind} ") for line in lines), kind) for kind in ("error", "warning")]
+        return ", ".join(pluralize(number, kind) for number, kind in kinds if number) or (lines[-1] if lines else "")
+    messages = [line for line in lines if line.startswith(_MESSAGES)]
+    return next(iter(messages or lines), "")
 
 
 def _tell_failures(done: Sequence[Done]) -> None:

@@ -146,7 +146,7 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
     return replace(read, document=pools.pools_document(read.plan), files={file.path: file.text for file in read.artifacts})
 
 
-def told(side: LoadedIntent, *, strict: bool) -> ExitCode:
+def report_findings(side: LoadedIntent, *, strict: bool) -> ExitCode:
     """Report the side's findings, each with its file, and return what they mean: a bundle that cannot be read is no intent."""
     report.report(side.findings, side.texts or side.text.texts, report.chosen(None), as_product=False)
     return ExitCode.COULD_NOT_RUN if side.texts else report.verdict(side.findings, strict=strict)

@@ -29,7 +29,7 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
 ) -> ExitCode:
     """Write the plan; the exit codes are those of `plan`."""
     side = inputs.load_side(new, overlays=overlays)
-    code = inputs.told(side, strict=strict)
+    code = inputs.report_findings(side, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code
     snapshot = read(cluster, Scope(release=cluster.release))

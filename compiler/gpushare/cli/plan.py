@@ -113,7 +113,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)
-    code = max(inputs.told(side, strict=strict) for side in (before, after))
+    code = max(inputs.report_findings(side, strict=strict) for side in (before, after))
     if code is not ExitCode.DONE or before.document is None or after.document is None:
         return code
     bundles = before.files, after.files

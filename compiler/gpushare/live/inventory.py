@@ -32,7 +32,7 @@ class Inventory(Record):
 
 
 def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
-    """Return the objects. `values`: of the Helm releases too. NoClusterError if the server cannot be asked at all."""
+    """Return the objects. `values`: of the Helm releases too. NoClusterError if the server cannot be reached."""
     lists = Lists(api)
     found = [*lists.read("nodes", "/api/v1/nodes", _node, bool, {})]
     found += lists.read("resourcequotas", "/api/v1/resourcequotas", _quota, bool, {})

@@ -48,7 +48,7 @@ class Scope(Record):
 
 
 def read(api: Api, scope: Scope) -> Snapshot:
-    """Return what the scope asks for. NoClusterError if the server cannot be asked at all."""
+    """Return the part of the cluster that the scope selects. NoClusterError if the server cannot be reached."""
     lists = Lists(api)
     if scope.namespace:
         why = f"-n {scope.namespace} restricts the view: USED is what pods of this namespace request, and FREE is not known"

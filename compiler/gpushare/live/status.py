@@ -14,7 +14,7 @@ from gpushare.nodes import taints
 class ShareUsage(Record):
     """One resource: how many are wanted, offered and in use, and free for new pods; None: not known.
 
-    If one namespace was asked for, `used` counts its pods only, and `free` is not known.
+    If one namespace was selected, `used` counts its pods only, and `free` is not known.
     """
 
     resource: str

@@ -56,7 +56,7 @@ def _of_gpus(figure: str) -> str:
 
 
 def _each(counter: str) -> str:
-    """Return the same for a counter of which the instances of a GPU, and its pods, have the same or a part."""
+    """Return an expression with one value for each GPU: the highest of the counter's series, one per pod or MIG instance."""
     return _of_gpus(f"max by (cluster, UUID, gpu) ({counter})")
 
 

@@ -290,14 +290,14 @@ def _refused(source: Source, complaints: list[RawFinding], not_shown: int = 0) -
     not_shown += max(0, len(complaints) - MAX_FINDINGS)
     findings = [
         Finding(
-            code=told.code,
-            message=told.message,
-            hints=told.hints,
-            path=told.path,
+            code=complaint.code,
+            message=complaint.message,
+            hints=complaint.hints,
+            path=complaint.path,
             file=source.file,
-            span=source.span(told.start, told.end),
+            span=source.span(complaint.start, complaint.end),
         )
-        for told in complaints[:MAX_FINDINGS]
+        for complaint in complaints[:MAX_FINDINGS]
     ]
     if not_shown:
         findings.append(replace(findings[-1], message=f"{not_shown} more findings are not shown", hints=()))

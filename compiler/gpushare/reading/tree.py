@@ -135,10 +135,10 @@ class Builder:
         target = self._anchors.get(anchor)
         if target is None:
             inside = anchor in self._anchors
-            told = (
+            message = (
                 f"*{anchor} {'is inside the value that it repeats' if inside else f'refers to the undefined anchor &{anchor}'}"
             )
-            self._say("GS007", told, node)
+            self._say("GS007", message, node)
             target = node
         node.value, node.children, node.weight = target.value, target.children, target.weight
         self._weight += target.weight
@@ -196,16 +196,16 @@ class Builder:
         if frame.unfilled is not None:
             return
         line = self._line_of(taken[key][0]) if self.has_room else 0
-        said = f"{shorten(key)} is a duplicate key of this mapping: it is already in line {line}"
+        message = f"{shorten(key)} is a duplicate key of this mapping: it is already in line {line}"
         since = takewhile(lambda name: name != key, reversed(taken)) if self.has_room else ()
         empty = next((name for name in since if taken[name][2].value is None), None)
         if empty is None:
-            self._say("GS004", said, node, ("keep one of the two",))
+            self._say("GS004", message, node, ("keep one of the two",))
         else:
             frame.unfilled = empty
             where = f"{shorten(empty)} in line {self._line_of(taken[empty][0])} has nothing below it"
             hint = f"{where}: indent it as far as its neighbours, and what belongs to it further; or keep one of the two"
-            self._say("GS004", said, node, (hint,))
+            self._say("GS004", message, node, (hint,))
 
     def _refuse_collection_as_key(self, node: TreeNode) -> None:
         if self._wants_key():

@@ -41,8 +41,8 @@ def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
 
 def _gpu_label(pool: Pool) -> str | None:
     """Return the label by which the autoscaler knows that the pool's nodes have GPUs; None if they need not have one."""
-    asked = region(pool.nodes) or {}
-    return next((label for key, label in _GPU_LABELS.items() if key in asked and not asked[key].absent), None)
+    required = region(pool.nodes) or {}
+    return next((label for key, label in _GPU_LABELS.items() if key in required and not required[key].absent), None)
 
 
 def _message(pool: Pool, label: str) -> str:

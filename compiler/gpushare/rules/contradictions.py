@@ -47,8 +47,8 @@ def _above_limits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Itera
     kept = {key: value for key, value in default.items() if given.get(key, value) is not None}  # Helm removes null values
     requests, limits = ({**_mapping(kept, key), **_mapping(given, key)} for key in ("requests", "limits"))
     for resource, request in requests.items():
-        asked, most = parse_amount(request), parse_amount(limits.get(resource))
-        if asked is not None and most is not None and asked > most:
+        requested, limit = parse_amount(request), parse_amount(limits.get(resource))
+        if requested is not None and limit is not None and requested > limit:
             key = "requests" if resource in _mapping(given, "requests") else "limits"
             message = f"{resource}: a request of {request} is above the limit of {limits[resource]}"
             chart = " (the chart's default)" if resource not in _mapping(given, "limits") else ""

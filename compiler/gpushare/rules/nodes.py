@@ -177,8 +177,12 @@ _ON_EVERY_NODE = {"kubernetes.io/hostname": None, "kubernetes.io/os": "linux", "
 def check_some_nodes(context: RuleContext) -> Iterator[Finding]:
     """GS216: a selector that every node of a cluster satisfies."""
     for pool in context.intent.pools:
-        asked = region(pool.nodes)
-        if not pool.nodes.names and asked is not None and all(_holds_everywhere(key, values) for key, values in asked.items()):
+        required = region(pool.nodes)
+        if (
+            not pool.nodes.names
+            and required is not None
+            and all(_holds_everywhere(key, values) for key, values in required.items())
+        ):
             yield Finding(
                 code="GS216",
                 severity=Severity.WARNING,

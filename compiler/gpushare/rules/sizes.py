@@ -23,7 +23,7 @@ RELEASE_BYTES = 1024 * KIB
 """A release is one Secret, and that is as much data as a Secret holds."""
 
 REQUEST_BYTES = 1536 * KIB
-"""The largest object that etcd takes, unless it is told otherwise."""
+"""The largest object that etcd takes, unless it is configured otherwise."""
 
 ANNOTATION_BYTES = 256 * KIB
 """What all annotations of an object may take. Client-side apply writes the whole object into one."""

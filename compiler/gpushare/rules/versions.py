@@ -195,7 +195,7 @@ def _check_modules(context: RuleContext) -> Iterator[Finding]:
     """Yield the pools whose cards have no open kernel modules, if the values ask for these."""
     values = context.intent.platform.values.get("driver")
     values = values if isinstance(values, Mapping) else {}
-    key = next((key for key, asked in _OPEN_MODULES.items() if values.get(key) == asked), None)
+    key = next((key for key, value in _OPEN_MODULES.items() if values.get(key) == value), None)
     if key is None:
         return
     for pool, card in context.pools_with_card():

@@ -67,8 +67,8 @@ def _mig_words(card: Card) -> str:
 
 def _layout_drivers(card: Card) -> list[tuple[str, str]]:
     needed = card.mig.layout_drivers if card.mig else ()
-    told = (f"{' with '.join(one.profiles)}: {one.min_driver} or newer" for one in needed)
-    return [("drivers of layouts", ", ".join(told))] if needed else []
+    drivers = (f"{' with '.join(one.profiles)}: {one.min_driver} or newer" for one in needed)
+    return [("drivers of layouts", ", ".join(drivers))] if needed else []
 
 
 def _memory(card: Card) -> str:

@@ -89,7 +89,7 @@ def _described(
     outages = [words.format_outage(one) for one in comparison.outages if one.pool == pool.name]
     effects = [words.format_effect(one, _ARROW) for one in comparison.effects if one.pool == pool.name]
     lines = [words.format_disturbance(pool), *outages, *words.format_consequences(pool, _ARROW), *effects]
-    said = {
+    content = {
         "is_harmful": pool.disturbed != 0 or pool.change in {Change.GONE, Change.REPARTITION},
         "change": words.change_word(pool),
         "card": visible(words.format_cards(pool)),
@@ -97,7 +97,7 @@ def _described(
         "lines": [visible(line) for line in lines if line],
         "maps": list(_maps(pool, sides, geometry_of)),
     }
-    return repr(said), said
+    return repr(content), content
 
 
 def _maps(

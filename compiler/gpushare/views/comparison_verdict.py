@@ -1,6 +1,6 @@
 """The verdict of a comparison: what running pods, new pods, quotas and nodes meet, worst first, in whole sentences. Pure.
 
-"Nothing changes for running pods." is said only if no statement concerns running pods.
+"Nothing changes for running pods." is shown only if no statement concerns running pods.
 """
 
 from collections.abc import Iterator

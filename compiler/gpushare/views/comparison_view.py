@@ -41,8 +41,8 @@ def render(comparison: Comparison, style: Style) -> str:
     shown += _section("INTENT", [words.format_setting(one, _arrow(style)) for one in comparison.intent], style)
     shown += _all_names([names for names, _ in groups if len(names) > _NAMED], style)
     summary = wrapped(words.format_summary(comparison), style)
-    said = "".join(wrapped(visible(one), style, indent=2) for one in verdict(comparison))
-    return f"{said}\n" + (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
+    lead = "".join(wrapped(visible(one), style, indent=2) for one in verdict(comparison))
+    return f"{lead}\n" + (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
 
 
 def _section(title: str, lines: Sequence[str], style: Style) -> str:
@@ -74,7 +74,7 @@ def _pools(comparison: Comparison, style: Style) -> Iterator[tuple[str, tuple[Ch
 
 
 def _heading(names: list[str], style: Style, change: Change, becomes: str, text: str) -> str:
-    """Return what happens to the pools, of which the same is said."""
+    """Return what happens to the pools, whose texts are equal."""
     sign, colour = _SIGNS[change]
     each = "each " if len(names) > 1 else ""
     return style.paint(f"{sign} {join_first(names, _NAMED)}", BOLD, colour) + f"  {each}{becomes}\n{text}\n"

@@ -119,8 +119,8 @@ def _changed(one: Effect, arrow: str) -> str:
 def format_side_effects(comparison: Comparison) -> str:
     """Return in short what is not counted in nodes and disturbed pods; empty if there is nothing."""
     kinds = {one.kind for one in comparison.effects if not one.is_harmless}
-    told = [words for kind, words in _ALSO.items() if kind in kinds]
-    return f" Also: {', '.join(told)}." if told else ""
+    effects = [words for kind, words in _ALSO.items() if kind in kinds]
+    return f" Also: {', '.join(effects)}." if effects else ""
 
 
 def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:

@@ -28,7 +28,10 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
         "Not ready": str(len(wrong)),
         "Pending pods": str(len(seen.pending)),
     }
-    pending = [(pod.full_name, status_view.asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
+    pending = [
+        (pod.full_name, status_view.format_resources(pod.requests.items()), next(iter(pod.problems), ""))
+        for pod in seen.pending
+    ]
     tables = [
         _table("pending", "Pending pods", ("Pod", "Requests", "Why"), pending),
         _table("others", "Nodes with GPUs that belong to no pool", _NODE_HEADERS, _node_rows(seen.others)),

@@ -69,7 +69,7 @@ _WAITING = (
     ' and on (cluster, node) kube_node_status_condition{condition="GPUShareReady",status!="true"} == 1'
     " unless on (cluster, node) gpushare_node_condition == 1)"
 )
-"""Nodes that are not as wanted and serve no metrics: the container that does has not started."""
+"""Nodes that are not ready and serve no metrics: the container that does has not started."""
 
 PANELS = (
     Panel(

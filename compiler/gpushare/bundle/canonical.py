@@ -48,7 +48,7 @@ def _nodes(nodes: NodeSelector) -> NodeSelector:
 
 
 def _sorted(value: Any) -> Any:
-    """Return the same data with the keys of every mapping sorted."""
+    """Return the data with the keys of every mapping sorted."""
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(one) for one in value] if isinstance(value, list) else value

@@ -234,7 +234,7 @@ def build(card_id: str, document: Mapping[str, Any]) -> Card:
 
 
 def _exact(document: Any) -> Any:
-    """Return the same document with floats such as `8.0`, which JSON Schema accepts as integers, as integers.
+    """Return the document with floats that JSON Schema accepts as integers, such as `8.0`, converted to integers.
 
     Strings and fractions, which the schema rejects, stay as the user wrote them. So does a number in place of a string.
     """

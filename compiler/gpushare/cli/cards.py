@@ -17,16 +17,15 @@ def complete(_context: click.Context, _parameter: click.Parameter, incomplete: s
     return [CompletionItem(name) for name in cards.ids() if name.startswith(incomplete)]
 
 
-@click.command(cls=options.Command, short_help="List the cards; all MIG layouts of one.")
+@click.command(cls=options.Command, short_help="List the cards, or the MIG layouts of one.")
 @click.argument("card", required=False, shell_complete=complete)
 @options.product_format()
 def command(card: str | None, style: str) -> ExitCode:
-    """List the cards that gpushare knows, or tell everything about one CARD.
+    """List the cards that gpushare knows, or show all facts of one CARD.
 
-    One card is shown with its profiles and every legal MIG layout.
+    One card is shown with its profiles and every valid MIG layout.
 
-    A `?` marks what no source confirms. CARD is an id as an intent's `card`
-    wants it.
+    A `?` marks what no source confirms. CARD is an id, as in an intent's `card`.
 
     For example:
       gpushare cards

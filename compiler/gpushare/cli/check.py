@@ -1,4 +1,4 @@
-"""`gpushare check`: the findings of one intent, which are the product here."""
+"""`gpushare check`: prints the findings of one intent."""
 
 import click
 
@@ -6,17 +6,17 @@ from gpushare.cli import options
 from gpushare.cli.exits import ExitCode
 
 
-@click.command(cls=options.Command, short_help="Tell what is wrong with an intent, and where.")
+@click.command(cls=options.Command, short_help="Report errors in an intent, and where they are.")
 @options.intent_argument()
 @options.overlays()
 @options.findings_format()
 @options.strict()
 def command(intent: str, overlays: tuple[str, ...], style: str | None, strict: bool) -> ExitCode:
-    """Tell what is wrong with INTENT, where, and what to write instead.
+    """Report what is wrong with INTENT, where, and what to write instead.
 
     Findings go to stdout, all of a stage at once. `-` reads stdin. Warnings that
-    spec.accept names are counted and do not count for --strict.
-    `gpushare explain CODE` tells more about one.
+    spec.accept names are counted, and --strict ignores them.
+    `gpushare explain CODE` explains a finding.
 
     For example:
       gpushare check intent.yaml

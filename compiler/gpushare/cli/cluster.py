@@ -93,7 +93,7 @@ def _seconds(text: str) -> int:
 
 @contextmanager
 def connected(cluster: ClusterConnection) -> Iterator["Server"]:
-    """Yield the cluster's API server. CouldNotRunError, with a way out, if it cannot be asked."""
+    """Yield the cluster's API server. CouldNotRunError, with a way out, if it cannot be reached."""
     from gpushare.live import connection  # noqa: PLC0415 - `--help` does not need it
     from gpushare.live.errors import NoClusterError, RequestError  # noqa: PLC0415 - as above
 

@@ -29,8 +29,8 @@ NAMES = (
     "completion",
 )
 _ENVIRONMENT = (
-    "Environment: show, plan, cards and explain give a text that is longer than the terminal to $PAGER, else `less`; PAGER=cat "
-    "turns that off. NO_COLOR turns colours off, COLUMNS sets the width."
+    "Environment: show, plan, cards and explain show output longer than the terminal in $PAGER, else `less`; PAGER=cat turns "
+    "that off. NO_COLOR turns colours off, COLUMNS sets the width."
 )
 _MODULES = {"import": "importing", "images": "image_list"}
 
@@ -60,15 +60,15 @@ class Commands(options.Command, click.Group):
 @click.group(cls=Commands, epilog=f"{EXIT_CODES}\n\n{_ENVIRONMENT}", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="gpushare %(version)s")
 def commands() -> None:
-    """Share a cluster's GPUs, and know beforehand that it will work.
+    """Share a cluster's GPUs, validated before you deploy.
 
-    One cluster intent is proved against the cards and compiled into everything
-    that Kubernetes needs.
+    One cluster intent is validated against the card catalogue and compiled into
+    everything that Kubernetes needs.
 
     gpushare init -o intent.yaml      start here
-    gpushare import FILES...          or from what the cluster has
-    gpushare check intent.yaml        what is wrong, and what to write instead
-    gpushare show intent.yaml         what every GPU becomes
+    gpushare import FILES...          or start from the cluster's configuration
+    gpushare check intent.yaml        find errors, and how to fix them
+    gpushare show intent.yaml         see pools, nodes and the layout of every GPU
     gpushare compile intent.yaml      write the bundle for Helm and GitOps
     """
 

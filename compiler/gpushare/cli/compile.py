@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpushare.cli.inputs import LoadedIntent
 
 
-@click.command(cls=options.Command, short_help="Prove an intent and write its bundle.")
+@click.command(cls=options.Command, short_help="Validate an intent and write its bundle.")
 @click.argument("intent", type=options.INTENT, required=False)
 @options.overlays()
 @click.option(
@@ -38,15 +38,15 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     style: str | None,
     strict: bool,
 ) -> ExitCode:
-    """Prove INTENT and write its bundle.
+    """Validate INTENT and write its bundle.
 
     The bundle is chart, values, ConfigMaps, policies, and a README for the
     people who use the GPUs.
 
     The same INTENT and the same lock file in DIR always give the same files; a
     second run changes nothing. Files that an earlier run wrote and this one
-    does not are removed; files of others are never touched. Findings go to
-    stderr; with --format json or sarif they are what stdout gets.
+    does not are removed; other files are never touched. Findings go to
+    stderr; with --format json or sarif they go to stdout.
 
     For example:
       gpushare compile intent.yaml
@@ -54,13 +54,14 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       gpushare compile --check intent.yaml      is the committed bundle current?
       gpushare compile --fleet clusters.yaml    every cluster in one run
 
-    --fleet compiles the clusters side by side. One that fails stops no other;
-    the exit code is the worst of all, in the order 0, 3, 1, 2, 70.
+    --fleet compiles the clusters side by side. If one fails, the others are
+    still compiled; the exit code is the worst of all, in the order 0, 3, 1, 2,
+    70.
 
     Exit codes:
       0  done
       1  INTENT has errors (with --strict: or warnings); nothing is written
-      2  INTENT could not be read or DIR not be written
+      2  INTENT could not be read, or DIR could not be written
       3  --check: DIR is not current
     """
     if fleet is not None:

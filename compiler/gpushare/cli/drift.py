@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from gpushare.live.snapshot import Snapshot
 
 
-@click.command(cls=options.Command, short_help="Tell how a running cluster differs from a bundle.")
+@click.command(cls=options.Command, short_help="Show how a running cluster differs from a bundle.")
 @click.argument("bundle", type=options.INTENT, metavar="BUNDLE_OR_INTENT")
 @options.product_format("text", "json")
 @options.strict()
 @cluster_options
 def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection) -> ExitCode:
-    """Tell how a running cluster differs from BUNDLE_OR_INTENT, and what to do.
+    """Show how a running cluster differs from BUNDLE_OR_INTENT, and what to do.
 
     That is: DaemonSets, ConfigMaps, quotas, Helm's values, labels of nodes,
     what the node runtime reports of the hardware, and what the nodes offer. A
@@ -37,7 +37,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     Exit codes:
       0  no difference was seen
       1  BUNDLE_OR_INTENT has errors
-      2  it could not be read, no cluster can be asked, or nothing was compared
+      2  it could not be read, no cluster can be reached, or nothing was compared
       3  the cluster differs
     """
     from gpushare.cli import inputs, streams  # noqa: PLC0415 - `--help` does not need it
@@ -50,7 +50,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     from gpushare.views import terminal  # noqa: PLC0415 - `--help` does not need it
 
     side = inputs.load_side(bundle)
-    code = inputs.told(side, strict=strict)
+    code = inputs.report_findings(side, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code
     plugin = bundles.values(side.files).get("pluginNamespace") or ""
@@ -103,6 +103,6 @@ def _render(found: "Sequence[Difference]", snapshot: "Snapshot", style: Any) -> 
     shown = ""
     for one in found:
         shown += style.paint(f"{one.kind}: {one.subject}", BOLD) + "\n"
-        shown += wrapped(f"  wanted {one.wanted}", style, indent=4) + wrapped(f"  actual {one.actual}", style, indent=4)
+        shown += wrapped(f"  desired {one.wanted}", style, indent=4) + wrapped(f"  actual {one.actual}", style, indent=4)
         shown += wrapped(f"  = {one.remedy}", style, indent=4)
     return shown + f"\n{pluralize(len(found), 'difference')}\n"

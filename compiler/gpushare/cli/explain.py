@@ -1,4 +1,4 @@
-"""`gpushare explain`: what a finding's code or a condition's reason means, and why a node or a pod is not as wanted."""
+"""`gpushare explain`: what a finding's code or a condition's reason means, and why a node or a pod is not ready."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ def command(*, what: str | None, cluster: ClusterConnection) -> ExitCode:
 
     Exit codes:
       0  done
-      2  there is no such code, reason, node or pod, or no cluster can be asked
+      2  there is no such code, reason, node or pod, or no cluster can be reached
     """
     style = terminal.detect_style(sys.stdout)
     if what is None:
@@ -119,7 +119,7 @@ def _unknown(what: str, namespace: str = "") -> CouldNotRunError:
 def _render(found: "Diagnosis", style: Style) -> str:
     shown = wrapped(f"{style.paint(found.subject, BOLD)}: {', '.join(found.facts)}", style, indent=2)
     if not found.causes:
-        return shown + "\nNothing that can be seen is wrong.\n"
+        return shown + "\nNo problems found.\n"
     for cause in found.causes:
         shown += "\n" + wrapped(f"- {cause.what}", style, indent=2)
         shown += wrapped(f"  What to do: {cause.remedy}", style, indent=4) if cause.remedy else ""

@@ -159,7 +159,7 @@ def run(clusters: Sequence[Cluster], words: Callable[[Cluster], Sequence[str]], 
             return Done(cluster=cluster, code=ExitCode.COULD_NOT_RUN, out="", err=err)
         out, err = made.stdout.decode(errors="replace"), made.stderr.decode(errors="replace")
         if made.returncode < 0:
-            err += f"gpushare: signal {-made.returncode} ended the {command[4]} of {cluster.name}\n"
+            err += f"gpushare: signal {-made.returncode} killed the {command[4]} of {cluster.name}\n"
         return Done(cluster=cluster, code=made.returncode, out=out, err=err)
 
     done = []
@@ -192,9 +192,9 @@ def _lines(done: Sequence[Done], *, check: bool) -> Iterator[str]:
     yield total(outcomes)
 
 
-def line(one: Done, outcome: str, told: str, width: int) -> str:
+def line(one: Done, outcome: str, text: str, width: int) -> str:
     """Return the line of a cluster, whose name has at most `width` characters."""
-    return f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(told)}".rstrip() + "\n"
+    return f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(text)}".rstrip() + "\n"
 
 
 def total(outcomes: Sequence[str]) -> str:
@@ -208,12 +208,12 @@ def problem(one: Done) -> str:
 
     GitHub's form of findings has no last line that counts them: it is made here.
     """
-    told = one.err.strip().splitlines()
+    lines = one.err.strip().splitlines()
     if one.code == ExitCode.FINDINGS:
-        kinds = [(sum(line.startswith(f"::{kind} ") for line in told), kind) for kind in ("error", "warning")]
-        return ", ".join(pluralize(number, kind) for number, kind in kinds if number) or (told[-1] if told else "")
-    said = [line for line in told if line.startswith(_MESSAGES)]
-    return next(iter(said or told), "")
+        kinds = [(sum(line.startswith(f"::{kind} ") for line in lines), kind) for kind in ("error", "warning")]
+        return ", ".join(pluralize(number, kind) for number, kind in kinds if number) or (lines[-1] if lines else "")
+    messages = [line for line in lines if line.startswith(_MESSAGES)]
+    return next(iter(messages or lines), "")
 
 
 def _tell_failures(done: Sequence[Done]) -> None:
@@ -248,7 +248,7 @@ def _sarif(done: Sequence[Done]) -> dict[str, Any]:
 
     A cluster that could not be compiled is a notification of the run.
     """
-    from gpushare.views import formats  # noqa: PLC0415 - only for SARIF
+    from gpushare.views import finding_formats  # noqa: PLC0415 - only for SARIF
 
     logs = [(one, read_json(one.out)) for one in done]
     runs = [(one.cluster.name, run) for one, log in logs if log for run in log["runs"]]
@@ -267,4 +267,4 @@ def _sarif(done: Sequence[Done]) -> dict[str, Any]:
             )
             once["properties"]["clusters"].append(name)
     failed = [f"{one.cluster.name}: {problem(one)}" for one, log in logs if not log]
-    return formats.sarif_log([rules[code] for code in ids], list(results.values()), failed)
+    return finding_formats.sarif_log([rules[code] for code in ids], list(results.values()), failed)

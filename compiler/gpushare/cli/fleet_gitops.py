@@ -56,7 +56,7 @@ def clashes(every: Sequence[Synced]) -> Iterator[tuple[str, str]]:
 
 
 def misplaced(every: Sequence[Synced]) -> Iterator[str]:
-    """Yield what is to be said of each output that is not the folder that a tool syncs."""
+    """Yield a message for each output that is not the folder that a tool syncs."""
     for one in every:
         parts, wanted = PurePath(_normal(one.output)).parts, PurePath(_normal(one.path)).parts
         if parts[-len(wanted) :] != wanted:

@@ -76,8 +76,8 @@ def _lines(done: Sequence[Done]) -> Iterator[str]:
     outcomes = [_outcome(one) for one in done]
     for one, outcome in zip(done, outcomes, strict=True):
         plan = _plan(one)
-        told = plan["summary"] if plan else "" if outcome == _NEW else fleet.problem(one)
-        yield fleet.line(one, outcome, told, width)
+        text = plan["summary"] if plan else "" if outcome == _NEW else fleet.problem(one)
+        yield fleet.line(one, outcome, text, width)
     yield fleet.total(outcomes)
 
 
@@ -86,13 +86,13 @@ def _page(done: Sequence[Done]) -> str:
     rows, folds = [], []
     for one in done:
         name, outcome = code(one.cluster.name), _outcome(one)
-        told = ""
+        text = ""
         if outcome == "changes":
-            told = one.out.partition("\n")[0].strip("*").replace("|", "\\|")
+            text = one.out.partition("\n")[0].strip("*").replace("|", "\\|")
             folds += ["", f"<details><summary>{one.cluster.name}</summary>", "", one.out.rstrip(), "", "</details>"]
         elif outcome not in (_NEW, "unchanged"):
-            told = code(visible(fleet.problem(one)))
-        rows.append(f"| {name} | {outcome} | {told} |")
+            text = code(visible(fleet.problem(one)))
+        rows.append(f"| {name} | {outcome} | {text} |")
     return "\n".join(["| cluster | outcome | |", "|---|---|---|", *rows, *folds]) + "\n"
 
 

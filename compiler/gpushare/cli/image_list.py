@@ -9,13 +9,13 @@ import click
 from gpushare.catalog.upstream import OCI
 from gpushare.cli import options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.mirror import formats
+from gpushare.mirror import copy_formats
 
 if TYPE_CHECKING:
     from gpushare.mirror.copies import ChartCopy, Copy, Omission
 
 
-@click.command(cls=options.Command, short_help="List the images to copy into a registry, or those that it lacks.")
+@click.command(cls=options.Command, short_help="List the images to mirror, or those missing from a registry.")
 @click.argument("intent", type=options.INTENT, metavar="INTENT|BUNDLE")
 @options.overlays()
 @click.option("--to", metavar="REGISTRY", help="Copy to this registry, such as reg.example.org/mirror.")
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 @click.option(
     "--kernel", "kernels", multiple=True, metavar="RELEASE", help="Kernel of the nodes, for precompiled drivers; repeatable."
 )
-@click.option("--verify", is_flag=True, help="Ask the target registry by skopeo or crane; exit 3 when it lacks an image.")
-@click.option("--plain-http", is_flag=True, help="--verify asks without TLS, or whatever the certificate.")
-@options.product_format("text", "json", *formats.SCRIPTS)
+@click.option("--verify", is_flag=True, help="Query the target registry with skopeo or crane; exit 3 if an image is missing.")
+@click.option("--plain-http", is_flag=True, help="With --verify: use no TLS, or do not check the certificate.")
+@options.product_format("text", "json", *copy_formats.SCRIPTS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
     *,
@@ -58,11 +58,11 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     intent, or --charts-to.
 
     With platform.registry the intent names the target of the node runtime's
-    image, and not where it was pushed: --image-from says that. Without it no
-    script copies that image, with a warning.
+    image, and --image-from the repository to which it was pushed. Without
+    --image-from no script copies that image, with a warning.
 
-    The operator appends the node's system to the tag of the driver: --os says
-    which systems there are. Without it the driver is left out, with a warning.
+    The operator appends the node's system to the tag of the driver: --os names
+    the systems. Without it the driver is left out, with a warning.
 
     The formats skopeo and crane are shell scripts for these tools, and for
     Helm; a target equal to its source is left out of them.
@@ -78,7 +78,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     Exit codes:
       0  done (with --verify: the registry has all of them)
       1  INTENT has errors, or with --strict: warnings or an incomplete list
-      2  INTENT could not be read or the registry not be asked
+      2  INTENT could not be read, or the registry did not answer
       3  --verify: images are missing
     """
     from gpushare.cli import image_input  # noqa: PLC0415 - `--help` does not need it
@@ -86,7 +86,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     for wrong in _wrong_words(to, charts_to, image_from, {"--os": systems, "--kernel": kernels}):
         raise click.UsageError(wrong)
-    if verify and style in formats.SCRIPTS:
+    if verify and style in copy_formats.SCRIPTS:
         raise click.UsageError("--verify writes text or json")
     if plain_http and not verify:
         raise click.UsageError("--plain-http is for --verify")
@@ -111,7 +111,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         there = f"{len(targets) - len(missing)} of {len(targets)} {what} are there\n"
         streams.write("".join(f"missing {one}\n" for one in missing) + there)
     else:
-        streams.write(formats.script(listed, style, chart) if style in formats.SCRIPTS else formats.plain(listed, chart))
+        streams.write(
+            copy_formats.script(listed, style, chart) if style in copy_formats.SCRIPTS else copy_formats.plain(listed, chart)
+        )
     if strict and omissions:
         return ExitCode.FINDINGS
     return ExitCode.CHANGES if missing else ExitCode.DONE
@@ -129,7 +131,7 @@ def _wrong_words(
         yield f"--charts-to: {charts_to!r} is not a registry; write it like oci://reg.example.org/charts"
     if image_from is not None and not copies.is_repository(image_from):
         yield (
-            f"--image-from: {image_from!r} is no repository with a host; "
+            f"--image-from: {image_from!r} is not a repository with a host; "
             "write it like reg.example.org/gpushare/node-runtime, without the tag, which the bundle has"
         )
     for name, words in suffixes.items():

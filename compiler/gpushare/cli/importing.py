@@ -33,7 +33,7 @@ _FILE = click.Path(exists=False, allow_dash=True)
     default=None,
     help="What serves the GPUs: what is installed stays (existing, the default), or the bundle's chart replaces it.",
 )
-@click.option("--observe", is_flag=True, help="Write adoption: observe, which the default without --stack has.")
+@click.option("--observe", is_flag=True, help="Write adoption: observe; without --stack that is the default.")
 @click.option("--name", default="", help="The cluster's name, a DNS label. Default: imported.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Default: stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
@@ -55,7 +55,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     strict: bool,
     cluster: ClusterConnection,
 ) -> ExitCode:
-    """Write an intent that means what FILES say of a cluster.
+    """Write an intent from a cluster's configuration in FILES.
 
     FILES are YAML or JSON, with any number of objects each; `-` is stdin:
       ConfigMaps or files with configs of the device plugin or of mig-parted
@@ -66,16 +66,17 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     With --live, Nodes, ResourceQuotas, the ClusterPolicy and ConfigMaps that
     look like such configs are read from the running cluster too. Only GET
-    requests are sent; what cannot be read is said.
+    requests are sent; what cannot be read is reported.
 
-    The intent goes to stdout, with comments that say where each value is from
-    and what is assumed. Findings go to stderr: what an intent cannot express,
-    every field of an input that it lacks, and what NVIDIA's programs ignore or
-    refuse. What is installed stays and gpushare only observes, unless --stack
-    says that the bundle's chart replaces it: then the release's values, version
-    and namespace are written into the intent. Nodes make the pools: without
-    them only configs that are named after a card become pools. With errors
-    the intent is written as well, and lacks what they concern.
+    The intent goes to stdout, with comments that give the source of each
+    value and every assumption. Findings go to stderr: what an intent cannot
+    express, every input field that it has no place for, and what NVIDIA's
+    programs ignore or refuse. What is installed stays and gpushare only
+    observes, unless --stack says that the bundle's chart replaces it: then the
+    release's values, version and namespace are written into the intent. Pools
+    come from Nodes: without Nodes only configs that are named after a card
+    become pools. If there are errors, the intent is still written, without the
+    parts that they concern.
 
     For example:
       kubectl get nodes -o yaml > nodes.yaml
@@ -86,9 +87,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     Exit codes:
       0  done (with --strict: without warnings)
-      1  something could not be imported, and no intent means the same
+      1  something could not be imported
       2  a file could not be read, or FILE exists or cannot be written,
-         or no cluster can be asked
+         or no cluster can be reached
     """
     from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
     from gpushare.importing import Wanted  # noqa: PLC0415 - as above

@@ -79,7 +79,7 @@ def read_overlays(intent: str, overlays: tuple[str, ...]) -> list[pipeline.Overl
     """Return the bytes and names of the overlays of an intent. Raises CouldNotRunError."""
     if [intent, *overlays].count("-") > 1:
         raise CouldNotRunError("standard input can be only one of INTENT and its overlays", "write the other into a file")
-    absent = "an overlay has the fields of the intent that are other on this cluster, such as metadata: {name: north}"
+    absent = "an overlay has the fields of the intent that differ on this cluster, such as metadata: {name: north}"
     return [streams.read(name, source.MAX_BYTES, absent) for name in overlays]
 
 
@@ -146,7 +146,7 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
     return replace(read, document=pools.pools_document(read.plan), files={file.path: file.text for file in read.artifacts})
 
 
-def told(side: LoadedIntent, *, strict: bool) -> ExitCode:
+def report_findings(side: LoadedIntent, *, strict: bool) -> ExitCode:
     """Report the side's findings, each with its file, and return what they mean: a bundle that cannot be read is no intent."""
     report.report(side.findings, side.texts or side.text.texts, report.chosen(None), as_product=False)
     return ExitCode.COULD_NOT_RUN if side.texts else report.verdict(side.findings, strict=strict)

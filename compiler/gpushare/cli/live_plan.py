@@ -29,13 +29,13 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
 ) -> ExitCode:
     """Write the plan; the exit codes are those of `plan`."""
     side = inputs.load_side(new, overlays=overlays)
-    code = inputs.told(side, strict=strict)
+    code = inputs.report_findings(side, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code
     snapshot = read(cluster, Scope(release=cluster.release))
     if not snapshot.has_seen("nodes"):
         warn_unread(snapshot.unseen)
-        raise CouldNotRunError("the nodes cannot be read, so nothing is known", "`gpushare rbac` prints the rights")
+        raise CouldNotRunError("the nodes cannot be read, so their changes are unknown", "`gpushare rbac` prints the rights")
     found = disturbance.assess(side.files, side.document, snapshot, inputs.geometries(side))
     if style == "json":
         streams.product(emit.json_text(document(found)))

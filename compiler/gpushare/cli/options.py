@@ -78,7 +78,7 @@ def strict() -> Decorator[Any]:
 
 
 def only_pools() -> Decorator[Any]:
-    """--pool, repeatable: the pools of which something is said."""
+    """--pool, repeatable: the pools that are shown."""
     return click.option(
         "--pool", "pools", multiple=True, metavar="NAME", shell_complete=_complete_pool, help="Only this pool; repeatable."
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpushare.views.comparison_page import Document
 
 
-@click.command(cls=options.Command, short_help="Tell what changes from one intent to another.")
+@click.command(cls=options.Command, short_help="Show what changes from one intent to another.")
 @click.argument("sides", type=options.INTENT, nargs=-1, metavar="[OLD] NEW")
 @options.product_format("text", "json", "markdown", "html")
 @click.option("--html", "style", flag_value="html", help="The same as --format html.")
@@ -47,25 +47,25 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     strict: bool,
     cluster: ClusterConnection,
 ) -> ExitCode:
-    """Tell what changes when NEW replaces OLD.
+    """Show what changes when NEW replaces OLD.
 
     That is: capacity, nodes, GPUs, pods disturbed or refused, quotas that no
     longer fit, and every setting of the bundle. "No changes" means that both
     bundles are equal, comments aside.
 
-    OLD and NEW are intent files or bundle directories; one may be `-`. Pods are
-    counted as all the shares that a change takes away: at most so many. No
-    cluster is asked.
+    OLD and NEW are intent files or bundle directories; one may be `-`. The
+    number of pods is an upper bound: every share that a change takes away
+    counts as one. Only --live contacts a cluster.
 
     With --live, NEW is compared with the running cluster: which pods would be
     disturbed, by name and owner, which quotas in use would not fit any more,
-    and which nodes are not ready. Only then are the cluster's options used.
+    and which nodes are not ready. The cluster's options need --live.
 
-    With --pool, only the named pools are compared, and what concerns the whole
-    cluster. Pools whose changes are equal are told once, with all their names.
+    With --pool, only the named pools and cluster-wide settings are
+    compared. Pools with equal changes are shown once, with all their names.
 
     With --fleet, the intent of every cluster of FILE is compared with its
-    bundle, in a line each: what the next `compile --fleet` changes.
+    bundle, one line per cluster: what the next `compile --fleet` changes.
 
     For example:
       gpushare plan bundle intent.yaml          before the next compile
@@ -113,7 +113,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)
-    code = max(inputs.told(side, strict=strict) for side in (before, after))
+    code = max(inputs.report_findings(side, strict=strict) for side in (before, after))
     if code is not ExitCode.DONE or before.document is None or after.document is None:
         return code
     bundles = before.files, after.files
@@ -131,10 +131,10 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 def _only(comparison: "Comparison", pools: tuple[str, ...]) -> "Comparison":
     """Return the comparison of the named pools. Raises CouldNotRunError for a name that neither side has."""
     from gpushare.cli import inputs  # noqa: PLC0415 - as above
-    from gpushare.compare import selection  # noqa: PLC0415 - as above
+    from gpushare.compare import pool_filter  # noqa: PLC0415 - as above
 
     inputs.refuse_unknown(pools, [pool.name for pool in comparison.pools], "neither OLD nor NEW has a pool")
-    return selection.only(comparison, pools)
+    return pool_filter.only(comparison, pools)
 
 
 def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", geometry_of: "GeometryOf") -> None:

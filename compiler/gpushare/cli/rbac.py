@@ -9,7 +9,7 @@ from gpushare.core.printable import visible
 from gpushare.core.units import is_dns_label, is_dns_subdomain
 
 
-@click.command(cls=options.Command, short_help="Print the rights that status, drift and explain need.")
+@click.command(cls=options.Command, short_help="Print the RBAC objects that status, drift and explain need.")
 @click.option("--user", default="", help="For this user.")
 @click.option("--group", default="", help="For this group.")
 @click.option("--service-account", "account", default="", metavar="NAME", help="For this account of the release's namespace.")
@@ -40,7 +40,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     helm_values: bool,
     imports: tuple[str, ...],
 ) -> ExitCode:
-    """Print as YAML the rights of status, drift, explain and plan --live.
+    """Print the RBAC objects for status, drift, explain and plan --live, as YAML.
 
     Nothing is sent to a cluster, and none of these rights allows a change.
     Without a subject they are for the service account gpushare-viewer.

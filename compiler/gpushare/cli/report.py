@@ -69,12 +69,12 @@ def report(  # noqa: PLR0913 - the parts of one report
         elif ordered:
             streams.warn(text(ordered, lines, terminal.detect_style(sys.stderr), accepted))
         return
-    from gpushare.views import formats  # noqa: PLC0415 - most runs are read by a person
+    from gpushare.views import finding_formats  # noqa: PLC0415 - most runs are read by a person
 
     if style is Format.JSON:
-        written = formats.json_text(ordered, accepted, files)
+        written = finding_formats.json_text(ordered, accepted, files)
     else:
-        written = (formats.github_text if style is Format.GITHUB else formats.sarif_text)(ordered, accepted)
+        written = (finding_formats.github_text if style is Format.GITHUB else finding_formats.sarif_text)(ordered, accepted)
     if as_product:
         streams.product(written)
     else:

@@ -8,7 +8,7 @@ from gpushare.cli import options
 from gpushare.cli.exits import ExitCode
 
 
-@click.command(cls=options.Command, short_help="Draw what every pool and GPU becomes.")
+@click.command(cls=options.Command, short_help="Show the nodes, resources and GPU memory of every pool.")
 @options.intent_argument()
 @options.overlays()
 @options.only_pools()
@@ -16,14 +16,14 @@ from gpushare.cli.exits import ExitCode
 @click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @options.strict()
 def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], style: str, strict: bool) -> ExitCode:
-    """Show what INTENT makes of the cluster.
+    """Show the pools and GPUs that INTENT describes.
 
     That is: pools, nodes, resources with their counts and caps, and the memory
     map of each GPU.
 
     A `?` is an unknown number: a pool without `expected` and without
     node names has no total. Goals are resolved as the lock file of the bundle
-    beside INTENT remembers them.
+    beside INTENT records them.
 
     For example:
       gpushare show intent.yaml

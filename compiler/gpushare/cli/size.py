@@ -21,7 +21,7 @@ MAX_NUMBER = 1_000_000
 """The largest number of users and of nodes: an intent's `expected` ends there."""
 
 
-@click.command(cls=options.Command, short_help="Compute which mode and how many nodes fit.")
+@click.command(cls=options.Command, short_help="Compute the mode and number of nodes that users need.")
 @click.option(
     "--card",
     "card_ids",
@@ -144,7 +144,7 @@ def _cards(card_ids: tuple[str, ...], own: str | None) -> "Iterator[tuple[Card, 
     known = catalog.Catalog(own={card_id: catalog.build(card_id, document) for card_id, document in described.items()})
     for card_id in dict.fromkeys(card_ids):
         if "," in card_id and known.get(card_id) is None:
-            raise CouldNotRunError(f"{card_id!r} is no card", "write --card once for each card")
+            raise CouldNotRunError(f"{card_id!r} is not a card", "write --card once for each card")
         found = card_choice.chosen(card_id, known, "--own-cards INTENT reads cards of your own" if own is None else "")
         yield found, described.get(card_id)
 
@@ -169,7 +169,7 @@ def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tu
     if len(together) > MAX_SIZES:
         raise CouldNotRunError(f"there are {len(together)} sizes", f"round them up to {MAX_SIZES} sizes at most")
     if sum(together.values()) > MAX_NUMBER:
-        raise CouldNotRunError(f"there are {sum(together.values())} users", f"{MAX_NUMBER} are the most")
+        raise CouldNotRunError(f"there are {sum(together.values())} users", f"{MAX_NUMBER} is the limit")
     return tuple(Need(memory_bytes=each, users=number) for each, number in sorted(together.items(), reverse=True))
 
 

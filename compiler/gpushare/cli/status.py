@@ -20,18 +20,18 @@ _WATCH_SECONDS = 5
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-@click.command(cls=options.Command, short_help="Tell what the pools of a running cluster offer and use.")
+@click.command(cls=options.Command, short_help="Show what the pools of a running cluster offer and use.")
 @click.argument("name", required=False, metavar="[POOL|NODE]")
 @options.product_format("text", "json", "html")
 @click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("-o", "--output", type=click.Choice(("wide",)), help="wide: every node, with the condition's message.")
 @click.option("--kills", is_flag=True, help="Also containers over their caps: Events and the runtime's counters.")
-@click.option("--watch", "-w", is_flag=True, help=f"Look again every {_WATCH_SECONDS} seconds, until interrupted.")
+@click.option("--watch", "-w", is_flag=True, help=f"Refresh every {_WATCH_SECONDS} seconds, until interrupted.")
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
     *, name: str | None, style: str, output: str | None, kills: bool, watch: bool, cluster: ClusterConnection
 ) -> ExitCode:
-    """Tell what each pool of a running cluster should offer, offers and has in use.
+    """Show what each pool of a running cluster should offer, offers and uses.
 
     Also why a node does not match its pool, and since when. Nothing is
     written to the cluster. What cannot be read is listed as not seen, and its
@@ -47,7 +47,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     Exit codes:
       0  done
-      2  no cluster can be asked, nothing of it can be read, or it has no such
+      2  no cluster can be reached, nothing of it can be read, or it has no such
          pool or node
     130  interrupted, which is how --watch ends
     """

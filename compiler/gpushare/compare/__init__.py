@@ -23,7 +23,7 @@ def compare(
 ) -> Comparison:
     """Return what happens if `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles."""
     changed = files.changes(*texts)
-    before, after = snapshots.acting(old, new)
+    before, after = snapshots.effective_pools(old, new)
     terms = [bundles.terms(side) for side in texts]
     same = frozenset(name for name, term in terms[0].items() if terms[1].get(name) == term)
     is_adopted = snapshots.observes(old) and not snapshots.observes(new)

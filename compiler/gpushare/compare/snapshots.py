@@ -80,7 +80,7 @@ def observes(document: Mapping[str, Any]) -> bool:
     return document.get("adoption") == "observe"
 
 
-def acting(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Pools, Pools]:
+def effective_pools(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Pools, Pools]:
     """Return the pools that both bundles' nodes have: a bundle that observes leaves them as they were before it."""
     before = {} if observes(old) else pools(old)
     return before, before if observes(new) else pools(new)

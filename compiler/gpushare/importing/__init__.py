@@ -55,7 +55,7 @@ class Imported(Record):
         return writing.text(self.name, self.draft.spec, self.draft.comments, errors) if self.draft.pools else ""
 
     def checked(self, findings: Iterable[Finding]) -> "Imported":
-        """Return the same with the errors that a check of `text` finds, as GS868 where the values are from."""
+        """Return a copy with the errors that a check of `text` finds: each as GS868, at the input that the value came from."""
         notes = Notes()
         for found in findings:
             if is_error(found):
@@ -64,7 +64,7 @@ class Imported(Record):
         return replace(self, findings=tuple(in_order([*self.findings, *notes.findings])))
 
     def compared(self, inputs: Iterable[InputFile], made: Mapping[str, str]) -> "Imported":
-        """Return the same with what the bundle that was imported has, and the one that `text` makes has not."""
+        """Return a copy with findings on values of the imported bundle that the bundle compiled from `text` lacks."""
         given = list(inputs)
         known = recompiled.known(given, made)
         before = [one for one in self.findings if one.code not in _OF_UNREAD or one.file not in known]

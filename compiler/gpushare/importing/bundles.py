@@ -10,7 +10,7 @@ from typing import Any
 from gpushare import modes
 from gpushare.bundle import reader
 from gpushare.catalog import cards
-from gpushare.catalog.memory import reserve_bytes
+from gpushare.catalog.device_memory import reserve_bytes
 from gpushare.core.units import MIB
 from gpushare.core.wording import shorten
 from gpushare.importing import bundle_gitops, bundle_monitoring

@@ -200,7 +200,7 @@ def _version(settings: Settings, draft: Draft, notes: Notes) -> None:
         version = f"v{plain}" if settings.stack == OPERATOR else plain
         draft.put(("platform", "version"), version, settings.version, f"from {settings.origin}")
         return
-    said = f"{shorten(given)} is not one version" if given else "no object says the version of the release"
+    said = f"{shorten(given)} is not one version" if given else "no object states the version of the release"
     part = settings.version if given and settings.version else settings.part
     notes.warn(
         "GS873",

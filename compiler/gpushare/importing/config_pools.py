@@ -11,7 +11,7 @@ from gpushare.core.wording import shorten
 from gpushare.importing import card_names, sharing_fields
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, MIG, Facts
-from gpushare.importing.layouts import Layouts
+from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import Notes
 
 _HINT = "give the Nodes, too: kubectl get nodes -o yaml > nodes.yaml"

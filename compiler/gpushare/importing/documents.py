@@ -66,7 +66,7 @@ class Reader:
 
     def _of_file(self, one: InputFile) -> Iterator[Part]:
         if len(one.data) > MAX_BYTES:
-            self._limit(one.name, f"the file has more than {MAX_BYTES >> 20} MiB, which is the most that is read")
+            self._limit(one.name, f"the file has more than {MAX_BYTES >> 20} MiB, which is the limit")
             return
         parts: list[FromFile] = []
         for before, text in _documents(one.data):

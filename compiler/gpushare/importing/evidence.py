@@ -10,7 +10,7 @@ from gpushare.catalog.cards import Card
 from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.importing import node_objects
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
-from gpushare.importing.layouts import Layouts
+from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import Notes
 from gpushare.importing.sharing_fields import SharingSource
 from gpushare.nodes.clouds import MACHINE_LABEL, gpus_of_machine, unconfirmed_gpus_of_machine

@@ -109,7 +109,7 @@ def _replacing(stack: str, facts: Facts, draft: Draft, notes: Notes) -> None:
         notes.warn(
             "GS873",
             where,
-            f"no object says in which namespace {chart.name} is installed: in another one than "
+            f"no object states in which namespace {chart.name} is installed: in another one than "
             "spec.namespace, gpu-system, the bundle would install a second one",
             "write spec.namespace; `helm list -A` shows the release's",
             on_key=True,
@@ -127,7 +127,7 @@ def _replacing(stack: str, facts: Facts, draft: Draft, notes: Notes) -> None:
         notes.warn(
             "GS873",
             where,
-            f"no object says the version of {chart.name}: the bundle would install {chart.version}",
+            f"no object states the version of {chart.name}: the bundle would install {chart.version}",
             "write platform.version",
             on_key=True,
         )

@@ -114,7 +114,7 @@ def _sharing(config: PluginConfig, sharing: Part, notes: Notes) -> PluginConfig:
             notes.warn(
                 "GS853",
                 slicing,
-                "both timeSlicing and mps are given: the plugin takes mps and says nothing",
+                "both timeSlicing and mps are given: the plugin uses mps and ignores timeSlicing silently",
                 "remove the one that is not wanted",
                 on_key=True,
             )

@@ -15,10 +15,10 @@ from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
 from gpushare.core.record import Record, replace
 from gpushare.core.wording import join_first, mib, nearest, pluralize, shorten
-from gpushare.importing import card_names, evidence, layouts, node_objects, own_cards, sharing_fields
+from gpushare.importing import card_names, evidence, node_layouts, node_objects, own_cards, sharing_fields
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, ImportedNode
-from gpushare.importing.layouts import Layouts
+from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import Notes, Part
 from gpushare.importing.selecting import LABEL, Selected, Selector
 from gpushare.importing.sharing_fields import SharingSource
@@ -107,7 +107,7 @@ def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector
     node = replace(node, gpus=evidence.physical(node, shares, notes))
     mig_groups = {one.mig_group for one in facts.settings if one.mig_group}
     configs = [one for one in facts.mig_configs if one.group.rpartition("/")[2] in mig_groups] or facts.mig_configs
-    found = layouts.of_node(node, card, configs, notes)
+    found = node_layouts.of_node(node, card, configs, notes)
     if found is None:
         return None
     evidence.compare_instances(node, found, notes)
@@ -239,7 +239,7 @@ def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layou
         notes.warn(
             "GS860",
             found.part or node.part,
-            "assumed: the MIG strategy is mixed; nothing says it",
+            "assumed: the MIG strategy is mixed; no input states it",
             "give the values of NVIDIA's chart, which set it",
             on_key=True,
         )

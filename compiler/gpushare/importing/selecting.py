@@ -103,7 +103,7 @@ class Selector:
             self._notes.error(
                 "GS864",
                 found[1].part,
-                f"the config {shorten(name)} is given twice, and differently",
+                f"the config {shorten(name)} is given twice with different content",
                 "give only the ConfigMap that the plugin reads, or the chart's values that name it",
             )
             return None

@@ -10,7 +10,7 @@ from gpushare.core.record import Record
 from gpushare.core.wording import shorten
 from gpushare.importing import node_objects
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, PluginConfig, Strategy
-from gpushare.importing.layouts import Layouts
+from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import Notes, Part
 
 

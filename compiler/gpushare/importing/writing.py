@@ -25,7 +25,7 @@ def text(name: str, spec: Mapping[str, Any], comments: Mapping[Path, str], error
         "metadata": {"name": name},
         "spec": {key: _sorted(key, spec[key]) for key in _KEYS if key in spec},
     }
-    draft = f"NOT COMPLETE: {pluralize(errors, 'error')}; what is concerned is missing or wrong.\n" if errors else ""
+    draft = f"NOT COMPLETE: {pluralize(errors, 'error')}; the parts that they concern are missing or wrong.\n" if errors else ""
     written = emit.yaml_text(document, draft + _HEADER)
     return _commented(written, {("spec", *path): origin for path, origin in comments.items()})
 

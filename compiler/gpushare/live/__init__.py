@@ -1,1 +1,1 @@
-"""A running cluster, read only: what it has, compared with what was asked. `connection` alone sends requests."""
+"""A running cluster, read only: what it has, compared with what is desired. `connection` alone sends requests."""

@@ -6,8 +6,8 @@ A condition stays when the program that writes it dies, and a device plugin can 
 from collections.abc import Mapping
 
 from gpushare.core.wording import join_words
+from gpushare.live.live_pools import LivePool
 from gpushare.live.observing import is_observed
-from gpushare.live.pools import LivePool
 from gpushare.live.snapshot import RUNTIME_PODS, Condition, DaemonSet, LiveNode, Snapshot
 
 NOT_RUNNING = "RuntimeNotRunning"
@@ -22,21 +22,21 @@ _NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime
 
 def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot) -> Condition:
     """Return the node's condition as it can be believed: not True where the runtime is dead, or the offer is not as planned."""
-    said = node.condition
-    if said is None:
+    condition = node.condition
+    if condition is None:
         return _NOT_SEEN
-    trouble = _trouble(node, said, pool.daemonset, snapshot) if pool is not None and pool.daemonset is not None else ""
+    trouble = _trouble(node, condition, pool.daemonset, snapshot) if pool is not None and pool.daemonset is not None else ""
     if trouble:
-        text = f"{trouble}; the condition {said.reason} of before may be out of date"
-        return Condition(status="False", reason=NOT_RUNNING, message=text, since=said.since)
-    if said.is_true and pool is not None and pool.side is not None and dict(node.allocatable) != dict(pool.resources):
+        text = f"{trouble}; the earlier condition {condition.reason} may be out of date"
+        return Condition(status="False", reason=NOT_RUNNING, message=text, since=condition.since)
+    if condition.is_true and pool is not None and pool.side is not None and dict(node.allocatable) != dict(pool.resources):
         wanted, offered = _numbers(pool.resources), _numbers(node.allocatable)
         text = f"the node offers {offered} instead of {wanted}"
         return Condition(status="False", reason=_WRONG_RESOURCES, message=text, since="")
-    return said
+    return condition
 
 
-def _trouble(node: LiveNode, said: Condition, daemonset: DaemonSet, snapshot: Snapshot) -> str:
+def _trouble(node: LiveNode, condition: Condition, daemonset: DaemonSet, snapshot: Snapshot) -> str:
     """Return why no runtime keeps the condition up to date; empty if one does, or if the runtime's pods were not read."""
     if not snapshot.has_seen(RUNTIME_PODS) or is_observed(node):
         return ""
@@ -46,7 +46,7 @@ def _trouble(node: LiveNode, said: Condition, daemonset: DaemonSet, snapshot: Sn
     stuck = next(((pod, pod.problems[0]) for pod in own if pod.problems), None)
     if stuck is not None:
         return f"pod {stuck[0].full_name} does not run: {stuck[1]}"
-    written, created = said.heartbeat, max(pod.created for pod in own)
+    written, created = condition.heartbeat, max(pod.created for pod in own)
     if written and created and written < created:
         return f"pod {own[0].full_name} has not reported yet: the condition of {written} is older than the pod"
     return ""

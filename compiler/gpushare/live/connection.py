@@ -82,11 +82,11 @@ class Server:
             finally:
                 answer.release_conn()
         except TimeoutError as problem:  # a server that sends a byte now and then never reaches the socket's own timeout
-            raise RequestError(f"no whole answer within {timeout_seconds:g} s; --request-timeout waits longer") from problem
+            raise RequestError(f"no complete answer within {timeout_seconds:g} s; --request-timeout waits longer") from problem
         except urllib3.exceptions.HTTPError as problem:
             raise self._unreachable(problem) from problem
         except (OSError, ValueError) as problem:
-            raise NoClusterError(f"cannot ask {self.name}: {problem}") from problem
+            raise NoClusterError(f"cannot query {self.name}: {problem}") from problem
         if answer.status != 200:
             raise self._refused(answer.status, data)
         return data
@@ -222,7 +222,7 @@ def _from_kubeconfig(access: Access, where: str, folder: str) -> Endpoint:
 
     settings: Any = client.Configuration()
     load, merger = _typeless(config.load_kube_config), _typeless(KubeConfigMerger)
-    with _logged() as said:
+    with _logged() as messages:
         try:
             merged = merger(where).config
             name, context = kubeconfig.find_context(_plain(merged, where), access.context, where)
@@ -233,7 +233,7 @@ def _from_kubeconfig(access: Access, where: str, folder: str) -> Endpoint:
         except Exception as problem:  # the client raises its own, PyYAML's, binascii's and the system's
             raise NoClusterError(f"cannot read {where}: {problem}", "`kubectl config view` shows what it contains") from problem
     if plugin and not settings.auth_settings() and not settings.cert_file:
-        raise NoClusterError(f"the plugin {plugin} gave no credentials{': ' + said[-1] if said else ''}", _LOGIN)
+        raise NoClusterError(f"the plugin {plugin} gave no credentials{': ' + messages[-1] if messages else ''}", _LOGIN)
     headers = tuple(kubeconfig.impersonated(access, context.user))
     return Endpoint(settings=settings, headers=headers, name=f"context {name!r}", namespace=context.namespace)
 
@@ -265,15 +265,15 @@ def _plugin(user: Mapping[str, Any]) -> str:
 @contextmanager
 def _logged() -> Iterator[list[str]]:
     """Collect what the official client logs instead of raising it, and keep it from stderr."""
-    said: list[str] = []
+    messages: list[str] = []
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
+            messages.append(record.getMessage())
 
     handler, root = Handler(), logging.getLogger()
     root.addHandler(handler)
     try:
-        yield said
+        yield messages
     finally:
         root.removeHandler(handler)

@@ -11,8 +11,8 @@ from typing import Any
 from gpushare.core import resources
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first, join_words
-from gpushare.live import belief, pools, refusals, status
-from gpushare.live.pools import LivePools
+from gpushare.live import belief, live_pools, refusals, status
+from gpushare.live.live_pools import LivePools
 from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
@@ -48,7 +48,7 @@ def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
     node = next((one for one in snapshot.nodes if one.name == name), None)
     if node is None:
         return None
-    live = pools.find(snapshot)
+    live = live_pools.find(snapshot)
     pool = live.of_node.get(name, "")
     offers = ", ".join(f"{key}: {number}" for key, number in sorted(node.allocatable.items())) or "no GPU resource"
     facts = [f"pool {pool}" if pool else "no pool", f"offers {offers}"]
@@ -64,7 +64,7 @@ def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Ca
     if node.is_cordoned:
         yield Cause(what="The node is cordoned: it takes no new pods.", remedy=f"Run `kubectl uncordon {node.name}`.")
     if pool is None:
-        known = join_first(list(live.pools), 8) if live.pools else "none that can be seen"
+        known = join_first(list(live.pools), 8) if live.pools else "none that is visible"
         yield Cause(
             what=f"No pool selects the node; the pools are {known}.",
             remedy="Give it the labels of a pool, or name it in the intent, unless it should have no pool.",
@@ -86,14 +86,14 @@ def _starting(snapshot: Snapshot) -> Iterator[Cause]:
     """Yield the pods that have not started and mount our profiles, with kubelet's newest word on their volumes."""
     for pod in snapshot.starting:
         about = (pod.namespace, "Pod", pod.name, "FailedMount")
-        told = [one for one in snapshot.events if (one.namespace, one.kind, one.name, one.reason) == about]
-        newest = max(told, key=lambda one: one.time, default=None)
-        said = f": {newest.time or '?'} {newest.reason}: {newest.message}" if newest else "."
+        matching = [one for one in snapshot.events if (one.namespace, one.kind, one.name, one.reason) == about]
+        newest = max(matching, key=lambda one: one.time, default=None)
+        newest_event = f": {newest.time or '?'} {newest.reason}: {newest.message}" if newest else "."
         remedy = f"Run `kubectl describe pod {pod.name} -n {pod.namespace}`."
-        if PROFILES in said:
+        if PROFILES in newest_event:
             remedy = f"ConfigMap {PROFILES} must be in the pod's own namespace. If our chart puts it into another one, write"
             remedy += f" `platform.namespace: {pod.namespace}` in the intent, compile it and upgrade our chart."
-        yield Cause(what=f"Pod {pod.full_name} has not started{said}", remedy=remedy)
+        yield Cause(what=f"Pod {pod.full_name} has not started{newest_event}", remedy=remedy)
 
 
 def _told(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
@@ -110,11 +110,11 @@ def _of_reason(reason: str, message: str) -> Cause:
         remedy += f"{belief.AWAY_LABEL}, or is not selected."
         return Cause(what=f"{reason}: {message}.", remedy=remedy)
     known = reasons().get(reason)
-    told = f": {message}" if message else "."
+    detail = f": {message}" if message else "."
     if known is None:
         remedy = "This gpushare does not know the reason: use the release that the cluster has."
-        return Cause(what=f"{reason}{told}", remedy=remedy)
-    return Cause(what=f"{reason}{told} {known['means']}", remedy=known["remedy"])
+        return Cause(what=f"{reason}{detail}", remedy=remedy)
+    return Cause(what=f"{reason}{detail} {known['means']}", remedy=known["remedy"])
 
 
 def _holders(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:

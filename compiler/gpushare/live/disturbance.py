@@ -15,9 +15,9 @@ from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.snapshots import Device, PoolSide
 from gpushare.core.record import NOTHING, Record, replace
-from gpushare.live import pools
+from gpushare.live import live_pools
+from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
-from gpushare.live.selection import pool_of
 from gpushare.live.snapshot import LiveNode, LiveQuota, Pod, ReadFailure, Snapshot
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -65,7 +65,7 @@ def assess(bundle: Files, document: Mapping[str, Any], snapshot: Snapshot, geome
     """Return what the bundle would do. `document` is its nodes/pools.yaml. A bundle that observes changes no node."""
     after = snapshots.pools(document)
     terms = {name: entry.get("terms") for name, entry in (values(bundle).get("pools") or {}).items()}
-    live = pools.find(snapshot)
+    live = live_pools.find(snapshot)
     solver = NodeMoves(before={}, after=after, geometry_of=geometry_of)
     observes = snapshots.observes(document)
     changed, unready = [], []

@@ -13,12 +13,12 @@ from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first
-from gpushare.live import belief, pools
+from gpushare.live import belief, live_pools
+from gpushare.live.api_objects import clean, document
+from gpushare.live.live_pools import policy_text
+from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
-from gpushare.live.pools import policy_text
-from gpushare.live.selection import pool_of
 from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PROFILES, Condition, LiveNode, Snapshot
-from gpushare.live.views import clean, document
 
 _PROFILES = "chart/files/profiles/"
 _INSTALL = "install the bundle: its README lists the commands"
@@ -178,7 +178,7 @@ def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapsh
     terms = {pool: entry.get("terms") for pool, entry in (chart.get("pools") or {}).items()}
     chosen = {node.name: pool_of(node, terms) for node in snapshot.nodes}
     names = {node.name for node in snapshot.nodes}
-    live, is_mode = pools.find(snapshot), observes(chart)
+    live, is_mode = live_pools.find(snapshot), observes(chart)
     for pool, entry in sorted(wanted.items()):
         expected, there = entry["nodes"], sum(one == pool for one in chosen.values())
         for name in entry["selector"]["names"]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote as quoted
 
 from gpushare.core.record import Record
-from gpushare.live import views
+from gpushare.live import api_objects
 from gpushare.live.errors import RequestError
 from gpushare.live.pages import Lists
 
@@ -47,7 +47,7 @@ def installed(lists: Lists, namespace: str, charts: Collection[str]) -> list[Rel
 def _release(secret: Mapping[str, Any], charts: Collection[str]) -> Release | None:
     data = secret.get("data")
     text = data.get("release") if isinstance(data, dict) else None
-    release = views.document(_unpacked(text)) if isinstance(text, str) else None
+    release = api_objects.document(_unpacked(text)) if isinstance(text, str) else None
     chart = release.get("chart") if isinstance(release, dict) else None
     metadata = chart.get("metadata") if isinstance(chart, dict) else None
     if not isinstance(release, dict) or not isinstance(chart, dict) or not isinstance(metadata, dict):

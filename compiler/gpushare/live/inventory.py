@@ -10,9 +10,9 @@ from urllib.parse import quote as quoted
 
 from gpushare.core.record import Record
 from gpushare.live import helm_release
+from gpushare.live.api_objects import clean
 from gpushare.live.pages import Api, Json, Lists
 from gpushare.live.snapshot import ReadFailure
-from gpushare.live.views import clean
 from gpushare.vendors.nvidia import NVIDIA
 
 NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system")
@@ -32,7 +32,7 @@ class Inventory(Record):
 
 
 def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
-    """Return the objects. `values`: of the Helm releases too. NoClusterError if the server cannot be asked at all."""
+    """Return the objects. `values`: of the Helm releases too. NoClusterError if the server cannot be reached."""
     lists = Lists(api)
     found = [*lists.read("nodes", "/api/v1/nodes", _node, bool, {})]
     found += lists.read("resourcequotas", "/api/v1/resourcequotas", _quota, bool, {})

@@ -60,9 +60,9 @@ def _check_server(config: Mapping[str, Any], name: str, context: Mapping[str, An
         raise NoClusterError(f"{where} has no cluster {str(cluster)!r}, which context {name!r} names", _VIEW)
     server = clusters[str(cluster)].get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        told = f"has the server {server!r}" if server else "has no server"
+        problem = f"has the server {server!r}" if server else "has no server"
         raise NoClusterError(
-            f"cluster {str(cluster)!r} in {where} {told}", "write the address with its protocol: https://HOST:PORT"
+            f"cluster {str(cluster)!r} in {where} {problem}", "write the address with its protocol: https://HOST:PORT"
         )
 
 

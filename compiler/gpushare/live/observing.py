@@ -17,7 +17,7 @@ _MORE = re.compile(r"and ([0-9]{1,9}) more\Z")
 class Would(Record):
     """What would change on one node. `gpus` are indexes; `pods` some of the `held` pods that use these GPUs.
 
-    `over` are containers over their caps now, `actions` those that were only counted; None: the runtime was not asked.
+    `over` are containers over their caps now, `actions` those that were only counted; None: the runtime was not queried.
     """
 
     node: str
@@ -37,14 +37,14 @@ class Would(Record):
 
 
 class Observed(Record):
-    """All observed nodes. `refused` requests are those that the API server let pass with a warning; None: not asked."""
+    """All observed nodes. `refused` requests are those that the API server let pass with a warning; None: not queried."""
 
     nodes: tuple[Would, ...]
     refused: int | None = None
 
     @property
     def over(self) -> int | None:
-        """How many containers are over their caps now, on the nodes whose runtime was asked; None if none was."""
+        """How many containers are over their caps now, on the nodes whose runtime was queried; None if none was."""
         return _sum(one.over for one in self.nodes)
 
     @property
@@ -65,13 +65,13 @@ def is_observed(node: LiveNode) -> bool:
 
 def assess(nodes: Iterable[LiveNode], metrics: Sequence[RuntimeMetrics], refused: int | None) -> Observed | None:
     """Return what `enforce` would do; None if no node is observed."""
-    asked = {one.node: one for one in metrics}
-    found = (_would(node, asked.get(node.name)) for node in sorted(nodes, key=lambda node: node.name) if is_observed(node))
+    by_node = {one.node: one for one in metrics}
+    found = (_would(node, by_node.get(node.name)) for node in sorted(nodes, key=lambda node: node.name) if is_observed(node))
     return _if_any(tuple(found), refused)
 
 
 def only(observed: Observed, names: Set[str]) -> Observed | None:
-    """Return the same of these nodes; which of them a refused request was for is not known."""
+    """Return what `enforce` would do on these nodes alone. `refused` is None: it is not counted by node."""
     return _if_any(tuple(one for one in observed.nodes if one.node in names), None)
 
 
@@ -85,13 +85,13 @@ def _over(metrics: RuntimeMetrics) -> int:
 
 def _would(node: LiveNode, metrics: RuntimeMetrics | None) -> Would:
     """Return the annotation's content; anything that is not as the runtime writes it counts as unknown."""
-    told = node.would or {"unknown": "the annotation gpushare.dev/would is missing or malformed"}
-    gpus, labels, resources, pods = (told.get(key) for key in ("gpus", "labels", "resources", "pods"))
+    reported = node.would or {"unknown": "the annotation gpushare.dev/would is missing or malformed"}
+    gpus, labels, resources, pods = (reported.get(key) for key in ("gpus", "labels", "resources", "pods"))
     named = [one for one in pods if isinstance(one, str)] if isinstance(pods, list) else []
     more = _MORE.match(named[-1]) if named else None
     shown = named[:-1] if more else named
     numbers = resources.items() if isinstance(resources, dict) else ()
-    unknown = told.get("unknown")
+    unknown = reported.get("unknown")
     return Would(
         node=node.name,
         gpus=tuple(gpus) if isinstance(gpus, dict) else (),

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from gpushare.core.wording import shorten
+from gpushare.live.api_objects import clean
 from gpushare.live.errors import RequestError, TooLargeError
 from gpushare.live.snapshot import ReadFailure
-from gpushare.live.views import clean
 
 Json = dict[str, Any]
 _T = TypeVar("_T")
@@ -80,9 +80,9 @@ class Lists:
     def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[list[Json]]:
         limit, more, before = LIMIT, "", {""}
         for _ in range(MAX_PAGES):
-            asked = {**query, "limit": str(limit), **({"continue": more} if more else {})}
+            page_query = {**query, "limit": str(limit), **({"continue": more} if more else {})}
             try:
-                found = self._get(path, asked)
+                found = self._get(path, page_query)
             except TooLargeError:
                 if limit == 1:
                     raise

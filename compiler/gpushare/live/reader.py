@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import quote as quoted
 
 from gpushare.core.record import Record
-from gpushare.live import helm_release, observing, runtime_metrics, views
+from gpushare.live import api_objects, helm_release, observing, runtime_metrics
 from gpushare.live.pages import Api, Lists
 from gpushare.live.snapshot import (
     OTHER_PODS,
@@ -48,7 +48,7 @@ class Scope(Record):
 
 
 def read(api: Api, scope: Scope) -> Snapshot:
-    """Return what the scope asks for. NoClusterError if the server cannot be asked at all."""
+    """Return the part of the cluster that the scope selects. NoClusterError if the server cannot be reached."""
     lists = Lists(api)
     if scope.namespace:
         why = f"-n {scope.namespace} restricts the view: USED is what pods of this namespace request, and FREE is not known"
@@ -61,7 +61,7 @@ def read(api: Api, scope: Scope) -> Snapshot:
         configs.pop(PROFILES, None)
         configs |= {one.name: one for one in _configs(lists, scope.plugin) if one.name == PROFILES}
     path = f"/apis/apps/v1{ours}/daemonsets"
-    daemonsets = lists.read("daemonsets", path, views.daemonset, lambda one: bool(one.pool), labelled)
+    daemonsets = lists.read("daemonsets", path, api_objects.daemonset, lambda one: bool(one.pool), labelled)
     refused = _refused(lists) if scope.metrics and any(map(observing.is_observed, nodes)) else None
     runtime = _runtime(lists, scope)
     starting = _starting(lists, scope, nodes)
@@ -100,25 +100,25 @@ def _checked(snapshot: Snapshot) -> Snapshot:
 
 def _configs(lists: Lists, namespace: str) -> tuple[ConfigMap, ...]:
     path = f"/api/v1/namespaces/{quoted(namespace, safe='')}/configmaps"
-    return lists.read("configmaps", path, views.config_map, lambda one: bool(one.name), {"labelSelector": _OURS})
+    return lists.read("configmaps", path, api_objects.config_map, lambda one: bool(one.name), {"labelSelector": _OURS})
 
 
 def _nodes(lists: Lists, scope: Scope) -> tuple[LiveNode, ...]:
     query = {"fieldSelector": f"metadata.name={scope.node}"} if scope.node else {}
-    return lists.read("nodes", "/api/v1/nodes", views.node, lambda one: bool(one.name), query)
+    return lists.read("nodes", "/api/v1/nodes", api_objects.node, lambda one: bool(one.name), query)
 
 
 def _pods(lists: Lists, scope: Scope) -> tuple[Pod, ...]:
     """Return the pods that request GPUs. A Role may allow one namespace where no ClusterRole allows all."""
     selected = f"{_ACTIVE},spec.nodeName={scope.node}" if scope.node else _ACTIVE
-    found = lists.read("pods", _namespaced("pods", scope.namespace), views.pod, _asks, {"fieldSelector": selected})
+    found = lists.read("pods", _namespaced("pods", scope.namespace), api_objects.pod, _asks, {"fieldSelector": selected})
     if scope.about is None or not scope.about[0]:
         return found
     namespace, name = scope.about
     if any((pod.namespace, pod.name) == scope.about for pod in found):
         return found
     item = lists.one("pods", f"{_namespaced('pods', namespace)}/{quoted(name, safe='')}")
-    return found if item is None else (*found, views.pod(item))
+    return found if item is None else (*found, api_objects.pod(item))
 
 
 def _asks(pod: Pod) -> bool:
@@ -127,7 +127,7 @@ def _asks(pod: Pod) -> bool:
 
 def _quotas(lists: Lists, scope: Scope) -> tuple[LiveQuota, ...]:
     path = _namespaced("resourcequotas", scope.namespace)
-    return lists.read("resourcequotas", path, views.quota, lambda one: bool(one.hard), {})
+    return lists.read("resourcequotas", path, api_objects.quota, lambda one: bool(one.hard), {})
 
 
 def _namespaced(plural: str, namespace: str) -> str:
@@ -139,7 +139,7 @@ def _events(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Even
     if scope.kills:
         for reason in KILLS:
             query = {"fieldSelector": f"reason={reason}"}
-            found += lists.read("events", _namespaced("events", scope.namespace), views.event, _named, query)
+            found += lists.read("events", _namespaced("events", scope.namespace), api_objects.event, _named, query)
             if not all(one.what != "events" for one in lists.unseen):
                 break
     if scope.about is not None:
@@ -147,10 +147,10 @@ def _events(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Even
         is_node = not namespace or any(node.name == name for node in nodes)
         for kind, place in ((("Node", ""),) if is_node else ()) + ((("Pod", namespace),) if namespace else ()):
             query = {"fieldSelector": f"involvedObject.name={name},involvedObject.kind={kind}"}
-            found += lists.read("events", _namespaced("events", place), views.event, _named, query)
+            found += lists.read("events", _namespaced("events", place), api_objects.event, _named, query)
         if namespace:  # of a pod that was refused only its controller knows
             query = {"fieldSelector": "reason=FailedCreate"}
-            found += lists.read("events", _namespaced("events", namespace), views.event, _named, query)
+            found += lists.read("events", _namespaced("events", namespace), api_objects.event, _named, query)
     return found
 
 
@@ -160,14 +160,14 @@ def _starting(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Po
     if not name:
         return ()
     query = {"fieldSelector": f"spec.nodeName={name},status.phase=Pending"}
-    return lists.read("pods", "/api/v1/pods", views.pod_with_profiles, lambda one: bool(one.name), query)
+    return lists.read("pods", "/api/v1/pods", api_objects.pod_with_profiles, lambda one: bool(one.name), query)
 
 
 def _events_of_pods(lists: Lists, pods: Sequence[Pod]) -> tuple[Event, ...]:
     found: tuple[Event, ...] = ()
     for pod in pods[:_MAX_STARTING]:
         query = {"fieldSelector": f"involvedObject.name={pod.name},involvedObject.kind=Pod"}
-        found += lists.read("events", _namespaced("events", pod.namespace), views.event, _named, query)
+        found += lists.read("events", _namespaced("events", pod.namespace), api_objects.event, _named, query)
     return found
 
 
@@ -178,7 +178,7 @@ def _named(event: Event) -> bool:
 def _runtime(lists: Lists, scope: Scope) -> tuple[Pod, ...]:
     """Return the node runtime's own pods, those that are not scheduled included."""
     path = _namespaced("pods", scope.release)
-    every = lists.read(RUNTIME_PODS, path, views.runtime_pod, lambda one: bool(one.node), {"labelSelector": _RUNTIME})
+    every = lists.read(RUNTIME_PODS, path, api_objects.runtime_pod, lambda one: bool(one.node), {"labelSelector": _RUNTIME})
     return tuple(one for one in every if scope.node in ("", one.node))
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote as quoted
 
 from gpushare.core.wording import pluralize
+from gpushare.live.api_objects import clean
 from gpushare.live.errors import NoClusterError, RequestError
 from gpushare.live.pages import Api
 from gpushare.live.snapshot import Pod, ReadFailure, RuntimeMetrics, Usage
-from gpushare.live.views import clean
 
 PORT = 9408
 MAX_NODES = 200
@@ -47,9 +47,9 @@ _MAX_BYTES_OF_API_SERVER = 64 << 20
 def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], list[ReadFailure]]:
     """Return what the runtime's pods report, and which did not. Asks at most MOST_NODES, for at most 20 seconds."""
     deadline = time.monotonic() + _SECONDS
-    asked = pods[:MAX_NODES]
+    queried = pods[:MAX_NODES]
     workers = ThreadPoolExecutor(_AT_ONCE)
-    futures = [workers.submit(_ask, api, pod, deadline) for pod in asked]
+    futures = [workers.submit(_ask, api, pod, deadline) for pod in queried]
     wait(futures, timeout=_SECONDS)
     workers.shutdown(wait=False, cancel_futures=True)  # an answer that never ends is not waited for
     answers = [future.result() if future.done() and not future.cancelled() else _LATE for future in futures]
@@ -61,14 +61,14 @@ def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], lis
         unseen.append(
             ReadFailure(what="metrics", why=f"{pluralize(len(refused), 'runtime')} did not answer: {refused[0]}", hint=hint)
         )
-    if len(pods) > len(asked):
-        why = f"only {MAX_NODES} of {len(pods)} runtimes were asked"
+    if len(pods) > len(queried):
+        why = f"only {MAX_NODES} of {len(pods)} runtimes were queried"
         unseen.append(ReadFailure(what="metrics", why=why, hint="name a node"))
     return found, unseen
 
 
 def refused(api: Api) -> tuple[int | None, list[ReadFailure]]:
-    """Return how many requests our policies let pass with a warning since this API server's start; None if it cannot be asked.
+    """Return how many requests our policies let pass with a warning since this API server's start; None if it cannot be read.
 
     The metric and its labels: k8s.io/apiserver, pkg/admission/plugin/policy/validating/metrics. A binding with `Warn` and
     `Audit` counts a request under both.

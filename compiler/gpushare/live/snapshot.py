@@ -162,9 +162,9 @@ class RuntimeMetrics(Record):
 class Snapshot(Record):
     """Everything that was read. A list that could not be read is empty, and `unseen` has it. `runtime` are its own pods.
 
-    `starting`: pods of the node that was asked for that have not started and mount the ConfigMap of our profiles.
+    `starting`: pods of the selected node that have not started and mount the ConfigMap of our profiles.
 
-    `refused`: how many requests the API server would have refused if our policies denied; None: not asked.
+    `refused`: how many requests the API server would have refused if our policies denied; None: not queried.
     """
 
     namespace: str

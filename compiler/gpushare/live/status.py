@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare.core.record import Record
-from gpushare.live import belief, observing, pools
+from gpushare.live import belief, live_pools, observing
+from gpushare.live.live_pools import LivePool, LivePools
 from gpushare.live.observing import OBSERVING, Observed
-from gpushare.live.pools import LivePool, LivePools
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, ReadFailure, RuntimeMetrics, Snapshot
 from gpushare.nodes import taints
 
@@ -14,7 +14,7 @@ from gpushare.nodes import taints
 class ShareUsage(Record):
     """One resource: how many are wanted, offered and in use, and free for new pods; None: not known.
 
-    If one namespace was asked for, `used` counts its pods only, and `free` is not known.
+    If one namespace was selected, `used` counts its pods only, and `free` is not known.
     """
 
     resource: str
@@ -83,7 +83,7 @@ class Status(Record):
 
 def assess(snapshot: Snapshot) -> Status:
     """Return the status of everything in the snapshot."""
-    live = pools.find(snapshot)
+    live = live_pools.find(snapshot)
     used = _used(snapshot.pods) if snapshot.has_seen("pods") else None
     others = snapshot.has_seen(OTHER_PODS)
     metrics = {one.node: one for one in snapshot.metrics}

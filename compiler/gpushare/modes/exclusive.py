@@ -1,6 +1,6 @@
 """Mode `exclusive`: whole GPUs, one container each."""
 
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import Exclusive, Mode, Sharing
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, too_small

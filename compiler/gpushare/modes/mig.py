@@ -7,7 +7,7 @@ from typing import Any
 
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig, Mode
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation, Variant
 from gpushare.modes.mig_divisions import partitioned, replicated

@@ -4,7 +4,7 @@ from itertools import product
 
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import Layout, Mig, Sharing
 from gpushare.modes import fit

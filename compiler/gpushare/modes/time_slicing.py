@@ -1,6 +1,6 @@
 """Mode `time-slicing`: containers take turns on a GPU."""
 
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import Mode, Sharing, TimeSlicing
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small

@@ -56,7 +56,7 @@ def _of_gpus(figure: str) -> str:
 
 
 def _each(counter: str) -> str:
-    """Return the same for a counter of which the instances of a GPU, and its pods, have the same or a part."""
+    """Return an expression with one value for each GPU: the highest of the counter's series, one per pod or MIG instance."""
     return _of_gpus(f"max by (cluster, UUID, gpu) ({counter})")
 
 
@@ -69,7 +69,7 @@ _WAITING = (
     ' and on (cluster, node) kube_node_status_condition{condition="GPUShareReady",status!="true"} == 1'
     " unless on (cluster, node) gpushare_node_condition == 1)"
 )
-"""Nodes that are not as wanted and serve no metrics: the container that does has not started."""
+"""Nodes that are not ready and serve no metrics: the container that does has not started."""
 
 PANELS = (
     Panel(

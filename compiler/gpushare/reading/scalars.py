@@ -48,7 +48,7 @@ def resolve(text: str) -> tuple[Scalar, str]:
     if first.isdigit() or first in "+-.":
         return _numeric(text)
     if text in _TRUE_FOR_SOME or text in _FALSE_FOR_SOME:
-        return text, f"is text here, but YAML 1.1 readers take it for {'true' if text in _TRUE_FOR_SOME else 'false'}"
+        return text, f"is text here, but YAML 1.1 parsers read it as {'true' if text in _TRUE_FOR_SOME else 'false'}"
     if text in ("=", "<<"):
         return text, "is text here, but has a meaning of its own in YAML 1.1"
     return text, ""
@@ -63,13 +63,13 @@ def _numeric(text: str) -> tuple[Scalar, str]:
     if _NOT_FINITE.match(text):
         return text, "is not a number that JSON, and so Kubernetes, can hold"
     if _DATE.match(text):
-        return text, "is text here, but a date to YAML 1.1 readers"
+        return text, "is text here, but a date to YAML 1.1 parsers"
     if _NUMBER_FOR_SOME.match(text.replace("_", "")) or _PREFIX_ALONE.match(text):
-        return text, "is not the same to all YAML readers: some see a number, or another number, some see text"
+        return text, "is ambiguous: some YAML parsers read a number, or another number, others read text"
     return text, ""
 
 
-_TOO_LARGE = "is too large or too long a number: YAML readers round it, each in its own way"
+_TOO_LARGE = "is too large or too long a number: YAML parsers round it differently"
 
 
 def _bounded(text: str) -> tuple[Scalar, str]:

@@ -42,7 +42,7 @@ def check(source: Source) -> list[Finding]:
 
 
 def violations(document: object, wanted: str | Schema, base: Path) -> list[Finding]:
-    """Return the same for a part of a document, with a schema or a shipped schema's name; `base` is the path of the part."""
+    """Return the violations of a schema, or a shipped schema's name, in the part of a document at path `base`."""
     schema = load(wanted) if isinstance(wanted, str) else wanted
     return [] if accepts(schema, document) else findings(_violations(document, schema), document, schema, base, lambda _: "")
 
@@ -197,5 +197,5 @@ def _violations(document: object, schema: Schema) -> Iterator[SchemaViolation]:
             value=error.instance,
             schema=error.schema,
             path=tuple(error.absolute_path),
-            told=error.message[:200],
+            message=error.message[:200],
         )

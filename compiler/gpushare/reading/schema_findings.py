@@ -67,7 +67,7 @@ class SchemaViolation(Record):
     value: Any
     schema: Any
     path: Path
-    told: str
+    message: str
 
 
 def findings(
@@ -80,10 +80,10 @@ def findings(
     """Return at most MAX_FINDINGS findings and one with the number of the rest. `written` returns a value as written."""
     raw = list(violations)
     wording = _Wording(document=document, root=schema, written=written, base=base)
-    told = [pair for violation in _first_causes(raw) for pair in wording.tell(violation)]
+    reported = [pair for violation in _first_causes(raw) for pair in wording.tell(violation)]
     # A field that is only missing because its key is misspelt is reported by that key's own finding.
     misspelt = set(wording.meant)
-    kept = list(dict.fromkeys(finding for finding, wanted in told if not misspelt.intersection(wanted)))
+    kept = list(dict.fromkeys(finding for finding, wanted in reported if not misspelt.intersection(wanted)))
     placed = [replace(finding, path=(*base, *finding.path)) for finding in kept[:MAX_FINDINGS]]
     if len(kept) > MAX_FINDINGS:
         least = "at least " if len(raw) >= MAX_RAW else ""
@@ -112,7 +112,7 @@ def _rank(violation: SchemaViolation) -> tuple[int, int]:
     return _RANK.index(violation.keyword), len(violation.argument) if isinstance(violation.argument, list) else 0
 
 
-Told = Iterator[tuple[Finding, tuple[Path, ...]]]
+Reported = Iterator[tuple[Finding, tuple[Path, ...]]]
 """Findings, each with the paths of the fields that it reports as missing."""
 
 
@@ -126,7 +126,7 @@ class _Wording:
         self.written = written
         self.meant: list[Path] = []
 
-    def tell(self, violation: SchemaViolation) -> Told:
+    def tell(self, violation: SchemaViolation) -> Reported:
         """Yield the findings of one violation."""
         match violation.keyword:
             case "required":
@@ -170,9 +170,9 @@ class _Wording:
         legal = self._legal(field)
         if not any(hint.removeprefix("write ").removeprefix("such as ") in message for hint in legal):
             return legal
-        told = f"it is: {field['description'].rstrip('.')}" if "description" in field else ""
+        message = f"meaning: {field['description'].rstrip('.')}" if "description" in field else ""
         default = f"its default is {_as_written(field['default'])}" if "default" in field else ""
-        return tuple(filter(None, (told, default))) or legal
+        return tuple(filter(None, (message, default))) or legal
 
     def _legal(self, field: Mapping[str, Any]) -> tuple[str, ...]:
         """Return hints on legal values: the schema's own examples, words or bounds."""
@@ -183,9 +183,9 @@ class _Wording:
         examples = [_as_written(example) for example in field.get("examples", default)]
         if examples:
             return (f"such as {join_words(examples, 'or')}",)
-        kinds, said = field.get("type", ""), field.get("patternErrorMessage", "")
-        if said.startswith("must be "):
-            return (f"write {said.removeprefix('must be ')}",)
+        kinds, described = field.get("type", ""), field.get("patternErrorMessage", "")
+        if described.startswith("must be "):
+            return (f"write {described.removeprefix('must be ')}",)
         bounded = "minimum" in field and "integer" in kinds
         if bounded:
             return (f"write a whole number{_range(field)}",)
@@ -210,10 +210,10 @@ class _Wording:
                 meant = "" if near or given else self._meant_by(violation.path, key, violation.value[key])
                 if meant:
                     self.meant.extend((*violation.path, name) for name in known if name in meant)
-                hint = meant or self._elsewhere(key, known) or f"known here: {', '.join(known)}"
+                hint = meant or self._elsewhere(key, known) or f"known fields: {', '.join(known)}"
                 hint = f"did you mean {near}?" if near else hint
                 if given:
-                    hint = f"the field is called {given}, and is given already: leave this one out"
+                    hint = f"the field is called {given} and is already set: remove this one"
                 message = f"unknown field {shorten(key)} in {self._subject(violation.path)}"
                 yield Finding(code="GS102", message=message, hints=(hint,), path=(*violation.path, key), on_key=True)
 
@@ -236,11 +236,11 @@ class _Wording:
                 return _words([argument] if violation.keyword == "const" else argument, value)
             case "pattern" if words := _WORD_LIST.match(argument):
                 code, message, hints = _words(words[1].split("|"), value)
-                said = violation.schema.get("patternErrorMessage")
-                return code, f"{said}, not {_shown(value)}" if said else message, hints
+                described = violation.schema.get("patternErrorMessage")
+                return code, f"{described}, not {_shown(value)}" if described else message, hints
             case "pattern" | "format":
-                said = violation.schema.get("patternErrorMessage") or f"does not have the form {argument}"
-                return "GS105", f"{said}, not {_shown(value)}", _meant_size(value)
+                described = violation.schema.get("patternErrorMessage") or f"does not have the form {argument}"
+                return "GS105", f"{described}, not {_shown(value)}", _meant_size(value)
             case "minimum" | "maximum":
                 return "GS106", f"must be {_bounds(violation.schema)}, not {_shown(value)}", ()
             case "minItems" | "minProperties":
@@ -258,12 +258,12 @@ class _Wording:
                 hint = f"leave this one out: it is entry {value.index(again) + 1} too"
                 return "GS107", f"has {_shown(again)} more than once", (hint,)
             case _:
-                return "GS105", f"is malformed: {violation.told}", ()
+                return "GS105", f"is malformed: {violation.message}", ()
 
     def _type(self, violation: SchemaViolation) -> tuple[str, str, tuple[str, ...]]:
         types = [violation.argument] if isinstance(violation.argument, str) else list(violation.argument)
-        value, said = violation.value, violation.schema.get("patternErrorMessage")
-        wanted = said if said and "string" in types else "must be " + " or ".join(_NAMES[name] for name in types)
+        value, described = violation.value, violation.schema.get("patternErrorMessage")
+        wanted = described if described and "string" in types else "must be " + " or ".join(_NAMES[name] for name in types)
         hints: tuple[str, ...] = ()
         text = self.written(violation.path) or _shown(value)
         if types == ["string"] and isinstance(value, bool):
@@ -293,12 +293,12 @@ def _list_of(value: str | float, schema: Mapping[str, Any]) -> str:
     return "write each number, from 0 on: [0, 1, 2, 3]; for all GPUs alike write layout in place of layouts"
 
 
-def _alternatives(violation: SchemaViolation, subject: str) -> Told:
+def _alternatives(violation: SchemaViolation, subject: str) -> Reported:
     """Yield findings on fields of which exactly one (oneOf) or at least one (anyOf) is required."""
     names = [part["required"][0] for part in violation.argument]
     given = [key for key in violation.value if key in names]
     if len(given) > 1:
-        message = f"{given[-1]} is given beside {given[0]}: {subject} takes one of {join_words(names, 'or')}"
+        message = f"{given[-1]} cannot be combined with {given[0]}: {subject} takes one of {join_words(names, 'or')}"
         yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*violation.path, given[-1])), ()
         return
     code = "GS108" if violation.keyword == "oneOf" else "GS101"

@@ -165,7 +165,7 @@ def read(data: bytes, file: str, *, own: bool = False) -> Source:
     """
     empty = Source(file=file)
     if len(data) > MAX_BYTES and not own:
-        message = f"the file has more than {MAX_BYTES >> 20} MiB, which is the most that is read"
+        message = f"the file has more than {MAX_BYTES >> 20} MiB, which is the limit"
         return _refused(empty, [RawFinding(code="GS002", message=message, start=0, end=0, hints=(_SPLIT,))])
     for mark, name in _WIDE_MARKS.items():
         if data.startswith(mark):
@@ -191,7 +191,7 @@ def _forbidden(text: str) -> Iterator[RawFinding]:
         character = f"U+{ord(found[0]):04X}"
         message = f"the character {character} does not belong in a text file"
         if found[0] in "\u0085\u2028\u2029":
-            message = f"the character {character} is a line break to some YAML readers and not to others"
+            message = f"the character {character} is a line break to some YAML parsers and not to others"
         hint = f'remove it, or write it in double quotes as "\\u{ord(found[0]):04x}"'
         yield RawFinding(code="GS001", message=message, start=found.start(), end=found.end(), hints=(hint,))
 
@@ -278,7 +278,7 @@ def _syntax(text: str, error: Exception) -> RawFinding:
         message, hint = "this is a tab: YAML permits only spaces for indentation", "replace the tab by spaces"
     else:
         found = [(message, hint) for part, message, hint in _IN_OTHER_WORDS if part in problem]
-        plainly = (f"this is not YAML: {problem[:200]}", "put text that is not plain words in quotes")
+        plainly = (f"invalid YAML: {problem[:200]}", "put text that is not plain words in quotes")
         message, hint = found[0] if found else plainly
     start = min(start, len(text))
     visible = text[start : start + 1].strip("\r\n")
@@ -290,14 +290,14 @@ def _refused(source: Source, complaints: list[RawFinding], not_shown: int = 0) -
     not_shown += max(0, len(complaints) - MAX_FINDINGS)
     findings = [
         Finding(
-            code=told.code,
-            message=told.message,
-            hints=told.hints,
-            path=told.path,
+            code=complaint.code,
+            message=complaint.message,
+            hints=complaint.hints,
+            path=complaint.path,
             file=source.file,
-            span=source.span(told.start, told.end),
+            span=source.span(complaint.start, complaint.end),
         )
-        for told in complaints[:MAX_FINDINGS]
+        for complaint in complaints[:MAX_FINDINGS]
     ]
     if not_shown:
         findings.append(replace(findings[-1], message=f"{not_shown} more findings are not shown", hints=()))

@@ -135,8 +135,10 @@ class Builder:
         target = self._anchors.get(anchor)
         if target is None:
             inside = anchor in self._anchors
-            told = f"*{anchor} {'is inside the value that it repeats' if inside else f'repeats what no &{anchor} names'}"
-            self._say("GS007", told, node)
+            message = (
+                f"*{anchor} {'is inside the value that it repeats' if inside else f'refers to the undefined anchor &{anchor}'}"
+            )
+            self._say("GS007", message, node)
             target = node
         node.value, node.children, node.weight = target.value, target.children, target.weight
         self._weight += target.weight
@@ -194,16 +196,16 @@ class Builder:
         if frame.unfilled is not None:
             return
         line = self._line_of(taken[key][0]) if self.has_room else 0
-        said = f"{shorten(key)} is given twice in this mapping: it is already in line {line}"
+        message = f"{shorten(key)} is a duplicate key of this mapping: it is already in line {line}"
         since = takewhile(lambda name: name != key, reversed(taken)) if self.has_room else ()
         empty = next((name for name in since if taken[name][2].value is None), None)
         if empty is None:
-            self._say("GS004", said, node, ("keep one of the two",))
+            self._say("GS004", message, node, ("keep one of the two",))
         else:
             frame.unfilled = empty
             where = f"{shorten(empty)} in line {self._line_of(taken[empty][0])} has nothing below it"
             hint = f"{where}: indent it as far as its neighbours, and what belongs to it further; or keep one of the two"
-            self._say("GS004", said, node, (hint,))
+            self._say("GS004", message, node, (hint,))
 
     def _refuse_collection_as_key(self, node: TreeNode) -> None:
         if self._wants_key():
@@ -235,7 +237,7 @@ class Builder:
         word = shorten(text)
         hints = [f'write "{word}" in quotes if it is text']
         if doubt.endswith(("true", "false")):
-            hints.append("for a truth value write true or false, for nothing write none")
+            hints.append("for a boolean write true or false, for nothing write none")
         elif "number" in doubt:
             hints.append("write a number in plain digits, without leading zeros or exponents")
         self._say("GS005", f"{word} {doubt}", node, tuple(hints))

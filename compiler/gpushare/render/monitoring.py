@@ -102,7 +102,7 @@ def _pod_monitor() -> Object:
 
 
 def _scrape(namespace: str) -> Object:
-    """Return the same as an entry of Prometheus' `scrape_configs`."""
+    """Return an entry of Prometheus' `scrape_configs` that scrapes the pods of `_pod_monitor`, with the same labels."""
     selector = ",".join(f"{key}={value}" for key, value in _NODE_PODS.items())
     port = {"source_labels": ["__meta_kubernetes_pod_container_port_name"], "regex": "metrics", "action": "keep"}
     relabelings = [{"source_labels": [source], "target_label": target} for source, target in _NODE_LABELS]

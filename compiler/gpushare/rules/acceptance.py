@@ -31,18 +31,18 @@ def check_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *
 def _check(code: str, *, occurs: bool) -> Iterator[Finding]:
     known = finding_texts.codes()
     if code in _RETIRED:
-        yield _finding("GS802", f"{code} is accepted, and no version gives it any more", "remove it", code, Severity.WARNING)
+        yield _finding("GS802", f"{code} is accepted, but no version reports it any more", "remove it", code, Severity.WARNING)
     elif code not in known:
         hint = "write the code of a warning that `gpushare check` shows, such as GS210"
         yield _finding("GS801", f"invalid finding code {code!r}", hint, code)
     elif code in _NEVER:
         yield _finding("GS801", f"{code} {_NEVER[code]} and cannot be accepted", "remove it", code)
     elif finding_texts.load(code).severity == Severity.ERROR.value:
-        hint = f"correct what is wrong; `gpushare explain {code}` tells more"
+        hint = f"correct what is wrong; `gpushare explain {code}` explains it"
         yield _finding("GS801", f"{code} is an error, and only warnings can be accepted", hint, code)
     elif not occurs:
         hint = "remove it: it would hide the warning when it comes back for another reason"
-        yield _finding("GS802", f"{code} is accepted, and nothing in this intent gives it", hint, code, Severity.WARNING)
+        yield _finding("GS802", f"{code} is accepted, but nothing in this intent causes it", hint, code, Severity.WARNING)
 
 
 def _finding(code: str, message: str, hint: str, accepted: str, severity: Severity = Severity.ERROR) -> Finding:

@@ -61,7 +61,7 @@ def check_foreign(context: RuleContext) -> Iterator[Finding]:
         yield Finding(
             code="GS622",
             severity=Severity.WARNING,
-            message="the intent does not say the namespace of the installed device plugin, so its pods that request a GPU,"
+            message="the intent does not name the namespace of the installed device plugin, so its pods that request a GPU,"
             " such as an operator's validator, may be refused",
             hints=("write platform: {namespace: gpu-operator}, with the namespace that kubectl get daemonsets -A shows",),
             path=("spec", "platform", "stack"),
@@ -88,9 +88,9 @@ def check_default_unused(context: RuleContext) -> Iterator[Finding]:
     """GS624: a default pool, although no policy sends pods there."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.NONE:
-        why, hint = "admission.enforce: none makes no policies", "leave default out"
+        why, hint = "admission.enforce: none creates no policies", "leave default out"
     elif intent.kubernetes is not None and intent.kubernetes < MUTATING_KUBERNETES:
-        why = f"Kubernetes {intent.kubernetes[0]}.{intent.kubernetes[1]} cannot change pods by policy, 1.36 can"
+        why = f"Kubernetes {intent.kubernetes[0]}.{intent.kubernetes[1]} has no mutating admission policies, 1.36 has"
         hint = 'write kubernetes: "1.36" once every API server has it; until then pods must choose their pool'
     else:
         yield from _unambiguous(context)
@@ -111,7 +111,7 @@ def _unambiguous(context: RuleContext) -> Iterator[Finding]:
     ambiguous = shares.ambiguous(offers.values())
     for pool in context.intent.pools:
         if pool.is_default and ambiguous.isdisjoint(resource for resource, _ in offers[pool.name]):
-            why = "what it offers means the same in every pool, and pods that choose none may run in each"
+            why = "its resources mean the same in every pool, so pods that select no pool may run in any"
             yield _default(pool, why, "leave default out: only pods that ask for an ambiguous resource are sent to a pool")
 
 
@@ -126,7 +126,7 @@ def check_both(context: RuleContext) -> Iterator[Finding]:
         if namespace in intent.tenant_namespaces:
             yield Finding(
                 code="GS625",
-                message=f"namespace {namespace} is both the platform's and a tenant's: admission would not look at its pods",
+                message=f"namespace {namespace} is both the platform's and a tenant's: admission policies would skip its pods",
                 hints=("leave it out here, or out of the pools' namespaces and of quotas",),
                 path=(*_NAMESPACES, number),
             )
@@ -136,8 +136,8 @@ def check_both(context: RuleContext) -> Iterator[Finding]:
             if namespace in always:
                 yield Finding(
                     code="GS625",
-                    message=f"namespace {namespace} is always the platform's: admission would not look at its pods",
-                    hints=(f"leave it out: run what shall use pool {pool.name} in a namespace of its own",),
+                    message=f"namespace {namespace} is always the platform's: admission policies would skip its pods",
+                    hints=(f"leave it out: run the users of pool {pool.name} in a namespace of their own",),
                     path=pool_path(pool, "namespaces", number),
                 )
 

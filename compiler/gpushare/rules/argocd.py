@@ -64,9 +64,9 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
     """GS733: a project, revision or server in a form that Argo CD refuses."""
     settings = _settings(context)
     checked = (
-        ("project", is_dns_subdomain, "no name of an AppProject", "write lower-case letters, digits and -"),
-        ("targetRevision", re.compile(REVISION).match, "no branch, tag or commit", "write a branch, such as main"),
-        ("server", re.compile(_SERVER).match, "no address of an API server", "write the SERVER of `argocd cluster list`"),
+        ("project", is_dns_subdomain, "not the name of an AppProject", "write lower-case letters, digits and -"),
+        ("targetRevision", re.compile(REVISION).match, "not a branch, tag or commit", "write a branch, such as main"),
+        ("server", re.compile(_SERVER).match, "not the address of an API server", "write the SERVER of `argocd cluster list`"),
     )
     for field, is_right, what, hint in checked:
         if field in settings and not is_right(settings[field]):
@@ -79,7 +79,7 @@ def check_one_tool(context: RuleContext) -> Iterator[Finding]:
         yield Finding(
             code="GS734",
             severity=Severity.WARNING,
-            message="Argo CD and Flux would both install this bundle, and take its objects from each other",
+            message="Argo CD and Flux would both install this bundle, and overwrite each other's objects",
             hints=("keep the one that the cluster has, and remove the other",),
             path=("spec", "gitops"),
         )

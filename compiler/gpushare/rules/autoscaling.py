@@ -41,8 +41,8 @@ def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
 
 def _gpu_label(pool: Pool) -> str | None:
     """Return the label by which the autoscaler knows that the pool's nodes have GPUs; None if they need not have one."""
-    asked = region(pool.nodes) or {}
-    return next((label for key, label in _GPU_LABELS.items() if key in asked and not asked[key].absent), None)
+    required = region(pool.nodes) or {}
+    return next((label for key, label in _GPU_LABELS.items() if key in required and not required[key].absent), None)
 
 
 def _message(pool: Pool, label: str) -> str:
@@ -55,7 +55,7 @@ def _message(pool: Pool, label: str) -> str:
 def _hint(pool: Pool, label: str) -> str:
     is_partitioned = modes.of(pool).is_partitioned
     keep = f"write strategy: {MigStrategy.SINGLE.value} and no replicas" if is_partitioned else "write rename: false"
-    return f"{keep}, so that they offer {NVIDIA.whole_gpu}; or see that they do not have the label {label}"
+    return f"{keep}, so that they offer {NVIDIA.whole_gpu}; or make sure that they lack the label {label}"
 
 
 RULES = (Rule(code="GS217", check=check_gpu_label),)

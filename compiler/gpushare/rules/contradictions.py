@@ -24,13 +24,13 @@ def of_list(name: str, entries: Sequence[Any]) -> Iterator[Wrong]:
             if "valueFrom" in entry and "value" in entry:
                 yield (number,), f"{entry['name']} has both value and valueFrom", "leave one of the two out"
             elif entry["name"] in names:
-                yield (number,), f"{entry['name']} is there twice", "leave one of the two out"
+                yield (number,), f"{entry['name']} is listed twice", "leave one of the two out"
             names.add(entry["name"])
         elif name == "extraObjects":
             for path, text in _texts(entry, (number,)):
                 if text.rfind("{{") > text.rfind("}}"):
                     hint = 'close it with }}, or write {{ "{{" }} for the text itself: Helm reads these objects as templates'
-                    yield path, "{{ begins an action of Helm's templates, and no }} ends it", hint
+                    yield path, "{{ opens an action of a Helm template, and no }} closes it", hint
 
 
 def of_mapping(name: str, given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[Wrong]:
@@ -47,8 +47,8 @@ def _above_limits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Itera
     kept = {key: value for key, value in default.items() if given.get(key, value) is not None}  # Helm removes null values
     requests, limits = ({**_mapping(kept, key), **_mapping(given, key)} for key in ("requests", "limits"))
     for resource, request in requests.items():
-        asked, most = parse_amount(request), parse_amount(limits.get(resource))
-        if asked is not None and most is not None and asked > most:
+        requested, limit = parse_amount(request), parse_amount(limits.get(resource))
+        if requested is not None and limit is not None and requested > limit:
             key = "requests" if resource in _mapping(given, "requests") else "limits"
             message = f"{resource}: a request of {request} is above the limit of {limits[resource]}"
             chart = " (the chart's default)" if resource not in _mapping(given, "limits") else ""

@@ -44,10 +44,10 @@ def check_blind_mps(context: RuleContext) -> Iterator[Finding]:
             continue
         instead = "write mechanism: auto, which watches each container as well"
         if not limits_clients(card):
-            message = f"MPS on {a_card(card)} has no memory limits, so no cap is held"
+            message = f"MPS on {a_card(card)} has no memory limits, so no cap is enforced"
             yield _mechanism("GS511", pool, message, instead, Severity.WARNING)
         elif isinstance(cap, int):
-            message = f"mechanism: mps holds only the even share, not the cap of {show_bytes(cap)}"
+            message = f"mechanism: mps enforces only the even share, not the cap of {show_bytes(cap)}"
             yield _mechanism("GS511", pool, message, instead, Severity.WARNING)
 
 

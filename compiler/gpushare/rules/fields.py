@@ -35,7 +35,7 @@ def _labels(pool: Pool) -> Iterator[_Wrong]:
         if not is_label_key(key):
             yield path, True, f"invalid label key {key!r}", _KEY
         if not is_label_value(value):
-            yield path, False, f"{value!r} cannot be the value of a label", _LABEL
+            yield path, False, f"{value!r} is not a valid label value", _LABEL
 
 
 def _expressions(pool: Pool) -> Iterator[_Wrong]:
@@ -45,7 +45,7 @@ def _expressions(pool: Pool) -> Iterator[_Wrong]:
             yield (*path, "key"), False, f"invalid label key {expression.key!r}", _KEY
         for index, value in enumerate(expression.values):
             if not is_label_value(value):
-                yield (*path, "values", index), False, f"{value!r} cannot be the value of a label", _LABEL
+                yield (*path, "values", index), False, f"{value!r} is not a valid label value", _LABEL
 
 
 def _namespaces(pool: Pool) -> Iterator[_Wrong]:
@@ -67,13 +67,13 @@ def wrong_in_toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, st
     if key and not is_label_key(key):
         yield "key", f"invalid taint key {key!r}", _KEY
     if not key and operator != "Exists":
-        yield "key", "a toleration without key tolerates every taint, and must say operator: Exists", "name the taint's key"
+        yield "key", "a toleration without key tolerates every taint, and needs operator: Exists", "name the taint's key"
     if operator == "Exists" and value:
-        yield "value", "operator Exists holds for every value", "leave value out, or write operator: Equal"
+        yield "value", "operator Exists takes no value", "leave value out, or write operator: Equal"
     if not is_label_value(value):
-        yield "value", f"{value!r} cannot be the value of a taint", _LABEL
+        yield "value", f"{value!r} is not a valid taint value", _LABEL
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-        yield "tolerationSeconds", "tolerationSeconds has a meaning for effect NoExecute only", "write effect: NoExecute"
+        yield "tolerationSeconds", "tolerationSeconds applies to effect NoExecute only", "write effect: NoExecute"
 
 
 def check_start_up(context: RuleContext) -> Iterator[Finding]:

@@ -74,7 +74,7 @@ def check_fields(context: RuleContext) -> Iterator[Finding]:
         hint = "write secret: and the name of a Secret with the keys identity and known_hosts"
         yield _field("url", "Flux has no key for a repository by ssh without a Secret", hint)
     if "interval" in settings and (parse_duration(settings["interval"]) or 0) < _MIN_INTERVAL:
-        message = f"an interval of {settings['interval']} makes Flux fetch the repository without pause"
+        message = f"an interval of {settings['interval']} makes Flux fetch the repository continuously"
         yield _field("interval", message, f"write {_MIN_INTERVAL}s or more, such as 10m")
 
 

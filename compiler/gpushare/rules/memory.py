@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpushare import modes
 from gpushare.catalog.cards import Card
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
@@ -104,7 +104,7 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
             continue
         path, is_partitioned = pool_path(pool, "memory", "cap"), modes.of(pool).is_partitioned
         if pool.sharing.replicas == () and not is_partitioned:
-            yield _nothing_shared("whole GPUs are not shared, so memory.cap means nothing here", path)
+            yield _nothing_shared("whole GPUs are not shared, so memory.cap has no effect here", path)
         elif isinstance(cap, tuple) and not is_partitioned:
             yield Finding(
                 code="GS502",
@@ -118,7 +118,7 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
                 message = f"{name} is not replicated in pool {pool.name}, so it has no cap"
                 yield _nothing_shared(message, (*path, name), on_key=True)
         elif pool.sharing.replicas == ():
-            yield _nothing_shared(f"no profile of pool {pool.name} is replicated, so memory.cap means nothing here", path)
+            yield _nothing_shared(f"no profile of pool {pool.name} is replicated, so memory.cap has no effect here", path)
 
 
 def _replicated(context: RuleContext, pool: Pool, name: str) -> bool:
@@ -146,7 +146,7 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
         default = "" if shared.pool.memory.cap is CapWord.EVEN else ", the default,"
         yield Finding(
             code="GS503",
-            message=f"the memory of {what} is not known, so cap: even{default} has no value",
+            message=f"the memory of {what} is not known, so cap: even{default} cannot be computed",
             hints=("write a cap, such as memory: {cap: 8Gi}, or memory: {cap: none}",),
             path=shared.path,
         )
@@ -213,8 +213,8 @@ def check_reserve(context: RuleContext) -> Iterator[Finding]:
             name = kind.profile.name if kind.profile else product(card)
             yield Finding(
                 code="GS509",
-                message=f"the reserve leaves nothing of the {kind.memory_mib}Mi of {name} to use",
-                hints=("remove memory.reserve: the default keeps back 3 %, but at least 256Mi",),
+                message=f"the reserve takes all of the {kind.memory_mib}Mi of {name}",
+                hints=("remove memory.reserve: the default reserves 3 %, but at least 256Mi",),
                 path=pool_path(pool, "memory", "reserve"),
             )
             break

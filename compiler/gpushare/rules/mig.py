@@ -9,14 +9,14 @@ from typing import assert_never
 
 from gpushare import mig, modes
 from gpushare.catalog.cards import Card, Geometry
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_words, layout_text
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MigStrategy, MostInstances, Pool
 from gpushare.rules.card_names import a_card, product
-from gpushare.rules.layouts import layout_groups, mig_pools, written_layouts
 from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.written_layouts import layout_groups, mig_pools, written_layouts
 
 
 def check_support(context: RuleContext) -> Iterator[Finding]:
@@ -56,7 +56,7 @@ def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Findi
     return Finding(
         code="GS402",
         message=f"layout {layout_text(layout)} does not fit {a_card(card)}",
-        hints=(mig.why_not(geometry, layout), *((f"legal and nearest: {nearest}",) if nearest else ())),
+        hints=(mig.why_not(geometry, layout), *((f"nearest valid: {nearest}",) if nearest else ())),
         path=path,
     )
 
@@ -141,7 +141,7 @@ def _goal_of_single(context: RuleContext, pool: Pool) -> Iterator[Finding]:
 def _not_single(reason: str, path: Path) -> Finding:
     return Finding(
         code="GS405",
-        message=f"{reason}, but strategy: single wants all GPUs of a node alike, with one profile",
+        message=f"{reason}, but strategy: single requires the same layout of one profile on all GPUs of a node",
         hints=("write strategy: mixed, where each profile is a resource of its own, or use one profile",),
         path=path,
     )
@@ -157,7 +157,7 @@ def check_goals(context: RuleContext) -> Iterator[Finding]:
         message = f"{a_card(card)} cannot be divided into {what}"
         if isinstance(goal, MemoryEach) and (unknown := _unmeasured(geometry)):
             message = (
-                f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be promised"
+                f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be guaranteed"
             )
         yield Finding(
             code="GS406",

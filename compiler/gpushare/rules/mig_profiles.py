@@ -8,8 +8,8 @@ from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
 from gpushare.intent.types import Pool
 from gpushare.rules.card_names import a_card
-from gpushare.rules.layouts import mig_pools, written_layouts
 from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.written_layouts import mig_pools, written_layouts
 from gpushare.vendors.nvidia import NVIDIA
 
 _COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.(?=[0-9]+g\.)")

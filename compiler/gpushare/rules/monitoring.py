@@ -34,9 +34,9 @@ def check_labels(context: RuleContext) -> Iterator[Finding]:
     for key, value in context.intent.monitoring.get("labels", {}).items():
         problem = ""
         if not is_label_key(key):
-            problem = f"{key!r} cannot be the key of a label"
+            problem = f"{key!r} is not a valid label key"
         elif not is_label_value(value):
-            problem = f"{value!r} cannot be the value of a label"
+            problem = f"{value!r} is not a valid label value"
         elif key.startswith(_OURS):
             problem = f"label {key} belongs to the chart, which sets it on its objects"
         if problem:
@@ -51,7 +51,7 @@ def check_parts(context: RuleContext) -> Iterator[Finding]:
         yield Finding(
             code="GS743",
             severity=Severity.WARNING,
-            message="monitoring asks for no object, so nothing is generated",
+            message="monitoring enables no object, so nothing is generated",
             hints=("write serviceMonitor, alerts or dashboard: true, or remove monitoring",),
             path=HERE,
         )
@@ -63,7 +63,7 @@ def check_runbooks(context: RuleContext) -> Iterator[Finding]:
     if address is not None and not re.match(_PAGE, address):
         yield Finding(
             code="GS744",
-            message=f"invalid address {address!r} of a page",
+            message=f"invalid runbook address {address!r}",
             hints=("write an address without an anchor, such as https://docs.example.org/gpushare/alerts/",),
             path=(*HERE, "runbooks"),
         )

@@ -92,7 +92,7 @@ def _clash(later: Pool, earlier: list[Pool]) -> Finding:
     same = _on_one_node(first, later) if region(first.nodes) == region(later.nodes) else ()
     return Finding(
         code="GS203",
-        message=f"one node can be in pool {later.name} and in {whose}: their selectors do not exclude each other",
+        message=f"pool {later.name} overlaps {whose}: their selectors can match the same node",
         hints=(f"{_separations(earlier, later)}, or {priority}", *same),
         path=pool_path(later, "nodes"),
         causes=tuple(pool_path(pool, "nodes", field) for pool in (*earlier, later) for field in ("matchLabels", "names")),
@@ -141,7 +141,7 @@ def check_label_families(context: RuleContext) -> Iterator[Finding]:
             if "/" in key and (prefix in REWRITTEN or prefix.endswith(_BELOW_NFD)):
                 yield Finding(
                     code="GS204",
-                    message=f"{key} cannot select nodes: {prefix}/ labels change with sharing, or while their writer restarts",
+                    message=f"{key} cannot select nodes: {prefix}/ labels change with sharing, or when their writer restarts",
                     hints=("select by a label of your own, such as node.example.org/flavour, or by names",),
                     path=pool_path(pool, "nodes", *path),
                     on_key=on_key,
@@ -164,7 +164,7 @@ def check_expected(context: RuleContext) -> Iterator[Finding]:
         if pool.nodes.names and pool.nodes.expected is not None:
             yield Finding(
                 code="GS207",
-                message=f"expected cannot be given beside names: they are {pluralize(len(pool.nodes.names), 'node')}",
+                message=f"expected cannot be combined with names, which are {pluralize(len(pool.nodes.names), 'node')}",
                 hints=("leave expected out",),
                 path=pool_path(pool, "nodes", "expected"),
             )
@@ -177,12 +177,16 @@ _ON_EVERY_NODE = {"kubernetes.io/hostname": None, "kubernetes.io/os": "linux", "
 def check_some_nodes(context: RuleContext) -> Iterator[Finding]:
     """GS216: a selector that every node of a cluster satisfies."""
     for pool in context.intent.pools:
-        asked = region(pool.nodes)
-        if not pool.nodes.names and asked is not None and all(_holds_everywhere(key, values) for key, values in asked.items()):
+        required = region(pool.nodes)
+        if (
+            not pool.nodes.names
+            and required is not None
+            and all(_holds_everywhere(key, values) for key, values in required.items())
+        ):
             yield Finding(
                 code="GS216",
                 severity=Severity.WARNING,
-                message=f"pool {pool.name} selects nodes without GPUs too: nothing that it asks for is theirs alone",
+                message=f"pool {pool.name} selects nodes without GPUs too: no part of its selector is specific to GPU nodes",
                 hints=("select by a label that only these nodes have, such as node.example.org/flavour",),
                 path=pool_path(pool, "nodes"),
             )
@@ -207,7 +211,7 @@ def check_terms(context: RuleContext) -> Iterator[Finding]:
         yield Finding(code="GS212", message=message, hints=(_BY_LABEL,), path=("spec", "pools"))
     for pool, size in zip(pools, sizes, strict=True):
         if size is None:
-            message = f"excluding the pools of higher priority takes too many alternatives ({MAX_ALTERNATIVES} are the most)"
+            message = f"excluding the pools of higher priority takes too many alternatives (at most {MAX_ALTERNATIVES})"
             hint = "give those pools one label that they share, so that one expression excludes them"
             yield Finding(code="GS212", message=message, hints=(hint,), path=pool_path(pool, "nodes"))
         elif size > MAX_DAEMONSET_BYTES:
@@ -235,7 +239,7 @@ def check_reachable(context: RuleContext) -> Iterator[Finding]:
             yield Finding(
                 code="GS214",
                 severity=Severity.WARNING,
-                message=f"pool {pool.name} can never have a node: pools of higher priority have all that it selects",
+                message=f"pool {pool.name} can never have a node: pools of higher priority have all nodes that it selects",
                 hints=("raise its priority, or remove the pool",),
                 path=pool_path(pool, "nodes"),
             )

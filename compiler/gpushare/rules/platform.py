@@ -34,7 +34,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
     if platform.stack is Stack.GPU_OPERATOR:
         return
     if platform.driver is not None:
-        yield _needs_operator("drivers are installed by gpu-operator only", "driver", "leave driver out")
+        yield _needs_operator("only gpu-operator installs drivers", "driver", "leave driver out")
     if platform.partitioner is Partitioner.MIG_MANAGER:
         yield _needs_operator("mig-manager is a part of gpu-operator", "partitioner", "write partitioner: gpushare")
 
@@ -121,7 +121,7 @@ def check_image_conflicts(context: RuleContext) -> Iterator[Finding]:
         yield Finding(
             code="GS726",
             message=f"registry replaces the host {host}: the nodes would pull {moved}",
-            hints=(f"write repository: {path}, if that is meant; else remove registry",),
+            hints=(f"write repository: {path}, if that is intended; else remove registry",),
             path=(*HERE, "image", "repository"),
         )
 
@@ -135,7 +135,7 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
     if not is_dns_subdomain(name):
         yield Finding(
             code="GS750",
-            message=f"no RuntimeClass can have the name {name!r}",
+            message=f"invalid RuntimeClass name {name!r}",
             hints=("`kubectl get runtimeclasses` prints the names; NVIDIA's is usually nvidia",),
             path=path,
         )
@@ -168,7 +168,7 @@ def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
         message=f"pool {first[0]} needs MIG strategy {first[1]} and {later[0]} {later[1]}, so the operator's is left empty",
         hints=(
             "install gpu-operator with client-side apply: Helm 4 --server-side=false, Argo CD ServerSideApply=false",
-            "server-side apply refuses the null that the operator's chart writes then",
+            "server-side apply refuses the null that the operator's chart then writes",
         ),
         path=("spec", "pools", later[0], "sharing"),
     )
@@ -195,7 +195,7 @@ def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
         return
     for pool in context.intent.pools:
         if modes.of(pool).is_partitioned:
-            message = f"an operator that is already there may run mig-manager, which would undo the layout of {pool.name}"
+            message = f"the operator that is already installed may run mig-manager, which would undo the layout of {pool.name}"
             hint = f"set its migManager.enabled: false, or label these nodes {NVIDIA.deploy_labels}mig-manager=false"
             yield warn_of_pool("GS716", pool, message, hint, "sharing", "mode")
 

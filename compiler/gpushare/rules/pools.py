@@ -43,9 +43,9 @@ def check_name(context: RuleContext) -> Iterator[Finding]:
     """GS205: a name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
     for pool in context.intent.pools:
         if pool.name in RESERVED_NAMES:
-            yield _bad_name(pool, f"a pool cannot be called {pool.name}: gpushare-{pool.name} is an object of gpushare's own")
+            yield _bad_name(pool, f"pool name {pool.name} is reserved: gpushare-{pool.name} is an object of gpushare's own")
         elif len(pool.name) > NAME_LENGTH:
-            yield _bad_name(pool, f"the pool's name has {len(pool.name)} characters, and {NAME_LENGTH} fit")
+            yield _bad_name(pool, f"the pool's name has {len(pool.name)} characters; {NAME_LENGTH} is the limit")
         elif not is_dns_label(pool.name):
             yield _bad_name(pool, f"invalid pool name {pool.name!r}")
 
@@ -93,8 +93,8 @@ def check_confirmed(context: RuleContext) -> Iterator[Finding]:
             yield Finding(
                 code="GS209",
                 severity=Severity.WARNING,
-                message=f"pool {pool.name} relies on what no source confirms of {a_card(card)}: {relied}",
-                hints=("compare with nvidia-smi on such a node; the node runtime measures again and says what differs",),
+                message=f"pool {pool.name} relies on unconfirmed facts about {a_card(card)}: {relied}",
+                hints=("compare with nvidia-smi on such a node; the node runtime measures again and reports differences",),
                 path=pool_path(pool, "card"),
             )
 
@@ -174,7 +174,7 @@ def check_number(context: RuleContext) -> Iterator[Finding]:
             code="GS218",
             severity=Severity.WARNING,
             message=f"{number} pools are more than the {MOST_POOLS} that gpushare is tested with",
-            hints=("describe nodes that share alike as one pool, or give each cluster an intent of its own",),
+            hints=("describe nodes with the same sharing as one pool, or give each cluster an intent of its own",),
             path=("spec", "pools"),
             on_key=True,
         )

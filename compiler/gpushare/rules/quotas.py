@@ -14,7 +14,7 @@ from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
 
 
-class Asked(Record):
+class ResolvedQuota(Record):
     """A quota with its pool and what that pool's nodes offer."""
 
     quota: Quota
@@ -53,12 +53,12 @@ def quota_path(quota: Quota) -> Path:
 
 
 @lru_cache(maxsize=1)
-def asked_of(context: RuleContext) -> tuple[Asked, ...]:
+def resolved_quotas(context: RuleContext) -> tuple[ResolvedQuota, ...]:
     """Return the quotas on pools that exist and could be resolved; computed once for all rules."""
     return tuple(_resolved(context))
 
 
-def _resolved(context: RuleContext) -> Iterator[Asked]:
+def _resolved(context: RuleContext) -> Iterator[ResolvedQuota]:
     pools = {pool.name: pool for pool in context.intent.pools}
     for quota in context.intent.quotas:
         pool = pools.get(quota.pool)
@@ -66,7 +66,7 @@ def _resolved(context: RuleContext) -> Iterator[Asked]:
             continue
         card, kinds = context.card(pool), context.kinds(pool)
         if card is not None and kinds:
-            yield Asked(quota=quota, pool=pool, card=card, kinds=kinds)
+            yield ResolvedQuota(quota=quota, pool=pool, card=card, kinds=kinds)
 
 
 def check_pool(context: RuleContext) -> Iterator[Finding]:
@@ -88,21 +88,23 @@ def check_pool(context: RuleContext) -> Iterator[Finding]:
 
 def check_one_resource(context: RuleContext) -> Iterator[Finding]:
     """GS602: a bare count or a memory size for a pool that has several resources."""
-    for asked in asked_of(context):
-        quota = asked.quota
-        if quota.per_resource or asked.sole:
+    for resolved in resolved_quotas(context):
+        quota = resolved.quota
+        if quota.per_resource or resolved.sole:
             continue
         what = "a bare count" if quota.shares is not None else "memory"
         yield Finding(
             code="GS602",
-            message=f"{what} does not say of which resource: pool {quota.pool} has {join_words(_names(asked))}",
-            hints=("write one number for each: {" + ", ".join(f"{name}: {quota.shares or 1}" for name in _names(asked)) + "}",),
+            message=f"{what} does not name a resource: pool {quota.pool} has {join_words(_names(resolved))}",
+            hints=(
+                "write one number for each: {" + ", ".join(f"{name}: {quota.shares or 1}" for name in _names(resolved)) + "}",
+            ),
             path=quota_path(quota) if quota.shares is not None else (*quota_path(quota), "memory"),
         )
 
 
-def _names(asked: Asked) -> list[str]:
-    return [kind.profile.name if kind.profile else kind.resource for kind in asked.kinds]
+def _names(resolved: ResolvedQuota) -> list[str]:
+    return [kind.profile.name if kind.profile else kind.resource for kind in resolved.kinds]
 
 
 _SHARES = frozenset({"shares", "replicas", "count"})
@@ -111,28 +113,31 @@ _SHARES = frozenset({"shares", "replicas", "count"})
 
 def check_offered(context: RuleContext) -> Iterator[Finding]:
     """GS603: a profile or resource that the pool does not offer."""
-    for asked in asked_of(context):
-        for name, count in asked.quota.per_resource:
-            if shares.find(asked.kinds, name) is None:
+    for resolved in resolved_quotas(context):
+        for name, count in resolved.quota.per_resource:
+            if shares.find(resolved.kinds, name) is None:
                 alone = f"write the number of shares alone: {count}" if name in _SHARES else ""
                 yield Finding(
                     code="GS603",
-                    message=f"pool {asked.pool.name} does not offer {name}",
-                    hints=(alone or f"it offers {join_words(_names(asked))}",),
-                    path=(*quota_path(asked.quota), name),
+                    message=f"pool {resolved.pool.name} does not offer {name}",
+                    hints=(alone or f"it offers {join_words(_names(resolved))}",),
+                    path=(*quota_path(resolved.quota), name),
                     on_key=True,
                 )
 
 
 def check_memory(context: RuleContext) -> Iterator[Finding]:
     """GS604: a memory quota that no number of shares corresponds to."""
-    for asked in asked_of(context):
-        quota, kind = asked.quota, asked.sole
+    for resolved in resolved_quotas(context):
+        quota, kind = resolved.quota, resolved.sole
         if quota.memory_bytes is None or kind is None:
             continue
         if not kind.shared:
-            message, hint = f"pool {quota.pool} gives out whole devices, which have no cap to count memory by", "write a number"
-        elif caps.wanted_cap(asked.pool, kind.profile) is CapWord.NONE:
+            message, hint = (
+                f"pool {quota.pool} offers whole devices without caps, so memory cannot be counted in shares",
+                "write a number",
+            )
+        elif caps.wanted_cap(resolved.pool, kind.profile) is CapWord.NONE:
             message, hint = f"pool {quota.pool} has no cap, so memory cannot be counted in shares", "write a number of shares"
         else:
             continue
@@ -141,15 +146,15 @@ def check_memory(context: RuleContext) -> Iterator[Finding]:
 
 def check_floor(context: RuleContext) -> Iterator[Finding]:
     """GS610: a memory quota that is smaller than one share."""
-    for asked in asked_of(context):
-        for kind, count, path in asked.counts:
-            size = asked.quota.memory_bytes
+    for resolved in resolved_quotas(context):
+        for kind, count, path in resolved.counts:
+            size = resolved.quota.memory_bytes
             if size is not None and not count:
-                cap = caps.cap_mib(asked.pool, asked.card, kind.profile, kind.replicas)
+                cap = caps.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas)
                 yield Finding(
                     code="GS610",
                     severity=Severity.WARNING,
-                    message=f"{show_bytes(size)} is less than one share of pool {asked.pool.name}, so it allows none",
+                    message=f"{show_bytes(size)} is less than one share of pool {resolved.pool.name}, so it allows none",
                     hints=(f"a share is {cap}Mi: write memory: {cap}Mi or more, or 0 in place of the mapping for none",),
                     path=path,
                 )
@@ -172,15 +177,15 @@ def check_access(context: RuleContext) -> Iterator[Finding]:
 
 def check_total(context: RuleContext) -> Iterator[Finding]:
     """GS606: a quota larger than the whole pool."""
-    for asked in asked_of(context):
-        nodes = asked.pool.nodes.count
-        for kind, count, path in asked.counts:
-            per_node = sum(other.per_node for other in asked.kinds if other.resource == kind.resource)
+    for resolved in resolved_quotas(context):
+        nodes = resolved.pool.nodes.count
+        for kind, count, path in resolved.counts:
+            per_node = sum(other.per_node for other in resolved.kinds if other.resource == kind.resource)
             if nodes is not None and count > per_node * nodes:
                 yield Finding(
                     code="GS606",
                     severity=Severity.WARNING,
-                    message=f"{count} {kind.resource} exceed pool {asked.pool.name}: {per_node} on each of {nodes} nodes",
+                    message=f"{count} {kind.resource} exceed pool {resolved.pool.name}: {per_node} on each of {nodes} nodes",
                     hints=(f"write {per_node * nodes} or less: the rest can never be used",),
                     path=path,
                 )
@@ -193,10 +198,10 @@ def check_shared_budget(context: RuleContext) -> Iterator[Finding]:
         for resource in {kind.resource: None for kind in context.kinds(pool) or ()}:
             offering.setdefault(resource, []).append(pool)
     budgets: dict[tuple[str, str], list[tuple[Pool, int, Path]]] = {}
-    for asked in asked_of(context):
-        for kind, count, _ in asked.counts:
-            entry = (asked.pool, count, quota_path(asked.quota))
-            budgets.setdefault((asked.quota.namespace, kind.resource), []).append(entry)
+    for resolved in resolved_quotas(context):
+        for kind, count, _ in resolved.counts:
+            entry = (resolved.pool, count, quota_path(resolved.quota))
+            budgets.setdefault((resolved.quota.namespace, kind.resource), []).append(entry)
     for (namespace, resource), entries in budgets.items():
         usable = [pool.name for pool in offering[resource] if not pool.namespaces or namespace in pool.namespaces]
         if len(usable) > 1:
@@ -225,10 +230,10 @@ def check_namespace(context: RuleContext) -> Iterator[Finding]:
 
 def check_repeated(context: RuleContext) -> Iterator[Finding]:
     """GS609: one resource under two names in one quota."""
-    for asked in asked_of(context):
+    for resolved in resolved_quotas(context):
         seen: dict[str, str] = {}
-        for name, _ in asked.quota.per_resource:
-            kind = shares.find(asked.kinds, name)
+        for name, _ in resolved.quota.per_resource:
+            kind = shares.find(resolved.kinds, name)
             if kind is None:
                 continue
             if kind.resource in seen:
@@ -236,7 +241,7 @@ def check_repeated(context: RuleContext) -> Iterator[Finding]:
                     code="GS609",
                     message=f"{name} and {seen[kind.resource]} are the same resource, {kind.resource}",
                     hints=("write it once",),
-                    path=(*quota_path(asked.quota), name),
+                    path=(*quota_path(resolved.quota), name),
                 )
             seen.setdefault(kind.resource, name)
 

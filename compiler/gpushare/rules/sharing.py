@@ -23,10 +23,10 @@ def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
             continue
         major, minor = card.compute_capability
         old = card.compute_capability < (7, 5)
-        why = f"the device plugin admits {card.mps_max_replicas} on compute capability {major}.{minor}"
+        why = f"the device plugin allows {card.mps_max_replicas} on compute capability {major}.{minor}"
         yield Finding(
             code="GS301",
-            message=f"{replicas} MPS replicas are more than {a_card(card)} can have",
+            message=f"{replicas} MPS replicas are more than {a_card(card)} allows",
             hints=(
                 why + (", since that is below 7.5" if old else ""),
                 f"write replicas: {card.mps_max_replicas} or less, or mode: time-slicing, which has no such limit",

@@ -23,7 +23,7 @@ RELEASE_BYTES = 1024 * KIB
 """A release is one Secret, and that is as much data as a Secret holds."""
 
 REQUEST_BYTES = 1536 * KIB
-"""The largest object that etcd takes, unless it is told otherwise."""
+"""The largest object that etcd takes, unless it is configured otherwise."""
 
 ANNOTATION_BYTES = 256 * KIB
 """What all annotations of an object may take. Client-side apply writes the whole object into one."""
@@ -82,14 +82,14 @@ def _config_maps(files: Mapping[str, str]) -> Iterator[tuple[str, int]]:
 
 def _too_much_data(maps: Mapping[str, int]) -> Iterator[Finding]:
     for name, size in maps.items():
-        hint = "pools that share alike share a profile: give fewer pools sharing, caps or cards of their own"
+        hint = "pools with the same sharing, caps and card share a profile: use fewer different combinations"
         if name == _TENANCY:
-            hint = "give fewer namespaces pools or quotas of their own: it names each"
+            hint = "give pools or quotas to fewer namespaces: the ConfigMap names each"
         yield from _against("GS720", f"ConfigMap {name}", size, CONFIG_MAP_BYTES, hint)
 
 
 def _too_large_a_policy(policies: Mapping[str, str]) -> Iterator[Finding]:
-    hint = "give fewer namespaces pools or quotas of their own, or describe fewer pools: the policy names each"
+    hint = "give pools or quotas to fewer namespaces, or describe fewer pools: the policy names each"
     for name, text in policies.items():
         # etcd stores the text of an expression unescaped, JSON has its quotes escaped.
         yield from _against("GS724", name, len(text) - text.count('\\"'), REQUEST_BYTES, hint)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_first
 from gpushare.intent.types import AdmissionMode, Quota
-from gpushare.rules.quotas import Asked, asked_of, quota_path
+from gpushare.rules.quotas import ResolvedQuota, quota_path, resolved_quotas
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 _UNKEPT = {
     AdmissionMode.AUDIT: "admission.enforce: audit only writes to the audit log",
-    AdmissionMode.NONE: "admission.enforce: none makes no policies",
+    AdmissionMode.NONE: "admission.enforce: none creates no policies",
 }
 
 
@@ -33,11 +33,11 @@ def check_sum(context: RuleContext) -> Iterator[Finding]:
     """GS612: quotas of several namespaces that add up to more than all pools with the resource have."""
     capacity = _capacity(context)
     budgets: dict[str, Counter[str]] = {}
-    last: dict[str, tuple[Asked, Path]] = {}
-    for asked in asked_of(context):
-        for kind, count, path in asked.counts:
-            budgets.setdefault(kind.resource, Counter())[asked.quota.namespace] += count
-            last[kind.resource] = (asked, path)
+    last: dict[str, tuple[ResolvedQuota, Path]] = {}
+    for resolved in resolved_quotas(context):
+        for kind, count, path in resolved.counts:
+            budgets.setdefault(kind.resource, Counter())[resolved.quota.namespace] += count
+            last[kind.resource] = (resolved, path)
     for resource, by_namespace in budgets.items():
         most, together = capacity.get(resource), by_namespace.total()
         # A single quota that is too large is GS606.
@@ -46,7 +46,7 @@ def check_sum(context: RuleContext) -> Iterator[Finding]:
             yield Finding(
                 code="GS612",
                 severity=Severity.WARNING,
-                message=f"the quotas of {namespaces} add up to {together} {resource}, and the pools have {most}",
+                message=f"the quotas of {namespaces} add up to {together} {resource}, but the pools have {most}",
                 hints=("make them smaller, or accept that a namespace may get less than its quota",),
                 path=last[resource][1],
             )

@@ -81,7 +81,7 @@ def check_type(context: RuleContext) -> Iterator[Finding]:
             if not found and isinstance(value, list | tuple):
                 found = list(_wrong(where, contradictions.of_list(path[-1], value)))
         elif not (value is None and verdict.nullable):  # the chart's templates would read values below it, and fail
-            message = f"{'.'.join(path)} holds other values"
+            message = f"{'.'.join(path)} contains other values"
             found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
         yield from found
         fine = fine and not found
@@ -133,7 +133,7 @@ def _owned_entries(path: Steps, entries: Sequence[object]) -> Iterator[Finding]:
             message, hint = f"the variable {entry['name']}", "leave it out; other variables of this list are kept"
             yield Finding(code="GS711", message=f"gpushare sets {message} itself", hints=(hint,), path=(*where, "name"))
         elif isinstance(entry, str) and (flag := _flag(entry)) in flags:
-            message, hint = f"{flag} would win over every profile", "leave it out; gpushare's profiles decide it"
+            message, hint = f"{flag} would override every profile", "leave it out; gpushare's profiles set it"
             yield Finding(code="GS711", message=message, hints=(hint,), path=where)
 
 
@@ -153,7 +153,7 @@ def check_off(context: RuleContext) -> Iterator[Finding]:
         wanted = upstream.switches(chart, path)
         off = next((name for name in wanted if name != ".".join(path) and not _is_on(name, platform, chart)), None)
         if off:
-            why, hint = _SWITCHED.get(off, (f"{off} is not true", "remove it, or switch that part on"))
+            why, hint = _SWITCHED.get(off, (f"{off} is not true", "remove it, or enable that part"))
             yield Finding(
                 code="GS723",
                 severity=Severity.WARNING,

@@ -12,9 +12,9 @@ from gpushare.core.wording import join_words
 from gpushare.intent.types import Pool, SharePlacement, Stack
 from gpushare.rules.card_names import a_card
 from gpushare.rules.charts import VERSIONS, judging_chart
-from gpushare.rules.effects import operator_driver
-from gpushare.rules.layouts import mig_pools
+from gpushare.rules.ineffective_settings import operator_driver
 from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.written_layouts import mig_pools
 
 HERE = ("spec", "platform")
 
@@ -34,7 +34,7 @@ def check_old_kubernetes(context: RuleContext) -> Iterator[Finding]:
     if version and version < OLDEST_KUBERNETES:
         yield Finding(
             code="GS702",
-            message=f"Kubernetes {_dotted(version)} is too old: bundles are made for 1.30 and newer",
+            message=f"Kubernetes {_dotted(version)} is too old: bundles need 1.30 or newer",
             hints=('write kubernetes: "1.30" or newer, the oldest API server that the bundle must install on',),
             path=("spec", "kubernetes"),
         )
@@ -126,10 +126,10 @@ def check_plugin(context: RuleContext) -> Iterator[Finding]:
 def _lacking(context: RuleContext, pool: Pool, plugin: tuple[int, ...]) -> Iterator[tuple[str, str, Path]]:
     """Yield (what the plugin cannot do, what to write instead, path) for one pool."""
     if modes.of(pool).has_daemon and plugin < MPS_PLUGIN:
-        yield "knows no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
+        yield "has no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
     attributed = [kind.profile.name for kind in context.kinds(pool) or () if kind.profile and kind.profile.has_attributes]
     if attributed and plugin < EXACT_PLUGIN:
-        lacks = f"cannot tell {attributed[0]} from other profiles of its size"
+        lacks = f"cannot distinguish {attributed[0]} from other profiles of its size"
         yield lacks, "leave platform.version out, or use profiles without attributes", pool_path(pool, "sharing")
     if pool.sharing.placement is SharePlacement.PACK and plugin < EXACT_PLUGIN:
         where = pool_path(pool, "sharing", "placement")
@@ -195,7 +195,7 @@ def _check_modules(context: RuleContext) -> Iterator[Finding]:
     """Yield the pools whose cards have no open kernel modules, if the values ask for these."""
     values = context.intent.platform.values.get("driver")
     values = values if isinstance(values, Mapping) else {}
-    key = next((key for key, asked in _OPEN_MODULES.items() if values.get(key) == asked), None)
+    key = next((key for key, value in _OPEN_MODULES.items() if values.get(key) == value), None)
     if key is None:
         return
     for pool, card in context.pools_with_card():

@@ -5,7 +5,7 @@ Pure integers in bytes, rounded once, at the end. Knows pools and cards, neither
 
 from gpushare import modes
 from gpushare.catalog.cards import Card, MigProfile
-from gpushare.catalog.memory import memory_mib, usable_bytes
+from gpushare.catalog.device_memory import memory_mib, usable_bytes
 from gpushare.core.units import MIB, Share
 from gpushare.intent.types import CapValue, CapWord, Pool
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gpushare import backends, mig, modes
 from gpushare.catalog.cards import Card, MigProfile
-from gpushare.catalog.memory import memory_mib
+from gpushare.catalog.device_memory import memory_mib
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.sharing import caps

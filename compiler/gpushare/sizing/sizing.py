@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpushare import modes
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
 from gpushare.intent.types import NodeSelector, Pool, Sharing
@@ -33,7 +33,7 @@ def _divisions(demand: Demand) -> Iterator[tuple[Variant, Sharing] | Unfit]:
     """Yield what can serve the demand, and for each variant that cannot why."""
     for variant in VARIANTS:
         if demand.in_hardware and variant.memory is not MemoryIsolation.HARDWARE:
-            yield Unfit(variant=variant, reason="users of one device share its memory: only caps keep them apart")
+            yield Unfit(variant=variant, reason="users of one device share its memory: only caps separate them")
             continue
         found = variant.divide(demand)
         if isinstance(found, str):
@@ -146,11 +146,11 @@ def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], prefe
     if best is None:
         return next((f"{one.variant.word}: {one.reason}" for one in unfit if preferred in (None, one.variant.word)), "")
     what = f"of {preferred}, " if preferred else ""
-    isolated = "no memory is shared" if best.variant.memory is MemoryIsolation.HARDWARE else "memory is kept apart by caps"
+    isolated = "no memory is shared" if best.variant.memory is MemoryIsolation.HARDWARE else "memory is separated by caps"
     if best.suffices is False:
-        return f"{what}{pluralize(best.nodes_needed, 'node')} needed, the fewest; {demand.nodes} do not suffice"
+        return f"{what}{pluralize(best.nodes_needed, 'node')} needed, the fewest; {demand.nodes} are not enough"
     if best.suffices:
-        return f"{what}it suffices with the strongest isolation: {isolated}"
+        return f"{what}fits, with the strongest isolation: {isolated}"
     if demand.nodes is None:
         return f"{what}the fewest nodes, {best.nodes_needed}; {isolated}"
     of = mib(demand.needs[0].memory_mib)

@@ -18,7 +18,7 @@ def overview(cards: Iterable[Card], style: Style) -> str:
     rows = list(_folded(entries, style))
     shown = table(("ID", "NAME", "MEMORY", "MIG", "MPS"), rows, style, numbers=("MEMORY", "MIG", "MPS"))
     shown += f"\n{pluralize(len(entries), 'card')}; MIG: instances at most; MPS: replicas at most; ?: not confirmed\n"
-    return shown + "`gpushare cards ID` tells all about one, with every legal MIG layout\n"
+    return shown + "`gpushare cards ID` shows one card with all its MIG layouts\n"
 
 
 def _folded(rows: Sequence[tuple[str, ...]], style: Style) -> Iterator[tuple[str, ...]]:
@@ -51,7 +51,7 @@ def _facts(card: Card) -> list[tuple[str, str]]:
         ("NVLink", nvlink or "?", "nvlink"),
         ("form factor", card.form_factor or "?", "formFactor"),
         ("PCI device ids", ", ".join(card.pci_device_ids) or "?", "pciDeviceIds"),
-        ("label value of GFD", card.product, "product"),
+        ("GFD label", card.product, "product"),
         ("MPS", f"at most {card.mps_max_replicas} replicas" if card.mps_supported else "no", "mps"),
         ("MIG", _mig_words(card), "migSupported"),
     ]
@@ -61,14 +61,14 @@ def _facts(card: Card) -> list[tuple[str, str]]:
 def _mig_words(card: Card) -> str:
     if card.mig is None:
         return {True: "yes, but its profiles are not known", False: "no", None: "?"}[card.mig_supported]
-    driver = f", driver from {card.mig.min_driver} on" if card.mig.min_driver else ""
+    driver = f", driver {card.mig.min_driver} or newer" if card.mig.min_driver else ""
     return f"at most {pluralize(card.mig.max_instances, 'instance')}, {card.mig.units} memory slices{driver}"
 
 
 def _layout_drivers(card: Card) -> list[tuple[str, str]]:
     needed = card.mig.layout_drivers if card.mig else ()
-    told = (f"{' with '.join(one.profiles)} from {one.min_driver} on" for one in needed)
-    return [("drivers of layouts", ", ".join(told))] if needed else []
+    drivers = (f"{' with '.join(one.profiles)}: {one.min_driver} or newer" for one in needed)
+    return [("drivers of layouts", ", ".join(drivers))] if needed else []
 
 
 def _memory(card: Card) -> str:
@@ -117,7 +117,7 @@ def _profile_row(profile: MigProfile) -> tuple[str, ...]:
 
 def _layouts(card: Card, geometry: Geometry, style: Style) -> str:
     found = card_facts.layouts(card)
-    shown = f"{pluralize(len(found), 'layout')} to which no instance can be added; each smaller one is legal too\n"
+    shown = f"{pluralize(len(found), 'maximal layout')}; any subset is valid too\n"
     return shown + "".join(_layout(number, layout, geometry, style) for number, layout in enumerate(found, 1))
 
 

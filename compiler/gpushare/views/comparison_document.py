@@ -15,7 +15,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "apiVersion": "gpushare.dev/v1",
         "kind": "Plan",
         "verdict": verdict(comparison),
-        "summary": words.summary(comparison),
+        "summary": words.format_summary(comparison),
         "changed": not comparison.is_empty,
         "configMapOnly": comparison.is_configmap_only,
         "nodesTouched": comparison.touched,
@@ -43,7 +43,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
             for one in comparison.effects
         ],
         "outages": [_outage(one) for one in comparison.outages],
-        "order": list(words.order(comparison)),
+        "order": list(words.format_order(comparison)),
         "files": [
             {"path": one.path, "change": one.kind.value, "settings": _settings(one.settings), "more": one.more}
             for one in comparison.files

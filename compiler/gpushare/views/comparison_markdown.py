@@ -13,15 +13,15 @@ def page(comparison: Comparison) -> str:
     """Return the whole page; names and values are formatted as code, so that nothing in them is read as markup."""
     if comparison.is_empty:
         return "**No changes.** Both bundles are equal.\n"
-    lines = [f"**{words.summary(comparison)}**", "", *(f"- {one}" for one in verdict(comparison)), ""]
+    lines = [f"**{words.format_summary(comparison)}**", "", *(f"- {one}" for one in verdict(comparison)), ""]
     lines += [*_pools(comparison), *_strategy(comparison)]
     lines += [*_moves(comparison), *_capacity(comparison), *_quotas(comparison)]
     lines += _listed("What the pools become", [line for pool in words.affected(comparison) for line in _fate(pool)])
     lines += _listed("Who is affected", [_effect(one) for one in comparison.effects])
-    lines += _listed("Out of service", [f"{code(one.pool)}: {words.outage(one)}" for one in comparison.outages])
-    lines += _listed("In this order", list(words.order(comparison)))
-    settings = [line for one in comparison.files for line in words.file(one, _ARROW)]
-    settings += [f"intent  {words.setting(one, _ARROW)}" for one in comparison.intent]
+    lines += _listed("Out of service", [f"{code(one.pool)}: {words.format_outage(one)}" for one in comparison.outages])
+    lines += _listed("In this order", list(words.format_order(comparison)))
+    settings = [line for one in comparison.files for line in words.format_file(one, _ARROW)]
+    settings += [f"intent  {words.format_setting(one, _ARROW)}" for one in comparison.intent]
     fence = "`" * max(3, 1 + max((_run(line) for line in settings), default=0))
     lines += ["<details><summary>Files and settings</summary>", "", fence, *settings, fence, "", "</details>"]
     return "\n".join(lines) + "\n"
@@ -36,13 +36,13 @@ def _pools(comparison: Comparison) -> list[str]:
 
 
 def _fate(pool: PoolChange) -> list[str]:
-    return [f"{code(pool.name)}: {code(line)}" for line in words.fate(pool, _ARROW)]
+    return [f"{code(pool.name)}: {code(line)}" for line in words.format_consequences(pool, _ARROW)]
 
 
 def _strategy(comparison: Comparison) -> list[str]:
     if not comparison.changes_mig_strategy:
         return []
-    return [f"**gpu-operator** {code(words.strategy(comparison, _ARROW))}: {words.STRATEGY}", ""]
+    return [f"**gpu-operator** {code(words.format_mig_strategy(comparison, _ARROW))}: {words.OPERATOR_RESTART}", ""]
 
 
 def _moves(comparison: Comparison) -> list[str]:
@@ -74,7 +74,7 @@ def _quotas(comparison: Comparison) -> list[str]:
 
 def _effect(one: Effect) -> str:
     where = "" if one.pool is None else f"{code(one.pool)}: "
-    return where + code(words.effect(one, _ARROW))
+    return where + code(words.format_effect(one, _ARROW))
 
 
 def _listed(title: str, lines: list[str]) -> list[str]:

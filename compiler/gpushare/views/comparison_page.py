@@ -42,10 +42,10 @@ def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: 
         name=visible(str(sides[1].get("cluster", ""))),
         is_empty=comparison.is_empty,
         facts=[{"name": name, "value": value} for name, value in facts.items()],
-        besides=" ".join([*map(visible, verdict(comparison)), words.also(comparison).strip()]).strip(),
-        order=list(words.order(comparison)),
-        strategy=words.strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "",
-        warning=words.STRATEGY,
+        besides=" ".join([*map(visible, verdict(comparison)), words.format_side_effects(comparison).strip()]).strip(),
+        order=list(words.format_order(comparison)),
+        strategy=words.format_mig_strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "",
+        warning=words.OPERATOR_RESTART,
         pools=cards,
         unfolded=len(cards) <= html_page.MAX_UNFOLDED,
         shown=tables,
@@ -54,20 +54,20 @@ def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: 
 
 
 def _tables(comparison: Comparison) -> Iterable[Table]:
-    moves = [words.move(one) for one in comparison.moves]
+    moves = [words.format_move(one) for one in comparison.moves]
     yield table("Nodes that change pools", ("Node", "From pool", "To pool", "Pods disturbed"), moves, id="moves")
-    capacity = list(words.capacity(comparison))
+    capacity = list(words.format_capacity(comparison))
     yield table("Capacity", ("Resource", "Before", "After", "Change"), capacity, id="capacity", numbers=(1, 2, 3), codes=(0,))
-    quotas = [words.quota(one) for one in comparison.quotas]
+    quotas = [words.format_quota(one) for one in comparison.quotas]
     headers = ("Namespace", "Resource", "Before", "After", "Problem")
     yield table("Quotas", headers, quotas, id="quotas", numbers=(2, 3), codes=(1,))
 
 
 def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    cluster = [words.effect(one, _ARROW) for one in comparison.effects if one.pool is None]
+    cluster = [words.format_effect(one, _ARROW) for one in comparison.effects if one.pool is None]
     yield _list("cluster", "In the whole cluster", cluster, is_folded=False)
-    yield _list("files", "Files of the bundle", [line for one in comparison.files for line in words.file(one, _ARROW)])
-    yield _list("intent", "Settings of the intent", [words.setting(one, _ARROW) for one in comparison.intent])
+    yield _list("files", "Files of the bundle", [line for one in comparison.files for line in words.format_file(one, _ARROW)])
+    yield _list("intent", "Settings of the intent", [words.format_setting(one, _ARROW) for one in comparison.intent])
 
 
 def _list(key: str, title: str, lines: Sequence[str], *, is_folded: bool = True) -> dict[str, Any]:
@@ -86,18 +86,18 @@ def _described(
     pool: PoolChange, comparison: Comparison, sides: tuple[Document, Document], geometry_of: Callable[[str], Geometry | None]
 ) -> tuple[str, dict[str, Any]]:
     """Return what has to be equal for two pools to have one card, and what the card says."""
-    outages = [words.outage(one) for one in comparison.outages if one.pool == pool.name]
-    effects = [words.effect(one, _ARROW) for one in comparison.effects if one.pool == pool.name]
-    lines = [words.disturbance(pool), *outages, *words.fate(pool, _ARROW), *effects]
-    said = {
+    outages = [words.format_outage(one) for one in comparison.outages if one.pool == pool.name]
+    effects = [words.format_effect(one, _ARROW) for one in comparison.effects if one.pool == pool.name]
+    lines = [words.format_disturbance(pool), *outages, *words.format_consequences(pool, _ARROW), *effects]
+    content = {
         "is_harmful": pool.disturbed != 0 or pool.change in {Change.GONE, Change.REPARTITION},
         "change": words.change_word(pool),
-        "card": visible(words.cards(pool)),
+        "card": visible(words.format_cards(pool)),
         "cost": f"at most {pluralize(pool.disturbed, 'pod')} disturbed" if pool.disturbed else "",
         "lines": [visible(line) for line in lines if line],
         "maps": list(_maps(pool, sides, geometry_of)),
     }
-    return repr(said), said
+    return repr(content), content
 
 
 def _maps(

@@ -1,6 +1,6 @@
 """The verdict of a comparison: what running pods, new pods, quotas and nodes meet, worst first, in whole sentences. Pure.
 
-"Changes nothing for running pods." is said only if no statement concerns running pods.
+"Nothing changes for running pods." is shown only if no statement concerns running pods.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange
 from gpushare.compare.effects import EffectKind
 from gpushare.core.wording import join_first, pluralize
 
-UNCHANGED = "Changes nothing for running pods."
-_ABOVE = {"kill": "ended", "evict": "evicted", "warn": "reported", "none": "left alone"}
+UNCHANGED = "Nothing changes for running pods."
+_ABOVE = {"kill": "killed", "evict": "evicted", "warn": "reported", "none": "left alone"}
 _RUNNING = {
     EffectKind.RELEASED: "Every node is released: running pods lose their GPUs, until the nodes are set up again.",
     EffectKind.DRIVERLESS: "The driver is removed, nothing replaces it: nodes without a driver of their own lose their GPUs.",
@@ -18,11 +18,11 @@ _RUNNING = {
     EffectKind.DRIVER: "The driver restarts node by node: running pods with a GPU must end first.",
     EffectKind.HANDED_OVER: "The former GitOps tool must be detached first: deleting its objects releases every node.",
     EffectKind.ADOPTED: "The adoption changes, for every node.",
-    EffectKind.ENDED: "Running containers over their cap are ended from then on.",
+    EffectKind.ENDED: "Running containers over their cap are killed from then on.",
 }
 _LATER = {
-    EffectKind.ENFORCED: "Caps are enforced in another way, for running containers too.",
-    EffectKind.SPARED: "Running containers over their cap are no longer ended.",
+    EffectKind.ENFORCED: "Caps are enforced differently, for running containers too.",
+    EffectKind.SPARED: "Running containers over their cap are no longer killed.",
     EffectKind.NOTICED: "Running containers without a cap are warned, and held to the new one after the notice.",
     EffectKind.RAISED: "Running containers may use a raised cap at once.",
     EffectKind.UPSTREAM: "NVIDIA's components restart on every node.",

@@ -33,14 +33,16 @@ def render(comparison: Comparison, style: Style) -> str:
     shown = "".join(_heading(names, style, *about) for names, about in groups)
     shown += _strategy(comparison, style) + _moves(comparison.moves, style)
     shown += _capacity(comparison, style) + _quotas(comparison.quotas, style)
-    shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.order(comparison), 1)], style)
-    shown += _section("CLUSTER", [words.effect(one, _arrow(style)) for one in comparison.effects if one.pool is None], style)
-    shown += _section("FILES", [line for one in comparison.files for line in words.file(one, _arrow(style))], style)
-    shown += _section("INTENT", [words.setting(one, _arrow(style)) for one in comparison.intent], style)
+    shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.format_order(comparison), 1)], style)
+    shown += _section(
+        "CLUSTER", [words.format_effect(one, _arrow(style)) for one in comparison.effects if one.pool is None], style
+    )
+    shown += _section("FILES", [line for one in comparison.files for line in words.format_file(one, _arrow(style))], style)
+    shown += _section("INTENT", [words.format_setting(one, _arrow(style)) for one in comparison.intent], style)
     shown += _all_names([names for names, _ in groups if len(names) > _NAMED], style)
-    summary = wrapped(words.summary(comparison), style)
-    said = "".join(wrapped(visible(one), style, indent=2) for one in verdict(comparison))
-    return f"{said}\n" + (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
+    summary = wrapped(words.format_summary(comparison), style)
+    lead = "".join(wrapped(visible(one), style, indent=2) for one in verdict(comparison))
+    return f"{lead}\n" + (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
 
 
 def _section(title: str, lines: Sequence[str], style: Style) -> str:
@@ -63,16 +65,16 @@ def _pools(comparison: Comparison, style: Style) -> Iterator[tuple[str, tuple[Ch
         effects.setdefault(one.pool, []).append(one)
     outages = {one.pool: one for one in comparison.outages}
     for pool in words.affected(comparison):
-        lines = [words.disturbance(pool)]
-        lines += [words.outage(outages[pool.name])] if pool.name in outages else []
-        lines += words.fate(pool, _arrow(style))
-        lines += [words.effect(one, _arrow(style)) for one in effects.get(pool.name, ())]
+        lines = [words.format_disturbance(pool)]
+        lines += [words.format_outage(outages[pool.name])] if pool.name in outages else []
+        lines += words.format_consequences(pool, _arrow(style))
+        lines += [words.format_effect(one, _arrow(style)) for one in effects.get(pool.name, ())]
         text = "".join(wrapped(f"    {line}", style, indent=6) for line in lines if line)
-        yield pool.name, (pool.change, words.becomes(pool), text)
+        yield pool.name, (pool.change, words.format_change(pool), text)
 
 
 def _heading(names: list[str], style: Style, change: Change, becomes: str, text: str) -> str:
-    """Return what happens to the pools, of which the same is said."""
+    """Return what happens to the pools, whose texts are equal."""
     sign, colour = _SIGNS[change]
     each = "each " if len(names) > 1 else ""
     return style.paint(f"{sign} {join_first(names, _NAMED)}", BOLD, colour) + f"  {each}{becomes}\n{text}\n"
@@ -87,8 +89,8 @@ def _all_names(groups: Sequence[list[str]], style: Style) -> str:
 def _strategy(comparison: Comparison, style: Style) -> str:
     if not comparison.changes_mig_strategy:
         return ""
-    shown = style.paint("! gpu-operator", BOLD, RED) + f"  {words.strategy(comparison, _arrow(style))}\n"
-    return shown + wrapped(f"    {words.STRATEGY}", style, indent=6) + "\n"
+    shown = style.paint("! gpu-operator", BOLD, RED) + f"  {words.format_mig_strategy(comparison, _arrow(style))}\n"
+    return shown + wrapped(f"    {words.OPERATOR_RESTART}", style, indent=6) + "\n"
 
 
 def _arrow(style: Style) -> str:
@@ -98,12 +100,12 @@ def _arrow(style: Style) -> str:
 def _moves(moves: tuple[Move, ...], style: Style) -> str:
     if not moves:
         return ""
-    rows = [words.move(one) for one in moves[:_MOST]]
+    rows = [words.format_move(one) for one in moves[:_MOST]]
     return table(("NODE", "FROM POOL", "TO POOL", "PODS DISTURBED"), rows, style) + _rest(moves) + "\n"
 
 
 def _capacity(comparison: Comparison, style: Style) -> str:
-    rows = list(words.capacity(comparison))
+    rows = list(words.format_capacity(comparison))
     headers = ("CAPACITY", "BEFORE", "AFTER", "CHANGE")
     return table(headers, rows, style, numbers=("BEFORE", "AFTER", "CHANGE")) + "\n" if rows else ""
 
@@ -111,5 +113,5 @@ def _capacity(comparison: Comparison, style: Style) -> str:
 def _quotas(quotas: tuple[QuotaChange, ...], style: Style) -> str:
     if not quotas:
         return ""
-    rows = [words.quota(one) for one in quotas]
+    rows = [words.format_quota(one) for one in quotas]
     return table(("NAMESPACE", "QUOTA ON", "BEFORE", "AFTER", ""), rows, style, numbers=("BEFORE", "AFTER")) + "\n"

@@ -22,15 +22,15 @@ MAX_SHOWN = 12
 """Most settings shown of one file; the JSON document has them all."""
 
 _EFFECTS = {
-    EffectKind.KEEPS_CAP: "running containers keep the cap under which they started, later ones get the new one",
-    EffectKind.ENDED: "running containers that are over their cap are ended from then on",
-    EffectKind.SPARED: "containers over their cap are no longer ended",
+    EffectKind.KEEPS_CAP: "running containers keep their old cap; new ones get the new cap",
+    EffectKind.ENDED: "running containers that are over their cap are killed from then on",
+    EffectKind.SPARED: "containers over their cap are no longer killed",
     EffectKind.ENFORCED: "holds for running containers too",
     EffectKind.REFUSED: "pods that were admitted before may be refused from then on; running pods go on",
     EffectKind.ADMITTED: "no pod is refused that was admitted before",
     EffectKind.RESTARTS: "the runtime's pods restart; running pods continue",
     EffectKind.REINSTALLED: "another release; uninstall the one that is installed first",
-    EffectKind.ROLLOUT: "how the next changes pace themselves",
+    EffectKind.ROLLOUT: "the pace of later changes",
     EffectKind.UPSTREAM: "NVIDIA's components that read it restart on every node",
     EffectKind.DRIVER: "the driver restarts node by node: pods that use a GPU there must end first",
     EffectKind.ROUTED: "new pods that name no pool may be sent to other nodes, or be refused; running pods go on",
@@ -61,19 +61,19 @@ _HANDED_OVER = {
 _ALSO = {
     EffectKind.RELEASED: "a GitOps tool releases every node",
     EffectKind.DRIVERLESS: "the driver is removed",
-    EffectKind.HANDED_OVER: "the former GitOps tool has to be detached first",
-    EffectKind.APPLIED: "files have to be applied by hand",
+    EffectKind.HANDED_OVER: "the former GitOps tool must be detached first",
+    EffectKind.APPLIED: "files must be applied by hand",
     EffectKind.ADOPTED: "the adoption changes",
-    EffectKind.ENDED: "containers may be ended",
+    EffectKind.ENDED: "containers may be killed",
     EffectKind.NOTICED: "running containers get a notice",
-    EffectKind.ENFORCED: "caps are held otherwise",
+    EffectKind.ENFORCED: "caps are enforced differently",
     EffectKind.REFUSED: "pods may be refused",
-    EffectKind.UNPLACED: "pods that name a pool which is gone find no node",
+    EffectKind.UNPLACED: "pods that select a removed pool find no node",
     EffectKind.ROUTED: "new pods may go elsewhere",
     EffectKind.RESTARTS: "the runtime's pods restart",
     EffectKind.UPSTREAM: "NVIDIA's components restart",
     EffectKind.DRIVER: "the driver restarts",
-    EffectKind.REINSTALLED: "the installed release has to go first",
+    EffectKind.REINSTALLED: "the installed release must be uninstalled first",
 }
 _CHANGES = {
     Change.NEW: "new",
@@ -85,11 +85,11 @@ _CHANGES = {
 _SIZES = {"capMiB": "memory cap", "toleranceMiB": "tolerance"}
 """Fields of a policy that are sizes in MiB, and what they are."""
 
-_OBSERVED = "every node stays as it is, its layout and labels included, and nothing repairs it or holds a cap"
-_FOREIGN_USE = "running containers of tenants may be ended where they use a GPU that they were not given"
+_OBSERVED = "every node keeps its layout and labels; nothing repairs it or enforces a cap"
+_FOREIGN_USE = "running containers of tenants may be killed where they use a GPU that is not allocated to them"
 
 
-def effect(one: Effect, arrow: str) -> str:
+def format_effect(one: Effect, arrow: str) -> str:
     """Return what happens, and to what."""
     if one.kind is EffectKind.RESTARTS and one.subject == "policy":
         return "the runtime's pods of the pool restart and check the layout; running pods continue"
@@ -116,11 +116,11 @@ def _changed(one: Effect, arrow: str) -> str:
     return f"{share} {_SIZES[field]} {before} {arrow} {after} MiB"
 
 
-def also(comparison: Comparison) -> str:
+def format_side_effects(comparison: Comparison) -> str:
     """Return in short what is not counted in nodes and disturbed pods; empty if there is nothing."""
     kinds = {one.kind for one in comparison.effects if not one.is_harmless}
-    told = [words for kind, words in _ALSO.items() if kind in kinds]
-    return f" Besides: {', '.join(told)}." if told else ""
+    effects = [words for kind, words in _ALSO.items() if kind in kinds]
+    return f" Also: {', '.join(effects)}." if effects else ""
 
 
 def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
@@ -131,7 +131,7 @@ def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
     return f"{_cut(before, start)} {arrow} {_cut(after, start)}"
 
 
-STRATEGY = (
+OPERATOR_RESTART = (
     "the operator restarts the device plugin of every node at once, whatever the rollout of a pool says: "
     "upgrade it when no MPS or MIG pod starts"
 )
@@ -140,7 +140,7 @@ STRATEGY = (
 _CLIENT_SIDE = ", with client-side apply (its chart renders mig: null): helm upgrade --server-side=false"
 
 
-def strategy(comparison: Comparison, arrow: str) -> str:
+def format_mig_strategy(comparison: Comparison, arrow: str) -> str:
     """Return the operator's mig.strategy before and after."""
     before, after = (strategy or "each profile's own" for strategy in comparison.mig_strategies)
     return f"mig.strategy {before} {arrow} {after}"
@@ -152,9 +152,9 @@ def affected(comparison: Comparison) -> list[PoolChange]:
     return [pool for pool in comparison.pools if pool.change is not Change.NONE or pool.name in others]
 
 
-def becomes(pool: PoolChange) -> str:
+def format_change(pool: PoolChange) -> str:
     """Return what happens to the pool in a word, and its card."""
-    return f"{change_word(pool)}, {cards(pool)}"
+    return f"{change_word(pool)}, {format_cards(pool)}"
 
 
 def change_word(pool: PoolChange) -> str:
@@ -162,13 +162,13 @@ def change_word(pool: PoolChange) -> str:
     return _CHANGES.get(pool.change, "the same")
 
 
-def cards(pool: PoolChange) -> str:
+def format_cards(pool: PoolChange) -> str:
     """Return the pool's card, or both if it changes."""
     before, after = pool.cards
     return f"{before} becomes {after}" if before is not None and after is not None and before != after else f"{after or before}"
 
 
-def disturbance(pool: PoolChange) -> str:
+def format_disturbance(pool: PoolChange) -> str:
     """Return how many nodes and pods the pool's change costs; empty for a new pool without nodes."""
     if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and not pool.touched:
         return "no GPU and no label of a node changes"
@@ -189,7 +189,7 @@ def _pods(number: int | None) -> str:
     return f"at most {pluralize(number, 'pod')} disturbed" if number else "no pod disturbed"
 
 
-def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
+def format_consequences(pool: PoolChange, arrow: str) -> Iterator[str]:
     """Yield what happens to the pool's nodes, GPUs and resources."""
     if pool.change is Change.GONE and not pool.successor:
         yield f"a node that gpushare releases offers its whole GPUs again, as {NVIDIA.whole_gpu}"
@@ -219,15 +219,15 @@ def _instances(instances: tuple[tuple[str, int], ...]) -> str:
     return " + ".join(f"{count} x {profile}" for profile, count in counts.items())
 
 
-def outage(one: Outage) -> str:
+def format_outage(one: Outage) -> str:
     """Return which nodes go out of service and for how long."""
     nodes = "an unknown number of nodes" if one.nodes is None else pluralize(one.nodes, "node")
     pace, each = ("", "") if one.nodes == 1 else (f", {_pace(one)} at a time", " each")
     rounds = "" if one.rounds is None or one.rounds < 2 else f", so about {_time(one.rounds * one.seconds)} for all"
     busy = {
-        "wait": f"a node with tenants in the way waits for them, up to {_time(one.drain_seconds)}",
-        "evict": f"tenants in the way are evicted, and have {_time(one.drain_seconds)} to end",
-        "fail": "a node with tenants in the way keeps its former layout",
+        "wait": f"a node whose GPUs are in use waits up to {_time(one.drain_seconds)} for those pods to finish",
+        "evict": f"pods that use its GPUs are evicted, and have {_time(one.drain_seconds)} to terminate",
+        "fail": "a node whose GPUs are in use keeps its former layout",
     }[one.on_busy]
     return f"out of service: {nodes}{pace}, about {_time(one.seconds)}{each} (measured on simulated GPUs){rounds}; {busy}"
 
@@ -246,12 +246,12 @@ def _time(seconds: int) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def move(one: Move) -> tuple[str, str, str, str]:
+def format_move(one: Move) -> tuple[str, str, str, str]:
     """Return the node, the pools that it leaves and joins, and how many pods that disturbs."""
     return one.node, one.source or "none", one.target or "none", f"at most {one.disturbed}" if one.disturbed else "none"
 
 
-def capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+def format_capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
     """Yield each resource whose number changes: before, after, and the difference."""
     for name, amount in comparison.capacity:
         both = amount.before is not None and amount.after is not None
@@ -260,7 +260,7 @@ def capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
             yield name, known(amount.before), known(amount.after), difference
 
 
-def quota(one: QuotaChange) -> tuple[str, str, str, str, str]:
+def format_quota(one: QuotaChange) -> tuple[str, str, str, str, str]:
     """Return the namespace, the resource, the number before and after, and what is wrong with it."""
     before, after = ("-" if number is None else str(number) for number in (one.before, one.after))
     return one.namespace, one.resource, before, after, _trouble(one)
@@ -271,12 +271,12 @@ def _trouble(quota: QuotaChange) -> str:
         case Problem.EXCEEDS:
             return f"only {quota.capacity} in the cluster"
         case Problem.VANISHED:
-            return "nothing offers it any more"
+            return "no pool offers it"
         case None:
             return ""
 
 
-def summary(comparison: Comparison) -> str:
+def format_summary(comparison: Comparison) -> str:
     """Return a summary in one line."""
     counts = Counter(pool.change for pool in comparison.pools)
     parts = [f"{counts[change]} {word}" for change, word in _CHANGES.items() if counts[change]]
@@ -289,10 +289,10 @@ def summary(comparison: Comparison) -> str:
     costs = f"{touched} touched, {_pods(comparison.disturbed)}"
     if comparison.touched == 0 and comparison.disturbed == 0:
         costs = "No GPU and no label of a node changes"
-    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + also(comparison)
+    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + format_side_effects(comparison)
 
 
-def order(comparison: Comparison) -> Iterator[str]:
+def format_order(comparison: Comparison) -> Iterator[str]:
     """Yield the steps, if their order matters."""
     if not comparison.changes_mig_strategy:
         return
@@ -300,7 +300,7 @@ def order(comparison: Comparison) -> Iterator[str]:
     yield "then gpushare's chart: until a node changes, its profile works with the new strategy too"
 
 
-def file(one: FileDiff, arrow: str) -> Iterator[str]:
+def format_file(one: FileDiff, arrow: str) -> Iterator[str]:
     """Yield a line for the file, and one for each of its settings that is not described elsewhere."""
     if one.kind is not FileKind.CHANGED:
         yield f"{one.path}  {one.kind.value}"
@@ -308,27 +308,27 @@ def file(one: FileDiff, arrow: str) -> Iterator[str]:
     shown = [] if one.path.startswith(_DERIVED) else list(one.settings)
     yield one.path
     for change in shown[:MAX_SHOWN]:
-        yield f"  {setting(change, arrow)}"
+        yield f"  {format_setting(change, arrow)}"
     rest = len(shown) + one.more - MAX_SHOWN
     if shown and rest > 0:
         yield f"  and {rest} more; --format json has them"
 
 
-def setting(one: SettingChange, arrow: str) -> str:
+def format_setting(one: SettingChange, arrow: str) -> str:
     """Return one setting before and after."""
     path = ".".join(one.path)
     match one.kind:
         case FileKind.ADDED:
-            return f"{path}: {value(one.after)} is new"
+            return f"{path}: {format_value(one.after)} added"
         case FileKind.REMOVED:
-            return f"{path}: {value(one.before)} is gone"
+            return f"{path}: {format_value(one.before)} removed"
         case FileKind.CHANGED:
             return f"{path}: {_before_and_after(one, arrow)}"
         case _:
             assert_never(one.kind)
 
 
-def value(data: Any) -> str:
+def format_value(data: Any) -> str:
     """Return a value as JSON, cut if it is long; text without quotes."""
     return _cut(_text(data), 0)
 

@@ -1,4 +1,4 @@
-"""Pools of which the same is said, told once with the names of all: five changed pools are read as one change."""
+"""Folds pools with equal texts into one entry with all their names: five pools that change alike are one change."""
 
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
@@ -7,11 +7,11 @@ _T = TypeVar("_T")
 
 
 def alike(pools: Iterable[tuple[str, Hashable, _T]]) -> list[tuple[list[str], _T]]:
-    """Return pools of which the same is said together: their names, and what is said of the first.
+    """Return one entry for all pools with equal texts: their names, and the text of the first.
 
-    Each of `pools` is a name, what has to be equal, and what is said.
+    Each of `pools` is a name, the text that is compared, and the text that is shown.
     """
     groups: dict[Hashable, tuple[list[str], _T]] = {}
-    for name, same, said in pools:
-        groups.setdefault(same, ([], said))[0].append(name)
+    for name, same, text in pools:
+        groups.setdefault(same, ([], text))[0].append(name)
     return list(groups.values())

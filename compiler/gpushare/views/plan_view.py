@@ -40,8 +40,8 @@ def _row(pool: PoolPlan) -> tuple[str, ...]:
 
 def _drawn(pools: Iterable[PoolPlan], style: Style) -> Iterator[str]:
     """Yield what each pool offers, once for all pools of which it is the same."""
-    said = [(pool.name, _pool(pool, style)) for pool in pools]
-    for names, text in folding.alike((name, text, text) for name, text in said):
+    texts = [(pool.name, _pool(pool, style)) for pool in pools]
+    for names, text in folding.alike((name, text, text) for name, text in texts):
         yield "\n" + style.paint(join_first(names), BOLD) + text
 
 

@@ -118,7 +118,7 @@ def _best(one: Option, reason: str, style: Style) -> str:
         shown += f"  {grant.kind.resource}: {grant.kind.per_node} per node, {limit} {usable}\n"
     if one.wasted_mib is not None:
         where = pluralize(one.nodes_needed, "node")
-        shown += wrapped(f"  no user asked for {mib(one.wasted_mib)} of the {mib(one.total_mib)} of {where}", style, indent=2)
+        shown += wrapped(f"  unused: {mib(one.wasted_mib)} of {mib(one.total_mib)} on {where}", style, indent=2)
     if one.unconfirmed:
         shown += wrapped(f"  no source confirms: {', '.join(one.unconfirmed)}", style, indent=2)
     return shown + "".join(wrapped(f"  {visible(note)}", style, indent=2) for note in one.notes)

@@ -12,7 +12,7 @@ from gpushare.views.html_table import Table, table
 
 _NODE_HEADERS = ("Node", "State", "Reason", "Since", "Offered", "Used", "Message")
 _MAX_ROWS = 2000
-"""Of nodes on the whole page, and at least `_MIN_ROWS` of each pool: those that are not as wanted first."""
+"""Of nodes on the whole page, and at least `_MIN_ROWS` of each pool: those that are not ready first."""
 _MIN_ROWS = 5
 _MAX_OTHERS = 50
 """Rows of each other table."""
@@ -25,10 +25,13 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
     facts = {
         "Pools": str(len(seen.pools)),
         "Nodes": str(len(nodes)),
-        "Not as wanted": str(len(wrong)),
+        "Not ready": str(len(wrong)),
         "Pending pods": str(len(seen.pending)),
     }
-    pending = [(pod.full_name, status_view.asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
+    pending = [
+        (pod.full_name, status_view.format_resources(pod.requests.items()), next(iter(pod.problems), ""))
+        for pod in seen.pending
+    ]
     tables = [
         _table("pending", "Pending pods", ("Pod", "Requests", "Why"), pending),
         _table("others", "Nodes with GPUs that belong to no pool", _NODE_HEADERS, _node_rows(seen.others)),
@@ -107,7 +110,7 @@ def _is_wrong(node: NodeStatus) -> bool:
 
 
 def _more(left: int, wrong: int) -> str:
-    """Return how many nodes are not shown, and how many of those are not as wanted."""
+    """Return how many nodes are not shown, and how many of those are not ready."""
     if left <= 0:
         return ""
     return f"and {pluralize(left, 'node')} more; {max(wrong, 0)} of them do not match the plan; --format json lists all"

@@ -1,4 +1,4 @@
-"""A cluster's status for people: tables of pools, of nodes that are not as wanted, and of containers over their caps."""
+"""A cluster's status for people: tables of pools, of nodes that are not ready, and of containers over their caps."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -27,7 +27,7 @@ def render(seen: Status, style: Style, *, is_wide: bool, with_kills: bool) -> st
     else:
         shown += _unready(nodes, style)
     if seen.pending:
-        rows = [(pod.full_name, asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
+        rows = [(pod.full_name, format_resources(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
         shown += "\n" + table(("PENDING POD", "REQUESTS", "WHY"), rows[:_MAX_NODES], style) + _more(rows, _MAX_NODES)
     return shown + (_kills(seen, [node.metrics for node in nodes if node.metrics], style) if with_kills else "")
 
@@ -74,7 +74,7 @@ def _unready(nodes: Sequence[NodeStatus], style: Style) -> str:
 
 
 def hint(node: NodeStatus) -> str:
-    """Return what tells more about a node that is not as wanted."""
+    """Return the commands that explain a node that is not ready."""
     return f"`gpushare explain {node.name}` says what to do."
 
 
@@ -92,8 +92,8 @@ def node_row(node: NodeStatus) -> tuple[str, ...]:
         ", ".join(_states(node)),
         node.condition.reason,
         node.condition.since or "-",
-        asked((one.resource, one.offered) for one in node.shares),
-        asked((one.resource, one.used) for one in node.shares if one.used is None or one.used),
+        format_resources((one.resource, one.offered) for one in node.shares),
+        format_resources((one.resource, one.used) for one in node.shares if one.used is None or one.used),
         node.condition.message,
     )
 
@@ -109,10 +109,10 @@ def _states(node: NodeStatus) -> Iterator[str]:
     elif node.is_observed:
         yield "observed"
     elif node.is_up and not node.condition.is_true:
-        yield "not as wanted"
+        yield "not ready"
 
 
-def asked(resources: Iterable[tuple[str, int | None]]) -> str:
+def format_resources(resources: Iterable[tuple[str, int | None]]) -> str:
     """Return resources with their numbers, `-` for none."""
     return ", ".join(f"{NVIDIA.short(name)}: {known(number)}" for name, number in resources) or "-"
 

@@ -48,12 +48,12 @@ def detect_style(stream: TextIO | None) -> Style:
         return Style()
     terminal = stream.isatty()
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    asked = _asked_columns()
+    given = _columns_of_environment()
     return Style(
-        columns=max(40, asked or _columns(stream, terminal)),
+        columns=max(40, given or _columns(stream, terminal)),
         coloured=terminal and wanted,
         boxes=_has_boxes(stream),
-        whole_tables=not (terminal or asked),
+        whole_tables=not (terminal or given),
         colours=_colours() if terminal and wanted else 0,
     )
 
@@ -65,10 +65,10 @@ def _colours() -> int:
     return 256 if "256color" in os.environ.get("TERM", "") else 0
 
 
-def _asked_columns() -> int:
+def _columns_of_environment() -> int:
     """Return the width that COLUMNS asks for, 0 if none."""
-    asked = os.environ.get("COLUMNS", "")
-    return int(asked) if asked.isdecimal() and len(asked) < 5 else 0
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() and len(given) < 5 else 0
 
 
 def _columns(stream: TextIO, terminal: bool) -> int:

@@ -95,7 +95,7 @@ def test_card_lists_layouts_that_need_a_newer_driver() -> None:
         {"profiles": ["4g.20gb", "3g.20gb"], "minDriver": "510"},
         {"profiles": ["1g.10gb"], "minDriver": "525"},
     ]
-    assert "4g.20gb with 3g.20gb from 510 on" in " ".join(run("cards", "a100-sxm4-40gb").stdout.split())
+    assert "4g.20gb with 3g.20gb: 510 or newer" in " ".join(run("cards", "a100-sxm4-40gb").stdout.split())
     assert "drivers of layouts" not in run("cards", "h100-sxm5-80gb").stdout
 
 

@@ -118,7 +118,7 @@ def test_changed_cap_is_reported_to_disturb_nothing(intents: Path) -> None:
     (intents / "cap.yaml").write_text((intents / "good.yaml").read_text().replace("cap: 3Gi", "cap: 2Gi"))
     shown = gpushare("plan", "good.yaml", "cap.yaml", cwd=intents).stdout
     told = " ".join(shown.split())
-    assert "memory cap 3072 → 2048 MiB: running containers keep the cap under which they started, later ones get" in told
+    assert "memory cap 3072 → 2048 MiB: running containers keep their old cap; new ones get the new cap" in told
     assert "ConfigMaps only: no node is touched, no pod disturbed." in shown.replace("\n", " ")
 
 

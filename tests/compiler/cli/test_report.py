@@ -31,7 +31,7 @@ def test_finding_is_printed_in_the_documented_format() -> None:
     finding = Finding(
         code="GS402",
         message="layout {3g.20gb: 2, 1g.5gb: 1} does not fit an A100-SXM4-40GB",
-        hints=("two 3g.20gb take all eight memory slices; nothing is left for 1g.5gb", "legal and nearest: {3g.20gb: 2}"),
+        hints=("two 3g.20gb take all eight memory slices; nothing is left for 1g.5gb", "nearest valid: {3g.20gb: 2}"),
         file="intent.yaml",
         span=Span(line=27, column=17, end_line=27, end_column=40),
     )
@@ -41,7 +41,7 @@ def test_finding_is_printed_in_the_documented_format() -> None:
         "   27 |         layout: {3g.20gb: 2, 1g.5gb: 1}\n"
         "      |                 ^^^^^^^^^^^^^^^^^^^^^^^\n"
         "   = two 3g.20gb take all eight memory slices; nothing is left for 1g.5gb\n"
-        "   = legal and nearest: {3g.20gb: 2}\n"
+        "   = nearest valid: {3g.20gb: 2}\n"
         "1 error\n"
     )
 

@@ -34,10 +34,10 @@ def test_printed_intent_passes_check(tmp_path: Path) -> None:
 def test_too_few_nodes_and_a_too_small_card_exit_with_1() -> None:
     few = gpushare("size", "--card", "t4", *ASKED, "--nodes", "5")
     assert few.returncode == 1
-    assert "14 nodes needed, the fewest; 5 do not suffice" in few.stdout
+    assert "14 nodes needed, the fewest; 5 are not enough" in few.stdout
     told = gpushare("size", "--card", "t4", *ASKED, "--nodes", "5", "--intent")
     assert (told.returncode, told.stdout.splitlines()[0]) == (1, "apiVersion: gpushare.dev/v1")
-    assert "5 do not suffice" in told.stderr
+    assert "5 are not enough" in told.stderr
     small = gpushare("size", "--card", "t4", "--memory", "400Gi", "--users", "1", "--intent")
     assert (small.returncode, small.stdout) == (1, "")
     assert "less than 400Gi" in small.stderr

@@ -71,10 +71,13 @@ def test_removed_stack_is_not_reported_as_restarting() -> None:
 def test_long_values_are_shown_around_their_difference() -> None:
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     before, after = ([toleration, {"key": key, "operator": "Exists"}] for key in ("one.example.org", "two.example.org"))
-    line = words.setting(SettingChange(path=("tolerations",), kind=FileKind.CHANGED, before=before, after=after), "→")
+    line = words.format_setting(SettingChange(path=("tolerations",), kind=FileKind.CHANGED, before=before, after=after), "→")
     assert "one.example.org" in line
     assert "two.example.org" in line
-    assert words.setting(SettingChange(path=("a",), kind=FileKind.CHANGED, before="nvidia", after=""), "→") == 'a: nvidia → ""'
+    assert (
+        words.format_setting(SettingChange(path=("a",), kind=FileKind.CHANGED, before="nvidia", after=""), "→")
+        == 'a: nvidia → ""'
+    )
 
 
 @pytest.mark.parametrize("mode", ["deny", "warn"])

@@ -18,7 +18,7 @@ from gpushare.compare.files import settings
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
 from gpushare.render import pools
-from gpushare.views.comparison_words import summary
+from gpushare.views.comparison_words import format_summary
 from tests.support.intents import PLATFORM
 
 INTENT = (
@@ -277,8 +277,8 @@ def test_no_changes_means_equal_bundles(path: str, value: Any) -> None:
     named = {one.path for one in told.files}
     assert named == {name for name in former.keys() | latter.keys() if former.get(name) != latter.get(name)}
     assert not told.is_configmap_only or configmaps_alone(after)
-    assert "0 nodes touched" not in summary(told)
-    assert "no node is touched" not in summary(told) or configmaps_alone(after)
+    assert "0 nodes touched" not in format_summary(told)
+    assert "no node is touched" not in format_summary(told) or configmaps_alone(after)
     fields = {"/".join(one.path) for one in settings(yaml.safe_load(INTENT), document)}
     assert any(path.startswith(field) or field.startswith(path) for field in fields)
 

@@ -60,7 +60,7 @@ MEMORY = "spec/pools/nb/memory"
 def test_lowered_cap_applies_only_to_new_pods() -> None:
     said = verdict(told(change(), change(MEMORY, {"cap": "1862Mi"})))
     assert said == [
-        "New pods get 1862Mi instead of 3584Mi: programs that need more are ended after their next start (pool nb).",
+        "New pods get 1862Mi instead of 3584Mi: programs that need more are killed after their next start (pool nb).",
         UNCHANGED,
     ]
 
@@ -80,7 +80,7 @@ def test_first_cap_does_not_apply_to_running_containers() -> None:
     found = told(change(MEMORY, NO_CAP), change())
     assert [one.kind for one in found.effects if one.subject.endswith("capMiB")] == [EffectKind.FIRST_CAP]
     assert verdict(found) == [
-        "New pods get 3584Mi instead of no cap: programs that need more are ended after their next start (pool nb).",
+        "New pods get 3584Mi instead of no cap: programs that need more are killed after their next start (pool nb).",
         UNCHANGED,
     ]
     (line,) = [one for one in map(words, found.effects) if "3584" in one]
@@ -98,7 +98,7 @@ def test_a_first_cap_with_a_notice_holds_for_running_containers_after_it() -> No
 
 
 def words(effect: Effect) -> str:
-    return comparison_words.effect(effect, "→")
+    return comparison_words.format_effect(effect, "→")
 
 
 def test_old_and_new_caps_are_reported_together() -> None:
@@ -116,7 +116,7 @@ def test_outage_texts_of_wait_and_evict_differ() -> None:
         for one in (old, new):
             one["spec"]["pools"]["nb"]["rollout"] = {"onBusy": way}
         (outage,) = told(old, new).outages
-        said.append(comparison_words.outage(outage).rpartition("; ")[2])
+        said.append(comparison_words.format_outage(outage).rpartition("; ")[2])
     assert "wait" in said[0]
     assert "evict" not in said[0]
     assert "evict" in said[1]

@@ -43,7 +43,7 @@ def test_every_finding_of_the_corpus_has_one_line_hints() -> None:
         (intent(pool(card="a100")), "a100-pcie-40gb"),
         (intent(pool(card="A100-SXM4-40GB")), "write a100-sxm4-40gb"),
         (intent(pool(card="tesla-t4")), "t4"),
-        (intent(mig("layout: {1g.5gb: 8}")), "legal and nearest: {1g.5gb: 7}"),
+        (intent(mig("layout: {1g.5gb: 8}")), "nearest valid: {1g.5gb: 7}"),
         (intent(mig("layout: {1g.5gb.me: 1}")), "write 1g.5gb+me"),
         (intent(pool(memory="{cap: 4Gi}")), "the largest cap for 4 replicas is 3724Mi"),
         (intent(pool(gpuPerNode="4")), "the field is called gpusPerNode"),

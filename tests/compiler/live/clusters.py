@@ -40,7 +40,7 @@ OURS = {"app.kubernetes.io/name": "gpushare"}
 
 
 def lively(api: ApiServer) -> "LiveCluster":
-    """Two T4 nodes, of which one is not as wanted, and one A100 node; two pods hold shares."""
+    """Two T4 nodes, of which one is not ready, and one A100 node; two pods hold shares."""
     cluster = LiveCluster(api)
     cluster.add_node("t4-1", "notebooks")
     cluster.add_node("t4-2", "notebooks", reason="GPUBusy", message="GPU 0: pod team/old uses it", allocatable={})

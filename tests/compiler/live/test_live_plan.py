@@ -95,7 +95,7 @@ def test_live_plan_fails_if_nodes_cannot_be_read(write: Path, live: LiveCluster,
     write.write_text(INTENT)
     done = ask("plan", "--live", write)
     assert done.returncode == 2
-    assert "nothing is known" in done.stderr
+    assert "their changes are unknown" in done.stderr
 
 
 @pytest.mark.parametrize("wrong", [("a",), ("--live", "a", "b"), ("--live", "a", "--format", "markdown"), ()])

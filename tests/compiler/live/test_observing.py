@@ -51,7 +51,7 @@ def test_status_shows_observing_nodes_and_what_enforce_would_do(observed: LiveCl
     assert "in use by physics/train-0" in " ".join(done.stdout.split())
     assert "2 nodes would not be changed" in done.stdout
     assert "explain" not in done.stdout
-    assert "not as wanted" not in ask("status", "-o", "wide").stdout
+    assert "not ready" not in ask("status", "-o", "wide").stdout
 
 
 def test_document_is_valid_under_its_schema(observed: LiveCluster, ask: Ask) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpushare import __version__
-from gpushare.mirror import formats
+from gpushare.mirror import copy_formats
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.support.paths import ROOT
@@ -69,7 +69,7 @@ def test_chart_with_unknown_images_makes_the_list_incomplete(tmp_path: Path) -> 
 PUSHED = ("--image-from", "push.example.org/gpushare/node-runtime")
 
 
-@pytest.mark.parametrize("tool", formats.SCRIPTS)
+@pytest.mark.parametrize("tool", copy_formats.SCRIPTS)
 def test_every_script_is_shell_and_has_every_copy(tool: str) -> None:
     done = gpushare("images", CLOSED / "bundle", "--os", "ubuntu24.04", *PUSHED, "--format", tool)
     subprocess.run(["sh", "-n"], input=done.stdout.encode(), check=True)
@@ -102,7 +102,7 @@ def test_every_source_image_has_a_registry_host(tmp_path: Path) -> None:
             assert document["incomplete"] == [ours["target"]]
             assert all("." in one["source"].partition("/")[0] for one in document["images"] if one is not ours)
             assert listed(intent, *moved, *PUSHED)[f"{PUSHED[1]}:{__version__}"] == ours["target"]
-    for tool in formats.SCRIPTS:
+    for tool in copy_formats.SCRIPTS:
         script = gpushare("images", tmp_path / "0.yaml", "--format", tool)
         assert "node-runtime" not in script.stdout
         assert "--image-from" in script.stderr

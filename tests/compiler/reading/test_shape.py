@@ -31,7 +31,7 @@ CASES = [
     (SHARING, "sharing: {mode: mps, replicas: 2, Rename: true}", ["GS102 10:41-47"], "did you mean rename?"),
     (NODES, "nodes: {matchLabel: {a: b}}", ["GS102 8:15-25"], "did you mean matchLabels?"),
     (GPUS, MORE + "replicas: 2", ["GS102 10:7-15"], "replicas belongs in sharing"),
-    (GPUS, MORE + "zzz: 2", ["GS102 10:7-10"], "known here: card, nodes,"),
+    (GPUS, MORE + "zzz: 2", ["GS102 10:7-10"], "known fields: card, nodes,"),
     # type
     ("spec:\n", "spec:\n  kubernetes: 1.30\n", ["GS103 5:15-19"], 'write it in quotes: "1.30"'),
     ("spec:\n", "spec:\n  platform: {version: 26.70}\n", ["GS103 5:23-28"], 'write it in quotes: "26.70"'),
@@ -75,7 +75,12 @@ CASES = [
     ("spec:\n", "spec:\n  quotas: {a: {p: {memory: 1Gi, x: 2}}}\n", ["GS107 5:19-38"], "not memory and x together"),
     # what excludes each other
     (SHARING, "sharing: {mode: mig}", ["GS108 10:7-14"], "sharing needs exactly one of layout, layouts or goal"),
-    (SHARING, "sharing: {mode: mig, goal: balanced, layout: {a: 1}}", ["GS108 10:52-58"], "layout is given beside goal"),
+    (
+        SHARING,
+        "sharing: {mode: mig, goal: balanced, layout: {a: 1}}",
+        ["GS108 10:52-58"],
+        "layout cannot be combined with goal",
+    ),
     (SHARING, "sharing: {mode: exclusive, replicas: x}", ["GS108 10:34-42"], "replicas does not belong to mode exclusive"),
     (SHARING, "sharing: {mode: mps, replicas: 2, strategy: 7}", ["GS108 10:41-49"], "strategy does not belong to mode mps"),
     (NODES, "nodes: {matchExpressions: [{key: a, operator: Exists, values: [x]}]}", ["GS108 8:61-67"], "to operator Exists"),

@@ -12,7 +12,7 @@ from gpushare.cli.exits import ExitCode
 from gpushare.core.diagnostics import Severity, pointer
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
-from gpushare.views import formats, terminal
+from gpushare.views import finding_formats, terminal
 from tests.compiler.rules.intents import pool, written
 
 SMALL = pool(sharing="{mode: time-slicing, replicas: 40}")
@@ -76,7 +76,7 @@ def test_finding_codes_that_cannot_be_accepted_are_refused(code: str, message: s
 def test_an_accepted_warning_that_does_not_occur() -> None:
     compilation = check("{GS504: these notebooks only draw}", pool())
     assert places(compilation) == [("GS802", "warning", "/spec/accept/GS504", True)]
-    assert compilation.findings[0].message == "GS504 is accepted, and nothing in this intent gives it"
+    assert compilation.findings[0].message == "GS504 is accepted, but nothing in this intent causes it"
     assert compilation.artifacts
 
 
@@ -95,13 +95,13 @@ def test_every_format_lists_accepted_findings() -> None:
     compilation = check("{GS504: these notebooks only draw}")
     look = terminal.detect_style(io.StringIO())
     assert report.text((), compilation.source, look, compilation.accepted) == "no errors, no warnings, 1 accepted (GS504)\n"
-    document = json.loads(formats.json_text((), compilation.accepted))
+    document = json.loads(finding_formats.json_text((), compilation.accepted))
     jsonschema.validate(document, schema.load("findings.v1"))
     assert (document["findings"], document["warnings"]) == ([], 0)
     assert [(one["code"], one["reason"]) for one in document["accepted"]] == [("GS504", "these notebooks only draw")]
-    (result,) = json.loads(formats.sarif_text((), compilation.accepted))["runs"][0]["results"]
+    (result,) = json.loads(finding_formats.sarif_text((), compilation.accepted))["runs"][0]["results"]
     assert result["suppressions"] == [{"kind": "inSource", "status": "accepted", "justification": "these notebooks only draw"}]
-    assert formats.github_text((), compilation.accepted) == ""
+    assert finding_formats.github_text((), compilation.accepted) == ""
     assert Severity.WARNING.value == result["level"]
 
 

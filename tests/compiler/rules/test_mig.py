@@ -49,7 +49,7 @@ def test_a_layout_that_does_not_fit_is_explained_and_the_nearest_are_named() -> 
     assert finding.message == "layout {3g.20gb: 2, 1g.5gb: 1} does not fit an A100-SXM4-40GB"
     assert finding.hints == (
         "two 3g.20gb take all eight memory slices; nothing is left for 1g.5gb",
-        "legal and nearest: {3g.20gb: 2}, {3g.20gb: 1, 1g.5gb: 4}, {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}",
+        "nearest valid: {3g.20gb: 2}, {3g.20gb: 1, 1g.5gb: 4}, {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}",
     )
 
 
@@ -170,7 +170,7 @@ def test_a_goal_out_of_reach_is_refused_with_what_the_card_can_do(card: str, goa
 def test_unmeasured_instances_are_reported_as_unmeasured() -> None:
     (finding,) = check(RULES, pool(Mig(wanted=MemoryEach(size_bytes=1 << 30)), "thor-igpu"))
     assert finding.message.startswith("the memory of ")
-    assert finding.message.endswith("has not been measured, so instances with 1Gi usable each cannot be promised")
+    assert finding.message.endswith("has not been measured, so instances with 1Gi usable each cannot be guaranteed")
 
 
 def test_replicas_of_a_profile_that_is_not_there_are_refused_at_the_key() -> None:

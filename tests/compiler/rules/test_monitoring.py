@@ -25,12 +25,12 @@ def test_prometheus_without_metrics_access_is_reported() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("a b", "x", "cannot be the key"),
-        ("release", "a b", "cannot be the value"),
-        ("release", "x" * 64, "cannot be the value"),
+        ("a b", "x", "is not a valid label key"),
+        ("release", "a b", "is not a valid label value"),
+        ("release", "x" * 64, "is not a valid label value"),
         ("app.kubernetes.io/name", "x", "belongs to the chart"),
         ("gpushare.dev/cluster", "x", "belongs to the chart"),
-        ("release", "{{ fail }}", "cannot be the value"),
+        ("release", "{{ fail }}", "is not a valid label value"),
     ],
 )
 def test_invalid_object_labels_are_reported(key: str, value: str, words: str) -> None:

@@ -203,8 +203,8 @@ def test_the_runtime_class_of_an_existing_plugin() -> None:
 @pytest.mark.parametrize(
     ("platform", "on_key", "says"),
     [
-        ("{stack: existing, runtimeClass: Nvidia}", False, "no RuntimeClass can have the name 'Nvidia'"),
-        ("{stack: existing, runtimeClass: ''}", False, "no RuntimeClass can have the name ''"),
+        ("{stack: existing, runtimeClass: Nvidia}", False, "invalid RuntimeClass name 'Nvidia'"),
+        ("{stack: existing, runtimeClass: ''}", False, "invalid RuntimeClass name ''"),
         ("{runtimeClass: nvidia}", True, "with stack gpu-operator the values"),
         ("{stack: device-plugin, runtimeClass: nvidia}", True, "with stack device-plugin the values"),
     ],

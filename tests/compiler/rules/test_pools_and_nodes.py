@@ -298,7 +298,7 @@ def test_a_toleration_that_also_bears_the_start_up_taint(toleration: str, bears:
     ],
 )
 def test_selector_matching_every_node_is_reported(selector: str, warns: bool) -> None:
-    message = "pool notebooks selects nodes without GPUs too: nothing that it asks for is theirs alone"
+    message = "pool notebooks selects nodes without GPUs too: no part of its selector is specific to GPU nodes"
     expected = [("/spec/pools/notebooks/nodes", False, message)] if warns else []
     assert found(written(pool(nodes=selector)), "GS216") == expected
 

@@ -19,7 +19,7 @@ def test_mps_has_48_replicas_and_16_below_compute_capability_7_5(card: str, repl
 
 def test_hint_states_the_maximum_number_of_replicas() -> None:
     (finding,) = check(RULES, pool(Mps(replicas=24), "v100-sxm2-16gb"))
-    assert finding.message == "24 MPS replicas are more than a Tesla V100-SXM2-16GB can have"
+    assert finding.message == "24 MPS replicas are more than a Tesla V100-SXM2-16GB allows"
     assert "replicas: 16" in finding.hints[1]
 
 

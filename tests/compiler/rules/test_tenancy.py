@@ -10,7 +10,7 @@ ONE = "{names: [n1]}"
 @pytest.mark.parametrize(
     ("enforce", "why"),
     [
-        ("none", "admission.enforce: none makes no policies"),
+        ("none", "admission.enforce: none creates no policies"),
         ("audit", "admission.enforce: audit only writes to the audit log"),
         ("warn", None),
         ("deny", None),
@@ -25,7 +25,7 @@ def test_unenforced_namespace_restriction_is_reported(enforce: str, why: str | N
 
 def test_quotas_above_the_total_capacity_are_reported() -> None:
     text = written(pool(nodes=ONE), quotas="{atlas: {notebooks: 8}, cms: {notebooks: 9}}")
-    message = "the quotas of atlas and cms add up to 17 nvidia.com/gpu.shared, and the pools have 16"
+    message = "the quotas of atlas and cms add up to 17 nvidia.com/gpu.shared, but the pools have 16"
     assert found(text, "GS612") == [("/spec/quotas/cms/notebooks", False, message)]
     assert not found(text.replace("9", "8"), "GS612")
 
@@ -41,7 +41,7 @@ def test_quotas_are_summed_over_the_pools_that_share_a_resource() -> None:
     quotas = "{atlas: {a: 12, b: 4}, cms: {a: 4, b: 12}}"
     assert not found(written(*pools, quotas=quotas), "GS612")
     ((place, _, message),) = found(written(*pools, quotas=quotas.replace("b: 12", "b: 13")), "GS612")
-    assert (place, "33 nvidia.com/gpu.shared, and the pools have 32" in message) == ("/spec/quotas/cms/b", True)
+    assert (place, "33 nvidia.com/gpu.shared, but the pools have 32" in message) == ("/spec/quotas/cms/b", True)
 
 
 def test_pool_without_a_node_count_has_no_quota_total() -> None:

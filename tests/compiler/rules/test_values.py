@@ -136,7 +136,7 @@ def test_value_of_a_disabled_part_is_reported(platform: str, place: str, message
         ("draDriver: {version: v0.4.0}", "remove it"),
         ("driver: {rdma: {enabled: true}}", "remove it, or write platform.driver"),
         ("migManager: {hostNetwork: true}", "remove it, or write platform.partitioner: mig-manager"),
-        ("dcgm: {hostNetwork: true}", "remove it, or switch that part on"),
+        ("dcgm: {hostNetwork: true}", "remove it, or enable that part"),
     ],
 )
 def test_hint_names_the_switch_the_user_may_set(value: str, hint: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.mirror import formats
+from gpushare.mirror import copy_formats
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.e2e.gitops import upstream
@@ -41,7 +41,7 @@ def here(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=formats.SCRIPTS)
+@pytest.fixture(params=copy_formats.SCRIPTS)
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """A PATH with one of the programs that `--verify` runs, and no other; nothing of it is configured."""
     found = crane.folder() / "crane" if request.param == "crane" else shutil.which("skopeo")
@@ -82,7 +82,7 @@ WITHOUT_TLS = {
 }
 
 
-@pytest.mark.parametrize("tool", formats.SCRIPTS)
+@pytest.mark.parametrize("tool", copy_formats.SCRIPTS)
 def test_copy_script_of_each_tool_copies_a_pinned_image(here: Path, tmp_path: Path, tool: str) -> None:
     path = f"{crane.folder()}{os.pathsep}{os.environ['PATH']}"
     with registry(here) as host:

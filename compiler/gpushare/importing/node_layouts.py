@@ -43,7 +43,9 @@ def of_node(node: ImportedNode, card: Card, configs: Sequence[MigPartedConfig], 
         if name and labels.get("nvidia.com/mig.strategy", "single") == "single":
             cause = f"MIG strategy single needs one profile on all GPUs, and the MIG config is {shorten(name)}"
             hint = "set mig.strategy: mixed of the operator, or the label nvidia.com/mig.config to a layout of one profile"
-        notes.error("GS862", part.at("nvidia.com/gpu.product"), f"GFD calls the MIG layout of this node invalid: {cause}", hint)
+        notes.error(
+            "GS862", part.at("nvidia.com/gpu.product"), f"GFD reports the MIG layout of this node as invalid: {cause}", hint
+        )
         return None
     known = [config for config in configs if config.name == name]
     if (name and name != "all-disabled") or known:
@@ -111,7 +113,7 @@ def _named(
         notes.error(
             "GS864",
             configs[1].part,
-            f"the MIG config {shorten(config.name)} is given twice, and differently",
+            f"the MIG config {shorten(config.name)} is given twice with different content",
             "give only the ConfigMap that mig-manager reads",
             on_key=True,
         )
@@ -145,7 +147,7 @@ def _named(
         notes.error(
             "GS862",
             config.part,
-            f"{shorten(config.name)} says nothing of GPU {join_first(missing)} of node {shorten(node.name)}",
+            f"{shorten(config.name)} says nothing about GPU {join_first(missing)} of node {shorten(node.name)}",
             "an intent says what every GPU becomes: add an entry, mig-enabled: false for whole GPUs",
             on_key=True,
         )
@@ -196,7 +198,7 @@ def _single(node: ImportedNode, card: Card, name: str, notes: Notes) -> Layouts 
         notes.error(
             "GS862",
             part,
-            f"the layout cannot be told: {card.name} has no profile {shorten(name)}, or no count is given",
+            f"the layout cannot be determined: {card.name} has no profile {shorten(name)}, or no count is given",
             "give the MIG config of the node, too",
         )
         return None
@@ -231,7 +233,7 @@ def _mixed(node: ImportedNode, card: Card, gpus: int | None, counts: dict[str, i
         said = (
             f"{card.name} has no MIG profile {join_first(unknown)}"
             if unknown
-            else (f"the counts of instances do not divide by {gpus} GPUs, which therefore differ, and no label says how")
+            else (f"the counts of instances do not divide by {gpus} GPUs, which therefore differ, and no label states how")
         )
         notes.error("GS862", part, said, "give the mig-parted config that the node's label nvidia.com/mig.config names")
         return None

@@ -8,7 +8,7 @@ import pytest
 from gpushare.core import finding_texts
 from gpushare.core.diagnostics import Finding, Severity, Span
 from gpushare.reading import schema
-from gpushare.views import formats
+from gpushare.views import finding_formats
 
 LOCATED = Finding(
     code="GS402",
@@ -30,7 +30,7 @@ def _texts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_findings_document_is_valid_under_its_schema() -> None:
-    document = json.loads(formats.json_text([LOCATED, LOST]))
+    document = json.loads(finding_formats.json_text([LOCATED, LOST]))
     assert schema.accepts(schema.load("findings.v1"), document)
     assert document["findings"][0] == {
         "code": "GS402",
@@ -49,13 +49,13 @@ def test_findings_document_is_valid_under_its_schema() -> None:
 
 
 def test_empty_findings_are_a_document() -> None:
-    document = json.loads(formats.json_text([]))
+    document = json.loads(finding_formats.json_text([]))
     assert schema.accepts(schema.load("findings.v1"), document)
     assert document["findings"] == []
 
 
 def test_workflow_commands_are_one_line_each_and_escaped() -> None:
-    first, second = formats.github_text([LOCATED, LOST]).splitlines()
+    first, second = finding_formats.github_text([LOCATED, LOST]).splitlines()
     assert first == (
         "::error file=dir%2Cx/intent%3A a.yaml,line=27,col=18,endLine=27,endColumn=41,title=GS402"
         "::100%25 of it, or none:%0Areally%0Aone%0Atwo"
@@ -65,15 +65,15 @@ def test_workflow_commands_are_one_line_each_and_escaped() -> None:
 
 def test_a_workflow_command_over_several_lines_has_no_columns() -> None:
     several = Finding(code="GS402", message="m", file="f", span=Span(line=2, column=3, end_line=4, end_column=5))
-    assert formats.github_text([several]) == "::error file=f,line=2,endLine=4,title=GS402::m\n"
+    assert finding_formats.github_text([several]) == "::error file=f,line=2,endLine=4,title=GS402::m\n"
 
 
 def test_empty_findings_give_no_workflow_commands() -> None:
-    assert formats.github_text([]) == ""
+    assert finding_formats.github_text([]) == ""
 
 
 def test_sarif_names_rules_places_and_levels() -> None:
-    log = json.loads(formats.sarif_text([LOCATED, LOCATED, LOST]))
+    log = json.loads(finding_formats.sarif_text([LOCATED, LOCATED, LOST]))
     (run,) = log["runs"]
     driver = run["tool"]["driver"]
     assert (log["version"], driver["name"]) == ("2.1.0", "gpushare")
@@ -93,11 +93,13 @@ def test_sarif_names_rules_places_and_levels() -> None:
 
 
 def test_sarif_without_findings_is_a_run_without_results() -> None:
-    (run,) = json.loads(formats.sarif_text([]))["runs"]
+    (run,) = json.loads(finding_formats.sarif_text([]))["runs"]
     assert run["results"] == []
     assert run["tool"]["driver"]["rules"] == []
 
 
 def test_an_absolute_path_becomes_a_file_uri() -> None:
-    (result,) = json.loads(formats.sarif_text([Finding(code="GS402", message="m", file="/a b/i.yaml")]))["runs"][0]["results"]
+    (result,) = json.loads(finding_formats.sarif_text([Finding(code="GS402", message="m", file="/a b/i.yaml")]))["runs"][0][
+        "results"
+    ]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///a%20b/i.yaml"

@@ -41,7 +41,7 @@ def test_reserve_and_oversubscribe_under_mps_are_reported(cap: str) -> None:
     memory = f'{{cap: {cap}, reserve: 1Gi, oversubscribe: "200%"}}'
     assert idle(**L40S, sharing="{mode: mps, replicas: 8}", memory=memory) == [
         ("memory/reserve", "the MPS daemon divides all memory"),
-        ("memory/oversubscribe", "the MPS daemon gives no client more than its part"),
+        ("memory/oversubscribe", "the MPS daemon gives no client more than its share"),
     ]
 
 
@@ -55,7 +55,7 @@ def test_memory_settings_without_caps_are_reported() -> None:
     assert idle(memory='{cap: none, reserve: 1Gi, oversubscribe: "200%"}', enforcement="{grace: 30s}") == [
         ("memory/reserve", "pool notebooks has no caps"),
         ("memory/oversubscribe", "pool notebooks has no caps"),
-        ("enforcement", "with cap: none there is nothing to hold"),
+        ("enforcement", "with cap: none there is nothing to enforce"),
     ]
 
 
@@ -65,7 +65,7 @@ def test_setting_used_by_one_of_several_profiles_has_an_effect() -> None:
     one = {"memory": memory, "enforcement": "{grace: 30s}"}
     assert idle(**A100, sharing=sharing, **one) == []
     none = {"memory": "{cap: {1g.5gb: none, 2g.10gb: none}}", "enforcement": "{grace: 30s}"}
-    assert idle(**A100, sharing=sharing, **none) == [("enforcement", "with cap: none there is nothing to hold")]
+    assert idle(**A100, sharing=sharing, **none) == [("enforcement", "with cap: none there is nothing to enforce")]
 
 
 def test_reserve_affects_a_memory_goal() -> None:
@@ -138,7 +138,7 @@ def test_implicit_mps_memory_limit_is_reported(card: str, each: int | None) -> N
 )
 def test_driver_without_memory_limits_is_reported(platform: str, version: str | None) -> None:
     text = written(pool(enforcement="{mechanism: driver}"), platform=platform)
-    message = f"driver {version} has no memory limits, so no cap of pool notebooks is held"
+    message = f"driver {version} has no memory limits, so no cap of pool notebooks is enforced"
     assert found(text, "GS513") == ([(f"{HERE}/enforcement/mechanism", False, message)] if version else [])
     assert not found(text.replace("mechanism: driver", "mechanism: auto"), "GS513")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from gpushare.compare.snapshots import Device, PoolSide
 from gpushare.core.record import NOTHING, Record
-from gpushare.live.selection import pool_of
+from gpushare.live.api_objects import clean
+from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import POOL_LABEL, DaemonSet, LiveNode, Snapshot
-from gpushare.live.views import clean
 from gpushare.reading import source
 
 

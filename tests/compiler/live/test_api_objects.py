@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from gpushare.live import runtime_metrics, selection, views
+from gpushare.live import api_objects, node_affinity, runtime_metrics
 
 VIEWS: list[Callable[[dict[str, Any]], object]] = [
-    views.node,
-    views.pod,
-    views.quota,
-    views.config_map,
-    views.daemonset,
-    views.event,
+    api_objects.node,
+    api_objects.pod,
+    api_objects.quota,
+    api_objects.config_map,
+    api_objects.daemonset,
+    api_objects.event,
 ]
 WRONG: list[Any] = [None, [], [None, 3, {}], "text", 7, True, {}, {"": None}, {"a": {"a": []}}]
 FIELDS = (
@@ -40,11 +40,11 @@ def test_any_field_value_raises_nothing(view: Callable[[dict[str, Any]], object]
 def test_any_list_field_value_raises_nothing(wrong: Any) -> None:
     condition = {"type": wrong, "status": wrong, "reason": wrong}
     conditions = [condition, {"type": "Ready", "status": "True"}]
-    node = views.node({"status": {"conditions": conditions}, "spec": {"taints": [{"key": wrong}]}})
+    node = api_objects.node({"status": {"conditions": conditions}, "spec": {"taints": [{"key": wrong}]}})
     assert node.is_up
     states = [{"name": wrong, "state": {state: {"reason": wrong, "message": wrong}}} for state in ("waiting", "terminated")]
-    views.pod({"status": {"conditions": [condition], "containerStatuses": states, "initContainerStatuses": states}})
-    hash(views.event({"series": {"count": wrong, "lastObservedTime": wrong}, "lastTimestamp": wrong, "count": wrong}))
+    api_objects.pod({"status": {"conditions": [condition], "containerStatuses": states, "initContainerStatuses": states}})
+    hash(api_objects.event({"series": {"count": wrong, "lastObservedTime": wrong}, "lastTimestamp": wrong, "count": wrong}))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_any_list_field_value_raises_nothing(wrong: Any) -> None:
     ],
 )
 def test_quantities_are_parsed(given: object, kept: int | None) -> None:
-    assert views.gpus({"nvidia.com/gpu": given, "nvidia.com/rdma": "3", "cpu": "4"}) == (
+    assert api_objects.gpus({"nvidia.com/gpu": given, "nvidia.com/rdma": "3", "cpu": "4"}) == (
         {} if kept is None else {"nvidia.com/gpu": kept}
     )
 
@@ -71,18 +71,20 @@ def test_pod_request_is_the_sum_of_containers_or_the_largest_init_container() ->
     def container(number: int) -> dict[str, Any]:
         return {"name": "x", "resources": {"limits": {"nvidia.com/gpu": str(number)}}}
 
-    pod = views.pod({"spec": {"containers": [container(1), container(2)], "initContainers": [container(5), container(4)]}})
+    pod = api_objects.pod(
+        {"spec": {"containers": [container(1), container(2)], "initContainers": [container(5), container(4)]}}
+    )
     assert pod.requests == {"nvidia.com/gpu": 5}
 
 
 @pytest.mark.parametrize("text", ["a\x1b[2Jb", "a\nb", "a\u202eb", "a\x00b", "a\ud800b"])
 def test_no_text_controls_a_terminal(text: str) -> None:
-    assert views.clean(text).isprintable()
-    assert views.clean(text).startswith("a\\")
+    assert api_objects.clean(text).isprintable()
+    assert api_objects.clean(text).startswith("a\\")
 
 
 def test_huge_text_is_truncated() -> None:
-    node = views.node({"metadata": {"name": "n", "annotations": {"gpushare.dev/x": "y" * (1 << 20)}}})
+    node = api_objects.node({"metadata": {"name": "n", "annotations": {"gpushare.dev/x": "y" * (1 << 20)}}})
     assert len(node.annotations["gpushare.dev/x"]) == 1000
 
 
@@ -117,7 +119,7 @@ def test_arbitrary_daemonset_terms_raise_nothing(wrong: Any) -> None:
         [{"matchExpressions": [{"key": wrong, "operator": "In", "values": wrong}]}],
         [{"matchExpressions": [{"key": "a", "operator": wrong}]}],
     ):
-        found = views.daemonset(selects(term))
-        assert selection.pool_of(views.node({"metadata": {"name": "n"}}), {"p": found.terms or ()}) == ""
-    selector = views.daemonset({"spec": {"template": {"spec": {"nodeSelector": wrong}}}}).node_selector
+        found = api_objects.daemonset(selects(term))
+        assert node_affinity.pool_of(api_objects.node({"metadata": {"name": "n"}}), {"p": found.terms or ()}) == ""
+    selector = api_objects.daemonset({"spec": {"template": {"spec": {"nodeSelector": wrong}}}}).node_selector
     assert {type(text) for pair in selector.items() for text in pair} <= {str}

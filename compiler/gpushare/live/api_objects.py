@@ -154,8 +154,8 @@ def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
             past = _map(_map(one, "lastState"), "terminated") if with_past else NOTHING
             stopped = _map(state, "waiting") or _map(state, "terminated") or past
             if stopped and clean(stopped.get("reason")) not in {"Completed", "ContainerCreating", "PodInitializing"}:
-                told = f": {clean(stopped['message'])}" if stopped.get("message") else ""
-                yield f"container {clean(one.get('name'))}: {clean(stopped.get('reason'))}{told}"
+                detail = f": {clean(stopped['message'])}" if stopped.get("message") else ""
+                yield f"container {clean(one.get('name'))}: {clean(stopped.get('reason'))}{detail}"
     if status.get("reason") or status.get("message"):
         yield f"{clean(status.get('reason'))}: {clean(status.get('message'))}"
 

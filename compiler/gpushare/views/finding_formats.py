@@ -98,8 +98,8 @@ def sarif_log(rules: list[dict[str, Any]], results: list[dict[str, Any]], failur
     }
     run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     if failures:
-        told = [{"level": "error", "message": {"text": failure}} for failure in failures]
-        run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": told}]
+        notifications = [{"level": "error", "message": {"text": failure}} for failure in failures]
+        run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": notifications}]
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 

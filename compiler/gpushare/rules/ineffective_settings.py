@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare import modes
-from gpushare.catalog.memory import usable_bytes
+from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
@@ -58,7 +58,7 @@ def _found(path: Path, steps: Steps, why: str, hint: str) -> Finding:
 
 
 def _of_admission(intent: Intent) -> _Idle:
-    why, hint = "admission.enforce: none makes no policies", "remove it, or write another enforce"
+    why, hint = "admission.enforce: none creates no policies", "remove it, or write another enforce"
     if intent.admission.mode is AdmissionMode.NONE and intent.admission.scope is not AdmissionScope.TENANTS:
         yield ("admission", "scope"), why, hint
     if intent.admission.mode is AdmissionMode.NONE and intent.admission.localhost_profiles:
@@ -91,10 +91,10 @@ def _of_sharing(context: RuleContext, pool: Pool, shared: list[ShareKind]) -> _I
         yield ("memory", "reserve"), why, "remove it" if by_mps else "remove it, or write a cap"
     if pool.memory.oversubscribe_percent != 100 and (by_mps or wanted <= {CapWord.NONE, CapWord.EVEN}):
         why = "even caps never add up to more than the device" if CapWord.EVEN in wanted else f"pool {pool.name} has no caps"
-        why = "the MPS daemon gives no client more than its part" if by_mps else why
+        why = "the MPS daemon gives no client more than its share" if by_mps else why
         yield ("memory", "oversubscribe"), why, "remove it" if by_mps else "remove it, or write a cap as a size"
     if pool.enforcement != Enforcement() and uncapped and not is_misplaced(pool):
-        yield ("enforcement",), "with cap: none there is nothing to hold", "remove it, or write another cap"
+        yield ("enforcement",), "with cap: none there is nothing to enforce", "remove it, or write another cap"
     elif not uncapped:
         yield from _of_enforcement(context, pool)
 
@@ -102,7 +102,7 @@ def _of_sharing(context: RuleContext, pool: Pool, shared: list[ShareKind]) -> _I
 def _of_enforcement(context: RuleContext, pool: Pool) -> _Idle:
     action = pool.enforcement.action
     if action not in (Action.KILL, Action.EVICT):
-        why, hint = f"action: {action.value} ends nothing", "remove it, or write action: kill or evict"
+        why, hint = f"action: {action.value} terminates nothing", "remove it, or write action: kill or evict"
         for setting in _written(context, pool, "enforcement"):
             if setting == "notice" or (setting == "grace" and action is Action.NONE):
                 yield ("enforcement", setting), why, hint
@@ -150,8 +150,8 @@ def check_driver_limits(context: RuleContext) -> Iterator[Finding]:
         return
     for pool in context.intent.pools:
         if pool.enforcement.mechanism is Mechanism.DRIVER and not is_misplaced(pool):
-            message = f"driver {version} has no memory limits, so no cap of pool {pool.name} is held"
-            hint = f"write mechanism: auto, or a driver from R{DRIVER_LIMITS_FROM} on"
+            message = f"driver {version} has no memory limits, so no cap of pool {pool.name} is enforced"
+            hint = f"write mechanism: auto, or driver R{DRIVER_LIMITS_FROM} or newer"
             yield warn_of_pool("GS513", pool, message, hint, "enforcement", "mechanism")
 
 

@@ -10,7 +10,7 @@ import click
 from gpushare.catalog import cards
 from gpushare.cli.commands import NAMES, commands
 from gpushare.core import resources
-from gpushare.monitoring.alerts import ALERTS
+from gpushare.core.reasons import Reason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
@@ -68,10 +68,9 @@ def _status(reason: ConditionReason) -> str:
 
 
 def reasons_table() -> str:
-    """Return the same as JSON, for `gpushare explain`: the compiler never imports the runtime."""
+    """Return what the compiler needs of them as JSON: it never imports the runtime."""
     reasons = {
-        reason.word: {"ready": reason.value.is_ready, "means": reason.value.means, "remedy": reason.value.remedy}
-        for reason in ConditionReason
+        reason.word: {name: getattr(reason.value, name) for name in Reason.__annotations__} for reason in ConditionReason
     }
     return json.dumps(reasons, indent=1) + "\n"
 
@@ -91,6 +90,8 @@ def metrics_page() -> str:
 
 def alerts_page() -> str:
     """Return the page with a runbook for every alert."""
+    from gpushare.monitoring.alerts import ALERTS  # noqa: PLC0415 - it reads the reasons, which are written before
+
     head = (
         "What each alert of [monitoring](monitoring.md) means, and what to do. With `monitoring.runbooks` in the intent,\n"
         "the annotation `runbook_url` of an alert is the address of its section on your copy of this page."
@@ -118,13 +119,13 @@ def commands_page() -> str:
 
 
 PAGES = {
+    "compiler/gpushare/core/reasons.json": reasons_table,  # The alerts read it.
     "docs/findings.md": findings_page,
     "docs/cards.md": cards_page,
     "docs/reasons.md": reasons_page,
     "docs/metrics.md": metrics_page,
     "docs/alerts.md": alerts_page,
     "docs/commands.md": commands_page,
-    "compiler/gpushare/live/reasons.json": reasons_table,
 }
 
 

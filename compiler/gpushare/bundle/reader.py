@@ -14,6 +14,7 @@ from gpushare import __version__
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 from gpushare.core.record import replace
+from gpushare.intent.gitops import TOOLS
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
 
@@ -156,7 +157,7 @@ def _schema(path: str) -> str | Mapping[str, Any] | None:
             pass
     if path.startswith("chart/files/policies/"):
         return "node-policy.v1"
-    return _OBJECT if path.startswith(("argocd/", "flux/")) else _ANY
+    return _OBJECT if path.partition("/")[0] in TOOLS else _ANY
 
 
 @cache

@@ -6,36 +6,30 @@ Both tools delete an object that leaves the repository together with what it ins
 from collections.abc import Iterator, Mapping
 
 from gpushare.core.diagnostics import Finding
-from gpushare.core.wording import shorten
+from gpushare.core.wording import join_words, shorten
 from gpushare.intent import gitops
 from gpushare.intent.types import Intent
 from gpushare.reading import source
-
-_STEPS = {
-    "argocd": "to rename them, first, for each Application, remove metadata.finalizers and run kubectl delete application "
-    "--cascade=orphan; then write gitops.argocd.name: {new}, compile, and apply argocd/root.yaml",
-    "flux": "to rename them, first set spec.suspend: true on the Kustomization and each HelmRelease and delete them; then "
-    "write gitops.flux.name: {new}, compile, and apply flux/source.yaml and flux/sync.yaml",
-}
-_OBJECTS = {"argocd": "Applications", "flux": "Kustomization and HelmReleases"}
-_TOOLS = {"argocd": "Argo CD", "flux": "Flux"}
 
 
 def findings(intent: Intent, roots: Mapping[str, bytes]) -> Iterator[Finding]:
     """Yield an error for a tool whose objects are renamed, unless the intent states their name.
 
-    `roots` are the files of `gitops.ROOTS` that the former bundle has.
+    `roots` are the files with the tools' roots that the former bundle has.
     """
-    for tool, path in gitops.ROOTS.items():
-        if "name" in intent.gitops.get(tool, {"name": ""}):
+    for key, tool in gitops.TOOLS.items():
+        if "name" in intent.gitops.get(key, {"name": ""}):
             continue
-        before, after = _name(roots.get(path, b"")), gitops.object_name(intent, tool)
+        before, after = _name(roots.get(tool.root, b"")), gitops.object_name(intent, key)
         if before and before != after:
+            field = f"gitops.{key}.name"
+            rename = f"to rename them, first {tool.detach}; then write {field}: {after}, compile, and apply "
+            rename += join_words(tool.named)
             yield Finding(
                 code="GS795",
-                message=f"the names of the {_OBJECTS[tool]} change from {shorten(before)} to {after}: {_TOOLS[tool]} deletes "
+                message=f"the names of the {tool.objects} change from {shorten(before)} to {after}: {tool.title} deletes "
                 "the former ones and releases every node, and running pods lose their GPUs",
-                hints=(f"to keep them, write gitops.{tool}.name: {shorten(before)}", _STEPS[tool].format(new=after)),
+                hints=(f"to keep them, write {field}: {shorten(before)}", rename),
                 path=("metadata", "name"),
             )
 

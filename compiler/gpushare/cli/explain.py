@@ -11,6 +11,7 @@ from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import finding_texts
 from gpushare.core.printable import visible
+from gpushare.core.reasons import reasons
 from gpushare.core.units import is_dns_subdomain
 from gpushare.views import terminal
 from gpushare.views.terminal import BOLD, CYAN, Style, wrapped
@@ -60,15 +61,13 @@ def command(*, what: str | None, cluster: ClusterConnection) -> ExitCode:
 
 def _reason(word: str, style: Style) -> str:
     """Return the text on a condition's reason, empty if there is none of that name."""
-    from gpushare.live import diagnosis  # noqa: PLC0415 - codes do not need it
-
-    name = {known.lower(): known for known in diagnosis.reasons()}.get(word.lower())
+    name = {known.lower(): known for known in reasons()}.get(word.lower())
     if name is None:
         return ""
-    reason = diagnosis.reasons()[name]
-    state = "True" if reason["ready"] else "False"
+    reason = reasons()[name]
+    state = "True" if reason.is_ready else "False"
     shown = style.paint(f"{name}: GPUShareReady is {state}", BOLD) + "\n"
-    return shown + "\n" + wrapped(reason["means"], style) + "\n" + wrapped(f"What to do: {reason['remedy']}", style, indent=2)
+    return shown + "\n" + wrapped(reason.means, style) + "\n" + wrapped(f"What to do: {reason.remedy}", style, indent=2)
 
 
 def _object(what: str, cluster: ClusterConnection, style: Style) -> str:
@@ -108,9 +107,7 @@ def _unknown(what: str, namespace: str = "") -> CouldNotRunError:
             f"no node is named {what!r}, and no pod in namespace {namespace} that can be seen",
             "write NAMESPACE/POD for a pod of another namespace",
         )
-    from gpushare.live import diagnosis  # noqa: PLC0415 - as above
-
-    hint = options.did_you_mean(what.upper(), finding_texts.codes()) or options.did_you_mean(what, tuple(diagnosis.reasons()))
+    hint = options.did_you_mean(what.upper(), finding_texts.codes()) or options.did_you_mean(what, tuple(reasons()))
     return CouldNotRunError(
         f"no finding has the code {what!r}, no condition that reason", hint or "`gpushare explain` lists all codes"
     )

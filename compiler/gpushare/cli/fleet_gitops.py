@@ -1,4 +1,4 @@
-"""Where Argo CD and Flux sync each cluster of a fleet from: no two clusters from one folder of a repository.
+"""From where a GitOps tool syncs each cluster of a fleet: no two clusters from one folder of a repository.
 
 Reads the intents alone. What cannot be read has nothing here: the cluster's own compile reports it.
 """
@@ -10,9 +10,8 @@ from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
 from gpushare.cli.fleet_cluster import Cluster
 from gpushare.core.record import Record
+from gpushare.intent.gitops import TOOLS
 from gpushare.reading import overlay, source
-
-_IN_CLUSTER = "https://kubernetes.default.svc"
 
 
 class Synced(Record):
@@ -77,25 +76,19 @@ def _of_cluster(cluster: Cluster) -> Iterator[Synced]:
             pass
         case _:
             return
-    argocd, flux = tools.get("argocd"), tools.get("flux")
-    if isinstance(argocd, dict):
-        server, namespace = argocd.get("server", _IN_CLUSTER), argocd.get("namespace", "argocd")
-        yield Synced(
-            cluster=cluster.name,
-            tool="Argo CD",
-            output=cluster.output,
-            repository=str(argocd.get("repoURL")),
-            revision=str(argocd.get("targetRevision", "HEAD")),
-            path=str(argocd.get("path")),
-            application="" if server == _IN_CLUSTER else f"{namespace}/{argocd.get('name') or f'{name}-gpus'}",
-            server="" if server == _IN_CLUSTER else str(server).rstrip("/"),
-        )
-    if isinstance(flux, dict):
-        yield Synced(
-            cluster=cluster.name,
-            tool="Flux",
-            output=cluster.output,
-            repository=str(flux.get("url")),
-            revision=str(flux.get("branch", "main")),
-            path=str(flux.get("path")),
-        )
+    for key, tool in TOOLS.items():
+        given = tools.get(key)
+        if isinstance(given, dict):
+            settings = {**tool.defaults, **given}
+            server = settings.get("server")
+            is_elsewhere = server != tool.defaults.get("server")
+            yield Synced(
+                cluster=cluster.name,
+                tool=tool.title,
+                output=cluster.output,
+                repository=str(settings.get(tool.repository)),
+                revision=str(settings[tool.revision]),
+                path=str(settings.get("path")),
+                application=f"{settings['namespace']}/{given.get('name') or f'{name}-gpus'}" if is_elsewhere else "",
+                server=str(server).rstrip("/") if is_elsewhere else "",
+            )

@@ -114,7 +114,7 @@ def judged(read: LoadedIntent, directory: Path) -> LoadedIntent:
     from gpushare.bundle import renamed  # noqa: PLC0415 - few intents have a GitOps tool
     from gpushare.intent import gitops  # noqa: PLC0415 - as above
 
-    found = renamed.findings(intent, read_files(directory, gitops.ROOTS.values()))
+    found = renamed.findings(intent, read_files(directory, [tool.root for tool in gitops.TOOLS.values()]))
     return replace(read, findings=(*read.findings, *map(read.text.locate, found)))
 
 

@@ -42,7 +42,7 @@ def schema(name: str) -> Path:
 
 def reasons() -> Path:
     """Return the reasons of the node condition with their meanings and remedies, as the node runtime defines them."""
-    return _PACKAGE / "live" / "reasons.json"
+    return _PACKAGE / "core" / "reasons.json"
 
 
 def findings() -> Path:

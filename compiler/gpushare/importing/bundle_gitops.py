@@ -6,17 +6,9 @@ Only fields that differ from the defaults of the intent's schema are written.
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.parts import Part
+from gpushare.intent.gitops import TOOLS
 
 KINDS = frozenset({"Application", "GitRepository", "Kustomization"})
-_APPS = {"argocd": "argocd/apps", "flux": "flux/apps"}
-_DEFAULTS = {
-    "targetRevision": "HEAD",
-    "project": "default",
-    "server": "https://kubernetes.default.svc",
-    "branch": "main",
-    "interval": "10m",
-}
-_PLACES = {"argocd": "argocd", "flux": "flux-system"}
 
 
 def add(facts: Facts, draft: Draft) -> None:
@@ -27,7 +19,7 @@ def add(facts: Facts, draft: Draft) -> None:
 
 
 def _argocd(facts: Facts, draft: Draft, cluster: str) -> None:
-    root = _first(facts, "Application", ("spec", "source", "path"), _APPS["argocd"])
+    root = _first(facts, "Application", ("spec", "source", "path"), "argocd/apps")
     chart = _first(facts, "Application", ("spec", "source", "path"), "chart")
     if root is None:
         return
@@ -43,7 +35,7 @@ def _argocd(facts: Facts, draft: Draft, cluster: str) -> None:
 
 
 def _flux(facts: Facts, draft: Draft, cluster: str) -> None:
-    root = _first(facts, "Kustomization", ("spec", "path"), _APPS["flux"])
+    root = _first(facts, "Kustomization", ("spec", "path"), "flux/apps")
     source = next((one for one in facts.synced if one.at("kind").value == "GitRepository"), None)
     if root is None or source is None:
         return
@@ -66,12 +58,12 @@ def _first(facts: Facts, kind: str, path: tuple[str, ...], end: str) -> Part | N
 
 
 def _folder(path: str, tool: str) -> str:
-    return path.removesuffix(_APPS[tool]).removeprefix("./").rstrip("/") or "."
+    return path.removesuffix(f"{tool}/apps").removeprefix("./").rstrip("/") or "."
 
 
 def _put(draft: Draft, tool: str, found: dict[str, str], root: Part, cluster: str) -> None:
     metadata = root.at("metadata")
-    namespace, name = metadata.at("namespace").text, metadata.at("name").text
-    found |= {"namespace": namespace if namespace != _PLACES[tool] else "", "name": name if name != f"{cluster}-gpus" else ""}
-    kept = {key: value for key, value in found.items() if value and value != _DEFAULTS.get(key)}
+    name = metadata.at("name").text
+    found |= {"namespace": metadata.at("namespace").text, "name": name if name != f"{cluster}-gpus" else ""}
+    kept = {key: value for key, value in found.items() if value and value != TOOLS[tool].defaults.get(key)}
     draft.put(("gitops", tool), kept, root, f"from the bundle's {tool}/")

@@ -1,7 +1,9 @@
 """What the tools that sync a bundle from Git have in common: names, folders and addresses of repositories."""
 
 import re
+from collections.abc import Mapping
 
+from gpushare.core.record import Record
 from gpushare.intent.types import Intent, Stack
 
 PLAIN = r"[^\s$\\]+"
@@ -9,10 +11,72 @@ PLAIN = r"[^\s$\\]+"
 REVISION = r"[A-Za-z0-9._/+@~^-]+\Z"
 _WITH_CREDENTIALS = r"(?i)\s*(https?://[^/]*@|[a-z]+://[^/]*:(?!\d+/).*@)"
 """A password may have a slash or a blank in it, although an address then means something else; a port has digits alone."""
+IN_CLUSTER = "https://kubernetes.default.svc"
+"""Argo CD's address of the API server of the cluster that it runs in."""
 
 
-ROOTS = {"argocd": "argocd/root.yaml", "flux": "flux/sync.yaml"}
-"""By tool, the file of the bundle with the object that syncs the others."""
+class Tool(Record):
+    """A tool that syncs a bundle from Git. Its files are in the folder of its key, the objects that install in `apps/` there.
+
+    `applied` are the files that the tool does not sync, in the order in which a person applies them: the last has the root, the
+    object that syncs the others. `named` are those of them that have the root's name in them. `installs` is the kind of the
+    objects whose deletion removes what they installed (of those with a finalizer, if `by_finalizer`), unless an annotation has
+    the value `kept`. `detach` says how a person removes the objects alone. `repository` and `revision` are fields of the
+    intent, `defaults` their values where it has none, as its schema states them.
+    """
+
+    title: str
+    applied: tuple[str, ...]
+    named: tuple[str, ...]
+    objects: str
+    installs: str
+    by_finalizer: bool
+    kept: str
+    detach: str
+    repository: str
+    revision: str
+    defaults: Mapping[str, str]
+
+    @property
+    def root(self) -> str:
+        """Return the file with the object that syncs the others."""
+        return self.applied[-1]
+
+
+TOOLS: Mapping[str, Tool] = {
+    "argocd": Tool(
+        title="Argo CD",
+        applied=("argocd/project.yaml", "argocd/argocd-cm.yaml", "argocd/root.yaml"),
+        named=("argocd/root.yaml",),
+        objects="Applications",
+        installs="Application",
+        by_finalizer=True,
+        kept="Prune=false",
+        detach="remove metadata.finalizers of each Application and run kubectl delete application --cascade=orphan",
+        repository="repoURL",
+        revision="targetRevision",
+        defaults={"targetRevision": "HEAD", "project": "default", "namespace": "argocd", "server": IN_CLUSTER},
+    ),
+    "flux": Tool(
+        title="Flux",
+        applied=("flux/source.yaml", "flux/sync.yaml"),
+        named=("flux/source.yaml", "flux/sync.yaml"),
+        objects="Kustomization and HelmReleases",
+        installs="HelmRelease",
+        by_finalizer=False,
+        kept="disabled",
+        detach="set spec.suspend: true on the Kustomization and each HelmRelease and delete them",
+        repository="url",
+        revision="branch",
+        defaults={"branch": "main", "namespace": "flux-system", "interval": "10m"},
+    ),
+}
+"""By the key in the intent's `gitops`, which is the tool's folder in the bundle."""
+
+
+def settings(intent: Intent, tool: str) -> dict[str, str]:
+    """Return what the intent has for the tool, with the defaults."""
+    return {**TOOLS[tool].defaults, **intent.gitops[tool]}
 
 
 def object_name(intent: Intent, tool: str) -> str:

@@ -1,7 +1,7 @@
 """Builds the Intent from a document that passed the schema: every default filled in, every word parsed to a value.
 
 Total for such documents. Every default is defined here or in the types of `intent`, and is part of v1 forever; `gitops` and
-`monitoring` are kept as they are, and their renderers have the defaults.
+`monitoring` are kept as they are: `gitops.TOOLS` and the renderer of `monitoring` have the defaults.
 """
 
 import re

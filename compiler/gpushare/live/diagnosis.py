@@ -1,14 +1,8 @@
-"""Why a node is not ready, and why a pod waits, was refused or was killed: causes, each with what to do. Pure.
+"""Why a node is not ready, and why a pod waits, was refused or was killed: causes, each with what to do. Pure."""
 
-Meanings of the condition's reasons are data that `make docs` writes from the node runtime's own list.
-"""
+from collections.abc import Iterator
 
-import json
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any
-
-from gpushare.core import resources
+from gpushare.core.reasons import reasons
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first, join_words
 from gpushare.live import belief, live_pools, refusals, status
@@ -34,13 +28,6 @@ class Diagnosis(Record):
     subject: str
     facts: tuple[str, ...]
     causes: tuple[Cause, ...]
-
-
-@cache
-def reasons() -> Mapping[str, Mapping[str, Any]]:
-    """Return the reasons of GPUShareReady: reason → ready, means, remedy."""
-    loaded: dict[str, dict[str, Any]] = json.loads(resources.reasons().read_text(encoding="utf-8"))
-    return loaded
 
 
 def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
@@ -114,7 +101,7 @@ def _of_reason(reason: str, message: str) -> Cause:
     if known is None:
         remedy = "This gpushare does not know the reason: use the release that the cluster has."
         return Cause(what=f"{reason}{detail}", remedy=remedy)
-    return Cause(what=f"{reason}{detail} {known['means']}", remedy=known["remedy"])
+    return Cause(what=f"{reason}{detail} {known.means}", remedy=known.remedy)
 
 
 def _holders(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:

@@ -11,6 +11,7 @@ from typing import Any
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
+from gpushare.core.reasons import reasons
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first
 from gpushare.live import belief, live_pools
@@ -22,8 +23,6 @@ from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PROF
 
 _PROFILES = "chart/files/profiles/"
 _INSTALL = "install the bundle: its README lists the commands"
-_HARDWARE = {"CardMismatch", "GpuCountMismatch", "InvalidLayout", "GpuLost", "GpuUnreadable", "Drifted"}
-"""Reasons by which the runtime reports that the hardware is not what the policy says."""
 
 
 class Kind(StrEnum):
@@ -208,7 +207,8 @@ def _one_node(node: LiveNode, condition: Condition, pool: str, entry: Mapping[st
     is_offer_alone = condition.reason == "WrongResources" and dict(node.allocatable) != resources
     if not condition.is_true and not is_offer_alone:
         reason = "no report" if node.condition is None else f"{condition.reason}: {condition.message}"
-        kind = Kind.HARDWARE if condition.reason in _HARDWARE else Kind.NODE
+        known = reasons().get(condition.reason)
+        kind = Kind.HARDWARE if known is not None and known.is_hardware else Kind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
     for label in (POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL):
         allowed, value = entry["labels"].get(label, ()), node.labels.get(label)

@@ -8,6 +8,7 @@ several clusters, the label `cluster` keeps nodes and pools of equal names apart
 import math
 from typing import Any
 
+from gpushare.core.reasons import reasons
 from gpushare.core.record import Record
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -28,6 +29,8 @@ _XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
 """Errors of memory, NVLink, the bus and the GPU's processor, without those that an application causes (13, 31, 43, 45)."""
 _ENDED = 'gpushare_kills_total{outcome=~"exited|exited_term|exited_kill|stuck|lost"}'
 """Processes that got a signal: not those that were refused to us, or that had ended or were spared before."""
+_BLIND = "|".join(word for word, one in reasons().items() if one.blinds_caps)
+_GPU_FAULTS = "|".join(word for word, one in reasons().items() if one.is_gpu_fault)
 
 
 class Recording(Record):
@@ -184,8 +187,7 @@ ALERTS = (
         severity="critical",
         # Where the driver hangs, the runtime ends and starts again with longer and longer pauses, five minutes at most: it is
         # looked for over more than that, and less than `hold`.
-        expr="max_over_time(gpushare_node_condition"
-        '{reason=~"EnforcementBlind|ProcessListUnreliable|CapabilityMissing|DriverHung"}[8m]) == 1',
+        expr=f'max_over_time(gpushare_node_condition{{reason=~"{_BLIND}"}}[8m]) == 1',
         hold="10m",
         summary="Caps are not enforced on node {{ $labels.node }}: {{ $labels.reason }}.",
         means="The runtime cannot see the processes on the GPUs, or cannot end them, so a tenant can take the memory of "
@@ -195,7 +197,7 @@ ALERTS = (
     Alert(
         name="GPUShareGpuLost",
         severity="critical",
-        expr='gpushare_node_condition{reason=~"GpuLost|GpuUnreadable"} == 1',
+        expr=f'gpushare_node_condition{{reason=~"{_GPU_FAULTS}"}} == 1',
         hold="5m",
         summary="A GPU of node {{ $labels.node }} cannot be used: {{ $labels.reason }}.",
         means="A GPU has fallen off the bus or returns errors. The other GPUs of the node keep their layout.",

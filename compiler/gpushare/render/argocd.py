@@ -22,10 +22,6 @@ FINALIZER = "resources-finalizer.argocd.argoproj.io"
 _HOOK_FINALIZERS = ("post-delete-finalizer.argocd.argoproj.io", "post-delete-finalizer.argocd.argoproj.io/cleanup")
 """Argo CD adds them to an Application with a PostDelete hook, as our chart is. The root would remove them, again and again."""
 
-_IN_CLUSTER = "https://kubernetes.default.svc"
-_DEFAULTS = {"targetRevision": "HEAD", "project": "default", "namespace": "argocd", "server": _IN_CLUSTER}
-"""Of the intent's fields, as its schema states them."""
-
 _RBAC = "rbac.authorization.k8s.io"
 _UNINSTALL = "gpushare-uninstall"
 """The name of the chart's hook, of its ServiceAccount and of what that may do."""
@@ -57,7 +53,7 @@ def objects(plan: Plan, checks: Mapping[str, str]) -> Iterator[tuple[str, Object
     """Yield the path in the bundle and the object of each file. `checks` are the health checks by kind, as `<group>_<kind>`."""
     if "argocd" not in plan.intent.gitops:
         return
-    settings = _DEFAULTS | plan.intent.gitops["argocd"]
+    settings = gitops.settings(plan.intent, "argocd")
     yield "argocd/root.yaml", _root(plan, settings)
     yield "argocd/apps/namespace.yaml", _namespace(plan, settings)
     yield "argocd/apps/rights.yaml", _rights(plan, settings)
@@ -77,7 +73,7 @@ def section(plan: Plan, checks: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of the bundle's README.md on Argo CD."""
     if "argocd" not in plan.intent.gitops:
         return
-    settings = _DEFAULTS | plan.intent.gitops["argocd"]
+    settings = gitops.settings(plan.intent, "argocd")
     namespace, name = settings["namespace"], gitops.object_name(plan.intent, "argocd")
     yield from ("## Argo CD", "", "Instead of the commands above. Once, after the bundle is in the repository:", "")
     if settings["project"] != "default":
@@ -109,7 +105,7 @@ def _root(plan: Plan, settings: Mapping[str, str]) -> Object:
         "spec": {
             "project": "default",
             "source": _source(settings, "argocd/apps"),
-            "destination": {"server": _IN_CLUSTER, "namespace": settings["namespace"]},
+            "destination": {"server": gitops.IN_CLUSTER, "namespace": settings["namespace"]},
             "syncPolicy": {"automated": {"prune": True, "selfHeal": True}, "retry": _RETRY},
         }
     }

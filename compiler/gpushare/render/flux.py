@@ -21,8 +21,6 @@ SOURCES = "source.toolkit.fluxcd.io/v1"
 RELEASES = "helm.toolkit.fluxcd.io/v2"
 SYNCS = "kustomize.toolkit.fluxcd.io/v1"
 
-_DEFAULTS = {"branch": "main", "namespace": "flux-system", "interval": "10m"}
-"""Of the intent's fields, as its schema states them."""
 _DURATION = r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+\Z"
 """What Flux reads; an intent may write more, such as a sign."""
 
@@ -46,7 +44,7 @@ def objects(plan: Plan, namespaces: Mapping[str, Object], upstream_values: str) 
     """
     if "flux" not in plan.intent.gitops:
         return
-    settings = _settings(plan)
+    settings = gitops.settings(plan.intent, "flux")
     yield "flux/source.yaml", _source(plan, settings)
     yield "flux/sync.yaml", _sync(plan, settings)
     apps = {file.removesuffix(".yaml"): _kept(item) for file, item in namespaces.items()}
@@ -71,7 +69,7 @@ def section(plan: Plan) -> Iterator[str]:
     """Yield the lines of the bundle's README.md on Flux."""
     if "flux" not in plan.intent.gitops:
         return
-    settings, name = _settings(plan), gitops.object_name(plan.intent, "flux")
+    settings, name = gitops.settings(plan.intent, "flux"), gitops.object_name(plan.intent, "flux")
     kubectl = f"    kubectl --namespace {settings['namespace']}"
     yield from ("## Flux", "")
     if "secret" in settings:
@@ -95,11 +93,6 @@ def section(plan: Plan) -> Iterator[str]:
         yield from ("", "Only then remove NVIDIA's components, if no other workload needs them:", "")
         yield f"{kubectl} delete helmrelease,helmrepository,configmap {name}-{_chart(plan).name}"
     yield from ("", "Finally, delete the source:", "", f"{kubectl} delete gitrepository {name}", "")
-
-
-def _settings(plan: Plan) -> Mapping[str, str]:
-    given: Mapping[str, str] = plan.intent.gitops["flux"]
-    return {**_DEFAULTS, **given}
 
 
 def _chart(plan: Plan) -> upstream.UpstreamChart:

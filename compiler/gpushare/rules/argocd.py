@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
-from gpushare.intent.gitops import PLAIN, REVISION, has_credentials, is_folder
+from gpushare.core.wording import join_words
+from gpushare.intent.gitops import PLAIN, REVISION, TOOLS, has_credentials, is_folder
 from gpushare.rules.rule import Rule, RuleContext
 
 HERE: Path = ("spec", "gitops", "argocd")
@@ -75,11 +76,12 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
 
 def check_one_tool(context: RuleContext) -> Iterator[Finding]:
     """GS734: two tools for one bundle."""
-    if {"argocd", "flux"} <= set(context.intent.gitops):
+    titles = [tool.title for key, tool in TOOLS.items() if key in context.intent.gitops]
+    if len(titles) > 1:
         yield Finding(
             code="GS734",
             severity=Severity.WARNING,
-            message="Argo CD and Flux would both install this bundle, and overwrite each other's objects",
+            message=f"{join_words(titles)} would each install this bundle, and overwrite each other's objects",
             hints=("keep the one that the cluster has, and remove the other",),
             path=("spec", "gitops"),
         )

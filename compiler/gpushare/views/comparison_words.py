@@ -9,7 +9,8 @@ from typing import Any, assert_never
 from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, FileKind, SettingChange
-from gpushare.core.wording import pluralize
+from gpushare.core.wording import join_words, pluralize
+from gpushare.intent.gitops import TOOLS, Tool
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare.views.plan_view import known, ranges
 
@@ -43,20 +44,6 @@ _EFFECTS = {
     EffectKind.DRIVERLESS: "the operator removes the driver, and nothing replaces it: "
     "a node without a driver of its own loses its GPUs",
     EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
-}
-_RELEASED = {
-    "argocd": "Argo CD deletes these Applications and releases every node: pods lose their GPUs. Keep the former name with "
-    "gitops.argocd.name; or first, for each, remove metadata.finalizers and run "
-    "kubectl delete application --cascade=orphan, then apply argocd/root.yaml",
-    "flux": "Flux deletes these HelmReleases and releases every node: pods lose their GPUs. Keep the former name with "
-    "gitops.flux.name; or first set spec.suspend: true on Kustomization and HelmReleases and delete them, "
-    "then apply flux/source.yaml and flux/sync.yaml",
-}
-_HANDED_OVER = {
-    "argocd": "Argo CD's Applications stay and go on to sync. First, for each, remove metadata.finalizers and run "
-    "kubectl delete application --cascade=orphan; deleting them otherwise releases every node",
-    "flux": "Flux's Kustomization and HelmReleases stay and keep syncing. First set spec.suspend: true on each, delete them; "
-    "deleting them otherwise releases every node",
 }
 _ALSO = {
     EffectKind.RELEASED: "a GitOps tool releases every node",
@@ -98,11 +85,25 @@ def format_effect(one: Effect, arrow: str) -> str:
     if one.kind is EffectKind.APPLIED:
         return f"{one.subject}: {_EFFECTS[one.kind]}"
     if one.kind is EffectKind.RELEASED:
-        return f"{_before_and_after(one, arrow)}: {_RELEASED[one.subject]}"
+        return f"{_before_and_after(one, arrow)}: {_released(one.subject)}"
     if one.kind is EffectKind.HANDED_OVER:
-        return f"{one.subject} {arrow} {one.after or 'no tool'}: {_HANDED_OVER[one.subject]}"
+        return f"{one.subject} {arrow} {one.after or 'no tool'}: {_handed_over(TOOLS[one.subject])}"
     what = _FOREIGN_USE if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
     return f"{_changed(one, arrow)}: {what}"
+
+
+def _released(key: str) -> str:
+    tool = TOOLS[key]
+    return (
+        f"{tool.title} deletes these {tool.installs}s and releases every node: pods lose their GPUs. Keep the former name with "
+        f"gitops.{key}.name; or first {tool.detach}, then apply {join_words(tool.named)}"
+    )
+
+
+def _handed_over(tool: Tool) -> str:
+    return (
+        f"{tool.title}'s {tool.objects} stay and keep syncing. First {tool.detach}; deleting them otherwise releases every node"
+    )
 
 
 def _changed(one: Effect, arrow: str) -> str:

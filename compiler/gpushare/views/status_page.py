@@ -1,16 +1,29 @@
 """A cluster's status as one HTML page that needs no network: each pool's shares and nodes, and what is wrong with which."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
 from gpushare.live.observing import Observed
-from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
+from gpushare.live.status import NodeStatus, PoolStatus, Status
 from gpushare.views import html_page, observed_view, status_view
 from gpushare.views.html_table import Table, table
+from gpushare.views.status_columns import (
+    COUNTERS,
+    EVENTS,
+    NODES,
+    OVER,
+    PENDING,
+    POOLS,
+    Column,
+    T,
+    over_their_caps,
+    pool_lines,
+    readiness,
+    with_counters,
+)
 
-_NODE_HEADERS = ("Node", "State", "Reason", "Since", "Offered", "Used", "Message")
 _MAX_ROWS = 2000
 """Of nodes on the whole page, and at least `_MIN_ROWS` of each pool: those that are not ready first."""
 _MIN_ROWS = 5
@@ -28,22 +41,16 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
         "Not ready": str(len(wrong)),
         "Pending pods": str(len(seen.pending)),
     }
-    pending = [
-        (pod.full_name, status_view.format_resources(pod.requests.items()), next(iter(pod.problems), ""))
-        for pod in seen.pending
-    ]
     tables = [
-        _table("pending", "Pending pods", ("Pod", "Requests", "Why"), pending),
-        _table("others", "Nodes with GPUs that belong to no pool", _NODE_HEADERS, _node_rows(seen.others)),
+        _table("Pending pods", PENDING, seen.pending, "pending"),
+        _table("Nodes with GPUs that belong to no pool", NODES, seen.others, "others"),
     ]
     if with_kills:
         metrics = [node.metrics for node in (*nodes, *seen.others) if node.metrics]
-        over, counters = status_view.over_rows(metrics), status_view.counter_rows(metrics)
-        events = status_view.event_rows(seen.kills)
         tables += [
-            _table("over", "Containers over their caps now", ("Pod", *status_view.OVER[1:]), over, (3, 4)),
-            _table("counters", "Since the start of each runtime", status_view.COUNTERS, counters, (1, 2, 3)),
-            _table("events", "Events about caps in the last hour", status_view.EVENTS, events, (3,)),
+            _table("Containers over their caps now", OVER, over_their_caps(metrics), "over"),
+            _table("Since the start of each runtime", COUNTERS, with_counters(metrics), "counters"),
+            _table("Events about caps in the last hour", EVENTS, seen.kills, "events"),
         ]
     pools = [_pool(pool, max(_MAX_ROWS // len(seen.pools), _MIN_ROWS)) for pool in seen.pools]
     shown = [one for one in tables if one.rows]
@@ -57,6 +64,7 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
         hint=status_view.hint(wrong[0]) if wrong else "",
         observed=None if seen.observed is None else _observed(seen.observed),
         pools=pools,
+        meter_at=next(at for at, one in enumerate(_SHARES) if one.is_meter),
         unfolded=len(seen.pools) <= html_page.MAX_UNFOLDED,
         shown=shown,
     )
@@ -66,20 +74,33 @@ def _observed(observed: Observed) -> dict[str, Any]:
     return {"heading": observed_view.heading(observed), "lines": list(map(visible, observed_view.lines(observed)))}
 
 
-def _table(key: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> Table:
-    """Return a table, cut to so many rows; `numbers` are the columns that have numbers."""
-    return table(title, [header.capitalize() for header in headers], rows, id=key, numbers=numbers, most=_MAX_OTHERS)
+def _table(title: str, columns: Iterable[Column[T]], items: Iterable[T], key: str = "", more: str = "") -> Table:
+    """Return a table without the columns in which no item has anything; one with a key has at most `_MAX_OTHERS` rows."""
+    shown = [one for one in columns if one.on_page]
+    rows = [[one.value(item) for one in shown] for item in items]
+    return table(title, _headers(shown), rows, id=key, numbers=_numbers(shown), most=_MAX_OTHERS if key else None, more=more)
+
+
+def _headers(columns: Iterable[Column[T]]) -> tuple[str, ...]:
+    return tuple(one.page_header or one.header.capitalize() for one in columns)
+
+
+def _numbers(columns: Iterable[Column[T]]) -> tuple[int, ...]:
+    return tuple(at for at, one in enumerate(columns) if one.is_number)
+
+
+_SHARES = [one for one in POOLS if one.on_page]
 
 
 def _shares(pool: PoolStatus) -> Table:
-    """Return the numbers of each resource; the last column is empty where it is not known how many are in use."""
-    headers = ("Resource", "Wanted", "Offered", "Used", "Free", "In use")
-    rows = tuple((*map(visible, status_view.numbers(one)), _percentage(one)) for one in pool.shares)
-    return Table(title=f"Shares of {visible(pool.name)}", headers=headers, rows=rows, numbers=(1, 2, 3, 4, 5), codes=(0,))
-
-
-def _percentage(one: ShareUsage) -> str:
-    return "" if one.used is None or not one.offered else f"{100 * one.used // one.offered}\u00a0%"
+    """Return the numbers of each resource, with all columns."""
+    return Table(
+        title=f"Shares of {visible(pool.name)}",
+        headers=_headers(_SHARES),
+        rows=tuple(tuple(visible(one.value(line)) for one in _SHARES) for line in pool_lines(pool) if line.share),
+        numbers=_numbers(_SHARES),
+        codes=tuple(at for at, one in enumerate(_SHARES) if one.is_code),
+    )
 
 
 def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
@@ -91,16 +112,13 @@ def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
     return {
         "name": visible(pool.name),
         "facts": visible(f"{pool.mode or '?'} · {pool.card or 'unknown card'}"),
-        "readiness": f"{status_view.readiness(pool)} ready" if pool.observed < len(pool.nodes) else status_view.readiness(pool),
+        "readiness": f"{readiness(pool)} ready" if pool.observed < len(pool.nodes) else readiness(pool),
         "is_wrong": bool(wrong),
         "text": visible(names.lower()),
         "shares": _shares(pool),
         "meters": pool.shares,
-        "nodes": table(
-            f"Nodes of {visible(pool.name)}",
-            _NODE_HEADERS,
-            _node_rows(ordered[:most]),
-            more=_more(len(ordered) - most, len(wrong) - most),
+        "nodes": _table(
+            f"Nodes of {visible(pool.name)}", NODES, ordered[:most], more=_more(len(ordered) - most, len(wrong) - most)
         ),
     }
 
@@ -114,8 +132,3 @@ def _more(left: int, wrong: int) -> str:
     if left <= 0:
         return ""
     return f"and {pluralize(left, 'node')} more; {max(wrong, 0)} of them do not match the plan; --format json lists all"
-
-
-def _node_rows(nodes: Iterable[NodeStatus]) -> list[tuple[str, ...]]:
-    """Return the rows of a table that has no column for the pool."""
-    return [(name, *rest) for name, _pool_name, *rest in map(status_view.node_row, nodes)]

@@ -20,13 +20,6 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult, is_failed
 from gpushare_node.vendors.driver import DriverError
 
-_NO_DRIVER = (
-    ConditionReason.ACCESS_LOST,
-    ConditionReason.WAITING_FOR_DRIVER,
-    ConditionReason.DRIVER_MISMATCH,
-    ConditionReason.DRIVER_HUNG,
-)
-
 
 def apply(run: Run) -> int:
     """Return 0 if the node is usable under the policy, else 1; 69 without a driver."""
@@ -90,7 +83,7 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
     printer.end(run.node, run.arguments.command, facts)
     if outcome.is_usable and getattr(run.arguments, "hold", False):
         return Exit.DONE  # The pod continues and enforces caps on what is there; the condition reports what is missing.
-    if outcome.reason in _NO_DRIVER and not outcome.is_usable:
+    if outcome.reason.value.lacks_driver and not outcome.is_usable:
         return Exit.UNAVAILABLE
     is_done = outcome.reason.value.is_ready or outcome.reason is ConditionReason.RELEASED
     return Exit.DONE if is_done and not is_failed(outcome.results) else Exit.FAILED

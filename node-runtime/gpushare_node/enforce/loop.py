@@ -18,7 +18,6 @@ from gpushare_node.core.clock import Clock, Stopped
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import Answer, Pages
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.bounded_driver import NODE
 
 EXIT_HUNG = 70
@@ -131,7 +130,7 @@ class Loop(Struct, frozen=False):
     def _is_useless(self) -> bool:
         """Whether this container cannot use the driver again: it has the former library, or has lost its devices."""
         reason = self.enforcer.reason()
-        return reason is not None and reason[0] in (ConditionReason.DRIVER_MISMATCH, ConditionReason.ACCESS_LOST)
+        return reason is not None and reason[0].value.needs_new_container
 
     def interval(self) -> float:
         """Return the current seconds between two cycles."""

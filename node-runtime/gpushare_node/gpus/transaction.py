@@ -160,7 +160,7 @@ class GpuTransaction:
     def _give_up(self, error: StepError, former: FormerGpu | None, *, is_recovering: bool) -> GpuOutcome:
         """Try once to roll back to the former layout, if the GPU was touched and still responds."""
         reason, message = error.reason, f"{self._doing}: {error}"
-        if former is None or not self._is_touched or reason in _NO_WAY_BACK or self._doing == "verify":
+        if former is None or not self._is_touched or reason.value.prevents_rollback or self._doing == "verify":
             return GpuOutcome(index=self._index, reason=reason, message=message)
         try:
             lost = self._roll_back(former, is_recovering=is_recovering)
@@ -198,19 +198,6 @@ class GpuTransaction:
 
     def _report(self, step: str, status: Status, detail: str) -> None:
         self._on_result(StepResult(step=step, target=f"GPU {self._index}", status=status, detail=detail))
-
-
-_NO_WAY_BACK = frozenset(
-    {
-        ConditionReason.GPU_LOST,
-        ConditionReason.GPU_UNREADABLE,
-        ConditionReason.WAITING_FOR_DRIVER,
-        ConditionReason.DRIVER_MISMATCH,
-        ConditionReason.DRIVER_HUNG,
-        ConditionReason.RESET_REQUIRED,
-    }
-)
-"""Without rollback: the GPU does not respond; or it waits for a reset, after which the change continues instead."""
 
 
 def _mode_of(gpu: GpuPlan) -> bool | None:

@@ -14,9 +14,6 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import Code, DriverError
 
-_NEEDS_NEW_CONTAINER = (ConditionReason.DRIVER_MISMATCH, ConditionReason.ACCESS_LOST)
-"""Only a new container has another library, or its devices again, and without the driver no caps can be enforced."""
-
 
 class Retry(Struct):
     """The attempts of one run. Each attempt holds the folder's lock; a pause does not: it may wait for another pool's run."""
@@ -47,7 +44,7 @@ class Retry(Struct):
                 # A node that has waited for its slot, or for tenants, has not failed yet.
                 repeats = repeats + 1 if last is not None and last.reason is outcome.reason else 0
                 last = outcome
-                if outcome.is_usable or not self.hold or outcome.reason in _NEEDS_NEW_CONTAINER:
+                if outcome.is_usable or not self.hold or outcome.reason.value.needs_new_container:
                     return replace(outcome, results=tuple(context.results))
                 if outcome.reason is ConditionReason.WAITING_FOR_TURN:
                     pauses.await_slot(outcome)

@@ -14,7 +14,10 @@ CONDITION = "GPUShareReady"
 class ConditionSpec(Struct):
     """`word` is the condition's reason; its status is True if `is_ready`, else False.
 
-    `is_failure`: the policy cannot be applied to the node until a person acts; no wait helps.
+    `is_failure`: the policy cannot be applied to the node until a person acts; no wait helps. `is_hardware`: the hardware is
+    not what the policy says; `is_gpu_fault`: a GPU does not work. `lacks_driver`: no GPU can be read; `needs_new_container`:
+    nor will it be before a new container has another library, or its devices again. `prevents_rollback`: the GPU does not
+    respond, or waits for a reset, after which the change continues. `blinds_caps`: no cap is enforced.
     """
 
     word: str
@@ -22,18 +25,24 @@ class ConditionSpec(Struct):
     means: str
     remedy: str
     is_failure: bool = False
+    is_hardware: bool = False
+    is_gpu_fault: bool = False
+    lacks_driver: bool = False
+    needs_new_container: bool = False
+    prevents_rollback: bool = False
+    blinds_caps: bool = False
 
 
 def _ready(word: str, means: str, remedy: str = "No action required.") -> ConditionSpec:
     return ConditionSpec(word=word, is_ready=True, means=means, remedy=remedy)
 
 
-def _not(word: str, means: str, remedy: str) -> ConditionSpec:
-    return ConditionSpec(word=word, is_ready=False, means=means, remedy=remedy)
+def _not(word: str, means: str, remedy: str, **traits: bool) -> ConditionSpec:
+    return ConditionSpec(word=word, is_ready=False, means=means, remedy=remedy, **traits)
 
 
-def _failed(word: str, means: str, remedy: str) -> ConditionSpec:
-    return ConditionSpec(word=word, is_ready=False, means=means, remedy=remedy, is_failure=True)
+def _failed(word: str, means: str, remedy: str, **traits: bool) -> ConditionSpec:
+    return _not(word, means, remedy, is_failure=True, **traits)
 
 
 class ConditionReason(Enum):
@@ -59,17 +68,24 @@ class ConditionReason(Enum):
         "The NVIDIA driver does not answer yet.",
         "Wait for the driver's installation. If this persists, check the driver's pod, run `nvidia-smi` on the node, and check "
         "that the runtime class of gpushare's pods injects the driver: `platform.runtimeClass` sets it for stack `existing`.",
+        lacks_driver=True,
+        prevents_rollback=True,
     )
     DRIVER_MISMATCH = _not(
         "DriverMismatch",
         "The driver's library and its kernel module have different versions.",
         "Finish the driver upgrade, or reboot the node. The runtime restarts by itself to load the new library.",
+        lacks_driver=True,
+        needs_new_container=True,
+        prevents_rollback=True,
     )
     ACCESS_LOST = _not(
         "AccessLost",
         "The runtime's container has lost access to the GPUs; on the host the driver works.",
         "No action required: the container restarts and regains access. `systemctl daemon-reload` causes this where the "
         "container runtime injects devices without CDI; other pods with GPUs lose access too: restart them.",
+        lacks_driver=True,
+        needs_new_container=True,
     )
     NO_PERMISSION = _failed(
         "NoPermission",
@@ -91,27 +107,36 @@ class ConditionReason(Enum):
         "A GPU of the node is not of the model in the pool's `card`.",
         "Correct the pool's `card`, or its node selector. A GPU that only drives a display must be hidden from NVIDIA's driver "
         "(bind its PCI device to `vfio-pci`): the device plugin offers every GPU that the driver lists.",
+        is_hardware=True,
     )
     GPU_COUNT_MISMATCH = _failed(
         "GpuCountMismatch",
         "The node does not have the number of GPUs that the pool specifies.",
         "Correct `gpusPerNode`. If GPUs are missing, check `nvidia-smi` and the kernel log.",
+        is_hardware=True,
     )
     INVALID_LAYOUT = _failed(
         "InvalidLayout",
         "The driver cannot place the requested MIG instances on this GPU.",
         "Compare `gpushare cards CARD` with the output of `nvidia-smi mig -lgipp` on the node.",
+        is_hardware=True,
     )
     GPU_LOST = _not(
         "GpuLost",
         "A GPU has fallen off the bus; the other GPUs have the layout.",
         "Drain and reboot the node; if it recurs, replace the GPU.",
+        is_hardware=True,
+        is_gpu_fault=True,
+        prevents_rollback=True,
     )
     GPU_UNREADABLE = _not(
         "GpuUnreadable",
         "A GPU returns errors; the other GPUs have the layout.",
         "Check the message and the kernel log. A reboot may help, or a GPU reset: first take the runtime off the node with"
         " `kubectl label node NODE gpushare.dev/runtime=away`, and remove that label afterwards.",
+        is_hardware=True,
+        is_gpu_fault=True,
+        prevents_rollback=True,
     )
     PENDING_FOREIGN_CHANGE = _failed(
         "PendingForeignChange",
@@ -172,6 +197,7 @@ class ConditionReason(Enum):
         "ResetRequired",
         "The new MIG mode takes effect at the next GPU reset, which the runtime cannot perform.",
         "Drain and reboot the node; the runtime continues after that.",
+        prevents_rollback=True,
     )
     PARTITION_FAILED = _failed(
         "PartitionFailed",
@@ -216,6 +242,7 @@ class ConditionReason(Enum):
         "Drifted",
         "The GPUs no longer have the layout that the runtime applied.",
         "Wait for the repair, and find out what changed them.",
+        is_hardware=True,
     )
     ENFORCEMENT_BLIND = _not(
         "EnforcementBlind",
@@ -224,6 +251,7 @@ class ConditionReason(Enum):
         "Check the message. If it reports no process: the runtime's pod needs hostPID and access to all GPUs. If it reports a "
         "missing checkpoint: mount kubelet's device-plugins directory, and restart the pods in the message. If it names "
         "several containers: delete the one that should not hold the memory, or kill its processes that have a GPU open.",
+        blinds_caps=True,
     )
     CAP_EXCEEDED = _not(
         "CapExceeded",
@@ -235,11 +263,13 @@ class ConditionReason(Enum):
         "ProcessListUnreliable",
         "The driver's process lists are inconsistent, so no cap is enforced.",
         "Upgrade the driver: versions from 530 up to 535.154.05 return scrambled lists.",
+        blinds_caps=True,
     )
     CAPABILITY_MISSING = _not(
         "CapabilityMissing",
         "The runtime lacks the capability KILL, so it cannot terminate processes over their cap.",
         "Install the chart without changes; check for an admission policy that drops capabilities.",
+        blinds_caps=True,
     )
     SIGNALS_DENIED = _not(
         "SignalsDenied",
@@ -252,7 +282,14 @@ class ConditionReason(Enum):
         "one, no process is terminated for using a GPU that was not allocated to it. Caps are enforced.",
         "Check that the ConfigMap gpushare-tenancy is as the chart created it; bundle and runtime must have the same version.",
     )
-    DRIVER_HUNG = _not("DriverHung", "A call to the driver does not return, so no cap is enforced.", "Reboot the node.")
+    DRIVER_HUNG = _not(
+        "DriverHung",
+        "A call to the driver does not return, so no cap is enforced.",
+        "Reboot the node.",
+        lacks_driver=True,
+        prevents_rollback=True,
+        blinds_caps=True,
+    )
 
     # When the node leaves the pool.
     RELEASING = _not("Releasing", "The node is leaving the pool.", "Wait.")

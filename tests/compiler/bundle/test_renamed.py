@@ -34,7 +34,7 @@ def name_of_objects(folder: Path, tool: str, name: str) -> None:
 def test_a_new_name_over_a_synced_bundle_is_an_error_with_the_safe_steps(
     tool: str, mode: tuple[str, ...], call: Call, tmp_path: Path
 ) -> None:
-    root = tmp_path / "bundle" / gitops.ROOTS[tool]
+    root = tmp_path / "bundle" / gitops.TOOLS[tool].root
     before = root.read_bytes()
     code, _, err = call("compile", *mode, tmp_path / "intent.yaml")
     assert code == 1
@@ -69,7 +69,7 @@ def test_explicit_new_name_is_accepted_and_its_effect_is_in_the_plan(tool: str, 
 def test_name_change_is_checked_only_against_a_bundle_of_another_name(tool: str, call: Call, tmp_path: Path) -> None:
     assert call("compile", "-o", tmp_path / "new", tmp_path / "intent.yaml")[0] == 0
     assert call("compile", "-o", tmp_path / "new", tmp_path / "intent.yaml")[0] == 0
-    (tmp_path / "bundle" / gitops.ROOTS[tool]).write_text("<<<<<<< HEAD\n")
+    (tmp_path / "bundle" / gitops.TOOLS[tool].root).write_text("<<<<<<< HEAD\n")
     assert call("compile", tmp_path / "intent.yaml")[0] == 0
 
 

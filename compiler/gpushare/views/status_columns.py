@@ -1,0 +1,154 @@
+"""The columns of the tables of a cluster's status, as text and on the page: an entry here is all that a column needs."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from gpushare.core.record import Record
+from gpushare.core.units import show_bytes
+from gpushare.live.snapshot import Event, Pod, RuntimeMetrics, Usage
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage
+from gpushare.nodes import taints
+from gpushare.vendors.nvidia import NVIDIA
+from gpushare.views.plan_view import known
+
+T = TypeVar("T")
+
+
+class Column(Generic[T], Record):
+    """A column of rows of `T`. `header` is that of the text; the page writes it in small letters, unless it has its own.
+
+    `is_number`: aligned to the right. `is_droppable`: left out of a narrow terminal, before others are cut; `is_uncut`: never
+    cut. `is_wide`: in the text only with `--output wide`. `is_meter`: the page draws the share in use beside it.
+    """
+
+    header: str
+    value: Callable[[T], str]
+    page_header: str = ""
+    in_text: bool = True
+    on_page: bool = True
+    is_number: bool = False
+    is_droppable: bool = False
+    is_uncut: bool = False
+    is_wide: bool = False
+    is_code: bool = False
+    is_meter: bool = False
+
+
+class PoolLine(Record):
+    """A resource of a pool, None if it has none. The first line of a pool has what belongs to the whole pool."""
+
+    pool: PoolStatus
+    share: ShareUsage | None
+    is_first: bool = True
+
+
+def pool_lines(pool: PoolStatus) -> Iterator[PoolLine]:
+    """Yield a line for each resource of the pool, at least one."""
+    for number, share in enumerate(pool.shares or (None,)):
+        yield PoolLine(pool=pool, share=share, is_first=not number)
+
+
+def readiness(pool: PoolStatus) -> str:
+    """Return how many nodes are ready, of how many."""
+    count = len(pool.nodes)
+    if pool.observed == count > 0:
+        return f"{count} observed"
+    return f"{pool.ready}/{count}" + (f", {pool.observed} observed" if pool.observed else "")
+
+
+def format_resources(resources: Iterable[tuple[str, int | None]]) -> str:
+    """Return resources with their numbers, `-` for none."""
+    return ", ".join(f"{NVIDIA.short(name)}: {known(number)}" for name, number in resources) or "-"
+
+
+def _states(node: NodeStatus) -> Iterator[str]:
+    if not node.is_up:
+        yield "NotReady"
+    if node.is_cordoned:
+        yield "cordoned"
+    yield from filter(None, map(taints.word, node.taints))
+    if node.is_ready:
+        yield "ready"
+    elif node.is_observed:
+        yield "observed"
+    elif node.is_up and not node.condition.is_true:
+        yield "not ready"
+
+
+def _of_pool(value: Callable[[PoolStatus], str]) -> Callable[[PoolLine], str]:
+    return lambda line: value(line.pool) if line.is_first else ""
+
+
+def _of_share(value: Callable[[ShareUsage], str]) -> Callable[[PoolLine], str]:
+    return lambda line: value(line.share) if line.share else ""
+
+
+def _percentage(one: ShareUsage) -> str:
+    return "" if one.used is None or not one.offered else f"{100 * one.used // one.offered}\u00a0%"
+
+
+def _size(number: int | None) -> str:
+    return "?" if number is None else show_bytes(number)
+
+
+POOLS: tuple[Column[PoolLine], ...] = (
+    Column(header="POOL", value=_of_pool(lambda pool: pool.name), on_page=False),
+    Column(header="MODE", value=_of_pool(lambda pool: pool.mode or "?"), on_page=False, is_droppable=True),
+    Column(header="READY", value=_of_pool(readiness), on_page=False, is_uncut=True),
+    Column(header="RESOURCE", value=lambda line: line.share.resource if line.share else "-", is_code=True),
+    Column(header="WANTED", value=_of_share(lambda one: known(one.wanted)), is_number=True),
+    Column(header="OFFERED", value=_of_share(lambda one: str(one.offered)), is_number=True),
+    Column(header="USED", value=_of_share(lambda one: known(one.used)), is_number=True),
+    Column(header="FREE", value=_of_share(lambda one: known(one.free)), is_number=True),
+    Column(header="IN USE", value=_of_share(_percentage), in_text=False, is_number=True, is_meter=True),
+)
+NODES: tuple[Column[NodeStatus], ...] = (
+    Column(header="NODE", value=lambda node: node.name),
+    Column(header="POOL", value=lambda node: node.pool or "-", on_page=False),
+    Column(header="STATE", value=lambda node: ", ".join(_states(node))),
+    Column(header="REASON", value=lambda node: node.condition.reason),
+    Column(header="SINCE", value=lambda node: node.condition.since or "-", is_droppable=True),
+    Column(header="OFFERED", value=lambda node: format_resources((one.resource, one.offered) for one in node.shares)),
+    Column(
+        header="USED",
+        value=lambda node: format_resources((one.resource, one.used) for one in node.shares if one.used is None or one.used),
+        is_droppable=True,
+    ),
+    Column(header="MESSAGE", value=lambda node: node.condition.message, is_wide=True),
+)
+PENDING: tuple[Column[Pod], ...] = (
+    Column(header="PENDING POD", page_header="Pod", value=lambda pod: pod.full_name),
+    Column(header="REQUESTS", value=lambda pod: format_resources(pod.requests.items())),
+    Column(header="WHY", value=lambda pod: next(iter(pod.problems), "")),
+)
+COUNTERS: tuple[Column[RuntimeMetrics], ...] = (
+    Column(header="NODE", value=lambda one: one.node),
+    Column(header="KILLS", value=lambda one: str(one.kills), is_number=True),
+    Column(header="EVICTIONS", value=lambda one: str(one.evictions), is_number=True),
+    Column(header="WARNINGS", value=lambda one: str(one.warnings), is_number=True),
+    Column(header="PAUSED", value=lambda one: "yes" if one.is_paused else "no"),
+)
+OVER: tuple[Column[Usage], ...] = (
+    Column(header="OVER ITS CAP NOW", page_header="Pod", value=lambda one: f"{one.namespace}/{one.pod}"),
+    Column(header="CONTAINER", value=lambda one: one.container),
+    Column(header="NODE", value=lambda one: one.node),
+    Column(header="USED", value=lambda one: _size(one.used), is_number=True),
+    Column(header="CAP", value=lambda one: _size(one.cap), is_number=True),
+)
+EVENTS: tuple[Column[Event], ...] = (
+    Column(header="TIME", value=lambda one: one.time or "?"),
+    Column(header="REASON", value=lambda one: one.reason),
+    Column(header="POD", value=lambda one: f"{one.namespace}/{one.name}"),
+    Column(header="COUNT", value=lambda one: str(one.count), is_number=True),
+    Column(header="MESSAGE", value=lambda one: one.message),
+)
+
+
+def with_counters(metrics: Iterable[RuntimeMetrics]) -> list[RuntimeMetrics]:
+    """Return the runtimes that did anything since they started."""
+    return [one for one in metrics if one.kills or one.evictions or one.warnings or one.is_paused]
+
+
+def over_their_caps(metrics: Iterable[RuntimeMetrics]) -> list[Usage]:
+    """Return the containers that are over their caps now."""
+    return [one for each in metrics for one in each.usages if one.is_over]

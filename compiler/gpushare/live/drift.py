@@ -17,7 +17,7 @@ from gpushare.live import belief, pools
 from gpushare.live.observing import is_observed
 from gpushare.live.pools import policy_text
 from gpushare.live.selection import pool_of
-from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PROFILES, Condition, LiveNode, Snapshot
+from gpushare.live.snapshot import PLUGIN_LABELS, POOL_LABEL, PROFILE_LABEL, PROFILES, Condition, LiveNode, Snapshot
 from gpushare.live.views import clean, document
 
 _PROFILES = "chart/files/profiles/"
@@ -210,7 +210,7 @@ def _one_node(node: LiveNode, condition: Condition, pool: str, entry: Mapping[st
         reason = "no report" if node.condition is None else f"{condition.reason}: {condition.message}"
         kind = Kind.HARDWARE if condition.reason in _HARDWARE else Kind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
-    for label in (POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL):
+    for label in (POOL_LABEL, PROFILE_LABEL, *PLUGIN_LABELS):
         allowed, value = entry["labels"].get(label, ()), node.labels.get(label)
         if allowed and value not in allowed:
             actual = "missing" if value is None else value

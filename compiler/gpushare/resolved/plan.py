@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare import backends, mig, modes
+from gpushare import backends, mig, modes, vendors
 from gpushare.backends import device_plugin
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
@@ -20,6 +20,7 @@ from gpushare.resolved import node_plan
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, MigConfig, NodeShape, SharingProfile
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
+from gpushare.vendors.vendor import Vendor
 
 __all__ = [
     "DevicePlan",
@@ -62,6 +63,11 @@ class PoolPlan(Record):
     layout_of_goal: Layout | None
     terms: tuple[Mapping[str, Any], ...]
     goal_question: str = ""
+
+    @property
+    def vendor(self) -> Vendor:
+        """Whose GPUs the pool has."""
+        return vendors.of(self.card)
 
     @property
     def name(self) -> str:

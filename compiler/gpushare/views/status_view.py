@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from gpushare import vendors
 from gpushare.core.record import replace
 from gpushare.core.units import show_bytes
 from gpushare.live.snapshot import Event, RuntimeMetrics
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes import taints
-from gpushare.vendors.nvidia import NVIDIA
 from gpushare.views import observed_view
 from gpushare.views.plan_view import known
 from gpushare.views.terminal import BOLD, Style, table
@@ -114,7 +114,7 @@ def _states(node: NodeStatus) -> Iterator[str]:
 
 def asked(resources: Iterable[tuple[str, int | None]]) -> str:
     """Return resources with their numbers, `-` for none."""
-    return ", ".join(f"{NVIDIA.short(name)}: {known(number)}" for name, number in resources) or "-"
+    return ", ".join(f"{vendors.short(name)}: {known(number)}" for name, number in resources) or "-"
 
 
 def _kills(seen: Status, metrics: Sequence[RuntimeMetrics], style: Style) -> str:

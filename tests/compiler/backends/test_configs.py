@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gpushare import modes, render
-from gpushare.backends.device_plugin import mig_parted_config, mig_strategy_of_config
+from gpushare.backends import mig_parted
+from gpushare.backends.device_plugin import mig_strategy_of_config
 from gpushare.bundle.lock import EMPTY, all_profiles
 from gpushare.catalog import cards
 from gpushare.core.record import replace
@@ -173,8 +174,8 @@ def test_a_card_without_mig_has_no_mig_parted_config() -> None:
 @pytest.mark.parametrize(("supported", "name"), [(True, "all-disabled"), (None, None), (False, None)])
 def test_mig_card_with_unknown_profiles_is_all_disabled(supported: bool | None, name: str | None) -> None:
     card = replace(cards.load("b100"), mig_supported=supported)
-    config = mig_parted_config(pool(Exclusive()), card, ((),))
-    assert (config[0] if config else None) == name
+    config = mig_parted.config(pool(Exclusive()), card, ((),))
+    assert (config.name if config else None) == name
 
 
 def test_our_own_partitioner_has_no_mig_parted_config() -> None:

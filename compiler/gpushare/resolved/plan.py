@@ -14,7 +14,8 @@ from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
-from gpushare.intent.types import Intent, Layout, Mode, Partitioner, Pool, Quota
+from gpushare.intent.types import Intent, Layout, Partitioner, Pool, Quota
+from gpushare.intent.words import Mode
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile

@@ -114,7 +114,7 @@ def test_no_config_breaks_the_plugins_rules(sharing: Sharing) -> None:
     assert set(names) <= offered
     assert all(re.fullmatch(r"nvidia\.com/[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) and len(name) <= 56 for name in names)
     assert all(resource["replicas"] >= 2 for how_ in how.values() for resource in how_["resources"])
-    assert re.fullmatch(r"(exclusive|time-slicing|mps|mig)-[0-9a-f]{8}", one.profile.key)
+    assert re.fullmatch(rf"{one.mode.value}-[0-9a-f]{{8}}", one.profile.key)
 
 
 def test_pools_that_share_alike_share_a_profile() -> None:

@@ -17,6 +17,11 @@ def of(pool: Pool) -> DevicePlugin:
     return DevicePlugin(pool)
 
 
+def quota_resource(key: str) -> str:
+    """Return the resource that a ResourceQuota limits under this key."""
+    return device_plugin.quota_resource(key)
+
+
 def operator_mig_strategy(pools: Iterable[Pool], former: Iterable[Mapping[str, Any]] = ()) -> str | None:
     """Return the MIG strategy that suits the nodes of these pools, and those that still have a former config of a lock.
 

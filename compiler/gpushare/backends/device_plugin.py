@@ -20,6 +20,7 @@ SHARED_SUFFIX = ".shared"
 MPS_ROOT = "/run/nvidia/mps"
 """Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""
 
+_QUOTA = "requests."
 _POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
 
 
@@ -62,11 +63,16 @@ class DevicePlugin:
 
     def quota_key(self, resource: str) -> str:
         """Return what a ResourceQuota calls the resource."""
-        return f"requests.{resource}"
+        return f"{_QUOTA}{resource}"
 
     def requesting(self, container: Mapping[str, Any], resource: str) -> dict[str, Any]:
         """Return the part of a pod's spec with the container, which gets one share of the resource."""
         return {"containers": [{**container, "resources": {"limits": {resource: 1}}}]}
+
+
+def quota_resource(key: str) -> str:
+    """Return the resource that a ResourceQuota calls so."""
+    return key.removeprefix(_QUOTA)
 
 
 def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:

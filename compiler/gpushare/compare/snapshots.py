@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import modes, vendors
+from gpushare import backends, modes, vendors
 from gpushare.core.record import Record, replace
 from gpushare.vendors.vendor import Vendor
 
@@ -91,7 +91,7 @@ def acting(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Pools, Pools
 def quotas(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """Return the document's quotas: (namespace, resource) → number."""
     return {
-        (namespace, key.removeprefix("requests.")): number
+        (namespace, backends.quota_resource(key)): number
         for namespace, hard in (document.get("quotas") or {}).items()
         for key, number in hard.items()
     }

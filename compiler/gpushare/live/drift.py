@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
+from gpushare import backends
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
@@ -157,7 +158,7 @@ def _quotas(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference
         return
     actual = {one.namespace: dict(one.hard) for one in snapshot.quotas if one.name == "gpushare"}
     wanted = {
-        namespace: {str(key).removeprefix("requests."): number for key, number in hard.items()}
+        namespace: {backends.quota_resource(str(key)): number for key, number in hard.items()}
         for namespace, hard in (chart.get("quotas") or {}).items()
     }
     for namespace in sorted(wanted.keys() | actual.keys()):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpushare import vendors
+from gpushare import backends, vendors
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
@@ -169,7 +169,7 @@ def quota(item: Json) -> LiveQuota:
 
 
 def _quota_gpus(numbers: Json) -> Mapping[str, int]:
-    return gpus({str(key).removeprefix("requests."): value for key, value in numbers.items()})
+    return gpus({backends.quota_resource(str(key)): value for key, value in numbers.items()})
 
 
 def config_map(item: Json) -> ConfigMap:

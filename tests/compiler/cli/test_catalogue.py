@@ -169,6 +169,7 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
 @pytest.mark.parametrize("mode", words.MODES)
 def test_default_starter_intent_lacks_only_the_image(mode: str) -> None:
     text = run("init", "--mode", mode).stdout
+    assert f"mode: {mode}" in text
     assert [finding.code for finding in pipeline.check(text.encode(), "intent.yaml").findings] == ["GS725"]
     named = text.replace("    # image: {", "    image: {")
     assert named != text

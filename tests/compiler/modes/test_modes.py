@@ -14,9 +14,10 @@ def schema_words(name: str) -> set[str]:
     return set(re.findall(r'"([^"]+)"', "".join(lists)))
 
 
-def test_every_mode_of_the_schema_has_traits_and_a_starter_intent() -> None:
+def test_every_mode_has_traits_and_is_in_the_schemas() -> None:
     words = {mode.mode.value for mode in modes.MODES}
-    assert words == set(Mode) == schema_words("intent.v1")
+    assert words == set(Mode)
+    assert all(schema_words(name) == words for name in ("intent.v1", "node-policy.v1", "offer.v1", "pools.v1"))
 
 
 def test_every_variant_is_compared_and_can_be_chosen() -> None:

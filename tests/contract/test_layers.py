@@ -103,6 +103,14 @@ def test_rules_do_not_import_the_plan() -> None:
             assert not any(target.startswith("gpushare.resolved") for target in imports(path, known)), module
 
 
+def test_only_the_back_ends_know_the_device_plugin() -> None:
+    known = COMPILER.modules
+    for module, path in known.items():
+        if not module.startswith("gpushare.backends"):
+            used = [target for target in imports(path, known) if target.startswith("gpushare.backends.device_plugin")]
+            assert not used, f"{module}: ask gpushare.backends"
+
+
 def test_renderers_are_independent_of_each_other() -> None:
     known = COMPILER.modules
     for module, path in known.items():

@@ -1,11 +1,14 @@
 """A vendor's names are in its module: nothing else spells its prefix, but what reads or explains its own configurations."""
 
 import ast
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gpushare.vendors import VENDORS
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.vendors.nvidia import names
 from tests.support.paths import ROOT
@@ -17,6 +20,7 @@ ALLOWED = {
     },
     "node-runtime/gpushare_node": {
         "vendors": "the names themselves",
+        "core": "refuses a policy with other resources, and needs no driver to read one",
         "reporting": "a remedy names the label that NVIDIA's plugin reads",
     },
 }
@@ -32,15 +36,42 @@ def texts(path: Path) -> Iterator[ast.Constant]:
 
 
 @pytest.mark.parametrize("house", ALLOWED)
-def test_only_nvidia_packages_contain_nvidias_prefix(house: str) -> None:
+def test_only_nvidia_packages_contain_nvidias_domain(house: str) -> None:
     spelling = {
         (path.relative_to(ROOT / house).parts[0], f"{path.relative_to(ROOT)}:{text.lineno}")
         for path in (ROOT / house).rglob("*.py")
         for text in texts(path)
-        if NVIDIA.prefix in str(text.value)
+        if NVIDIA.domain in str(text.value).replace("\\", "").replace("_", ".")
     }
     elsewhere = sorted(place for folder, place in spelling if folder not in ALLOWED[house])
     assert not elsewhere, f"ask its package vendors instead: {elsewhere}"
+
+
+def patterns(document: object) -> Iterator[str]:
+    """Yield the patterns of a schema that accept a vendor's resources alone."""
+    if isinstance(document, dict):
+        pattern = document.get("pattern")
+        if isinstance(pattern, str) and re.search(pattern, NVIDIA.whole_gpu) and not re.search(pattern, "example.org/gpu"):
+            yield pattern
+    if isinstance(document, dict | list):
+        for part in document.values() if isinstance(document, dict) else document:
+            yield from patterns(part)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*(ROOT / "compiler/gpushare/schemas").glob("*.json"), ROOT / "charts/gpushare/values.schema.json"],
+    ids=lambda path: path.name,
+)
+def test_a_schema_with_one_vendors_resources_accepts_every_vendors(path: Path) -> None:
+    for pattern in patterns(json.loads(path.read_text(encoding="utf-8"))):
+        refused = [vendor.name for vendor in VENDORS.values() if not re.search(pattern, vendor.whole_gpu)]
+        assert not refused, f"{pattern} refuses {refused}"
+
+
+def test_a_policy_has_a_word_for_every_vendor() -> None:
+    policy = json.loads((ROOT / "compiler/gpushare/schemas/node-policy.v1.json").read_text(encoding="utf-8"))
+    assert policy["properties"]["spec"]["properties"]["vendor"]["enum"] == [*VENDORS, None]
 
 
 def test_compiler_and_node_runtime_have_the_same_names() -> None:

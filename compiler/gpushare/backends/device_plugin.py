@@ -1,9 +1,9 @@
-"""NVIDIA's device plugin: each node has one of its configs, and one of mig-parted's, and pods request extended resources.
+"""NVIDIA's device plugin: each node has one of its configs, and pods request extended resources.
 
 Configs contain nothing specific to one pool, so pools that share in the same way get equal configs and equal names. The
 upstream parsers are lenient or fail late, so what they need is ensured here: one sharing strategy, no empty maps, each resource
-once and in its sanitised form, MIG strategy `none` with MPS, mig-parted profiles with `+` and every GPU covered once. Names
-follow k8s-device-plugin v0.20 (internal/rm/rm.go): `+` becomes `.`.
+once and in its sanitised form, MIG strategy `none` with MPS. Names follow k8s-device-plugin v0.20 (internal/rm/rm.go): `+`
+becomes `.`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,8 +11,8 @@ from typing import Any
 
 from gpushare import modes
 from gpushare.bundle.artifact import content_hash
-from gpushare.catalog.cards import Card, MigProfile
-from gpushare.intent.types import Layout, MigStrategy, Pool, SharePlacement
+from gpushare.catalog.cards import MigProfile
+from gpushare.intent.types import MigStrategy, Pool, SharePlacement
 from gpushare.vendors.nvidia import NVIDIA
 
 SHARED_SUFFIX = ".shared"
@@ -20,12 +20,7 @@ SHARED_SUFFIX = ".shared"
 MPS_ROOT = "/run/nvidia/mps"
 """Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""
 
-ALL_DISABLED = "all-disabled"
-"""The mig-parted config of GPUs without MIG: the name that the operator itself sets on nodes without a label."""
-
-NamedEntries = tuple[str, tuple[dict[str, Any], ...]]
-"""A mig-parted config: its name and its entries."""
-
+_QUOTA = "requests."
 _POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
 
 
@@ -68,33 +63,16 @@ class DevicePlugin:
 
     def quota_key(self, resource: str) -> str:
         """Return what a ResourceQuota calls the resource."""
-        return f"requests.{resource}"
+        return f"{_QUOTA}{resource}"
 
     def requesting(self, container: Mapping[str, Any], resource: str) -> dict[str, Any]:
         """Return the part of a pod's spec with the container, which gets one share of the resource."""
         return {"containers": [{**container, "resources": {"limits": {resource: 1}}}]}
 
 
-def mig_parted_config(pool: Pool, card: Card, layouts: tuple[Layout, ...]) -> NamedEntries | None:
-    """Return a node's mig-parted config; None if the card does not support MIG, or is not known to.
-
-    Entries have no device filter: a filter that matches nothing is a silent success (mig-parted 0.15), and a node has one
-    card model.
-    """
-    if card.mig is None and card.mig_supported is not True:
-        return None
-    if not modes.of(pool).is_partitioned:
-        return ALL_DISABLED, ({"devices": "all", "mig-enabled": False},)
-    gpus: dict[Layout, list[int]] = {}
-    for index, layout in enumerate(layouts):
-        gpus.setdefault(layout, []).append(index)
-    entries = tuple(_mig_parted_entry("all" if len(gpus) == 1 else indexes, layout) for layout, indexes in gpus.items())
-    return f"mig-{content_hash(entries)}", entries
-
-
-def _mig_parted_entry(devices: str | list[int], layout: Layout) -> dict[str, Any]:
-    entry: dict[str, Any] = {"devices": devices, "mig-enabled": bool(layout)}
-    return entry | {"mig-devices": dict(layout)} if layout else entry
+def quota_resource(key: str) -> str:
+    """Return the resource that a ResourceQuota calls so."""
+    return key.removeprefix(_QUOTA)
 
 
 def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:

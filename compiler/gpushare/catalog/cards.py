@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache, cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from gpushare import vendors
 from gpushare.catalog import card_check
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.reading import schema, source
-from gpushare.vendors.nvidia import NVIDIA
 
 MAX_FINDINGS = 100
 """How many findings the cards of one intent may have."""
@@ -107,6 +108,7 @@ class Card(Record):
     total seen (safe for caps), None if unknown. `mig` is None if the card has no MIG; `mig_supported` None means that neither
     is confirmed. `sources` are keys of `profiles/sources.yaml`.
     `unconfirmed` names the facts that no source confirms, by their keys in the card file (`memoryMiB`, `nvlink`, …).
+    `vendor` is a key of `VENDORS`: that in whose folder the card's file is.
     """
 
     id: str
@@ -130,6 +132,7 @@ class Card(Record):
     note: str = ""
     sources: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
+    vendor: str = "nvidia"
 
     @cached_property
     def profiles(self) -> Mapping[str, MigProfile]:
@@ -157,16 +160,21 @@ class Catalog(Record):
 @cache
 def ids() -> tuple[str, ...]:
     """Return the ids of the shipped cards, sorted. They are the names of the files."""
-    return tuple(sorted(path.stem for path in resources.cards(NVIDIA.catalogue).glob("*.yaml")))
+    return tuple(sorted(_files()))
+
+
+@cache
+def _files() -> Mapping[str, tuple[str, Path]]:
+    """Return of each shipped card the vendor's key, and the file."""
+    folders = ((key, resources.cards(vendor.catalogue)) for key, vendor in vendors.VENDORS.items())
+    return {path.stem: (key, path) for key, folder in folders for path in folder.glob("*.yaml")}
 
 
 @cache
 def load(card_id: str) -> Card:
     """Return a shipped card. Reads only that card's file. Raises KeyError if there is none."""
-    if card_id not in ids():
-        raise KeyError(card_id)
-    path = resources.cards(NVIDIA.catalogue) / f"{card_id}.yaml"
-    return build(card_id, source.read(path.read_bytes(), str(path)).data)
+    vendor, path = _files()[card_id]
+    return replace(build(card_id, source.read(path.read_bytes(), str(path)).data), vendor=vendor)
 
 
 def check(cards: Mapping[str, Any]) -> list[Finding]:

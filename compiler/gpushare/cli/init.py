@@ -8,11 +8,11 @@ import click
 from gpushare.cli import cards, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core.wording import layout_text
+from gpushare.intent import words
 
 if TYPE_CHECKING:
     from gpushare.catalog.cards import Card
 
-MODES = ("exclusive", "time-slicing", "mps", "mig")
 SCHEMA_FILE = "intent.v1.json"
 _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
 
@@ -20,7 +20,7 @@ _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
 @click.command(cls=options.Command, short_help="Write a commented starter intent.")
 @click.option("--name", default="my-cluster", help="The cluster's name, a DNS label. Default: my-cluster.")
 @click.option(
-    "--mode", type=click.Choice(MODES), default="time-slicing", help="How the GPUs are shared. Default: time-slicing."
+    "--mode", type=click.Choice(words.MODES), default="time-slicing", help="How the GPUs are shared. Default: time-slicing."
 )
 @click.option(
     "--card",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpushare import pipeline
+from gpushare import backends, pipeline
 from gpushare.bundle import lock, reader, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
@@ -56,8 +56,8 @@ def only(plan: Plan, names: tuple[str, ...]) -> Plan:
     """Return the plan with the named pools alone, and the quotas on their resources. Raises CouldNotRunError."""
     refuse_unknown(names, [pool.name for pool in plan.pools], "the intent has no pool")
     kept = tuple(pool for pool in plan.pools if pool.name in names)
-    offered = {f"requests.{resource.name}" for pool in kept for resource in pool.resources}
-    hard = ((one, tuple(entry for entry in one.hard if entry[0] in offered)) for one in plan.quotas)
+    offered = {resource.name for pool in kept for resource in pool.resources}
+    hard = ((one, tuple(entry for entry in one.hard if backends.quota_resource(entry[0]) in offered)) for one in plan.quotas)
     return replace(plan, pools=kept, quotas=tuple(replace(one, hard=entries) for one, entries in hard if entries))
 
 

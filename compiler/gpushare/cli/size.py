@@ -7,6 +7,7 @@ import click
 
 from gpushare.cli import cards, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.intent import words
 from gpushare.views import terminal
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from gpushare.modes.demand import Need
     from gpushare.sizing.comparison import Comparison
 
-MODES = ("exclusive", "mig", "mig-replicas", "time-slicing", "mps")
 MAX_NUMBER = 1_000_000
 """The largest number of users and of nodes: an intent's `expected` ends there."""
 
@@ -62,7 +62,7 @@ MAX_NUMBER = 1_000_000
     default="none",
     help="memory: leave out modes whose users share the memory of a device. Default: none.",
 )
-@click.option("--mode", type=click.Choice(MODES), help="Choose the best option of this mode. Default: of all modes.")
+@click.option("--mode", type=click.Choice(words.VARIANTS), help="Choose the best option of this mode. Default: of all modes.")
 @click.option("--intent", "only_intent", is_flag=True, help="Print the best option's intent, nothing else.")
 @options.product_format()
 def command(  # noqa: PLR0913, PLR0917 - one for each option

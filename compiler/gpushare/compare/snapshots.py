@@ -5,12 +5,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import modes
+from gpushare import backends, modes, vendors
 from gpushare.core.record import Record, replace
-from gpushare.vendors.nvidia import NVIDIA
-
-WHOLE_GPU = NVIDIA.whole_gpu
-"""The resource of a GPU that is not shared, also on a node that gpushare released."""
+from gpushare.vendors.vendor import Vendor
 
 
 class Device(Record):
@@ -51,6 +48,11 @@ class PoolSide(Record):
         return modes.named(self.mode).has_daemon
 
     @property
+    def vendor(self) -> Vendor:
+        """Whose GPUs the pool has."""
+        return vendors.of_resources(self.resources)
+
+    @property
     def layouts(self) -> tuple[Counter[str | None], ...]:
         """For each GPU, how many devices of which profile."""
         return tuple(Counter(device.profile for device in gpu) for gpu in self.gpus)
@@ -89,7 +91,7 @@ def effective_pools(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Poo
 def quotas(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """Return the document's quotas: (namespace, resource) → number."""
     return {
-        (namespace, key.removeprefix("requests.")): number
+        (namespace, backends.quota_resource(key)): number
         for namespace, hard in (document.get("quotas") or {}).items()
         for key, number in hard.items()
     }
@@ -97,12 +99,13 @@ def quotas(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
 
 def released(pool: PoolSide) -> tuple[Gpu, ...]:
     """Return the pool's GPUs after gpushare released them: whole, not shared."""
-    return tuple((Device(resource=WHOLE_GPU, profile=None, start=0, replicas=1),) for _ in pool.gpus)
+    return tuple((Device(resource=pool.vendor.whole_gpu, profile=None, start=0, replicas=1),) for _ in pool.gpus)
 
 
 def exclusive(pool: PoolSide) -> PoolSide:
     """Return what the pool's nodes are after their release: of no pool, with the plugin's own default profile."""
-    return replace(pool, mode="exclusive", profile="", gpus=released(pool), resources={WHOLE_GPU: len(pool.gpus)}, labels={})
+    whole = {pool.vendor.whole_gpu: len(pool.gpus)}
+    return replace(pool, mode="exclusive", profile="", gpus=released(pool), resources=whole, labels={})
 
 
 def _pool(entry: Mapping[str, Any]) -> PoolSide:

@@ -7,7 +7,7 @@ default pools, and upstream values that differ from the generated ones.
 
 from typing import Any
 
-from gpushare import modes
+from gpushare import backends, modes
 from gpushare.bundle import reader
 from gpushare.catalog import cards
 from gpushare.catalog.device_memory import reserve_bytes
@@ -114,7 +114,7 @@ def quotas(facts: Facts) -> list[ImportedQuota]:
                     found.append(
                         ImportedQuota(
                             namespace=namespace,
-                            resource=key.removeprefix("requests."),
+                            resource=backends.quota_resource(key),
                             count=count.count,
                             origin="the bundle's nodes/pools.yaml",
                             part=count,

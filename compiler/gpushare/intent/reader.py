@@ -33,7 +33,6 @@ from gpushare.intent.types import (
     MemoryEach,
     Mig,
     MigStrategy,
-    Mode,
     MostInstances,
     Mps,
     NodeSelector,
@@ -51,6 +50,7 @@ from gpushare.intent.types import (
     Stack,
     TimeSlicing,
 )
+from gpushare.intent.words import Mode
 
 Document = Mapping[str, Any]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import Share
+from gpushare.intent.words import Mode
 from gpushare.vendors.nvidia import NVIDIA
 
 
@@ -33,15 +34,6 @@ class Partitioner(StrEnum):
 
     GPUSHARE = "gpushare"
     MIG_MANAGER = "mig-manager"
-
-
-class Mode(StrEnum):
-    """How a pool shares its GPUs."""
-
-    EXCLUSIVE = "exclusive"
-    TIME_SLICING = "time-slicing"
-    MPS = "mps"
-    MIG = "mig"
 
 
 class SharePlacement(StrEnum):

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpushare import backends, vendors
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
 from gpushare.live.snapshot import CONDITION, PROFILES, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
-from gpushare.vendors.nvidia import NVIDIA
 
 Json = Mapping[str, Any]
 
@@ -169,7 +169,7 @@ def quota(item: Json) -> LiveQuota:
 
 
 def _quota_gpus(numbers: Json) -> Mapping[str, int]:
-    return gpus({str(key).removeprefix("requests."): value for key, value in numbers.items()})
+    return gpus({backends.quota_resource(str(key)): value for key, value in numbers.items()})
 
 
 def config_map(item: Json) -> ConfigMap:
@@ -222,10 +222,10 @@ def event(item: Json) -> Event:
 
 
 def gpus(numbers: Json) -> Mapping[str, int]:
-    """Return the GPU resources of NVIDIA among these quantities; a fraction is rounded up."""
+    """Return the GPU resources of any vendor among these quantities; a fraction is rounded up."""
     found = {}
     for name, quantity in numbers.items():
-        if name.startswith(NVIDIA.gpu_resources):
+        if name.startswith(vendors.GPU_RESOURCES):
             amount = parse_amount(quantity)
             if amount is not None:
                 found[clean(name)] = -(-amount // _UNIT)

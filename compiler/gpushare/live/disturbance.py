@@ -19,7 +19,6 @@ from gpushare.live import live_pools
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
 from gpushare.live.snapshot import LiveNode, LiveQuota, Pod, ReadFailure, Snapshot
-from gpushare.vendors.nvidia import NVIDIA
 
 
 class NodeChange(Record):
@@ -107,12 +106,13 @@ def _untouched(node: LiveNode, new: PoolSide | None) -> PoolSide | None:
     """
     if new is None:
         return None
-    whole = node.allocatable.get(snapshots.WHOLE_GPU, 0)
-    if dict(node.allocatable) == ({snapshots.WHOLE_GPU: whole} if whole else {}):
-        gpu = (Device(resource=snapshots.WHOLE_GPU, profile=None, start=0, replicas=1),)
-        offers = {snapshots.WHOLE_GPU: whole}
+    name = new.vendor.whole_gpu
+    whole = node.allocatable.get(name, 0)
+    if dict(node.allocatable) == ({name: whole} if whole else {}):
+        gpu = (Device(resource=name, profile=None, start=0, replicas=1),)
+        offers = {name: whole}
         return replace(new, mode="exclusive", profile="", gpus=(gpu,) * whole, resources=offers, labels=NOTHING)
-    has_daemon = new.has_daemon or modes.named(node.labels.get(NVIDIA.sharing_label, "")).has_daemon
+    has_daemon = new.has_daemon or modes.named(node.labels.get(new.vendor.sharing_label, "")).has_daemon
     is_alike = dict(node.allocatable) == dict(new.resources) and not any(device.profile for gpu in new.gpus for device in gpu)
     return replace(new, profile="", labels=NOTHING) if is_alike and not has_daemon else None
 

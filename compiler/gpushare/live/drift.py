@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
+from gpushare import backends
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
@@ -19,7 +20,7 @@ from gpushare.live.api_objects import clean, document
 from gpushare.live.live_pools import policy_text
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
-from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PROFILES, Condition, LiveNode, Snapshot
+from gpushare.live.snapshot import PLUGIN_LABELS, POOL_LABEL, PROFILE_LABEL, PROFILES, Condition, LiveNode, Snapshot
 
 _PROFILES = "chart/files/profiles/"
 _INSTALL = "install the bundle: its README lists the commands"
@@ -156,7 +157,7 @@ def _quotas(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference
         return
     actual = {one.namespace: dict(one.hard) for one in snapshot.quotas if one.name == "gpushare"}
     wanted = {
-        namespace: {str(key).removeprefix("requests."): number for key, number in hard.items()}
+        namespace: {backends.quota_resource(str(key)): number for key, number in hard.items()}
         for namespace, hard in (chart.get("quotas") or {}).items()
     }
     for namespace in sorted(wanted.keys() | actual.keys()):
@@ -210,7 +211,7 @@ def _one_node(node: LiveNode, condition: Condition, pool: str, entry: Mapping[st
         known = reasons().get(condition.reason)
         kind = Kind.HARDWARE if known is not None and known.is_hardware else Kind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
-    for label in (POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL):
+    for label in (POOL_LABEL, PROFILE_LABEL, *PLUGIN_LABELS):
         allowed, value = entry["labels"].get(label, ()), node.labels.get(label)
         if allowed and value not in allowed:
             actual = "missing" if value is None else value

@@ -8,11 +8,11 @@ gpushare.dev/runtime is, and decide nothing here.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gpushare import vendors
 from gpushare.live.snapshot import POOL_LABEL, LiveNode
-from gpushare.vendors.nvidia import NVIDIA
 
 Terms = Iterable[Mapping[str, Any]]
-_PAUSED = (NVIDIA.deploy_labels, "gpushare.dev/runtime")
+_PAUSED = (*(vendor.deploy_labels for vendor in vendors.VENDORS.values()), "gpushare.dev/runtime")
 _TESTS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
     "In": lambda value, listed: value in listed,
     "NotIn": lambda value, listed: value not in listed,

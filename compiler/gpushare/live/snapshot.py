@@ -1,17 +1,17 @@
 """Snapshot: what was read of a running cluster, as values, and what could not be read. Pure.
 
-All texts are safe to print: `views` has made them so. Resources are those of nvidia.com/ that are GPUs.
+All texts are safe to print: `views` has made them so. Resources are those that are GPUs.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.record import NOTHING, Record
-from gpushare.vendors.nvidia import NVIDIA
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
-PLUGIN_LABEL = NVIDIA.plugin_label
+PLUGIN_LABELS = tuple(vendor.plugin_label for vendor in vendors.VENDORS.values())
 CONDITION = "GPUShareReady"
 PROFILES = "gpushare-profiles"
 """These are names of the node runtime: docs/bundle.md."""

@@ -2,7 +2,8 @@
 
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
-from gpushare.intent.types import Exclusive, Mode, Sharing
+from gpushare.intent.types import Exclusive, Sharing
+from gpushare.intent.words import Mode
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.modes.traits import ModeTraits
 

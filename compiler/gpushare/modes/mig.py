@@ -8,7 +8,8 @@ from typing import Any
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.catalog.device_memory import usable_bytes
-from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig, Mode
+from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig
+from gpushare.intent.words import Mode
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation, Variant
 from gpushare.modes.mig_divisions import partitioned, replicated
 from gpushare.modes.traits import ModeTraits

@@ -1,7 +1,8 @@
 """Mode `mps`: containers compute on a GPU at the same time, as clients of the device plugin's MPS daemon."""
 
 from gpushare.catalog.cards import Card
-from gpushare.intent.types import Mechanism, Mode, Mps, Sharing
+from gpushare.intent.types import Mechanism, Mps, Sharing
+from gpushare.intent.words import Mode
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small
 from gpushare.modes.traits import ModeTraits
 

@@ -2,7 +2,8 @@
 
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
-from gpushare.intent.types import Mode, Sharing, TimeSlicing
+from gpushare.intent.types import Sharing, TimeSlicing
+from gpushare.intent.words import Mode
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small
 from gpushare.modes.traits import ModeTraits
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from gpushare.catalog.cards import Card, MigProfile
-from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mode, Pool, Sharing
+from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
+from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
 
 S = TypeVar("S", bound=Sharing)

@@ -8,6 +8,7 @@ several clusters, the label `cluster` keeps nodes and pools of equal names apart
 import math
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.reasons import reasons
 from gpushare.core.record import Record
 from gpushare.vendors.nvidia import NVIDIA
@@ -24,6 +25,7 @@ _PODS_OF_POOLS = (
 )
 """1 for each pod of a pool's DaemonSet that is ready, 0 for the others."""
 _OF_NODES = "max by (cluster, node, pool) (gpushare_build_info)"
+_GPUS = "|".join(vendor.exported for vendor in vendors.VENDORS.values())
 _OVER_CAP_MINUTES = 10
 _XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
 """Errors of memory, NVLink, the bus and the GPU's processor, without those that an application causes (13, 31, 43, 45)."""
@@ -56,13 +58,13 @@ RECORDINGS = (
     Recording(
         # By resource: shares of different sizes do not replace each other. Kubelet keeps those of an earlier layout, as 0.
         name="gpushare:pool_shares:sum",
-        expr='sum by (cluster, pool, resource) ((kube_node_status_allocatable{resource=~"' + NVIDIA.exported + '"} > 0)'
+        expr='sum by (cluster, pool, resource) ((kube_node_status_allocatable{resource=~"' + _GPUS + '"} > 0)'
         f" * on (cluster, node) group_left (pool) {_OF_NODES})",
     ),
     Recording(
         # Pods that have ended still have requests in kube-state-metrics.
         name="gpushare:pool_shares_requested:sum",
-        expr='sum by (cluster, pool, resource) (kube_pod_container_resource_requests{resource=~"' + NVIDIA.exported + '"}'
+        expr='sum by (cluster, pool, resource) (kube_pod_container_resource_requests{resource=~"' + _GPUS + '"}'
         " * on (cluster, namespace, pod) group_left ()"
         ' max by (cluster, namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
         f" * on (cluster, node) group_left (pool) {_OF_NODES})"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
+from gpushare.vendors.nvidia import NVIDIA
 
 _CLUSTER_POLICY = """\
 hs = {status = "Progressing", message = "waiting for the operator"}
@@ -59,4 +60,4 @@ def checks(plan: Plan) -> Iterator[tuple[str, str]]:
     if not plan.intent.observes:
         yield "apps_DaemonSet", _DAEMON_SET
     if gitops.installs_upstream(plan.intent) and plan.intent.platform.stack is Stack.GPU_OPERATOR:
-        yield "nvidia.com_ClusterPolicy", _CLUSTER_POLICY
+        yield f"{NVIDIA.domain}_ClusterPolicy", _CLUSTER_POLICY

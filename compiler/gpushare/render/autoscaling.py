@@ -14,7 +14,6 @@ from gpushare.nodes import taints
 from gpushare.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
 from gpushare.nodes.selectors import POOL_LABEL, region
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.vendors.nvidia import NVIDIA
 
 _INTRODUCTION = """# Autoscaling
 
@@ -93,7 +92,7 @@ def overlays(plan: Plan) -> dict[str, dict[str, Any]]:
 
 def _unknown(pool: PoolPlan) -> dict[str, int]:
     """Return the resources of a node that no cloud reports: all but as many whole GPUs as there are."""
-    of_cards = (NVIDIA.whole_gpu, pool.pool.gpus_per_node)
+    of_cards = (pool.vendor.whole_gpu, pool.pool.gpus_per_node)
     return {one.name: one.per_node for one in pool.resources if (one.name, one.per_node) != of_cards}
 
 
@@ -104,7 +103,7 @@ def _cluster_autoscaler(pool: PoolPlan) -> str:
     groups = [cloud for cloud in CLOUDS if cloud.has_groups]
     chosen = [cloud for cloud in groups if any(cloud.is_own_label(label) for label in asked)] or groups
     told = [_group(cloud.group, pool) for cloud in chosen if cloud.group]
-    return "\n".join([text, *told, *([_nothing(groups)] if any(cloud.group is None for cloud in chosen) else [])])
+    return "\n".join([text, *told, *([_nothing(groups, pool)] if any(cloud.group is None for cloud in chosen) else [])])
 
 
 def _labels(pool: PoolPlan) -> tuple[tuple[str, str], ...]:
@@ -137,9 +136,9 @@ def _annotations(group: GroupAnnotations, pool: PoolPlan) -> str:
     return _block(f"{group.told}{only}", lines)
 
 
-def _nothing(groups: Iterable[Cloud]) -> str:
+def _nothing(groups: Iterable[Cloud], pool: PoolPlan) -> str:
     names = join_words([cloud.name for cloud in groups if cloud.group is None])
-    return f"{names} document no setting for other resources than {NVIDIA.whole_gpu}: let the node pool keep one node.\n"
+    return f"{names} document no setting for other resources than {pool.vendor.whole_gpu}: let the node pool keep one node.\n"
 
 
 def _block(told: str, lines: Iterable[str]) -> str:

@@ -4,19 +4,17 @@ One config that mig-parted cannot parse makes the whole file unusable, and a nod
 former configs are kept, and the file always has `all-disabled`, which the operator sets on every node without a label.
 """
 
-from gpushare.backends.device_plugin import ALL_DISABLED
+from gpushare.backends.mig_parted import ALL_DISABLED
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
 from gpushare.intent.types import Partitioner
 from gpushare.resolved.plan import Plan
 
-_ALL_DISABLED = [{"devices": "all", "mig-enabled": False}]
-
 
 def config(plan: Plan, new_lock: Lock) -> str | None:
     """Return the file's text; None if the node runtime partitions."""
     if plan.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
         return None
-    configs = {ALL_DISABLED: _ALL_DISABLED} | lock.all_mig_configs(new_lock)
+    configs = {ALL_DISABLED.name: list(ALL_DISABLED.entries)} | lock.all_mig_configs(new_lock)
     return emit.yaml_text({"version": "v1", "mig-configs": dict(sorted(configs.items()))})

@@ -11,7 +11,6 @@ from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved import offer_entry
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
-from gpushare.vendors.nvidia import NVIDIA
 
 
 def pools_document(plan: Plan) -> dict[str, Any]:
@@ -71,7 +70,7 @@ def _selector(pool: PoolPlan) -> dict[str, Any]:
 def _labels(pool: PoolPlan) -> dict[str, list[str]]:
     key = pool.profile.key
     labels = {POOL_LABEL: [pool.name], "gpushare.dev/profile": [key], **backends.of(pool.pool).labels(key)}
-    return labels | ({NVIDIA.layout_label: [pool.mig_config.name]} if pool.mig_config else {})
+    return labels | ({pool.vendor.layout_label: [pool.mig_config.name]} if pool.mig_config else {})
 
 
 def _tolerances(pool: PoolPlan) -> list[int]:

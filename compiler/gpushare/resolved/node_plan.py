@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare import backends, mig, modes
-from gpushare.backends import device_plugin
+from gpushare.backends import mig_parted
+from gpushare.backends.mig_parted import MigConfig
 from gpushare.catalog.cards import Card
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
@@ -47,13 +48,6 @@ class SharingProfile(Record):
     config: Mapping[str, Any]
 
 
-class MigConfig(Record):
-    """One mig-parted config: its name (a label value) and its entries."""
-
-    name: str
-    entries: tuple[Mapping[str, Any], ...]
-
-
 class NodeShape(Record):
     """One node, resolved. `kinds` are what `devices` are offered as; `layouts` are in the order of the GPU indexes.
 
@@ -84,7 +78,6 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
     )
     devices = _devices(pool, card, gpus, kinds)
     key, config = backends.of(pool).profile({kind.base: kind.replicas for kind in kinds if kind.shared})
-    mig_parted = device_plugin.mig_parted_config(pool, card, layouts)
     return NodeShape(
         layouts=layouts,
         kinds=kinds,
@@ -92,7 +85,7 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
         devices=devices,
         samples=_samples(devices),
         profile=SharingProfile(key=key, config=config),
-        mig_config=MigConfig(name=mig_parted[0], entries=mig_parted[1]) if mig_parted else None,
+        mig_config=mig_parted.config(pool, card, layouts),
     )
 
 

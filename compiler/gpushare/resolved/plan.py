@@ -5,21 +5,23 @@ resource names, counts, caps and profile keys are final here, and the renderers 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import backends, mig, modes
-from gpushare.backends import device_plugin
+from gpushare import backends, mig, modes, vendors
+from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
-from gpushare.intent.types import Intent, Layout, Mode, Partitioner, Pool, Quota
+from gpushare.intent.types import Intent, Layout, Partitioner, Pool, Quota
+from gpushare.intent.words import Mode
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan
-from gpushare.resolved.node_plan import DevicePlan, GpuPlan, MigConfig, NodeShape, SharingProfile
+from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
+from gpushare.vendors.vendor import Vendor
 
 __all__ = [
     "DevicePlan",
@@ -62,6 +64,11 @@ class PoolPlan(Record):
     layout_of_goal: Layout | None
     terms: tuple[Mapping[str, Any], ...]
     goal_question: str = ""
+
+    @property
+    def vendor(self) -> Vendor:
+        """Whose GPUs the pool has."""
+        return vendors.of(self.card)
 
     @property
     def name(self) -> str:
@@ -114,15 +121,8 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         digest=digest,
         pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
-        operator_mig_strategy=device_plugin.one_mig_strategy(_needed_mig_strategies(pools, lock)),
+        operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
     )
-
-
-def _needed_mig_strategies(pools: Iterable[Pool], lock: Lock) -> Iterator[str | None]:
-    for pool in pools:
-        yield modes.of(pool).mig_strategy
-    for config in all_profiles(lock).values():
-        yield device_plugin.mig_strategy_of_config(config)
 
 
 def goal_question(intent: Intent, pool: Pool) -> str:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from gpushare import modes
+from gpushare import modes, vendors
 from gpushare.core.diagnostics import Finding
 from gpushare.intent.types import Autoscaler, MigStrategy, Pool
 from gpushare.nodes.clouds import CLOUDS, Cloud
 from gpushare.nodes.selectors import region
 from gpushare.rules.rule import Rule, RuleContext, warn_of_pool
-from gpushare.vendors.nvidia import NVIDIA
 
 
 def _gpu_labels(cloud: Cloud) -> dict[str, str]:
@@ -35,8 +34,10 @@ def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
         kinds, label = context.kinds(pool), _gpu_label(pool)
         if pool.autoscaler is Autoscaler.KARPENTER or label is None or kinds is None:
             continue
-        if all(kind.resource != NVIDIA.whole_gpu for kind in kinds):
-            yield warn_of_pool("GS217", pool, _message(pool, label), _hint(pool, label), "nodes")
+        offered = {kind.resource for kind in kinds}
+        whole = vendors.of_resources(offered).whole_gpu
+        if whole not in offered:
+            yield warn_of_pool("GS217", pool, _message(pool, label, whole), _hint(pool, label, whole), "nodes")
 
 
 def _gpu_label(pool: Pool) -> str | None:
@@ -45,17 +46,17 @@ def _gpu_label(pool: Pool) -> str | None:
     return next((label for key, label in _GPU_LABELS.items() if key in required and not required[key].absent), None)
 
 
-def _message(pool: Pool, label: str) -> str:
-    offers = f"nodes of pool {pool.name} have the label {label} and never offer {NVIDIA.whole_gpu}"
+def _message(pool: Pool, label: str, whole: str) -> str:
+    offers = f"nodes of pool {pool.name} have the label {label} and never offer {whole}"
     if pool.autoscaler is None:
         return f"{offers}: Cluster Autoscaler, which does not manage them, then adds no nodes to any pool"
     return f"{offers}: Cluster Autoscaler never counts them as ready"
 
 
-def _hint(pool: Pool, label: str) -> str:
+def _hint(pool: Pool, label: str, whole: str) -> str:
     is_partitioned = modes.of(pool).is_partitioned
     keep = f"write strategy: {MigStrategy.SINGLE.value} and no replicas" if is_partitioned else "write rename: false"
-    return f"{keep}, so that they offer {NVIDIA.whole_gpu}; or make sure that they lack the label {label}"
+    return f"{keep}, so that they offer {whole}; or make sure that they lack the label {label}"
 
 
 RULES = (Rule(code="GS217", check=check_gpu_label),)

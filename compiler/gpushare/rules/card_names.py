@@ -1,5 +1,6 @@
 """How findings name cards. Makes no findings."""
 
+from gpushare import vendors
 from gpushare.catalog.cards import Card
 
 _READ_WITH_A_VOWEL = set("AEFHILMNORSX8")
@@ -7,7 +8,7 @@ _READ_WITH_A_VOWEL = set("AEFHILMNORSX8")
 
 def product(card: Card) -> str:
     """Return the card's product name without its vendor: `A100-SXM4-40GB`."""
-    return card.name.removeprefix("NVIDIA ")
+    return card.name.removeprefix(f"{vendors.of(card).name} ")
 
 
 def a_card(card: Card) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from gpushare import vendors
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
@@ -10,7 +11,6 @@ from gpushare.intent.types import Pool
 from gpushare.rules.card_names import a_card
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.rules.written_layouts import mig_pools, written_layouts
-from gpushare.vendors.nvidia import NVIDIA
 
 _COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.(?=[0-9]+g\.)")
 _SLICES = re.compile(r"([0-9]+)g\b")
@@ -52,7 +52,7 @@ def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator
     """Yield hints with the card's nearest names: the same name in NVML's spelling, the same slices, then all profiles."""
     if _COMPUTE_INSTANCE.search(name):
         yield "compute instances inside a GPU instance cannot be offered by the device plugin; name the whole instance"
-    if name in ("gpu", NVIDIA.whole_gpu):
+    if name in ("gpu", vendors.of(card).whole_gpu):
         yield "whole GPUs beside MIG are never shared: name a profile, or write a number for all of them, such as replicas: 2"
         return
     meant = _respell(name)
@@ -70,7 +70,7 @@ def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator
 
 def _respell(name: str) -> str:
     """Return the name in NVML's spelling, from spellings that tools and people use: `MIG-1g.5gb.me`, `all-1G.5GB`."""
-    short = name.strip().lower().removeprefix(NVIDIA.prefix)
+    short = vendors.short(name.strip().lower())
     short = re.sub(r"^(mig|all)[-. ]", "", short).removesuffix(".shared")
     short = _COMPUTE_INSTANCE.sub("", short)
     return re.sub(r"gb[.+ ]+(?=[a-z])", "gb+", short)

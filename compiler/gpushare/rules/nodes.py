@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import groupby
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
 from gpushare.core.wording import join_first, join_words, pluralize
@@ -12,7 +13,8 @@ from gpushare.nodes import labels, selectors
 from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 
-REWRITTEN = ("nvidia.com", "amd.com", "gpushare.dev", "feature.node.kubernetes.io", "profile.node.kubernetes.io")
+_DOMAINS = tuple(vendor.domain for vendor in vendors.VENDORS.values())
+REWRITTEN = (*_DOMAINS, "amd.com", "gpushare.dev", "feature.node.kubernetes.io", "profile.node.kubernetes.io")
 """Prefixes of labels that come and go with the sharing itself, or with the pods that write them: the last two are those of node
 feature discovery (https://github.com/kubernetes-sigs/node-feature-discovery/issues/1752)."""
 

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from gpushare import modes
-from gpushare.backends.device_plugin import one_mig_strategy
+from gpushare import backends, modes
 from gpushare.catalog.image_registry import NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
@@ -154,11 +153,10 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
 def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
     """GS713: pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
-    needed = {pool.name: modes.of(pool).mig_strategy for pool in pools}
-    one = one_mig_strategy(needed.values())
+    one = backends.operator_mig_strategy(pools)
     if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
         return
-    wishes = [wish for wish in needed.items() if wish[1]]
+    wishes = [(pool.name, strategy) for pool in pools if (strategy := modes.of(pool).mig_strategy)]
     mixed = next(wish for wish in wishes if wish[1] == MigStrategy.MIXED)
     other = next(wish for wish in wishes if wish[1] != MigStrategy.MIXED)
     first, later = sorted((mixed, other), key=wishes.index)

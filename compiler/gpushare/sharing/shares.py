@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from gpushare import backends, mig, modes
+from gpushare import backends, mig, modes, vendors
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.catalog.device_memory import memory_mib
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.sharing import caps
-from gpushare.vendors.nvidia import NVIDIA
 
 
 class ShareKind(Record):
@@ -60,8 +59,8 @@ def ambiguous(offers: Iterable[Offer]) -> frozenset[str]:
     for offer in offers:
         for resource, each in offer:
             meanings.setdefault(resource, set()).add(each)
-        if all(resource != NVIDIA.whole_gpu for resource, _ in offer):
-            transient.add(NVIDIA.whole_gpu)
+        offered = {resource for resource, _ in offer}
+        transient |= {vendors.of_resources(offered).whole_gpu} - offered
     return frozenset(transient.union(name for name, each in meanings.items() if len(each) > 1))
 
 
@@ -91,9 +90,8 @@ def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> S
 
 def find(offered: tuple[ShareKind, ...], name: str) -> ShareKind | None:
     """Return the kind that `name` refers to: a profile, `gpu` for whole GPUs, or the resource with or without its prefix."""
-    short = NVIDIA.short(name)
     for kind in offered:
         called = {kind.base, kind.resource} | ({kind.profile.name, kind.profile.resource_suffix} if kind.profile else {"gpu"})
-        if name in called or f"{NVIDIA.prefix}{short}" in called:
+        if name in called.union(map(vendors.short, called)):
             return kind
     return None

@@ -3,6 +3,7 @@
 from gpushare.vendors.vendor import Vendor
 
 NVIDIA = Vendor(
+    name="NVIDIA",
     domain="nvidia.com",
     whole_gpu="nvidia.com/gpu",
     partitions="nvidia.com/mig-",

@@ -8,6 +8,8 @@ from gpushare.core.record import Record
 class Vendor(Record):
     """Names under which a vendor's programs offer GPUs and are installed.
 
+    `name` is the word with which the names of its cards begin.
+
     Of resources: `whole_gpu`, and `partitions`, with which those of parts of a GPU begin; `exported` is the regular expression
     of both in kube-state-metrics. Labels of a node: `plugin_label` names the configuration of the device plugin, `layout_label`
     that of the vendor's own partitioner, `sharing_label` how the plugin shares; one that begins with `deploy_labels` says
@@ -17,6 +19,7 @@ class Vendor(Record):
     `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`.
     """
 
+    name: str
     domain: str
     whole_gpu: str
     partitions: str
@@ -39,7 +42,3 @@ class Vendor(Record):
     def gpu_resources(self) -> tuple[str, str]:
         """With which the names of resources begin that are GPUs or parts of them."""
         return self.whole_gpu, self.partitions
-
-    def short(self, resource: str) -> str:
-        """Return the name of a resource without the prefix."""
-        return resource.removeprefix(self.prefix)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any, assert_never
 
+from gpushare import vendors
 from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, FileKind, SettingChange
 from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.gitops import TOOLS, Tool
-from gpushare.vendors.nvidia import NVIDIA
 from gpushare.views.plan_view import known, ranges
 
 _MAX_LENGTH = 60
@@ -193,7 +193,8 @@ def _pods(number: int | None) -> str:
 def format_consequences(pool: PoolChange, arrow: str) -> Iterator[str]:
     """Yield what happens to the pool's nodes, GPUs and resources."""
     if pool.change is Change.GONE and not pool.successor:
-        yield f"a node that gpushare releases offers its whole GPUs again, as {NVIDIA.whole_gpu}"
+        whole = vendors.of_resources(one.name for one in pool.resources).whole_gpu
+        yield f"a node that gpushare releases offers its whole GPUs again, as {whole}"
     if pool.successor:
         yield f"its nodes go to the new pool {pool.successor}"
     if pool.selector_changes:

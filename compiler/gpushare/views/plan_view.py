@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from gpushare import backends
 from gpushare.core.wording import join_first, layout_text, mib, pluralize
 from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan
 from gpushare.views import folding, memory_map
@@ -125,5 +126,5 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def _quotas(plan: Plan, style: Style) -> str:
-    rows = [(one.namespace, key.removeprefix("requests."), str(number)) for one in plan.quotas for key, number in one.hard]
+    rows = [(one.namespace, backends.quota_resource(key), str(number)) for one in plan.quotas for key, number in one.hard]
     return "\n" + table(("NAMESPACE", "RESOURCE", "QUOTA"), rows, style, numbers=("QUOTA",))

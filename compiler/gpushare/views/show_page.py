@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpushare import backends
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding
 from gpushare.core.printable import visible
@@ -26,7 +27,7 @@ def page(plan: Plan, findings: Sequence[Finding]) -> str:
     quotas = table(
         "Quotas",
         ("Namespace", "Resource", "At most"),
-        [(quota.namespace, key.removeprefix("requests."), str(number)) for quota in plan.quotas for key, number in quota.hard],
+        [(quota.namespace, backends.quota_resource(key), str(number)) for quota in plan.quotas for key, number in quota.hard],
         numbers=(2,),
         codes=(1,),
     )

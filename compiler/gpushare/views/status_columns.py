@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+from gpushare import vendors
 from gpushare.core.record import Record
 from gpushare.core.units import show_bytes
 from gpushare.live.snapshot import Event, Pod, RuntimeMetrics, Usage
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage
 from gpushare.nodes import taints
-from gpushare.vendors.nvidia import NVIDIA
 from gpushare.views.plan_view import known
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def readiness(pool: PoolStatus) -> str:
 
 def format_resources(resources: Iterable[tuple[str, int | None]]) -> str:
     """Return resources with their numbers, `-` for none."""
-    return ", ".join(f"{NVIDIA.short(name)}: {known(number)}" for name, number in resources) or "-"
+    return ", ".join(f"{vendors.short(name)}: {known(number)}" for name, number in resources) or "-"
 
 
 def _states(node: NodeStatus) -> Iterator[str]:

@@ -41,7 +41,7 @@ _MAX_REPLICAS = 1024
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PCI_ID = re.compile(r"0x[0-9A-F]{8}")
-_PROFILE_KEY = re.compile(r"(exclusive|time-slicing|mps|mig)-[0-9a-f]{8}")
+_PROFILE_KEY = re.compile(r"[a-z][a-z-]{0,51}-[0-9a-f]{8}")
 _RESOURCE = re.compile(r"nvidia\.com/(?s:.*)")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
 

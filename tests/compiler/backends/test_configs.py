@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gpushare import modes, render
-from gpushare.backends.device_plugin import mig_parted_config, mig_strategy_of_config
+from gpushare.backends import mig_parted
+from gpushare.backends.device_plugin import mig_strategy_of_config
 from gpushare.bundle.lock import EMPTY, all_profiles
 from gpushare.catalog import cards
 from gpushare.core.record import replace
@@ -113,7 +114,7 @@ def test_no_config_breaks_the_plugins_rules(sharing: Sharing) -> None:
     assert set(names) <= offered
     assert all(re.fullmatch(r"nvidia\.com/[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) and len(name) <= 56 for name in names)
     assert all(resource["replicas"] >= 2 for how_ in how.values() for resource in how_["resources"])
-    assert re.fullmatch(r"(exclusive|time-slicing|mps|mig)-[0-9a-f]{8}", one.profile.key)
+    assert re.fullmatch(rf"{one.mode.value}-[0-9a-f]{{8}}", one.profile.key)
 
 
 def test_pools_that_share_alike_share_a_profile() -> None:
@@ -173,8 +174,8 @@ def test_a_card_without_mig_has_no_mig_parted_config() -> None:
 @pytest.mark.parametrize(("supported", "name"), [(True, "all-disabled"), (None, None), (False, None)])
 def test_mig_card_with_unknown_profiles_is_all_disabled(supported: bool | None, name: str | None) -> None:
     card = replace(cards.load("b100"), mig_supported=supported)
-    config = mig_parted_config(pool(Exclusive()), card, ((),))
-    assert (config[0] if config else None) == name
+    config = mig_parted.config(pool(Exclusive()), card, ((),))
+    assert (config.name if config else None) == name
 
 
 def test_our_own_partitioner_has_no_mig_parted_config() -> None:

@@ -18,6 +18,7 @@ from gpushare.cli import COMPLETE_VARIABLE
 from gpushare.cli.commands import commands
 from gpushare.core import finding_texts
 from gpushare.core.diagnostics import is_error
+from gpushare.intent import words
 from gpushare.modes.mps import has_shares
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
@@ -151,7 +152,7 @@ def test_the_intents_schema_is_the_default() -> None:
     assert run("schema").stdout == run("schema", "intent").stdout
 
 
-@pytest.mark.parametrize("mode", ["exclusive", "time-slicing", "mps", "mig"])
+@pytest.mark.parametrize("mode", words.MODES)
 def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: str) -> None:
     made = 0
     for name in cards.ids():
@@ -165,9 +166,10 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
     assert made > 30
 
 
-@pytest.mark.parametrize("mode", ["exclusive", "time-slicing", "mps", "mig"])
+@pytest.mark.parametrize("mode", words.MODES)
 def test_default_starter_intent_lacks_only_the_image(mode: str) -> None:
     text = run("init", "--mode", mode).stdout
+    assert f"mode: {mode}" in text
     assert [finding.code for finding in pipeline.check(text.encode(), "intent.yaml").findings] == ["GS725"]
     named = text.replace("    # image: {", "    image: {")
     assert named != text

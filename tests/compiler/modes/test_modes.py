@@ -3,9 +3,9 @@
 import re
 
 from gpushare import modes
-from gpushare.cli import init, size
 from gpushare.core import resources
-from gpushare.intent.types import Mode
+from gpushare.intent import words as intent_words
+from gpushare.intent.words import Mode
 
 
 def schema_words(name: str) -> set[str]:
@@ -14,14 +14,15 @@ def schema_words(name: str) -> set[str]:
     return set(re.findall(r'"([^"]+)"', "".join(lists)))
 
 
-def test_every_mode_of_the_schema_has_traits_and_a_starter_intent() -> None:
+def test_every_mode_has_traits_and_is_in_the_schemas() -> None:
     words = {mode.mode.value for mode in modes.MODES}
-    assert words == set(Mode) == schema_words("intent.v1") == set(init.MODES)
+    assert words == set(Mode)
+    assert all(schema_words(name) == words for name in ("intent.v1", "node-policy.v1", "offer.v1", "pools.v1"))
 
 
 def test_every_variant_is_compared_and_can_be_chosen() -> None:
     words = [variant.word for variant in modes.VARIANTS]
-    assert words == list(size.MODES)
+    assert words == list(intent_words.VARIANTS)
     assert set(words) == schema_words("size.v1")
 
 

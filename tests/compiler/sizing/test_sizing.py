@@ -17,7 +17,9 @@ from gpushare.sizing.document import intent
 from gpushare.sizing.sizing import size
 from tests.support import scale
 
-EXCLUSIVE, MIG, MIG_REPLICAS, TIME_SLICING, MPS = VARIANTS
+BY_WORD = {variant.word: variant for variant in VARIANTS}
+EXCLUSIVE, MIG, MIG_REPLICAS = BY_WORD["exclusive"], BY_WORD["mig"], BY_WORD["mig-replicas"]
+TIME_SLICING, MPS = BY_WORD["time-slicing"], BY_WORD["mps"]
 GIB = 1024 * MIB
 UNAVOIDABLE = {"GS209", "GS725"}
 """Warnings that no other intent for the option avoids: an unconfirmed fact of the card, and an image that is not published."""

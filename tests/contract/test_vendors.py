@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpushare.vendors.nvidia import NVIDIA
-from gpushare_node.vendors.nvidia import names
+from gpushare_node import vendors
+from gpushare_node.core.policy import Vendor
 from tests.support.paths import ROOT
 
 ALLOWED = {
@@ -37,7 +38,7 @@ def test_only_nvidia_packages_contain_nvidias_prefix(house: str) -> None:
         (path.relative_to(ROOT / house).parts[0], f"{path.relative_to(ROOT)}:{text.lineno}")
         for path in (ROOT / house).rglob("*.py")
         for text in texts(path)
-        if NVIDIA.prefix in str(text.value)
+        if NVIDIA.prefix in str(text.value).replace("\\", "")  # a regular expression escapes its dot
     }
     elsewhere = sorted(place for folder, place in spelling if folder not in ALLOWED[house])
     assert not elsewhere, f"ask its package vendors instead: {elsewhere}"
@@ -53,12 +54,17 @@ def test_compiler_and_node_runtime_have_the_same_names() -> None:
         NVIDIA.sharing_label,
         NVIDIA.deploy_labels,
     )
+    node = vendors.of(Vendor.NVIDIA)
     assert ours == (
-        names.RESOURCES,
-        names.WHOLE_GPU,
-        names.GPU_RESOURCES,
-        names.PLUGIN_LABEL,
-        names.MIG_LABEL,
-        names.SHARING_LABEL,
-        names.DEPLOY_LABELS,
+        node.resources,
+        node.whole_gpu,
+        node.gpu_resources,
+        node.plugin_label,
+        node.layout_label,
+        node.sharing_label,
+        node.deploy_labels,
     )
+
+
+def test_every_vendor_of_a_policy_is_implemented_on_the_node() -> None:
+    assert [vendors.of(vendor).resources for vendor in Vendor] == [vendor.resources for vendor in Vendor]

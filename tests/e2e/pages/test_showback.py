@@ -48,8 +48,8 @@ EXPECTED: dict[str, dict[str, float]] = {
     "GiB-hours by pool and namespace": {'{namespace="a",pool="notebooks"}': 6, '{namespace="b",pool="notebooks"}': 8},
     "GiB-hours by team": {'{label_team="physics"}': 6},
     "GiB-hours by card": {'{card="t4"}': 14},
-    "Share-hours that each pool offered": {f'{{pool="notebooks",{RESOURCE}}}': 8},
-    "The part of each pool that was held": {f'{{pool="notebooks",{RESOURCE}}}': 5 / 8},
+    "Share-hours offered by pool": {f'{{pool="notebooks",{RESOURCE}}}': 8},
+    "Pool utilisation": {f'{{pool="notebooks",{RESOURCE}}}': 5 / 8},
 }
 
 

@@ -131,7 +131,21 @@ def test_third_party_packages_are_imported_only_in_their_modules(house: House) -
             assert any(module == room or module.startswith(room + ".") for room in rooms), f"{module} imports {target}"
 
 
-@pytest.mark.parametrize(("package", "shared"), [("adapters", frozenset()), ("vendors", frozenset({"driver"}))])
+@pytest.mark.parametrize(
+    ("package", "importers"),
+    [
+        ("gpushare_node.backends.device_plugin", {"gpushare_node.cli.wiring"}),
+        ("gpushare_node.vendors.nvidia", {"gpushare_node.vendors"}),
+    ],
+)
+def test_a_back_end_and_a_vendor_are_imported_only_where_one_is_chosen(package: str, importers: set[str]) -> None:
+    known = NODE.modules
+    others = {module: path for module, path in known.items() if not f"{module}.".startswith(f"{package}.")}
+    found = {name for name, path in others.items() if any(f"{one}.".startswith(f"{package}.") for one in imports(path, known))}
+    assert found == importers
+
+
+@pytest.mark.parametrize(("package", "shared"), [("adapters", frozenset()), ("vendors", frozenset({"driver", "vendor"}))])
 def test_the_adapters_and_vendors_of_the_node_do_not_know_each_other(package: str, shared: frozenset[str]) -> None:
     known = NODE.modules
     prefix = f"gpushare_node.{package}."

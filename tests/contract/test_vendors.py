@@ -10,7 +10,8 @@ import pytest
 
 from gpushare.vendors import VENDORS
 from gpushare.vendors.nvidia import NVIDIA
-from gpushare_node.vendors.nvidia import names
+from gpushare_node import vendors
+from gpushare_node.core.policy import Vendor
 from tests.support.paths import ROOT
 
 ALLOWED = {
@@ -84,12 +85,17 @@ def test_compiler_and_node_runtime_have_the_same_names() -> None:
         NVIDIA.sharing_label,
         NVIDIA.deploy_labels,
     )
+    node = vendors.of(Vendor.NVIDIA)
     assert ours == (
-        names.RESOURCES,
-        names.WHOLE_GPU,
-        names.GPU_RESOURCES,
-        names.PLUGIN_LABEL,
-        names.MIG_LABEL,
-        names.SHARING_LABEL,
-        names.DEPLOY_LABELS,
+        node.resources,
+        node.whole_gpu,
+        node.gpu_resources,
+        node.plugin_label,
+        node.layout_label,
+        node.sharing_label,
+        node.deploy_labels,
     )
+
+
+def test_every_vendor_of_a_policy_is_implemented_on_the_node() -> None:
+    assert [vendors.of(vendor).resources for vendor in Vendor] == [vendor.resources for vendor in Vendor]

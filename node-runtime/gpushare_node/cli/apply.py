@@ -3,14 +3,24 @@
 from collections.abc import Iterator
 
 from gpushare_node.adapters.host.boot import boot_id
-from gpushare_node.backends.device_plugin.checkpoint import find_sockets, read_checkpoint
 from gpushare_node.cli.checkpoint_devices import AllocatedDevices, read_allocated
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, EnforcerFactory, News, as_cluster, bounded_driver, folder, machine, tenancy_file
+from gpushare_node.cli.wiring import (
+    Api,
+    EnforcerFactory,
+    News,
+    as_cluster,
+    backend_of,
+    bounded_driver,
+    folder,
+    machine,
+    tenancy_file,
+)
 from gpushare_node.core.desired_policy import DesiredPolicy
+from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.hardware import GpuView, Hardware
 from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS
 from gpushare_node.reconcile.dependencies import DRIVER_SECONDS, Dependencies
@@ -40,17 +50,17 @@ def apply(run: Run) -> int:
         return observing.report_only(run, given.policy, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.install_signal_handlers()
-    outcome = reconcile(make_dependencies(run, api, printer), given, hold=arguments.hold)
+    outcome = reconcile(make_dependencies(run, api, printer, given.policy), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
 
-def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependencies:
-    """Return all external dependencies of the closed loop."""
+def make_dependencies(run: Run, api: Api | None, printer: Printer, policy: Policy | None) -> Dependencies:
+    """Return all external dependencies of the closed loop, for the node of this policy's pool."""
     if api is not None:
         api.start()
     tenants = tenancy_file(run)
     enforcers = EnforcerFactory(run=run, api=api, tenants=tenants)
-    open_driver, host = bounded_driver(run), machine(api, tenants)
+    open_driver, host = bounded_driver(run, policy), machine(api, tenants, policy)
     return Dependencies(
         open_hardware=lambda digest: Hardware(
             open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest, machine=host
@@ -59,11 +69,10 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
         folder=folder(run),
         clock=run.clock,
         report=printer.step,
-        read_checkpoint=read_checkpoint,
-        plugin_sockets=find_sockets,
+        backend=backend_of(policy),
         boot_id=boot_id(),
         # Without an API server it is unknown which process belongs to which pod.
-        open_enforcer=None if api is None else lambda policy: enforcers.open(policy, "former"),
+        open_enforcer=None if api is None else lambda former: enforcers.open(former, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_changed,
         followed=enforcers.followed,
@@ -92,13 +101,13 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
 def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
     """Print what the run would do to the hardware, without doing it, and without an API server; return the exit code."""
     hardware = Hardware(
-        open_driver=bounded_driver(run),
+        open_driver=bounded_driver(run, given.policy),
         folder=folder(run),
         clock=run.clock,
         policy_digest=given.digest,
-        machine=machine(None, tenancy_file(run)),
+        machine=machine(None, tenancy_file(run), given.policy),
     )
-    held = read_allocated()
+    held = read_allocated(backend_of(given.policy))
     try:
         view = hardware.look(given.policy, held.devices)
         change = hardware.change(given.policy, view, held.devices, printer.step, check=True)

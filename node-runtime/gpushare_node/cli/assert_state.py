@@ -1,14 +1,13 @@
 """`assert`: whether the node's GPUs, and what it offers to Kubernetes, match the policy. Reads only."""
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Cluster, ClusterError, NodeView
-from gpushare_node.backends.device_plugin.checkpoint import CheckpointError, read_checkpoint
-from gpushare_node.backends.device_plugin.offer import expected, find_mismatch
+from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.cli.checkpoint_devices import read_allocated
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import read_policy
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, bounded_driver, folder
+from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
 from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership.node_labels import mig_label
@@ -22,10 +21,11 @@ def compare(run: Run) -> int:
     given = read_policy(arguments.policy)
     run.log.pool = given.policy.pool
     printer = to_stdout(as_json=arguments.format == "json", with_diff=arguments.diff)
-    hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
+    open_driver = bounded_driver(run, given.policy)
+    hardware = Hardware(open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=given.digest)
     try:
         # The result does not depend on them; the steps that would be taken do.
-        held = read_allocated().devices
+        held = read_allocated(backend_of(given.policy)).devices
         view = hardware.look(given.policy, held)
         # With `check` nothing is changed: every step that would be taken is reported.
         hardware.change(given.policy, view, held, printer.step, check=True)
@@ -51,7 +51,8 @@ def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], pr
         status = Status.OK if is_right else Status.FAILED
         detail = "" if is_right else f"{'is missing' if found is None else f'is {found!r}'}, should be {value}"
         printer.step(StepResult(step=f"label {name}", target="node", status=status, detail=detail))
-    lack = find_mismatch(expected(policy), devices, read_checkpoint().registered, node.allocatable)
+    backend = backend_of(policy)
+    lack = backend.find_mismatch(backend.expected(policy), devices, backend.read_checkpoint().registered, node.allocatable)
     status, detail = (Status.OK, "") if lack is None else (Status.FAILED, f"{lack.reason.word}: {lack.message}")
     printer.step(StepResult(step="offer", target="node", status=status, detail=detail))
 

@@ -1,6 +1,6 @@
 """The devices that kubelet has allocated to pods, for commands that change nothing. Reads only kubelet's checkpoint."""
 
-from gpushare_node.backends.device_plugin.checkpoint import NO_CHECKPOINT, CheckpointError, read_checkpoint
+from gpushare_node.backends.backend import NO_CHECKPOINT, Backend, CheckpointError
 from gpushare_node.core.structs import Struct
 from gpushare_node.reconcile.usage import find_allocated, find_holders
 
@@ -12,10 +12,10 @@ class AllocatedDevices(Struct):
     problem: str = ""
 
 
-def read_allocated() -> AllocatedDevices:
+def read_allocated(backend: Backend) -> AllocatedDevices:
     """Return the devices in the checkpoint. Pods that have ended stay in it, and count, because no API server is used."""
     try:
-        checkpoint = read_checkpoint()
+        checkpoint = backend.read_checkpoint()
     except CheckpointError as error:
         return AllocatedDevices(devices=frozenset(), problem=str(error))
     if not checkpoint.is_there and checkpoint.has_kubelet:

@@ -18,7 +18,7 @@ from gpushare_node.vendors.driver import GpuInfo, GpuInstance, Versions
 
 def export(run: Run) -> int:
     """Print the document. DriverError if the driver does not answer; exit code 1 if there is no GPU at all."""
-    driver = bounded_driver(run)()
+    driver = bounded_driver(run, None)()
     try:
         document = describe(driver.versions(), driver.survey())
     finally:

@@ -5,13 +5,12 @@ import logging
 from contextlib import suppress
 from functools import partial
 
-from gpushare_node.adapters.kube.cluster import ClusterError, PodView
+from gpushare_node.adapters.kube.cluster import ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.observed_node import ObservedNode
-from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, CheckpointError, read_checkpoint
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, EnforcerFactory, open_driver
+from gpushare_node.cli.wiring import Api, EnforcerFactory, backend_of, open_driver
 from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.observer import Observer, Trouble
@@ -29,7 +28,7 @@ _LOG = logging.getLogger("gpushare")
 
 def report_only(run: Run, policy: Policy, printer: Printer) -> int:
     """Look once, publish what `enforce` would do, and return 0: also if the driver or the API server does not answer."""
-    surveys, trouble = _survey(run)
+    surveys, trouble = _survey(run, policy)
     try:
         api = None if run.arguments.standalone else Api.find(run, policy.pool)
         found = _publish(policy, api, None, surveys, trouble) if api else _without_node(policy, surveys, trouble)
@@ -59,9 +58,9 @@ def observer(enforcer: Enforcer, policy: Policy, api: Api, enforcers: EnforcerFa
     return Observer(enforcer=enforcer, publish=publish)
 
 
-def _survey(run: Run) -> tuple[tuple[GpuInfo, ...], Trouble]:
+def _survey(run: Run, policy: Policy) -> tuple[tuple[GpuInfo, ...], Trouble]:
     """Return the GPUs, or why they cannot be read now. Does not wait for a driver that is not there yet."""
-    bounded = BoundedDriver(partial(open_driver, reads_only=True), clock=run.clock, deadline_seconds=_LOOK_SECONDS)
+    bounded = BoundedDriver(partial(open_driver, policy, reads_only=True), clock=run.clock, deadline_seconds=_LOOK_SECONDS)
     handle = DriverHandle(bounded.open, run.clock)
     try:
         reason = handle.wait(0.0, lambda _: None, run.clock.sleep)
@@ -84,7 +83,7 @@ def _publish(
     with suppress(ClusterError):
         followed = None if enforcers is None else enforcers.followed()
         pods = own.pods() if followed is None else followed
-    found = observe(policy, surveys, node, pods, _checkpoint()) if surveys else unreadable(policy, _describe(trouble))
+    found = _observe(policy, surveys, node, pods, trouble)
     message = f"{trouble[1]} {found.message}" if trouble and surveys else found.message
     own.publish(trouble[0] if trouble else ConditionReason.OBSERVING, message, found.would)
     return found
@@ -93,17 +92,12 @@ def _publish(
 def _without_node(policy: Policy, surveys: tuple[GpuInfo, ...], trouble: Trouble) -> Observation:
     from gpushare_node.adapters.kube.no_cluster import NoCluster  # noqa: PLC0415 - only if no API server answers
 
-    return (
-        observe(policy, surveys, NoCluster().node(), None, _checkpoint()) if surveys else unreadable(policy, _describe(trouble))
-    )
+    return _observe(policy, surveys, NoCluster().node(), None, trouble)
 
 
-def _describe(trouble: Trouble) -> str:
-    return trouble[1] if trouble else "The driver lists no GPU."
-
-
-def _checkpoint() -> Checkpoint | str:
-    try:
-        return read_checkpoint()
-    except CheckpointError as error:
-        return str(error)
+def _observe(
+    policy: Policy, surveys: tuple[GpuInfo, ...], node: NodeView, pods: tuple[PodView, ...] | None, trouble: Trouble
+) -> Observation:
+    if not surveys:
+        return unreadable(policy, trouble[1] if trouble else "The driver lists no GPU.")
+    return observe(policy, surveys, node, pods, backend_of(policy))

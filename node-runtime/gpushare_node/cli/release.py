@@ -1,13 +1,16 @@
 """`release`: makes this node, or with `--all-nodes` every node, exclusive again. Wires and prints."""
 
 import sys
+from contextlib import suppress
 
+from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.requests import request_of
 from gpushare_node.adapters.kube.uninstall import Uninstall, UninstallReport
 from gpushare_node.cli.apply import finish, make_dependencies
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
+from gpushare_node.cli.refusal import find_former
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api
 from gpushare_node.reconcile.reconciler import release_orphan
@@ -25,7 +28,11 @@ def release(run: Run) -> int:
     api = None if arguments.standalone else Api.find(run, "")
     # In a pod it keeps running when everything is done: the pod is deleted when the node's label is removed.
     holds = api is not None and bool(api.identity.pod)
-    return finish(run, api, printer, release_orphan(make_dependencies(run, api, printer), hold=holds))
+    former = None
+    with suppress(StateDirError):  # The run reports it.
+        former = find_former(run)
+    deps = make_dependencies(run, api, printer, None if former is None else former.policy)
+    return finish(run, api, printer, release_orphan(deps, hold=holds))
 
 
 def _release_all(run: Run, printer: Printer) -> int:

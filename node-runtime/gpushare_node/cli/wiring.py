@@ -3,9 +3,11 @@
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpushare_node import vendors
 from gpushare_node.adapters.host.boot import boot_id
 from gpushare_node.adapters.host.devices import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
@@ -22,16 +24,19 @@ from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.adapters.procs.processes import ProcessIdentity
+from gpushare_node.backends.backend import Backend
+from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.cli.policy_file import STDIN
 from gpushare_node.cli.run import Run
+from gpushare_node.core import policy as policies
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.policy import Mode, Policy
+from gpushare_node.core.policy import Mode, Policy, Vendor
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
 from gpushare_node.membership.selection import Selection
-from gpushare_node.vendors.driver import Driver
+from gpushare_node.vendors.driver import Driver, ignore
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.enforcer import Enforcer
@@ -43,23 +48,36 @@ _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
-def open_driver(metrics: "EnforcementMetrics | None" = None, *, reads_only: bool = False) -> Driver:
+_BACKENDS = {policies.Backend.DEVICE_PLUGIN: DevicePlugin}
+
+
+def backend_of(policy: Policy | None) -> Backend:
+    """Return the back end of the policy's pool; without a policy, device plugins."""
+    chosen = policies.Backend.DEVICE_PLUGIN if policy is None else policy.backend
+    if chosen not in _BACKENDS:
+        raise NotImplementedError(f"the back end {chosen} is not supported on nodes")
+    return _BACKENDS[chosen]()
+
+
+def _vendor_of(policy: Policy | None) -> Vendor:
+    """Return the vendor of the policy's GPUs; without a policy, NVIDIA."""
+    return Vendor.NVIDIA if policy is None else policy.vendor
+
+
+def open_driver(policy: Policy | None, metrics: "EnforcementMetrics | None" = None, *, reads_only: bool = False) -> Driver:
     """Open a new session with the driver, with its calls counted in the metrics. DriverError while there is no driver.
 
     `reads_only`: the session makes no call that may change a GPU.
     """
-    from gpushare_node.vendors.nvidia.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
-    from gpushare_node.vendors.nvidia.session import Session  # noqa: PLC0415 - the same
-
     observe = ignore if metrics is None else metrics.observe_call
-    return Session.open(observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
+    return vendors.of(_vendor_of(policy)).open_driver(observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
 
 
-def bounded_driver(run: Run) -> Callable[[], Driver]:
+def bounded_driver(run: Run, policy: Policy | None) -> Callable[[], Driver]:
     """Return a function that opens sessions, for one caller at a time, whose calls never hang: they raise TIMEOUT instead."""
     from gpushare_node.vendors.bounded_driver import LOOK_SECONDS, BoundedDriver  # noqa: PLC0415 - as above
 
-    return BoundedDriver(open_driver, clock=run.clock, deadline_seconds=LOOK_SECONDS).open
+    return BoundedDriver(partial(open_driver, policy), clock=run.clock, deadline_seconds=LOOK_SECONDS).open
 
 
 def tenancy_file(run: Run) -> TenancyFile:
@@ -180,7 +198,7 @@ class EnforcerFactory(Struct, frozen=False):
         processes = LinuxProcesses()
         pods = self._follow_pods()
         adapters = Adapters(
-            driver=BoundedDriver(lambda: open_driver(metrics, reads_only=policy.observes), clock=run.clock),
+            driver=BoundedDriver(lambda: open_driver(policy, metrics, reads_only=policy.observes), clock=run.clock),
             processes=processes,
             pods=pods,
             # Tenants' pods get no Event from a runtime that only observes.
@@ -188,6 +206,7 @@ class EnforcerFactory(Struct, frozen=False):
             folder=folder(run),
             clock=run.clock,
             tenants=self.tenants,
+            backend=backend_of(policy),
             node_annotations=node_annotations,
             mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS and not policy.observes else None,
         )
@@ -209,7 +228,7 @@ class EnforcerFactory(Struct, frozen=False):
         return self._pods
 
 
-def machine(api: Api | None, tenants: TenancyFile) -> Machine:
+def machine(api: Api | None, tenants: TenancyFile, policy: Policy | None) -> Machine:
     """Return this machine. If the API server does not answer, no process in a pod is known to be the platform's."""
 
     def pods() -> tuple[PodView, ...]:
@@ -219,7 +238,10 @@ def machine(api: Api | None, tenants: TenancyFile) -> Machine:
             return ()
 
     return with_programs(
-        this_machine(), LinuxProcesses(), pods=pods, is_system=lambda seen, known: _is_system(seen, known, tenants.find())
+        this_machine(vendor=_vendor_of(policy)),
+        LinuxProcesses(),
+        pods=pods,
+        is_system=lambda seen, known: _is_system(seen, known, tenants.find()),
     )
 
 

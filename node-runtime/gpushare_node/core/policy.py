@@ -42,7 +42,6 @@ _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PCI_ID = re.compile(r"0x[0-9A-F]{8}")
 _PROFILE_KEY = re.compile(r"[a-z][a-z-]{0,51}-[0-9a-f]{8}")
-_RESOURCE = re.compile(r"nvidia\.com/(?s:.*)")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
 
 # What PyYAML's constructors raise, besides its own errors, for text such as `!!bool x` or `2000-13-01`.
@@ -109,6 +108,11 @@ class Vendor(StrEnum):
     """Whose GPUs the pool has."""
 
     NVIDIA = "nvidia"
+
+    @property
+    def resources(self) -> str:
+        """With which the names of its resources begin."""
+        return f"{self}.com/"
 
 
 class Partitioner(StrEnum):
@@ -288,6 +292,7 @@ def read(text: str) -> Policy:
         "namespaces",
         optional=("repartitioningTaint", "adoption", "backend", "vendor"),
     )
+    vendor = spec["vendor"].optional(lambda value: value.enum(Vendor)) or Vendor.NVIDIA
     policy = Policy(
         pool=metadata["name"].text(_POOL),
         cluster=metadata["cluster"].text(_LABEL),
@@ -299,7 +304,7 @@ def read(text: str) -> Policy:
         mig_config=spec["migConfig"].optional(lambda value: value.text(at_most=63)),
         gpus=_gpus(spec["gpus"], spec["gpusPerNode"].integer(at_least=1, at_most=_MAX_GPUS)),
         resources=tuple((name, value.integer(at_least=1)) for name, value in spec["resources"].entries(at_least=1)),
-        shares=tuple(_share(value) for value in spec["shares"].items(at_least=1)),
+        shares=tuple(_share(value, vendor) for value in spec["shares"].items(at_least=1)),
         enforcement=_enforcement(spec["enforcement"]),
         rollout=_rollout(spec["rollout"]),
         namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
@@ -307,7 +312,7 @@ def read(text: str) -> Policy:
         or RepartitioningTaint.DEFAULT,
         adoption=spec["adoption"].optional(lambda value: value.enum(Adoption)) or Adoption.ENFORCE,
         backend=spec["backend"].optional(lambda value: value.enum(Backend)) or Backend.DEVICE_PLUGIN,
-        vendor=spec["vendor"].optional(lambda value: value.enum(Vendor)) or Vendor.NVIDIA,
+        vendor=vendor,
     )
     return replace(policy, ignored=tuple(ignored))
 
@@ -357,10 +362,10 @@ def _instance(value: Field) -> DesiredInstance:
     )
 
 
-def _share(value: Field) -> Share:
+def _share(value: Field, vendor: Vendor) -> Share:
     fields = value.fields("resource", "profile", "replicas", "memoryMiB", "capMiB", "toleranceMiB")
     return Share(
-        resource=fields["resource"].text(_RESOURCE),
+        resource=fields["resource"].text(re.compile(re.escape(vendor.resources) + "(?s:.*)")),
         profile=fields["profile"].optional(lambda one: one.text()),
         replicas=fields["replicas"].integer(at_least=1, at_most=_MAX_REPLICAS),
         memory_mib=fields["memoryMiB"].optional(_positive),

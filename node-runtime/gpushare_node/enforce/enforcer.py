@@ -13,7 +13,7 @@ from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import EventSink
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
-from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, read_checkpoint
+from gpushare_node.backends.backend import Backend
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
@@ -52,8 +52,8 @@ class Adapters(Struct):
     folder: StateDir
     clock: Clock
     tenants: Tenants
+    backend: Backend
     mps: MpsControl | None = None
-    checkpoint: Callable[[], Checkpoint] = read_checkpoint
     node_annotations: NodeAnnotations | None = None
     wall: Callable[[], float] = wall_seconds
 
@@ -92,7 +92,7 @@ class Enforcer(Struct, frozen=False):
         self.inventory = Inventory(
             driver=adapters.driver,
             pods=adapters.pods,
-            read_checkpoint=adapters.checkpoint,
+            read_checkpoint=adapters.backend.read_checkpoint,
             folder=adapters.folder,
             policy=config.policy,
             tenants=adapters.tenants,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.backends.device_plugin.checkpoint import Allocation, is_gpu_resource
+from gpushare_node.backends.backend import Allocation
 from gpushare_node.core.policy import Policy, Share
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.core.tenancy import AdmissionMode, Tenancy
@@ -23,6 +23,7 @@ from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Owner
 from gpushare_node.guard.inputs import Cap, CapAction, Grant
+from gpushare_node.vendors import is_gpu_resource
 from gpushare_node.vendors.driver import GpuInfo, MigInfo
 
 _MIB = 1 << 20
@@ -138,7 +139,7 @@ def by_container(allocations: Iterable[Allocation]) -> Allocations:
 
 
 def foreign_ids(allocations: Iterable[Allocation]) -> Mapping[str, frozenset[str]]:
-    """Return the ids that were allocated under names other than NVIDIA's GPU resources, by pod uid."""
+    """Return the ids that were allocated under names that are no GPU resources of a vendor, by pod uid."""
     found: dict[str, frozenset[str]] = {}
     for allocation in allocations:
         if not is_gpu_resource(allocation.resource):

@@ -23,7 +23,6 @@ from gpushare_node.adapters.kube.cluster import (
     EventType,
     NodeView,
 )
-from gpushare_node.backends.device_plugin.labels import flip
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
@@ -261,11 +260,11 @@ class NodeMonitor(Struct, frozen=False):
 
     def _flip(self) -> None:
         """Publish the profile under its other name, so that the device plugin enumerates again. On the work queue's thread."""
-        folder = self.enforcer.adapters.folder
-        last = folder.profile()
+        adapters = self.enforcer.adapters
+        folder, last = adapters.folder, adapters.folder.profile()
         if last is None or self.labels.get(PLUGIN_LABEL) != last.key:
             return
-        other = flip(last)
+        other = adapters.backend.flip(last)
         folder.keep_profile(other.key, other.devices)
         self.labels = {**self.labels, PLUGIN_LABEL: other.key}
         self.cluster.apply_labels(self.labels)

@@ -9,15 +9,14 @@ from functools import partial
 
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
-from gpushare_node.backends.device_plugin import plugin_pods
-from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, CheckpointError, is_gpu_resource
-from gpushare_node.backends.device_plugin.offer import expected, find_mismatch, find_offer_mismatch
+from gpushare_node.backends.backend import Checkpoint, CheckpointError
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus
 from gpushare_node.gpus.view import build_view, registrable
 from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.vendors import is_gpu_resource
 from gpushare_node.vendors.driver import GpuInfo
 
 LOOK_SECONDS = 45.0
@@ -73,7 +72,7 @@ class OfferWatch(Struct, frozen=False):
 
     def _read_checkpoint(self) -> Checkpoint | None:
         try:
-            checkpoint = self.enforcer.adapters.checkpoint()
+            checkpoint = self.enforcer.adapters.backend.read_checkpoint()
         except CheckpointError:
             return None
         return checkpoint if checkpoint.is_there else None
@@ -112,15 +111,13 @@ class OfferWatch(Struct, frozen=False):
         self, surveys: tuple[GpuInfo, ...], checkpoint: Checkpoint | None, allocatable: Mapping[str, int]
     ) -> Unmet | None:
         """Return how the offer differs from the plan. While the GPUs themselves differ, they are what is reported."""
-        policy = self.policy
+        policy, adapters = self.policy, self.enforcer.adapters
         view = build_view(surveys, policy, allocated=frozenset(), pending_modes={})
         if not is_converged(view):
             return None
-        desired = expected(policy, missing_gpus(view))
-        if checkpoint is None:
-            found = find_offer_mismatch(desired, allocatable)
-        else:
-            found = find_mismatch(desired, registrable(surveys), checkpoint.registered, allocatable)
+        desired = adapters.backend.expected(policy, missing_gpus(view))
+        registered = None if checkpoint is None else checkpoint.registered
+        found = adapters.backend.find_mismatch(desired, registrable(surveys), registered, allocatable)
         if found is None:
             return None
-        return replace(found, message=found.message + plugin_pods.explain(self.enforcer.adapters.pods.pods(), policy.stack))
+        return replace(found, message=found.message + adapters.backend.explain(adapters.pods.pods(), policy))

@@ -16,33 +16,35 @@ from gpushare_node.core.policy import (
     Rollout,
     Share,
     Stack,
+    Vendor,
 )
 from gpushare_node.core.structs import replace
+from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import GpuInfo
-from gpushare_node.vendors.nvidia.names import WHOLE_GPU
 
 _MIG_CONFIG = "all-disabled"
 """The config that every mig-manager has."""
 
-_WHOLE = Share(resource=WHOLE_GPU, profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0)
 _DRAIN_SECONDS = 1800
 
 
 def exclusive(policy: Policy) -> Policy:
     """Return the policy of a node that leaves this pool. The pool's rollout settings on tenants still apply."""
+    whole = _whole(policy.vendor)
     return replace(
         policy,
         mode=Mode.EXCLUSIVE,
         profile="",
         mig_config=_MIG_CONFIG if policy.partitioner is Partitioner.MIG_MANAGER else None,
         gpus=tuple(DesiredGpu(index=gpu.index, instances=()) for gpu in policy.gpus),
-        resources=((_WHOLE.resource, len(policy.gpus)),),
-        shares=(_WHOLE,),
+        resources=((whole.resource, len(policy.gpus)),),
+        shares=(whole,),
     )
 
 
 def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
     """Return the exclusive policy if no former one is known: the card is the first working GPU's, and it waits for tenants."""
+    whole = _whole(Vendor.NVIDIA)
     name = next((one.name for one in surveys if one.fault is None), "unknown")
     indexes = sorted({survey.index for survey in surveys}) or [0]
     return Policy(
@@ -55,12 +57,16 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
         profile="",
         mig_config=None,
         gpus=tuple(DesiredGpu(index=index, instances=()) for index in indexes),
-        resources=((_WHOLE.resource, len(indexes)),),
-        shares=(_WHOLE,),
+        resources=((whole.resource, len(indexes)),),
+        shares=(whole,),
         namespaces=(),
         enforcement=Enforcement(action=Action.NONE, grace_seconds=0, mechanism=Mechanism.AUTO),
         rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=_DRAIN_SECONDS),
     )
+
+
+def _whole(vendor: Vendor) -> Share:
+    return Share(resource=of(vendor).whole_gpu, profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0)
 
 
 def digest(policy: Policy) -> str:

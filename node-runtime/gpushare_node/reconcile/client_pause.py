@@ -18,22 +18,10 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
-from gpushare_node.vendors.nvidia.names import DEPLOY_LABELS
+from gpushare_node.vendors import CLIENT_APPS, CLIENT_LABELS, PARTITIONER_APPS
 
 _PAUSED = "paused-for-mig-change"
 _RUNNING = "true"
-_CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "nvsm")
-_LABELS = tuple(DEPLOY_LABELS + client for client in _CLIENTS)
-_APPS = frozenset(
-    {
-        "nvidia-device-plugin-daemonset",
-        "nvidia-device-plugin-mps-control-daemon",
-        "gpu-feature-discovery",
-        "nvidia-dcgm",
-        "nvidia-dcgm-exporter",
-    }
-)
-_MIG_MANAGER = "nvidia-mig-manager"
 
 _LEAVE_SECONDS = 300.0
 """How long clients may take to end: as long as mig-manager waits for them."""
@@ -70,7 +58,7 @@ class ClientPause(Struct):
             raise Blocked(unmet.reason, unmet.message, is_unchanged=True)
 
     def _find_running(self) -> Unmet | None:
-        pods = _pods_of(self.context.cluster.pods(), _APPS)
+        pods = _pods_of(self.context.cluster.pods(), CLIENT_APPS)
         return (
             Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still running on the node: {', '.join(pods)}")
             if pods
@@ -97,7 +85,7 @@ def must_pause(policy: Policy, plan: PartitionPlan) -> bool:
 
 def to_pause(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels to pause, with their values now: the journal gets them before the first one is written."""
-    return {name: labels[name] for name in _LABELS if labels.get(name) == _RUNNING}
+    return {name: labels[name] for name in CLIENT_LABELS if labels.get(name) == _RUNNING}
 
 
 def to_resume(labels: Mapping[str, str], paused: Mapping[str, str]) -> dict[str, str]:
@@ -106,12 +94,12 @@ def to_resume(labels: Mapping[str, str], paused: Mapping[str, str]) -> dict[str,
     A label that is paused although the journal has no value for it was paused by a run whose journal is lost: where no
     mig-manager runs, nothing else pauses clients. Only one value is ever paused, so it is the value to write back.
     """
-    return {name: paused.get(name, _RUNNING) for name in _LABELS if labels.get(name) == _PAUSED}
+    return {name: paused.get(name, _RUNNING) for name in CLIENT_LABELS if labels.get(name) == _PAUSED}
 
 
 def mig_managers(pods: Iterable[PodView]) -> tuple[str, ...]:
     """Return the names of mig-manager's pods on the node. `mig.config` says nothing: gpu-operator sets it by itself."""
-    return _pods_of(pods, {_MIG_MANAGER})
+    return _pods_of(pods, PARTITIONER_APPS)
 
 
 def _pods_of(pods: Iterable[PodView], apps: Container[str | None]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ If the node is as the policy wants it, that is only verified: no slot, no taint,
 from enum import Enum
 
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, PLUGIN_LABEL, REPARTITIONING_TAINTS, NodeView
-from gpushare_node.backends.device_plugin.offer import advertised, expected
 from gpushare_node.core.clock import wall_seconds
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy
@@ -94,10 +93,11 @@ class _Convergence(Struct, frozen=False):
         if not self.context.cluster.has_server:
             return DrainRequest(policy=policy, is_partly=True)
         is_repair = self.former is not None and self.former.is_alike(policy)
+        offered = self.context.deps.backend.advertised(node.allocatable)
         return DrainRequest(
             policy=policy,
-            affected=find_affected(self.former, policy, node.labels, node.allocatable),
-            is_partly=is_repair or not advertised(node.allocatable),
+            affected=find_affected(self.former, policy, node.labels, offered),
+            is_partly=is_repair or not offered,
             is_repair=is_repair,
         )
 
@@ -106,8 +106,8 @@ class _Convergence(Struct, frozen=False):
 
         A repair under the policy in force changes no config, and waits for no slot.
         """
-        policy = self.desired.policy
-        if (self.former is not None and self.former.is_alike(policy)) or not advertised(self.node.allocatable):
+        policy, offered = self.desired.policy, self.context.deps.backend.advertised(self.node.allocatable)
+        if (self.former is not None and self.former.is_alike(policy)) or not offered:
             return False
         return self.node.labels.get(PLUGIN_LABEL, "")[:-2] != policy.profile
 
@@ -129,7 +129,7 @@ class _Convergence(Struct, frozen=False):
             policy = None
         if policy is not None and self.context.cluster.has_server:
             view = self.hardware.look(policy, drain.allocated)
-            devices, desired = self.hardware.devices(view), expected(policy, missing_gpus(view))
+            devices, desired = self.hardware.devices(view), self.context.deps.backend.expected(policy, missing_gpus(view))
             self._publication = ProfilePublication(context=self.context, policy=policy, devices=devices, desired=desired)
             self._publication.publish()
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import Cluster, PodView
-from gpushare_node.backends.device_plugin.checkpoint import Checkpoint, Socket
+from gpushare_node.backends.backend import Backend
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
@@ -36,9 +36,8 @@ class Dependencies(Struct):
     `open_hardware` takes the digest of the desired policy; `open_enforcer` takes the policy to enforce. A run waits
     `driver_seconds` for the driver. `has_news` returns whether the node may have changed since the last call. `followed`
     returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
-    namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. `plugin_sockets` returns
-    the device plugins' sockets: a plugin that restarts creates its socket again. A node that its pool no longer selects is
-    released after `release_after_seconds`.
+    namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. A node that its pool no
+    longer selects is released after `release_after_seconds`.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -46,12 +45,11 @@ class Dependencies(Struct):
     folder: StateDir
     clock: Clock
     report: Callable[[StepResult], None]
-    read_checkpoint: Callable[[], Checkpoint]
+    backend: Backend
     boot_id: str
     open_enforcer: Callable[[Policy], CapEnforcer] | None = None
     driver_seconds: float = DRIVER_SECONDS
     has_news: Callable[[], bool] = lambda: True
     followed: Callable[[], Sequence[PodView] | None] = lambda: None
     platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
-    plugin_sockets: Callable[[], frozenset[Socket]] = frozenset
     release_after_seconds: float = RELEASE_AFTER_SECONDS

@@ -4,8 +4,7 @@ It changes no hardware, and a drain that fails leaves the node as it was.
 """
 
 from gpushare_node.adapters.kube.cluster import NodeView
-from gpushare_node.backends.device_plugin.checkpoint import CheckpointError
-from gpushare_node.backends.device_plugin.offer import advertised, find_stale
+from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.gpu_faults import is_converged
@@ -53,9 +52,10 @@ class Drain(Struct, frozen=False):
 
     def remember(self, former: Policy | None, view: GpuView) -> None:
         """Find out whether an abort may remove the taint: the former layout is in place, and no dead UUID is offered."""
+        backend = self.context.deps.backend
         is_unchanged = former is None or is_converged(self.hardware.look(former, frozenset()))
         try:
-            dead = find_stale(self.context.deps.read_checkpoint().registered, self.hardware.devices(view))
+            dead = backend.find_stale(backend.read_checkpoint().registered, self.hardware.devices(view))
         except CheckpointError:
             return
         self.context.may_untaint_on_abort = is_unchanged and not dead
@@ -101,7 +101,8 @@ class Drain(Struct, frozen=False):
 
     def _must_queue(self) -> bool:
         """A node that offers nothing, or not what it should, is unavailable already, and needs no slot."""
-        return bool(advertised(self.node.allocatable)) and not self.request.is_requested and not self.request.is_repair
+        offered = self.context.deps.backend.advertised(self.node.allocatable)
+        return bool(offered) and not self.request.is_requested and not self.request.is_repair
 
     def _gives_way(self) -> bool:
         """Return whether other nodes go first if tenants are in the way: they may end by themselves, or cannot be moved."""

@@ -1,4 +1,4 @@
-"""What `enforce` would do to a node that is only observed: the annotation `gpushare.dev/would` and the message. Pure.
+"""What `enforce` would do to a node that is only observed: the annotation `gpushare.dev/would` and the message.
 
 The annotation is bounded: at most sixteen steps of each GPU and twenty pods are listed, and the rest is counted.
 """
@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, PLUGIN_LABEL, REPARTITIONING_TAINTS, NodeView, PodView
-from gpushare_node.backends.device_plugin.checkpoint import Checkpoint
-from gpushare_node.backends.device_plugin.labels import publish
-from gpushare_node.backends.device_plugin.offer import advertised, expected
+from gpushare_node.backends.backend import Backend, CheckpointError
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.gpu_faults import missing_gpus
@@ -44,18 +42,24 @@ def observe(
     surveys: tuple[GpuInfo, ...],
     node: NodeView,
     pods: Sequence[PodView] | None,
-    checkpoint: Checkpoint | str,
+    backend: Backend,
 ) -> Observation:
-    """Return what would change. `pods` None: not known; `checkpoint`: kubelet's, or why it cannot be read."""
-    holders = () if isinstance(checkpoint, str) else find_holders(checkpoint, pods)
+    """Return what would change. `pods` None: not known."""
+    holders: tuple[Holder, ...] = ()
+    unknown = ""
+    try:
+        holders = find_holders(backend.read_checkpoint(), pods)
+    except CheckpointError as error:
+        unknown = str(error)[:_MAX_DETAIL]
     view = build_view(surveys, policy, allocated=find_allocated(holders), pending_modes={})
-    affected = find_affected(None, policy, node.labels, node.allocatable)
-    labels = _labels(policy, node)
+    offered = backend.advertised(node.allocatable)
+    affected = find_affected(None, policy, node.labels, offered)
+    labels = _labels(policy, node, backend)
     blocker = find_blocker(view, holders, affected)
     using = sorted({_name(holder) for holder in blocker.holders}) if blocker else []
     gpus = {str(gpu.index): steps for gpu in view.plan.gpus if (steps := _steps(gpu, view, policy))}
-    resources = expected(policy, missing_gpus(view))
-    drains = bool(advertised(node.allocatable)) and bool(gpus or affected or PLUGIN_LABEL in labels)
+    resources = backend.expected(policy, missing_gpus(view))
+    drains = bool(offered) and bool(gpus or affected or PLUGIN_LABEL in labels)
     found: dict[str, Any] = {
         "pool": policy.pool,
         "gpus": {index: _bounded(steps, MAX_STEPS) for index, steps in gpus.items()},
@@ -65,17 +69,17 @@ def observe(
         "removedTaints": sorted(
             {taint.key for taint in node.taints if taint.key in (*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)}
         ),
-        "resources": {} if resources == advertised(node.allocatable) else resources,
+        "resources": {} if resources == offered else resources,
         "pods": _bounded(using, MAX_PODS),
-        "unknown": checkpoint[:_MAX_DETAIL] if isinstance(checkpoint, str) else "",
+        "unknown": unknown,
     }
     changes = {key: value for key, value in found.items() if value}
     return Observation(message=_message(view, changes, len(labels), blocker.message if blocker else ""), would=_text(changes))
 
 
-def _labels(policy: Policy, node: NodeView) -> dict[str, str]:
+def _labels(policy: Policy, node: NodeView, backend: Backend) -> dict[str, str]:
     """Return the labels that the node lacks. Which devices the profile is published for does not change its first name."""
-    published = publish(None, node.labels.get(PLUGIN_LABEL, ""), policy.profile, frozenset())
+    published = backend.publish(None, node.labels.get(PLUGIN_LABEL, ""), policy.profile, frozenset())
     return {name: value for name, value in desired(policy, published).items() if node.labels.get(name) != value}
 
 

@@ -17,7 +17,7 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
-from gpushare_node.vendors.nvidia.names import MIG_STATE_LABEL
+from gpushare_node.vendors import of
 
 _SERVER_SECONDS = 300.0
 """As long as other GPU clients may take. The control daemon's pod ends only after the feature labels have been rewritten."""
@@ -116,18 +116,19 @@ class HardwareChange(Struct, frozen=False):
         self.drain.hardware.close()
         context.enforced = None
         self._label_for_mig_manager()
+        label = of(self._policy.vendor).layout_state_label
         began_at, is_fresh = context.deps.clock.now(), False
 
         def find() -> Unmet | None:
             """mig-manager can stay in `pending` forever, and does not say why it failed."""
             nonlocal is_fresh
-            state = context.cluster.node().labels.get(MIG_STATE_LABEL, "")
+            state = context.cluster.node().labels.get(label, "")
             is_old = context.deps.clock.now() - began_at < _STALE_SECONDS
             is_fresh = is_fresh or state not in (_SUCCESS, _FAILED) or not is_old
             if state == _SUCCESS and is_fresh:
                 return None
             reason = ConditionReason.PARTITION_FAILED if state == _FAILED and is_fresh else ConditionReason.PARTITIONING
-            return Unmet(reason=reason, message=f"{MIG_STATE_LABEL} is {state or 'absent'}")
+            return Unmet(reason=reason, message=f"{label} is {state or 'absent'}")
 
         unmet = context.wait(find, _MIG_MANAGER_SECONDS)
         if unmet is not None:

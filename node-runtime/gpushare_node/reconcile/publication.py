@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, NodeView
-from gpushare_node.backends.device_plugin import labels, plugin_pods
-from gpushare_node.backends.device_plugin.checkpoint import CheckpointError
-from gpushare_node.backends.device_plugin.offer import UUIDS, find_mismatch
+from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.membership import node_labels
@@ -17,6 +15,7 @@ from gpushare_node.reconcile.run_context import Relabelling, RunContext
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
+from gpushare_node.vendors import UUIDS
 
 _WAIT_SECONDS = 300.0
 _GRACE_SECONDS = 30.0
@@ -47,7 +46,8 @@ class ProfilePublication(Struct, frozen=False):
         """Set the labels, unless they are set. ClusterError."""
         node = self.context.cluster.node()
         last = self.context.deps.folder.profile()
-        published = labels.publish(last, node.labels.get(PLUGIN_LABEL, ""), self.policy.profile, self.devices)
+        backend, label = self.context.deps.backend, node.labels.get(PLUGIN_LABEL, "")
+        published = backend.publish(last, label, self.policy.profile, self.devices)
         self._published = published
         if published != last:
             self.context.deps.folder.keep_profile(published.key, published.devices)
@@ -60,7 +60,8 @@ class ProfilePublication(Struct, frozen=False):
         """Wait until the node offers `desired`; return what is wrong after five minutes. `publish` must have been called."""
         unmet = self.context.wait(self._find, _WAIT_SECONDS)
         if unmet is not None and unmet.reason in (ConditionReason.WAITING_FOR_PLUGIN, ConditionReason.WRONG_RESOURCES):
-            unmet = replace(unmet, message=unmet.message + plugin_pods.explain(self.context.cluster.pods(), self.policy.stack))
+            why = self.context.deps.backend.explain(self.context.cluster.pods(), self.policy)
+            unmet = replace(unmet, message=unmet.message + why)
         text = "as planned" if unmet is None else unmet.message
         self.context.record_step("offer", "node", Status.OK if unmet is None else Status.FAILED, text)
         return unmet
@@ -68,7 +69,7 @@ class ProfilePublication(Struct, frozen=False):
     def _apply(self, published: Published, node: NodeView) -> None:
         if node.labels.get(PLUGIN_LABEL) != published.key:
             # The plugin watches no other label.
-            self.context.relabelling = Relabelling(sockets=self.context.deps.plugin_sockets(), at=self.context.slept)
+            self.context.relabelling = Relabelling(sockets=self.context.deps.backend.find_sockets(), at=self.context.slept)
         self.context.cluster.apply_labels(node_labels.desired(self.policy, published))
         self._published = published
         self._applied_at = self.context.slept
@@ -76,15 +77,15 @@ class ProfilePublication(Struct, frozen=False):
 
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
-        node = self.context.cluster.node()
+        node, backend = self.context.cluster.node(), self.context.deps.backend
         taken = node.describe_drift(node_labels.desired(self.policy, self._published))
         if taken:
             return self._answer(taken, node)
         try:
-            registered = self.context.deps.read_checkpoint().registered
+            registered = backend.read_checkpoint().registered
         except CheckpointError as error:
             return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=str(error))
-        mismatch = find_mismatch(self.desired, self.devices, registered, node.allocatable)
+        mismatch = backend.find_mismatch(self.desired, self.devices, registered, node.allocatable)
         if mismatch is not None and mismatch.is_stale:
             self._flip_in_time(node)
         return mismatch or self._find_former(registered)
@@ -99,7 +100,7 @@ class ProfilePublication(Struct, frozen=False):
             return None
         if not any(device_id.startswith(UUIDS) for ids in registered.values() for device_id in ids):
             return None
-        if self.context.deps.plugin_sockets() - last.sockets:
+        if self.context.deps.backend.find_sockets() - last.sockets:
             return None
         return Unmet(
             reason=ConditionReason.WAITING_FOR_PLUGIN, message="the device plugin has not restarted since its label changed"
@@ -114,7 +115,7 @@ class ProfilePublication(Struct, frozen=False):
         if self._published is None or self._flips >= _MAX_FLIPS or now - self._applied_at < grace * 2**self._flips:
             return
         self._flips += 1
-        other = labels.flip(self._published)
+        other = self.context.deps.backend.flip(self._published)
         self.context.deps.folder.keep_profile(other.key, other.devices)
         self._apply(other, node)
 

@@ -15,8 +15,7 @@ from gpushare_node.adapters.kube.cluster import (
     PodView,
 )
 from gpushare_node.adapters.kube.no_cluster import NoCluster
-from gpushare_node.backends.device_plugin.checkpoint import CheckpointError
-from gpushare_node.backends.device_plugin.offer import expected, find_mismatch
+from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Partitioner
 from gpushare_node.core.structs import Struct, replace
@@ -155,13 +154,13 @@ class _Reconciler(Struct):
         hardware = deps.open_hardware(self.desired.digest)
         try:
             devices = hardware.devices(hardware.look(policy, frozenset()))
-            registered = deps.read_checkpoint().registered
+            registered = deps.backend.read_checkpoint().registered
         except CheckpointError:
             return False
         finally:
             hardware.close()
-        desired = expected(policy)
-        return find_mismatch(desired, devices, registered, desired) is None
+        desired = deps.backend.expected(policy)
+        return deps.backend.find_mismatch(desired, devices, registered, desired) is None
 
 
 def _release_orphan(context: RunContext) -> Outcome:

@@ -15,8 +15,7 @@ from gpushare_node.adapters.kube.cluster import (
     REPARTITIONING_TAINTS,
     NodeView,
 )
-from gpushare_node.backends.device_plugin.checkpoint import CheckpointError
-from gpushare_node.backends.device_plugin.offer import find_stale
+from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
@@ -141,7 +140,7 @@ class Release(Struct):
         """Return whom the plugin's return to its default disturbs: no pod if our label is not set, for that has happened."""
         if PLUGIN_LABEL not in node_labels.own_labels(self.node.labels, self.node.owners):
             return frozenset()
-        return find_affected(self.former, policy, {}, self.node.allocatable)
+        return find_affected(self.former, policy, {}, self.context.deps.backend.advertised(self.node.allocatable))
 
     def _clean_node(self, devices: frozenset[str]) -> None:
         """Remove all marks but the pool label. The uninstall Job gets its answer first: without the label this pod may end."""
@@ -161,8 +160,9 @@ class Release(Struct):
 
     def _find_stale(self, devices: frozenset[str]) -> Unmet | None:
         """Return a device that the plugin still offers although it no longer exists."""
+        backend = self.context.deps.backend
         try:
-            dead = find_stale(self.context.deps.read_checkpoint().registered, devices)
+            dead = backend.find_stale(backend.read_checkpoint().registered, devices)
         except CheckpointError:
             return None
         return Unmet(reason=ConditionReason.RELEASING, message=f"the device plugin still offers {dead[0]}") if dead else None

@@ -16,7 +16,7 @@ from gpushare_node.adapters.kube.cluster import (
     NodeView,
     Taint,
 )
-from gpushare_node.backends.device_plugin.checkpoint import NO_CHECKPOINT, CheckpointError, Socket
+from gpushare_node.backends.backend import NO_CHECKPOINT, CheckpointError, Socket
 from gpushare_node.core.policy import Policy, PolicyError, read
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.gpus.hardware import Hardware
@@ -129,7 +129,7 @@ class RunContext(Struct, frozen=False):
         Blocked if kubelet's checkpoint cannot be read, or if neither it nor the API server can tell which pods hold GPUs.
         """
         try:
-            checkpoint = self.deps.read_checkpoint()
+            checkpoint = self.deps.backend.read_checkpoint()
         except CheckpointError as error:
             text = f"which pods hold GPUs cannot be read: {error}"
             raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True) from error
@@ -167,7 +167,7 @@ class RunContext(Struct, frozen=False):
         if self.blocker is None or pods is None:
             return False
         with suppress(CheckpointError):
-            return self.blocker.is_left_by(find_holders(self.deps.read_checkpoint(), pods))
+            return self.blocker.is_left_by(find_holders(self.deps.backend.read_checkpoint(), pods))
         return False
 
     def former(self) -> Policy | None:

@@ -7,15 +7,14 @@ later use a UUID that no longer exists.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
-from gpushare_node.backends.device_plugin.checkpoint import NO_CHECKPOINT, Checkpoint, is_gpu_resource
-from gpushare_node.backends.device_plugin.offer import UUIDS, advertised
+from gpushare_node.backends.backend import NO_CHECKPOINT, Checkpoint
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.reporting.wording import join_first
+from gpushare_node.vendors import UUIDS, is_gpu_resource, of
 from gpushare_node.vendors.driver import GpuInfo
-from gpushare_node.vendors.nvidia.names import SHARING_LABEL
 
 _MAX_NAMED = 5
 _ANY, _NOT_IN_CHECKPOINT = "any", "not_listed"
@@ -48,7 +47,7 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
     """Return the pods that hold devices. Read the checkpoint before the pods: then no new pod is missed.
 
     With pods unknown (None) every allocation counts. Otherwise allocations of pods that are gone or have ended do not count:
-    kubelet keeps them in its file. Of nvidia.com/ only GPUs count, not the devices of network plugins.
+    kubelet keeps them in its file. Of a vendor's only GPUs count, not the devices of network plugins.
 
     A new node has no checkpoint, and no pod that requests GPUs. A kubelet whose folder was emptied has no checkpoint until a
     plugin registers again, while its pods run on; the checkpoint that it writes then does not contain them.
@@ -155,20 +154,20 @@ def _pids(gpu: GpuPlan, survey: GpuInfo | None) -> list[int]:
 
 
 def find_affected(
-    former: Policy | None, policy: Policy, labels: Mapping[str, str], allocatable: Mapping[str, int]
+    former: Policy | None, policy: Policy, labels: Mapping[str, str], offered: Mapping[str, int]
 ) -> frozenset[str]:
     """Return the resources whose holders the label alone disturbs: a name that goes, fewer replicas, any change of MPS.
 
-    Without a former policy of ours, what the node offers now decides, and GPU feature discovery's word for how it is shared. A
-    label that is already set disturbs no pod.
+    Without a former policy of ours, what the node offers now (`offered`) decides, and the label for how it is shared. A label
+    that is already set disturbs no pod.
     """
     if policy.profile and labels.get(PLUGIN_LABEL, "")[:-2] == policy.profile:
         return frozenset()
     now = dict(policy.resources)
     if former is None:
-        if Mode.MPS in (policy.mode, labels.get(SHARING_LABEL)):
-            return frozenset(advertised(allocatable))
-        return frozenset(name for name, count in advertised(allocatable).items() if now.get(name, 0) < count)
+        if Mode.MPS in (policy.mode, labels.get(of(policy.vendor).sharing_label)):
+            return frozenset(offered)
+        return frozenset(name for name, count in offered.items() if now.get(name, 0) < count)
     if former.profile == policy.profile:
         return frozenset()
     if Mode.MPS in (former.mode, policy.mode):

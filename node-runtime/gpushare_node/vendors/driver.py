@@ -4,12 +4,21 @@
 change when a GPU is divided, indexes when one is lost. Sizes are in bytes or MiB, as the names state.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol, cast
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.process_list import Device
 from gpushare_node.partition.state import Fault, Profile
+
+Observe = Callable[[str, float, int | None], None]
+"""Called after every call of the driver with its name, its duration in seconds, and its code or None on success. From any
+thread."""
+
+
+def ignore(_call: str, _seconds: float, _code: int | None) -> None:
+    """Observe nothing: the default of `Observe`."""
 
 
 class Code(IntEnum):

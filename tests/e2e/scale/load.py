@@ -33,7 +33,8 @@ from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.backends.device_plugin.checkpoint import Checkpoint
+from gpushare_node.backends.backend import Checkpoint
+from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.cli.wiring import NodeAnnotations
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
@@ -54,6 +55,7 @@ from tests.e2e.scale.still import MACHINE, InlineQueue, StillDriver, StillWatche
 from tests.e2e.scale.traffic import FastTime, Observed, Traffic
 
 _PURPOSE = "load"
+NO_DEVICES = DevicePlugin(read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), find_sockets=frozenset)
 _LOOK_SECONDS = 60.0
 """Between two looks of one node. The real second between them changes no request, for none is made in a cycle."""
 _KUBELET_SECONDS = 300.0
@@ -114,7 +116,7 @@ class Node:
             clock=self.clock,
             tenants=TenancyFile(None, NAMESPACE),
             node_annotations=node_annotations,
-            checkpoint=lambda: Checkpoint(allocations=(), registered={}),
+            backend=NO_DEVICES,
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
         enforcer = Enforcer(
@@ -159,7 +161,7 @@ class Node:
             clock=self.clock,
             report=lambda _: None,
             boot_id=MACHINE.boot_id,
-            read_checkpoint=lambda: Checkpoint(allocations=(), registered={}),
+            backend=NO_DEVICES,
             open_enforcer=lambda _: self,
         )
         PodInformer(self.connection, self.name, self.clock).start()

@@ -31,7 +31,8 @@ from gpushare_node.adapters.kube.connection import Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.backends.device_plugin.checkpoint import Checkpoint
+from gpushare_node.backends.backend import Checkpoint
+from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import read
@@ -122,7 +123,7 @@ class SimulatedNode:
             folder=StateDir(self.folder),
             clock=clock,
             report=lambda _: None,
-            read_checkpoint=lambda: self.checkpoint,
+            backend=DevicePlugin(read_checkpoint=lambda: self.checkpoint, find_sockets=frozenset),
             boot_id=MACHINE.boot_id,
         )
         outcome = reconcile(deps, DesiredPolicy(policy=policy, text=text), hold=True)

@@ -254,7 +254,7 @@ def test_internal_error_is_one_line_with_a_logged_traceback_and_exit_code_70(cli
     program = "\n".join(
         (
             "import sys, gpushare_node.cli.export as export",
-            "export.bounded_driver = lambda run: 1 / 0",
+            "export.bounded_driver = lambda *_: 1 / 0",
             "from gpushare_node.cli import main",
             "sys.exit(main(['export']))",
         )

@@ -15,6 +15,7 @@ from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube import cluster
 from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
 from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.core.policy import Policy, read
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
@@ -214,7 +215,7 @@ class EnforcementFixture:
             clock=self.clock,
             tenants=TenancyFile(self.tenancy, NAMESPACE),
             mps=self.mps,
-            checkpoint=lambda: read_checkpoint(self.checkpoint),
+            backend=DevicePlugin(read_checkpoint=lambda: read_checkpoint(self.checkpoint)),
             node_annotations=self.node_annotations,
             wall=lambda: NOON + self.clock.now() + self.ahead,
         )

@@ -15,6 +15,7 @@ from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
+from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.identity import Process
@@ -136,7 +137,7 @@ class EnforcementFuzz(HostileNode):
             cluster=self.told,
             folder=StateDir(self.folder / "state"),
             clock=self.clock,
-            checkpoint=self.checkpoint,
+            backend=DevicePlugin(read_checkpoint=self.checkpoint),
             mps=self if self.mode == "mps" else None,
             tenants=TenancyFile(tenancy, NAMESPACE),
             wall=lambda: NOON + self.clock.now(),

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.backends.device_plugin.checkpoint import Allocation, Checkpoint
+from gpushare_node.backends.backend import Allocation, Checkpoint
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.process_list import Device, Kind, ProcessEntry
 from tests.node.enforce.enforcement import MAPPED, NAMESPACE, SHARED, YOUNG, FakePodList, container_id, pod, pod_uid

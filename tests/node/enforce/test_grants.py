@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
-from gpushare_node.backends.device_plugin.checkpoint import Allocation
+from gpushare_node.backends.backend import Allocation
 from gpushare_node.core import tenancy
 from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
 from gpushare_node.enforce.wall_clock import WallClock

@@ -56,7 +56,7 @@ def test_unattributable_memory_of_changing_processes_is_reported(enforcement: En
 def test_process_using_renamed_device_files_is_signalled(
     enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linux, "NVIDIA_MAJOR", 1)  # /dev/null's, for real devices need a driver
+    monkeypatch.setattr(linux, "DEVICE_MAJORS", {1})  # /dev/null's, for real devices need a driver
     pid = enforcement.admit_and_begin(1, "renamer", 5000)
     enforcement.fake_proc.fake(pid, "maps", UNMAPPED)
     enforcement.fake_proc.open_nothing(pid)

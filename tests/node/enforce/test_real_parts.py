@@ -244,7 +244,7 @@ from gpushare_node.cli import main, wiring
 from gpushare_node.backends.device_plugin import checkpoint
 from gpushare_node.adapters.procs import linux
 checkpoint.read_checkpoint.__defaults__ = (Path(sys.argv[1]),)
-linux.NVIDIA_MAJOR = 1
+linux.DEVICE_MAJORS = {1}
 wiring.DEFAULTS = replace(wiring.DEFAULTS, exit_seconds=float(sys.argv[2]))
 sys.exit(main(sys.argv[3:]))
 """

@@ -24,6 +24,7 @@ from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Mode, Policy, Share
@@ -223,12 +224,14 @@ class LoopNode:
             folder=self.folder,
             clock=self.clock,
             report=self._report,
-            read_checkpoint=lambda: read_checkpoint(self.checkpoint),
+            backend=DevicePlugin(
+                read_checkpoint=lambda: read_checkpoint(self.checkpoint),
+                find_sockets=lambda: frozenset({("nvidia-gpu.sock", 1, self.starts)}),
+            ),
             boot_id=self.gpus.boot_id,
             open_enforcer=lambda policy: Watch(policy, self.watched),
             has_news=self._has_news,
             followed=self.followed,
-            plugin_sockets=lambda: frozenset({("nvidia-gpu.sock", 1, self.starts)}),
         )
 
     def _has_news(self) -> bool:

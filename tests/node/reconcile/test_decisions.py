@@ -7,9 +7,9 @@ import pytest
 
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
+from gpushare_node.backends.backend import Allocation, Checkpoint
 from gpushare_node.backends.device_plugin import labels
-from gpushare_node.backends.device_plugin.checkpoint import Allocation, Checkpoint, is_gpu_resource
-from gpushare_node.backends.device_plugin.offer import expected, find_mismatch, find_stale
+from gpushare_node.backends.device_plugin.offer import advertised, expected, find_mismatch, find_stale
 from gpushare_node.core.policy import Mode, Partitioner, read
 from gpushare_node.core.structs import replace
 from gpushare_node.membership import node_labels
@@ -17,6 +17,7 @@ from gpushare_node.membership.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.client_pause import to_pause, to_resume
 from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors import is_gpu_resource
 from tests.node.reconcile.loop_node import SEVEN, mig, whole
 from tests.support.paths import ROOT
 
@@ -137,7 +138,7 @@ def test_gpu_resources_are_distinguished_from_other_nvidia_resources() -> None:
 def test_every_change_affects_mps_clients_and_others_only_if_they_lose_resources() -> None:
     mps = whole(replicas=4, mode=Mode.MPS)
     assert find_affected(mig(SEVEN), mig(SEVEN), {}, {}) == frozenset()
-    assert find_affected(None, whole(), {}, {"nvidia.com/gpu": 1, "nvidia.com/hostdev": 3}) == frozenset()
+    assert find_affected(None, whole(), {}, advertised({"nvidia.com/gpu": 1, "nvidia.com/hostdev": 3})) == frozenset()
     assert find_affected(None, whole(replicas=2), {}, {"nvidia.com/gpu": 1}) == {"nvidia.com/gpu"}
     sliced, served = {"nvidia.com/gpu.shared": 4}, {"nvidia.com/gpu.sharing-strategy": "mps"}
     assert find_affected(None, whole(replicas=4), {}, sliced) == frozenset(), "the same shares"

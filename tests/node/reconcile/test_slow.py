@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.backends.device_plugin.checkpoint import Checkpoint
+from gpushare_node.backends.backend import Checkpoint
+from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.core.structs import replace
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
@@ -27,12 +28,14 @@ class SlowNode(LoopNode):
 
     def deps(self, pool: str, *, cluster: bool = True) -> Dependencies:
         deps = super().deps(pool, cluster=cluster)
+        backend = deps.backend
+        assert isinstance(backend, DevicePlugin)
 
         def read() -> Checkpoint:
             self.clock.time += self.look_seconds
-            return deps.read_checkpoint()
+            return backend.read_checkpoint()
 
-        return replace(deps, read_checkpoint=read)
+        return replace(deps, backend=replace(backend, read_checkpoint=read))
 
     def delay_plugin(self) -> None:
         """It takes its label up only so many ticks from now."""

@@ -1,4 +1,4 @@
-"""Operations on a GPU that have no NVML call: a reset, and the device nodes of new MIG instances. Decides nothing."""
+"""Operations on a GPU that the driver has no call for: a reset, and the device nodes of new MIG instances. Decides nothing."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -6,7 +6,9 @@ from pathlib import Path
 
 from gpushare_node.adapters.host.boot import boot_id
 from gpushare_node.adapters.host.programs import ROOTS, find
+from gpushare_node.core.policy import Vendor
 from gpushare_node.core.structs import Struct
+from gpushare_node.vendors import of
 
 _RESET_SECONDS = 120.0
 _NODES_SECONDS = 60.0
@@ -28,18 +30,17 @@ class Machine(Struct):
     name_processes: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {}
 
 
-def this_machine(roots: Iterable[Path] = ROOTS) -> Machine:
-    """Return the host that this program runs on. NVML has no call for either; `nvidia-smi` does both."""
-    found = tuple(roots)
-    return Machine(boot_id=boot_id(), reset=partial(_reset, found), make_nodes=partial(_run, found, (), _NODES_SECONDS))
+def this_machine(roots: Iterable[Path] = ROOTS, vendor: Vendor = Vendor.NVIDIA) -> Machine:
+    """Return the host that this program runs on, with the programs of this vendor."""
+    run, names = partial(_run, tuple(roots)), of(vendor)
+    return Machine(
+        boot_id=boot_id(),
+        reset=lambda pci_bus_id: run((*names.reset_command, pci_bus_id), _RESET_SECONDS),
+        make_nodes=partial(run, names.nodes_command, _NODES_SECONDS),
+    )
 
 
-def _reset(roots: tuple[Path, ...], pci_bus_id: str) -> str | None:
-    return _run(roots, ("--gpu-reset", "-i", pci_bus_id), _RESET_SECONDS)
-
-
-def _run(roots: tuple[Path, ...], arguments: tuple[str, ...], timeout_seconds: float) -> str | None:
-    """Run nvidia-smi. Without arguments it lists the GPUs and opens each instance; as root, NVML creates the nodes for it."""
+def _run(roots: tuple[Path, ...], command: tuple[str, ...], timeout_seconds: float) -> str | None:
     # Searched at every call: the driver's container may have started since.
-    program = find("nvidia-smi", roots)
-    return "there is no nvidia-smi on the host" if program is None else program.run(arguments, timeout_seconds)
+    program = find(command[0], roots)
+    return f"there is no {command[0]} on the host" if program is None else program.run(command[1:], timeout_seconds)

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
 from typing import Protocol
 
-from gpushare_node.core.policy import RepartitioningTaint
+from gpushare_node.core.policy import RepartitioningTaint, Vendor
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.vendors.nvidia import names
+from gpushare_node.vendors import of
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
-PLUGIN_LABEL = names.PLUGIN_LABEL
-MIG_LABEL = names.MIG_LABEL
+PLUGIN_LABEL = of(Vendor.NVIDIA).plugin_label
+MIG_LABEL = of(Vendor.NVIDIA).layout_label
 RELEASE_ANNOTATION = "gpushare.dev/release"
 """The uninstall Job sets it on every node, and removes it at the end: see `kube.requests`.
 
@@ -61,7 +61,7 @@ class Taint(Struct):
 class NodeView(Struct):
     """The node as the API server returns it.
 
-    `allocatable` has resources of nvidia.com/ only; `owners` maps labels to their field managers.
+    `allocatable` has resources of GPUs' vendors only; `owners` maps labels to their field managers.
     """
 
     name: str

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import NodeView, PodView, Taint
-from gpushare_node.vendors.nvidia.names import RESOURCES
+from gpushare_node.vendors import RESOURCES
 
 Json = Mapping[str, Any]
 
@@ -63,7 +63,7 @@ def view_pod(pod: Json) -> PodView:
 
 
 def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    """Yield NVIDIA's resources. The API server itself does not allow fractions of an extended resource."""
+    """Yield the resources of GPUs' vendors. The API server itself does not allow fractions of an extended resource."""
     for name, quantity in allocatable.items():
         if name.startswith(RESOURCES) and str(quantity).isdecimal():
             yield name, int(quantity)
@@ -77,7 +77,7 @@ def _requested(spec: Json) -> Iterable[str]:
 
 
 def _is_gpu(resource: str) -> bool:
-    """Whether its name is NVIDIA's, or one under which other plugins (HAMi, Volcano, and others) give parts of GPUs."""
+    """Whether its name is a vendor's, or one under which other plugins (HAMi, Volcano, and others) give parts of GPUs."""
     return resource.startswith(RESOURCES) or ("/" in resource and any(word in resource for word in ("gpu", "cuda")))
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, RUNTIME_LABEL, NodeView
-from gpushare_node.vendors.nvidia.names import DEPLOY_LABELS
+from gpushare_node.vendors import DEPLOY_LABELS
 
 Json = Mapping[str, Any]
 
-_DEPLOY = (DEPLOY_LABELS, RUNTIME_LABEL)
+_DEPLOY = (*DEPLOY_LABELS, RUNTIME_LABEL)
 """Labels by which gpu-operator, or an administrator, sends GPU clients away for a while: the pool keeps the node."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")

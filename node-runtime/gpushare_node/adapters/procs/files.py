@@ -10,6 +10,7 @@ import re
 import stat
 import struct
 import time
+from collections.abc import Collection, Container
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,8 +63,8 @@ _STATX_BYTES, _MODE_AT, _DEVICE_AT = 256, 28, 128
 """The size of `struct statx`, and where its `stx_mode` and `stx_rdev_major` begin."""
 
 
-def _is_device(path: str, major: int) -> bool | None:
-    """Whether this open file is a device of the driver; None if that is not readable. A file closed meanwhile is not one.
+def _is_device(path: str, majors: Container[int]) -> bool | None:
+    """Whether this open file is a device of the drivers; None if that is not readable. A file closed meanwhile is not one.
 
     The kernel answers from what it has: the server of a FUSE or NFS mount is not asked, and so cannot delay the answer.
     """
@@ -73,7 +74,7 @@ def _is_device(path: str, major: int) -> bool | None:
     if _STATX(_AT_FDCWD, path.encode(), _DONT_SYNC, _TYPE, answer):
         return False if ctypes.get_errno() == _NO_FILE else None
     (mode,), (found,) = struct.unpack_from("=H", answer, _MODE_AT), struct.unpack_from("=I", answer, _DEVICE_AT)
-    return stat.S_ISCHR(mode) and found == major
+    return stat.S_ISCHR(mode) and found in majors
 
 
 _KCMP = {"x86_64": 312, "aarch64": 272}
@@ -154,24 +155,24 @@ class ProcFiles:
         except OSError:
             return None
 
-    def maps(self, pid: int, part: bytes) -> bool | None:
-        """Whether the process's memory map contains these bytes. For other users' processes it needs CAP_SYS_PTRACE.
+    def maps(self, pid: int, parts: Collection[bytes]) -> bool | None:
+        """Whether the process's memory map contains one of these. For other users' processes it needs CAP_SYS_PTRACE.
 
         Waits for the lock on the process's memory map, which the process may hold while the kernel loads a page that it reads.
         """
         try:
             with open(f"{self._root}/{self._living(pid)}/maps", "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs more than the file
-                tail = b""
+                tail, longest = b"", max(map(len, parts))
                 while chunk := file.read(_CHUNK_BYTES):
-                    if part in tail + chunk:
+                    if any(part in tail + chunk for part in parts):
                         return True
-                    tail = chunk[-len(part) :]
+                    tail = chunk[-longest:]
                 return False
         except OSError:
             return None
 
-    def has_open(self, pid: int, major: int, seconds: float) -> bool | None:
-        """Whether the process has a character device of this driver open; None if one of its open files is not readable.
+    def has_open(self, pid: int, majors: Container[int], seconds: float) -> bool | None:
+        """Whether the process has a character device of these drivers open; None if one of its open files is not readable.
 
         A thread may have a table of open files of its own (CLONE_FILES). What is in a socket's queue, or registered with
         io_uring, is in no table, and is not seen.
@@ -181,22 +182,22 @@ class ProcFiles:
         """
         deadline = time.thread_time() + seconds
         living = self._living(pid)
-        found, first = self._has_open(living, major, deadline), int(living.rpartition("/")[2])
+        found, first = self._has_open(living, majors, deadline), int(living.rpartition("/")[2])
         for thread in self._threads(pid):
             if found is not False:
                 break
             if time.thread_time() > deadline:
                 return None
             if thread != first and not _share_files(first, thread):
-                found = self._has_open(f"{pid}/task/{thread}", major, deadline)
+                found = self._has_open(f"{pid}/task/{thread}", majors, deadline)
         return found
 
-    def _has_open(self, folder: str, major: int, deadline: float) -> bool | None:
+    def _has_open(self, folder: str, majors: Container[int], deadline: float) -> bool | None:
         answers: set[bool | None] = set()
         try:
             with os.scandir(f"{self._root}/{folder}/fd") as files:
                 for file in files:
-                    answers.add(_is_device(file.path, major))
+                    answers.add(_is_device(file.path, majors))
                     if True in answers:
                         return True
                     if time.thread_time() > deadline:

@@ -14,12 +14,10 @@ from gpushare_node.adapters.procs.signals import deliver
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.worker import Worker
 from gpushare_node.guard.process_list import PID_MAX
+from gpushare_node.vendors import DEVICE_FILES, DEVICE_MAJORS
 
 _HOST_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 """The kernel's fixed number of the first pid namespace: PROC_PID_INIT_INO."""
-
-NVIDIA_MAJOR = 195
-"""The fixed major number of NVIDIA's character devices: /proc/devices, and Linux's list of allocated devices."""
 
 _SCAN_SECONDS = 0.1
 """How long reading a memory map, or the open files, may take: that is enough for six thousand files, or for twenty times ten
@@ -119,7 +117,7 @@ class LinuxProcesses(Processes):
         """
         if self._files.is_ending(pid):
             return GpuUse.UNREADABLE
-        is_open = self._files.has_open(pid, NVIDIA_MAJOR, _SCAN_SECONDS)
+        is_open = self._files.has_open(pid, DEVICE_MAJORS, _SCAN_SECONDS)
         is_mapped = None if is_open else self._is_mapped(pid)
         if is_open or is_mapped:
             return GpuUse.YES
@@ -132,7 +130,7 @@ class LinuxProcesses(Processes):
         """
         if self._scanner is None:
             self._scanner = Worker("scan", SystemClock())
-        future = self._scanner.start(lambda: self._files.maps(pid, b"/dev/nvidia"))
+        future = self._scanner.start(lambda: self._files.maps(pid, DEVICE_FILES))
         return future.value if future is not None and future.wait(_SCAN_SECONDS) else None
 
     def details(self, pid: int) -> ProcessDetails | None:

@@ -11,49 +11,10 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from gpushare_node.core.structs import Struct
-from gpushare_node.vendors.nvidia.names import GPU_RESOURCES, RESOURCES
+from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError, Socket
+from gpushare_node.vendors import RESOURCES
 
 DEFAULT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
-
-NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
-"""The message if there is no checkpoint."""
-
-
-class CheckpointError(Exception):
-    """The checkpoint exists and cannot be read: the allocations are unknown. The text names the file and the problem."""
-
-
-class Allocation(Struct):
-    """Devices that kubelet allocated to a container. Ids are the device plugin's: `UUID` or `UUID::replica`."""
-
-    pod_uid: str
-    container: str
-    resource: str
-    ids: tuple[str, ...]
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """Return the UUID of every id, once for each replica of it."""
-        return tuple(device_id.rsplit("::", 1)[0] for device_id in self.ids)
-
-
-class Checkpoint(Struct):
-    """The allocations of every resource, and the ids that the device plugins registered for those of the vendor.
-
-    `is_there` False: the file does not exist. Kubelet writes it when the first device plugin registers; it may also have been
-    deleted while pods run. `has_kubelet` False: kubelet's folder does not exist either, so no kubelet runs here.
-    """
-
-    allocations: tuple[Allocation, ...]
-    registered: Mapping[str, frozenset[str]]
-    is_there: bool = True
-    has_kubelet: bool = True
-
-
-def is_gpu_resource(name: str) -> bool:
-    """Whether this is the name of a GPU resource."""
-    return name.startswith(GPU_RESOURCES)
 
 
 def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
@@ -67,10 +28,6 @@ def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
         return Checkpoint(allocations=(), registered={}, is_there=False, has_kubelet=path.parent.is_dir())
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: {type(error).__name__}: {error}") from error
-
-
-Socket = tuple[str, int, int]
-"""The identity of a socket: name, inode and change time, because a file system may reuse an inode immediately."""
 
 
 def find_sockets(folder: Path = DEFAULT.parent) -> frozenset[Socket]:

@@ -4,14 +4,11 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from gpushare_node.backends.device_plugin.checkpoint import is_gpu_resource
 from gpushare_node.core.policy import DesiredGpu, Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
-
-UUIDS = ("GPU-", "MIG-")
-"""The prefixes of device ids that identify a device for certain."""
+from gpushare_node.vendors import UUIDS, is_gpu_resource
 
 
 def advertised(allocatable: Mapping[str, int]) -> dict[str, int]:
@@ -38,14 +35,16 @@ def _profiles(gpu: DesiredGpu) -> tuple[str | None, ...]:
 def find_mismatch(
     desired: Mapping[str, int],
     devices: frozenset[str],
-    registered: Mapping[str, frozenset[str]],
+    registered: Mapping[str, frozenset[str]] | None,
     allocatable: Mapping[str, int],
 ) -> Unmet | None:
-    """Return what is missing or superfluous; None: the node offers the desired resources on these devices and nothing else.
+    """See `Backend`.
 
     Ids are compared first: counts can be correct although no id exists. For plugins whose device ids are not UUIDs (GKE's)
     only the counts are compared. A plugin that registered nothing may have found nothing, and wait for its label to change.
     """
+    if registered is None:
+        return _find_offer_mismatch(desired, allocatable)
     ids = {name: some for name, some in registered.items() if some and is_gpu_resource(name)}
     known = {one.rsplit("::", 1)[0] for some in ids.values() for one in some}
     if known != devices and (not known or any(one.startswith(UUIDS) for one in known)):
@@ -53,12 +52,12 @@ def find_mismatch(
     counts = {name: len(some) for name, some in ids.items()}
     if counts != desired:
         return _about_numbers("the device plugin registered", desired, counts)
-    found = find_offer_mismatch(desired, allocatable)
+    found = _find_offer_mismatch(desired, allocatable)
     left = sorted(advertised(allocatable).keys() - counts.keys())
     return found if found is None or not left else replace(found, message=f"{found.message}; {_about_left(left)}")
 
 
-def find_offer_mismatch(desired: Mapping[str, int], allocatable: Mapping[str, int]) -> Unmet | None:
+def _find_offer_mismatch(desired: Mapping[str, int], allocatable: Mapping[str, int]) -> Unmet | None:
     """Return how the node's allocatable alone differs from the desired resources."""
     shown = advertised(allocatable)
     return None if shown == desired else _about_numbers("the node offers", desired, shown)

@@ -1,26 +1,26 @@
-"""What the pods of NVIDIA's device plugin on the node say about an offer that is missing. Pure."""
+"""What the pods of the device plugin on the node say about an offer that is missing. Pure."""
 
 from collections.abc import Iterable
 
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.core.policy import Stack
+from gpushare_node.core.policy import Policy, Stack
 from gpushare_node.reporting.wording import join_first
+from gpushare_node.vendors import of
 
 _APP, _NAME = "app", "app.kubernetes.io/name"
-_PLUGINS = frozenset({"nvidia-device-plugin-daemonset", "nvidia-device-plugin"})
-"""`app` of gpu-operator's DaemonSet, `app.kubernetes.io/name` of the plugin's own chart."""
 _PROFILES = "gpushare-profiles"
 _MAX_NAMED = 3
 
 
-def explain(pods: Iterable[PodView], stack: Stack) -> str:
+def explain(pods: Iterable[PodView], policy: Policy) -> str:
     """Return a clause on the plugin's pods, to follow a message; empty if nothing is known to be wrong with them.
 
     A plugin of the stack `existing` may have any labels, so that none is missed.
     """
-    found = [pod for pod in pods if not _PLUGINS.isdisjoint({pod.labels.get(_APP), pod.labels.get(_NAME)})]
+    apps = of(policy.vendor).plugin_apps
+    found = [pod for pod in pods if not apps.isdisjoint({pod.labels.get(_APP), pod.labels.get(_NAME)})]
     if not found:
-        return "" if stack is Stack.EXISTING else "; the device plugin has no pod on the node"
+        return "" if policy.stack is Stack.EXISTING else "; the device plugin has no pod on the node"
     waiting = [pod for pod in found if pod.phase == "Pending"]
     if not waiting:
         return ""

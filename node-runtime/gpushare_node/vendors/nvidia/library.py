@@ -5,26 +5,18 @@ error: if the library hangs, the call would not return.
 """
 
 import re
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from gpushare_node.vendors.driver import ABSENT, Code, DriverError
+from gpushare_node.vendors.driver import ABSENT, Code, DriverError, Observe, ignore
 
 Handle = object
 """An opaque handle of NVML."""
-
-Observe = Callable[[str, float, int | None], None]
-"""Called after every NVML call with its name, its duration in seconds, and its code or None on success. From any thread."""
 
 _READS = re.compile(
     r"nvml(Init|Shutdown|EventSet[A-Z]\w*|DeviceRegisterEvents|(System|Device|GpuInstance|ComputeInstance)Get\w+)"
 )
 """The calls that change no GPU: a list of what is allowed, so that a call that is added later is refused."""
-
-
-def ignore(_call: str, _seconds: float, _code: int | None) -> None:
-    """Observe nothing: the default of `Observe`."""
 
 
 class Library:

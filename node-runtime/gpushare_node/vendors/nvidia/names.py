@@ -1,23 +1,44 @@
-"""The names of NVIDIA's resources, and of the labels that its programs read and write on nodes."""
+"""NVIDIA: the names of its resources, and of the labels and programs on nodes; its driver is opened on demand."""
 
-RESOURCES = "nvidia.com/"
-"""With which the names of its resources begin: GPUs, and devices of network and virtual-machine plugins."""
+from gpushare_node.core.policy import Vendor
+from gpushare_node.vendors.driver import Driver, Observe, ignore
+from gpushare_node.vendors.vendor import GpuVendor
 
-WHOLE_GPU = "nvidia.com/gpu"
-GPU_RESOURCES = (WHOLE_GPU, "nvidia.com/mig-")
-"""With which those of GPUs and of parts of them begin."""
 
-PLUGIN_LABEL = "nvidia.com/device-plugin.config"
-"""The configuration of the device plugin, which watches no other label."""
+def _open_driver(observe: Observe = ignore, *, pid_max: int, reads_only: bool = False) -> Driver:
+    from gpushare_node.vendors.nvidia.session import Session  # noqa: PLC0415 - `--help` needs none
 
-MIG_LABEL = "nvidia.com/mig.config"
-"""The layout for mig-manager."""
+    return Session.open(observe, pid_max=pid_max, reads_only=reads_only)
 
-MIG_STATE_LABEL = "nvidia.com/mig.config.state"
-"""What mig-manager says of the layout."""
 
-SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
-"""In which GPU feature discovery says how the device plugin shares: none, time-slicing or mps."""
-
-DEPLOY_LABELS = "nvidia.com/gpu.deploy."
-"""With which the labels begin that say whether a program of gpu-operator runs on the node."""
+NVIDIA = GpuVendor(
+    open_driver=_open_driver,
+    resources=Vendor.NVIDIA.resources,
+    whole_gpu="nvidia.com/gpu",
+    gpu_resources=("nvidia.com/gpu", "nvidia.com/mig-"),
+    uuids=("GPU-", "MIG-"),
+    plugin_label="nvidia.com/device-plugin.config",
+    layout_label="nvidia.com/mig.config",
+    layout_state_label="nvidia.com/mig.config.state",
+    sharing_label="nvidia.com/gpu.sharing-strategy",
+    deploy_labels="nvidia.com/gpu.deploy.",
+    # gpu-operator's DaemonSet, and the plugin's own chart.
+    plugin_apps=frozenset({"nvidia-device-plugin-daemonset", "nvidia-device-plugin"}),
+    clients=("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "nvsm"),
+    client_apps=frozenset(
+        {
+            "nvidia-device-plugin-daemonset",
+            "nvidia-device-plugin-mps-control-daemon",
+            "gpu-feature-discovery",
+            "nvidia-dcgm",
+            "nvidia-dcgm-exporter",
+        }
+    ),
+    partitioner_app="nvidia-mig-manager",
+    # Fixed: /proc/devices, and Linux's list of allocated devices.
+    device_major=195,
+    device_files=b"/dev/nvidia",
+    reset_command=("nvidia-smi", "--gpu-reset", "-i"),
+    # Without arguments it lists the GPUs and opens each instance; as root, NVML creates the nodes for it.
+    nodes_command=("nvidia-smi",),
+)

@@ -9,11 +9,11 @@ upgrade goes away only if the program restarts.
 from contextlib import suppress
 
 from gpushare_node.guard.process_list import PID_MAX, Device
-from gpushare_node.vendors.driver import Activation, ComputeMode, DriverError, GpuInfo, Versions, Xid
+from gpushare_node.vendors.driver import Activation, ComputeMode, DriverError, GpuInfo, Observe, Versions, Xid, ignore
 from gpushare_node.vendors.nvidia import instances, limits
 from gpushare_node.vendors.nvidia.events import XidEvents
 from gpushare_node.vendors.nvidia.gpu_info import KeptOffers, survey_gpu
-from gpushare_node.vendors.nvidia.library import Handle, Library, Observe, ignore
+from gpushare_node.vendors.nvidia.library import Handle, Library
 from gpushare_node.vendors.nvidia.process_reader import ProcessReader
 from gpushare_node.vendors.nvidia.quirks import scrambles_lists
 

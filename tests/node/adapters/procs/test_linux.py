@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from gpushare_node.adapters.procs import linux
 from gpushare_node.adapters.procs.files import ProcFiles
-from gpushare_node.adapters.procs.linux import NVIDIA_MAJOR, LinuxProcesses
+from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, Processes
 from gpushare_node.guard.identity import ContainerId
+from gpushare_node.vendors import DEVICE_MAJORS
 from tests.support.hung_mount import unanswering
 from tests.support.process_fixtures import (
     CONTAINER_B,
@@ -202,7 +203,7 @@ def test_unlistable_open_files_make_gpu_use_unreadable(fake_proc: FakeProc, proc
 def test_open_files_beyond_the_time_limit_make_gpu_use_unknown(seconds: float, expected: bool | None) -> None:
     """A container may have a million files open; reading all of them would stop enforcement on its node for seconds."""
     with Path("/dev/null").open(), Path("/dev/null").open():
-        assert ProcFiles(Path("/proc")).has_open(os.getpid(), NVIDIA_MAJOR, seconds) is expected
+        assert ProcFiles(Path("/proc")).has_open(os.getpid(), DEVICE_MAJORS, seconds) is expected
 
 
 PRIVATE_FILES = """import ctypes, os, threading, time
@@ -229,9 +230,9 @@ def test_device_open_in_a_single_thread_is_found(
     assert has_own != any("ptmx" in str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir())
     if not has_kcmp:
         monkeypatch.setattr("gpushare_node.adapters.procs.files._KCMP", {})
-    monkeypatch.setattr(linux, "NVIDIA_MAJOR", 5)
+    monkeypatch.setattr(linux, "DEVICE_MAJORS", {5})
     assert LinuxProcesses().uses_gpu(pid) is GpuUse.YES
-    monkeypatch.setattr(linux, "NVIDIA_MAJOR", NVIDIA_MAJOR)
+    monkeypatch.setattr(linux, "DEVICE_MAJORS", DEVICE_MAJORS)
     assert LinuxProcesses().uses_gpu(pid) is GpuUse.NO
 
 

@@ -1,0 +1,60 @@
+"""GpuVendor: what the runtime must know of a vendor: the names that its programs use on nodes, and how to open its driver."""
+
+from typing import Protocol
+
+from gpushare_node.core.structs import Struct
+from gpushare_node.vendors.driver import Driver, Observe, ignore
+
+
+class OpenDriver(Protocol):
+    """Opens a session with the driver."""
+
+    def __call__(self, observe: Observe = ignore, *, pid_max: int, reads_only: bool = False) -> Driver:
+        """Return a new session. DriverError while there is no driver.
+
+        `observe` is told of every call. `pid_max`: the largest pid of this host; `reads_only`: no call may change a GPU.
+        """
+        ...
+
+
+class GpuVendor(Struct):
+    """One vendor. `open_driver` imports the driver's library only when it is called."""
+
+    open_driver: OpenDriver
+
+    resources: str
+    """With which the names of its resources begin: GPUs, and devices of network and virtual-machine plugins."""
+    whole_gpu: str
+    gpu_resources: tuple[str, ...]
+    """With which those of GPUs and of parts of them begin."""
+    uuids: tuple[str, ...]
+    """The prefixes of device ids that identify a device for certain."""
+
+    plugin_label: str
+    """The configuration of the device plugin, which watches no other label."""
+    layout_label: str
+    """The layout for the vendor's own program that partitions GPUs."""
+    layout_state_label: str
+    """What that program says of the layout."""
+    sharing_label: str
+    """How the device plugin shares: none, time-slicing or mps."""
+    deploy_labels: str
+    """With which the labels begin that say whether a program of the vendor's operator runs on the node."""
+
+    plugin_apps: frozenset[str]
+    """The device plugin's pods: label `app` or `app.kubernetes.io/name`."""
+    clients: tuple[str, ...]
+    """After `deploy_labels`: the operator's programs that keep GPUs open."""
+    client_apps: frozenset[str]
+    """Label `app` of those programs' pods."""
+    partitioner_app: str
+    """Label `app` of the vendor's own program that partitions GPUs."""
+
+    device_major: int
+    """The major number of its character devices."""
+    device_files: bytes
+    """With which the paths of these devices begin."""
+    reset_command: tuple[str, ...]
+    """The host's program that resets a GPU, and its arguments before the GPU's PCI address."""
+    nodes_command: tuple[str, ...]
+    """The same that creates the device nodes of a GPU's parts."""

@@ -45,7 +45,7 @@ NONSENSE = [
     ("pools/Upper", "copy of only"),
     ("pools/release", "copy of only"),
     ("pools/" + "a" * 49, "copy of only"),
-    ("pools/only/mode", "shared"),
+    ("pools/only/mode", "Shared mode"),
     ("pools/only/mig", "true"),
     ("pools/only/maxUnavailable", 1),
     ("kubeletRoot", ""),

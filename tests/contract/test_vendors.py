@@ -21,7 +21,6 @@ ALLOWED = {
     },
     "node-runtime/gpushare_node": {
         "vendors": "the names themselves",
-        "core": "refuses a policy with other resources, and needs no driver to read one",
         "reporting": "a remedy names the label that NVIDIA's plugin reads",
     },
 }

@@ -31,7 +31,7 @@ class Allocation(Struct):
     @property
     def devices(self) -> tuple[str, ...]:
         """Return the UUID of every id, once for each replica of it."""
-        return tuple(one.rsplit("::", 1)[0] for one in self.ids)
+        return tuple(device_id.rsplit("::", 1)[0] for device_id in self.ids)
 
 
 class Checkpoint(Struct):

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpushare_node.adapters.procs.cgroup import containers, locate
@@ -200,12 +200,13 @@ def test_any_nested_cgroup_stays_attributed_to_its_container(path: str, below: l
 
 
 @given(st.lists(st.lists(PIECES, max_size=9), min_size=1, max_size=4))
+@example([["kubepods", f"pod{OTHER_UID}", f"libpod-{ID}.scope"]])
 def test_random_cgroup_paths_raise_nothing_and_match_only_kubelet_paths(lines: list[list[str]]) -> None:
     paths = ["/" + "/".join(pieces) for pieces in lines]
     found = locate("".join(f"{number}:x:{path}\n" for number, path in enumerate(paths)))
     if found.candidates:
         assert any(path.startswith(found.cgroup) for path in paths)
-        assert re.search(rf"(kubepods|/\.\.).*pod[0-9a-f_-]{{32,36}}(\.slice)?([/:](.*[-:])?{OTHER}|$)", found.cgroup)
+        assert re.search(rf"(kubepods|/\.\.).*pod[0-9a-f_-]{{32,36}}(\.slice)?([/:](.*[-:])?({OTHER}|{ID})|$)", found.cgroup)
 
 
 @given(st.text())

@@ -47,6 +47,32 @@ def test_only_nvidia_packages_contain_nvidias_domain(house: str) -> None:
     assert not elsewhere, f"ask its package vendors instead: {elsewhere}"
 
 
+BY_NAME = {
+    "backends/device_plugin.py": "NVIDIA's device plugin",
+    "catalog/upstream.py": "the charts of the stacks, which are NVIDIA's",
+    "intent/types.py": "the runtime class of those stacks",
+    "live/inventory.py": "the operator's ClusterPolicies",
+    "live/rights.py": "the right to read them",
+    "monitoring/alerts.py": "the remedy of an alert on MPS",
+    "render/argocd.py": "the operator's kinds, which Argo CD prunes last",
+    "render/argocd_health.py": "their health",
+    "render/existing.py": "the settings of a plugin that is there already",
+    "rules/platform.py": "the stacks",
+}
+"""Modules of the compiler that ask NVIDIA by name, and for what; all others ask the vendor of a card or a resource."""
+
+
+def test_only_listed_modules_import_nvidia() -> None:
+    root = ROOT / "compiler/gpushare"
+    importing = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if path.relative_to(root).parts[0] not in {"vendors", "importing"}
+        and "from gpushare.vendors.nvidia import" in path.read_text(encoding="utf-8")
+    }
+    assert importing == BY_NAME.keys()
+
+
 def patterns(document: object) -> Iterator[str]:
     """Yield the patterns of a schema that accept a vendor's resources alone."""
     if isinstance(document, dict):

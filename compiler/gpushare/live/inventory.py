@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
+from gpushare import vendors
 from gpushare.core.record import Record
 from gpushare.live import helm_release
 from gpushare.live.api_objects import clean
@@ -62,7 +63,8 @@ def _node(item: Json) -> Json:
 
 def _quota(item: Json) -> Json:
     spec = _map(item, "spec")
-    gpus = {key: number for key, number in _map(spec, "hard").items() if NVIDIA.prefix in key}
+    prefixes = [vendor.prefix for vendor in vendors.VENDORS.values()]
+    gpus = {key: number for key, number in _map(spec, "hard").items() if any(prefix in key for prefix in prefixes)}
     return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": spec | {"hard": gpus}} if gpus else {}
 
 

@@ -54,7 +54,7 @@ BY_NAME = {
     "live/inventory.py": "the operator's ClusterPolicies",
     "live/rights.py": "the right to read them",
     "monitoring/alerts.py": "the remedy of an alert on MPS",
-    "render/argocd.py": "the operator's kinds, which Argo CD prunes last",
+    "render/argocd.py": "the operator's kinds, which its project permits",
     "render/argocd_health.py": "their health",
     "render/existing.py": "the settings of a plugin that is there already",
     "rules/platform.py": "the stacks",

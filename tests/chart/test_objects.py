@@ -447,6 +447,12 @@ def test_the_namespace_is_allowed_the_priority_of_our_pods(objects, pods) -> Non
         assert {pod["priorityClassName"] for pod in pods(each).values()} <= set(scope["values"])
 
 
+def test_the_plugins_namespace_is_allowed_that_priority_too(objects) -> None:
+    elsewhere = bundle("elsewhere", MODES.values["pools"], pluginNamespace="nvidia")
+    quotas = {namespace for kind, namespace, name in objects(elsewhere) if name == "gpushare-critical-pods"}
+    assert quotas == {"gpu-system", "nvidia"}
+
+
 def test_a_changed_policy_rolls_the_pods_of_its_pool_alone(objects) -> None:
     text = MODES.files["files/policies/hpc.yaml"]
     changed = bundle("changed", MODES.values["pools"], policies={"hpc": f"{text}# changed\n"})

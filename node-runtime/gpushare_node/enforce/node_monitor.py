@@ -71,6 +71,7 @@ class NodeMonitor(Struct, frozen=False):
     refusal: str = ""
     release_after_seconds: float = RELEASE_AFTER_SECONDS
     _finding: tuple[ConditionReason, str] | None = None
+    _lacked_manager: bool = False
     _release_reason: str = ""
     _unselected: str = ""
     _conflict: tuple[float, str] | None = None
@@ -202,7 +203,7 @@ class NodeMonitor(Struct, frozen=False):
         """Return which GPUs have no NVLink.
 
         Before Hopper the driver does not say. There no CUDA program starts without the manager; of GPUs in MIG mode, which have
-        no NVLink, that is not certain.
+        no NVLink, that is not certain. A manager that restarts is absent in one survey.
         """
         unready = [str(one.index) for one in surveys if one.is_fabric_ready is False]
         if unready:
@@ -215,7 +216,11 @@ class NodeMonitor(Struct, frozen=False):
             and "-SXM" in survey.name
             and not (survey.mig and survey.mig.current)
         ]
-        if not silent or not self.enforcer.adapters.processes.lacks_fabric_manager():
+        lacked, self._lacked_manager = (
+            self._lacked_manager,
+            bool(silent) and self.enforcer.adapters.processes.lacks_fabric_manager(),
+        )
+        if not (lacked and self._lacked_manager):
             return None
         text = f"The node has NVSwitches and no nv-fabricmanager, so that NVLink of GPU {', '.join(silent)} is not set up."
         return ConditionReason.FABRIC_NOT_READY, text

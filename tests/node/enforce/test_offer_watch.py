@@ -175,8 +175,12 @@ def test_missing_fabric_manager_is_reported_if_the_driver_does_not(
     proc.fake(pid, "comm", f"{manager}\n")
     assert ready.monitor._find_fabric(silent) is None, "without switches"
     (proc.root / "driver/nvidia-nvswitch/devices/0000:c1:00.0").mkdir(parents=True)
+    assert ready.monitor._find_fabric(silent) is None, "it may be restarting"
     found = ready.monitor._find_fabric(silent)
     assert (found is not None and found[0] is ConditionReason.FABRIC_NOT_READY) is is_told
+    (proc.root / "driver/nvidia/params").parent.mkdir(parents=True)
+    (proc.root / "driver/nvidia/params").write_text("ModifyDeviceFiles: 1\nNvLinkDisable: 1\n")
+    assert ready.monitor._find_fabric(silent) is None, "without NVLink"
     assert ready.monitor._find_fabric(tuple(replace(one, is_fabric_ready=True) for one in silent)) is None
 
 

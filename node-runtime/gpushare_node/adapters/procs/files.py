@@ -80,14 +80,18 @@ def _is_device(path: str, majors: Container[int]) -> bool | None:
 _KCMP = {"x86_64": 312, "aarch64": 272}
 """The number of the system call kcmp, of which the C library has no function."""
 
+_KCMP_SINCE = (5, 7)
+"""The release of Linux from which kcmp never waits: before, it takes a lock that a process holds during execve."""
+
 _KCMP_FILES, _NO_THREAD = 2, 3
 """KCMP_FILES and ESRCH of Linux's uapi headers."""
 
 
 def _share_files(one: int, other: int) -> bool:
     """Whether two threads surely have the same table of open files, or one has ended: the kernel tells in a microsecond."""
-    number = _KCMP.get(os.uname().machine)
-    if number is None:
+    system = os.uname()
+    number, release = _KCMP.get(system.machine), re.match(r"(\d+)\.(\d+)", system.release)
+    if number is None or release is None or (int(release[1]), int(release[2])) < _KCMP_SINCE:
         return False
     order = _SYSCALL(number, one, other, _KCMP_FILES, 0, 0)
     return order == 0 or (order < 0 and ctypes.get_errno() == _NO_THREAD)
@@ -190,6 +194,8 @@ class ProcFiles:
                 return None
             if thread != first and not _share_files(first, thread):
                 found = self._has_open(f"{pid}/task/{thread}", majors, deadline)
+                if found is None and self._stat(f"{pid}/task/{thread}") is None:
+                    found = False  # it has ended
         return found
 
     def _has_open(self, folder: str, majors: Container[int], deadline: float) -> bool | None:

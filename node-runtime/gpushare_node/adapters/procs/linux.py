@@ -3,7 +3,9 @@
 It never signals a process outside pods or in our own container, whatever the caller requests.
 """
 
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gpushare_node.adapters.procs.cgroup import CgroupLocation, containers, locate
@@ -65,11 +67,14 @@ class LinuxProcesses(Processes):
         """Whether the host certainly has NVSwitches, and no living process that is the fabric manager.
 
         The driver lists the switches that it has, by PCI address; the control device /dev/nvidia-nvswitchctl is there without
-        any.
+        any. A driver that was loaded without NVLink needs no manager.
         """
         try:
             has_switches = any((self._root / "driver/nvidia-nvswitch/devices").iterdir())
-        except OSError:
+            with suppress(FileNotFoundError):
+                if re.search(r"^NvLinkDisable: 1$", (self._root / "driver/nvidia/params").read_text(), re.MULTILINE):
+                    return False
+        except (OSError, UnicodeDecodeError):
             return False
         return (
             has_switches

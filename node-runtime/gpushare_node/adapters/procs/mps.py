@@ -6,6 +6,7 @@ terminate the client first. Owns the translation between our pids and a daemon's
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
@@ -16,6 +17,9 @@ from gpushare_node.guard.process_list import Mps
 
 ROOT = Path("/run/nvidia/mps")
 """The directory in which the device plugin has `<resource>/pipe`; a resource's name contains one slash."""
+
+_MAX_SERVERS = 16
+"""A daemon has one server for each user; each costs a question of up to two seconds."""
 
 SERVER = "nvidia-cuda-mps-server"
 _COMM = SERVER[:15]
@@ -81,10 +85,12 @@ class HostMpsControl:
 
     def faults(self) -> frozenset[str]:
         """Return which servers serve no client although their daemon answers, and why. Only what is certain."""
+        daemons = self._daemons()
+        living = self._living_pids() if daemons and self._processes.sees_host() else None
         return frozenset(
             f"server {server} of {daemon.pipe.parent.name} {trouble}"
-            for daemon in self._daemons()
-            for server, trouble in self._faults(daemon)
+            for daemon in daemons
+            for server, trouble in self._faults(daemon, living)
         )
 
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
@@ -99,20 +105,22 @@ class HostMpsControl:
             if pipe.is_dir()
         )
 
-    def _faults(self, daemon: ControlProgram) -> Iterator[tuple[int, str]]:
+    def _faults(self, daemon: ControlProgram, living: frozenset[int] | None) -> Iterator[tuple[int, str]]:
         with contextlib.suppress(MpsError):
-            for server in daemon.servers():
-                if self._has_ended(server):
+            for server in daemon.servers()[:_MAX_SERVERS]:
+                if living is not None and server not in living:
                     yield server, "has exited, but its daemon still lists it"
                 elif daemon.has_fault(server):
                     yield server, "is in state FAULT"
 
-    def _has_ended(self, server: int) -> bool:
-        """Whether no living process has this pid, in whatever namespace: the daemon's is not known."""
+    def _living_pids(self) -> frozenset[int]:
+        """Return the pids of all living processes in every namespace: which of them is the daemon's is not known."""
         processes = self._processes
         known = ((pid, processes.details(pid)) for pid in processes.pids())
-        return processes.sees_host() and not any(
-            details is not None and server in details.namespace_pids and processes.is_living(pid) for pid, details in known
+        return frozenset(
+            chain.from_iterable(
+                details.namespace_pids for pid, details in known if details is not None and processes.is_living(pid)
+            )
         )
 
     def _terminate(self, target: Process) -> bool:

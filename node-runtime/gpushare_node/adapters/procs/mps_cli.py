@@ -16,6 +16,8 @@ from pathlib import Path
 PROGRAM = "nvidia-cuda-mps-control"
 
 _MAX_ANSWER_BYTES = 1 << 16
+_MAX_PIDS, _MAX_DIGITS = 4096, 10
+"""Most numbers of a list, and digits of a pid. Clients can replace the daemon's socket, and answer in its place."""
 _LIMIT = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?) ?([KMGT])(?:i?B)?(?!\w)", re.IGNORECASE)
 _UNITS_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
@@ -118,7 +120,7 @@ class ControlProgram:
 
     def _numbers(self, command: str) -> tuple[int, ...]:
         words = self.ask(command).split()
-        if not all(word.isascii() and word.isdigit() for word in words):
+        if len(words) > _MAX_PIDS or not all(word.isascii() and word.isdigit() and len(word) <= _MAX_DIGITS for word in words):
             raise MpsError(f"{command}: the answer is not a list of numbers")
         return tuple(int(word) for word in words)
 

@@ -229,7 +229,7 @@ def test_device_open_in_a_single_thread_is_found(
     pid = process_pool.pid(PRIVATE_FILES.format(has_own=has_own))
     assert has_own != any("ptmx" in str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir())
     if not has_kcmp:
-        monkeypatch.setattr("gpushare_node.adapters.procs.files._KCMP", {})
+        monkeypatch.setattr("gpushare_node.adapters.procs.files._KCMP_SINCE", (99, 0))
     monkeypatch.setattr(linux, "DEVICE_MAJORS", {5})
     assert LinuxProcesses().uses_gpu(pid) is GpuUse.YES
     monkeypatch.setattr(linux, "DEVICE_MAJORS", DEVICE_MAJORS)

@@ -188,7 +188,7 @@ def test_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time(
 
 
 @pytest.mark.failure_case(62)
-@pytest.mark.parametrize("answer", ["no servers\n", "12 x\n", "-5\n", "٣\n", "\x00\xff\n", "12;13"])
+@pytest.mark.parametrize("answer", ["no servers\n", "12 x\n", "-5\n", "٣\n", "\x00\xff\n", "12;13", "9" * 5000, "7 " * 5000])
 def test_invalid_list_reply_is_an_error(control: ControlProgram, daemon: Daemon, answer: str) -> None:
     daemon.write("servers", answer)
     with pytest.raises(MpsError):

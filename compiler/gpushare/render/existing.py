@@ -48,7 +48,7 @@ _COPY = """Unless your plugin runs in `{namespace}`, where our chart puts the Co
 
        kubectl apply --server-side --namespace PLUGIN_NAMESPACE -f existing/configmap.yaml"""
 _PLACED = """Our chart puts the ConfigMap into `{namespace}`, where your plugin runs: do step 4 first. If a copy is there
-   already, hand it over to the release: add `--take-ownership` to the first `helm upgrade`."""
+   already, hand it over to the release: add `--take-ownership` (Helm 3.17 and newer) to the first `helm upgrade`."""
 _CLASS = "Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
 _NO_CLASS = "Our pods use the nodes' default runtime. For the class of\n   your plugin's pods write `platform.runtimeClass`."
 

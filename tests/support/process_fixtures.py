@@ -177,8 +177,8 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def stat_line(pid: int, *, comm: str = "python3", start_time: int = 1000, flags: int = 0) -> str:
+def stat_line(pid: int, *, comm: str = "python3", start_time: int = 1000, flags: int = 0, state: str = "S") -> str:
     """A line of /proc/PID/stat as Linux 6 writes it."""
     numbers = [0] * 49
     numbers[5], numbers[16], numbers[18] = flags, 1, start_time
-    return f"{pid} ({comm}) S {' '.join(map(str, numbers))}\n"
+    return f"{pid} ({comm}) {state} {' '.join(map(str, numbers))}\n"

@@ -8,6 +8,7 @@ the device open. The invariant, for each row (a pid on one device) by itself:
 - Memory of a pid that never was is charged only if one container alone may hold it, and only to processes of it that have a GPU
   open and are not listed there themselves. A container may hold it if it may have a GPU open, and this device was allocated to
   it, or no device as far as is known: it is then charged with nothing, and nor is any other. Platform pods hold none.
+- A zombie that still shows its cgroup was that container's process, or of none: its memory is charged to no other.
 - A living process that cannot be read is neither ended nor without a GPU; one that is ending frees its own memory.
 
 All other memory is doubtful: no container is charged with it, and a reason of the node says so.
@@ -87,6 +88,8 @@ class Holders(Struct, frozen=False):
     def _candidates(self, row: Row, process: Process | None, may_hold: _Open, grants: Mapping[ContainerId, Grant]) -> _Open:
         """Return the containers that may hold the memory of this row, with their processes that may."""
         owner = self._owners.get(row)
+        if owner is None and (seen := self.processes.unreaped(row[0])) is not None:
+            owner = self.identities.identify(seen)
         if owner is None:
             return {one: held for one, held in may_hold.items() if row[1] in (_devices(one, grants) or {row[1]})}
         if process is not None and process is not owner:

@@ -89,6 +89,20 @@ def test_worker_holding_the_files_of_a_killed_process_is_killed(enforcement: Enf
     assert "GPUProcessKillFailed" not in enforcement.told.reasons()
 
 
+@pytest.mark.parametrize("cgroup", ["/system.slice/nvidia-persistenced.service", systemd_path(pod_uid(9), container_id(9))])
+def test_memory_of_an_unreaped_process_is_charged_to_no_other_container(enforcement: EnforcementFixture, cgroup: str) -> None:
+    """It ended before it was seen alive. The only container on the device has it open, and no row there."""
+    enforcement.admit(1, "monitor")
+    holder = hold(enforcement, 1)
+    enforcement.fake_proc.show(DEAD, cgroup)
+    enforcement.fake_proc.fake(DEAD, "stat", stat_line(DEAD, start_time=9, state="Z"))
+    enforcement.fake_nvml.put(0, DEAD, 9000)
+    enforcement.run(70)
+    assert lives(holder)
+    assert enforcement.told.reasons("monitor") == []
+    assert "no container to which it was allocated has it open" in blindness(enforcement)
+
+
 @pytest.mark.parametrize("has_gpu", [True, False])
 def test_memory_of_a_reused_pid_is_charged_to_neither_container(enforcement: EnforcementFixture, has_gpu: bool) -> None:
     """Whether the driver means the hog's ended process, or one that the neighbour has begun, cannot be told."""

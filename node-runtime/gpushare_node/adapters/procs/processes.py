@@ -110,6 +110,10 @@ class Processes(Protocol):
         """Whether the host certainly has NVSwitches, and no living process that is the fabric manager."""
         ...
 
+    def unreaped(self, pid: int) -> ProcessIdentity | None:
+        """Return the identity of a zombie; None if it is none, or no longer shows its cgroup, as under cgroup v1."""
+        ...
+
     def kill_group(self, seen: ProcessIdentity) -> bool:
         """Have the kernel kill everything in its container's cgroup; False if it cannot."""
         ...

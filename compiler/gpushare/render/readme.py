@@ -172,8 +172,8 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
     if platform.stack is Stack.GPU_OPERATOR:
         yield from ("", "The operator's `mig.strategy` applies to every node at once, including nodes in use. The value in")
         yield "this bundle works with every profile that a node may still have. Where it changes, upgrade the operator first."
-        yield "From v26.7.0 on the operator labels GPU nodes `nvidia.com/gpu.deploy.client`, and gpushare's pods then require"
-        yield "the label: upgrade an older operator first, too."
+        yield "From v26.7.0 on the operator labels the nodes of GPU clients, and gpushare's pods then require that label:"
+        yield "upgrade an older operator first, too."
     if platform.partitioner is Partitioner.MIG_MANAGER:
         yield from ("", "The operator's mig-manager partitions the GPUs, by the configs in ConfigMap `gpushare-mig-parted`.")
 

@@ -9,6 +9,7 @@ import os
 import py_compile
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,7 @@ def install(runtime: Path, out: Path, architecture: str) -> None:
         _compile(source, source, Path("/") / source.relative_to(out))
     _compile_library(library, runtime, out)
     _write_launcher(out / "usr/local/bin/gpushare-node", library.relative_to(runtime))
+    _set_modes(out)
 
 
 def _find_library(runtime: Path) -> Path:
@@ -130,6 +132,13 @@ def _write_launcher(path: Path, library: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(LAUNCHER.format(python=python, packages=PACKAGES))
     path.chmod(0o755)
+
+
+def _set_modes(out: Path) -> None:
+    """Give files the modes of an image: those of a clone come from its owner's umask, and would change the digest."""
+    for path in (out, *out.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -273,7 +274,7 @@ def test_kill_log_record_has_all_fields(enforcement: EnforcementFixture, caplog:
         "container": "main",
         "container_id": container_id(1),
         "pid": pid,
-        "uid": 0,
+        "uid": os.getuid(),
         "used_bytes": 5000 << 20,
         "container_used_bytes": 5000 << 20,
         "cap_bytes": 4096 << 20,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.fake_nvml import FakeNvml, build
 from tests.support.fake_nvml.session import device, refused, run, session
+from tests.support.process_fixtures import needs_root
 from tests.support.waiting import PATIENCE
 
 
@@ -140,6 +141,11 @@ def test_changes_need_cap_sys_admin_if_the_driver_requires_it(fake_nvml):
         "try: N.nvmlDeviceGetComputeRunningProcesses(h)\nexcept N.NVMLError_NoPermission: print('no')"
     )
     assert run(fake_nvml, program) == "[0, 0]\nno\n[]\nno\n"
+
+
+@needs_root
+def test_a_privileged_program_changes_what_the_driver_requires_cap_sys_admin_for(fake_nvml):
+    fake_nvml.ask_for_privilege()
     with session():
         assert pynvml.nvmlDeviceSetMigMode(device(), 1) == 0
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.fake_nvml import FakeNvml, build
 from tests.support.fake_nvml.session import device, refused, run, session
+from tests.support.process_fixtures import needs_root
 
 NOBODY = 900001
 NONE = 0xFFFFFFFF
@@ -209,6 +210,7 @@ def test_a_tenant_on_a_mig_device_keeps_its_instance_busy(fake_nvml, tenants):
         assert pynvml.nvmlDeviceSetMigMode(device(1), 0) == 19
 
 
+@needs_root
 @pytest.mark.failure_case(52)
 def test_tenant_in_another_pid_namespace_has_the_callers_pid_or_is_hidden(fake_nvml, tenants):
     inner = tenants("--gpu", "0", "--mib", "5", before=("unshare", "--pid", "--fork", "--kill-child"))
@@ -224,6 +226,7 @@ def test_tenant_in_another_pid_namespace_has_the_callers_pid_or_is_hidden(fake_n
     assert run(fake_nvml, code) == f"[{os.getpid()}]\n"
 
 
+@needs_root
 def test_tenant_needs_only_its_program_and_the_state_file(fake_nvml, tmp_path):
     root = tmp_path / "root"
     root.mkdir()

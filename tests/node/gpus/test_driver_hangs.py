@@ -18,6 +18,7 @@ from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import needs_root
 from tests.support.waiting import PATIENCE, wait_for
 
 DEADLINE = 3.0
@@ -126,6 +127,7 @@ except DriverError as error:
     assert program.stdout == "10\n"
 
 
+@needs_root
 def test_unkillable_host_program_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[subprocess.Popen[bytes]] = []
     kill = subprocess.Popen.kill

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.waiting import PATIENCE, wait_for
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces, enters other roots and becomes other users")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces and changes its root or user")
 
 POD_A = "11111111-aaaa-4aaa-8aaa-111111111111"
 POD_B = "22222222-bbbb-4bbb-8bbb-222222222222"

@@ -30,7 +30,7 @@ from gpushare_node.cli.policy_file import STDIN
 from gpushare_node.cli.run import Run
 from gpushare_node.core import policy as policies
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.policy import Mode, Policy, Vendor
+from gpushare_node.core.policy import Policy, Vendor
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
@@ -208,7 +208,7 @@ class EnforcerFactory(Struct, frozen=False):
             tenants=self.tenants,
             backend=backend_of(policy),
             node_annotations=node_annotations,
-            mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS and not policy.observes else None,
+            mps=_mps(pods, self.tenants) if policy.mode.has_daemon and not policy.observes else None,
         )
         settings = replace(DEFAULTS, dry_run=self.dry_run or policy.observes, interval_seconds=self.interval_seconds)
         config = EnforcerConfig(policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights())

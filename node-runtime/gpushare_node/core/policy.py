@@ -89,6 +89,16 @@ class Mode(StrEnum):
     MPS = "mps"
     MIG = "mig"
 
+    @property
+    def has_daemon(self) -> bool:
+        """Whether clients compute through a control daemon: a restart of it ends them, and it alone has the GPU's context."""
+        return self is Mode.MPS
+
+    @property
+    def isolates_memory(self) -> bool:
+        """Whether the hardware bounds the memory of every share."""
+        return self is Mode.MIG
+
 
 class Stack(StrEnum):
     """What runs the device plugin on the cluster."""

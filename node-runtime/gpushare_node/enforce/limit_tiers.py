@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 
-from gpushare_node.core.policy import Mechanism, Mode, Policy
+from gpushare_node.core.policy import Mechanism, Policy
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.actions import MpsControl
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -69,7 +69,7 @@ class LimitTiers(Struct, frozen=False):
     @property
     def mps_state(self) -> Mps:
         """The state of MPS; if no daemon was found, UNREACHABLE under a policy of mode MPS, else OFF."""
-        if self._mps_state is Mps.OFF and self.policy.mode is Mode.MPS:
+        if self._mps_state is Mps.OFF and self.policy.mode.has_daemon:
             return Mps.UNREACHABLE
         return self._mps_state
 
@@ -83,7 +83,7 @@ class LimitTiers(Struct, frozen=False):
         found = {Tier.WATCHER}
         if self._held and not self._refused:
             found.add(Tier.DRIVER)
-        if self._mps_state is Mps.REACHABLE and self.policy.mode is Mode.MPS:
+        if self._mps_state is Mps.REACHABLE and self.policy.mode.has_daemon:
             found.add(Tier.MPS)
         return frozenset(found)
 
@@ -116,7 +116,7 @@ class LimitTiers(Struct, frozen=False):
 
     def _find_limits(self) -> bool | None:
         """Whether the driver has limits and the policy permits their use; None while the driver does not answer."""
-        if self.policy.mode is Mode.MIG or self.policy.enforcement.mechanism not in (Mechanism.AUTO, Mechanism.DRIVER):
+        if self.policy.mode.isolates_memory or self.policy.enforcement.mechanism not in (Mechanism.AUTO, Mechanism.DRIVER):
             return False
         try:
             return self.driver.ask("has_memory_limits", lambda driver: driver.has_memory_limits())
@@ -175,7 +175,7 @@ class LimitTiers(Struct, frozen=False):
         """Read the state, the faults, and whether the daemon's limit matches a client's share. On the work queue's thread."""
         self._mps_state = mps.state()
         self._has_reached_mps |= self._mps_state is Mps.REACHABLE
-        is_served = self.policy.mode is Mode.MPS and self._mps_state is Mps.REACHABLE
+        is_served = self.policy.mode.has_daemon and self._mps_state is Mps.REACHABLE
         former, self._seen_faults = self._seen_faults, mps.faults() if is_served else frozenset()
         self.mps_faults = former & self._seen_faults
         replicas = {share.replicas for share in self.policy.shares if share.profile is None}

@@ -10,7 +10,7 @@ from functools import partial
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
 from gpushare_node.backends.backend import Checkpoint, CheckpointError
-from gpushare_node.core.policy import Mode, Policy
+from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus
@@ -96,12 +96,12 @@ class OfferWatch(Struct, frozen=False):
 
         A flip restarts an MPS daemon too, which ends its clients.
         """
-        is_mps = self.policy.mode is Mode.MPS
-        if self.finding is None or not self.finding.is_stale or (is_mps and is_held):
+        has_daemon = self.policy.mode.has_daemon
+        if self.finding is None or not self.finding.is_stale or (has_daemon and is_held):
             return False
         while self._flips and now - self._flips[0] >= _FLIPS_SECONDS:
             self._flips.popleft()
-        grace = (_MPS_FLIP_SECONDS if is_mps else _FLIP_SECONDS) * 2 ** len(self._flips)
+        grace = (_MPS_FLIP_SECONDS if has_daemon else _FLIP_SECONDS) * 2 ** len(self._flips)
         if len(self._flips) >= _MAX_FLIPS or now - max([self._since, *self._flips]) < grace:
             return False
         self._flips.append(now)

@@ -5,7 +5,7 @@ Owns how the driver's surveys become the NodeGpus that plans are made from. Make
 
 from collections.abc import Collection, Mapping
 
-from gpushare_node.core.policy import Mode, Policy
+from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.partition import PartitionPlan, plan
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
@@ -88,7 +88,7 @@ def has_wrong_mode(survey: GpuInfo, policy: Policy) -> bool:
     """Whether a whole GPU's compute mode keeps tenants out: only MPS needs the exclusive one, and nothing the other."""
     if survey.compute_mode is None or (survey.mig is not None and survey.mig.current):
         return False
-    allowed = {ComputeMode.DEFAULT, ComputeMode.EXCLUSIVE_PROCESS} if policy.mode is Mode.MPS else {ComputeMode.DEFAULT}
+    allowed = {ComputeMode.DEFAULT, ComputeMode.EXCLUSIVE_PROCESS} if policy.mode.has_daemon else {ComputeMode.DEFAULT}
     return survey.compute_mode not in allowed
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, NodeView
 from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.core.policy import Mode, Policy
+from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.run_context import Relabelling, RunContext
@@ -111,7 +111,7 @@ class ProfilePublication(Struct, frozen=False):
         now = self.context.slept
         if self._applied_at is None:
             self._applied_at = now
-        grace = _MPS_GRACE_SECONDS if self.policy.mode is Mode.MPS else _GRACE_SECONDS
+        grace = _MPS_GRACE_SECONDS if self.policy.mode.has_daemon else _GRACE_SECONDS
         if self._published is None or self._flips >= _MAX_FLIPS or now - self._applied_at < grace * 2**self._flips:
             return
         self._flips += 1

@@ -165,12 +165,12 @@ def find_affected(
         return frozenset()
     now = dict(policy.resources)
     if former is None:
-        if Mode.MPS in (policy.mode, labels.get(of(policy.vendor).sharing_label)):
+        if policy.mode.has_daemon or labels.get(of(policy.vendor).sharing_label) == Mode.MPS:
             return frozenset(offered)
         return frozenset(name for name, count in offered.items() if now.get(name, 0) < count)
     if former.profile == policy.profile:
         return frozenset()
-    if Mode.MPS in (former.mode, policy.mode):
+    if former.mode.has_daemon or policy.mode.has_daemon:
         # The control daemon restarts with its config, which ends every client.
         return frozenset(name for name, _ in former.resources)
     replicas = {(share.resource, share.profile): share.replicas for share in policy.shares}

@@ -66,13 +66,13 @@ def changes(old: Files, new: Files) -> tuple[FileDiff, ...]:
 
 
 def _change(path: str, before: str | None, after: str | None) -> FileDiff | None:
-    told = path.startswith(_CONFIGMAPS)
+    is_configmap = path.startswith(_CONFIGMAPS)
     if before is None or after is None:
-        return FileDiff(path=path, kind=FileKind.ADDED if before is None else FileKind.REMOVED, is_configmap=told)
+        return FileDiff(path=path, kind=FileKind.ADDED if before is None else FileKind.REMOVED, is_configmap=is_configmap)
     if before == after or _differs_in_comments(path, before, after):
         return None
     if not path.endswith(".yaml"):
-        return FileDiff(path=path, kind=FileKind.CHANGED, is_configmap=told)
+        return FileDiff(path=path, kind=FileKind.CHANGED, is_configmap=is_configmap)
     old, new = parsed(path, before), parsed(path, after)
     if path == lock.FILE and isinstance(old, dict) and isinstance(new, dict):
         old, new = _without_digests(old), _without_digests(new)
@@ -80,8 +80,8 @@ def _change(path: str, before: str | None, after: str | None) -> FileDiff | None
     if path == lock.FILE and not found:
         return None
     rest = max(0, len(found) - MAX_SETTINGS)
-    told = told or (path == _VALUES and all(_in_configmap(one.path) for one in found))
-    return FileDiff(path=path, kind=FileKind.CHANGED, settings=found[:MAX_SETTINGS], more=rest, is_configmap=told)
+    is_configmap = is_configmap or (path == _VALUES and all(_in_configmap(one.path) for one in found))
+    return FileDiff(path=path, kind=FileKind.CHANGED, settings=found[:MAX_SETTINGS], more=rest, is_configmap=is_configmap)
 
 
 def _in_configmap(path: tuple[str, ...]) -> bool:

@@ -92,9 +92,9 @@ def _chart(chart: Part, draft: Draft) -> None:
     draft.put(("platform", "image"), fields, image, "from the bundle's chart/values.yaml")
     if secrets := [entry.text or entry.at("name").text for entry in chart.at("imagePullSecrets").entries()]:
         draft.put(("platform", "imagePullSecrets"), secrets, chart)
-    said = {key: admission.at(key).whole for key in ("enforce", "scope", "localhostProfiles") if admission.at(key).value}
-    if said:
-        draft.put(("admission",), said, admission)
+    found = {key: admission.at(key).whole for key in ("enforce", "scope", "localhostProfiles") if admission.at(key).value}
+    if found:
+        draft.put(("admission",), found, admission)
     plugin = chart.at("pluginNamespace")
     if plugin.text:
         draft.put(("platform", "namespace"), plugin.text, plugin)

@@ -200,12 +200,12 @@ def _version(settings: Settings, draft: Draft, notes: Notes) -> None:
         version = f"v{plain}" if settings.stack == OPERATOR else plain
         draft.put(("platform", "version"), version, settings.version, f"from {settings.origin}")
         return
-    said = f"{shorten(given)} is not one version" if given else "no object states the version of the release"
+    problem = f"{shorten(given)} is not one version" if given else "no object states the version of the release"
     part = settings.version if given and settings.version else settings.part
     notes.warn(
         "GS873",
         part,
-        f"{said}: the bundle would install {chart.name} {chart.version} in its place",
+        f"{problem}: the bundle would install {chart.name} {chart.version} in its place",
         f"write platform.version; `helm list -A` shows the version of {settings.origin}",
         on_key=True,
     )

@@ -62,16 +62,16 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
 
 def machine(node: ImportedNode, notes: Notes) -> int | None:
     """Return the GPUs of the machine type, after comparing them with the label that counts."""
-    known, said = gpus_of_machine(node.labels.get(MACHINE_LABEL, "")), node_objects.counted_gpus(node)
-    if known and said and known != said:
+    known, counted = gpus_of_machine(node.labels.get(MACHINE_LABEL, "")), node_objects.counted_gpus(node)
+    if known and counted and known != counted:
         notes.warn(
             "GS872",
             node.part.at("metadata", "labels", MACHINE_LABEL),
             f"{shorten(node.labels[MACHINE_LABEL])} has "
-            f"{pluralize(known, 'GPU')}, and the labels of node {shorten(node.name)} count {said}: imported with {said}",
+            f"{pluralize(known, 'GPU')}, and the labels of node {shorten(node.name)} count {counted}: imported with {counted}",
             "compare with nvidia-smi -L on the node",
         )
-    return said or known
+    return counted or known
 
 
 def physical(node: ImportedNode, shares: SharingSource, notes: Notes) -> int | None:
@@ -115,14 +115,14 @@ def shared(node: ImportedNode, gpus: int | None, card: Card, notes: Notes) -> tu
     if not gpus or node_objects.counted_gpus(node) or offered <= gpus or offered % gpus:
         return None
     each, part = offered // gpus, node.part.at("status", "capacity")
-    said = f"node {shorten(node.name)} offers {offered} GPUs and its machine has {gpus}"
+    evidence = f"node {shorten(node.name)} offers {offered} GPUs and its machine has {gpus}"
     renamed = bool(node_objects.capacity(node).get(GPU + SHARED))
     profile = next((one for one in card.mig.profiles if one.max_count == each and each > 1), None) if card.mig else None
     if profile is not None and not renamed and each == max(one.max_count for one in (card.mig.profiles if card.mig else ())):
         notes.warn(
             "GS860",
             part,
-            f"assumed: {said}, which are {each} instances of {profile.name} on each, MIG strategy single",
+            f"assumed: {evidence}, which are {each} instances of {profile.name} on each, MIG strategy single",
             "give GFD's labels, or write mode: time-slicing if the GPUs are shared by time",
             on_key=True,
         )
@@ -131,7 +131,7 @@ def shared(node: ImportedNode, gpus: int | None, card: Card, notes: Notes) -> tu
     notes.warn(
         "GS860",
         part,
-        f"assumed: {said}, which are {each} replicas by time-slicing",
+        f"assumed: {evidence}, which are {each} replicas by time-slicing",
         "give the device plugin's config, which says whether it is MPS",
         on_key=True,
     )

@@ -178,13 +178,13 @@ def _last(chart: str) -> str:
 
 def _warn(elsewhere: Part, notes: Notes) -> None:
     if elsewhere.value:
-        said = "; ".join(
+        unread = "; ".join(
             f"{'.'.join(map(str, one.path[len(elsewhere.path) - 1 :]))}: {shorten(one.value)}" for one in elsewhere.unread()
         )
         notes.warn(
             "GS869",
             elsewhere,
-            f"the values in {elsewhere.path[-1]} are not read: {said}",
+            f"the values in {elsewhere.path[-1]} are not read: {unread}",
             "give what `helm get values RELEASE -o yaml` prints instead of this object",
             on_key=True,
         )

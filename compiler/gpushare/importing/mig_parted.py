@@ -58,8 +58,8 @@ def _entry(row: Part, notes: Notes) -> MigEntry | None:
     gpus = _gpus(devices)
     if gpus is None and devices.value != "all":
         hint = f"write devices: [{devices.count}]" if devices.count is not None else "write devices: all, or devices: [0, 1]"
-        said = f"devices: {shown(devices.whole)} is neither `all` nor a list of numbers"
-        notes.error("GS850", devices, f"{said}: {_REFUSED}", hint)
+        problem = f"devices: {shown(devices.whole)} is neither `all` nor a list of numbers"
+        notes.error("GS850", devices, f"{problem}: {_REFUSED}", hint)
         return None
     if enabled.truth is None:
         notes.error("GS850", enabled, f"mig-enabled is neither true nor false: {_REFUSED}", "write mig-enabled: true")

@@ -230,12 +230,12 @@ def _mixed(node: ImportedNode, card: Card, gpus: int | None, counts: dict[str, i
         return None
     unknown = [name for name, profile in profiles.items() if profile is None]
     if unknown or any(count % gpus for count in counts.values()):
-        said = (
+        problem = (
             f"{card.name} has no MIG profile {join_first(unknown)}"
             if unknown
             else (f"the counts of instances do not divide by {gpus} GPUs, which therefore differ, and no label states how")
         )
-        notes.error("GS862", part, said, "give the mig-parted config that the node's label nvidia.com/mig.config names")
+        notes.error("GS862", part, problem, "give the mig-parted config that the node's label nvidia.com/mig.config names")
         return None
     order = {profile.name: number for number, profile in enumerate(card.mig.profiles)} if card.mig else {}
     pairs = [(profile.name, counts[name] // gpus) for name, profile in profiles.items() if profile]

@@ -91,9 +91,9 @@ def strategy(labels: Mapping[str, str]) -> tuple[Strategy, int, bool]:
     word, replicas = labels.get("nvidia.com/gpu.sharing-strategy", "none"), number(labels, "nvidia.com/gpu.replicas") or 1
     if word in ("time-slicing", "mps") and replicas > 1:
         return Strategy(word), replicas, not labels.get("nvidia.com/gpu.product", "").endswith("-SHARED")
-    for _, said in _SHARING:
-        known = {"time-sharing": Strategy.TIME_SLICING, "mps": Strategy.MPS}.get(labels.get(said.strategy, ""))
-        clients = number(labels, *said.clients) or 1
+    for _, names in _SHARING:
+        known = {"time-sharing": Strategy.TIME_SLICING, "mps": Strategy.MPS}.get(labels.get(names.strategy, ""))
+        clients = number(labels, *names.clients) or 1
         if known and clients > 1:
             return known, clients, False
     return Strategy.NONE, 1, False
@@ -101,13 +101,13 @@ def strategy(labels: Mapping[str, str]) -> tuple[Strategy, int, bool]:
 
 def partition(labels: Mapping[str, str]) -> Partition | None:
     """Return the MIG partitions that a cloud makes, if it does: every GPU has as many of this size as fit."""
-    sizes = ((cloud, said.partition, labels.get(said.partition)) for cloud, said in _SHARING)
+    sizes = ((cloud, names.partition, labels.get(names.partition)) for cloud, names in _SHARING)
     return next((Partition(cloud=cloud, label=label, size=size) for cloud, label, size in sizes if size), None)
 
 
 def is_shared_by_cloud(labels: Mapping[str, str]) -> bool:
     """Whether labels of a cloud say that it partitions or shares the GPUs itself."""
-    return partition(labels) is not None or any(said.strategy in labels for _, said in _SHARING)
+    return partition(labels) is not None or any(names.strategy in labels for _, names in _SHARING)
 
 
 def instances(labels: Mapping[str, str]) -> dict[str, tuple[int, int, bool]]:
@@ -118,8 +118,12 @@ def instances(labels: Mapping[str, str]) -> dict[str, tuple[int, int, bool]]:
         if match:
             found.setdefault(match[1], {})[match[2]] = labels[key]
     return {
-        profile: (number(said, "count") or 0, number(said, "replicas") or 1, not said.get("product", "").endswith("-SHARED"))
-        for profile, said in sorted(found.items())
+        profile: (
+            number(suffixes, "count") or 0,
+            number(suffixes, "replicas") or 1,
+            not suffixes.get("product", "").endswith("-SHARED"),
+        )
+        for profile, suffixes in sorted(found.items())
     }
 
 

@@ -253,12 +253,11 @@ class Notes:
         if not self.has_room(code):
             return
         file, span = part.place(on_key=on_key)
-        said = message.replace("\n", "\\n")
         escaped = tuple(hint.replace("\n", "\\n") for hint in hints)
         self.take(
             Finding(
                 code=code,
-                message=said,
+                message=message.replace("\n", "\\n"),
                 hints=escaped,
                 severity=severity,
                 path=part.origin.pointer(part.path),

@@ -46,11 +46,11 @@ def read(part: Part, name: str, group: str, origin: str, notes: Notes) -> Plugin
         notes.error("GS850", version, f"the version is {shorten(version.value)}: {_STARTS_NOT}", "write version: v1")
         return replace(config, works=False)
     if part.at("resources").value:
-        said = json_text(part.at("resources").whole)
+        text = json_text(part.at("resources").whole)
         notes.warn(
             "GS852",
             part.at("resources"),
-            f"the plugin ignores this table of names, and an intent has none: {said}",
+            f"the plugin ignores this table of names, and an intent has none: {text}",
             "leave it out",
             on_key=True,
         )
@@ -73,11 +73,11 @@ def _flags(flags: Part, notes: Notes) -> dict[str, object]:
     found["packed"] = policy.value == "packed"
     for key in _STRATEGY:
         if flags.has(key):
-            said = json_text(flags.at(key).whole)
+            text = json_text(flags.at(key).whole)
             notes.warn(
                 "GS851",
                 flags.at(key),
-                f"the plugin has no flag {key} and ignores it: {said} has no effect",
+                f"the plugin has no flag {key} and ignores it: {text} has no effect",
                 "move it below sharing.timeSlicing (or sharing.mps)",
                 on_key=True,
             )
@@ -90,7 +90,7 @@ def _unknown(part: Part, known: tuple[str, ...], notes: Notes, elsewhere: dict[s
             continue
         home = (elsewhere or {}).get(key)
         close = nearest(key[:40], known, 1)
-        said = shorten(json_text(value.whole))
+        text = shorten(json_text(value.whole))
         hint = (
             f"move it below {home[0]}: indent it by two more spaces"
             if home
@@ -98,7 +98,7 @@ def _unknown(part: Part, known: tuple[str, ...], notes: Notes, elsewhere: dict[s
             if close
             else f"the fields here are {join_words(known)}"
         )
-        notes.warn("GS851", value, f"the plugin has no field {shorten(key)} here and ignores it: {said}", hint, on_key=True)
+        notes.warn("GS851", value, f"the plugin has no field {shorten(key)} here and ignores it: {text}", hint, on_key=True)
 
 
 def _sharing(config: PluginConfig, sharing: Part, notes: Notes) -> PluginConfig:
@@ -168,8 +168,8 @@ def _resource(row: Part, replicas: dict[str, Part], notes: Notes) -> None:
     name, count = row.at("name"), row.at("replicas")
     resource = name.text if "/" in name.text else f"nvidia.com/{name.text}"
     if not name.text or not resource.startswith("nvidia.com/"):
-        said = f"{shorten(resource)} is not NVIDIA's" if name.text else "the entry has no name"
-        notes.error("GS850", name if name.text else row, f"{said}: {_STARTS_NOT}", f"write name: {GPU}, or {MIG}1g.5gb")
+        problem = f"{shorten(resource)} is not NVIDIA's" if name.text else "the entry has no name"
+        notes.error("GS850", name if name.text else row, f"{problem}: {_STARTS_NOT}", f"write name: {GPU}, or {MIG}1g.5gb")
         replicas[f"?{row.path}"] = Part(None, count.origin, count.path)
         return
     _unknown(row, _RESOURCE, notes)

@@ -26,13 +26,13 @@ def read(part: Part, notes: Notes) -> Iterator[ImportedQuota]:
             continue
         resource = key.removeprefix(_PREFIX)
         if key.rpartition("/")[2] in _HAMI:
-            said = f"the quota {shorten(key)}: {shown(value.whole)} is HAMi's, which shares by its own scheduler: left out"
+            problem = f"the quota {shorten(key)}: {shown(value.whole)} is HAMi's, which shares by its own scheduler: left out"
             hint = "write a quota of the pool: {memory: 8Gi} limits memory, a number limits shares"
-            notes.warn("GS863", value, said, hint, on_key=True)
+            notes.warn("GS863", value, problem, hint, on_key=True)
         elif not key.startswith(_PREFIX):
             hint = f"write requests.{key.removeprefix('limits.')}, if a quota is wanted"
-            said = f"the quota {shorten(key)}: {shown(value.whole)} has no effect: only requests.* counts"
-            notes.warn("GS863", value, said, hint, on_key=True)
+            problem = f"the quota {shorten(key)}: {shown(value.whole)} has no effect: only requests.* counts"
+            notes.warn("GS863", value, problem, hint, on_key=True)
         elif (count := value.devices) is None or count < 0:
             notes.error("GS850", value, f"{shorten(value.value)} is not a number of devices", "write a whole number in quotes")
         elif not namespace:
@@ -47,11 +47,11 @@ def _is_scoped(part: Part, notes: Notes) -> bool:
     scopes = [part.at("spec", field) for field in _SCOPES if part.at("spec", field).value]
     if not hard or not scopes:
         return False
-    said = "; ".join(f"{one.path[-1]}: {shown(one.whole)}" for one in (*hard, *scopes))
+    scopes_shown = "; ".join(f"{one.path[-1]}: {shown(one.whole)}" for one in (*hard, *scopes))
     notes.warn(
         "GS863",
         scopes[0],
-        f"{described(part)} counts only pods of a scope, which no quota of an intent does: {said}",
+        f"{described(part)} counts only pods of a scope, which no quota of an intent does: {scopes_shown}",
         "keep this ResourceQuota beside the bundle's",
         on_key=True,
     )

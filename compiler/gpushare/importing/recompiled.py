@@ -62,20 +62,20 @@ def _compare(one: InputFile, path: str, ours: str, ignored: frozenset[str], note
         left = [at for at in has if has[at] != wanted.get(at)]
         gone = [at for at in wanted if at not in has and not any(other[: len(at)] == at[: len(other)] for other in left)]
         if left:
-            said = "; ".join(f"{dotted(at)}: {shown(has[at])}" for at in left[:_MOST_LISTED])
+            listed = "; ".join(f"{dotted(at)}: {shown(has[at])}" for at in left[:_MOST_LISTED])
             notes.warn(
                 "GS871",
                 part.at(*left[0]),
-                f"{pluralize(len(left), 'value')} of the bundle's {path} not imported: {said}",
+                f"{pluralize(len(left), 'value')} of the bundle's {path} not imported: {listed}",
                 "no field of an intent has them, or the bundle was edited by hand: set them in the intent",
                 on_key=True,
             )
         if gone:
-            said = "; ".join(f"{dotted(at)}: {shown(wanted[at])}" for at in gone[:_MOST_LISTED])
+            listed = "; ".join(f"{dotted(at)}: {shown(wanted[at])}" for at in gone[:_MOST_LISTED])
             notes.warn(
                 "GS871",
                 part.at(*gone[0]),
-                f"the bundle's {path} lacks {pluralize(len(gone), 'value')} that the intent's bundle has: {said}",
+                f"the bundle's {path} lacks {pluralize(len(gone), 'value')} that the intent's bundle has: {listed}",
                 "the bundle was edited by hand: set in the intent what is wanted",
                 on_key=True,
             )

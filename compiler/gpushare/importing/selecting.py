@@ -91,9 +91,11 @@ class Selector:
         found = self._by_name.get(name)
         if not found:
             if "\n" in name:
-                said = "the default is the text of a config, and it must be the name of one: the device plugin does not start"
+                problem = (
+                    "the default is the text of a config, and it must be the name of one: the device plugin does not start"
+                )
                 hint = "write `default: NAME`, and the text as NAME below config.map (the operator's: devicePlugin.config.data)"
-                self._notes.error("GS857", part, said, hint)
+                self._notes.error("GS857", part, problem, hint)
                 return None
             known = [*map(shorten, self._names[:3]), *self._names[3:]]
             hint = f"there are {join_first(known)}" if known else "give the device plugin's ConfigMap, too"

@@ -51,7 +51,7 @@ def _is_missing(program: str, reference: str, *, plain_http: bool) -> bool:
         with tempfile.TemporaryFile() as errors:  # a pipe would be waited for as long as a credential helper has it
             code = subprocess.call(command, stdin=nowhere, stdout=nowhere, stderr=errors, timeout=SECONDS)  # noqa: S603 - of PATH
             errors.seek(0)
-            said = errors.read().decode(errors="replace").strip()
+            stderr = errors.read().decode(errors="replace").strip()
     except subprocess.TimeoutExpired as problem:
         message = f"{program} did not say within {SECONDS:.0f} s whether {reference} is there"
         raise VerificationError(message, "check the name, the port, and HTTPS_PROXY") from problem
@@ -59,7 +59,7 @@ def _is_missing(program: str, reference: str, *, plain_http: bool) -> bool:
         raise VerificationError(f"{program} cannot be run: {problem.strerror}", "reinstall it") from problem
     if code == 0:
         return False
-    reason = (said or f"exit status {code}").splitlines()[-1]
+    reason = (stderr or f"exit status {code}").splitlines()[-1]
     if _MISSING.search(reason):
         return True
     hint = f"logins and certificates are those of {program}; --plain-http asks a registry without TLS"

@@ -42,14 +42,14 @@ class Sharing(Record):
 class GroupTags(Record):
     """Cluster Autoscaler reads what a node will have from tags of its group. `slash`: what their names have instead of `/`."""
 
-    told: str
+    heading: str
     slash: str = "/"
 
 
 class GroupAnnotations(Record):
     """Cluster Autoscaler reads what a node will have from annotations with this prefix, which can name one resource."""
 
-    told: str
+    heading: str
     prefix: str
 
 
@@ -211,7 +211,9 @@ CLOUDS = (
             "      --taints 'addOrUpdateTaints=[{{key={taint},value=true,effect=NO_SCHEDULE}}]'\n"
         ),
         autoscaler_label="k8s.amazonaws.com/accelerator",
-        group=GroupTags(told="Tags of the AWS Auto Scaling group, to which EKS does not pass on the tags of its node group:"),
+        group=GroupTags(
+            heading="Tags of the AWS Auto Scaling group, to which EKS does not pass on the tags of its node group:"
+        ),
     ),
     Cloud(  # No cloud, but it labels nodes as one; karpenter.k8s.aws are the labels of its provider for AWS.
         name="Karpenter",
@@ -284,7 +286,7 @@ CLOUDS = (
         labels_every_gpu_node=True,
         group=GroupTags(
             # Its provider reads `_` as `/`, and `~2` as `_`.
-            told="Tags of the Azure scale set; untested with the autoscaler that AKS itself runs:",
+            heading="Tags of the Azure scale set; untested with the autoscaler that AKS itself runs:",
             slash="_",
         ),
     ),
@@ -309,7 +311,7 @@ CLOUDS = (
         ),
         autoscaler_label="cluster-api/accelerator",
         group=GroupAnnotations(
-            told="Annotations of the MachineDeployment of Cluster API, beside those for cpu and memory",
+            heading="Annotations of the MachineDeployment of Cluster API, beside those for cpu and memory",
             prefix="capacity.cluster-autoscaler.kubernetes.io/",
         ),
     ),

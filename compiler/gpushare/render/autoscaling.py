@@ -102,8 +102,8 @@ def _cluster_autoscaler(pool: PoolPlan) -> str:
     asked = region(pool.pool.nodes) or {}
     groups = [cloud for cloud in CLOUDS if cloud.has_groups]
     chosen = [cloud for cloud in groups if any(cloud.is_own_label(label) for label in asked)] or groups
-    told = [_group(cloud.group, pool) for cloud in chosen if cloud.group]
-    return "\n".join([text, *told, *([_nothing(groups, pool)] if any(cloud.group is None for cloud in chosen) else [])])
+    blocks = [_group(cloud.group, pool) for cloud in chosen if cloud.group]
+    return "\n".join([text, *blocks, *([_nothing(groups, pool)] if any(cloud.group is None for cloud in chosen) else [])])
 
 
 def _labels(pool: PoolPlan) -> tuple[tuple[str, str], ...]:
@@ -122,7 +122,7 @@ def _group(group: GroupTags | GroupAnnotations, pool: PoolPlan) -> str:
 def _tags(group: GroupTags, pool: PoolPlan) -> str:
     labels = ((f"label/{key}", value) for key, value in _labels(pool))
     names = [*labels, *((f"resources/{one.name}", str(one.per_node)) for one in pool.resources)]
-    return _block(group.told, (f"{f'{_TEMPLATE}{name}'.replace('/', group.slash)}: {value}" for name, value in names))
+    return _block(group.heading, (f"{f'{_TEMPLATE}{name}'.replace('/', group.slash)}: {value}" for name, value in names))
 
 
 def _annotations(group: GroupAnnotations, pool: PoolPlan) -> str:
@@ -133,7 +133,7 @@ def _annotations(group: GroupAnnotations, pool: PoolPlan) -> str:
         f"{group.prefix}labels: {','.join(f'{key}={value}' for key, value in _labels(pool))}",
     ]
     only = ":" if len(pool.resources) == 1 else f"; they can name one resource, and the node has {len(pool.resources)}:"
-    return _block(f"{group.told}{only}", lines)
+    return _block(f"{group.heading}{only}", lines)
 
 
 def _nothing(groups: Iterable[Cloud], pool: PoolPlan) -> str:
@@ -141,8 +141,8 @@ def _nothing(groups: Iterable[Cloud], pool: PoolPlan) -> str:
     return f"{names} document no setting for other resources than {pool.vendor.whole_gpu}: let the node pool keep one node.\n"
 
 
-def _block(told: str, lines: Iterable[str]) -> str:
-    return "\n".join([told, "", *(f"    {line}" for line in lines), ""])
+def _block(heading: str, lines: Iterable[str]) -> str:
+    return "\n".join([heading, "", *(f"    {line}" for line in lines), ""])
 
 
 def _karpenter(pool: PoolPlan) -> str:

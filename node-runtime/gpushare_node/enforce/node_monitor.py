@@ -295,7 +295,7 @@ class NodeMonitor(Struct, frozen=False):
 
     def _count_events(self) -> None:
         counter, counts = self.enforcer.metrics.events, self.cluster.event_counts()
-        for outcome, count in (("told", counts.event_counts), ("refused", counts.refused), ("dropped", counts.dropped)):
+        for outcome, count in (("sent", counts.sent), ("refused", counts.refused), ("dropped", counts.dropped)):
             counter.add(outcome, by=count - counter.value(outcome))
 
     def _send_event(self, about: EventReason, message: str) -> None:

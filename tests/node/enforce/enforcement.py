@@ -119,7 +119,7 @@ class RecordedCluster:
         self.events.append(event)
 
     def event_counts(self) -> cluster.EventCounts:
-        return cluster.EventCounts(event_counts=len(self.events))
+        return cluster.EventCounts(sent=len(self.events))
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
         self.evicted.append(pod)

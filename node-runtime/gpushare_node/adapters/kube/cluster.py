@@ -139,7 +139,7 @@ class EventCounts(Struct):
     `refused`: the server rejected it permanently (no permission, no such namespace); `dropped`: the queue was full.
     """
 
-    event_counts: int = 0
+    sent: int = 0
     refused: int = 0
     dropped: int = 0
 

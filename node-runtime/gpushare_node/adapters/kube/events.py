@@ -55,8 +55,8 @@ class EventRecorder:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._waiting: dict[str, _Waiting] = {}
+        self._totals = Counter[str]()
         self._counts: dict[str, int] = {}
-        self._counts = Counter[str]()
         self._tokens = MAX_AT_ONCE
         self._pause = 0.0
 
@@ -75,9 +75,7 @@ class EventRecorder:
     def event_counts(self) -> EventCounts:
         """Return the counts since the start."""
         with self._lock:
-            return EventCounts(
-                event_counts=self._counts["told"], refused=self._counts["refused"], dropped=self._counts["dropped"]
-            )
+            return EventCounts(sent=self._totals["sent"], refused=self._totals["refused"], dropped=self._totals["dropped"])
 
     def run(self) -> None:
         """Send what is queued, until the clock is stopped."""
@@ -130,7 +128,7 @@ class EventRecorder:
                 else:
                     self._done(name, waiting, "refused", None)
             else:
-                self._done(name, waiting, "told", count)
+                self._done(name, waiting, "sent", count)
             self._pause = 0.0
             self._tokens -= 1
 
@@ -192,7 +190,7 @@ class EventRecorder:
 
     def _done(self, name: str, waiting: _Waiting, outcome: str, count: int | None) -> None:
         with self._lock:
-            self._counts[outcome] += 1
+            self._totals[outcome] += 1
             now = self._waiting.pop(name, None)  # meanwhile it may have happened again, or been dropped
             if now is not None and now.times > waiting.times and count is not None:
                 self._waiting[name] = replace(now, times=now.times - waiting.times, forbidden_at=math.inf, due_at=-math.inf)
@@ -206,7 +204,7 @@ class EventRecorder:
         chatty = Counter(_about(one.event) for one in self._waiting.values()).most_common(1)[0][0]
         oldest = next(name for name, one in self._waiting.items() if _about(one.event) == chatty)
         del self._waiting[oldest]
-        self._counts["dropped"] += 1
+        self._totals["dropped"] += 1
 
     def _involved(self, event: Event) -> Json:
         if event.pod is None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import Event, EventType, PodView
+from gpushare_node.adapters.kube.cluster import Event, EventCounts, EventType, PodView
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.events import MAX_AT_ONCE, MAX_WAITING, EventRecorder
+from gpushare_node.adapters.kube.events import MAX_AT_ONCE, MAX_REMEMBERED, MAX_WAITING, EventRecorder
 from gpushare_node.core.structs import replace
 from tests.node.adapters.kube.kube_fixture import FakeClock, place
 from tests.support.fake_api.server import ApiServer
@@ -72,7 +72,7 @@ def test_events_are_counted_and_dropped_without_permission_to_write_them(api: Ap
     events.add(KILLED)
     events.add(DONE)
     assert events.drain(5)
-    assert (events.event_counts().refused, events.event_counts().event_counts) == (2, 0)
+    assert (events.event_counts().refused, events.event_counts().sent) == (2, 0)
     assert len(api.requests) == 2
 
 
@@ -128,6 +128,14 @@ def test_lost_response_creates_no_duplicate_event(api: ApiServer, connection: Co
     api.lose("POST")
     assert events.drain(30)
     assert len(api.events()) == 1
+
+
+def test_totals_never_fall_however_many_events_are_remembered(api: ApiServer, connection: Connection) -> None:
+    events = make(connection)
+    for number in range(MAX_REMEMBERED + 10):
+        events.add(replace(KILLED, message=f"{number}"))
+        assert events.drain(5)
+    assert events.event_counts() == EventCounts(sent=MAX_REMEMBERED + 10)
 
 
 def test_full_event_queue_drops_the_oldest_event_of_the_busiest_pod(api: ApiServer, connection: Connection) -> None:

@@ -174,6 +174,18 @@ class ClusterFixture:
         """The GPU resources of which the node offers any."""
         return _offer(self.state(name))
 
+    def await_no_former_resources(self, name: str) -> None:
+        """Until kubelet has written that the resources of a plugin's former config are gone.
+
+        It does so once, five minutes after they went: what an outage of the API server swallows is offered for ever.
+        """
+
+        def is_written() -> bool:
+            node = self.state(name)
+            return _offer(node) == _counted(node["status"].get("capacity", {}))
+
+        self.cluster.wait(is_written, f"kubelet has written that former resources of {name} are gone")
+
     def condition(self, name: str) -> Mapping[str, str]:
         """Our condition of the node; empty if there is none."""
         return _condition(self.state(name))
@@ -341,8 +353,11 @@ def _condition(node: Object) -> dict[str, str]:
 
 
 def _offer(node: Object) -> dict[str, int]:
-    allocatable = node["status"].get("allocatable", {})
-    return {key: int(count) for key, count in allocatable.items() if key.startswith("nvidia.com/") and count != "0"}
+    return _counted(node["status"].get("allocatable", {}))
+
+
+def _counted(resources: Mapping[str, str]) -> dict[str, int]:
+    return {key: int(count) for key, count in resources.items() if key.startswith("nvidia.com/") and count != "0"}
 
 
 def _describe_node(node: Object) -> str:

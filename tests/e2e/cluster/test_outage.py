@@ -64,9 +64,13 @@ def test_caps_and_running_changes_continue_without_an_api_server(pools: ClusterF
         assert shared.processes("--mib") == [neighbour]
     finally:
         pools.cluster.control_plane.start_api_server()
-    await_offers(pools, {THREE: 6}, ("node-2",))
-    # Kubelet tells once that a resource is gone, five minutes after its plugin: what an outage swallows stands there for good.
-    assert pools.offer("node-1")[SHARED] == 8
+    # Only the pools' resources: kubelet tells once that a former one is gone, five minutes after its plugin, and what an outage
+    # swallows stands there for good.
+    shares = {"node-2": (THREE, 6), "node-1": (SHARED, 8)}
+    pools.cluster.wait(
+        lambda: all(pools.offer(node).get(resource) == count for node, (resource, count) in shares.items()),
+        "all shares are offered",
+    )
     assert [restarts(pools, node) for node in BOTH] == [[0, 0], [0, 0]]
 
 

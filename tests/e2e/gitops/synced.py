@@ -58,6 +58,8 @@ class SyncedCluster(ABC):
     @contextmanager
     def outage(self) -> Iterator[None]:
         """The API server is away, and the controllers have noticed it."""
+        for node in ("node-1", "node-2"):
+            self.cluster_fixture.await_no_former_resources(node)
         before = {log: log.stat().st_size for log in self.logs}
         self.cluster.control_plane.stop_api_server()
         try:

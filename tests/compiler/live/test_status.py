@@ -182,7 +182,7 @@ def test_page_and_tables_agree(live: LiveCluster, ask: Ask) -> None:
         "MESSAGE",
     }
     assert [word for word in said.split() if word not in seen.text and word not in headers] == []
-    assert "`gpushare explain t4-2` says what to do." in seen.text
+    assert "gpushare explain t4-2  says what to do." in seen.text
     assert len(seen.ids) == len(set(seen.ids))
     assert done.stdout.count("<meter ") == 3
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpushare.core.memory_totals import MemoryTotals
+from gpushare.core.memory_totals import UNKNOWN, MemoryTotals
 from gpushare.core.record import Record, replace
 from gpushare.live import belief, live_pools, observing
 from gpushare.live.live_pools import LivePool, LivePools
@@ -51,7 +51,7 @@ class NodeStatus(Record):
 class PoolStatus(Record):
     """One pool: its nodes, and the sums over them. `mode` and `card` are empty if its policy could not be read.
 
-    `is_divided`: whether a device has replicas. `memory` is that of all nodes as planned.
+    `is_divided`: whether a device has replicas. `memory_of_node` is as planned, None if the policy could not be read.
     """
 
     name: str
@@ -60,7 +60,12 @@ class PoolStatus(Record):
     nodes: tuple[NodeStatus, ...]
     shares: tuple[ShareUsage, ...]
     is_divided: bool = False
-    memory: MemoryTotals | None = None
+    memory_of_node: MemoryTotals | None = None
+
+    @property
+    def memory(self) -> MemoryTotals:
+        """The memory of all nodes, as planned."""
+        return (self.memory_of_node or UNKNOWN).of_nodes(len(self.nodes))
 
     @property
     def ready(self) -> int:
@@ -135,7 +140,7 @@ def _narrowed(status: Status, chosen: Sequence[PoolStatus], others: Sequence[Nod
 
 def _reduced(pool: PoolStatus, node: str) -> PoolStatus:
     kept = tuple(one for one in pool.nodes if one.name == node)
-    return replace(pool, nodes=kept, shares=_sums(kept), memory=None)
+    return replace(pool, nodes=kept, shares=_sums(kept))
 
 
 def _concerns(node: LiveNode, live: LivePools) -> bool:
@@ -205,7 +210,7 @@ def _pool(pool: LivePool, nodes: Sequence[NodeStatus]) -> PoolStatus:
         nodes=tuple(nodes),
         shares=_sums(nodes),
         is_divided=pool.side is not None and any(device.replicas > 1 for gpu in pool.side.gpus for device in gpu),
-        memory=pool.memory and pool.memory.of_nodes(len(nodes)),
+        memory_of_node=pool.memory,
     )
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gpushare.core.memory_totals import UNKNOWN
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
 from gpushare.live.observing import Observed
@@ -60,7 +59,7 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
         tables=[*shown, *(pool[part] for pool in pools for part in ("shares", "nodes"))],
         when=when,
         facts=[{"name": name, "value": value} for name, value in facts.items()],
-        memory=html_page.memory_facts([pool.memory or UNKNOWN for pool in seen.pools]),
+        memory=html_page.memory_facts([pool.memory for pool in seen.pools]),
         legend=html_page.legend(pool["mode"] for pool in pools),
         unseen=[visible(f"{one.what}: {one.why}") for one in dict.fromkeys(seen.unseen)],
         no_events=status_view.NO_EVENTS if with_kills and not seen.kills else "",
@@ -116,7 +115,7 @@ def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
         "name": visible(pool.name),
         "mode": html_page.mode(pool.mode or "?", is_divided=pool.is_divided),
         "card": visible(pool.card or "unknown card"),
-        "memory": html_page.memory_facts([pool.memory]) if pool.memory else [],
+        "memory": html_page.memory_facts([pool.memory]),
         "memory_of": pluralize(len(pool.nodes), "node"),
         "readiness": f"{readiness(pool)} ready" if pool.observed < len(pool.nodes) else readiness(pool),
         "is_wrong": bool(wrong),

@@ -43,7 +43,8 @@ _NEW = {
 def headline(comparison: Comparison) -> str:
     """Return one sentence: which running pods are disturbed, and what is refused."""
     kinds = {one.kind for one in comparison.effects}
-    running = next((text for kind, text in _RUNNING.items() if kind in kinds), "")
+    harms = {**_RUNNING, **{kind: _LATER[kind] for kind in (EffectKind.ENFORCED, EffectKind.NOTICED)}}
+    running = next((text for kind, text in harms.items() if kind in kinds), "")
     if comparison.disturbed and not comparison.disrupts_all:
         number = pluralize(comparison.disturbed, "running pod")
         running = f"At most {number} {'is' if comparison.disturbed == 1 else 'are'} disturbed"

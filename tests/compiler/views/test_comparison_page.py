@@ -28,6 +28,7 @@ CHANGES = {
     "card": ("card: v100-pcie-32gb", "card: l4"),
     "namespace": ("spec:\n", "spec:\n  namespace: elsewhere\n"),
     "cap": ("2200Mi", "2000Mi"),
+    "enforcement": ("memory: {cap: even}", "memory: {cap: even}\n      enforcement: {grace: 60s}"),
     "observe": ("spec:\n", "spec:\n  adoption: observe\n"),
 }
 
@@ -206,6 +207,7 @@ def test_folded_pool_shows_the_number_of_disturbed_pods(changed: Path) -> None:
         ("layout", "At most 32 running pods are disturbed; no new pod is refused."),
         ("quota", "No running pod is disturbed; 1 quota no longer fits."),
         ("observe", "The adoption changes, for every node; no new pod is refused."),
+        ("enforcement", "Caps are enforced differently, for running containers too; no new pod is refused."),
         ("renamed", "No running pod is disturbed; new pods that select a removed pool find no node."),
     ],
     indirect=["changed"],

@@ -24,7 +24,9 @@ CHANGES = {
     "memory: 28Gi": "memory: 900Gi",
 }
 """What the plan's picture shows: a new layout, twice as many shares, and a quota that is too large for them."""
-SIZES = {"desktop": (1280, 1900), "phone": (390, 2700)}
+TIME = "1767225600"
+"""The first second of 2026: no picture changes for its time alone."""
+SIZES = {"desktop": (1280, 2400), "phone": (390, 3300)}
 
 
 def main() -> None:
@@ -67,7 +69,7 @@ def _page(*arguments: object, environment: Mapping[str, str] = MappingProxyType(
         command,
         check=True,
         capture_output=True,
-        env={**os.environ, **environment},
+        env={**os.environ, "SOURCE_DATE_EPOCH": TIME, **environment},
     )
     return done.stdout
 

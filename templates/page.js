@@ -1,7 +1,7 @@
 "use strict";
 const pools = [...document.querySelectorAll(".pool")];
 const tools = document.querySelector(".tools");
-const nameOf = (pool) => pool.querySelector("h3").textContent.toLowerCase();
+const nameOf = (pool) => [...pool.querySelectorAll("h3, .nodes")].map((one) => one.textContent).join(" ").toLowerCase();
 const texts = new Map();
 // What is searched beside the name: what the page gives for that, else all that the card says.
 const textOf = (pool) => {

@@ -25,7 +25,7 @@ class PageError(Exception):
 
 
 class Browser:
-    """One tab. `console` has what the page wrote there, and its uncaught exceptions."""
+    """One tab. `console` has what the page wrote there, and its uncaught exceptions; `requests` every URL that it loaded."""
 
     def __init__(self, commands: int, answers: int) -> None:
         self._commands = os.fdopen(commands, "wb", buffering=0)
@@ -34,17 +34,18 @@ class Browser:
         self._session = ""
         self._loaded = 0
         self.console: list[str] = []
+        self.requests: list[str] = []
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
+        for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
 
-    def open(self, file: Path, *, width: int = 1280, theme: str = "light", media: str = "") -> None:
-        """Show the page of a file to somebody with a screen of this width, in pixels, who prefers this theme; or `print`ed."""
+    def open(self, page: Path | str, *, width: int = 1280, theme: str = "light", media: str = "") -> None:
+        """Show the page of a file or URL on a screen of this width, in pixels, where this theme is preferred; or `print`ed."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self._call("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": theme}])
         loaded = self._loaded
-        self._call("Page.navigate", url=file.as_uri())
+        self._call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while self._loaded == loaded:
             self._read()
 
@@ -133,6 +134,8 @@ class Browser:
         match message.get("method"):
             case "Page.loadEventFired":
                 self._loaded += 1
+            case "Network.requestWillBeSent":
+                self.requests.append(message["params"]["request"]["url"])
             case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded":
                 self.console.append(json.dumps(message["params"]))
         return message

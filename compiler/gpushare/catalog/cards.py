@@ -152,6 +152,11 @@ class Catalog(Record):
             return load(card_id)
         return own
 
+    def geometry(self, card_id: str) -> Geometry | None:
+        """Return the MIG geometry of the card of that id; None without one."""
+        card = self.get(card_id)
+        return None if card is None else card.mig
+
     def ids(self) -> tuple[str, ...]:
         """Return every id that `get` knows, sorted."""
         return tuple(sorted({*ids(), *self.own}))

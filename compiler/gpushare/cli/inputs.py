@@ -1,6 +1,6 @@
 """Reading what the user names: the intent's bytes, the lock of its bundle, a side of a comparison."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,6 @@ from gpushare.bundle import lock, reader, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
-from gpushare.catalog.cards import Geometry
 from gpushare.cli import report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.progress import Progress
@@ -187,13 +186,7 @@ def read_files(directory: Path, paths: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def geometries(*sides: LoadedIntent) -> Callable[[str], Geometry | None]:
-    """Return a function from a card's id to its MIG geometry, from the intents' own cards and the catalogue."""
+def catalog_of(*sides: LoadedIntent) -> cards.Catalog:
+    """Return the catalogue with the intents' own cards."""
     plans = [each.compilation.plan for each in sides if each.compilation is not None]
-    catalog = cards.Catalog(own={pool.card.id: pool.card for plan in plans if plan is not None for pool in plan.pools})
-
-    def geometry(card_id: str) -> Geometry | None:
-        card = catalog.get(card_id)
-        return None if card is None else card.mig
-
-    return geometry
+    return cards.Catalog(own={pool.card.id: pool.card for plan in plans if plan is not None for pool in plan.pools})

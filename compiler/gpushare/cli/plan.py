@@ -10,8 +10,8 @@ from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
+    from gpushare.catalog.cards import Catalog
     from gpushare.compare.changes import Comparison
-    from gpushare.compare.nodes import GeometryOf
     from gpushare.views.comparison_page import Document
 
 
@@ -117,14 +117,14 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if code is not ExitCode.DONE or before.document is None or after.document is None:
         return code
     bundles = before.files, after.files
-    documents, geometry_of = (before.document, after.document), inputs.geometries(before, after)
+    documents, catalog = (before.document, after.document), inputs.catalog_of(before, after)
     with Progress(f"comparing {pluralize(len(after.document['pools']), 'pool')}"):
-        comparison = compare(*documents, geometry_of, bundles)
+        comparison = compare(*documents, catalog.geometry, bundles)
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
     if pools:
         comparison = _only(comparison, pools)
-    _write(comparison, style, documents, geometry_of)
+    _write(comparison, style, documents, catalog)
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
 
 
@@ -137,7 +137,7 @@ def _only(comparison: "Comparison", pools: tuple[str, ...]) -> "Comparison":
     return pool_filter.only(comparison, pools)
 
 
-def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", geometry_of: "GeometryOf") -> None:
+def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", catalog: "Catalog") -> None:
     """Write what changes."""
     from gpushare.cli import streams  # noqa: PLC0415 - as above
     from gpushare.views import comparison_view, terminal  # noqa: PLC0415 - as above
@@ -154,6 +154,6 @@ def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Doc
     elif style == "html":
         from gpushare.views import comparison_page  # noqa: PLC0415 - as above
 
-        streams.product(comparison_page.page(comparison, documents, geometry_of))
+        streams.product(comparison_page.page(comparison, documents, catalog, streams.time_of_output()))
     else:
         streams.page(comparison_view.render(comparison, terminal.detect_style(sys.stdout)))

@@ -54,7 +54,7 @@ def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], styl
         from gpushare.core.diagnostics import is_error  # noqa: PLC0415 - as above
         from gpushare.views import show_page  # noqa: PLC0415 - as above
 
-        streams.product(show_page.page(plan, [one for one in read.findings if not is_error(one)]))
+        streams.product(show_page.page(plan, [one for one in read.findings if not is_error(one)], streams.time_of_output()))
     else:
         from gpushare.views import plan_view  # noqa: PLC0415 - as above
 

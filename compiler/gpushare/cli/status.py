@@ -105,7 +105,7 @@ def _write(seen: "Status", style: str, *, is_wide: bool, with_kills: bool) -> No
     if style == "html":
         from gpushare.views import status_page  # noqa: PLC0415 - as above
 
-        streams.product(status_page.page(seen, time.strftime("%Y-%m-%d %H:%M:%S %Z"), with_kills=with_kills))
+        streams.product(status_page.page(seen, streams.time_of_output(), with_kills=with_kills))
         warn_unread(seen.unseen)
         return
     streams.write(status_view.render(seen, terminal.detect_style(sys.stdout), is_wide=is_wide, with_kills=with_kills))

@@ -6,6 +6,7 @@ Output for programs is UTF-8 in every locale; text for people has the stream's o
 import errno
 import os
 import sys
+import time
 from pathlib import Path
 from shlex import quote
 from typing import TextIO
@@ -49,6 +50,12 @@ def _advice(name: str, problem: OSError, absent: str) -> str:
         inside = [str(path) for path in sorted(Path(name).glob("*.yaml"))]
         return f"name the intent file: {inside[0]}" if inside else "name the intent file, not its folder"
     return ""
+
+
+def time_of_output() -> str:
+    """Return the time in UTC; that of SOURCE_DATE_EPOCH (seconds since 1970) if it is set, for output that can be repeated."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(int(epoch) if epoch.isascii() and epoch.isdecimal() else None))
 
 
 def reason(problem: OSError) -> str:

@@ -1,4 +1,4 @@
-"""One colour for each size of a MIG profile, light and dark: the same on a page, in a terminal and on a dashboard.
+"""One colour for each size of a MIG profile, the same on a page, in a terminal and on a dashboard; on a page one for each mode.
 
 The colours differ in lightness as well as hue, so that people with any of the three colour vision deficiencies can distinguish
 them; a test simulates these. Text in `ink` on any of them has a contrast of more than 4.5.
@@ -17,10 +17,11 @@ _LEVELS = (0, 95, 135, 175, 215, 255)
 
 
 class Shades(Record):
-    """Colours as `#rrggbb`: of text, and by kind of its background."""
+    """Colours as `#rrggbb`: of text, and by kind of its background. `modes` are by the word of a way of sharing."""
 
     ink: str
     colours: Mapping[str, str]
+    modes: Mapping[str, str]
 
     def of(self, profile: str | None) -> str:
         """Return the colour of a profile; None is a GPU without MIG."""
@@ -38,6 +39,13 @@ LIGHT = Shades(
         "7g": "#e5d47c",
         OTHER: "#ee807a",
     },
+    modes={
+        "exclusive": "#bec5c9",
+        "time-slicing": "#6c86cc",
+        "mps": "#bf6e9a",
+        "mig": "#89d49d",
+        "mig-replicas": "#c8aa51",
+    },
 )
 DARK = Shades(
     ink="#f2f5f8",
@@ -49,6 +57,13 @@ DARK = Shades(
         "4g": "#54265a",
         "7g": "#6f6335",
         OTHER: "#521800",
+    },
+    modes={
+        "exclusive": "#626c81",
+        "time-slicing": "#152377",
+        "mps": "#6e122d",
+        "mig": "#137e55",
+        "mig-replicas": "#715011",
     },
 )
 

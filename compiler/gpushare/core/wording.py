@@ -42,6 +42,12 @@ def nearest(word: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     return tuple(get_close_matches(word, sorted(known), n=limit, cutoff=0.6))
 
 
+def gib(size_mib: float) -> str:
+    """Return a size such as `39.25 GiB`, with four digits at most unless the whole number has more."""
+    size = size_mib / 1024
+    return f"{size:.4g} GiB" if abs(size) < 9999.5 else f"{size:,.0f} GiB"
+
+
 def mib(size_mib: int | None) -> str:
     """Return a size such as `40192Mi`, `?` if unknown."""
     return "?" if size_mib is None else f"{size_mib}Mi"

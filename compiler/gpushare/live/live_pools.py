@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushare.compare.snapshots import Device, PoolSide
+from gpushare.core import memory_totals
+from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.record import NOTHING, Record
 from gpushare.live.api_objects import clean
 from gpushare.live.node_affinity import pool_of
@@ -15,12 +17,13 @@ from gpushare.reading import source
 
 
 class LivePool(Record):
-    """One pool of the cluster. `side` is what a node of it becomes, None if its policy could not be read."""
+    """One pool of the cluster. `side` is what a node becomes, `memory` what it has; None if the policy could not be read."""
 
     name: str
     daemonset: DaemonSet | None = None
     side: PoolSide | None = None
     gpus_per_node: int | None = None
+    memory: MemoryTotals | None = None
     max_unavailable: str = ""
     on_busy: str = ""
 
@@ -85,14 +88,21 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         policy=None,
     )
     rollout = spec["rollout"]
+    sizes = {share["profile"]: (_size(share.get("memoryMiB")), _size(share.get("capMiB"))) for share in spec["shares"]}
+    devices = ((memory, one.replicas, cap) for gpu in side.gpus for one in gpu for memory, cap in (sizes[one.profile],))
     return LivePool(
         name=daemonset.pool,
         daemonset=daemonset,
         side=side,
         gpus_per_node=int(spec["gpusPerNode"]),
+        memory=memory_totals.of_node(_size(spec["card"].get("memoryMiB")), int(spec["gpusPerNode"]), devices),
         max_unavailable=clean(str(rollout["maxUnavailable"])),
         on_busy=clean(rollout["onBusy"]),
     )
+
+
+def _size(mib: object) -> int | None:
+    return mib if isinstance(mib, int) else None
 
 
 def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]]) -> tuple[tuple[Device, ...], ...]:

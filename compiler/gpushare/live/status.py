@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpushare.core.record import Record
+from gpushare.core.memory_totals import UNKNOWN, MemoryTotals
+from gpushare.core.record import Record, replace
 from gpushare.live import belief, live_pools, observing
 from gpushare.live.live_pools import LivePool, LivePools
 from gpushare.live.observing import OBSERVING, Observed
@@ -48,13 +49,23 @@ class NodeStatus(Record):
 
 
 class PoolStatus(Record):
-    """One pool: its nodes, and the sums over them. `mode` and `card` are empty if its policy could not be read."""
+    """One pool: its nodes, and the sums over them. `mode` and `card` are empty if its policy could not be read.
+
+    `is_divided`: whether a device has replicas. `memory_of_node` is as planned, None if the policy could not be read.
+    """
 
     name: str
     card: str
     mode: str
     nodes: tuple[NodeStatus, ...]
     shares: tuple[ShareUsage, ...]
+    is_divided: bool = False
+    memory_of_node: MemoryTotals | None = None
+
+    @property
+    def memory(self) -> MemoryTotals:
+        """The memory of all nodes, as planned."""
+        return (self.memory_of_node or UNKNOWN).of_nodes(len(self.nodes))
 
     @property
     def ready(self) -> int:
@@ -129,7 +140,7 @@ def _narrowed(status: Status, chosen: Sequence[PoolStatus], others: Sequence[Nod
 
 def _reduced(pool: PoolStatus, node: str) -> PoolStatus:
     kept = tuple(one for one in pool.nodes if one.name == node)
-    return PoolStatus(name=pool.name, card=pool.card, mode=pool.mode, nodes=kept, shares=_sums(kept))
+    return replace(pool, nodes=kept, shares=_sums(kept))
 
 
 def _concerns(node: LiveNode, live: LivePools) -> bool:
@@ -192,7 +203,15 @@ def _node(  # noqa: PLR0913 - the parts of one row
 
 def _pool(pool: LivePool, nodes: Sequence[NodeStatus]) -> PoolStatus:
     card, mode = ("", "") if pool.side is None else (pool.side.card, pool.side.mode)
-    return PoolStatus(name=pool.name, card=card, mode=mode, nodes=tuple(nodes), shares=_sums(nodes))
+    return PoolStatus(
+        name=pool.name,
+        card=card,
+        mode=mode,
+        nodes=tuple(nodes),
+        shares=_sums(nodes),
+        is_divided=pool.side is not None and any(device.replicas > 1 for gpu in pool.side.gpus for device in gpu),
+        memory_of_node=pool.memory,
+    )
 
 
 def _sums(nodes: Sequence[NodeStatus]) -> tuple[ShareUsage, ...]:

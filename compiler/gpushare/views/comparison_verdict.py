@@ -7,8 +7,13 @@ from collections.abc import Iterator
 
 from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange
 from gpushare.compare.effects import EffectKind
-from gpushare.core.wording import join_first, pluralize
+from gpushare.core.wording import gib, join_first, join_words, pluralize
 
+_REFUSED = {
+    EffectKind.REFUSED: "new pods may be refused",
+    EffectKind.ROUTED: "new pods that name no pool may be refused",
+    EffectKind.UNPLACED: "new pods that select a removed pool find no node",
+}
 UNCHANGED = "Nothing changes for running pods."
 _ABOVE = {"kill": "killed", "evict": "evicted", "warn": "reported", "none": "left alone"}
 _RUNNING = {
@@ -33,6 +38,23 @@ _NEW = {
     EffectKind.ROUTED: "New pods that name no pool may be sent to other nodes.",
     EffectKind.APPLIED: "Files that no GitOps tool syncs must be applied again.",
 }
+
+
+def headline(comparison: Comparison) -> str:
+    """Return one sentence: which running pods are disturbed, and what is refused."""
+    kinds = {one.kind for one in comparison.effects}
+    harms = {**_RUNNING, **{kind: _LATER[kind] for kind in (EffectKind.ENFORCED, EffectKind.NOTICED)}}
+    running = next((text for kind, text in harms.items() if kind in kinds), "")
+    if comparison.disturbed and not comparison.disrupts_all:
+        number = pluralize(comparison.disturbed, "running pod")
+        running = f"At most {number} {'is' if comparison.disturbed == 1 else 'are'} disturbed"
+    elif comparison.disturbed is None and not comparison.disrupts_all:
+        running = "Running pods are disturbed; how many is not known"
+    broken = sum(one.problem is not None for one in comparison.quotas)
+    refused = [text for kind, text in _REFUSED.items() if kind in kinds]
+    if broken:
+        refused.append(f"{pluralize(broken, 'quota')} no longer fit{'s' if broken == 1 else ''}")
+    return f"{running.rstrip('.') or 'No running pod is disturbed'}; {join_words(refused) or 'no new pod is refused'}."
 
 
 def verdict(comparison: Comparison) -> list[str]:
@@ -84,11 +106,7 @@ def _mixture(cap: CapChange) -> tuple[str, str] | None:
         return None
     before, after = f"{cap.cap_mib.before}Mi", f"{cap.cap_mib.after}Mi"
     who = f"{pluralize(cap.mixed.before or 0, 'container')} with {before} and {cap.mixed.after} with {after}"
-    return who, f"{_gib(cap.mixed_mib)} on {_gib(cap.memory_mib)}, where an allocation may fail"
-
-
-def _gib(mib: int) -> str:
-    return f"{mib / 1024:.4g} GiB"
+    return who, f"{gib(cap.mixed_mib)} on {gib(cap.memory_mib)}, where an allocation may fail"
 
 
 def _caps(comparison: Comparison) -> Iterator[str]:

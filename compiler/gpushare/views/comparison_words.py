@@ -117,7 +117,7 @@ def _changed(one: Effect, arrow: str) -> str:
     return f"{share} {_SIZES[field]} {before} {arrow} {after} MiB"
 
 
-def format_side_effects(comparison: Comparison) -> str:
+def _side_effects(comparison: Comparison) -> str:
     """Return in short what is not counted in nodes and disturbed pods; empty if there is nothing."""
     kinds = {one.kind for one in comparison.effects if not one.is_harmless}
     effects = [words for kind, words in _ALSO.items() if kind in kinds]
@@ -291,7 +291,7 @@ def format_summary(comparison: Comparison) -> str:
     costs = f"{touched} touched, {_pods(comparison.disturbed)}"
     if comparison.touched == 0 and comparison.disturbed == 0:
         costs = "No GPU and no label of a node changes"
-    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + format_side_effects(comparison)
+    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + _side_effects(comparison)
 
 
 def format_order(comparison: Comparison) -> Iterator[str]:

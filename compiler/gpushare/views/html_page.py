@@ -6,17 +6,20 @@ another. It also forbids `style` attributes: what depends on the page, such as t
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from gpushare import __version__
+from gpushare import __version__, modes
 from gpushare.catalog.cards import Geometry
 from gpushare.core import palette, resources
+from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.palette import Shades
-from gpushare.core.wording import join_first
+from gpushare.core.printable import visible
+from gpushare.core.wording import gib, join_first
 from gpushare.resolved.plan import DevicePlan
 from gpushare.views import memory_map, plan_view
 from gpushare.views.html_table import Table
@@ -26,6 +29,9 @@ MAX_UNFOLDED = 12
 """With more pools than these, all are folded at first."""
 _MAX_NAMED = 2
 """Pools that the heading of several equal pools names."""
+_MAX_NODES = 8
+"""Nodes that a pool's card names."""
+_REQUIREMENTS = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})", "Exists": "{key}", "DoesNotExist": "!{key}"}
 _MAX_CELL = 32
 """Slices: the style has a rule for each length."""
 
@@ -46,6 +52,7 @@ def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["prose"] = _prose
     return environment.get_template(template).render(
         style=style, style_hash=_digest(style), script=script, script_hash=_digest(script), version=__version__, **values
     )
@@ -55,6 +62,11 @@ def _file(name: str) -> str:
     return (resources.templates() / name).read_text(encoding="utf-8")
 
 
+def _prose(text: str) -> Markup:
+    """Return a text of sentences with `commands` between backquotes as elements."""
+    return Markup(re.sub("`([^`\n]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
+
+
 def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
@@ -62,12 +74,15 @@ def _digest(text: str) -> str:
 def _colours() -> str:
     """Return the rules of the palette."""
     classes = "".join(f".{_class(kind)} {{ background: var(--{_class(kind)}); }}\n" for kind in palette.LIGHT.colours)
+    classes += "".join(f".m-{mode} {{ --mode: var(--m-{mode}); }}\n" for mode in palette.LIGHT.modes)
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables(palette.DARK)} }} }}\n"
     return f":root {{ {_variables(palette.LIGHT)} }}\n{dark}{classes}"
 
 
 def _variables(shades: Shades) -> str:
-    return f"--ink: {shades.ink}; " + " ".join(f"--{_class(kind)}: {colour};" for kind, colour in shades.colours.items())
+    named = {_class(kind): colour for kind, colour in shades.colours.items()}
+    named |= {f"m-{mode}": colour for mode, colour in shades.modes.items()}
+    return f"--ink: {shades.ink}; " + " ".join(f"--{name}: {colour};" for name, colour in named.items())
 
 
 def _class(kind: str) -> str:
@@ -75,10 +90,52 @@ def _class(kind: str) -> str:
     return f"g{kind[0]}" if kind[0].isdigit() else kind
 
 
-def heading(names: Sequence[str]) -> dict[str, Any]:
-    """Return what a template needs of the pools of one card."""
-    several = names if len(names) > 1 else ()
-    return {"name": join_first(names, _MAX_NAMED), "id": names[0], "names": several}
+def heading(names: Sequence[str], nodes: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a template needs of the pools of one card. `nodes` says which nodes a pool has."""
+    shown = list(map(visible, names))
+    several = [{"name": visible(name), "nodes": visible(nodes[name])} for name in names] if len(names) > 1 else ()
+    where = "" if several else visible(nodes[names[0]])
+    return {"name": join_first(shown, _MAX_NAMED), "id": shown[0], "names": several, "where": where}
+
+
+def nodes_text(labels: Mapping[str, str], expressions: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Return the names of nodes, or the selector as `kubectl get nodes --selector` reads it."""
+    if names:
+        return join_first(names, _MAX_NODES)
+    parts = [f"{key}={value}" for key, value in labels.items()]
+    for one in expressions:
+        form = _REQUIREMENTS.get(one["operator"], "{key}")
+        parts.append(form.format(key=one["key"], values=", ".join(one.get("values", ()))))
+    return ",".join(parts)
+
+
+def mode(word: str, *, is_divided: bool) -> Mapping[str, str]:
+    """Return the kind and the words of a way of sharing; of a mode that this gpushare does not know, the word alone."""
+    if is_divided and modes.named(word).is_partitioned:
+        return {"kind": "mig-replicas", "words": "mig with time-slicing"}
+    return {"kind": word if word in palette.LIGHT.modes else "", "words": visible(word)}
+
+
+def legend(shown: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Return the ways of sharing that a page has, each once, in the order of the palette."""
+    by_kind = {one["kind"]: one for one in shown}
+    return [by_kind[kind] for kind in palette.LIGHT.modes if kind in by_kind]
+
+
+def memory_facts(parts: Sequence[MemoryTotals]) -> list[dict[str, str]]:
+    """Return the sums of what is known, and whether something is not."""
+    numbers = {
+        "GPU memory": [one.gpus for one in parts],
+        "Offered": [one.offered for one in parts],
+        "Caps": [one.caps for one in parts],
+        "Stranded": [one.stranded for one in parts],
+    }
+    return [{"name": name, "value": _sum(sizes)} for name, sizes in numbers.items()]
+
+
+def _sum(sizes: Sequence[int | None]) -> str:
+    known = [size for size in sizes if size is not None]
+    return gib(sum(known)) + ("" if len(known) == len(sizes) else " + ?") if known or not sizes else "?"
 
 
 def cells(

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpushare import backends
-from gpushare.core import emit
+from gpushare.core import emit, memory_totals
 from gpushare.core.diagnostics import Finding
+from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first, layout_text, pluralize
 from gpushare.render import readme
@@ -20,10 +21,11 @@ _POOL, _RESOURCE = "⟨pool⟩", "⟨resource⟩"
 """Where the script writes the names: characters that no name has."""
 
 
-def page(plan: Plan, findings: Sequence[Finding]) -> str:
-    """Return the page. `findings` are the warnings of the intent."""
+def page(plan: Plan, findings: Sequence[Finding], written: str) -> str:
+    """Return the page. `findings` are the warnings of the intent, `written` is the time."""
     described = ((pool.name, *_described(pool, plan)) for pool in plan.pools)
-    cards = [{**card, **html_page.heading(names)} for names, card in folding.alike(described)]
+    nodes = {pool.name: _nodes(pool) for pool in plan.pools}
+    cards = [{**card, **html_page.heading(names, nodes)} for names, card in folding.alike(described)]
     quotas = table(
         "Quotas",
         ("Namespace", "Resource", "At most"),
@@ -36,6 +38,9 @@ def page(plan: Plan, findings: Sequence[Finding]) -> str:
         tables=[*(card["resources"] for card in cards), quotas],
         name=visible(plan.intent.name),
         facts=_facts(plan),
+        memory=html_page.memory_facts([_memory(pool, pool.nodes) for pool in plan.pools]),
+        legend=html_page.legend(card["mode"] for card in cards),
+        written=written,
         observes=plan.intent.observes,
         digest=plan.digest.removeprefix("sha256:")[:12],
         warnings=[
@@ -76,7 +81,9 @@ def _described(pool: PoolPlan, plan: Plan) -> tuple[str, dict[str, Any]]:
     namespaces = sorted(pool.pool.namespaces)
     pod = emit.yaml_text(readme.pod(pool, names[0], plan))
     card = {
-        "mode": pool.mode.value,
+        "mode": html_page.mode(pool.mode.value, is_divided=any(one.replicas > 1 for one in pool.samples)),
+        "memory_of": "each node" if pool.nodes is None else pluralize(pool.nodes, "node"),
+        "memory": html_page.memory_facts([_memory(pool, 1 if pool.nodes is None else pool.nodes)]),
         "card": visible(pool.card.name),
         "nodes": "? nodes" if pool.nodes is None else pluralize(pool.nodes, "node"),
         "gpus": f"{pluralize(len(pool.gpus), 'GPU')} each",
@@ -90,6 +97,17 @@ def _described(pool: PoolPlan, plan: Plan) -> tuple[str, dict[str, Any]]:
         "pod_text": pod.replace(names[0], _RESOURCE).replace(pool.name, _POOL),
     }
     return repr(card), {**card, "pod": pod}
+
+
+def _nodes(pool: PoolPlan) -> str:
+    nodes = pool.pool.nodes
+    expressions = ({"key": one.key, "operator": one.operator.value, "values": one.values} for one in nodes.match_expressions)
+    return html_page.nodes_text(dict(nodes.match_labels), expressions, nodes.names)
+
+
+def _memory(pool: PoolPlan, nodes: int | None) -> MemoryTotals:
+    devices = ((one.memory_mib, one.replicas, one.cap_mib) for one in pool.devices)
+    return memory_totals.of_node(pool.card.memory_mib, len(pool.gpus), devices).of_nodes(nodes)
 
 
 def _resources(pool: PoolPlan) -> Table:

@@ -59,6 +59,8 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
         tables=[*shown, *(pool[part] for pool in pools for part in ("shares", "nodes"))],
         when=when,
         facts=[{"name": name, "value": value} for name, value in facts.items()],
+        memory=html_page.memory_facts([pool.memory for pool in seen.pools]),
+        legend=html_page.legend(pool["mode"] for pool in pools),
         unseen=[visible(f"{one.what}: {one.why}") for one in dict.fromkeys(seen.unseen)],
         no_events=status_view.NO_EVENTS if with_kills and not seen.kills else "",
         hint=status_view.hint(wrong[0]) if wrong else "",
@@ -111,7 +113,10 @@ def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
     names = " ".join((pool.name, pool.card, pool.mode, *reasons, *(node.name for node in ordered[:most])))
     return {
         "name": visible(pool.name),
-        "facts": visible(f"{pool.mode or '?'} · {pool.card or 'unknown card'}"),
+        "mode": html_page.mode(pool.mode or "?", is_divided=pool.is_divided),
+        "card": visible(pool.card or "unknown card"),
+        "memory": html_page.memory_facts([pool.memory]),
+        "memory_of": pluralize(len(pool.nodes), "node"),
         "readiness": f"{readiness(pool)} ready" if pool.observed < len(pool.nodes) else readiness(pool),
         "is_wrong": bool(wrong),
         "text": visible(names.lower()),

@@ -5,6 +5,7 @@ from math import dist
 
 import pytest
 
+from gpushare import modes
 from gpushare.core import palette
 from gpushare.core.palette import DARK, LIGHT, Shades
 
@@ -18,6 +19,7 @@ SIGHTS: dict[str, tuple[Vector, Vector, Vector]] = {
 """Matrices of severity 1.0 for linear RGB: Machado, Oliveira, Fernandes, IEEE TVCG 15 (2009)."""
 TO_XYZ = ((0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.0721750), (0.0193339, 0.1191920, 0.9503041))
 WHITE = (0.95047, 1.0, 1.08883)
+MAPS = pytest.mark.parametrize("part", ["colours", "modes"])
 THEMES = pytest.mark.parametrize("shades", [LIGHT, DARK], ids=["light", "dark"])
 
 
@@ -49,18 +51,21 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("sight", SIGHTS)
 @THEMES
-def test_any_two_colours_are_distinguishable_with_colour_blindness(shades: Shades, sight: str) -> None:
-    points = {kind: seen(colour, sight) for kind, colour in shades.colours.items()}
+@MAPS
+def test_any_two_colours_are_distinguishable_with_colour_blindness(shades: Shades, part: str, sight: str) -> None:
+    points = {kind: seen(colour, sight) for kind, colour in getattr(shades, part).items()}
     assert [(a, b) for a, b in combinations(points, 2) if dist(points[a], points[b]) < 10] == []
 
 
 @THEMES
-def test_text_on_each_colour_can_be_read(shades: Shades) -> None:
-    assert [kind for kind, colour in shades.colours.items() if contrast(shades.ink, colour) < 4.5] == []
+@MAPS
+def test_text_on_each_colour_can_be_read(shades: Shades, part: str) -> None:
+    assert [kind for kind, colour in getattr(shades, part).items() if contrast(shades.ink, colour) < 4.5] == []
 
 
 def test_both_themes_have_a_colour_for_every_kind() -> None:
     assert LIGHT.colours.keys() == DARK.colours.keys()
+    assert LIGHT.modes.keys() == DARK.modes.keys() == {variant.word for variant in modes.VARIANTS}
 
 
 @pytest.mark.parametrize(

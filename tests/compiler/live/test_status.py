@@ -182,9 +182,18 @@ def test_page_and_tables_agree(live: LiveCluster, ask: Ask) -> None:
         "MESSAGE",
     }
     assert [word for word in said.split() if word not in seen.text and word not in headers] == []
-    assert "`gpushare explain t4-2` says what to do." in seen.text
+    assert "gpushare explain t4-2  says what to do." in seen.text
     assert len(seen.ids) == len(set(seen.ids))
     assert done.stdout.count("<meter ") == 3
+
+
+def test_page_has_modes_memory_and_the_time(live: LiveCluster, ask: Ask) -> None:
+    html = ask("status", "--html", SOURCE_DATE_EPOCH="0").stdout
+    assert "As the cluster was at 1970-01-01 00:00:00 UTC." in html
+    assert '<span class="tag mode m-time-slicing">time-slicing</span> <span class="muted">t4</span>' in html
+    assert "Memory of 2 nodes: GPU memory 30 GiB, Offered 30 GiB, Caps 29.09 GiB, Stranded 0 GiB" in html
+    assert "<dt>Stranded</dt><dd>6.5 GiB</dd>" in html
+    assert "Memory of 1 node: GPU memory 15 GiB" in ask("status", "t4-1", "--html").stdout
 
 
 def test_page_lists_what_could_not_be_read(live: LiveCluster, ask: Ask) -> None:

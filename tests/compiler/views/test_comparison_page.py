@@ -8,6 +8,7 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
+from gpushare.catalog import cards
 from gpushare.compare import compare
 from gpushare.render import pools as pools_file
 from gpushare.views import comparison_page
@@ -27,6 +28,7 @@ CHANGES = {
     "card": ("card: v100-pcie-32gb", "card: l4"),
     "namespace": ("spec:\n", "spec:\n  namespace: elsewhere\n"),
     "cap": ("2200Mi", "2000Mi"),
+    "enforcement": ("memory: {cap: even}", "memory: {cap: even}\n      enforcement: {grace: 60s}"),
     "observe": ("spec:\n", "spec:\n  adoption: observe\n"),
 }
 
@@ -89,11 +91,10 @@ def test_page_and_text_output_agree(changed: Path) -> None:
 
 @pytest.mark.parametrize("changed", ["all"], indirect=True)
 def test_page_is_deterministic(changed: Path) -> None:
-    pages = {
-        gpushare("plan", "--format", "html", FIRST, changed, environment={"PYTHONHASHSEED": seed}).stdout
-        for seed in ("1", "2", "3")
-    }
-    assert len(pages) == 1
+    surroundings = [{"PYTHONHASHSEED": seed, "SOURCE_DATE_EPOCH": "0"} for seed in ("1", "2", "3")]
+    pages = {gpushare("plan", "--format", "html", FIRST, changed, environment=one).stdout for one in surroundings}
+    (html,) = pages
+    assert "As of 1970-01-01 00:00:00 UTC." in html
 
 
 @pytest.mark.parametrize("changed", ["layout"], indirect=True)
@@ -165,8 +166,8 @@ def change_of_many(*layouts: str, **more: str) -> str:
     assert old.plan is not None
     assert new.plan is not None
     documents = pools_file.pools_document(old.plan), pools_file.pools_document(new.plan)
-    geometry_of = {pool.card.id: pool.card.mig for pool in new.plan.pools}.get
-    return comparison_page.page(compare(*documents, geometry_of), documents, geometry_of)
+    catalog = cards.Catalog()
+    return comparison_page.page(compare(*documents, catalog.geometry), documents, catalog, "2026-01-01 00:00:00 UTC")
 
 
 MANY = 1000 if scale.is_long else 150
@@ -175,14 +176,14 @@ LAYOUTS = ("{2g.10gb: 2, 1g.5gb: 3}", "{3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}")
 
 def test_many_equal_changes_have_one_card_that_names_the_pools() -> None:
     html = change_of_many(*LAYOUTS)
-    assert html.count('class="pool"') == 1
+    assert html.count('<details class="pool ') == 1
     assert len({one for one in Page(html).ids if one.startswith("pool-")}) == MANY
     assert len(html.encode()) < 500 * MANY
 
 
 def test_many_different_changes_take_two_kilobytes_each() -> None:
     html = change_of_many(*LAYOUTS, nodes="{matchLabels: {a: b%d}, expected: %d}")
-    assert html.count('class="pool"') == MANY
+    assert html.count('<details class="pool ') == MANY
     assert len(html.encode()) < 2_000 * MANY
 
 
@@ -198,3 +199,30 @@ def test_folded_pool_shows_the_number_of_disturbed_pods(changed: Path) -> None:
     html = gpushare("plan", "--html", FIRST, changed).stdout
     (heading,) = (part.split("</summary>")[0] for part in html.split("<summary><h3>training")[1:])
     assert "at most 32 pods disturbed" in heading
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ("layout", "At most 32 running pods are disturbed; no new pod is refused."),
+        ("quota", "No running pod is disturbed; 1 quota no longer fits."),
+        ("observe", "The adoption changes, for every node; no new pod is refused."),
+        ("enforcement", "Caps are enforced differently, for running containers too; no new pod is refused."),
+        ("renamed", "No running pod is disturbed; new pods that select a removed pool find no node."),
+    ],
+    indirect=["changed"],
+)
+def test_the_page_begins_with_what_is_disturbed_and_refused(changed: Path, sentence: str) -> None:
+    html = gpushare("plan", "--html", FIRST, changed).stdout
+    assert f'<p class="verdict">{sentence}</p>' in html
+    assert html.index('class="verdict"') < html.index('class="facts"')
+
+
+def test_a_changed_mode_and_its_memory_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "new.yaml").write_text(FIRST.read_text().replace("mode: time-slicing, replicas: 4", "mode: mps, replicas: 8"))
+    html = gpushare("plan", "--html", FIRST, tmp_path / "new.yaml").stdout
+    assert '<span class="tag mode m-time-slicing">time-slicing</span> → <span class="tag mode m-mps">mps</span>' in html
+    assert [html.count(f'<div class="m-{mode}">') for mode in ("time-slicing", "mps")] == [1, 1]
+    assert "Nodes: node.example.org/gpu=t4" in html
+    assert "Caps 174.6 GiB → 180 GiB" in html
+    assert "Memory of the cluster" in html

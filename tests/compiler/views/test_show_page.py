@@ -20,17 +20,18 @@ from tests.support.paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*/intent.yaml"))
 FIRST = EXAMPLES[0]
+WHEN = "2026-01-01 00:00:00 UTC"
 
 
 def page(text: str) -> str:
     compilation = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
     assert compilation.plan is not None, compilation.findings
-    return show_page.page(compilation.plan, [one for one in compilation.findings if not is_error(one)])
+    return show_page.page(compilation.plan, [one for one in compilation.findings if not is_error(one)], WHEN)
 
 
 @pytest.mark.parametrize("intent", EXAMPLES, ids=lambda path: path.parent.name)
 def test_page_and_text_output_agree(intent: Path) -> None:
-    html = gpushare("show", "--html", intent).stdout
+    html = gpushare("show", "--html", intent, environment={"SOURCE_DATE_EPOCH": "1"}).stdout
     seen = Page(html)
     offer = json.loads(gpushare("show", "--format", "json", intent).stdout)
     for name, one in offer["pools"].items():
@@ -38,7 +39,7 @@ def test_page_and_text_output_agree(intent: Path) -> None:
         assert all(resource in seen.text for resource in one["resources"])
         assert all(f"{device['profile'] or 'whole GPU'}" in seen.text for device in one["devices"])
     assert len(seen.ids) == len(set(seen.ids))
-    assert html == gpushare("show", "--format", "html", intent).stdout
+    assert html == gpushare("show", "--format", "html", intent, environment={"SOURCE_DATE_EPOCH": "1"}).stdout
 
 
 def test_the_page_permits_its_own_style_and_script_alone() -> None:
@@ -55,7 +56,7 @@ def test_hostile_texts_are_escaped_on_the_page() -> None:
     assert plan is not None
     hostile = replace(plan, intent=replace(plan.intent, name=HOSTILE, namespace=HOSTILE))
     warning = Finding(code="GS999", message=HOSTILE, severity=Severity.WARNING)
-    html = show_page.page(hostile, [warning])
+    html = show_page.page(hostile, [warning], WHEN)
     assert html.count("<script") == 1
     assert "<img" not in html
     assert "\u202e" not in html
@@ -80,7 +81,7 @@ def thousand(nodes: str) -> str:
 
 def test_a_thousand_equal_pools_have_one_card_that_names_them() -> None:
     html = thousand("{matchLabels: {a: b%d}}")
-    assert html.count('class="pool"') == 1
+    assert html.count('<details class="pool ') == 1
     assert len({one for one in Page(html).ids if one.startswith("pool-")}) == 1000
     assert len(html.encode()) < 500_000
 
@@ -89,7 +90,7 @@ def test_a_thousand_different_pools_fit_into_two_megabytes_and_are_folded() -> N
     html = thousand("{matchLabels: {a: b%d}, expected: %d}")
     assert len(html.encode()) < 2_000_000
     assert " open>" not in html
-    assert html.count('class="pool"') == 1000
+    assert html.count('<details class="pool ') == 1000
 
 
 @pytest.mark.parametrize("name", ["resource", "pool", "pod", "gpu", "e"])
@@ -105,5 +106,27 @@ def test_the_text_that_pods_share_gives_back_each_pod(name: str) -> None:
 def test_a_warning_has_its_hints() -> None:
     plan = pipeline.compile_intent(written(pool()).encode(), "intent.yaml", lock.EMPTY).plan
     assert plan is not None
-    html = show_page.page(plan, [Finding(code="GS999", message="wrong", severity=Severity.WARNING, hints=("write this",))])
-    assert '<span class="hint">write this</span>' in html
+    html = show_page.page(
+        plan, [Finding(code="GS999", message="wrong", severity=Severity.WARNING, hints=("write `this`",))], WHEN
+    )
+    assert '<span class="hint">write <code>this</code></span>' in html
+
+
+def test_modes_nodes_and_memory_are_shown() -> None:
+    html = page(FIRST.read_text())
+    shown = re.findall('<span class="tag mode m-([a-z-]+)">([a-z -]+)</span>', html)
+    words = [("exclusive",) * 2, ("time-slicing",) * 2, ("mig-replicas", "mig with time-slicing"), ("mig",) * 2]
+    assert shown == words
+    assert sorted(re.findall('<li class="m-([a-z-]+)">([a-z -]+)</li>', html)) == sorted(words), "the legend"
+    assert "Nodes: gpu-a100-01 and gpu-a100-02" in html
+    assert "Nodes: node.example.org/gpu=v100" in html
+    assert "Memory of 3 nodes: GPU memory 480 GiB, Offered 399 GiB, Caps 360.9 GiB, Stranded 81 GiB" in html
+    assert "<dt>GPU memory</dt><dd>1748 GiB</dd>" in html
+
+
+def test_without_a_number_of_nodes_memory_is_that_of_one_node() -> None:
+    selector = "{matchExpressions: [{key: gpu, operator: In, values: [l4, t4]}]}"
+    html = page(written(pool("a", nodes=selector), pool("b", nodes="{names: [n1]}")))
+    assert "Nodes: gpu in (l4, t4)" in html
+    assert "Memory of each node: GPU memory" in html
+    assert re.search("<dt>GPU memory</dt><dd>[0-9.]+ GiB [+] [?]</dd>", html)

@@ -1,25 +1,30 @@
-"""The documentation site: no warning, every page in the navigation, no dead link or anchor."""
+"""The documentation site: no warning, every page in the navigation, no dead link; in Chromium from a folder and a server."""
 
+import functools
 import importlib.util
 import re
+import threading
 import tomllib
+from collections.abc import Iterator
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.support.browser import Browser, browser
 from tests.support.paths import ROOT
+from tests.support.waiting import wait_for
 
 
 class _Links(HTMLParser):
-    """The targets and the ids of one page, and what it loads."""
+    """The targets and the ids of one page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.targets: list[str] = []
-        self.loaded: list[str] = []
         self.ids: set[str] = set()
         self.feed(text)
 
@@ -28,8 +33,6 @@ class _Links(HTMLParser):
         self.ids.update(values[key] for key in ("id", "name") if key in values)
         if tag == "a" and "href" in values:
             self.targets.append(values["href"])
-        elif tag in ("link", "script", "img", "source", "iframe"):
-            self.loaded += [values[key] for key in ("href", "src") if key in values and values.get("rel") != "canonical"]
 
 
 def loaded_module() -> ModuleType:
@@ -50,8 +53,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(folder / "site")
 
 
+def pages_of(site: Path) -> list[Path]:
+    """All pages but the answer of a web server for a page that is not there, whose links begin at the server's root."""
+    return [path for path in sorted(site.rglob("*.html")) if path.name != "404.html"]
+
+
 def test_every_link_leads_to_a_page_and_an_anchor_of_the_site(site: Path) -> None:
-    read = {path: _Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
+    read = {path: _Links(path.read_text(encoding="utf-8")) for path in pages_of(site)}
     assert len(read) > 20
     lost = []
     for page, links in read.items():
@@ -67,14 +75,68 @@ def test_every_link_leads_to_a_page_and_an_anchor_of_the_site(site: Path) -> Non
     assert lost == []
 
 
-def test_the_site_loads_nothing_from_another_server(site: Path) -> None:
-    for page in site.rglob("*.html"):
-        foreign = [one for one in _Links(page.read_text(encoding="utf-8")).loaded if urlsplit(one).netloc]
-        assert foreign == [], page
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module", params=["file", "http"])
+def address(site: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of the site's folder, as a file and from a web server."""
+    if request.param == "file":
+        yield site.as_uri()
+        return
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=site)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    with browser() as one:
+        yield one
+
+
+STICKING_OUT = "document.documentElement.scrollWidth - innerWidth"
+MISSING = "[...document.images].filter((one) => one.complete && !one.naturalWidth).map((one) => one.src)"
+
+
+def test_every_page_fits_a_phone_and_loads_nothing_from_another_server(tab: Browser, site: Path, address: str) -> None:
+    for page in pages_of(site):
+        tab.console.clear()
+        tab.requests.clear()
+        tab.open(f"{address}/{page.relative_to(site)}", width=360)
+        assert tab.console == [], page
+        assert [one for one in tab.requests if not one.startswith((f"{address}/", "data:"))] == [], page
+        assert tab.run(STICKING_OUT) <= 0, page
+        assert tab.run(MISSING) == [], page
+
+
+@pytest.mark.parametrize(("theme", "scheme"), [("light", "default"), ("dark", "slate")])
+def test_the_site_follows_the_theme_of_the_system(tab: Browser, address: str, theme: str, scheme: str) -> None:
+    tab.open(f"{address}/index.html", theme=theme)
+    assert tab.run("document.body.dataset.mdColorScheme") == scheme
+
+
+RESULTS = """[...document.querySelectorAll('body > *')].filter((one) => one.shadowRoot)
+    .flatMap((one) => [...one.shadowRoot.querySelectorAll('a')]).map((one) => one.href)"""
+
+
+def test_search_finds_a_word(tab: Browser, address: str) -> None:
+    tab.console.clear()
+    tab.open(f"{address}/docs/modes.html")
+    tab.click(".md-search__button")
+    wait_for(lambda: tab.run("document.activeElement.shadowRoot?.activeElement?.tagName") == "INPUT", "the focus")
+    tab.type("mig-manager")
+    wait_for(lambda: any("/docs/migrating.html" in one for one in tab.run(RESULTS)), "a result")
+    # Chromium notes as information which of two elements got the focus.
+    assert [one for one in tab.console if '"level": "info"' not in one] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:
     config = tomllib.loads((ROOT / "docs" / "zensical.toml").read_text())
     listed = set(re.findall(r"'([^']+\.md)'", str(config["project"]["nav"])))
     examples = {page for page in map(str, loaded_module().pages()) if page.startswith("examples/") and page.count("/") > 1}
-    assert listed == {str(page) for page in loaded_module().pages() if page.suffix == ".md"} - examples
+    builder = loaded_module()
+    assert listed == {str(builder.place(page)) for page in builder.pages() if page.suffix == ".md"} - examples

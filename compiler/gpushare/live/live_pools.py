@@ -15,11 +15,15 @@ from gpushare.reading import source
 
 
 class LivePool(Record):
-    """One pool of the cluster. `side` is what a node of it becomes, None if its policy could not be read."""
+    """One pool of the cluster. `side` is what a node of it becomes, None if its policy could not be read.
+
+    `caps` is resource → MiB of a share: None for no cap, or if devices of one resource have different caps.
+    """
 
     name: str
     daemonset: DaemonSet | None = None
     side: PoolSide | None = None
+    caps: Mapping[str, int | None] = NOTHING
     gpus_per_node: int | None = None
     max_unavailable: str = ""
     on_busy: str = ""
@@ -89,10 +93,20 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         name=daemonset.pool,
         daemonset=daemonset,
         side=side,
+        caps=_caps(spec),
         gpus_per_node=int(spec["gpusPerNode"]),
         max_unavailable=clean(str(rollout["maxUnavailable"])),
         on_busy=clean(rollout["onBusy"]),
     )
+
+
+def _caps(spec: Mapping[str, Any]) -> Mapping[str, int | None]:
+    caps: dict[str, int | None] = {}
+    for share in spec["shares"]:
+        resource, cap = clean(share["resource"]), share["capMiB"]
+        size = None if cap is None else int(cap)
+        caps[resource] = size if caps.get(resource, size) == size else None
+    return caps
 
 
 def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]]) -> tuple[tuple[Device, ...], ...]:

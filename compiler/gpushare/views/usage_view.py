@@ -70,6 +70,8 @@ def notes(report: UsageReport) -> Iterator[str]:
         free = [pool.name for pool in report.pools if pool.facts and pool.facts.price is None]
         if free:
             yield f"Without a price: {join_first(free)}."
+        if any(use.cost is None and use.held for use in report.uses):
+            yield "The cost in all is without the rows of which it is not known."
     if any(pool.held and not pool.offered for pool in report.pools):
         yield "OFFERED is not known without samples of the recording rules that spec.monitoring.alerts writes."
     if any(use.memory is None and use.pool for use in report.uses):

@@ -30,6 +30,7 @@ class Double(ThreadingHTTPServer):
     def answer_as_prometheus(self, handler: "Handler") -> None:
         path, query, _ = self.requests[-1]
         samples = self.values(query["query"])
+        result: list[dict[str, Any]]
         if path.endswith("/query_range"):
             times = range(int(query["start"]), int(query["end"]) + 1, int(query["step"]))
             result = [{"metric": labels, "values": [[time, str(value)] for time in times]} for labels, value in samples]

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,13 @@ def double() -> Iterator[Double]:
         yield server
 
 
-def client(url: str, *, token: str = "", ca_file: str = "", seconds: float = 5, **headers: str) -> Prometheus:
+def client(url: str, *, seconds: float = 5, token: str = "", ca_file: str = "", **headers: str) -> Prometheus:
     return Prometheus(url, headers, token=token, ca_file=ca_file, timeout_seconds=seconds)
 
 
-def ask(url: str, **more: float) -> PrometheusError:
+def ask(url: str, seconds: float = 5) -> PrometheusError:
     with pytest.raises(PrometheusError) as problem:
-        client(url, seconds=more.get("seconds", 5)).at("up", 7)
+        client(url, seconds=seconds).at("up", 7)
     return problem.value
 
 
@@ -52,7 +53,7 @@ def test_values_and_what_is_not_a_number(double: Double) -> None:
         ("http://{}", {"token": "secret", "authorization": "Own x"}, "Own x"),
     ],
 )
-def test_credentials_are_sent(double: Double, address: str, more: dict[str, str], sent: str) -> None:
+def test_credentials_are_sent(double: Double, address: str, more: dict[str, Any], sent: str) -> None:
     client(address.format(f"127.0.0.1:{double.server_port}"), **more).at("up", 7)
     headers = {name.lower(): value for name, value in double.requests[0][2].items()}
     assert headers["authorization"] == sent

@@ -1,6 +1,6 @@
 """From answers to a report: sums over days, gaps, GPU-hours, and series that are not as the queries expect."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -31,25 +31,24 @@ def double() -> Iterator[Double]:
         yield server
 
 
-def report(double: Double, hours: int = 24, cluster: str = "", **numbers: Samples) -> UsageReport:
-    starts = {"by_namespace": BY_NAMESPACE, "by_pool": BY_POOL, "memory": MEMORY, "offered": OFFERED}
-    double.values = usual({starts.get(name, name): samples for name, samples in numbers.items()})
+def report(double: Double, numbers: Mapping[str, Samples], *, hours: int = 24, cluster: str = "") -> UsageReport:
+    double.values = usual(numbers)
     prometheus = Prometheus(double.url, {}, token="", ca_file="", timeout_seconds=5)
     return usage_report.build(prometheus, [NOTEBOOKS], (0, hours * HOUR), cluster=cluster)
 
 
 def test_days_are_queried_by_themselves_and_added_up(double: Double) -> None:
     labels = {"namespace": "a", "resource": EXPORTED}
-    found = report(
-        double,
-        hours=60,
-        by_namespace=[(labels, 12)],
-        by_pool=[({**labels, "pool": "notebooks"}, 12)],
-        memory=[(IN_POOL, 1.5)],
-        offered=[({"pool": "notebooks", "resource": EXPORTED}, 96)],
-    )
+    numbers: dict[str, Samples] = {
+        BY_NAMESPACE: [(labels, 12)],
+        BY_POOL: [({**labels, "pool": "notebooks"}, 12)],
+        MEMORY: [(IN_POOL, 1.5)],
+        OFFERED: [({"pool": "notebooks", "resource": EXPORTED}, 96)],
+    }
+    found = report(double, numbers, hours=60)
     [use] = found.uses
-    assert [(one.resource, one.hours, one.gpus, one.cost) for one in use.held] == [(SHARED, 36, 9, pytest.approx(3.6))]
+    assert [(one.resource, one.hours, one.gpus) for one in use.held] == [(SHARED, 36, 9)]
+    assert use.cost == pytest.approx(3.6)
     assert (use.memory, found.hours) == (4.5, 60)
     assert [(dict(one.offered), dict(one.held)) for one in found.pools] == [({SHARED: 288}, {SHARED: 36})]
     asked = [query for path, query, _ in double.requests if path.endswith("/query") and query["query"].startswith(MEMORY)]
@@ -63,7 +62,7 @@ def test_days_are_queried_by_themselves_and_added_up(double: Double) -> None:
 
 def test_shares_on_nodes_that_were_not_scraped_are_without_a_pool_and_unused_memory_is_unknown(double: Double) -> None:
     labels = {"namespace": "a", "resource": EXPORTED}
-    found = report(double, by_namespace=[(labels, 12)], by_pool=[({**labels, "pool": "notebooks"}, 8)])
+    found = report(double, {BY_NAMESPACE: [(labels, 12)], BY_POOL: [({**labels, "pool": "notebooks"}, 8)]})
     assert [(use.pool, use.held[0].hours, use.gpus, use.memory) for use in found.uses] == [
         ("", 4, None, None),
         ("notebooks", 8, 2, None),
@@ -72,11 +71,11 @@ def test_shares_on_nodes_that_were_not_scraped_are_without_a_pool_and_unused_mem
 
 def test_pool_of_another_intent_and_a_number_that_is_none_are_unknown(double: Double) -> None:
     labels = {"namespace": "a", "resource": EXPORTED}
-    found = report(
-        double,
-        by_namespace=[(labels, "NaN")],
-        by_pool=[({**labels, "pool": "notebooks"}, "NaN"), ({**labels, "pool": "old"}, 2)],
-    )
+    numbers: dict[str, Samples] = {
+        BY_NAMESPACE: [(labels, "NaN")],
+        BY_POOL: [({**labels, "pool": "notebooks"}, "NaN"), ({**labels, "pool": "old"}, 2)],
+    }
+    found = report(double, numbers)
     assert [(use.pool, use.held[0].hours, use.gpus, use.cost) for use in found.uses] == [
         ("notebooks", None, None, None),
         ("old", 2, None, None),
@@ -84,7 +83,7 @@ def test_pool_of_another_intent_and_a_number_that_is_none_are_unknown(double: Do
 
 
 def test_hours_with_few_samples_are_gaps(double: Double) -> None:
-    half = report(double, hours=2, **{"count_over_time(group(": [({}, 6)]})
+    half = report(double, {"count_over_time(group(": [({}, 6)]}, hours=2)
     assert half.sources[0].gaps == (Gap(start=0, end=2 * HOUR, missing=1),)
 
 
@@ -117,24 +116,24 @@ def test_hours_without_samples_are_gaps(double: Double) -> None:
         ({"group by (cluster)": [({"cluster": "north"}, 1), ({}, 1)]}, "several clusters: without the label and north"),
         ({"count_over_time(group by (pool)": [({}, 12)]}, "gpushare_build_info: Prometheus has series without the label pool"),
         (
-            {"memory": [({"namespace": "a"}, 1)]},
+            {MEMORY: [({"namespace": "a"}, 1)]},
             "GiB-hours by pool and namespace: Prometheus has series without the label pool",
         ),
     ],
 )
 def test_series_of_another_setup_are_an_error(double: Double, numbers: dict[str, Samples], message: str) -> None:
     with pytest.raises(PrometheusError, match=message):
-        report(double, **numbers)
+        report(double, numbers)
 
 
 def test_one_of_several_clusters_is_selected_in_every_query(double: Double) -> None:
     several: Samples = [({"cluster": "north"}, 1), ({"cluster": "south"}, 1)]
-    report(double, cluster="north", **{"group by (cluster)": several})
+    report(double, {"group by (cluster)": several}, cluster="north")
     queries = [query["query"] for _, query, _ in double.requests if "[1d]" not in query["query"]]
     assert [query for query in queries if 'cluster="north"' not in query] == []
     assert 'max by (node, pool) (gpushare_build_info{cluster="north"})' in " ".join(queries)
     with pytest.raises(PrometheusError, match="no series of cluster 'east'"):
-        report(double, cluster="east", **{"group by (cluster)": several})
+        report(double, {"group by (cluster)": several}, cluster="east")
 
 
 @pytest.mark.parametrize(
@@ -154,4 +153,5 @@ def test_all_shares_of_a_gpu_are_one_gpu(text: str, gpus: dict[str, float]) -> N
     assert plan is not None
     facts = usage_report.facts(plan.pools[0], None)
     assert facts.gpus == pytest.approx(gpus, abs=0.01)
-    assert sum(facts.gpus[one.name] * one.per_node for one in plan.pools[0].resources) == pytest.approx(4)  # type: ignore[operator]
+    whole = sum((facts.gpus[one.name] or 0) * one.per_node for one in plan.pools[0].resources)
+    assert whole == pytest.approx(4)

@@ -64,7 +64,7 @@ def openmetrics() -> str:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "history.txt").write_text(openmetrics())
-    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", folder / "history.txt", folder / "data"]
+    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "history.txt"), str(folder / "data")]
     subprocess.run(command, check=True, capture_output=True)
     (folder / "prometheus.yml").write_text("{}")
     with socket.socket() as free:

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as LateError
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlencode, urlsplit
 
@@ -77,7 +76,7 @@ class Prometheus:
         workers = ThreadPoolExecutor(1)
         try:  # a server that sends a byte now and then never reaches the socket's own timeout
             return workers.submit(self._get, url).result(self._timeout)
-        except LateError as problem:
+        except TimeoutError as problem:
             hint = "--timeout waits longer; Prometheus itself ends a query after its --query.timeout, two minutes by default"
             raise PrometheusError(f"{self._base}: no complete answer within {self._timeout:g} s", hint) from problem
         finally:

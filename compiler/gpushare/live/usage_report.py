@@ -126,7 +126,7 @@ def facts(pool: PoolPlan, price: Price | None) -> PoolFacts:
     whole = len({device.profile for device in pool.devices}) == 1
     known = all(device.memory_mib for device in pool.devices)
     share = {one.name: 1.0 if whole else memory[one.name] / memory.total() if known else None for one in pool.resources}
-    gpus = {one.name: part and len(pool.gpus) * part / one.per_node for one in pool.resources for part in (share[one.name],)}
+    gpus = {one.name: _product(share[one.name], len(pool.gpus) / one.per_node) for one in pool.resources}
     return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpus, price=price)
 
 
@@ -144,10 +144,14 @@ def build(
     names = {_NOT_EXPORTED.sub("_", resource): resource for pool in known.values() for resource in pool.gpus}
     totals: dict[str, dict[tuple[str, ...], float | None]] = {title: {} for title in showback.queries()}
     steps: dict[str, Counter[int]] = {"": Counter(), **{name: Counter() for name in sorted(known)}}
+    clusters: set[str] = set()
     for first in range(start, end, DAY):
         last = min(first + DAY, end)
         tell(f"hours {(first - start) // HOUR} to {(last - start) // HOUR} of {(end - start) // HOUR}")
-        _refuse_other_labels(prometheus, last - 1, cluster)
+        clusters |= _clusters(prometheus, last - 1)
+        if not cluster and len(clusters) > 1:
+            several = join_first([name or "without the label" for name in sorted(clusters)])
+            raise PrometheusError(f"Prometheus has series of several clusters: {several}", "--cluster NAME selects one")
         for title, query in showback.queries(cluster).items():
             _add(totals[title], prometheus.at(showback.over(query, last - first), last - 1), title, names)
         of_cluster, of_pools = (prometheus.between(one, first + HOUR - 1, last - 1, HOUR) for one in showback.scraped(cluster))
@@ -155,6 +159,8 @@ def build(
             steps[""].update(_by_hour(one))
         for one in of_pools:
             steps.setdefault(_label(one, "pool", "gpushare_build_info"), Counter()).update(_by_hour(one))
+    if cluster and clusters and cluster not in clusters:
+        raise PrometheusError(f"Prometheus has no series of cluster {cluster!r}", f"it has {join_first(sorted(clusters))}")
     sources = tuple(Source(pool=pool, gaps=tuple(_gaps(counts, start, end))) for pool, counts in steps.items())
     if all(source.missing == (end - start) // HOUR for source in sources):
         hint = "its retention may be shorter (--storage.tsdb.retention.time), or it scrapes another cluster"
@@ -169,18 +175,13 @@ def build(
     )
 
 
-def _refuse_other_labels(prometheus: Prometheus, time: int, cluster: str) -> None:
-    """Raise PrometheusError if series of the day have other labels than the queries read: the sums would be wrong."""
+def _clusters(prometheus: Prometheus, time: int) -> set[str]:
+    """Return the labels `cluster` of the day's series. PrometheusError if a scrape renamed labels: the sums would be wrong."""
     renamed = sorted(one.labels.get("__name__", "?") for one in prometheus.at(showback.RENAMED, time))
     if renamed:
         names = join_first(renamed)
         raise PrometheusError(f"{names}: the tenant's namespace is in the label exported_namespace", _DIFFERENT)
-    clusters = sorted(one.labels.get("cluster", "") for one in prometheus.at(showback.CLUSTERS, time))
-    if not cluster and len(clusters) > 1:
-        several = join_first([name or "without the label" for name in clusters])
-        raise PrometheusError(f"Prometheus has series of several clusters: {several}", "--cluster NAME selects one")
-    if cluster and clusters and cluster not in clusters:
-        raise PrometheusError(f"Prometheus has no series of cluster {cluster!r}", f"it has {join_first(clusters)}")
+    return {one.labels.get("cluster", "") for one in prometheus.at(showback.CLUSTERS, time)}
 
 
 _KEYS = {

@@ -112,7 +112,7 @@ SUITES = (
         name="pages",
         title="alert rules, dashboards, pages and the site",
         folders=("tests/e2e/pages",),
-        tools={"chromium": "chromium", "promtool": "prometheus"},
+        tools={"chromium": "chromium", "prometheus": "prometheus", "promtool": "prometheus"},
         lane=1,
     ),
     replace(

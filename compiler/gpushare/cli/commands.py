@@ -21,6 +21,7 @@ NAMES = (
     "size",
     "images",
     "status",
+    "usage",
     "drift",
     "rbac",
     "cards",

@@ -24,8 +24,8 @@ def command(name: str) -> ExitCode:
 
     NAME is intent, card, lock, pools, node-policy, tenancy, or one of the
     machine-readable outputs findings, offer, cards, plan, size,
-    size-comparison, images, status, drift, live-plan, or fleet, fleet-result
-    and fleet-plan of --fleet.
+    size-comparison, images, status, usage, drift, live-plan, or fleet,
+    fleet-result and fleet-plan of --fleet.
 
     For example:
       gpushare schema > intent.v1.json

@@ -24,8 +24,12 @@ _CLEAR = "\x1b[H\x1b[2J"
 @click.argument("name", required=False, metavar="[POOL|NODE]")
 @options.product_format("text", "json", "html")
 @click.option("--html", "style", flag_value="html", help="The same as --format html.")
-@click.option("-o", "--output", type=click.Choice(("wide",)), help="wide: every node, with the condition's message.")
-@click.option("--kills", is_flag=True, help="Also containers over their caps: Events and the runtime's counters.")
+@click.option(
+    "-o", "--output", type=click.Choice(("wide",)), help="wide: every node, with the condition's message, and every pod."
+)
+@click.option(
+    "--kills", is_flag=True, help="Also memory in use and containers over their caps: Events, and the runtimes' metrics."
+)
 @click.option("--watch", "-w", is_flag=True, help=f"Refresh every {_WATCH_SECONDS} seconds, until interrupted.")
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
@@ -33,9 +37,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 ) -> ExitCode:
     """Show what each pool of a running cluster should offer, offers and uses.
 
-    Also why a node does not match its pool, and since when. Nothing is
-    written to the cluster. What cannot be read is listed as not seen, and its
-    numbers are `?`.
+    Also which pods hold the shares, why a node does not match its pool, and
+    since when. Nothing is written to the cluster. What cannot be read is listed
+    as not seen, and its numbers are `?`.
 
     For example:
       gpushare status

@@ -263,6 +263,8 @@ def _require(document: Document) -> Require:
 def _quota(namespace: str, pool: str, limit: Document | float) -> Quota:
     if not isinstance(limit, dict):
         return Quota(namespace=namespace, pool=pool, shares=int(limit))  # type: ignore[arg-type]  # the schema: a number or a mapping
-    if "memory" in limit:
-        return Quota(namespace=namespace, pool=pool, memory_bytes=_bytes(limit["memory"]))
+    if limit.keys() & {"shares", "memory"}:
+        number = int(limit["shares"]) if "shares" in limit else None
+        memory = _bytes(limit["memory"]) if "memory" in limit else None
+        return Quota(namespace=namespace, pool=pool, shares=number, memory_bytes=memory)
     return Quota(namespace=namespace, pool=pool, per_resource=_counts(limit))

@@ -349,8 +349,8 @@ class Admission(Record):
 class Quota(Record):
     """How much of one pool one namespace may request.
 
-    Exactly one of the three is set: `shares` (a bare count), `per_resource` ((name as the user wrote it, count) pairs: a MIG
-    profile name), `memory_bytes`.
+    Either `per_resource` is set ((name as the user wrote it, count) pairs: a MIG profile name), or `shares`, `memory_bytes` or
+    both, of which the smaller applies.
     """
 
     namespace: str

@@ -17,11 +17,15 @@ from gpushare.reading import source
 
 
 class LivePool(Record):
-    """One pool of the cluster. `side` is what a node becomes, `memory` what it has; None if the policy could not be read."""
+    """One pool of the cluster. `side` is what a node becomes, `memory` what it has; None if the policy could not be read.
+
+    `caps` is resource → MiB of a share: None for no cap, or if devices of one resource have different caps.
+    """
 
     name: str
     daemonset: DaemonSet | None = None
     side: PoolSide | None = None
+    caps: Mapping[str, int | None] = NOTHING
     gpus_per_node: int | None = None
     memory: MemoryTotals | None = None
     max_unavailable: str = ""
@@ -94,6 +98,7 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         name=daemonset.pool,
         daemonset=daemonset,
         side=side,
+        caps=_caps(spec),
         gpus_per_node=int(spec["gpusPerNode"]),
         memory=memory_totals.of_node(_size(spec["card"].get("memoryMiB")), int(spec["gpusPerNode"]), devices),
         max_unavailable=clean(str(rollout["maxUnavailable"])),
@@ -103,6 +108,15 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
 
 def _size(mib: object) -> int | None:
     return mib if isinstance(mib, int) else None
+
+
+def _caps(spec: Mapping[str, Any]) -> Mapping[str, int | None]:
+    caps: dict[str, int | None] = {}
+    for share in spec["shares"]:
+        resource, cap = clean(share["resource"]), share["capMiB"]
+        size = None if cap is None else int(cap)
+        caps[resource] = size if caps.get(resource, size) == size else None
+    return caps
 
 
 def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]]) -> tuple[tuple[Device, ...], ...]:

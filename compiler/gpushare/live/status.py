@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare.core.memory_totals import UNKNOWN, MemoryTotals
-from gpushare.core.record import Record, replace
-from gpushare.live import belief, live_pools, observing
+from gpushare.core.record import NOTHING, Record, replace
+from gpushare.live import belief, holders, live_pools, observing
+from gpushare.live.holders import Holder
 from gpushare.live.live_pools import LivePool, LivePools
 from gpushare.live.observing import OBSERVING, Observed
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, ReadFailure, RuntimeMetrics, Snapshot
@@ -26,7 +27,10 @@ class ShareUsage(Record):
 
 
 class NodeStatus(Record):
-    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady as it can be believed."""
+    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady as it can be believed.
+
+    `holders` is None if pods were not read.
+    """
 
     name: str
     pool: str
@@ -36,6 +40,7 @@ class NodeStatus(Record):
     taints: tuple[str, ...]
     shares: tuple[ShareUsage, ...]
     metrics: RuntimeMetrics | None = None
+    holders: tuple[Holder, ...] | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -77,6 +82,11 @@ class PoolStatus(Record):
         """How many nodes are only observed."""
         return sum(node.is_observed for node in self.nodes)
 
+    @property
+    def holders(self) -> list[Holder]:
+        """The pods that hold its shares, as far as pods were read."""
+        return [one for node in self.nodes for one in node.holders or ()]
+
 
 class Status(Record):
     """The cluster's GPUs. `others` are nodes with GPUs that belong to no pool; `kills` are the runtime's recent Events.
@@ -95,12 +105,12 @@ class Status(Record):
 def assess(snapshot: Snapshot) -> Status:
     """Return the status of everything in the snapshot."""
     live = live_pools.find(snapshot)
-    used = _used(snapshot.pods) if snapshot.has_seen("pods") else None
+    pods = holders.by_node(snapshot.pods) if snapshot.has_seen("pods") else None
     others = snapshot.has_seen(OTHER_PODS)
     metrics = {one.node: one for one in snapshot.metrics}
     concerned = (node for node in snapshot.nodes if _concerns(node, live))
     nodes = [
-        _node(node, live, _believed(node, live, snapshot), used, metrics.get(node.name), has_others=others)
+        _node(node, live, _believed(node, live, snapshot), pods, metrics.get(node.name), has_others=others)
         for node in concerned
     ]
     by_pool: dict[str, list[NodeStatus]] = {}
@@ -147,12 +157,11 @@ def _concerns(node: LiveNode, live: LivePools) -> bool:
     return bool(live.of_node.get(node.name) or node.capacity or node.allocatable or node.condition)
 
 
-def _used(pods: Iterable[Pod]) -> Mapping[str, Counter[str]]:
-    """Return how many of each resource pods hold, by node."""
-    used: dict[str, Counter[str]] = {}
-    for pod in pods:
-        if pod.holds:
-            used.setdefault(pod.node, Counter()).update(dict(pod.requests))
+def _used(held: Iterable[Holder]) -> Counter[str]:
+    """Return how many of each resource the pods hold."""
+    used: Counter[str] = Counter()
+    for one in held:
+        used.update(dict(one.shares))
     return used
 
 
@@ -164,7 +173,7 @@ def _node(  # noqa: PLR0913 - the parts of one row
     node: LiveNode,
     live: LivePools,
     condition: Condition,
-    used: Mapping[str, Counter[str]] | None,
+    pods: Mapping[str, Sequence[Pod]] | None,
     metrics: RuntimeMetrics | None,
     *,
     has_others: bool,
@@ -172,7 +181,9 @@ def _node(  # noqa: PLR0913 - the parts of one row
     pool = live.of_node.get(node.name, "")
     known = live.pools[pool].side if pool else None
     wanted = None if known is None else known.resources
-    held = None if used is None else used.get(node.name, Counter())
+    caps = live.pools[pool].caps if pool else NOTHING
+    found = None if pods is None else holders.of_node(pods.get(node.name, ()), metrics, caps)
+    held = None if found is None else _used(found)
     is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
     names = sorted({*node.allocatable, *(wanted or ()), *(held or ())})
     shares = (
@@ -198,6 +209,7 @@ def _node(  # noqa: PLR0913 - the parts of one row
         taints=node.taints,
         shares=tuple(one for one in shares if one.wanted or one.offered or one.used),
         metrics=metrics,
+        holders=found,
     )
 
 

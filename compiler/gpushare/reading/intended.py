@@ -48,6 +48,10 @@ def of_field(path: Path, key: str, value: object) -> str:
             return ONE_MODEL
         case ("spec", "pools", _, "sharing") if key in _OF_ONE_GPU or key == "layouts":
             return ALIKE
+        case ("spec", "quotas", _, _) if key in {"replicas", "count"}:
+            return f"the number of shares is called shares: {{shares: {shorten(value)}}}"
+        case ("spec", "quotas", _, _):
+            return "shares and memory are for a pool with one resource: for each of several write a number alone"
         case ("spec", "pools", _, "nodes") if isinstance(value, str):
             return f"labels belong in matchLabels: {{matchLabels: {{{shorten(key)}: {shorten(value)}}}}}"
         case _:
@@ -81,11 +85,6 @@ def _quota(path: Path, value: object) -> str:
             return f"name the pool, too: {{POOL: {{memory: {size}}}}}"
         case (_, _), str() if size:
             return f"a quota of memory is {{memory: {size}}}"
-        case (_, _), {"memory": memory, **others} if len(others) == 1:
-            number = next(iter(others.values()))
-            return f"a quota is a number of shares or a size, not both: write {number}, or {{memory: {memory}}}"
-        case (_, _, "shares" | "replicas" | "count"), int():
-            return f"write the number of shares alone: {value}"
         case _:
             return ""
 

@@ -212,8 +212,9 @@ def _granted(quota: Quota, pool: Pool, card: Card, shape: NodeShape) -> Iterator
         if kind:
             yield kind.resource, number
     only = shape.kinds[0]
-    if quota.shares is not None:
-        yield only.resource, quota.shares
-    elif quota.memory_bytes is not None:
+    limits = [] if quota.shares is None else [quota.shares]
+    if quota.memory_bytes is not None:
         cap = caps.cap_mib(pool, card, only.profile, only.replicas)
-        yield only.resource, caps.shares_for(quota.memory_bytes, cap) if cap else 0
+        limits.append(caps.shares_for(quota.memory_bytes, cap) if cap else 0)
+    if limits:
+        yield only.resource, min(limits)

@@ -69,6 +69,9 @@ def _of_quotas(context: RuleContext) -> _Idle:
     for namespace, limits in context.document.get("spec", {}).get("quotas", {}).items():
         if not limits:
             yield ("quotas", namespace), "it limits nothing", "remove it, or write a pool with a number; 0 allows none"
+        for pool, limit in limits.items():
+            if isinstance(limit, dict) and limit.get("shares") == 0 and "memory" in limit:
+                yield ("quotas", namespace, pool, "memory"), "shares: 0 allows none", "remove it, or write more shares"
 
 
 def _unshared(context: RuleContext, pool: Pool) -> _Idle:

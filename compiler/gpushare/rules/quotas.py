@@ -21,6 +21,7 @@ class ResolvedQuota(Record):
     pool: Pool
     card: Card
     kinds: tuple[ShareKind, ...]
+    shares_path: Path
 
     @property
     def resources(self) -> dict[str, ShareKind]:
@@ -33,18 +34,26 @@ class ResolvedQuota(Record):
         return self.kinds[0] if len(self.resources) == 1 else None
 
     @cached_property
-    def counts(self) -> tuple[tuple[ShareKind, int, Path], ...]:
-        """What the quota amounts to: device class, number of shares, and path. Empty if another rule reports the quota."""
+    def limits(self) -> tuple[tuple[ShareKind, int, Path], ...]:
+        """What each value of it allows: device class, number of shares, and path. Empty if another rule reports the quota."""
         quota, sole, here = self.quota, self.sole, quota_path(self.quota)
         if quota.per_resource:
             found = ((shares.find(self.kinds, name), count, (*here, name)) for name, count in quota.per_resource)
             return tuple((kind, count, path) for kind, count, path in found if kind)
         if sole is None:
             return ()
-        if quota.shares is not None:
-            return ((sole, quota.shares, here),)
+        given = () if quota.shares is None else ((sole, quota.shares, self.shares_path),)
         cap = caps.cap_mib(self.pool, self.card, sole.profile, sole.replicas)
-        return ((sole, caps.shares_for(quota.memory_bytes, cap), (*here, "memory")),) if cap and quota.memory_bytes else ()
+        if cap and quota.memory_bytes:
+            return (*given, (sole, caps.shares_for(quota.memory_bytes, cap), (*here, "memory")))
+        return given
+
+    @property
+    def counts(self) -> tuple[tuple[ShareKind, int, Path], ...]:
+        """What the quota amounts to: `limits`, of shares and memory the smaller."""
+        if self.quota.per_resource:
+            return self.limits
+        return (min(self.limits, key=lambda limit: limit[1]),) if self.limits else ()
 
 
 def quota_path(quota: Quota) -> Path:
@@ -66,7 +75,9 @@ def _resolved(context: RuleContext) -> Iterator[ResolvedQuota]:
             continue
         card, kinds = context.card(pool), context.kinds(pool)
         if card is not None and kinds:
-            yield ResolvedQuota(quota=quota, pool=pool, card=card, kinds=kinds)
+            written = context.document["spec"]["quotas"][quota.namespace][quota.pool]
+            path = (*quota_path(quota), "shares") if isinstance(written, dict) else quota_path(quota)
+            yield ResolvedQuota(quota=quota, pool=pool, card=card, kinds=kinds, shares_path=path)
 
 
 def check_pool(context: RuleContext) -> Iterator[Finding]:
@@ -92,14 +103,14 @@ def check_one_resource(context: RuleContext) -> Iterator[Finding]:
         quota = resolved.quota
         if quota.per_resource or resolved.sole:
             continue
-        what = "a bare count" if quota.shares is not None else "memory"
+        what = "memory" if quota.shares is None else "a number of shares"
         yield Finding(
             code="GS602",
             message=f"{what} does not name a resource: pool {quota.pool} has {join_words(_names(resolved))}",
             hints=(
                 "write one number for each: {" + ", ".join(f"{name}: {quota.shares or 1}" for name in _names(resolved)) + "}",
             ),
-            path=quota_path(quota) if quota.shares is not None else (*quota_path(quota), "memory"),
+            path=(*quota_path(quota), "memory") if quota.shares is None else resolved.shares_path,
         )
 
 
@@ -107,8 +118,8 @@ def _names(resolved: ResolvedQuota) -> list[str]:
     return [kind.profile.name if kind.profile else kind.resource for kind in resolved.kinds]
 
 
-_SHARES = frozenset({"shares", "replicas", "count"})
-"""What other programs call a number that an intent writes without a name."""
+_SHARES = frozenset({"replicas", "count"})
+"""What other programs call the number of shares."""
 
 
 def check_offered(context: RuleContext) -> Iterator[Finding]:
@@ -116,11 +127,11 @@ def check_offered(context: RuleContext) -> Iterator[Finding]:
     for resolved in resolved_quotas(context):
         for name, count in resolved.quota.per_resource:
             if shares.find(resolved.kinds, name) is None:
-                alone = f"write the number of shares alone: {count}" if name in _SHARES else ""
+                meant = f"the number of shares is called shares: {{shares: {count}}}" if name in _SHARES else ""
                 yield Finding(
                     code="GS603",
                     message=f"pool {resolved.pool.name} does not offer {name}",
-                    hints=(alone or f"it offers {join_words(_names(resolved))}",),
+                    hints=(meant or f"it offers {join_words(_names(resolved))}",),
                     path=(*quota_path(resolved.quota), name),
                     on_key=True,
                 )
@@ -147,9 +158,9 @@ def check_memory(context: RuleContext) -> Iterator[Finding]:
 def check_floor(context: RuleContext) -> Iterator[Finding]:
     """GS610: a memory quota that is smaller than one share."""
     for resolved in resolved_quotas(context):
-        for kind, count, path in resolved.counts:
-            size = resolved.quota.memory_bytes
-            if size is not None and not count:
+        size = resolved.quota.memory_bytes
+        for kind, count, path in resolved.limits:
+            if size is not None and path[-1] == "memory" and not count:
                 cap = caps.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas)
                 yield Finding(
                     code="GS610",
@@ -176,10 +187,10 @@ def check_access(context: RuleContext) -> Iterator[Finding]:
 
 
 def check_total(context: RuleContext) -> Iterator[Finding]:
-    """GS606: a quota larger than the whole pool."""
+    """GS606: a quota larger than the whole pool; of shares and memory each, since such a value can never apply."""
     for resolved in resolved_quotas(context):
         nodes = resolved.pool.nodes.count
-        for kind, count, path in resolved.counts:
+        for kind, count, path in resolved.limits:
             per_node = sum(other.per_node for other in resolved.kinds if other.resource == kind.resource)
             if nodes is not None and count > per_node * nodes:
                 yield Finding(

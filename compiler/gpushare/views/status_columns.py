@@ -5,7 +5,8 @@ from typing import Generic, TypeVar
 
 from gpushare import vendors
 from gpushare.core.record import Record
-from gpushare.core.units import show_bytes
+from gpushare.core.units import MIB, show_bytes
+from gpushare.live.holders import Holder
 from gpushare.live.snapshot import Event, Pod, RuntimeMetrics, Usage
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage
 from gpushare.nodes import taints
@@ -87,6 +88,17 @@ def _percentage(one: ShareUsage) -> str:
     return "" if one.used is None or not one.offered else f"{100 * one.used // one.offered}\u00a0%"
 
 
+class HolderLine(Record):
+    """A pod that holds shares, with the name of its node's pool; empty for a node of no pool."""
+
+    pool: str
+    holder: Holder
+
+
+def _mib(size: int | None) -> str:
+    return "-" if size is None else f"{-(-size // MIB)}Mi"
+
+
 def _size(number: int | None) -> str:
     return "?" if number is None else show_bytes(number)
 
@@ -116,6 +128,14 @@ NODES: tuple[Column[NodeStatus], ...] = (
     ),
     Column(header="MESSAGE", value=lambda node: node.condition.message, is_wide=True),
 )
+HOLDERS: tuple[Column[HolderLine], ...] = (
+    Column(header="POOL", value=lambda line: line.pool or "-", on_page=False),
+    Column(header="HELD BY", page_header="Pod", value=lambda line: line.holder.full_name),
+    Column(header="NODE", value=lambda line: line.holder.node, is_droppable=True),
+    Column(header="SHARES", value=lambda line: format_resources(line.holder.shares.items())),
+    Column(header="MEMORY", value=lambda line: _mib(line.holder.used), is_number=True),
+    Column(header="CAP", value=lambda line: _mib(line.holder.cap), is_number=True),
+)
 PENDING: tuple[Column[Pod], ...] = (
     Column(header="PENDING POD", page_header="Pod", value=lambda pod: pod.full_name),
     Column(header="REQUESTS", value=lambda pod: format_resources(pod.requests.items())),
@@ -142,6 +162,15 @@ EVENTS: tuple[Column[Event], ...] = (
     Column(header="COUNT", value=lambda one: str(one.count), is_number=True),
     Column(header="MESSAGE", value=lambda one: one.message),
 )
+
+
+def memory_note(holders: Iterable[Holder], *, with_kills: bool) -> str:
+    """Return why the memory that pods use is not known, empty if it is."""
+    if all(one.used is not None for one in holders):
+        return ""
+    if with_kills:
+        return "The memory in use is - for pods that no runtime reported."
+    return "The memory in use is not known: --kills reads it from the runtimes' metrics."
 
 
 def with_counters(metrics: Iterable[RuntimeMetrics]) -> list[RuntimeMetrics]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from gpushare.live.holders import Holder
 from gpushare.live.observing import Observed
 from gpushare.live.snapshot import Event, ReadFailure, RuntimeMetrics
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
@@ -86,12 +87,23 @@ def _node(node: NodeStatus) -> dict[str, Any]:
         "since": condition.since or None,
         "taints": list(node.taints),
         "shares": _shares(node.shares),
+        "pods": None if node.holders is None else [_holder(one) for one in node.holders],
         "metrics": None if node.metrics is None else _metrics(node.metrics),
     }
 
 
 def _shares(shares: Iterable[ShareUsage]) -> dict[str, Any]:
     return {one.resource: {"wanted": one.wanted, "offered": one.offered, "used": one.used, "free": one.free} for one in shares}
+
+
+def _holder(one: Holder) -> dict[str, Any]:
+    return {
+        "namespace": one.namespace,
+        "name": one.pod,
+        "shares": dict(one.shares),
+        "memoryUsedBytes": one.used,
+        "memoryCapBytes": one.cap,
+    }
 
 
 def _metrics(one: RuntimeMetrics) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
+from gpushare.live.holders import Holder, largest
 from gpushare.live.observing import Observed
 from gpushare.live.status import NodeStatus, PoolStatus, Status
 from gpushare.views import html_page, observed_view, status_view
@@ -12,12 +13,15 @@ from gpushare.views.html_table import Table, table
 from gpushare.views.status_columns import (
     COUNTERS,
     EVENTS,
+    HOLDERS,
     NODES,
     OVER,
     PENDING,
     POOLS,
     Column,
+    HolderLine,
     T,
+    memory_note,
     over_their_caps,
     pool_lines,
     readiness,
@@ -25,7 +29,8 @@ from gpushare.views.status_columns import (
 )
 
 _MAX_ROWS = 2000
-"""Of nodes on the whole page, and at least `_MIN_ROWS` of each pool: those that are not ready first."""
+"""Of nodes and of pods that hold shares on the whole page, and at least `_MIN_ROWS` of each pool: those that are not ready
+and those of the most shares first."""
 _MIN_ROWS = 5
 _MAX_OTHERS = 50
 """Rows of each other table."""
@@ -44,6 +49,9 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
     tables = [
         _table("Pending pods", PENDING, seen.pending, "pending"),
         _table("Nodes with GPUs that belong to no pool", NODES, seen.others, "others"),
+        _table(
+            "Pods on nodes of no pool", HOLDERS, _lines("", (one for node in seen.others for one in node.holders or ())), "held"
+        ),
     ]
     if with_kills:
         metrics = [node.metrics for node in (*nodes, *seen.others) if node.metrics]
@@ -56,7 +64,7 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
     shown = [one for one in tables if one.rows]
     return html_page.render(
         "status.html.j2",
-        tables=[*shown, *(pool[part] for pool in pools for part in ("shares", "nodes"))],
+        tables=[*shown, *(pool[part] for pool in pools for part in ("shares", "pods", "nodes"))],
         when=when,
         facts=[{"name": name, "value": value} for name, value in facts.items()],
         memory=html_page.memory_facts([pool.memory for pool in seen.pools]),
@@ -65,6 +73,7 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
         no_events=status_view.NO_EVENTS if with_kills and not seen.kills else "",
         hint=status_view.hint(wrong[0]) if wrong else "",
         observed=None if seen.observed is None else _observed(seen.observed),
+        memory_note=memory_note((one for pool in seen.pools for one in pool.holders), with_kills=with_kills),
         pools=pools,
         meter_at=next(at for at, one in enumerate(_SHARES) if one.is_meter),
         unfolded=len(seen.pools) <= html_page.MAX_UNFOLDED,
@@ -110,7 +119,10 @@ def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
     wrong = [node for node in pool.nodes if _is_wrong(node)]
     ordered = [*wrong, *(node for node in pool.nodes if not _is_wrong(node))]
     reasons = dict.fromkeys(node.condition.reason for node in pool.nodes)
-    names = " ".join((pool.name, pool.card, pool.mode, *reasons, *(node.name for node in ordered[:most])))
+    held = pool.holders
+    shown = _lines(pool.name, largest(held, most))
+    pods = (line.holder.full_name for line in shown)
+    names = " ".join((pool.name, pool.card, pool.mode, *reasons, *(node.name for node in ordered[:most]), *pods))
     return {
         "name": visible(pool.name),
         "mode": html_page.mode(pool.mode or "?", is_divided=pool.is_divided),
@@ -122,10 +134,20 @@ def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
         "text": visible(names.lower()),
         "shares": _shares(pool),
         "meters": pool.shares,
+        "pods": _table(
+            f"Pods that hold shares of {visible(pool.name)}",
+            HOLDERS,
+            shown,
+            more=f"and {len(held) - most} more; --format json lists all" if len(held) > most else "",
+        ),
         "nodes": _table(
             f"Nodes of {visible(pool.name)}", NODES, ordered[:most], more=_more(len(ordered) - most, len(wrong) - most)
         ),
     }
+
+
+def _lines(pool: str, held: Iterable[Holder]) -> list[HolderLine]:
+    return [HolderLine(pool=pool, holder=one) for one in held]
 
 
 def _is_wrong(node: NodeStatus) -> bool:

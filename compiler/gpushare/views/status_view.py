@@ -3,18 +3,22 @@
 from collections.abc import Iterable, Sequence
 
 from gpushare.core.record import replace
+from gpushare.live.holders import largest
 from gpushare.live.snapshot import RuntimeMetrics
 from gpushare.live.status import NodeStatus, Status
 from gpushare.views import observed_view
 from gpushare.views.status_columns import (
     COUNTERS,
     EVENTS,
+    HOLDERS,
     NODES,
     OVER,
     PENDING,
     POOLS,
     Column,
+    HolderLine,
     T,
+    memory_note,
     over_their_caps,
     pool_lines,
     with_counters,
@@ -23,6 +27,9 @@ from gpushare.views.terminal import BOLD, Style, table
 
 _MAX_NODES = 20
 _MAX_KILLS = 50
+_MAX_HOLDERS = 20
+"""Pods of all pools, and at least `_MIN_HOLDERS` of each: those of the most shares first."""
+_MIN_HOLDERS = 3
 
 
 def render(seen: Status, style: Style, *, is_wide: bool, with_kills: bool) -> str:
@@ -36,6 +43,7 @@ def render(seen: Status, style: Style, *, is_wide: bool, with_kills: bool) -> st
         shown += "\n" + _table(NODES, nodes, replace(style, whole_tables=True), is_wide=True) if nodes else ""
     else:
         shown += _unready(nodes, style)
+    shown += _holders(seen, style, is_wide=is_wide, with_kills=with_kills)
     if seen.pending:
         shown += "\n" + _table(PENDING, seen.pending, style, most=_MAX_NODES)
     return shown + (_kills(seen, [node.metrics for node in nodes if node.metrics], style) if with_kills else "")
@@ -54,6 +62,22 @@ def _table(
         dropped=[one.header for one in shown if one.is_droppable],
         uncut=[one.header for one in shown if one.is_uncut],
     ) + (f"and {len(items) - most} more\n" if most is not None and len(items) > most else "")
+
+
+def _holders(seen: Status, style: Style, *, is_wide: bool, with_kills: bool) -> str:
+    """Return the pods that hold shares. `is_wide`: all of them."""
+    groups = [(pool.name, pool.holders) for pool in seen.pools]
+    groups.append(("", [one for node in seen.others for one in node.holders or ()]))
+    number = sum(len(held) for _, held in groups)
+    if not number:
+        return ""
+    most = number if is_wide else max(_MAX_HOLDERS // sum(bool(held) for _, held in groups), _MIN_HOLDERS)
+    lines = [HolderLine(pool=name, holder=one) for name, held in groups for one in largest(held, most)]
+    shown = "\n" + _table(HOLDERS, lines, replace(style, whole_tables=True) if is_wide else style)
+    if number > len(lines):
+        shown += f"and {number - len(lines)} more; -o wide lists all\n"
+    note = memory_note((line.holder for line in lines), with_kills=with_kills)
+    return shown + (f"{note}\n" if note else "")
 
 
 def _unready(nodes: Sequence[NodeStatus], style: Style) -> str:

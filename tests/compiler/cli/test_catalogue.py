@@ -140,6 +140,7 @@ def test_explain_lists_every_code_and_explains_each() -> None:
         "plan",
         "size",
         "tenancy",
+        "usage",
     ],
 )
 def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:

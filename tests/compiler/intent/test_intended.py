@@ -44,7 +44,8 @@ def quota(text: str) -> str:
         (intent(pool(sharing="{mode: mps, replicas: 4, layouts: [{gpus: [0], layout: none}]}")), "GS108", ALIKE),
         (quota("{team: {notebooks: 40Gi}}"), "GS103", "{memory: 40Gi}"),
         (quota("{team: {notebooks: 40 GB}}"), "GS103", "{memory: 40Gi}"),
-        (quota("{team: {notebooks: {shares: 10, memory: 40Gi}}}"), "GS107", "write 10, or {memory: 40Gi}"),
+        (quota("{team: {notebooks: {replicas: 10, memory: 40Gi}}}"), "GS102", "is called shares: {shares: 10}"),
+        (quota("{team: {notebooks: {1g.5gb: 1, memory: 40Gi}}}"), "GS102", "for each of several write a number alone"),
         (quota("{team: {memory: 40Gi}}"), "GS103", "name the pool, too: {POOL: {memory: 40Gi}}"),
         (quota("{team: 10}"), "GS103", "name the pool, too: {POOL: 10}"),
     ],
@@ -85,10 +86,11 @@ def test_fields_below_an_empty_key_are_one_finding_and_other_repeated_keys_their
     assert [hint for _, hint in found(twice)] == ["keep one of the two"] * 2
 
 
-def test_quota_with_a_named_number_gets_a_hint_to_write_it_alone() -> None:
-    text = quota("{team: {" + "notebooks: {shares: 10}}}")
+def test_quota_with_a_number_of_another_name_gets_a_hint_to_call_it_shares() -> None:
+    text = quota("{team: {" + "notebooks: {replicas: 10}}}")
     name = next(iter(pipeline.check(intent(pool()).encode(), "i").intent.pools)).name  # type: ignore[union-attr]
-    assert ("GS603", "write the number of shares alone: 10") in found(text.replace("notebooks: {shares", f"{name}: {{shares"))
+    renamed = text.replace("notebooks: {replicas", f"{name}: {{replicas")
+    assert ("GS603", "the number of shares is called shares: {shares: 10}") in found(renamed)
 
 
 def test_pools_that_share_one_node_get_a_hint() -> None:

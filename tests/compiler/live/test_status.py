@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from gpushare.live.snapshot import Condition, Pod
+from gpushare.core.record import replace
+from gpushare.live import holders
+from gpushare.live.holders import Holder
+from gpushare.live.snapshot import Condition, Pod, RuntimeMetrics, Usage
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
@@ -33,6 +36,41 @@ def test_document_is_valid_under_its_schema(live: LiveCluster, ask: Ask) -> None
     assert document["pools"]["notebooks"]["shares"][SHARED] == {"wanted": 8, "offered": 4, "used": 1, "free": 3}
     busy = next(node for node in document["pools"]["notebooks"]["nodes"] if node["name"] == "t4-2")
     assert (busy["reason"], busy["since"], busy["ready"]) == ("GPUBusy", "2026-11-23T07:00:00Z", False)
+
+
+def test_pods_that_hold_shares_are_named_with_the_cap_of_their_pool(live: LiveCluster, ask: Ask) -> None:
+    live.api.add_pod("big", namespace="team", node="t4-1", limits={SHARED: 2})
+    said = ask("status").stdout
+    rows = [line.split() for line in said.splitlines()]
+    assert ["notebooks", "team/big", "t4-1", "gpu.shared:", "2", "-", "7448Mi"] in rows
+    assert ["notebooks", "team/lab-0", "t4-1", "gpu.shared:", "1", "-", "3724Mi"] in rows
+    assert ["training", "physics/train-0", "a100-1", "mig-2g.10gb:", "1", "-", "-"] in rows
+    assert "--kills reads it from the runtimes' metrics" in said
+    document = json.loads(ask("status", "t4-1", "--format", "json").stdout)
+    pods = document["pools"]["notebooks"]["nodes"][0]["pods"]
+    assert [(one["namespace"], one["name"], one["shares"]) for one in pods] == [
+        ("team", "big", {SHARED: 2}),
+        ("team", "lab-0", {SHARED: 1}),
+    ]
+    assert [(one["memoryUsedBytes"], one["memoryCapBytes"]) for one in pods] == [(None, 7448 << 20), (None, 3724 << 20)]
+
+
+def test_text_is_cut_to_the_largest_holders_and_wide_has_all(live: LiveCluster, ask: Ask) -> None:
+    for number in range(30):
+        live.api.add_pod(f"p-{number:02}", namespace="many", node="t4-1", limits={SHARED: 2 if number == 29 else 1})
+    said = ask("status").stdout
+    held = [line.split()[1] for line in said.split("HELD BY")[1].splitlines() if line.startswith("notebooks")]
+    assert (len(held), held[0]) == (10, "many/p-29")
+    assert "and 21 more; -o wide lists all" in said
+    assert sum("many/p-" in line for line in ask("status", "-o", "wide").stdout.splitlines()) == 30
+
+
+def test_a_pod_of_another_node_of_the_same_name_or_without_a_report_has_no_known_memory() -> None:
+    pods = [Pod(namespace="team", name=name, phase="Running", node="n", requests={SHARED: 2}) for name in ("a", "b", "c")]
+    container = Usage(node="n", namespace="team", pod="a", container="x", gpu="0", used=1 << 30, cap=2 << 30)
+    usages = (container, replace(container, container="y", used=0), replace(container, pod="b", used=None, cap=None))
+    found = holders.of_node(pods, RuntimeMetrics(node="n", usages=usages), {SHARED: 1024})
+    assert [(one.used, one.cap) for one in found] == [(1 << 30, 4 << 30), (None, None), (None, 2 << 30)]
 
 
 def test_one_pool_or_one_node_is_shown(live: LiveCluster, ask: Ask) -> None:
@@ -69,6 +107,9 @@ def test_forbidden_counts_are_unknown_not_zero(live: LiveCluster, ask: Ask) -> N
     assert "`gpushare rbac`" in done.stderr
     row = next(line.split() for line in done.stdout.splitlines() if line.startswith("notebooks"))
     assert row[-2:] == ["?", "?"]
+    assert "HELD BY" not in done.stdout
+    document = json.loads(ask("status", "--format", "json").stdout)
+    assert {node["pods"] for pool in document["pools"].values() for node in pool["nodes"]} == {None}
 
 
 def test_free_shares_are_unknown_if_only_one_namespace_is_read(live: LiveCluster, ask: Ask) -> None:
@@ -132,6 +173,10 @@ def test_kills_come_from_events_and_the_runtimes_counters(live: LiveCluster, ask
     assert ["t4-1", "3", "0", "0", "no"] in [line.split() for line in done.stdout.splitlines()]
     assert "team/lab-0" in done.stdout.split("OVER ITS CAP NOW")[1]
     assert "4000Mi" in done.stdout
+    assert ["notebooks", "team/lab-0", "t4-1", "gpu.shared:", "1", "4000Mi", "3724Mi"] in [
+        line.split() for line in done.stdout.splitlines()
+    ]
+    assert "- for pods that no runtime reported" in done.stdout
 
 
 def test_unresponsive_runtime_is_reported_as_unread(live: LiveCluster, ask: Ask) -> None:
@@ -180,6 +225,11 @@ def test_page_and_tables_agree(live: LiveCluster, ask: Ask) -> None:
         "REASON",
         "SINCE",
         "MESSAGE",
+        "HELD",
+        "BY",
+        "SHARES",
+        "MEMORY",
+        "CAP",
     }
     assert [word for word in said.split() if word not in seen.text and word not in headers] == []
     assert "gpushare explain t4-2  says what to do." in seen.text
@@ -225,8 +275,16 @@ def node_status(number: int, *, is_ready: bool) -> NodeStatus:
     status, reason = ("True", "Ready") if is_ready else ("False", "GPUBusy")
     condition = Condition(status=status, reason=reason, message="m" * 200, since="2026-11-23T07:00:00Z")
     shares = (ShareUsage(resource=SHARED, wanted=4, offered=4, used=1, free=3),)
+    held = tuple(Holder(namespace="team", pod=f"p-{number}-{one}", node="n", shares={SHARED: 1}) for one in range(2))
     return NodeStatus(
-        name=f"node-{number:05}", pool="p", is_up=True, is_cordoned=False, condition=condition, taints=(), shares=shares
+        name=f"node-{number:05}",
+        pool="p",
+        is_up=True,
+        is_cordoned=False,
+        condition=condition,
+        taints=(),
+        shares=shares,
+        holders=held,
     )
 
 
@@ -240,4 +298,5 @@ def test_page_of_a_large_cluster_is_small_and_counts_unready_nodes() -> None:
     text = " ".join(Page(html).text.split())
     assert "and 3000 nodes more; 500 of them do not match the plan" in text
     assert "and 4950 more" in text
+    assert "and 8000 more; --format json lists all" in text
     assert "no Event about a cap" in text

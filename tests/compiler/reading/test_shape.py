@@ -72,7 +72,7 @@ CASES = [
     (NODES, "nodes: {names: [a, b, a]}", ["GS107 8:29-30"], "names has a more than once"),
     (SHARING, "sharing: {mode: mig, layout: {}}", ["GS107 10:36-38"], "write none"),
     (SHARING, "sharing: {mode: mig, goal: {instances: 3, memory: 2Gi}}", ["GS107 10:34-61"], "instances and memory together"),
-    ("spec:\n", "spec:\n  quotas: {a: {p: {memory: 1Gi, x: 2}}}\n", ["GS107 5:19-38"], "not memory and x together"),
+    ("spec:\n", "spec:\n  quotas: {a: {p: {memory: 1Gi, x: 2}}}\n", ["GS102 5:33-34"], "unknown field x in p"),
     # what excludes each other
     (SHARING, "sharing: {mode: mig}", ["GS108 10:7-14"], "sharing needs exactly one of layout, layouts or goal"),
     (

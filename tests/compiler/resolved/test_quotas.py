@@ -28,6 +28,12 @@ def test_memory_quota_is_rounded_down_to_whole_shares() -> None:
     assert hard(quota) == {"cms": {"requests.nvidia.com/gpu.shared": 15}}
 
 
+def test_of_shares_and_memory_the_smaller_applies() -> None:
+    few, little = (Quota(namespace="cms", pool="notebooks", shares=shares, memory_bytes=56 << 30) for shares in (10, 20))
+    assert hard(few) == {"cms": {"requests.nvidia.com/gpu.shared": 10}}
+    assert hard(little) == {"cms": {"requests.nvidia.com/gpu.shared": 15}}
+
+
 def test_quota_profiles_are_mapped_to_resource_names() -> None:
     quota = Quota(namespace="atlas", pool="training", per_resource=(("2g.10gb", 4), ("1g.5gb", 6)))
     assert hard(quota) == {"atlas": {"requests.nvidia.com/mig-1g.5gb.shared": 6, "requests.nvidia.com/mig-2g.10gb": 4}}

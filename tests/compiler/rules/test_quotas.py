@@ -19,7 +19,9 @@ def clean(quotas: str, *pools: str) -> None:
     assert [finding.code for finding in check(written(*(pools or (pool(),)), quotas=quotas))] == []
 
 
-@pytest.mark.parametrize("quota", ["8", "0", "{memory: 56Gi}", "{nvidia.com/gpu.shared: 4}", "{gpu: 4}"])
+@pytest.mark.parametrize(
+    "quota", ["8", "0", "{memory: 56Gi}", "{shares: 8, memory: 56Gi}", "{nvidia.com/gpu.shared: 4}", "{gpu: 4}"]
+)
 def test_quotas_on_a_pool_with_one_resource(quota: str) -> None:
     clean(f"{{atlas: {{notebooks: {quota}}}}}")
 
@@ -34,7 +36,7 @@ def test_an_unknown_pool_is_reported_at_its_key_with_the_nearest() -> None:
     assert (path, on_key) == ("/spec/quotas/atlas/notebook", True)
 
 
-@pytest.mark.parametrize(("quota", "place"), [("4", ""), ("{memory: 5Gi}", "/memory")])
+@pytest.mark.parametrize(("quota", "place"), [("4", ""), ("{shares: 4, memory: 5Gi}", "/shares"), ("{memory: 5Gi}", "/memory")])
 def test_quota_without_a_resource_gets_the_mapping_as_hint(quota: str, place: str) -> None:
     text = written(TRAINING, quotas=f"{{atlas: {{training: {quota}}}}}")
     (finding,) = (finding for finding in check(text) if finding.code == "GS602")
@@ -81,6 +83,20 @@ def test_a_namespace_that_may_not_use_the_pool_is_reported_at_the_pool() -> None
 )
 def test_quota_above_the_pool_capacity_is_a_warning(quota: str, place: str) -> None:
     assert one("GS606", f"{{atlas: {quota}}}", TRAINING)[0] == f"/spec/quotas/atlas/{place}"
+
+
+@pytest.mark.parametrize(
+    ("quota", "place"), [("{shares: 33, memory: 8Gi}", "shares"), ("{shares: 8, memory: 121Gi}", "memory")]
+)
+def test_of_shares_and_memory_each_is_compared_with_the_pool(quota: str, place: str) -> None:
+    path, _, message = one("GS606", f"{{atlas: {{notebooks: {quota}}}}}", pool(nodes="{names: [n1, n2]}"))
+    assert path == f"/spec/quotas/atlas/notebooks/{place}"
+    assert message == "33 nvidia.com/gpu.shared exceed pool notebooks: 16 on each of 2 nodes"
+
+
+def test_quotas_of_shares_and_memory_are_added_up_by_the_smaller() -> None:
+    both = "{atlas: {notebooks: {shares: 20, memory: 60Gi}}, cms: {notebooks: {shares: 16, memory: 90Gi}}}"
+    assert not found(written(pool(nodes="{names: [n1, n2]}"), quotas=both), "GS612")
 
 
 def test_quota_equal_to_the_pool_capacity_has_no_warning() -> None:

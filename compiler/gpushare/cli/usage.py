@@ -1,0 +1,206 @@
+"""`gpushare usage`: what namespaces held and used of the pools in a month, from Prometheus, with what it costs."""
+
+import re
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from gpushare.cli import options
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+
+if TYPE_CHECKING:
+    from gpushare.live.usage_report import Price
+    from gpushare.resolved.plan import Plan
+
+_HOUR = 3600
+_MAX_HOURS = 366 * 24
+_MAX_SECONDS = 3600
+_MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
+_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?: ([A-Z]{3}))?/h\Z")
+_PRICE_FORM = "a price is what an hour of one GPU costs: t4: 0.35/h, or with a currency 0.35 EUR/h"
+
+
+@click.command(cls=options.Command, short_help="Report what namespaces held and used of the pools in a month.")
+@options.intent_argument()
+@options.overlays()
+@click.option(
+    "--prometheus",
+    "url",
+    metavar="URL",
+    envvar="PROMETHEUS_URL",
+    required=True,
+    help="Its address; default: $PROMETHEUS_URL. http://USER:PASSWORD@HOST logs in, as does a token in $PROMETHEUS_TOKEN.",
+)
+@click.option("--month", metavar="YYYY-MM", help="The month, in UTC.")
+@click.option(
+    "--from", "begin", metavar="TIME", help="In place of --month: 2026-10-01, or 2026-10-01T06:00Z; whole hours, UTC."
+)
+@click.option("--to", "end", metavar="TIME", help="The end of --from, not included.")
+@click.option("--prices", type=options.INTENT, metavar="FILE", help="Prices of a GPU-hour, by pool or card.")
+@options.product_format("text", "json", "csv")
+@click.option("--cluster", default="", metavar="NAME", help="The label `cluster`, if Prometheus has several clusters.")
+@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Send this header, as curl does; repeatable.")
+@click.option("--cacert", default="", metavar="FILE", help="CA certificates of Prometheus. Default: those of the system.")
+@click.option(
+    "--timeout",
+    type=options.number(_MAX_SECONDS),
+    default=120,
+    metavar="SECONDS",
+    help="How long to wait for each answer. Default: 120.",
+)
+def command(  # noqa: PLR0913, PLR0917 - one for each option
+    intent: str,
+    overlays: tuple[str, ...],
+    url: str,
+    month: str | None,
+    begin: str | None,
+    end: str | None,
+    prices: str | None,
+    style: str,
+    cluster: str,
+    headers: tuple[str, ...],
+    cacert: str,
+    timeout: int,
+) -> ExitCode:
+    """Report what each namespace held and used of the pools of INTENT.
+
+    SHARE-HOURS are shares that running pods requested, used or not; GPU-HOURS
+    the GPUs that these are: all shares of a GPU together are one, MIG instances
+    in proportion to their memory. GIB-HOURS are memory that containers used.
+    Prometheus needs the metrics of the runtimes and of kube-state-metrics, as
+    docs/monitoring.md says; docs/showback.md has the queries.
+
+    Hours in which Prometheus has no samples are listed, and not counted.
+    A `-` is an unknown number. GPU-HOURS and COST follow INTENT as it is now.
+
+    FILE of --prices has a line for each pool or card; that of the pool counts:
+      t4: 0.35 EUR/h
+      training: 2.10 EUR/h
+
+    For example:
+      gpushare usage intent.yaml --prometheus http://localhost:9090 --month 2026-10
+      gpushare usage intent.yaml --month 2026-10 --prices prices.yaml --format csv
+      gpushare usage intent.yaml --from 2026-10-05 --to 2026-10-12
+
+    Exit codes:
+      0  done; stderr says what is not counted, with --format json or csv
+      1  INTENT has errors
+      2  INTENT or FILE could not be read, Prometheus did not answer all queries,
+         or has no samples of the period
+    """
+    from gpushare.cli import inputs, report, streams  # noqa: PLC0415 - `--help` needs none of it
+
+    period = _period(month, begin, end)
+    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
+    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
+    code = report.verdict(read.findings, strict=False)
+    if code is not ExitCode.DONE:
+        return code
+    from gpushare.live import usage_report  # noqa: PLC0415 - as above
+    from gpushare.live.prometheus import Prometheus, PrometheusError  # noqa: PLC0415 - as above
+
+    priced = _prices(prices, read.plan) if prices else {}
+    pools = [usage_report.facts(pool, priced.get(pool.name)) for pool in read.plan.pools]
+    try:
+        prometheus = Prometheus(url, _headers(headers), token=_token(), ca_file=cacert, timeout_seconds=timeout)
+        found = usage_report.build(prometheus, pools, period, cluster=cluster, tell=streams.progress)
+    except PrometheusError as problem:
+        streams.progress("")
+        raise CouldNotRunError(str(problem), problem.hint) from problem
+    streams.progress("")
+    from gpushare.views import terminal, usage_document, usage_view  # noqa: PLC0415 - as above
+
+    name = read.plan.intent.name
+    if style == "text":
+        streams.write(usage_view.render(found, name, terminal.detect_style(sys.stdout)))
+        return ExitCode.DONE
+    if style == "json":
+        from gpushare.core import emit  # noqa: PLC0415 - as above
+
+        streams.product(emit.json_text(usage_document.document(found, name)))
+    else:
+        streams.product(usage_document.csv_text(found))
+    streams.warn("".join(f"gpushare: {note}\n" for note in usage_view.notes(found)))
+    return ExitCode.DONE
+
+
+def _token() -> str:
+    import os  # noqa: PLC0415 - as above
+
+    return os.environ.get("PROMETHEUS_TOKEN", "")
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, str]:
+    headers = {}
+    for header in given:
+        name, colon, value = header.partition(":")
+        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise click.UsageError("--header is not of the form 'NAME: VALUE'")
+        headers[name] = value.strip()
+    return headers
+
+
+def _period(month: str | None, begin: str | None, end: str | None) -> tuple[int, int]:
+    """Return the first second of the period and the first after it. Raises UsageError."""
+    if month is not None:
+        found = _MONTH.match(month)
+        if begin or end or not found:
+            raise click.UsageError("--month and --from exclude each other" if begin or end else "--month is not YYYY-MM")
+        year, number = int(found[1]), int(found[2])
+        first, last = (year, number), (year + number // 12, number % 12 + 1)
+        if not 1970 <= year < 9999:
+            raise click.UsageError(f"--month: there is no year {year} in Prometheus")
+        start, stop = (int(datetime(*one, 1, tzinfo=UTC).timestamp()) for one in (first, last))
+    elif begin is None or end is None:
+        raise click.UsageError("name the period: --month YYYY-MM, or --from and --to")
+    else:
+        start, stop = _moment(begin, "--from"), _moment(end, "--to")
+    stop = min(stop, int(time.time()) // _HOUR * _HOUR)
+    if stop <= start:
+        raise click.UsageError("the period is empty: it ends before it begins, or it has not begun")
+    if stop - start > _MAX_HOURS * _HOUR:
+        raise click.UsageError("the period is longer than a year")
+    return start, stop
+
+
+def _moment(text: str, option: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as problem:
+        raise click.UsageError(f"{option} is not a time such as 2026-10-01 or 2026-10-01T06:00Z") from problem
+    seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    if seconds < 0 or seconds % _HOUR:
+        raise click.UsageError(f"{option} is not a whole hour in UTC")
+    return int(seconds)
+
+
+def _prices(name: str, plan: "Plan") -> Mapping[str, "Price"]:
+    """Return the price of each pool that has one. Raises CouldNotRunError."""
+    from gpushare.cli import inputs, streams  # noqa: PLC0415 - as above
+    from gpushare.core.printable import visible  # noqa: PLC0415 - as above
+    from gpushare.core.wording import shorten  # noqa: PLC0415 - as above
+    from gpushare.live.usage_report import Price  # noqa: PLC0415 - as above
+    from gpushare.reading import source  # noqa: PLC0415 - as above
+
+    read = source.read(*streams.read(name, source.MAX_BYTES, _PRICE_FORM))
+    if read.findings or not isinstance(read.data, dict):
+        why = f": {read.findings[0].message}" if read.findings else ""
+        raise CouldNotRunError(f"{visible(name)} is not a mapping from pools or cards to prices{why}", _PRICE_FORM)
+    cards = {pool.name: pool.card.id for pool in plan.pools}
+    inputs.refuse_unknown(
+        read.data, [*cards, *dict.fromkeys(cards.values())], f"{visible(name)}: the intent has no pool or card"
+    )
+    found = {}
+    for key, value in read.data.items():
+        price = _PRICE.match(value) if isinstance(value, str) else None
+        if price is None:
+            raise CouldNotRunError(f"{visible(name)}: {key} has the price {shorten(str(value))!r}", _PRICE_FORM)
+        found[key] = Price(per_hour=float(price[1]), currency=price[2] or "")
+    if len({price.currency for price in found.values()}) > 1:
+        raise CouldNotRunError(f"{visible(name)}: the prices have several currencies", "write all in one")
+    each = {pool: found.get(pool) or found.get(card) for pool, card in cards.items()}
+    return {pool: price for pool, price in each.items() if price is not None}

@@ -1,0 +1,157 @@
+"""From answers to a report: sums over days, gaps, GPU-hours, and series that are not as the queries expect."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from gpushare import pipeline
+from gpushare.bundle import lock
+from gpushare.live import usage_report
+from gpushare.live.prometheus import Prometheus, PrometheusError
+from gpushare.live.usage_report import Gap, PoolFacts, Price, UsageReport
+from gpushare.monitoring import showback
+from tests.compiler.live.prometheus_double import Double, Samples, serving, usual
+from tests.compiler.rules.intents import pool, written
+
+HOUR = 3600
+SHARED = "nvidia.com/gpu.shared"
+EXPORTED = "nvidia_com_gpu_shared"
+NOTEBOOKS = PoolFacts(name="notebooks", card="t4", gpus={SHARED: 0.25}, price=Price(per_hour=0.4, currency="EUR"))
+BY_NAMESPACE, BY_POOL, MEMORY, OFFERED = (
+    showback.queries()[title].partition("(sum_over_time")[0]
+    for title in (showback.BY_NAMESPACE, showback.BY_POOL, showback.MEMORY, showback.OFFERED)
+)
+IN_POOL = {"pool": "notebooks", "namespace": "a"}
+
+
+@pytest.fixture
+def double() -> Iterator[Double]:
+    with serving() as server:
+        yield server
+
+
+def report(double: Double, numbers: Mapping[str, Samples], *, hours: int = 24, cluster: str = "") -> UsageReport:
+    double.values = usual(numbers)
+    prometheus = Prometheus(double.url, {}, token="", ca_file="", timeout_seconds=5)
+    return usage_report.build(prometheus, [NOTEBOOKS], (0, hours * HOUR), cluster=cluster)
+
+
+def test_days_are_queried_by_themselves_and_added_up(double: Double) -> None:
+    labels = {"namespace": "a", "resource": EXPORTED}
+    numbers: dict[str, Samples] = {
+        BY_NAMESPACE: [(labels, 12)],
+        BY_POOL: [({**labels, "pool": "notebooks"}, 12)],
+        MEMORY: [(IN_POOL, 1.5)],
+        OFFERED: [({"pool": "notebooks", "resource": EXPORTED}, 96)],
+    }
+    found = report(double, numbers, hours=60)
+    [use] = found.uses
+    assert [(one.resource, one.hours, one.gpus) for one in use.held] == [(SHARED, 36, 9)]
+    assert use.cost == pytest.approx(3.6)
+    assert (use.memory, found.hours) == (4.5, 60)
+    assert [(dict(one.offered), dict(one.held)) for one in found.pools] == [({SHARED: 288}, {SHARED: 36})]
+    asked = [query for path, query, _ in double.requests if path.endswith("/query") and query["query"].startswith(MEMORY)]
+    assert [(one["time"], one["query"].partition("bytes[")[2][:7]) for one in asked] == [
+        (str(24 * HOUR - 1), "86400s:"),
+        (str(48 * HOUR - 1), "86400s:"),
+        (str(60 * HOUR - 1), "43200s:"),
+    ]
+    assert found.sources[0].gaps == ()
+
+
+def test_shares_on_nodes_that_were_not_scraped_are_without_a_pool_and_unused_memory_is_unknown(double: Double) -> None:
+    labels = {"namespace": "a", "resource": EXPORTED}
+    found = report(double, {BY_NAMESPACE: [(labels, 12)], BY_POOL: [({**labels, "pool": "notebooks"}, 8)]})
+    assert [(use.pool, use.held[0].hours, use.gpus, use.memory) for use in found.uses] == [
+        ("", 4, None, None),
+        ("notebooks", 8, 2, None),
+    ]
+
+
+def test_pool_of_another_intent_and_a_number_that_is_none_are_unknown(double: Double) -> None:
+    labels = {"namespace": "a", "resource": EXPORTED}
+    numbers: dict[str, Samples] = {
+        BY_NAMESPACE: [(labels, "NaN")],
+        BY_POOL: [({**labels, "pool": "notebooks"}, "NaN"), ({**labels, "pool": "old"}, 2)],
+    }
+    found = report(double, numbers)
+    assert [(use.pool, use.held[0].hours, use.gpus, use.cost) for use in found.uses] == [
+        ("notebooks", None, None, None),
+        ("old", 2, None, None),
+    ]
+
+
+def test_hours_with_few_samples_are_gaps(double: Double) -> None:
+    half = report(double, {"count_over_time(group(": [({}, 6)]}, hours=2)
+    assert half.sources[0].gaps == (Gap(start=0, end=2 * HOUR, missing=1),)
+
+
+def test_hours_without_samples_are_gaps(double: Double) -> None:
+    def answer(handler: Any) -> None:
+        path, query, _ = double.requests[-1]
+        is_of_pools = query["query"].startswith("count_over_time(group by (pool)")
+        double.values = lambda query: [({"pool": "notebooks"} if is_of_pools else {}, 12)] if "count_over" in query else []
+        if path.endswith("/query_range") and is_of_pools:
+            double.requests[-1] = (path, {**query, "start": str(5 * HOUR - 1)}, {})  # nothing of the first four hours
+        double.answer_as_prometheus(handler)
+
+    double.answer = answer
+    prometheus = Prometheus(double.url, {}, token="", ca_file="", timeout_seconds=5)
+    found = usage_report.build(prometheus, [NOTEBOOKS], (0, 8 * HOUR))
+    assert [(one.pool, one.gaps) for one in found.sources] == [
+        ("", ()),
+        ("notebooks", (Gap(start=0, end=4 * HOUR, missing=4),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"count_over_time(group(": [], "count_over_time(group by (pool)": []}, "has no sample of kube-state-metrics"),
+        (
+            {"group by (__name__)": [({"__name__": "kube_pod_container_resource_requests"}, 1)]},
+            "in the label exported_namespace",
+        ),
+        ({"group by (cluster)": [({"cluster": "north"}, 1), ({}, 1)]}, "several clusters: without the label and north"),
+        ({"count_over_time(group by (pool)": [({}, 12)]}, "gpushare_build_info: Prometheus has series without the label pool"),
+        (
+            {MEMORY: [({"namespace": "a"}, 1)]},
+            "GiB-hours by pool and namespace: Prometheus has series without the label pool",
+        ),
+    ],
+)
+def test_series_of_another_setup_are_an_error(double: Double, numbers: dict[str, Samples], message: str) -> None:
+    with pytest.raises(PrometheusError, match=message):
+        report(double, numbers)
+
+
+def test_one_of_several_clusters_is_selected_in_every_query(double: Double) -> None:
+    several: Samples = [({"cluster": "north"}, 1), ({"cluster": "south"}, 1)]
+    report(double, {"group by (cluster)": several}, cluster="north")
+    queries = [query["query"] for _, query, _ in double.requests if "[1d]" not in query["query"]]
+    assert [query for query in queries if 'cluster="north"' not in query] == []
+    assert 'max by (node, pool) (gpushare_build_info{cluster="north"})' in " ".join(queries)
+    with pytest.raises(PrometheusError, match="no series of cluster 'east'"):  # after all days: one may have begun later
+        report(double, {"group by (cluster)": several}, cluster="east")
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        (pool(), {SHARED: 0.25}),
+        (pool(sharing="{mode: exclusive}"), {"nvidia.com/gpu": 1.0}),
+        (
+            pool(card="a100-sxm4-40gb", sharing="{mode: mig, layout: {3g.20gb: 1, 1g.5gb: 4}, replicas: {1g.5gb: 2}}"),
+            {"nvidia.com/mig-3g.20gb": 0.5, "nvidia.com/mig-1g.5gb.shared": 0.0625},
+        ),
+        (pool(card="a100-sxm4-40gb", sharing="{mode: mig, layout: {1g.5gb: 7}}"), {"nvidia.com/mig-1g.5gb": 1 / 7}),
+    ],
+)
+def test_all_shares_of_a_gpu_are_one_gpu(text: str, gpus: dict[str, float]) -> None:
+    plan = pipeline.compile_intent(written(text).encode(), "intent.yaml", lock.EMPTY).plan
+    assert plan is not None
+    facts = usage_report.facts(plan.pools[0], None)
+    assert facts.gpus == pytest.approx(gpus, abs=0.01)
+    whole = sum((facts.gpus[one.name] or 0) * one.per_node for one in plan.pools[0].resources)
+    assert whole == pytest.approx(4)

@@ -23,6 +23,8 @@ POOL = "example.org/pool"
 
 COURSE = "course"
 CONDITION = "GPUShareReady"
+KEPT = "configmap/gpushare-profiles"
+"""What outlives the release, because the device plugin's pods mount it."""
 NEVER = "86400"
 """Seconds after which a tenant grows unasked: `let_grow` tells it when."""
 T4, A100 = ("t4", "t4"), ("a100-sxm4-40gb", "a100-sxm4-40gb")
@@ -84,6 +86,7 @@ class ClusterFixture:
         known = {"labelSelector": f"owner=helm,name={NAME}"}
         if cluster.read(f"/api/v1/namespaces/{NAMESPACE}/secrets", **known)["items"]:
             Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
+        cluster.kubectl("delete", "configmap", "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
         parts = (("/apis/batch/v1", "jobs"), ("/apis/coordination.k8s.io/v1", "leases"), ("/api/v1", "pods"))
         cluster.empty(*(f"{group}/namespaces/{NAMESPACE}/{plural}" for group, plural in parts))
         for node in cluster.nodes:

@@ -4,8 +4,7 @@ Follows k8s-device-plugin v0.20.0 in what others depend on: at every start the d
 later; only a changed label makes it read config and hardware anew; a key that the ConfigMap does not have leaves the old
 offer; a restarted kubelet is registered with again; what is shared by MPS is offered when its daemon answers.
 
-With `--mounted` it starts as a pod that mounts the ConfigMap: not without it. With an empty `--config-map` it has no configs, and
-heeds no label.
+With `--mounted` it starts as a pod that mounts the ConfigMap: not without it. With an empty `--config-map` it has no configs.
 """
 
 import argparse

@@ -46,7 +46,7 @@ class Synced(SyncedCluster):
         self.cluster.kubectl("apply", "--filename", self.repository.folder / PATH / "argocd" / file)
 
     def await_no_trace(self, *kept: str) -> None:
-        """Until nothing of ours is left but this. The hook's own pods end after the Application is gone, whose last act deletes them."""
+        """Until nothing else of ours is left. The hook's pods end after the Application, whose last act deletes them."""
         self.cluster.wait(lambda: self.cluster_fixture.traces() == list(kept), "nothing else is left")
 
     def await_commit(self, commit: str, health: str = "Healthy") -> None:

@@ -1,5 +1,8 @@
 """The whole loop at hand: an intent is compiled and committed, and a tool of GitOps brings the cluster to it."""
 
+import os
+import re
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +13,7 @@ from tests.e2e.cluster.conftest import claimed_name
 from tests.e2e.cluster.images import RUNTIME
 from tests.e2e.gitops import upstream
 from tests.e2e.gitops.repository import Repository
+from tests.support import helm
 
 PATH = "clusters/tests/bundle"
 _REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
@@ -54,6 +58,34 @@ class SyncedCluster(ABC):
     @abstractmethod
     def await_commit(self, commit: str) -> None:
         """Until our chart is that of the commit, and ready."""
+
+    def leave(self, *, since: str) -> None:
+        """Run the commands with which the bundle's README lets gpushare go and NVIDIA's chart stay, from this one on."""
+        bundle = self.cluster_fixture.bundle
+        assert bundle is not None
+        commands = re.findall(r"^    (.*)$", (bundle / "README.md").read_text().partition("## Leaving")[2], re.MULTILINE)
+        programs = self.cluster_fixture.folder / "bin"
+        programs.mkdir(exist_ok=True)
+        (programs / "kubectl").unlink(missing_ok=True)
+        (programs / "kubectl").symlink_to(helm.kubectl())
+        kubeconfig = self.cluster.control_plane.folder / "admin.kubeconfig"
+        environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "KUBECONFIG": str(kubeconfig)}
+        for command in commands[next(number for number, one in enumerate(commands) if since in one) :]:
+            line = [str(word) for word in self.cluster.network.command("sh", "-c", command)]
+            done = subprocess.run(line, cwd=bundle, env=environment, capture_output=True, text=True, check=False)
+            # grep fails where it counts nothing.
+            assert done.returncode == 0 or done.stdout == "0\n", f"{command}\n{done.stdout}{done.stderr}"
+            if "selector gpushare.dev/pool" in command:
+                assert done.stdout == ""
+
+    def await_config_map(self, name: str) -> None:
+        """Until the values of NVIDIA's chart name this ConfigMap for the device plugin."""
+
+        def is_named() -> bool:
+            policy = self.cluster.get("clusterpolicy", "cluster-policy")
+            return bool(policy["spec"]["devicePlugin"]["config"]["name"] == name)
+
+        self.cluster.wait(is_named, f"NVIDIA's chart names ConfigMap {name!r}")
 
     @contextmanager
     def outage(self) -> Iterator[None]:

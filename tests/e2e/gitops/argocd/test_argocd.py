@@ -197,3 +197,18 @@ def test_deletion_of_a_bundle_that_observes_leaves_nothing(synced: Synced) -> No
     assert synced.cluster_fixture.condition("node-1")["reason"] == "Observing"
     synced.cluster.kubectl("delete", "application", ROOT, "--namespace", "argocd")
     synced.await_no_trace(KEPT)
+
+
+def test_gpushare_goes_as_the_readme_says_and_nvidias_chart_stays(synced: Synced) -> None:
+    commit = synced.commit(notebooks=NOTEBOOKS, training=TRAINING)
+    for file in ("project.yaml", "root.yaml"):
+        synced.apply(file)
+    synced.await_commit(commit)
+    synced.await_config_map("gpushare-profiles")
+    synced.leave(since="patch application")
+    synced.await_no_trace()
+    synced.await_config_map("")
+    assert {one["metadata"]["name"] for one in synced.cluster.get("applications", "--namespace", "argocd")["items"]} == {
+        NVIDIAS,
+        f"{ROOT}-namespace",
+    }

@@ -251,15 +251,12 @@ def next_steps(plan: Plan) -> tuple[str, ...]:
     """Return what is left to do after gpushare's uninstall, one command after the other, in the folder of the bundle."""
     if plan.intent.observes:
         return ()
-    namespace = plan.intent.plugin_namespace
+    kubectl = f"kubectl --namespace {plan.intent.plugin_namespace}"
     names = ["gpushare-profiles"]
     if plan.intent.platform.partitioner is Partitioner.MIG_MANAGER:
         names.append("gpushare-mig-parted")
-    return (
-        _restore(plan),
-        f"kubectl --namespace {namespace} get pods --output yaml | grep --count {names[0]}",
-        f"kubectl --namespace {namespace} delete configmap {' '.join(names)}",
-    )
+    mounted = f"{kubectl} get pods --output yaml | grep {' '.join(f'-e {name}' for name in names)}"
+    return _restore(plan), f"{mounted} || {kubectl} delete configmap {' '.join(names)}"
 
 
 def _restore(plan: Plan) -> str:
@@ -285,20 +282,22 @@ def _kubectl(plan: Plan, tool: str) -> str:
 
 
 def _leave(plan: Plan) -> Iterator[str]:
-    restore, mounted, delete = next_steps(plan)
+    restore, delete = next_steps(plan)
     yield from ("## Leaving", "")
     yield from ("In this order. If a node pool starts its nodes with a taint of gpushare, remove the taint there first.", "")
     yield from _remove(plan)
     yield from ("    kubectl get nodes --selector gpushare.dev/pool", "")
     yield "This makes every GPU whole. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
-    yield "listed. If Helm fails, gpushare is still installed: repeat the command. ConfigMap `gpushare-profiles` stays, because"
-    yield "the device plugin, whose values name it, would not start without it."
+    yield "listed. ConfigMap `gpushare-profiles` stays: the device plugin, whose values name it, does not start without it."
+    if not plan.intent.gitops:
+        yield "If Helm fails, gpushare is still installed: repeat the command."
+    yield ""
     if plan.intent.platform.stack is Stack.EXISTING:
         yield f"Now or later, {restore}."
     else:
         yield from ("Give NVIDIA's chart values without gpushare, now or later:", "", f"    {restore}")
-    yield from ("", "When no pod uses the ConfigMap any more, the first command prints 0. Then delete it:", "")
-    yield from (f"    {mounted}", f"    {delete}", "")
+    yield from ("", "Delete the ConfigMap. While a pod uses it, the command prints that instead, and is to be repeated:", "")
+    yield from (f"    {delete}", "")
 
 
 def _remove(plan: Plan) -> Iterator[str]:

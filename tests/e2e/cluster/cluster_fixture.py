@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
 from tests.e2e.cluster.node import GPU_CLIENTS, Node
 from tests.e2e.cluster.release import NAME, Release
+from tests.support import helm
 from tests.support.fake_nvml import FakeNvml
 
 POOL = "example.org/pool"
@@ -207,6 +209,17 @@ class ClusterFixture:
         except MachineError as error:
             return str(error)
         return "\n".join([*map(_describe_node, nodes), *map(_describe_pod, pods)])
+
+    def shell(self, command: str, folder: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+        """Run a command that names kubectl, as a person does."""
+        programs = self.folder / "bin"
+        programs.mkdir(exist_ok=True)
+        if not (programs / "kubectl").exists():
+            (programs / "kubectl").symlink_to(helm.kubectl())
+        kubeconfig = self.cluster.control_plane.folder / "admin.kubeconfig"
+        environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "KUBECONFIG": str(kubeconfig)}
+        line = [str(word) for word in self.cluster.network.command("sh", "-c", command)]
+        return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
     # --- the release ---
 

@@ -1,6 +1,5 @@
 """The chart's life on nodes: upgrade, rollback and uninstallation by both majors of Helm; Argo CD's way."""
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,13 +45,17 @@ def test_release_is_upgraded_rolled_back_and_uninstalled_without_residue(nodes: 
     await_whole(nodes)
     # The plugin's values still name our ConfigMap when it starts again.
     restart_plugins(nodes, "--mounted")
+    nodes.cluster.apply(mounting("plugin"))
+    nodes.cluster.wait(lambda: nodes.phase("plugin", NAMESPACE) == "Running", "a pod that mounts it starts")
     await_whole(nodes)
-    # The rest as the release's end has told, with NVIDIA's own values in place of its chart, which is not here.
-    restore, mounted, delete = (done.stdout + done.stderr).partition("Left to do:\n")[2].splitlines()[:3]
+    # The rest as the release's end has told; NVIDIA's chart is not here, so that its values are not either.
+    restore, delete = (done.stdout + done.stderr).partition("Left to do:\n")[2].splitlines()[:2]
     assert "--values gpu-operator/restore-values.yaml" in restore
+    assert "gpushare-profiles" in nodes.shell(delete).stdout
+    assert nodes.traces() == [KEPT], "a pod still needs it"
     restart_plugins(nodes, "--config-map", "")
-    assert mounted.endswith("grep --count gpushare-profiles")
-    nodes.cluster.kubectl(*shlex.split(delete.removeprefix("kubectl ")))
+    nodes.dismiss("plugin", where=NAMESPACE)
+    assert nodes.shell(delete).returncode == 0
     await_whole(nodes)
     assert nodes.traces() == []
     pending = ("get", "pods", "--all-namespaces", "--field-selector", "status.phase=Pending", "--output", "name")
@@ -61,6 +64,15 @@ def test_release_is_upgraded_rolled_back_and_uninstalled_without_residue(nodes: 
     restart_plugins(nodes, "--mounted")
     nodes.cluster.wait(lambda: not any(map(nodes.offer, BOTH)), "without its ConfigMap the plugin offers nothing")
     restart_plugins(nodes)
+
+
+def mounting(name: str) -> dict[str, Any]:
+    """A pod that mounts the ConfigMap, as those of the plugin do."""
+    mount = {"name": "configs", "mountPath": "/available-configs"}
+    container = {"name": "plugin", "image": PAUSE, "imagePullPolicy": "Never", "volumeMounts": [mount]}
+    volume = {"name": "configs", "configMap": {"name": "gpushare-profiles"}}
+    spec = {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 1}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
 def await_whole(nodes: ClusterFixture) -> None:

@@ -1,8 +1,6 @@
 """The whole loop at hand: an intent is compiled and committed, and a tool of GitOps brings the cluster to it."""
 
-import os
 import re
-import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +11,6 @@ from tests.e2e.cluster.conftest import claimed_name
 from tests.e2e.cluster.images import RUNTIME
 from tests.e2e.gitops import upstream
 from tests.e2e.gitops.repository import Repository
-from tests.support import helm
 
 PATH = "clusters/tests/bundle"
 _REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
@@ -64,17 +61,9 @@ class SyncedCluster(ABC):
         bundle = self.cluster_fixture.bundle
         assert bundle is not None
         commands = re.findall(r"^    (.*)$", (bundle / "README.md").read_text().partition("## Leaving")[2], re.MULTILINE)
-        programs = self.cluster_fixture.folder / "bin"
-        programs.mkdir(exist_ok=True)
-        (programs / "kubectl").unlink(missing_ok=True)
-        (programs / "kubectl").symlink_to(helm.kubectl())
-        kubeconfig = self.cluster.control_plane.folder / "admin.kubeconfig"
-        environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "KUBECONFIG": str(kubeconfig)}
         for command in commands[next(number for number, one in enumerate(commands) if since in one) :]:
-            line = [str(word) for word in self.cluster.network.command("sh", "-c", command)]
-            done = subprocess.run(line, cwd=bundle, env=environment, capture_output=True, text=True, check=False)
-            # grep fails where it counts nothing.
-            assert done.returncode == 0 or done.stdout == "0\n", f"{command}\n{done.stdout}{done.stderr}"
+            done = self.cluster_fixture.shell(command, bundle)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
             if "selector gpushare.dev/pool" in command:
                 assert done.stdout == ""
 

@@ -213,7 +213,10 @@ def check_platform(files: Files) -> None:
     check_bundle(files)
     for stack in ("gpu-operator", "device-plugin"):
         if f"{stack}/values.yaml" in files:
-            upstream.check_values(stack, upstream.read(files[f"{stack}/values.yaml"]))
+            values, restoring = (upstream.read(files[f"{stack}/{name}.yaml"]) for name in ("values", "restore-values"))
+            upstream.check_values(stack, values)
+            upstream.check_restoring_values(stack, restoring)
+            assert sorted(repositories(restoring)) == sorted(repositories(values))
 
 
 def test_operator_strategy_is_empty_only_if_pools_need_different_ones() -> None:

@@ -272,6 +272,26 @@ def check_values(stack: str, values: Any) -> None:
     _need(name not in _VOLUMES, f"{name} is the name of another volume")
 
 
+def check_restoring_values(stack: str, values: Any) -> None:
+    """Values with which the chart needs nothing of gpushare, and still serves the pools' nodes."""
+    known = _OPERATOR if stack == "gpu-operator" else _PLUGIN
+    given = dict(_leaves(values, ()))
+    for path, value in given.items():
+        _need(path in known, f"{path} is no value of ours")
+        _need("gpushare" not in str(value), f"{path} names gpushare: {value}")
+        keys = [entry.get("key") for entry in value] if known[path] is _TOLERATIONS else None
+        if keys is None:
+            _check_value(path, value, known[path])
+        else:
+            upstream = UPSTREAM_TOLERATIONS[path]
+            _need(keys[: len(upstream)] == upstream, f"{path} has {keys}")
+    _need(given.get("migManager.config.name") is given.get("devicePlugin.config.name") is None, "a ConfigMap is named")
+    if stack == "gpu-operator":
+        _need("driver.enabled" in given, "the operator would install a driver over the nodes'")
+    else:
+        _need(given["gfd.enabled"], "no NFD labels nodes, and the plugin's pods select its labels")
+
+
 def _leaves(value: Any, above: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and value:
         for key, below in value.items():

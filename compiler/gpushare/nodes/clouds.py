@@ -17,6 +17,9 @@ from gpushare.core.record import NOTHING, Record
 MACHINE_LABEL = "node.kubernetes.io/instance-type"
 """The label with a node's machine type, on every cloud."""
 
+_OF_KUBERNETES = frozenset({"kubernetes.io", "node.kubernetes.io", "topology.kubernetes.io", "beta.kubernetes.io"})
+"""The prefixes of labels that kubelet and the cloud's controller set."""
+
 
 class Machines(Record):
     """A family of machine types: `types` begins the names of those with the card, an id of the catalogue; "": another device.
@@ -318,6 +321,17 @@ CLOUDS = (
 )
 
 _MACHINES = tuple(machines for cloud in CLOUDS for machines in cloud.machines)
+
+
+def is_set_by_a_program(key: str) -> bool:
+    """Whether Kubernetes, a cloud or a program of one sets this label of a node; else a person must."""
+    prefix = key.partition("/")[0]
+    writers = tuple(f".{writer}" for cloud in CLOUDS for writer in (cloud.domain, *cloud.writers))
+    return (
+        f".{prefix}".endswith(writers)
+        or key.startswith(tuple(label for cloud in CLOUDS for label in cloud.other_labels))
+        or (prefix in _OF_KUBERNETES and "/" in key)
+    )
 
 
 @cache

@@ -61,12 +61,13 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
 def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
     """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
     texts = {file.path: file.text for file in artifacts}
-    return chart.values(plan, {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools})
+    policies = {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools}
+    return chart.values(plan, policies, readme.next_steps(plan))
 
 
 def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
-    chart_values = chart.values(plan, policies)
+    chart_values = chart.values(plan, policies, readme.next_steps(plan))
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))
@@ -123,10 +124,9 @@ def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator
 
 def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Iterator[Artifact]:
     match plan.intent.platform.stack:
-        case Stack.GPU_OPERATOR:
-            yield _yaml("gpu-operator/values.yaml", upstream_values)
-        case Stack.DEVICE_PLUGIN:
-            yield _yaml("device-plugin/values.yaml", upstream_values)
+        case Stack.GPU_OPERATOR | Stack.DEVICE_PLUGIN as stack:
+            yield _yaml(f"{stack.value}/values.yaml", upstream_values)
+            yield _yaml(f"{stack.value}/restore-values.yaml", values.restoring_values(plan))
         case Stack.EXISTING:
             if not existing.is_placed(plan):
                 yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(new_lock)))

@@ -88,10 +88,11 @@ def section(plan: Plan, checks: Mapping[str, str]) -> Iterator[str]:
         yield from ("", "So that an Application is `Degraded`, with the reason, where a node fails, merge these health checks")
         yield from ("into the configuration of Argo CD:", "")
         yield "    kubectl apply --server-side -f argocd/argocd-cm.yaml"
-    does = "waits for the GPUs' tenants and makes nodes exclusive"
+    does = "waits for the GPUs' tenants, makes nodes exclusive and removes NVIDIA's chart, if it is in `argocd/apps/`"
     if plan.intent.observes:
         does = "removes condition and annotation"
-    yield from ("", f"Deleting the Application {does}. The namespace `{plan.intent.namespace}` stays:", "")
+    yield from ("", f"Deleting the Application {does}.")
+    yield from (f"Namespace `{plan.intent.namespace}` and ConfigMap `gpushare-profiles` stay:", "")
     yield f"    kubectl --namespace {namespace} delete application {name}"
     if not plan.intent.observes:
         yield from ("", "It ends when no node has a pool's label any more:", "")

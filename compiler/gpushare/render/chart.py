@@ -4,7 +4,7 @@ The values are complete, because a chart's values.yaml contains its defaults: th
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,11 @@ def _static_texts(root: Path) -> tuple[tuple[str, str], ...]:
     )
 
 
-def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
-    """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods."""
+def values(plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str]) -> dict[str, Any]:
+    """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods.
+
+    `next_steps`: what is left to do after an uninstall.
+    """
     platform, observes = plan.intent.platform, plan.intent.observes
     return {
         "cluster": plan.intent.name,
@@ -69,7 +72,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         },
         "pools": {pool.name: _pool(pool, policies[pool.name], observes=observes) for pool in plan.pools},
         "quotas": {} if observes else {quota.namespace: dict(quota.hard) for quota in plan.quotas},
-        "uninstall": {"release": True, "timeout": "3m", "goOn": False},
+        "uninstall": {"release": True, "timeout": "3m", "goOn": False, "nextSteps": list(next_steps)},
         "networkPolicy": {"enabled": True, "from": []},
         "global": {},
     }

@@ -80,10 +80,8 @@ def section(plan: Plan) -> Iterator[str]:
     yield from ("", f"Kustomization `{name}` applies `flux/apps/`, from then on every commit, and is Ready when it all is:", "")
     yield f"{kubectl} get kustomization,helmrelease"
     yield ""
-    if plan.intent.observes:
-        yield f"Deleting it removes condition and annotation. The namespace `{plan.intent.namespace}` stays:"
-    else:
-        yield f"Deleting it makes every node exclusive again. The namespace `{plan.intent.namespace}` stays:"
+    does = "removes condition and annotation" if plan.intent.observes else "makes every node exclusive again"
+    yield f"Deleting it {does}. Namespace `{plan.intent.namespace}` and ConfigMap `gpushare-profiles` stay:"
     yield from ("", f"{kubectl} delete kustomization {name}")
     if not plan.intent.observes:
         yield from ("", "It is done when no node has a pool's label, and our HelmRelease is gone:", "")

@@ -32,13 +32,18 @@ def _install(plan: Plan) -> Iterator[str]:
     namespace = plan.intent.namespace
     yield from ("## Installing", "", "From this folder. The same commands upgrade. The GPUs must be in service already.", "")
     yield "    kubectl apply -f namespace.yaml"
-    yield f"    helm upgrade --install gpushare chart --namespace {namespace}"
+    yield f"    helm upgrade --install gpushare chart --namespace {namespace} --wait --timeout 5m"
     yield from ("", "Install nothing else: NVIDIA's components keep their own values. No program reads ConfigMap")
     yield "`gpushare-profiles`, unless an earlier bundle enforced: then the device plugin still needs it."
     if plan.intent.platform.runtime_class:
         yield from ("", f"The pods need the runtime class `{plan.intent.platform.runtime_class}`.")
-    yield from ("", "Uninstalling removes the condition and the annotation, and changes nothing else:", "")
-    yield from (f"    helm uninstall gpushare --namespace {namespace} --timeout 10m", "")
+    yield from (
+        "",
+        "Uninstalling removes the condition and the annotation, and changes nothing else. The ConfigMap stays: delete it",
+    )
+    yield from ("unless an earlier bundle enforced.", "")
+    yield f"    helm uninstall gpushare --namespace {namespace} --timeout 10m"
+    yield from (f"    kubectl --namespace {plan.intent.plugin_namespace} delete configmap gpushare-profiles", "")
 
 
 def _look(plan: Plan) -> Iterator[str]:

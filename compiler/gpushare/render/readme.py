@@ -1,18 +1,31 @@
-"""`README.md` of the bundle: what users of the GPUs request, and the commands to install the bundle, in order.
+"""`README.md` of the bundle: what users of the GPUs request, and the commands to install the bundle and to leave, in order.
 
 Built without a template engine, whose import takes longer than the rest of a compile.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 
 from gpushare import backends, modes
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import example_image, node_image, reference
 from gpushare.core import emit
+from gpushare.core.wording import pluralize
 from gpushare.intent import gitops as sync
-from gpushare.intent.types import Action, Partitioner, RuntimeImage, Stack
+from gpushare.intent.types import Action, Operator, Partitioner, RuntimeImage, Stack
+from gpushare.nodes.clouds import is_set_by_a_program
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
+
+_OURS = "app.kubernetes.io/name=gpushare"
+_PLUGIN = {
+    Stack.GPU_OPERATOR: "app=nvidia-device-plugin-daemonset",
+    Stack.DEVICE_PLUGIN: "app.kubernetes.io/name=nvidia-device-plugin",
+}
+"""The labels of the device plugin's pods."""
+_RESTORE = "restore-values.yaml"
+_DETACHED = '{"metadata": {"finalizers": null}}'
+"""Of the root Application: its deletion then leaves what it installed."""
 
 
 def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
@@ -28,6 +41,7 @@ def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
             *_quotas(plan),
             *_install(plan),
             *gitops,
+            *_leave(plan),
             *_not_generated(plan),
         ]
     )
@@ -129,26 +143,22 @@ def _quotas(plan: Plan) -> Iterator[str]:
 
 
 def _install(plan: Plan) -> Iterator[str]:
-    namespace = plan.intent.namespace
     yield from ("## Installing", "", "In this order, from this folder. The same commands upgrade.", "")
     yield from _image(plan)
-    yield "    kubectl apply" + "".join(f" -f {file}" for file in sync.namespaces(plan.intent))
-    yield f"    helm upgrade --install gpushare chart --namespace {namespace}"
-    match plan.intent.platform.stack:
-        case Stack.GPU_OPERATOR:
-            yield from _upstream(plan, "gpu-operator/values.yaml")
-        case Stack.DEVICE_PLUGIN:
-            yield from _upstream(plan, "device-plugin/values.yaml")
-        case Stack.EXISTING:
-            steps = "[existing/README.md](existing/README.md)"
-            yield from ("", f"Configure the installed device plugin to read gpushare's profiles: {steps}.")
-    if plan.quotas:
-        yield from ("", "Create the namespaces in the quota table before installing.")
-    yield from ("", "Pods of the node runtime become Ready when a node's layout is verified:", "")
-    yield f"    kubectl --namespace {namespace} get pods --selector app.kubernetes.io/name=gpushare --output wide"
-    yield from ("", "Uninstall first releases every node. This takes minutes, so give Helm a longer timeout:", "")
-    yield f"    helm uninstall gpushare --namespace {namespace} --timeout 10m"
-    yield from ("", "`images.txt` lists every image; `nodes/pools.yaml` is the plan of every pool for programs.", "")
+    steps = (
+        ("Namespace", _namespaces(plan)),
+        ("Labels of nodes", _labels(plan)),
+        ("gpushare", _gpushare(plan)),
+        ("The device plugin", _upstream(plan)),
+        ("Check", _check(plan)),
+    )
+    number = 0
+    for title, step in steps:
+        lines = tuple(step)
+        if lines:
+            number += 1
+            yield from (f"### {number}. {title}", "", *lines, "")
+    yield from ("`images.txt` lists every image; `nodes/pools.yaml` is the plan of every pool for programs.", "")
 
 
 def _image(plan: Plan) -> Iterator[str]:
@@ -159,13 +169,54 @@ def _image(plan: Plan) -> Iterator[str]:
         yield from ("If it is not there yet, `make image` in gpushare's repository builds it, and `skopeo copy` pushes it.", "")
 
 
-def _upstream(plan: Plan, values: str) -> Iterator[str]:
+def _namespaces(plan: Plan) -> Iterator[str]:
+    yield "    kubectl apply" + "".join(f" -f {file}" for file in sync.namespaces(plan.intent))
+    yield from ("", f"prints `namespace/{plan.intent.namespace} created`, later `unchanged`.")
+    if plan.quotas:
+        yield "Create the namespaces in the quota table too: the next steps put their quotas into them."
+
+
+def _labels(plan: Plan) -> Iterator[str]:
+    """Yield the commands for labels by which pools select nodes, and which no program sets."""
+    asked = [(pool, [(key, value) for key, value in _asked(pool) if not is_set_by_a_program(key)]) for pool in plan.pools]
+    if not any(pairs for _, pairs in asked):
+        return
+    yield "Pools select nodes by these labels, which only you can set: replace NODE by the names of the pool's nodes."
+    yield from ("Node pools that add nodes need the labels in their own configuration, too.", "")
+    for pool, pairs in asked:
+        if pairs:
+            labels = [f"{key}={value}" for key, value in pairs]
+            yield f"    kubectl label nodes NODE {' '.join(labels)}"
+            number = "" if pool.nodes is None else f", {pluralize(pool.nodes, 'node')}"
+            yield f"    kubectl get nodes --selector {','.join(labels)}  # pool {pool.name}{number}"
+
+
+def _asked(pool: PoolPlan) -> Iterator[tuple[str, str]]:
+    yield from pool.pool.nodes.match_labels
+    for expression in pool.pool.nodes.match_expressions:
+        if expression.operator is Operator.IN:
+            yield expression.key, expression.values[0]
+
+
+def _gpushare(plan: Plan) -> Iterator[str]:
+    yield f"    helm upgrade --install gpushare chart --namespace {plan.intent.namespace} --timeout 5m"
+    yield f"    kubectl --namespace {plan.intent.namespace} get daemonsets --selector {_OURS}"
+    yield from (
+        "",
+        "lists a DaemonSet for each pool, and `gpushare-release`. Without `--wait`: on a first installation the pods wait",
+    )
+    yield "for the driver and the device plugin of the next step."
+
+
+def _upstream(plan: Plan) -> Iterator[str]:
     platform = plan.intent.platform
-    chart = upstream.chart(platform.stack.value)
-    version = platform.version or chart.version
-    where = chart.in_words_of_helm(platform.charts)
-    yield f"    helm upgrade --install {chart.name} {where} --version {version} \\"
-    yield f"      --namespace {plan.intent.plugin_namespace} --values {values}"
+    if platform.stack is Stack.EXISTING:
+        steps = "[existing/README.md](existing/README.md)"
+        yield f"Configure the installed device plugin to read gpushare's profiles: {steps}."
+        return
+    yield from _upgrade(plan, "values.yaml")
+    yield f"    kubectl --namespace {plan.intent.plugin_namespace} get pods --selector {_PLUGIN[platform.stack]} --output wide"
+    yield from ("", "lists a pod for each GPU node, `Running` as soon as the node has its driver.")
     if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
         yield from ("", "The pools, or those of an earlier bundle, need different MIG strategies. So the operator's is empty,")
         yield "and server-side apply refuses that: give Helm 4 `--server-side=false` for this release. Helm 3 needs nothing."
@@ -176,6 +227,91 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
         yield "upgrade an older operator first, too."
     if platform.partitioner is Partitioner.MIG_MANAGER:
         yield from ("", "The operator's mig-manager partitions the GPUs, by the configs in ConfigMap `gpushare-mig-parted`.")
+
+
+def _upgrade(plan: Plan, file: str) -> Iterator[str]:
+    """Yield the command that installs NVIDIA's chart, or upgrades it, with one of the bundle's files of values for it."""
+    platform = plan.intent.platform
+    chart = upstream.chart(platform.stack.value)
+    where = chart.in_words_of_helm(platform.charts)
+    yield f"    helm upgrade --install {chart.name} {where} --version {platform.version or chart.version} \\"
+    yield f"      --namespace {plan.intent.plugin_namespace} --values {platform.stack.value}/{file} --timeout 10m"
+
+
+def _check(plan: Plan) -> Iterator[str]:
+    nodes = f"--selector {_OURS},app.kubernetes.io/component=node"
+    yield f"    kubectl --namespace {plan.intent.namespace} rollout status daemonset {nodes} --timeout 10m"
+    yield "    gpushare status"
+    yield from ("", "The first command prints `successfully rolled out` for each pool when every node offers its shares;")
+    yield "a node whose GPUs are in use keeps it waiting. The second has the number of ready nodes, and the reason of every"
+    yield "other node."
+
+
+def next_steps(plan: Plan) -> tuple[str, ...]:
+    """Return what is left to do after gpushare's uninstall, one command after the other, in the folder of the bundle."""
+    if plan.intent.observes:
+        return ()
+    kubectl = f"kubectl --namespace {plan.intent.plugin_namespace}"
+    names = ["gpushare-profiles"]
+    if plan.intent.platform.partitioner is Partitioner.MIG_MANAGER:
+        names.append("gpushare-mig-parted")
+    mounted = f"{kubectl} get pods --output yaml | grep {' '.join(f'-e {name}' for name in names)}"
+    return _restore(plan), f"{mounted} || {kubectl} delete configmap {' '.join(names)}"
+
+
+def _restore(plan: Plan) -> str:
+    """Return the command after which no pod of NVIDIA's needs a ConfigMap of ours."""
+    intent, stack = plan.intent, plan.intent.platform.stack
+    if stack is Stack.EXISTING:
+        return "restore the values of the device plugin's chart: existing/README.md names those that were changed"
+    chart = upstream.chart(stack.value).name
+    if "flux" in intent.gitops:
+        name = f"{sync.object_name(intent, 'flux')}-{chart}"
+        made = f"create configmap {name} --from-file values.yaml={stack.value}/{_RESTORE} --dry-run=client --output yaml"
+        return f"{_kubectl(plan, 'flux')} {made} | kubectl apply --server-side --force-conflicts --filename -"
+    if "argocd" in intent.gitops:
+        path = sync.in_repository(sync.settings(intent, "argocd")["path"], f"{stack.value}/{_RESTORE}")
+        change = {"op": "replace", "path": "/spec/sources/0/helm/valueFiles/0", "value": f"$values/{path}"}
+        name = f"{sync.object_name(intent, 'argocd')}-{chart}"
+        return f"{_kubectl(plan, 'argocd')} patch application {name} --type json --patch '[{json.dumps(change)}]'"
+    return " ".join(line.strip(" \\") for line in _upgrade(plan, _RESTORE))
+
+
+def _kubectl(plan: Plan, tool: str) -> str:
+    return f"kubectl --namespace {sync.settings(plan.intent, tool)['namespace']}"
+
+
+def _leave(plan: Plan) -> Iterator[str]:
+    restore, delete = next_steps(plan)
+    yield from ("## Leaving", "")
+    yield from ("In this order. If a node pool starts its nodes with a taint of gpushare, remove the taint there first.", "")
+    yield from _remove(plan)
+    yield from ("    kubectl get nodes --selector gpushare.dev/pool", "")
+    yield "This makes every GPU whole. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
+    yield "listed. ConfigMap `gpushare-profiles` stays: the device plugin, whose values name it, does not start without it."
+    if not plan.intent.gitops:
+        yield "If Helm fails, gpushare is still installed: repeat the command."
+    yield ""
+    if plan.intent.platform.stack is Stack.EXISTING:
+        yield f"Now or later, {restore}."
+    else:
+        yield from ("Give NVIDIA's chart values without gpushare, now or later:", "", f"    {restore}")
+    yield from ("", "Delete the ConfigMap. While a pod uses it, the command prints that instead, and is to be repeated:", "")
+    yield from (f"    {delete}", "")
+
+
+def _remove(plan: Plan) -> Iterator[str]:
+    """Yield the commands that remove our chart and leave NVIDIA's."""
+    if "flux" in plan.intent.gitops:
+        yield f"    {_kubectl(plan, 'flux')} delete kustomization {sync.object_name(plan.intent, 'flux')}"
+    elif "argocd" in plan.intent.gitops:
+        kubectl, name = f"    {_kubectl(plan, 'argocd')}", sync.object_name(plan.intent, "argocd")
+        yield f"{kubectl} patch application {name} --type merge --patch '{_DETACHED}'"
+        yield f"{kubectl} delete application {name}"
+        yield f"{kubectl} delete application {name}-gpushare"
+        yield f"{kubectl} delete application {name}-rights"
+    else:
+        yield f"    helm uninstall gpushare --namespace {plan.intent.namespace} --timeout 10m"
 
 
 def _not_generated(plan: Plan) -> Iterator[str]:

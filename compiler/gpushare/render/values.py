@@ -1,4 +1,4 @@
-"""Values of the upstream chart: `gpu-operator/values.yaml` or `device-plugin/values.yaml`.
+"""Values of the upstream chart: `values.yaml` and `restore-values.yaml` in `gpu-operator/` or `device-plugin/`.
 
 Writes only paths that the chart knows; `managed_values` lists them. The intent's own values are merged last: maps are merged,
 lists replaced, and null is kept, with which Helm deletes the chart's default. Environment lists are the exception: ours are
@@ -29,11 +29,31 @@ def upstream_values(plan: Plan) -> Values:
     platform = plan.intent.platform
     if platform.stack is Stack.EXISTING:
         return {}
-    values: Values = {}
     settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin()
-    for path, value in (*settings, *_tolerations(plan), *_repositories(plan), *_secrets(plan)):
+    return _combined(plan, (*settings, *_tolerations(plan, OUR_TAINTS)))
+
+
+def restoring_values(plan: Plan) -> Values:
+    """Return the values with which the chart needs nothing of gpushare: its own defaults, except for what its nodes need.
+
+    These are the intent's driver, registry, secrets, pools' tolerations and own values. Parts that were not installed beside
+    gpushare stay off: mig-manager would change GPUs, and its image is not listed. GFD stays on, because it brings NFD, and
+    the plugin's pods select NFD's labels.
+    """
+    if plan.intent.platform.stack is Stack.GPU_OPERATOR:
+        is_installed = plan.intent.platform.partitioner is Partitioner.MIG_MANAGER
+        settings = [("migManager.enabled", is_installed), *_driver(plan)]
+    else:
+        settings = [("gfd.enabled", True)]
+    return _combined(plan, (*settings, *_tolerations(plan, ())))
+
+
+def _combined(plan: Plan, settings: Iterable[tuple[str, Any]]) -> Values:
+    """Return the settings with what the charts of this intent always get: repositories, secrets and its own values."""
+    values: Values = {}
+    for path, value in (*settings, *_repositories(plan), *_secrets(plan)):
         _set(values, path, value)
-    _merge(values, platform.values)
+    _merge(values, plan.intent.platform.values)
     return values
 
 
@@ -89,11 +109,11 @@ def _plugin() -> Iterator[tuple[str, Any]]:
     yield "gfd.enabled", True
 
 
-def _tolerations(plan: Plan) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the chart's own tolerations, ours, and those of every pool."""
+def _tolerations(plan: Plan, taints: Iterable[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the chart's own tolerations, those of the taints, and those of every pool."""
     stack = plan.intent.platform.stack
     defaults = upstream.chart(stack.value).tolerations
-    ours = [{"key": key, "operator": "Exists"} for key in OUR_TAINTS]
+    ours = [{"key": key, "operator": "Exists"} for key in taints]
     pools = [dict(toleration) for pool in plan.pools for toleration in pool.pool.tolerations]
     for path in _WORKERS[stack]:
         union: list[dict[str, Any]] = []

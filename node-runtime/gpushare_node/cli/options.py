@@ -128,6 +128,13 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
         "--observed", action="store_true", help="with --all-nodes: remove only conditions and annotations (adoption: observe)"
     )
     parser.add_argument("--go-on", action="store_true", help="with --all-nodes: continue the uninstall if nodes do not answer")
+    parser.add_argument(
+        "--next-step",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="with --all-nodes: print at the end that this command is left to do; may be repeated",
+    )
     _add_common(parser)
 
 

@@ -58,7 +58,10 @@ def _release_all(run: Run, printer: Printer) -> int:
     for node in report.silent:
         printer.step(StepResult(step=step, target=node, status=Status.FAILED, detail=detail))
     message = "Nothing else was written on the nodes." if arguments.observed else _summary(report)
-    printer.end(run.node, "release", {"message": message, "remaining": list(report.remaining)})
+    next_steps = arguments.next_step if report.is_done else []
+    printer.end(run.node, "release", {"message": message, "remaining": list(report.remaining), "nextSteps": next_steps})
+    if next_steps and arguments.format == "text":
+        sys.stdout.write("\n".join(["Left to do:", *map(escape, next_steps), ""]))
     return Exit.DONE if report.is_done else Exit.FAILED
 
 

@@ -43,8 +43,73 @@ def test_the_readme_installs_namespace_then_our_chart_then_upstreams(platform: s
 
 def test_nvidias_chart_is_installed_where_the_intent_says() -> None:
     text = files("hpc", platform="{namespace: nvidia}")["README.md"]
-    assert "helm upgrade --install gpushare chart --namespace gpu-system\n" in text
+    assert "helm upgrade --install gpushare chart --namespace gpu-system --timeout 5m\n" in text
     assert "--namespace nvidia --values gpu-operator/values.yaml" in text
+
+
+def leaving(**wanted: str) -> list[str]:
+    text = files("hpc", **wanted)["README.md"].partition("## Leaving")[2].partition("\n## ")[0]
+    return re.findall(r"^    (.*)$", text, re.MULTILINE)
+
+
+GITOPS = "  gitops: {%s: {%s: 'https://git.example.org/gpu.git', path: a/bundle}}\n"
+
+
+@pytest.mark.parametrize(
+    ("platform", "more", "removes", "restores"),
+    [
+        ("{}", "", "helm uninstall gpushare", "--values gpu-operator/restore-values.yaml --timeout 10m"),
+        ("{stack: device-plugin}", "", "helm uninstall gpushare", "--values device-plugin/restore-values.yaml --timeout 10m"),
+        (
+            "{}",
+            GITOPS % ("flux", "url"),
+            "delete kustomization test-cluster-gpus",
+            "values.yaml=gpu-operator/restore-values.yaml",
+        ),
+        (
+            "{}",
+            GITOPS % ("argocd", "repoURL"),
+            "delete application test-cluster-gpus-gpushare",
+            "$values/a/bundle/gpu-operator/restore-values.yaml",
+        ),
+    ],
+)
+def test_readme_removes_gpushare_then_restores_the_plugin_then_deletes_its_configmap(
+    platform: str, more: str, removes: str, restores: str
+) -> None:
+    steps = leaving(platform=platform, more=more)
+    at = [next(number for number, step in enumerate(steps) if part in step) for part in (removes, restores)]
+    assert at == sorted(at)
+    mounted = "kubectl --namespace gpu-system get pods --output yaml | grep -e gpushare-profiles"
+    assert steps[-1] == f"{mounted} || kubectl --namespace gpu-system delete configmap gpushare-profiles"
+
+
+def test_the_uninstall_prints_the_readmes_steps_that_are_left() -> None:
+    bundle = files("dense", platform="{partitioner: mig-manager, namespace: nvidia}")
+    steps = yaml.safe_load(bundle["chart/values.yaml"])["uninstall"]["nextSteps"]
+    assert steps[-1].endswith(" || kubectl --namespace nvidia delete configmap gpushare-profiles gpushare-mig-parted")
+    assert all(f"    {step}\n" in bundle["README.md"] for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "command"),
+    [
+        (
+            "{matchLabels: {example.org/a: b, cloud.google.com/gke-nodepool: c}, expected: 2}",
+            "kubectl label nodes NODE example.org/a=b",
+        ),
+        ("{matchExpressions: [{key: a, operator: In, values: [b, c]}], expected: 2}", "kubectl label nodes NODE a=b"),
+        ("{matchLabels: {node-role.kubernetes.io/gpu: 'yes'}}", "kubectl label nodes NODE node-role.kubernetes.io/gpu=yes"),
+        ("{matchLabels: {eks.amazonaws.com/nodegroup: gpus}}", ""),
+        ("{matchLabels: {karpenter.k8s.aws/instance-family: g5}}", ""),
+        ("{matchLabels: {node.kubernetes.io/instance-type: g5.xlarge}}", ""),
+        ("{names: [n1, n2]}", ""),
+    ],
+)
+def test_readme_labels_nodes_where_no_program_does(nodes: str, command: str) -> None:
+    pool = f"{{card: h100-sxm5-80gb, nodes: {nodes}, gpusPerNode: 8, sharing: {{mode: exclusive}}}}"
+    found = re.findall(r"^    (kubectl label .*)$", files("hpc", hpc=pool)["README.md"], re.MULTILINE)
+    assert found == ([command] if command else [])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
 from tests.e2e.cluster.node import GPU_CLIENTS, Node
 from tests.e2e.cluster.release import NAME, Release
+from tests.support import helm
 from tests.support.fake_nvml import FakeNvml
 
 POOL = "example.org/pool"
@@ -23,6 +25,8 @@ POOL = "example.org/pool"
 
 COURSE = "course"
 CONDITION = "GPUShareReady"
+KEPT = "configmap/gpushare-profiles"
+"""What outlives the release, because the device plugin's pods mount it."""
 NEVER = "86400"
 """Seconds after which a tenant grows unasked: `let_grow` tells it when."""
 T4, A100 = ("t4", "t4"), ("a100-sxm4-40gb", "a100-sxm4-40gb")
@@ -84,6 +88,7 @@ class ClusterFixture:
         known = {"labelSelector": f"owner=helm,name={NAME}"}
         if cluster.read(f"/api/v1/namespaces/{NAMESPACE}/secrets", **known)["items"]:
             Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
+        cluster.kubectl("delete", "configmap", "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
         parts = (("/apis/batch/v1", "jobs"), ("/apis/coordination.k8s.io/v1", "leases"), ("/api/v1", "pods"))
         cluster.empty(*(f"{group}/namespaces/{NAMESPACE}/{plural}" for group, plural in parts))
         for node in cluster.nodes:
@@ -216,6 +221,17 @@ class ClusterFixture:
         except MachineError as error:
             return str(error)
         return "\n".join([*map(_describe_node, nodes), *map(_describe_pod, pods)])
+
+    def shell(self, command: str, folder: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+        """Run a command that names kubectl, as a person does."""
+        programs = self.folder / "bin"
+        programs.mkdir(exist_ok=True)
+        if not (programs / "kubectl").exists():
+            (programs / "kubectl").symlink_to(helm.kubectl())
+        kubeconfig = self.cluster.control_plane.folder / "admin.kubeconfig"
+        environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "KUBECONFIG": str(kubeconfig)}
+        line = [str(word) for word in self.cluster.network.command("sh", "-c", command)]
+        return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
     # --- the release ---
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster.bundles import NAMESPACE, rendered
-from tests.e2e.cluster.cluster_fixture import A100, SHARED, ClusterFixture, intent
+from tests.e2e.cluster.cluster_fixture import A100, KEPT, SHARED, ClusterFixture, intent
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.release import IMAGE, Release
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, await_offers, sleeper, slicing
@@ -39,9 +39,51 @@ def test_release_is_upgraded_rolled_back_and_uninstalled_without_residue(nodes: 
     await_offers(nodes, {SEVEN: 14})
     nodes.release.rollback()
     await_offers(nodes, {SHARED: 8})
-    nodes.release.uninstall()
+    done = nodes.release.try_helm("uninstall", "gpushare")
+    assert done.returncode == 0, done.stderr
+    assert nodes.traces() == [KEPT]
+    await_whole(nodes)
+    # The plugin's values still name our ConfigMap when it starts again.
+    restart_plugins(nodes, "--mounted")
+    nodes.cluster.apply(mounting("plugin"))
+    nodes.cluster.wait(lambda: nodes.phase("plugin", NAMESPACE) == "Running", "a pod that mounts it starts")
+    await_whole(nodes)
+    # The rest as the release's end has told; NVIDIA's chart is not here, so that its values are not either.
+    restore, delete = (done.stdout + done.stderr).partition("Left to do:\n")[2].splitlines()[:2]
+    assert "--values gpu-operator/restore-values.yaml" in restore
+    assert "gpushare-profiles" in nodes.shell(delete).stdout
+    assert nodes.traces() == [KEPT], "a pod still needs it"
+    restart_plugins(nodes, "--config-map", "")
+    nodes.dismiss("plugin", where=NAMESPACE)
+    assert nodes.shell(delete).returncode == 0
+    await_whole(nodes)
     assert nodes.traces() == []
+    pending = ("get", "pods", "--all-namespaces", "--field-selector", "status.phase=Pending", "--output", "name")
+    assert nodes.cluster.kubectl(*pending) == ""
+    # What would have come of it without the ConfigMap.
+    restart_plugins(nodes, "--mounted")
+    nodes.cluster.wait(lambda: not any(map(nodes.offer, BOTH)), "without its ConfigMap the plugin offers nothing")
+    restart_plugins(nodes)
+
+
+def mounting(name: str) -> dict[str, Any]:
+    """A pod that mounts the ConfigMap, as those of the plugin do."""
+    mount = {"name": "configs", "mountPath": "/available-configs"}
+    container = {"name": "plugin", "image": PAUSE, "imagePullPolicy": "Never", "volumeMounts": [mount]}
+    volume = {"name": "configs", "configMap": {"name": "gpushare-profiles"}}
+    spec = {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 1}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+
+
+def await_whole(nodes: ClusterFixture) -> None:
     nodes.cluster.wait(lambda: all(nodes.offer(node) == {"nvidia.com/gpu": 2} for node in BOTH), "nodes are exclusive again")
+
+
+def restart_plugins(nodes: ClusterFixture, *arguments: str) -> None:
+    """As new values of the plugin's chart do."""
+    for node in map(nodes.node, BOTH):
+        nodes.fleet.stop_plugin(node)
+        nodes.fleet.start_plugin(nodes.cluster, node, *arguments)
 
 
 def test_nodes_with_a_release_request_are_released(nodes: ClusterFixture) -> None:
@@ -97,7 +139,7 @@ def test_uninstall_abandoned_by_helm_withdraws_its_requests(nodes: ClusterFixtur
     nodes.install(intent(training=FAST))
     await_offers(nodes, {SEVEN: 14})
     nodes.release.uninstall()
-    assert nodes.traces() == []
+    assert nodes.traces() == [KEPT]
 
 
 def test_uninstall_blocked_by_tenants_reports_the_node_and_changes_nothing(nodes: ClusterFixture) -> None:
@@ -118,7 +160,7 @@ def test_uninstall_blocked_by_tenants_reports_the_node_and_changes_nothing(nodes
     assert refused.returncode != 0
     print(refused.stderr)
     nodes.release.uninstall()
-    assert nodes.traces() == []
+    assert nodes.traces() == [KEPT]
 
 
 def sync(cluster_fixture: ClusterFixture, bundle: Path) -> list[Any]:

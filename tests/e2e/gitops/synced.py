@@ -1,5 +1,6 @@
 """The whole loop at hand: an intent is compiled and committed, and a tool of GitOps brings the cluster to it."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,26 @@ class SyncedCluster(ABC):
     @abstractmethod
     def await_commit(self, commit: str) -> None:
         """Until our chart is that of the commit, and ready."""
+
+    def leave(self, *, since: str) -> None:
+        """Run the commands with which the bundle's README lets gpushare go and NVIDIA's chart stay, from this one on."""
+        bundle = self.cluster_fixture.bundle
+        assert bundle is not None
+        commands = re.findall(r"^    (.*)$", (bundle / "README.md").read_text().partition("## Leaving")[2], re.MULTILINE)
+        for command in commands[next(number for number, one in enumerate(commands) if since in one) :]:
+            done = self.cluster_fixture.shell(command, bundle)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+            if "selector gpushare.dev/pool" in command:
+                assert done.stdout == ""
+
+    def await_config_map(self, name: str) -> None:
+        """Until the values of NVIDIA's chart name this ConfigMap for the device plugin."""
+
+        def is_named() -> bool:
+            policy = self.cluster.get("clusterpolicy", "cluster-policy")
+            return bool(policy["spec"]["devicePlugin"]["config"]["name"] == name)
+
+        self.cluster.wait(is_named, f"NVIDIA's chart names ConfigMap {name!r}")
 
     @contextmanager
     def outage(self) -> Iterator[None]:

@@ -68,6 +68,7 @@ def package(folder: Path) -> None:
         (sources / part).mkdir(parents=True)
     (sources / "crds" / "clusterpolicies.yaml").write_text(json.dumps(_DEFINITION) + "\n")
     (sources / "templates" / "clusterpolicy.yaml").write_text(_TEMPLATE)
+    (sources / "values.yaml").write_text('devicePlugin: {config: {name: ""}}\n')
     for version in newest():
         (sources / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": chart.name, "version": version}) + "\n")
         _helm("package", sources, "--destination", folder)

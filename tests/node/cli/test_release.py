@@ -66,6 +66,16 @@ def test_daemonsets_are_deleted_when_all_nodes_have_answered(cluster: ApiServer,
     assert (cluster.all("daemonsets"), asked(cluster)) == ([], [])
 
 
+def test_commands_that_are_left_to_do_are_printed_after_an_uninstall_alone(cluster: ApiServer, tmp_path: Path) -> None:
+    steps = ("--next-step", "helm upgrade a", "--next-step", "kubectl delete b")
+    with start(cluster, tmp_path, "--timeout", "0s", *steps) as job:
+        out, _ = job.communicate(timeout=PATIENCE)
+    assert "helm upgrade a" not in out
+    with start(cluster, tmp_path, "--timeout", "0s", "--go-on", *steps) as job:
+        out, _ = job.communicate(timeout=PATIENCE)
+    assert out.endswith("Left to do:\nhelm upgrade a\nkubectl delete b\n")
+
+
 def test_node_that_does_not_answer_in_time_blocks_the_uninstall(cluster: ApiServer, tmp_path: Path) -> None:
     with start(cluster, tmp_path, "--timeout", "5s", "--format", "json") as job:
         answer(cluster, "n1")

@@ -3,6 +3,8 @@
 Follows k8s-device-plugin v0.20.0 in what others depend on: at every start the default config first and the label's a moment
 later; only a changed label makes it read config and hardware anew; a key that the ConfigMap does not have leaves the old
 offer; a restarted kubelet is registered with again; what is shared by MPS is offered when its daemon answers.
+
+With `--mounted` it starts as a pod that mounts the ConfigMap: not without it. With an empty `--config-map` it has no configs.
 """
 
 import argparse
@@ -39,6 +41,12 @@ class Plugin:
         self.daemons = Daemons()
         self.kubelet: int | None = None
 
+    def await_configs(self) -> None:
+        """As kubelet does before it starts the containers of a pod that mounts them."""
+        while not self.read(self.configs):
+            print("there is no ConfigMap to mount", flush=True)
+            time.sleep(_LOOK_SECONDS)
+
     def run(self) -> None:
         """Until the process is ended. Without kubelet it begins anew, as NVIDIA's container does when it has exited."""
         while True:
@@ -63,7 +71,7 @@ class Plugin:
             self.withdraw()
         # From the API server's cache, as a watch would have it: this is asked all the time.
         node = self.read(f"/api/v1/nodes/{self.node}", resourceVersion="0")
-        label = node["metadata"]["labels"].get(LABEL, "") if node else self.label
+        label = node["metadata"]["labels"].get(LABEL, "") if node and self.configs else self.label
         if label == self.label:
             return
         config = self.config(label) if label else {}
@@ -135,11 +143,15 @@ parser = argparse.ArgumentParser(prog="python -m tests.e2e.cluster.plugin")
 parser.add_argument("--node", required=True)
 parser.add_argument("--namespace", default="gpu-system")
 parser.add_argument("--config-map", default="gpushare-profiles")
+parser.add_argument("--mounted", action="store_true")
 parser.add_argument("--proxy", type=Path, required=True)
 chosen = parser.parse_args()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-plugin = Plugin(chosen.node, f"/api/v1/namespaces/{chosen.namespace}/configmaps/{chosen.config_map}", chosen.proxy)
+configs = f"/api/v1/namespaces/{chosen.namespace}/configmaps/{chosen.config_map}" if chosen.config_map else ""
+plugin = Plugin(chosen.node, configs, chosen.proxy)
 try:
+    if chosen.mounted:
+        plugin.await_configs()
     plugin.run()
 finally:
     plugin.daemons.stop()

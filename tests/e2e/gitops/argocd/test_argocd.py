@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
-from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
+from tests.e2e.cluster.cluster_fixture import KEPT, NOTEBOOKS, SHARED, SLICE, TRAINING
 from tests.e2e.gitops.argocd.synced import NVIDIAS, OTHERS, OURS, ROOT, Synced
 from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
 from tests.e2e.gitops.synced import PATH
@@ -183,7 +183,7 @@ def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
     assert synced.argocd.application(ROOT) is not None
     synced.cluster_fixture.dismiss("works")
     synced.cluster.wait(lambda: synced.argocd.application(ROOT) is None, "the Applications are gone")
-    synced.await_no_trace()
+    synced.await_no_trace(KEPT)
     assert synced.cluster.get("applications", "--namespace", "argocd")["items"] == []
     assert synced.cluster.try_kubectl("get", "namespace", NAMESPACE).returncode == 0
 
@@ -196,4 +196,19 @@ def test_deletion_of_a_bundle_that_observes_leaves_nothing(synced: Synced) -> No
     synced.await_commit(commit)
     assert synced.cluster_fixture.condition("node-1")["reason"] == "Observing"
     synced.cluster.kubectl("delete", "application", ROOT, "--namespace", "argocd")
+    synced.await_no_trace(KEPT)
+
+
+def test_gpushare_goes_as_the_readme_says_and_nvidias_chart_stays(synced: Synced) -> None:
+    commit = synced.commit(notebooks=NOTEBOOKS, training=TRAINING)
+    for file in ("project.yaml", "root.yaml"):
+        synced.apply(file)
+    synced.await_commit(commit)
+    synced.await_config_map("gpushare-profiles")
+    synced.leave(since="patch application")
     synced.await_no_trace()
+    synced.await_config_map("")
+    assert {one["metadata"]["name"] for one in synced.cluster.get("applications", "--namespace", "argocd")["items"]} == {
+        NVIDIAS,
+        f"{ROOT}-namespace",
+    }

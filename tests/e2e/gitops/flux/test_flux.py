@@ -120,6 +120,10 @@ def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
     synced.cluster.wait(lambda: synced.flux.read("kustomizations", SYNC) is None, "the Kustomization is gone")
     assert "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-2")
     assert synced.flux.names("helmreleases") == {NVIDIAS}
+    # What is left of the README's way to leave.
+    synced.await_config_map("gpushare-profiles")
+    synced.leave(since="kubectl get nodes")
+    synced.await_config_map("")
     kinds = "helmrelease.helm.toolkit.fluxcd.io,helmrepository,configmap"
     synced.cluster.kubectl("delete", kinds, NVIDIAS, "--namespace", FLUX)
     synced.cluster.kubectl("delete", "gitrepository", SYNC, "--namespace", FLUX)

@@ -45,7 +45,7 @@ class Plugin:
         """As kubelet does before it starts the containers of a pod that mounts them."""
         while not self.read(self.configs):
             print("there is no ConfigMap to mount", flush=True)
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)  # kubelet tries the mount again
 
     def run(self) -> None:
         """Until the process is ended. Without kubelet it begins anew, as NVIDIA's container does when it has exited."""

@@ -65,6 +65,8 @@ class Cloud(Record):
     `labels_every_gpu_node` the cloud sets it itself, else the administrator does. `group`: how it learns what a node of an
     empty group will have; `has_groups` False: it manages none.
 
+    `has_driver`: its images have NVIDIA's driver, or it installs the driver itself.
+
     `startup_taint` says how new nodes of a group get a taint, and may name {pool}, {POOL} and {taint}.
     """
 
@@ -86,6 +88,7 @@ class Cloud(Record):
     former_gpu_label: str = ""
     has_groups: bool = True
     labels_every_gpu_node: bool = False
+    has_driver: bool = False
     group: GroupTags | GroupAnnotations | None = None
 
     def is_pool_label(self, key: str) -> bool:
@@ -177,6 +180,7 @@ CLOUDS = (
         ),
         autoscaler_label="cloud.google.com/gke-accelerator",
         labels_every_gpu_node=True,
+        has_driver=True,
     ),
     Cloud(
         name="EKS",
@@ -211,6 +215,7 @@ CLOUDS = (
             "      --taints 'addOrUpdateTaints=[{{key={taint},value=true,effect=NO_SCHEDULE}}]'\n"
         ),
         autoscaler_label="k8s.amazonaws.com/accelerator",
+        has_driver=True,
         group=GroupTags(told="Tags of the AWS Auto Scaling group, to which EKS does not pass on the tags of its node group:"),
     ),
     Cloud(  # No cloud, but it labels nodes as one; karpenter.k8s.aws are the labels of its provider for AWS.
@@ -293,6 +298,7 @@ CLOUDS = (
         domain="k8s.scaleway.com",
         writers=("scaleway.com",),
         pool_label="k8s.scaleway.com/pool-name",
+        has_driver=True,
         startup_taint=(
             "Scaleway Kapsule; a tag of the pool, which sets the taint without a prefix:\n\n"
             "    scw k8s pool update {POOL}_ID tags.0=taint=noprefix={taint}=true:NoSchedule\n\n"
@@ -316,6 +322,12 @@ CLOUDS = (
 )
 
 _MACHINES = tuple(machines for cloud in CLOUDS for machines in cloud.machines)
+
+
+def have_driver(keys: Iterable[str]) -> bool:
+    """Return whether nodes with these labels have NVIDIA's driver from their cloud."""
+    keys = tuple(keys)
+    return any(cloud.has_driver and cloud.is_own_label(key) for cloud in CLOUDS for key in keys)
 
 
 @cache

@@ -184,6 +184,14 @@ def test_the_default_image_is_not_published(platform: str) -> None:
     assert "ghcr.io/gpushare/node-runtime" in message
 
 
+def test_the_hints_on_an_unpublished_image_have_the_commands_that_push_it() -> None:
+    findings = pipeline.check(written(pool(), platform="{image: {tag: mine}}").encode(), "intent.yaml").findings
+    with_docker, with_podman, *_ = next(finding.hints for finding in findings if finding.code == "GS725")
+    pushed = "registry.example.org/gpushare/node-runtime:mine"
+    assert with_docker.endswith(f"docker buildx build --push --platform linux/amd64 -t {pushed} node-runtime")
+    assert with_podman.endswith(f"&& podman push {pushed}")
+
+
 def test_image_in_a_custom_registry_is_assumed_to_exist() -> None:
     assert not found(written(pool(), platform="{registry: registry.example.org}"), "GS725")
 

@@ -89,7 +89,7 @@ SUITES = (
         folders=("tests/e2e/image",),
         needs_root=True,
         needs_compiler=True,
-        tools=_CONTAINERS | {"podman": "podman"},
+        tools=_CONTAINERS | {"docker-registry": "docker-registry", "podman": "podman"},
         builds=("tests.e2e.image.building",),
     ),
     Suite(

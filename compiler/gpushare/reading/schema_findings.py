@@ -312,7 +312,8 @@ class _Wording:
             hints = (f"{value} is a goal: write goal: {value} in place of the layout",)
         elif types == ["integer"] and isinstance(value, dict) and len(set(map(str, value.values()))) == 1:
             hints = (f"here every GPU is shared alike: write the number alone, {_shown(next(iter(value.values())))}",)
-        return "GS103", f"{wanted}, not {_kind(value)}", hints
+        given = f"the number {shorten(text)}" if isinstance(value, float) else _kind(value)
+        return "GS103", f"{wanted}, not {given}", hints
 
     def _only_field(self, schema: Mapping[str, Any], value: object) -> str:
         """Return a scalar as the mapping with the first field that takes it: `{cap: 4Gi}`; empty if none does."""

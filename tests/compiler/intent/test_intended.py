@@ -92,6 +92,11 @@ def test_line_whose_colon_lacks_a_space_is_the_position_of_the_finding() -> None
     assert text.splitlines()[finding.span.line - 1].strip() == "gpusPerNode:4"
 
 
+def test_a_number_in_place_of_text_is_shown_as_written() -> None:
+    (finding,) = pipeline.check(intent(pool(), kubernetes="1.30").encode(), "intent.yaml").findings
+    assert (finding.message, finding.hints) == ("kubernetes must be text, not the number 1.30", ('write it in quotes: "1.30"',))
+
+
 def test_an_address_is_no_key_whose_colon_lacks_a_space() -> None:
     text = intent(pool()).replace("  pools:", "  http://example.org\n  pools:")
     [finding] = pipeline.check(text.encode(), "intent.yaml").findings

@@ -17,6 +17,8 @@ ARGS    =
 SUITE   =
 SKIP    =
 SHARD   =
+# For `make upload`; PyPI, if empty.
+INDEX  ?=
 RUNNER  = $(BIN)/python -m tests.runner
 CLUSTER = $(BIN)/python -m tests.e2e.cluster $(if $(NAME),--name $(NAME))
 
@@ -26,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test unit test-all test-deps ci coverage cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release publish clean
+.PHONY: help demo test unit test-all test-deps ci coverage cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release publish upload clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -126,6 +128,9 @@ release: $(SUITES)  ## what a release of this commit consists of, into dist/; AR
 
 publish: $(SUITES)  ## push dist/ to REGISTRY=registry.example.org/gpushare, sign it with KEY=cosign.key; needs cosign, helm, skopeo
 	$(BIN)/python .ci/publish.py $(REGISTRY) --key $(KEY) $(ARGS)
+
+upload: $(SUITES)  ## upload the wheels and sources of dist/ to PyPI with twine; INDEX=https://packages.example.org for another index
+	$(BIN)/python .ci/upload.py --index '$(INDEX)'
 
 clean:  ## forget what was built here
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

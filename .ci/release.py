@@ -263,7 +263,7 @@ def summary(version: str, *, with_image: bool) -> Iterator[str]:
     if not _tagged(version):
         yield f"  git tag --annotate v{version} --message 'gpushare {version}'"
     yield f"  git push origin v{version}"
-    yield "  twine upload dist/*.whl dist/*.tar.gz"
+    yield "  make upload"
     yield "  make publish REGISTRY=REGISTRY KEY=cosign.key" + ("" if with_image else ", after a release with the image")
     yield f"and attach all files of dist/ to the release v{version}, with the text of dist/{NOTES}."
 

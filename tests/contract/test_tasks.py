@@ -89,6 +89,15 @@ def test_hosted_ci_is_read_only_and_has_timeouts() -> None:
 def test_the_workflow_of_a_release_builds_and_publishes_by_targets() -> None:
     runs = [step.get("run", "") for step in WORKFLOWS["release"]["jobs"]["release"]["steps"]]
     called = [found[1] for run in runs if (found := re.search(r"\bmake ([a-z-]+)", run))]
-    assert called == ["packages", "release", "publish"]
+    assert called == ["packages", "release", "publish", "upload"]
     assert set(called) <= set(TARGETS)
     assert not [run for run in runs if "${{" in run], "a value in a script is read from the environment"
+
+
+def test_tests_run_every_command_of_a_release_and_its_actions_publish_nothing() -> None:
+    [job] = WORKFLOWS["release"]["jobs"].values()
+    used = {step["uses"].partition("@")[0] for step in job["steps"] if "run" not in step}
+    assert used == {"actions/checkout", "actions/setup-python", "sigstore/cosign-installer"}
+    test = (ROOT / "tests/e2e/publishing/test_workflow.py").read_text()
+    assert 'COMMANDS: list[dict[str, Any]] = [step for step in JOB["steps"] if "run" in step]' in test
+    assert "    for step in COMMANDS:\n        runner.step(step)\n" in test

@@ -89,14 +89,15 @@ SUITES = (
         folders=("tests/e2e/image",),
         needs_root=True,
         needs_compiler=True,
-        tools=_CONTAINERS | {"podman": "podman"},
+        tools=_CONTAINERS | {"docker-registry": "docker-registry", "podman": "podman"},
         builds=("tests.e2e.image.building",),
     ),
     Suite(
         name="publishing",
         title="publishing a release",
         folders=("tests/e2e/publishing",),
-        tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "go": ""},
+        needs_root=True,
+        tools=_CONTAINERS | {"docker-registry": "docker-registry", "git": "git", "make": "make", "go": ""},
         builds=("tests.e2e.publishing.cosign", "tests.e2e.publishing.helm_3_18"),
     ),
     Suite(

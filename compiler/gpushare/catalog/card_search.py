@@ -27,7 +27,7 @@ DESCRIBE = (
 
 def hints(word: str, catalog: Catalog) -> tuple[str, ...]:
     """Return hints on which cards of the catalogue the word may mean, and on cards of another size that it does not mean."""
-    known = tuple(card for card_id in catalog.ids() if (card := catalog.get(card_id)))
+    known = _known(catalog)
     several = _BETWEEN.split(word.lower()[:_LONGEST])
     if len(several) > 1 and all(catalog.get(part) or _of_name(part, known) for part in several):
         return ("a node has one card model: make a pool for each model, of different nodes",)
@@ -40,6 +40,15 @@ def hints(word: str, catalog: Catalog) -> tuple[str, ...]:
         return (f"nearest: {join_words(map(_shown, same[:_MOST]), 'or')}",)
     others = join_words(map(_shown, close[:_MOST]), "or")
     return (f"no card of {size} GB is near; of another memory size: {others}",) if close else ()
+
+
+def of_product(word: str, catalog: Catalog) -> Card | None:
+    """Return the card that has the word as its product name."""
+    return _of_name(word, _known(catalog))
+
+
+def _known(catalog: Catalog) -> tuple[Card, ...]:
+    return tuple(card for card_id in catalog.ids() if (card := catalog.get(card_id)))
 
 
 def _of_name(word: str, known: Iterable[Card]) -> Card | None:

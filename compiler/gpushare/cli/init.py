@@ -1,5 +1,6 @@
 """`gpushare init`: a commented starter intent that compiles as it is."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from gpushare.intent import words
 
 if TYPE_CHECKING:
     from gpushare.catalog.cards import Card
+    from gpushare.intent.types import RuntimeImage
 
 SCHEMA_FILE = "intent.v1.json"
 _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
@@ -29,9 +31,16 @@ _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
     shell_complete=cards.complete,
     help="The pool's card, see `gpushare cards`. Default: a usual one for the mode.",
 )
+@click.option(
+    "--image",
+    metavar="REFERENCE",
+    help="REPOSITORY[:TAG|@DIGEST] of the node runtime's image. Default: asked for on a terminal, else an example.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Default: stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-def command(name: str, mode: str, card_id: str | None, output: Path | None, force: bool) -> ExitCode:
+def command(  # noqa: PLR0913 - one for each option
+    *, name: str, mode: str, card_id: str | None, image: str | None, output: Path | None, force: bool
+) -> ExitCode:
     """Write a commented starter intent.
 
     It has one pool, explains every usual field and compiles as it is. With -o
@@ -40,19 +49,21 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
 
     For example:
       gpushare init -o intent.yaml
+      gpushare init -o intent.yaml --image registry.example.org/gpushare/node-runtime
       gpushare init --name physics --mode mig --card h100-sxm5-80gb > intent.yaml
 
     Exit codes:
       0  done
-      2  FILE or another intent.v1.json exists, FILE cannot be written, or CARD
-         cannot do MODE
+      2  FILE or another intent.v1.json exists, FILE cannot be written, CARD
+         cannot do MODE, or REFERENCE is not one of an image
     """
     from gpushare import modes  # noqa: PLC0415 - `--help` does not need it
     from gpushare.core import units  # noqa: PLC0415 - as above
 
     if not units.is_dns_label(name):
         raise CouldNotRunError(f"invalid cluster name {name!r}", "a DNS label: a-z, 0-9 and -, at most 63 characters")
-    text = _text(name, mode, _card(card_id or modes.named(mode).starter_card, mode), beside=output is not None)
+    chosen = _card(card_id or modes.named(mode).starter_card, mode)
+    text = _text(name, mode, chosen, _asked_image() if image is None else _image(image), beside=output is not None)
     if output is None:
         streams.product(text)
     else:
@@ -87,7 +98,36 @@ def _card(card_id: str, mode: str) -> "Card":
     return card
 
 
-def _text(name: str, mode: str, card: "Card", *, beside: bool) -> str:
+def _asked_image() -> "RuntimeImage":
+    """Return the image that a person at a terminal names; the example's, unless there is one who answers."""
+    from gpushare.catalog import image_registry  # noqa: PLC0415 - as above
+
+    if any(stream is None or not stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        return _image(image_registry.EXAMPLE_IMAGE)
+    question = "Where will you push the node runtime's image?"
+    answer: RuntimeImage = click.prompt(question, default=image_registry.EXAMPLE_IMAGE, value_proc=_answered, err=True)
+    return answer
+
+
+def _answered(text: str) -> "RuntimeImage":
+    """Return the image of an answer. BadParameter asks again."""
+    try:
+        return _image(text)
+    except CouldNotRunError as problem:
+        raise click.BadParameter(f"{problem}: {problem.hint}") from problem
+
+
+def _image(text: str) -> "RuntimeImage":
+    from gpushare.catalog import image_registry  # noqa: PLC0415 - as above
+
+    image = image_registry.parsed(text)
+    if image is None:
+        hint = f"REPOSITORY, REPOSITORY:TAG or REPOSITORY@DIGEST, such as {image_registry.EXAMPLE_IMAGE}"
+        raise CouldNotRunError(f"invalid image {text!r}", hint)
+    return image
+
+
+def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: bool) -> str:
     """Return the starter intent. The template gets only checked words, so nothing needs quoting."""
     import jinja2  # noqa: PLC0415 - expensive, and only needed here
 
@@ -99,8 +139,23 @@ def _text(name: str, mode: str, card: "Card", *, beside: bool) -> str:
         loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     pool = modes.named(mode).pool_name
-    facts = {"beside": beside, "name": name, "mode": mode, "card": card, "pool": pool, "layout": _layout(card)}
+    facts = {
+        "beside": beside,
+        "name": name,
+        "mode": mode,
+        "card": card,
+        "image": _mapping(image),
+        "pool": pool,
+        "layout": _layout(card),
+    }
     return environment.get_template("intent.yaml.j2").render(facts)
+
+
+def _mapping(image: "RuntimeImage") -> str:
+    """Return the image as written in an intent. A tag, or a digest, may look like another type."""
+    quoted = {"tag": image.tag, "digest": image.digest}
+    parts = [f"repository: {image.repository}", *(f'{key}: "{value}"' for key, value in quoted.items() if value)]
+    return f"{{{', '.join(parts)}}}"
 
 
 def _layout(card: "Card") -> str:

@@ -2,14 +2,18 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpushare.bundle.writer import ChangeKind, FileChange
+from gpushare.catalog import image_registry
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.core.printable import visible
 from gpushare.core.wording import layout_text, pluralize
-from gpushare.resolved.plan import Plan
+from gpushare.intent import gitops
+from gpushare.intent.types import Operator, Stack
+from gpushare.nodes import clouds
+from gpushare.resolved.plan import Plan, PoolPlan
 
 LISTED = 20
 """How many stale files are listed by name."""
@@ -26,7 +30,8 @@ def written(read: LoadedIntent, changes: Sequence[FileChange], directory: Path) 
     shown = f"{visible(str(directory))}: {pluralize(fresh, 'file')} written, {same} unchanged, {removed} removed\n"
     kept = [change.path for change in changes if change.kind is ChangeKind.EDITED]
     shown += "".join(f"kept, since it was edited after gpushare wrote it: {visible(path)}\n" for path in kept)
-    return shown + goals + _next_steps(read.plan, directory)
+    steps = (*_preparation(read.plan, directory), *_next_steps(read, directory))
+    return shown + goals + "".join(f"{step}\n" for step in steps)
 
 
 def checked(changes: Sequence[FileChange], directory: Path) -> str:
@@ -47,11 +52,47 @@ def _goals(plan: Plan) -> str:
     )
 
 
-def _next_steps(plan: Plan, directory: Path) -> str:
-    chart = str(directory / "chart")
-    chart = visible(shlex.quote(f"./{chart}" if chart.startswith("-") else chart))  # helm would take it for a flag
-    where = visible(str(directory))
-    return (
-        f"next: {where}/README.md says what to install in which order; our chart is\n"
-        f"  helm upgrade --install gpushare {chart} --namespace {plan.intent.namespace}\n"
+def _preparation(plan: Plan, directory: Path) -> Iterator[str]:
+    """Yield what the nodes lack unless a person provides it, as far as the intent shows."""
+    platform = plan.intent.platform
+    if image_registry.is_unpublished(platform) or image_registry.is_example(platform):
+        readme = f"{visible(str(directory))}/README.md"
+        yield f"first: push the node runtime's image and set platform.image, as {readme} says"
+    if gitops.installs_upstream(plan.intent) and platform.stack is Stack.GPU_OPERATOR and not _has_driver(plan):
+        yield "first: nodes need NVIDIA's driver; `driver: {}` in platform makes the operator install it"
+
+
+def _has_driver(plan: Plan) -> bool:
+    """Return whether the operator installs the driver, or the intent shows that every pool's nodes have one."""
+    platform = plan.intent.platform
+    is_located = "driverInstallDir" in platform.values.get("hostPaths", {})
+    return platform.driver is not None or is_located or all(clouds.have_driver(_keys(pool)) for pool in plan.pools)
+
+
+def _keys(pool: PoolPlan) -> Iterator[str]:
+    nodes = pool.pool.nodes
+    yield from (key for key, _ in nodes.match_labels)
+    yield from (
+        expression.key for expression in nodes.match_expressions if expression.operator in (Operator.IN, Operator.EXISTS)
     )
+
+
+def _next_steps(read: LoadedIntent, directory: Path) -> Iterator[str]:
+    """Yield what begins the installation: of each tool that syncs the bundle, else of Helm."""
+    intent, where = read.plan.intent, visible(str(directory))
+    written = {artifact.path for artifact in read.artifacts}
+    for key in intent.gitops:
+        tool, settings = gitops.TOOLS[key], gitops.settings(intent, key)
+        files = [file for file in tool.applied if file in written and file not in tool.merged]
+        path, repository = visible(settings["path"]), visible(settings[tool.repository])
+        yield f"next: commit {where} as {path} of {repository}; {where}/README.md says the rest. Once, for {tool.title}:"
+        yield "  kubectl apply" + "".join(f" -f {_argument(directory / file)}" for file in files)
+    if not intent.gitops:
+        yield f"next: {where}/README.md says what to install in which order; our chart is"
+        yield f"  helm upgrade --install gpushare {_argument(directory / 'chart')} --namespace {intent.namespace}"
+
+
+def _argument(path: Path) -> str:
+    """Return the path as a shell and a program read it: no option, although the path may begin with a hyphen."""
+    text = str(path)
+    return visible(shlex.quote(f"./{text}" if text.startswith("-") else text))

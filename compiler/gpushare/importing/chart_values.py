@@ -74,14 +74,14 @@ def unknown(settings: Settings, values: list[Value], notes: Notes) -> None:
         lines.append(one.line)
         match one.verdict:
             case Dropped(path=path, replacement=replacement, reason=reason):
-                hints.append(f"{path} {reason}: " + (f"write {replacement}" if replacement else "nothing replaces it"))
+                hints.append(f"{path}: {reason}; " + (f"write {replacement}" if replacement else "nothing replaces it"))
             case Unknown(nearest=nearest) if nearest:
                 hints.append(f"{one.name}: nearest is {join_words(nearest, 'or')}")
     if wrong:
         notes.warn(
             "GS871",
             wrong[0].part,
-            f"{pluralize(len(wrong), 'value')} of {settings.origin} not imported, which "
+            f"{pluralize(len(wrong), 'setting')} of {settings.origin} not imported, which "
             f"{chart.name} {chart.version} does not read: {'; '.join(lines)}",
             *(hints or [f"`helm show values {chart.name}` lists all"]),
             on_key=True,
@@ -95,7 +95,7 @@ def kept(settings: Settings, values: list[Value]) -> list[str]:
     if not lines:
         return []
     return [
-        f"{settings.origin} stays as it is; this intent sets none of its values (`--stack {settings.stack}` does):",
+        f"this intent changes nothing of {settings.origin} (`--stack {settings.stack}` takes them over):",
         *(f"  {line}" for line in lines),
     ]
 
@@ -163,7 +163,7 @@ def _report(settings: Settings, lost: list[tuple[Value, str]], notes: Notes) -> 
         notes.warn(
             "GS871",
             lost[0][0].part,
-            f"{pluralize(len(lost), 'value')} of {settings.origin} not imported, which gpushare sets itself: {lines}",
+            f"{pluralize(len(lost), 'setting')} of {settings.origin} not imported, which gpushare sets itself: {lines}",
             *dict.fromkeys(f"{one.name}: {why}" for one, why in lost),
             on_key=True,
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpushare import modes
 from gpushare.catalog import cards
-from gpushare.core.wording import shorten
+from gpushare.core.wording import join_first, shorten
 from gpushare.importing import card_names, sharing_fields
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, MIG, Facts
@@ -19,15 +19,14 @@ _HINT = "give the Nodes, too: kubectl get nodes -o yaml > nodes.yaml"
 
 def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     """Add the pools."""
+    unknown = [one for one in facts.configs if one.works and card_names.of_config_name(one.name) is None]
+    if unknown:
+        named = f"{join_first([shorten(one.name) for one in unknown])} {'names' if len(unknown) == 1 else 'name'} no card"
+        notes.error("GS859", unknown[0].part, f"the card is unknown: no Node was given, and {named}", _HINT, on_key=True)
     for config in facts.configs:
         name = shorten(config.name)
         card_id = card_names.of_config_name(config.name)
-        if not config.works or not draft.has_room(config.part, notes):
-            continue
-        if card_id is None:
-            notes.error(
-                "GS859", config.part, f"the card is unknown: no Node was given, and {name} names no card", _HINT, on_key=True
-            )
+        if card_id is None or not config.works or not draft.has_room(config.part, notes):
             continue
         if any(resource.startswith(MIG) for resource in config.replicas):
             notes.error(

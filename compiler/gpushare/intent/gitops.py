@@ -19,14 +19,16 @@ class Tool(Record):
     """A tool that syncs a bundle from Git. Its files are in the folder of its key, the objects that install in `apps/` there.
 
     `applied` are the files that the tool does not sync, in the order in which a person applies them: the last has the root, the
-    object that syncs the others. `named` are those of them that have the root's name in them. `installs` is the kind of the
-    objects whose deletion removes what they installed (of those with a finalizer, if `by_finalizer`), unless an annotation has
-    the value `kept`. `detach` says how a person removes the objects alone. `repository` and `revision` are fields of the
-    intent, `defaults` their values where it has none, as its schema states them.
+    object that syncs the others. `merged` are those of them that add to an object of the tool's own; `named` those with the
+    root's name. `installs` is the kind of the objects whose deletion removes what they installed (of those with a
+    finalizer, if `by_finalizer`), unless an annotation has the value `kept`. `detach` says how a person removes the objects
+    alone. `repository` and `revision` are fields of the intent, `defaults` their values where it has none, as its schema states
+    them.
     """
 
     title: str
     applied: tuple[str, ...]
+    merged: tuple[str, ...] = ()
     named: tuple[str, ...]
     objects: str
     installs: str
@@ -47,6 +49,7 @@ TOOLS: Mapping[str, Tool] = {
     "argocd": Tool(
         title="Argo CD",
         applied=("argocd/project.yaml", "argocd/argocd-cm.yaml", "argocd/root.yaml"),
+        merged=("argocd/argocd-cm.yaml",),
         named=("argocd/root.yaml",),
         objects="Applications",
         installs="Application",

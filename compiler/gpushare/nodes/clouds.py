@@ -68,6 +68,8 @@ class Cloud(Record):
     `labels_every_gpu_node` the cloud sets it itself, else the administrator does. `group`: how it learns what a node of an
     empty group will have; `has_groups` False: it manages none.
 
+    `has_driver`: its images have NVIDIA's driver, or it installs the driver itself.
+
     `startup_taint` says how new nodes of a group get a taint, and may name {pool}, {POOL} and {taint}.
     """
 
@@ -89,6 +91,7 @@ class Cloud(Record):
     former_gpu_label: str = ""
     has_groups: bool = True
     labels_every_gpu_node: bool = False
+    has_driver: bool = False
     group: GroupTags | GroupAnnotations | None = None
 
     def is_pool_label(self, key: str) -> bool:
@@ -180,6 +183,7 @@ CLOUDS = (
         ),
         autoscaler_label="cloud.google.com/gke-accelerator",
         labels_every_gpu_node=True,
+        has_driver=True,
     ),
     Cloud(
         name="EKS",
@@ -214,6 +218,7 @@ CLOUDS = (
             "      --taints 'addOrUpdateTaints=[{{key={taint},value=true,effect=NO_SCHEDULE}}]'\n"
         ),
         autoscaler_label="k8s.amazonaws.com/accelerator",
+        has_driver=True,
         group=GroupTags(
             heading="Tags of the AWS Auto Scaling group, to which EKS does not pass on the tags of its node group:"
         ),
@@ -298,6 +303,7 @@ CLOUDS = (
         domain="k8s.scaleway.com",
         writers=("scaleway.com",),
         pool_label="k8s.scaleway.com/pool-name",
+        has_driver=True,
         startup_taint=(
             "Scaleway Kapsule; a tag of the pool, which sets the taint without a prefix:\n\n"
             "    scw k8s pool update {POOL}_ID tags.0=taint=noprefix={taint}=true:NoSchedule\n\n"
@@ -332,6 +338,12 @@ def is_set_by_a_program(key: str) -> bool:
         or key.startswith(tuple(label for cloud in CLOUDS for label in cloud.other_labels))
         or (prefix in _OF_KUBERNETES and "/" in key)
     )
+
+
+def have_driver(keys: Iterable[str]) -> bool:
+    """Return whether nodes with these labels have NVIDIA's driver from their cloud."""
+    keys = tuple(keys)
+    return any(cloud.has_driver and cloud.is_own_label(key) for cloud in CLOUDS for key in keys)
 
 
 @cache

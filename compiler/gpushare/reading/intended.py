@@ -46,6 +46,8 @@ def of_field(path: Path, key: str, value: object) -> str:
     match path:
         case ("spec", "pools", _) if key in {"cards", "models"}:
             return ONE_MODEL
+        case ("spec", "pools", _) if key in {"nodeSelector", "selector"}:
+            return "write nodes: {matchLabels: {LABEL: VALUE}}"
         case ("spec", "pools", _, "sharing") if key in _OF_ONE_GPU or key == "layouts":
             return ALIKE
         case ("spec", "quotas", _, _) if key in {"replicas", "count"}:

@@ -98,6 +98,10 @@ def _first_causes(raw: list[SchemaViolation]) -> Iterator[SchemaViolation]:
         if violation.keyword in _RANK:
             best[violation.path] = min(best.get(violation.path, _rank(violation)), _rank(violation))
     forbidden = {path for path, rank in best.items() if rank[0] == 0}
+    constants = {violation.path: violation for violation in raw if violation.keyword == "const"}
+    if constants.keys() >= {("apiVersion",), ("kind",)}:
+        yield constants["kind",]  # Another program's document: its fields are no mistakes.
+        return
     for violation in raw:
         under = any(violation.path[:length] in forbidden for length in range(len(violation.path)))
         ranked = violation.keyword in _RANK
@@ -163,7 +167,11 @@ class _Wording:
         """Return hints on how to write a missing field."""
         field: Mapping[str, Any] = around.get("properties", {}).get(name, {})
         legal = [hint for hint in self._legal(field) if (hint,) not in _OF_TYPE.values()]
-        return tuple(f"add {name}, {hint}" for hint in legal) or (f"add {name}",)
+        added = (
+            f"add {name}: {hint.removeprefix('write ')}" if hint.startswith("write ") else f"add {name}, {hint}"
+            for hint in legal
+        )
+        return tuple(added) or (f"add {name}",)
 
     def _hints(self, field: Mapping[str, Any], message: str) -> tuple[str, ...]:
         """Return hints on legal values; if the message contains them already, on the field's meaning and default."""
@@ -176,7 +184,7 @@ class _Wording:
 
     def _legal(self, field: Mapping[str, Any]) -> tuple[str, ...]:
         """Return hints on legal values: the schema's own examples, words or bounds."""
-        field = {**self.root.get("definitions", {}).get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
+        field = self._resolved(field)
         if "enum" in field or "const" in field:
             return (f"write {join_words([_shown(word) for word in field.get('enum', [field.get('const')])], 'or')}",)
         default = [field["default"]] if field.get("default") not in (None, "") else []
@@ -203,26 +211,42 @@ class _Wording:
         known = violation.schema.get("properties", {})
         for key in list(violation.value)[: MAX_RAW + len(known)]:
             if key not in known:
-                near = _nearest(key, [name for name in known if name not in violation.value])
-                given = "" if near else _nearest(key, [name for name in known if name in violation.value])
-                if near:
-                    self.meant.append((*violation.path, near))
-                meant = "" if near or given else self._meant_by(violation.path, key, violation.value[key])
+                free = [name for name in known if name not in violation.value]
+                apart = self._apart(key, violation.value[key], {name: known[name] for name in free})
+                near = "" if apart else _nearest(key, free)
+                given = "" if near or apart else _nearest(key, [name for name in known if name in violation.value])
+                if near or apart:
+                    self.meant.append((*violation.path, near or apart.partition(":")[0]))
+                meant = "" if near or given or apart else self._meant_by(violation.path, key, violation.value[key])
                 if meant:
                     self.meant.extend((*violation.path, name) for name in known if name in meant)
                 hint = meant or self._elsewhere(key, known) or f"known fields: {', '.join(known)}"
-                hint = f"did you mean {near}?" if near else hint
+                hint = f"did you mean {near or apart}?" if near or apart else hint
                 if given:
                     hint = f"the field is called {given} and is already set: remove this one"
                 message = f"unknown field {shorten(key)} in {self._subject(violation.path)}"
                 yield Finding(code="GS102", message=message, hints=(hint,), path=(*violation.path, key), on_key=True)
 
+    def _apart(self, key: str, value: object, known: Mapping[str, Any]) -> str:
+        """Return how to write `replicas:4`, which lacks a space, or `memoryCap: 4Gi`; empty if the key is no such thing."""
+        word, colon, rest = key.partition(":")
+        if colon and value is None and rest and word in known:
+            return f"{word}: {shorten(rest)}"
+        plain = re.sub(r"[^a-z]", "", key.lower())
+        for name, part in known.items():
+            for inner in self._resolved(part).get("properties", {}):
+                if plain == f"{name}{inner}".lower():
+                    return f"{name}: {{{inner}: {_as_written(value)}}}"
+        return ""
+
+    def _resolved(self, field: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the field with what the definition that it refers to says."""
+        return {**self.root.get("definitions", {}).get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
+
     def _elsewhere(self, key: str, known: Mapping[str, Any]) -> str:
         """Return a hint if the mapping of a neighbouring field has the key; else an empty string."""
         for name, part in known.items():
-            reference = part.get("$ref", "").removeprefix("#/definitions/")
-            inside = self.root.get("definitions", {})[reference] if reference else part
-            if key in inside.get("properties", {}):
+            if key in self._resolved(part).get("properties", {}):
                 return f"{key} belongs in {name}"
         return ""
 
@@ -232,8 +256,14 @@ class _Wording:
         match violation.keyword:
             case "type":
                 return self._type(violation)
-            case "const" | "enum":
-                return _words([argument] if violation.keyword == "const" else argument, value)
+            case "const":
+                code, message, _ = _words([argument], value)
+                hint = f"write {_shown(argument)}"
+                if argument == "ClusterIntent":
+                    hint += "; `gpushare import` makes an intent of a cluster's objects, and of values of NVIDIA's charts"
+                return code, message, (hint,)
+            case "enum":
+                return _words(argument, value)
             case "pattern" if words := _WORD_LIST.match(argument):
                 code, message, hints = _words(words[1].split("|"), value)
                 described = violation.schema.get("patternErrorMessage")
@@ -274,13 +304,28 @@ class _Wording:
             hints = (f'write it in quotes: "{shorten(text)}"',)
         elif "integer" in types and isinstance(value, str) and value.strip().isdecimal():
             hints = (f"write it without quotes: {shorten(value.strip())}",)
+        elif types == ["object"] and (inner := self._only_field(violation.schema, value)):
+            hints = (f"write {inner}",)
         elif "array" in types and isinstance(value, str | int):
             hints = (_list_of(value, violation.schema),)
         elif "object" in types and value in _GOALS:
             hints = (f"{value} is a goal: write goal: {value} in place of the layout",)
         elif types == ["integer"] and isinstance(value, dict) and len(set(map(str, value.values()))) == 1:
             hints = (f"here every GPU is shared alike: write the number alone, {_shown(next(iter(value.values())))}",)
-        return "GS103", f"{wanted}, not {_kind(value)}", hints
+        given = f"the number {shorten(text)}" if isinstance(value, float) else _kind(value)
+        return "GS103", f"{wanted}, not {given}", hints
+
+    def _only_field(self, schema: Mapping[str, Any], value: object) -> str:
+        """Return a scalar as the mapping with the first field that takes it: `{cap: 4Gi}`; empty if none does."""
+        word, colon, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
+        fields = {name: self._resolved(part) for name, part in schema.get("properties", {}).items()}
+        if colon and word in fields and rest and not rest[0].isspace():
+            return f"{word}: {shorten(rest)}, with a space after the colon"
+        for name, field in fields.items():
+            words, pattern = field.get("enum", ()), field.get("pattern")
+            if value in words or (pattern and isinstance(value, str) and re.search(pattern, value)):
+                return f"{{{name}: {_as_written(value)}}}"
+        return ""
 
 
 def _list_of(value: str | float, schema: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ import yaml
 
 from gpushare.core.diagnostics import Finding, Path, Span
 from gpushare.core.record import Record, replace
+from gpushare.core.wording import shorten
 from gpushare.reading.tree import MAX_WEIGHT, TOO_DEEP, Builder, RawFinding, TreeNode
 
 MAX_BYTES = 4 << 20
@@ -57,6 +58,8 @@ _IN_OTHER_WORDS = (
     ("escape", "this backslash escape does not exist", "double the backslash, or use single quotes"),
     ("found undefined tag handle", "this tag is not read: plain YAML needs none", "leave the tag out"),
 )
+_CLOSE_COLON = re.compile(r"([A-Za-z][\w.-]*):(?!//)([^\s:#]+)[ \t]*(?:#.*)?$", re.MULTILINE)
+"""A line with a key and a value that YAML reads as one word."""
 
 
 class Source(Record):
@@ -276,6 +279,9 @@ def _syntax(text: str, error: Exception) -> RawFinding:
     if "\t" in text[line_start : line_start + indentation] or text[start : start + 1] == "\t":
         start = start if text[start : start + 1] == "\t" else text.index("\t", line_start)
         message, hint = "this is a tab: YAML permits only spaces for indentation", "replace the tab by spaces"
+    elif context and (close := _CLOSE_COLON.match(text, context.index)):
+        start = context.index
+        message, hint = "a space is missing after the colon", f"write {shorten(close[1])}: {shorten(close[2])}"
     else:
         found = [(message, hint) for part, message, hint in _IN_OTHER_WORDS if part in problem]
         plainly = (f"invalid YAML: {problem[:200]}", "put text that is not plain words in quotes")

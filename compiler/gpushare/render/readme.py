@@ -8,11 +8,19 @@ from collections.abc import Iterator, Sequence
 
 from gpushare import backends, modes
 from gpushare.catalog import upstream
-from gpushare.catalog.image_registry import example_image, node_image, reference
+from gpushare.catalog.image_registry import (
+    EXAMPLE_IMAGE,
+    build_commands,
+    example_image,
+    is_example,
+    is_unpublished,
+    node_image,
+    reference,
+)
 from gpushare.core import emit
 from gpushare.core.wording import pluralize
 from gpushare.intent import gitops as sync
-from gpushare.intent.types import Action, Operator, Partitioner, RuntimeImage, Stack
+from gpushare.intent.types import Action, Operator, Partitioner, Stack
 from gpushare.nodes.clouds import is_set_by_a_program
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
@@ -143,8 +151,7 @@ def _quotas(plan: Plan) -> Iterator[str]:
 
 
 def _install(plan: Plan) -> Iterator[str]:
-    yield from ("## Installing", "", "In this order, from this folder. The same commands upgrade.", "")
-    yield from _image(plan)
+    yield from ("## Installing", "", *_image(plan), "In this order, from this folder. The same commands upgrade.", "")
     steps = (
         ("Namespace", _namespaces(plan)),
         ("Labels of nodes", _labels(plan)),
@@ -162,11 +169,17 @@ def _install(plan: Plan) -> Iterator[str]:
 
 
 def _image(plan: Plan) -> Iterator[str]:
-    """Yield where the node runtime's image must be, if the intent says so."""
+    """Yield where the node runtime's image must be, and how it gets there."""
     platform = plan.intent.platform
-    if platform.image != RuntimeImage():
-        yield f"Nodes pull the node runtime as `{reference(node_image(platform))}`."
-        yield from ("If it is not there yet, `make image` in gpushare's repository builds it, and `skopeo copy` pushes it.", "")
+    yield f"Nodes pull the node runtime as `{reference(node_image(platform))}`."
+    if is_unpublished(platform):
+        yield "Nothing is published there. Write where you push the image into the intent, such as"
+        yield f"`platform: {{image: {{repository: {EXAMPLE_IMAGE}}}}}`, and compile again."
+    elif is_example(platform):
+        yield "The registry is an example: write yours into the intent, and compile again."
+    with_docker, with_podman = build_commands(platform)
+    yield "If it is not there yet, one of these builds and pushes it, in a clone of gpushare's repository"
+    yield from ("(`linux/arm64` for nodes with Arm processors):", "", f"    {with_docker}", f"    {with_podman}", "")
 
 
 def _namespaces(plan: Plan) -> Iterator[str]:

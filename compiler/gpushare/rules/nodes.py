@@ -70,7 +70,9 @@ def _show(expression: Expression) -> str:
 
 def check_clashes(context: RuleContext) -> Iterator[Finding]:
     """GS203: two pools that can have the same node, with nothing to decide which pool gets it."""
-    pairs = selectors.clashes(context.intent.pools)
+    # By a label that GS204 refuses no nodes are selected: another will be written.
+    pools = [pool for pool in context.intent.pools if not any(_is_rewritten(key) for key, *_ in _entries(pool.nodes))]
+    pairs = selectors.clashes(pools)
     for _, group in groupby(pairs, key=lambda pair: pair[1].name):
         found = list(group)
         later, earlier = found[0][1], [pair[0] for pair in found]
@@ -139,8 +141,8 @@ def check_label_families(context: RuleContext) -> Iterator[Finding]:
         expressions = enumerate(pool.nodes.match_expressions)
         in_expressions = ((e.key, ("matchExpressions", number, "key"), False) for number, e in expressions)
         for key, path, on_key in (*in_labels, *in_expressions):
-            prefix = key.partition("/")[0]
-            if "/" in key and (prefix in REWRITTEN or prefix.endswith(_BELOW_NFD)):
+            if _is_rewritten(key):
+                prefix = key.partition("/")[0]
                 yield Finding(
                     code="GS204",
                     message=f"{key} cannot select nodes: {prefix}/ labels change with sharing, or when their writer restarts",
@@ -148,6 +150,11 @@ def check_label_families(context: RuleContext) -> Iterator[Finding]:
                     path=pool_path(pool, "nodes", *path),
                     on_key=on_key,
                 )
+
+
+def _is_rewritten(key: str) -> bool:
+    prefix, slash, _ = key.partition("/")
+    return bool(slash) and (prefix in REWRITTEN or prefix.endswith(_BELOW_NFD))
 
 
 def check_names(context: RuleContext) -> Iterator[Finding]:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from gpushare import backends, modes
-from gpushare.catalog.image_registry import NODE_IMAGE, has_host, mirrored
+from gpushare.catalog import image_registry
+from gpushare.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
 from gpushare.intent.types import MigStrategy, Partitioner, Stack
@@ -16,15 +17,7 @@ HERE = ("spec", "platform")
 LAST_KNOWN_TO_MIG_PARTED = 16
 """The last GPU instance profile (NVML's number) that go-nvlib 0.12 knows, and with it mig-parted 0.15."""
 
-_PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
-_REPOSITORY = rf"(?=.{{1,150}}\Z)[a-z0-9]+((\.|-+)[a-z0-9]+)*(:[0-9]{{1,5}})?(/{_PART})*\Z"
-_IMAGE = rf"(?=.{{1,50}}\Z){_PART}\Z"
-"""As registries and container runtimes read references (distribution's grammar), and short enough for all of one."""
-_OWN_IMAGE = rf"(?=.{{1,100}}\Z)([a-z0-9]+((\.|-+)[a-z0-9]+)*(:[0-9]{{1,5}})?/)?{_PART}(/{_PART})*\Z"
-"""A repository of an image, where a part behind the host is required: `name:5000` would be a name with a tag."""
-_TAG_ALONE = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z"
-_DIGEST = r"sha256:[0-9a-f]{64}\Z"
-_TAG = f"({_DIGEST}|{_TAG_ALONE})"
+_TAG_OR_DIGEST = f"({image_registry.DIGEST}|{image_registry.TAG})"
 
 
 def check_stack(context: RuleContext) -> Iterator[Finding]:
@@ -64,16 +57,40 @@ def check_image_names(context: RuleContext) -> Iterator[Finding]:
     driver, image, where = platform.driver, platform.image, (*HERE, "image")
     written = 'write a tag in quotes, such as "0.1.0"; a digest goes into digest'
     checked: list[tuple[str | None, str, str, str, Path]] = [
-        (image.repository, _OWN_IMAGE, "repository", "write it without https://, tag and digest", (*where, "repository")),
-        (image.tag, _TAG_ALONE, "tag", written, (*where, "tag")),
-        (image.digest, _DIGEST, "digest", "write sha256: and 64 hexadecimal digits", (*where, "digest")),
+        (
+            image.repository,
+            image_registry.OWN_IMAGE,
+            "repository",
+            "write it without https://, tag and digest",
+            (*where, "repository"),
+        ),
+        (image.tag, image_registry.TAG, "tag", written, (*where, "tag")),
+        (image.digest, image_registry.DIGEST, "digest", "write sha256: and 64 hexadecimal digits", (*where, "digest")),
     ]
     if driver is not None:
         where = (*HERE, "driver")
         checked += [
-            (driver.repository, _REPOSITORY, "repository", "write it without https:// and image", (*where, "repository")),
-            (driver.image, _IMAGE, "image name", "write lower-case letters and digits, such as driver", (*where, "image")),
-            (driver.version, _TAG, "driver version", 'write a tag or a digest, such as "595.91.07"', (*where, "version")),
+            (
+                driver.repository,
+                image_registry.REPOSITORY,
+                "repository",
+                "write it without https:// and image",
+                (*where, "repository"),
+            ),
+            (
+                driver.image,
+                image_registry.IMAGE,
+                "image name",
+                "write lower-case letters and digits, such as driver",
+                (*where, "image"),
+            ),
+            (
+                driver.version,
+                _TAG_OR_DIGEST,
+                "driver version",
+                'write a tag or a digest, such as "595.91.07"',
+                (*where, "version"),
+            ),
         ]
     for value, form, what, hint, path in checked:
         if value is not None and not re.match(form, value):
@@ -88,15 +105,17 @@ def check_image_names(context: RuleContext) -> Iterator[Finding]:
 def check_published(context: RuleContext) -> Iterator[Finding]:
     """GS725: an image that is not published."""
     platform = context.intent.platform
-    if platform.registry is not None or platform.image.repository not in (None, NODE_IMAGE):
+    if not image_registry.is_unpublished(platform):
         return
+    with_docker, with_podman = image_registry.build_commands(platform)
     yield Finding(
         code="GS725",
         severity=Severity.WARNING,
         message=f"the node runtime's image is not published as {NODE_IMAGE}: no node can pull it",
         hints=(
-            "build it with `make image` in gpushare's repository, and push it to a registry that your nodes reach",
-            "then write platform: {image: {repository: registry.example.org/gpushare/node-runtime}}",
+            f"build and push it in a clone of gpushare's repository: {with_docker}",
+            f"or with podman: {with_podman}",
+            f"then write platform: {{image: {{repository: {EXAMPLE_IMAGE}}}}}, here and above with your registry",
             "or write platform.registry, if that registry has the images of NVIDIA's charts too",
         ),
         path=(*HERE, "image"),

@@ -28,13 +28,12 @@ def check_card(context: RuleContext) -> Iterator[Finding]:
     """GS201: a card that neither the catalogue nor the intent knows."""
     for pool in context.intent.pools:
         if context.card(pool) is None:
+            is_certain = card_search.of_product(pool.card, context.catalog) is not None
+            others = () if is_certain else (f"`gpushare cards` lists all cards; {card_search.DESCRIBE}",)
             yield Finding(
                 code="GS201",
                 message=f"unknown card {pool.card}",
-                hints=(
-                    *card_search.hints(pool.card, context.catalog),
-                    f"`gpushare cards` lists all cards; {card_search.DESCRIBE}",
-                ),
+                hints=(*card_search.hints(pool.card, context.catalog), *others),
                 path=pool_path(pool, "card"),
             )
 

@@ -1,5 +1,6 @@
 """`gpushare cards`, `explain`, `schema`, `init`, `completion`: what needs no intent."""
 
+import io
 import json
 import os
 import re
@@ -14,11 +15,13 @@ from jsonschema import Draft7Validator
 
 from gpushare import mig, pipeline
 from gpushare.catalog import cards
-from gpushare.cli import COMPLETE_VARIABLE
+from gpushare.catalog.image_registry import EXAMPLE_IMAGE
+from gpushare.cli import COMPLETE_VARIABLE, init
 from gpushare.cli.commands import commands
 from gpushare.core import finding_texts
 from gpushare.core.diagnostics import is_error
 from gpushare.intent import words
+from gpushare.intent.types import RuntimeImage
 from gpushare.modes.mps import has_shares
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
@@ -168,13 +171,45 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
 
 
 @pytest.mark.parametrize("mode", words.MODES)
-def test_default_starter_intent_lacks_only_the_image(mode: str) -> None:
+def test_untouched_starter_has_no_findings_and_names_the_example_of_an_image(mode: str) -> None:
     text = run("init", "--mode", mode).stdout
     assert f"mode: {mode}" in text
-    assert [finding.code for finding in pipeline.check(text.encode(), "intent.yaml").findings] == ["GS725"]
-    named = text.replace("    # image: {", "    image: {")
-    assert named != text
-    assert pipeline.check(named.encode(), "intent.yaml").findings == ()
+    assert yaml.safe_load(text)["spec"]["platform"]["image"] == {"repository": EXAMPLE_IMAGE}
+    assert pipeline.check(text.encode(), "intent.yaml").findings == ()
+
+
+@pytest.mark.parametrize(
+    ("reference", "image"),
+    [
+        ("own/agent", {"repository": "own/agent"}),
+        ("registry.example.net:5000/agent", {"repository": "registry.example.net:5000/agent"}),
+        ("registry.example.net:5000/agent:123", {"repository": "registry.example.net:5000/agent", "tag": "123"}),
+        (f"reg/agent@sha256:{'0f' * 32}", {"repository": "reg/agent", "digest": f"sha256:{'0f' * 32}"}),
+    ],
+)
+def test_starter_has_the_image_of_the_option(reference: str, image: dict[str, str]) -> None:
+    text = run("init", "--image", reference).stdout
+    assert yaml.safe_load(text)["spec"]["platform"]["image"] == image
+    assert pipeline.check(text.encode(), "intent.yaml").findings == ()
+
+
+class Terminal(io.StringIO):
+    """A person's terminal: what they type, or what they see."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_init_asks_for_the_image_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    monkeypatch.setattr(sys, "stdin", Terminal("Registry/Agent\nregistry.example.net/agent:1\n"))
+    assert init._asked_image() == RuntimeImage(repository="registry.example.net/agent", tag="1")
+    assert shown.getvalue().startswith("Where will you push the node runtime's image? [registry.example.org/")
+    assert "invalid image 'Registry/Agent': REPOSITORY" in shown.getvalue()
+    monkeypatch.setattr(sys, "stdin", Terminal("\n"))
+    assert init._asked_image() == RuntimeImage(repository=EXAMPLE_IMAGE)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("registry.example.net/agent\n"))
+    assert init._asked_image() == RuntimeImage(repository=EXAMPLE_IMAGE)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +219,10 @@ def test_default_starter_intent_lacks_only_the_image(mode: str) -> None:
         (["--card", "a100"], "nearest: a100-pcie-40gb"),
         (["--card", "t4", "--mode", "mig"], "Tesla T4 has no MIG"),
         (["--card", "gtx-1080-ti", "--mode", "mps"], "GTX 1080 Ti has no MPS with shares"),
+        (["--image", "https://reg/agent"], "invalid image 'https://reg/agent'"),
+        (["--image", "reg/agent:a}, stack: {b"], "invalid image"),
+        (["--image", f"reg/agent:1@sha256:{'0f' * 32}"], "REPOSITORY@DIGEST"),
+        (["--image", ""], "invalid image ''"),
         (["-o", "nowhere/intent.yaml"], "cannot write nowhere/intent.yaml"),
     ],
 )

@@ -26,6 +26,15 @@ def test_bundle_is_written_beside_the_intent_and_compile_is_idempotent(intents: 
     assert tree(intents / "bundle") == before
 
 
+def test_next_steps_of_a_gitops_tool_go_to_stderr_beside_json(intents: Path) -> None:
+    gitops = "spec:\n  gitops: {argocd: {repoURL: 'https://git.example.org/gpu.git', path: out}}"
+    (intents / "good.yaml").write_text(GOOD.replace("spec:", gitops))
+    done = gpushare("compile", "good.yaml", "--format", "json", "-o", "out", cwd=intents)
+    assert json.loads(done.stdout)["errors"] == 0
+    assert "  kubectl apply -f out/argocd/root.yaml\n" in done.stderr
+    assert "helm" not in done.stderr
+
+
 def test_stdin_is_compiled_into_the_working_directory(intents: Path) -> None:
     done = gpushare("compile", "-", stdin=(intents / "good.yaml").read_bytes(), cwd=intents)
     assert done.returncode == 0

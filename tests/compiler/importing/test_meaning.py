@@ -198,3 +198,17 @@ def test_cloud_node_pool_label_on_exactly_the_nodes_becomes_the_selector() -> No
     both = imported(node(labels, "a"), node(labels, "b"))
     assert "cloud.google.com/gke-nodepool: gpus" in both.text
     assert "names:" in imported(node(labels, "a"), node("cloud.google.com/gke-nodepool: gpus", "plain")).text
+
+
+def test_configs_that_name_no_card_are_one_finding() -> None:
+    [finding] = errors(imported(config_map(sharing(), key="four", name="a"), config_map(sharing(2), key="two", name="b")))
+    assert finding.code == "GS859"
+    assert finding.message == "the card is unknown: no Node was given, and four and two name no card"
+
+
+def test_a_setting_that_the_chart_dropped_is_named_before_the_reason() -> None:
+    values = "operator: {defaultRuntime: containerd}\ndriver: {enabled: true}\ntoolkit: {enabled: true}\n"
+    result = check([InputFile(name="values.yaml", data=values.encode()), InputFile(name="nodes.yaml", data=node().encode())])
+    [finding] = [one for one in result.findings if one.code == "GS871"]
+    assert finding.message.startswith("1 setting of the values of gpu-operator not imported, which gpu-operator v")
+    assert finding.hints[0].startswith("operator.defaultRuntime: the operator reads the runtime from the nodes")

@@ -55,6 +55,55 @@ def test_hint_contains_the_text_to_write(text: str, code: str, words: str) -> No
     assert words in one[1]
 
 
+FOREIGN = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata: {config.yaml: 'version: v1'}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (intent(pool(sharing="{mode: time-slicing, replicas:4}")), "GS102", "did you mean replicas: 4?"),
+        (intent(pool(sharing="{mode: time-slicing, replicas:4 }")), "GS102", "did you mean replicas: 4?"),
+        (
+            intent(pool(gpusPerNode="4\n      rollout:\n        maxUnavailable:1")),
+            "GS103",
+            "write maxUnavailable: 1, with a space",
+        ),
+        (intent(pool()).replace("gpusPerNode: ", "gpusPerNode:"), "GS003", "write gpusPerNode: 4"),
+        (intent(pool(gpusPerNode="4\n      memoryCap: 3Gi")), "GS102", "did you mean memory: {cap: 3Gi}?"),
+        (intent(pool(gpusPerNode="4\n      rollout_onBusy: evict")), "GS102", "did you mean rollout: {onBusy: evict}?"),
+        (intent(pool(gpusPerNode="4\n      memory: 3Gi")), "GS103", "write {cap: 3Gi}"),
+        (intent(pool(sharing="exclusive")), "GS103", "write {mode: exclusive}"),
+        (intent(pool(gpusPerNode="4\n      nodeSelector: {a: b}")), "GS102", "write nodes: {matchLabels: "),
+        (intent(pool()).replace("      gpusPerNode: 4\n", ""), "GS101", "add gpusPerNode: a whole number from 1 to 16"),
+        (intent(pool()).replace("ClusterIntent", "Intent"), "GS104", "write ClusterIntent"),
+        (FOREIGN, "GS104", "`gpushare import` makes an intent of a cluster's objects"),
+        (intent(pool(card="NVIDIA-H100-80GB-HBM3", sharing="{mode: exclusive}")), "GS201", "write h100-sxm5-80gb"),
+    ],
+)
+def test_one_mistake_is_one_finding_whose_hint_is_its_remedy(text: str, code: str, words: str) -> None:
+    findings = [finding for finding in pipeline.check(text.encode(), "intent.yaml").findings if finding.code != "GS725"]
+    assert [finding.code for finding in findings] == [code], findings
+    assert any(words in hint for hint in findings[0].hints), findings[0].hints
+
+
+def test_line_whose_colon_lacks_a_space_is_the_position_of_the_finding() -> None:
+    text = intent(pool()).replace("gpusPerNode: ", "gpusPerNode:")
+    [finding] = pipeline.check(text.encode(), "intent.yaml").findings
+    assert finding.span is not None
+    assert text.splitlines()[finding.span.line - 1].strip() == "gpusPerNode:4"
+
+
+def test_a_number_in_place_of_text_is_shown_as_written() -> None:
+    (finding,) = pipeline.check(intent(pool(), kubernetes="1.30").encode(), "intent.yaml").findings
+    assert (finding.message, finding.hints) == ("kubernetes must be text, not the number 1.30", ('write it in quotes: "1.30"',))
+
+
+def test_an_address_is_no_key_whose_colon_lacks_a_space() -> None:
+    text = intent(pool()).replace("  pools:", "  http://example.org\n  pools:")
+    [finding] = pipeline.check(text.encode(), "intent.yaml").findings
+    assert "space" not in finding.message
+
+
 BODY = "card: t4\n{0}nodes: {{names: [{1}]}}\n{0}gpusPerNode: 4\n{0}sharing: {{mode: exclusive}}\n"
 HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: prod}\nspec:\n  pools:\n"
 ONE = "    one:\n      " + BODY.format(" " * 6, "a")

@@ -131,7 +131,7 @@ def test_the_readmes_pod_has_the_runtime_class_that_the_stack_needs(platform: st
 @pytest.mark.parametrize("platform", ["{}", "{registry: registry.example.org}", "{stack: existing}"])
 def test_the_readmes_image_is_listed(platform: str) -> None:
     bundle = files("hpc", platform=platform)
-    (image,) = re.findall(r"image: (\S+)", bundle["README.md"])
+    (image,) = re.findall(r"^ +image: (\S+)", bundle["README.md"], re.MULTILINE)
     assert image.strip('"') in bundle["images.txt"].splitlines()
 
 
@@ -151,8 +151,28 @@ def test_the_nodes_pull_the_image_that_the_intent_names(platform: str, image: st
     assert reference(yaml.safe_load(bundle["chart/values.yaml"])["image"]) == image
 
 
-def test_readme_omits_an_image_the_intent_does_not_name() -> None:
-    assert "make image" not in files("hpc", platform="{registry: reg.example.org}")["README.md"]
+@pytest.mark.parametrize(
+    ("platform", "pushed", "said"),
+    [
+        ("{}", f"registry.example.org/gpushare/node-runtime:{__version__}", "Nothing is published there."),
+        ("{image: {tag: mine}}", "registry.example.org/gpushare/node-runtime:mine", "Nothing is published there."),
+        (
+            "{image: {repository: registry.example.org/a}}",
+            f"registry.example.org/a:{__version__}",
+            "The registry is an example:",
+        ),
+        ("{registry: reg.example.net}", f"reg.example.net/gpushare/node-runtime:{__version__}", ""),
+        (f"{{image: {{repository: reg.example.net/a, digest: {DIGEST}}}}}", f"reg.example.net/a:{__version__}", ""),
+    ],
+)
+def test_readme_has_the_commands_that_push_the_image(platform: str, pushed: str, said: str) -> None:
+    section = files("hpc", platform=platform)["README.md"].partition("## Installing")[2].partition("In this order")[0]
+    assert f"    docker buildx build --push --platform linux/amd64 -t {pushed} node-runtime\n" in section
+    assert f"    podman build --platform linux/amd64 -t {pushed} node-runtime && podman push {pushed}\n" in section
+    assert said in section
+    assert len(
+        {"Nothing is published", "is an example"} & set(re.findall("Nothing is published|is an example", section))
+    ) == bool(said)
 
 
 def test_the_readme_says_what_this_version_does_not_generate() -> None:

@@ -5,7 +5,10 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
+from gpushare.catalog import image_registry
+from gpushare.intent.types import Platform
 from tests.compiler.rules.intents import check, codes, found, one, pool, written
+from tests.support.paths import ROOT
 
 A100 = "a100-sxm4-40gb"
 MIG = pool("training", card=A100, nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.5gb: 7}}")
@@ -182,6 +185,20 @@ def test_the_default_image_is_not_published(platform: str) -> None:
     path, on_key, message = one("GS725", platform=platform)
     assert (path, on_key) == ("/spec/platform/image", False)
     assert "ghcr.io/gpushare/node-runtime" in message
+
+
+def test_the_hints_on_an_unpublished_image_have_the_commands_that_push_it() -> None:
+    findings = pipeline.check(written(pool(), platform="{image: {tag: mine}}").encode(), "intent.yaml").findings
+    with_docker, with_podman, *_ = next(finding.hints for finding in findings if finding.code == "GS725")
+    pushed = "registry.example.org/gpushare/node-runtime:mine"
+    assert with_docker.endswith(f"docker buildx build --push --platform linux/amd64 -t {pushed} node-runtime")
+    assert with_podman.endswith(f"&& podman push {pushed}")
+
+
+@pytest.mark.parametrize("page", ["README.md", "compiler/gpushare/findings/GS725.md"])
+def test_pages_have_the_commands_that_push_the_image(page: str) -> None:
+    lines = (ROOT / page).read_text().splitlines()
+    assert set(image_registry.build_commands(Platform())) <= {line.strip() for line in lines}
 
 
 def test_image_in_a_custom_registry_is_assumed_to_exist() -> None:

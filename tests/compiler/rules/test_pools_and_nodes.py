@@ -110,6 +110,11 @@ def test_several_overlaps_of_one_pool_are_one_finding() -> None:
     assert [path for path, _, _ in found(written(*same), "GS203")] == ["/spec/pools/two/nodes", "/spec/pools/three/nodes"]
 
 
+def test_a_selector_that_is_refused_overlaps_no_other() -> None:
+    refused = pool(name="late", nodes="{matchLabels: {nvidia.com/gpu.product: Tesla-T4}}")
+    assert [finding.code for finding in check(written(pool(), refused))] == ["GS204"]
+
+
 @pytest.mark.parametrize(
     "key",
     [

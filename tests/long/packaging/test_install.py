@@ -1,6 +1,7 @@
-"""What pip installs works from anywhere: from a clone, from the wheel, from the sdist and in an editable install."""
+"""What pip installs works from anywhere: by every line of our texts, from the wheel, the sdist and in an editable install."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -8,14 +9,22 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
+from gpushare import __version__
+from tests.compiler.live.clusters import INTENT, lively
+from tests.packaging.test_release import commit, git
+from tests.support import install_lines
 from tests.support.clone import copy_to
+from tests.support.fake_api.server import ApiServer
+from tests.support.package_index import package_index
+from tests.support.paths import ROOT
 
 DATA = ["compiler/gpushare/schemas", "compiler/gpushare/findings", "profiles", "templates", "charts"]
 
 
-def run(*command: object, cwd: Path) -> str:
-    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "GITHUB_ACTIONS"}}
+def run(*command: object, cwd: Path, **more: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "GITHUB_ACTIONS"}} | more
     words = [str(part) for part in command]
     done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -29,10 +38,11 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def distributions(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The sdist, and the wheel built from the sdist."""
+    """Of each project the sdist, and the wheel built from the sdist, by the names of project and file."""
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, clone, cwd=folder)
-    return {path.suffix: path for path in folder.iterdir()}
+    for project in (clone, clone / "node-runtime"):
+        run(sys.executable, "-m", "build", "--outdir", folder, project, cwd=folder)
+    return {f"{path.name.partition('-')[0]}{path.suffix}": path for path in folder.iterdir()}
 
 
 def install(venv: Path, *what: str | Path, cwd: Path) -> None:
@@ -56,12 +66,11 @@ def works_in(venv: Path, place: Path) -> None:
     assert run(venv / "bin" / "python", "-m", "gpushare", "--version", cwd=place).strip()
 
 
-@pytest.mark.parametrize("form", ["clone", "wheel", "sdist", "editable"])
+@pytest.mark.parametrize("form", ["wheel", "sdist", "editable"])
 def test_an_install_works_from_an_empty_folder(form: str, clone: Path, distributions: dict[str, Path], tmp_path: Path) -> None:
     what: dict[str, list[str | Path]] = {
-        "clone": [clone],
-        "wheel": [distributions[".whl"]],
-        "sdist": [distributions[".gz"]],
+        "wheel": [distributions["gpushare_compiler.whl"]],
+        "sdist": [distributions["gpushare_compiler.gz"]],
         "editable": ["-e", clone],
     }
     venv = tmp_path / "venv"
@@ -69,19 +78,66 @@ def test_an_install_works_from_an_empty_folder(form: str, clone: Path, distribut
     works_in(venv, tmp_path / "empty")
 
 
-def test_both_packages_of_a_clone_install_together(clone: Path, tmp_path: Path) -> None:
-    venv = tmp_path / "venv"
-    install(venv, ".", "./node-runtime", cwd=clone)
-    assert run(venv / "bin" / "gpushare-node", "--version", cwd=tmp_path).startswith("gpushare-node ")
-    works_in(venv, tmp_path / "empty")
+def reads_a_cluster(venv: Path, place: Path) -> None:
+    """The commands that need the Kubernetes client, which no other command imports."""
+    (place / "live.yaml").write_text(INTENT)
+    with ApiServer(token="secret") as api:
+        lively(api)
+        environment = api.kubeconfig(place / "kubeconfig")
+        assert "notebooks" in run(venv / "bin" / "gpushare", "status", cwd=place, **environment)
+        assert "GPUBusy" in run(venv / "bin" / "gpushare", "explain", "t4-2", cwd=place, **environment)
+        words = [str(venv / "bin" / "gpushare"), "drift", "live.yaml", "--format", "json"]
+        done = subprocess.run(words, cwd=place, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert (done.returncode, yaml.safe_load(done.stdout)["kind"]) == (3, "Drift"), done.stderr
+
+
+def named_source() -> str:
+    """The place of the sources that the pipelines of docs/pipelines install from."""
+    texts = [path.read_text() for path in sorted((ROOT / "docs/pipelines").glob("*.yaml"))]
+    [source] = {place for text in texts for place in re.findall(r"^ +GPUSHARE: (\S+)$", text, re.MULTILINE)}
+    return str(source)
+
+
+@pytest.mark.parametrize("line", install_lines.install_lines())
+def test_a_line_of_our_texts_installs_what_it_names(line: str, distributions: dict[str, Path], tmp_path: Path) -> None:
+    clone, index, venv = copy_to(tmp_path / "clone"), tmp_path / "index", tmp_path / "venv"
+    commit(clone)
+    git(clone, "tag", f"v{__version__}")
+    index.mkdir()
+    for path in distributions.values():
+        (index / path.name).symlink_to(path)
+    source = named_source()
+    repository = source.removeprefix("git+").rpartition("@")[0]
+    run(sys.executable, "-m", "venv", venv, cwd=tmp_path)
+    with package_index(index) as address:
+        surroundings = {
+            "PATH": f"{venv}/bin{os.pathsep}{os.environ['PATH']}",
+            "PIP_INDEX_URL": f"{address}/simple",
+            "GPUSHARE": source,
+            # git asks the clone for what the pipelines ask their server for.
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": f"url.file://{clone}.insteadOf",
+            "GIT_CONFIG_VALUE_0": repository,
+        }
+        run("bash", "-ec", re.sub(r"^\.venv/bin/", f"{venv}/bin/", line), cwd=clone, **surroundings)
+    installed = {path.name for path in (venv / "bin").iterdir()}
+    for project in install_lines.projects(line):
+        run(sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "show", "--quiet", project, cwd=tmp_path)
+    assert ("gpushare-node" in installed) == ("node-runtime" in line or "gpushare-node" in line)
+    if "gpushare-node" in installed:
+        assert run(venv / "bin" / "gpushare-node", "--version", cwd=tmp_path).startswith("gpushare-node ")
+    assert ("gpushare" in installed) == bool({".", '"$GPUSHARE"', "gpushare-compiler"} & set(line.split()))
+    if "gpushare" in installed:
+        works_in(venv, tmp_path / "empty")
+        reads_a_cluster(venv, tmp_path / "empty")
 
 
 def test_wheel_and_sdist_hold_every_data_file(clone: Path, distributions: dict[str, Path]) -> None:
     files = (path for folder in DATA for path in (clone / folder).rglob("*") if path.is_file())
     data = [path for path in files if path.suffix not in {".py", ".pyc"}]
-    with zipfile.ZipFile(distributions[".whl"]) as wheel:
+    with zipfile.ZipFile(distributions["gpushare_compiler.whl"]) as wheel:
         inside = set(wheel.namelist())
-    with tarfile.open(distributions[".gz"]) as sdist:
+    with tarfile.open(distributions["gpushare_compiler.gz"]) as sdist:
         packed = {name.split("/", 1)[1] for name in sdist.getnames() if "/" in name}
     for path in data:
         name = str(path.relative_to(clone))

@@ -1,0 +1,50 @@
+"""`make upload`: which files an index lacks, and what is refused before anything is uploaded."""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.support.package_index import package_index
+from tests.support.paths import ROOT
+
+
+@pytest.fixture
+def upload(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / ".ci"))
+    spec = importlib.util.spec_from_file_location("upload", ROOT / ".ci/upload.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["publish"]
+
+
+def test_files_that_the_index_has_are_left_out_and_must_be_the_same(upload: ModuleType, tmp_path: Path) -> None:
+    for folder in ("dist", "index"):
+        (tmp_path / folder).mkdir()
+    files = [tmp_path / "dist" / name for name in ("gpushare_compiler-1.0.tar.gz", "gpushare_node-1.0.tar.gz")]
+    for file in files:
+        file.write_text("a source")
+    with package_index(tmp_path / "index") as index:
+        assert upload.missing(f"{index}/simple", files) == files
+        (tmp_path / "index" / files[0].name).write_text("a source")
+        assert upload.missing(f"{index}/simple", files) == files[1:]
+        (tmp_path / "index" / files[1].name).write_text("another source")
+        with pytest.raises(upload.PublishError, match=r"another gpushare_node-1.0.tar.gz: a version is published once"):
+            upload.missing(f"{index}/simple", files)
+        with pytest.raises(upload.PublishError, match="no-index cannot be asked"):
+            upload.missing("http://127.0.0.1:9/no-index", files)
+
+
+def test_nothing_is_uploaded_without_a_release(
+    upload: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.modules["publish"], "DIST", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["upload.py"])
+    assert upload.main() == 1
+    assert capsys.readouterr().err == "upload: dist/ has no release: run `make release`\n"

@@ -37,8 +37,9 @@ RUN_ELSEWHERE = {
 }
 NEEDS_A_CLUSTER = {
     "first-week.md": "tests/e2e/cluster/test_first_week.py",
+    "live.md": "tests/docs/test_live.py",
 }
-"""Pages whose commands a test runs on a real cluster, all of them."""
+"""Pages whose commands need a cluster, with the test that runs all of them on one."""
 
 
 SKIPPED = "…"

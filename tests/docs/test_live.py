@@ -1,4 +1,4 @@
-"""docs/live.md: the commands print what the page shows of a cluster with one node in use, one pending pod and one edited label."""
+"""docs/live.md: the commands print what the page shows of a cluster: a node in use, a pending pod, a label edited by hand."""
 
 from pathlib import Path
 

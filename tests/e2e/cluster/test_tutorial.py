@@ -1,0 +1,74 @@
+"""docs/tutorial.md, command by command, on a cluster of which one node has one T4.
+
+The commands run as they are written, and print what the page shows. Two things are replaced. A device plugin already runs, so
+its chart is not installed. A program that takes memory of the simulated GPU stands for PyTorch; like it, it ignores SIGTERM.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.test_docs import is_shown, manifests, sessions
+from tests.e2e.cluster.cluster_fixture import SHARED, ClusterFixture
+from tests.e2e.cluster.images import RUNTIME, TENANT
+from tests.e2e.cluster.shell import Shell
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs/tutorial.md"
+MANIFESTS = manifests(PAGE)
+PLUGIN = "nvidia-device-plugin"
+
+
+def image() -> str:
+    """The name that the page gives to the node runtime's image."""
+    [named] = set(re.findall(r"docker-archive:runtime\.tar:(\S+)", PAGE.read_text()))
+    assert yaml.safe_load(MANIFESTS["intent.yaml"])["spec"]["platform"]["image"]["repository"] == named.rpartition(":")[0]
+    return named
+
+
+def simulated(text: str) -> str:
+    """The pod with a program that takes as much memory of a simulated GPU."""
+    pod = yaml.safe_load(text)
+    [container] = pod["spec"]["containers"]
+    [mib] = re.findall(r"(\d+) << 20", container["args"][0])
+    del container["command"]
+    taken = ["--gpu", "$(NVIDIA_VISIBLE_DEVICES)", "--mib", mib, "--on-term", "ignore"]
+    container |= {"image": TENANT, "imagePullPolicy": "Never", "args": taken}
+    return yaml.safe_dump(pod, width=1000)
+
+
+@pytest.fixture
+def shell(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Shell]:
+    """The folder of the page, and a node as it is after step 1."""
+    cluster, node = cluster_fixture.cluster, cluster_fixture.node("node-1")
+    cluster_fixture.equip(node.name, ("t4",))
+    node.ctr("images", "tag", "--force", RUNTIME, image())
+    # The page creates it.
+    cluster.kubectl("delete", "namespace", "gpu-system")
+    made = Shell(cluster, tmp_path / "lab")
+    (made.folder / "intent.yaml").write_text(MANIFESTS["intent.yaml"])
+    (made.folder / "share.yaml").write_text(simulated(MANIFESTS["share.yaml"]))
+    yield made
+    cluster.kubectl("delete", "pods", "share", "offender", "--ignore-not-found", "--now")
+    cluster.kubectl("apply", "-f", str(made.folder / "bundle/namespace.yaml"))
+    node.ctr("images", "remove", image())
+
+
+def test_tutorial_walkthrough(shell: Shell, cluster_fixture: ClusterFixture) -> None:
+    for command, shown in sessions(PAGE):
+        if f" {PLUGIN} " in command:
+            continue
+        printed = shell.run(command)
+        assert is_shown(without_numbers(shown), without_numbers(printed)), f"{command}\n{printed}"
+        if command.startswith("gpushare explain"):
+            assert cluster_fixture.phase("share", "default") == "Running"
+            assert cluster_fixture.offer("node-1") == {SHARED: 4}
+    assert cluster_fixture.traces() == []
+
+
+def without_numbers(text: str) -> str:
+    """The text with a 0 for each number: processes and times differ, and a line is padded to the longest."""
+    return re.sub(r" +", " ", re.sub(r"\d+", "0", text))

@@ -46,7 +46,8 @@ def shell(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Shell]:
     """The folder of the page, and a node as it is after step 1."""
     cluster, node = cluster_fixture.cluster, cluster_fixture.node("node-1")
     cluster_fixture.equip(node.name, ("t4",))
-    node.ctr("images", "tag", "--force", RUNTIME, image())
+    for each in cluster.nodes:
+        each.ctr("images", "tag", "--force", RUNTIME, image())
     # The page creates it.
     cluster.kubectl("delete", "namespace", NAMESPACE)
     made = Shell(cluster, tmp_path / "lab")
@@ -56,7 +57,8 @@ def shell(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Shell]:
     cluster.kubectl("delete", "pods", "share", "offender", "--ignore-not-found", "--now")
     namespace(cluster, NAMESPACE, **{"pod-security.kubernetes.io/enforce": "privileged"})
     cluster_fixture.clear()
-    node.ctr("images", "remove", image())
+    for each in cluster.nodes:
+        each.ctr("images", "remove", image())
     cluster_fixture.equip(node.name, A100)
 
 

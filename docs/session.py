@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -26,6 +27,8 @@ class Session:
     title: str
     intent: str
     commands: tuple[str, ...]
+    left: int = 0
+    """Columns of the intent, which is drawn to the left of the commands; 0: it is not drawn."""
 
     @property
     def picture(self) -> Path:
@@ -59,19 +62,42 @@ _ACCEPTED = """\
     GS210: Each pod selects its pool.
     GS713: The operator is installed with client-side apply.
 """
+_TWO_POOLS = """\
+apiVersion: gpushare.dev/v1
+kind: ClusterIntent
+metadata: {name: physics}
+spec:
+  platform:
+    image:
+      repository: registry.example.org/runtime
+  pools:
+    notebooks:
+      card: t4
+      nodes:
+        matchLabels: {example.org/gpu: t4}
+        expected: 12
+      gpusPerNode: 1
+      sharing: {mode: time-slicing, replicas: 4}
+      memory: {cap: even}
+    training:
+      card: a100-sxm4-40gb
+      nodes:
+        matchLabels: {example.org/gpu: a100}
+        expected: 4
+      gpusPerNode: 8
+      sharing:
+        mode: mig
+        layout: {3g.20gb: 1, 1g.5gb: 4}
+  quotas:
+    course: {notebooks: 20}
+"""
 SESSIONS = (
     Session(
         name="session",
-        title="gpushare in a terminal: a layout that does not fit is refused with the legal ones; another is compiled, shown",
-        intent=_HEAD
-        + "  pools:\n"
-        + _POOL.format(name="training", nodes=4, gpus=8, sharing="mode: mig, layout: {3g.20gb: 2, 1g.5gb: 2}"),
-        commands=(
-            "gpushare check intent.yaml",
-            "sed -i 's/3g.20gb: 2, 1g.5gb: 2/3g.20gb: 1, 1g.5gb: 4/' intent.yaml",
-            "gpushare compile intent.yaml",
-            "gpushare show intent.yaml",
-        ),
+        title="An intent with two pools, and their GPUs as gpushare show draws them: four shares of a T4, five of an A100",
+        intent=_TWO_POOLS,
+        commands=("gpushare show intent.yaml",),
+        left=51,
     ),
     Session(
         name="modes",
@@ -84,7 +110,8 @@ SESSIONS = (
     ),
 )
 
-COLUMNS = 100
+COLUMNS, NARROW = 100, 76
+"""Of a terminal, alone and beside an intent."""
 _WIDTH, _HEIGHT, _MARGIN = 8.4, 18, 16
 """Of a character, of a line, and around the text, in pixels."""
 _COLOURS = {
@@ -116,7 +143,10 @@ def picture(session: Session) -> str:
     """Return the SVG."""
     shown = ((f"\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m", *printed, "") for command, printed in run(session))
     rows = [row for rows in shown for row in rows][:-1]
-    width, height = COLUMNS * _WIDTH + 2 * _MARGIN, len(rows) * _HEIGHT + 2 * _MARGIN
+    if session.left:
+        intent = ("\x1b[2m# intent.yaml\x1b[0m", *session.intent.splitlines())
+        rows = [_beside(*pair, session.left) for pair in zip_longest(intent, rows, fillvalue="")]
+    width, height = (session.left + _columns(session)) * _WIDTH + 2 * _MARGIN, len(rows) * _HEIGHT + 2 * _MARGIN
     box = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
     font = 'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14"'
     lines = [
@@ -132,19 +162,29 @@ def picture(session: Session) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
+def _columns(session: Session) -> int:
+    """Return the columns of the terminal."""
+    return NARROW if session.left else COLUMNS
+
+
+def _beside(left: str, right: str, columns: int) -> str:
+    """Return one row of two; the right one begins at the column."""
+    return f"{left}{' ' * (columns - len(_STYLE.sub('', left)))}\x1b[0m{right}"
+
+
 def run(session: Session) -> Iterator[tuple[str, list[str]]]:
     """Run the commands one after the other in an empty folder; yield each with the lines that it prints."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "intent.yaml").write_text(session.intent, encoding="utf-8")
         for command in session.commands:
-            yield command, _printed(["sh", "-c", command], folder)
+            yield command, _printed(["sh", "-c", command], folder, _columns(session))
 
 
-def _printed(command: Sequence[str], folder: str) -> list[str]:
-    """Return what a program prints on a terminal, line by line."""
+def _printed(command: Sequence[str], folder: str, columns: int) -> list[str]:
+    """Return what a program prints on a terminal of so many columns, line by line."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     inherited = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI", "GITHUB_ACTIONS"}}
-    size = {"COLUMNS": str(COLUMNS), "LINES": "60", "TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
+    size = {"COLUMNS": str(columns), "LINES": "60", "TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
     ours, theirs = pty.openpty()
     environment = {**inherited, **size, "PATH": programs}
     with subprocess.Popen(  # noqa: S603 - the commands above

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import itertools
 import os
 import re
 import shlex
@@ -37,8 +38,12 @@ RUN_ELSEWHERE = {
 }
 NEEDS_A_CLUSTER = {
     "first-week.md": "tests/e2e/cluster/test_first_week.py",
+    "live.md": "tests/docs/test_live.py",
+    "tutorial.md": "tests/e2e/cluster/test_tutorial.py",
 }
-"""Pages whose commands a test runs on a real cluster, all of them."""
+"""Pages whose commands need a cluster, with the test that runs all of them on one."""
+OFFLINE = ("gpushare check ", "gpushare show ", "gpushare compile ")
+"""Commands with which such a page may begin, and which need none."""
 
 
 SKIPPED = "…"
@@ -51,8 +56,20 @@ def sessions(page: Path) -> list[tuple[str, str]]:
     return [(part.partition("\n")[0], part.partition("\n")[2]) for block in blocks for part in f"\n{block}".split("\n$ ")[1:]]
 
 
+def manifests(page: Path) -> dict[str, str]:
+    """The YAML files that a page shows with their names, by name."""
+    return dict(re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+
+
 def commands(page: Path) -> list[str]:
     return [command for command, _ in sessions(page)]
+
+
+def without_cluster(page: Path) -> list[tuple[str, str]]:
+    """The commands that need no cluster: of a page that needs one those with which it begins."""
+    if page.name not in NEEDS_A_CLUSTER:
+        return sessions(page)
+    return list(itertools.takewhile(lambda session: session[0].startswith(OFFLINE), sessions(page)))
 
 
 def is_shown(shown: str, printed: str) -> bool:
@@ -61,18 +78,16 @@ def is_shown(shown: str, printed: str) -> bool:
     return re.fullmatch(r"(?:\n.*)*\n".join(parts), f"\n{printed.rstrip()}\n") is not None
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if commands(page) and page.name not in NEEDS_A_CLUSTER], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if without_cluster(page)], ids=lambda page: page.name)
 def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "helm").symlink_to(helm.helm(4))
     path = f"{folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KUBECONFIG": os.devnull, "PYTHONUTF8": "1"}
-    for name, block in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", page.read_text(), re.DOTALL):
-        (tmp_path / name).write_text(block)
-    for command, shown in sessions(page):
+    for name, text in manifests(page).items():
+        (tmp_path / name).write_text(text)
+    for command, shown in without_cluster(page):
         if command in RUN_ELSEWHERE:
             assert (ROOT / RUN_ELSEWHERE[command]).is_file()
             continue

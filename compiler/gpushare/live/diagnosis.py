@@ -97,7 +97,7 @@ def _of_reason(reason: str, message: str) -> Cause:
         remedy += f"{belief.AWAY_LABEL}, or is not selected."
         return Cause(what=f"{reason}: {message}.", remedy=remedy)
     known = reasons().get(reason)
-    detail = f": {message}" if message else "."
+    detail = f": {message.removesuffix('.')}." if message else "."
     if known is None:
         remedy = "This gpushare does not know the reason: use the release that the cluster has."
         return Cause(what=f"{reason}{detail}", remedy=remedy)

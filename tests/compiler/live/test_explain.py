@@ -45,7 +45,7 @@ def test_node_that_is_not_ready_is_explained(live: LiveCluster, ask: Ask) -> Non
     )
     told = ask("explain", "t4-2").stdout.replace("\n  ", " ")
     assert "node t4-2: pool notebooks" in told
-    assert "GPUBusy: GPU 0: pod team/old uses it Pods or processes use the GPUs" in " ".join(told.split())
+    assert "GPUBusy: GPU 0: pod team/old uses it. Pods or processes use the GPUs" in " ".join(told.split())
     assert "team/old (Job/old)" in told
     assert "What to do:" in told
 

@@ -4,10 +4,7 @@ The commands run as they are written, in one folder, with Helm, kubectl and git 
 release, of which the page shows the changed values, is replaced: the plugin starts with the other ConfigMap.
 """
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +15,8 @@ from gpushare.core import resources
 from tests.e2e.cluster.bundles import namespace
 from tests.e2e.cluster.cluster_fixture import COURSE, SHARED, T4, ClusterFixture
 from tests.e2e.cluster.images import RUNTIME
-from tests.e2e.cluster.machine import PATIENCE
 from tests.e2e.cluster.pods import GPU
-from tests.support import helm
+from tests.e2e.cluster.shell import Shell
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs/first-week.md"
@@ -59,46 +55,8 @@ class Week:
     def __init__(self, cluster_fixture: ClusterFixture, folder: Path) -> None:
         self.cluster_fixture = cluster_fixture
         self.folder = folder / "lab"
-        self.folder.mkdir()
-        programs = folder / "bin"
-        programs.mkdir()
-        (programs / "helm").symlink_to(helm.helm())
-        (programs / "kubectl").symlink_to(helm.kubectl())
-        person = {
-            f"GIT_{role}_{field}": value
-            for role in ("AUTHOR", "COMMITTER")
-            for field, value in (("NAME", "Somebody"), ("EMAIL", "somebody@example.org"))
-        }
-        self.environment = {
-            **os.environ,
-            **person,
-            "HOME": str(folder),
-            "PATH": os.pathsep.join(map(str, (programs, Path(sys.executable).parent, os.environ["PATH"]))),
-            "KUBECONFIG": str(cluster_fixture.cluster.control_plane.folder / "admin.kubeconfig"),
-        }
-        # The tests' own terminal may be narrow: tables would be cut.
-        self.environment.pop("COLUMNS", None)
+        self.run = Shell(cluster_fixture.cluster, self.folder).run
         self.run("git init --quiet")
-
-    def run(self, command: str) -> str:
-        """What it prints."""
-        line = self.cluster_fixture.cluster.network.command("sh", "-c", command)
-        done = subprocess.run(
-            list(map(str, line)),
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=5 * PATIENCE,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}{self.state()}"
-        return done.stdout
-
-    def state(self) -> str:
-        """Pods and Events of the release's namespace, for a command that failed."""
-        shown = ("get", "pods,events", "--namespace", "gpu-system", "--output", "wide")
-        return self.cluster_fixture.cluster.kubectl(*shown, check=False)
 
     def tenants(self) -> dict[str, object]:
         """Everything of the tenants' pods that changes where somebody disturbs them."""

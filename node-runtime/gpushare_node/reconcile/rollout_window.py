@@ -26,12 +26,12 @@ from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.reporting.outcome import Blocked
 from gpushare_node.reporting.reasons import ConditionReason
 
-CLIENTS_SECONDS = 600.0
+_CLIENTS_SECONDS = 600.0
 """How long MPS servers and GPU clients may take to exit before the hardware changes: five minutes each."""
 HARDWARE_SECONDS = 1200.0
 """A bound for the change itself. mig-manager's own waits add up to it: four times five minutes. Resets and instances of sixteen
 GPUs take minutes, and the plugin's restart up to five."""
-CHANGE_SECONDS = CLIENTS_SECONDS + HARDWARE_SECONDS
+CHANGE_SECONDS = _CLIENTS_SECONDS + HARDWARE_SECONDS
 """What must be left of a window in addition to the drain's time. The compiler knows the same number."""
 
 

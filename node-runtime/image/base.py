@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 SUITE = "bookworm"
-RUNTIME = ("python3-minimal", "libpython3-stdlib", "ca-certificates")
+RUNTIME = ("python3-minimal", "libpython3-stdlib", "ca-certificates", "tzdata")
 BUILD = ("python3-pip",)
 """What the build stage needs in addition to RUNTIME."""
 

@@ -60,6 +60,11 @@ VALUES: list[Any] = [
     "auto",
     "10%",
     "0%",
+    "23:59",
+    "24:00",
+    "America/Indiana/Knox",
+    "Sun",
+    604801,
     "nvidia.com/",
     "0x20B010DE",
     "0x20b010de",
@@ -108,6 +113,8 @@ def base() -> Any:
     spec["repartitioningTaint"] = OUR_TAINTS[-1]
     spec["migConfig"] = "all-disabled"
     spec |= {"backend": "device-plugin", "vendor": "nvidia"}
+    window = {"days": ["Sat", "Sun"], "start": "22:00", "durationSeconds": 21600, "timezone": "Europe/Zurich"}
+    spec["rollout"] |= {"paused": False, "windows": [window]}
     return document
 
 

@@ -10,6 +10,7 @@ from gpushare.bundle.artifact import digest
 from gpushare.core import emit
 from gpushare.core.record import Record, fields, replace
 from gpushare.intent.types import Intent, NodeSelector, Pool
+from gpushare.intent.windows import DAYS
 
 
 def canonical(intent: Intent) -> Intent:
@@ -34,7 +35,15 @@ def canonical(intent: Intent) -> Intent:
 
 def _pool(pool: Pool) -> Pool:
     tolerations = tuple(sorted(pool.tolerations, key=emit.canonical_json))
-    return replace(pool, nodes=_nodes(pool.nodes), namespaces=tuple(sorted(pool.namespaces)), tolerations=tolerations)
+    windows = {replace(one, days=tuple(day for day in DAYS if day in one.days)) for one in pool.rollout.windows}
+    ordered = sorted(windows, key=lambda one: (one.start, one.timezone, one.duration_seconds, one.days))
+    return replace(
+        pool,
+        nodes=_nodes(pool.nodes),
+        namespaces=tuple(sorted(pool.namespaces)),
+        tolerations=tolerations,
+        rollout=replace(pool.rollout, windows=tuple(ordered)),
+    )
 
 
 def _nodes(nodes: NodeSelector) -> NodeSelector:
@@ -66,6 +75,10 @@ def intent_digest(intent: Intent) -> str:
     for field in ("own_runtime_class", "namespace"):
         if plain["platform"][field] is None:
             del plain["platform"][field]
+    for pool in plain["pools"]:
+        for field in ("is_paused", "windows"):
+            if not pool["rollout"][field]:
+                del pool["rollout"][field]
     return digest(emit.canonical_json(plain))
 
 

@@ -1,6 +1,7 @@
 """`gpushare plan`: what would change when one intent or bundle replaces another."""
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -119,7 +120,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     bundles = before.files, after.files
     documents, catalog = (before.document, after.document), inputs.catalog_of(before, after)
     with Progress(f"comparing {pluralize(len(after.document['pools']), 'pool')}"):
-        comparison = compare(*documents, catalog.geometry, bundles)
+        comparison = compare(*documents, catalog.geometry, bundles, time.time())
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
     if pools:

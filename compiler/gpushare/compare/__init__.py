@@ -19,9 +19,16 @@ __all__ = ["compare"]
 
 
 def compare(
-    old: Mapping[str, Any], new: Mapping[str, Any], geometry_of: GeometryOf, texts: tuple[Files, Files] = ({}, {})
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    geometry_of: GeometryOf,
+    texts: tuple[Files, Files] = ({}, {}),
+    now: float | None = None,
 ) -> Comparison:
-    """Return what happens if `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles."""
+    """Return what happens if `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles.
+
+    `now`, in seconds since 1970, is for the next opening of windows.
+    """
     changed = files.changes(*texts)
     before, after = snapshots.effective_pools(old, new)
     terms = [bundles.terms(side) for side in texts]
@@ -31,7 +38,7 @@ def compare(
     moves = cluster.moves()
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
     spec = {one.name: bundles.policy(texts[1], one.name) or bundles.policy(texts[0], one.name) for one in changes}
-    outages = (outage(one, cluster, moves, spec[one.name]) for one in changes)
+    outages = (outage(one, cluster, moves, spec[one.name], now) for one in changes)
     quotas = capacity.quotas(snapshots.quotas(old), snapshots.quotas(new), before, after)
     found = affected.effects(*texts, changed, cluster.successors)
     return Comparison(

@@ -101,10 +101,19 @@ class PoolChange(Record):
     actions: tuple[str | None, str | None] = (None, None)
 
 
+class Start(Record):
+    """What holds a change back: `is_paused`, or the next window, which `opens_at` seconds since 1970; None: not known."""
+
+    is_paused: bool = False
+    opens_at: float | None = None
+    opening: str = ""
+
+
 class Outage(Record):
     """One pool's nodes that go out of service: how many, how many at once, for how long each.
 
     `seconds` is without tenants; a node with tenants first waits for them up to `drain_seconds`, in service. None: not known.
+    `start` is None if it may begin now.
     """
 
     pool: str
@@ -113,6 +122,7 @@ class Outage(Record):
     seconds: int
     drain_seconds: int
     on_busy: str
+    start: Start | None = None
 
     @property
     def rounds(self) -> int | None:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare.compare.changes import Change, Move, Outage, PoolChange
+from gpushare.compare.changes import Change, Move, Outage, PoolChange, Start
 from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
+from gpushare.intent.types import OnBusy
+from gpushare.intent.windows import CHANGE_SECONDS, Window, locate
 from gpushare.nodes.selectors import POOL_LABEL
 
 _RELABEL_SECONDS = 5
@@ -16,18 +18,24 @@ _MODE_SECONDS = 60
 """The same with a change of MIG mode, where the reset of each GPU takes up to half a minute; an estimate too."""
 
 
-def outage(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move], spec: Mapping[str, Any]) -> Outage | None:
+def outage(
+    change: PoolChange, cluster: NodeMoves, moves: Sequence[Move], spec: Mapping[str, Any], now: float | None = None
+) -> Outage | None:
     """Return the outage of nodes that join or stay in the pool, or leave it for no pool. None: no node goes out of service.
 
     `spec` is that of the new policy, or of the last one if the pool is removed: a node that leaves uses its old pool's slots.
+    `now` is in seconds since 1970; without it no opening is computed.
     """
     rollout = spec.get("rollout") or {}
     nodes = change.nodes.after if change.name in cluster.successors.values() else change.touched
     if not rollout or nodes == 0 or change.successor is not None:
         return None
-    seconds = max((_seconds(old, new) for old, new in _ways(change, cluster, moves)), default=0)
+    ways = [(old, new, _seconds(old, new)) for old, new in _ways(change, cluster, moves)]
+    seconds = max((each for _, _, each in ways), default=0)
     if not seconds:
         return None
+    # New nodes, and nodes that leave for no pool, wait for no window.
+    is_held = (old is not None and new is cluster.after.get(change.name) and each > 0 for old, new, each in ways)
     return Outage(
         pool=change.name,
         nodes=nodes,
@@ -35,7 +43,25 @@ def outage(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move], spec: 
         seconds=seconds,
         drain_seconds=rollout["drainTimeoutSeconds"],
         on_busy=rollout["onBusy"],
+        start=_start(rollout, now) if any(is_held) else None,
     )
+
+
+def _start(rollout: Mapping[str, Any], now: float | None) -> Start | None:
+    """Return what holds the change back; None if it may begin now, as far as the hour is concerned."""
+    if rollout.get("paused"):
+        return Start(is_paused=True)
+    windows = [
+        Window(days=tuple(one["days"]), start=one["start"], duration_seconds=one["durationSeconds"], timezone=one["timezone"])
+        for one in rollout.get("windows") or ()
+    ]
+    if not windows or now is None:
+        return None
+    drain_seconds = 0 if rollout["onBusy"] == OnBusy.FAIL else rollout["drainTimeoutSeconds"]
+    position = locate(windows, now)
+    if position.left_seconds >= CHANGE_SECONDS + drain_seconds:
+        return None
+    return Start(opens_at=position.opens_at, opening=position.opening)
 
 
 def _ways(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Iterator[tuple[PoolSide | None, PoolSide]]:

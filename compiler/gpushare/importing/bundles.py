@@ -216,6 +216,17 @@ def _optional(pool: Part, devices: list[Part]) -> dict[str, Any]:
         "onBusy": rollout.at("onBusy").value,
         "drainTimeout": f"{rollout.at('drainTimeoutSeconds').count}s",
     }
+    found["rollout"] |= {"paused": True} if rollout.at("paused").value else {}
+    windows = [
+        {
+            "days": window.at("days").whole,
+            "start": window.at("start").value,
+            "duration": f"{window.at('durationSeconds').count}s",
+            "timezone": window.at("timezone").value,
+        }
+        for window in rollout.at("windows").entries()
+    ]
+    found["rollout"] |= {"windows": windows} if windows else {}
     found |= {key: pool.at(key).whole for key in ("tolerations", "namespaces") if pool.at(key).value}
     return found
 

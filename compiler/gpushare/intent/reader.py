@@ -50,6 +50,7 @@ from gpushare.intent.types import (
     Stack,
     TimeSlicing,
 )
+from gpushare.intent.windows import DAYS, Window
 from gpushare.intent.words import Mode
 
 Document = Mapping[str, Any]
@@ -60,7 +61,7 @@ def build(document: Document) -> Intent:
     spec: Document = document["spec"]
     return Intent(
         name=document["metadata"]["name"],
-        pools=tuple(_pool(name, pool) for name, pool in spec["pools"].items()),
+        pools=tuple(_pool(name, pool, spec.get("rollout", {})) for name, pool in spec["pools"].items()),
         kubernetes=_version(spec.get("kubernetes", "1.30")),
         namespace=spec.get("namespace", "gpu-system"),
         platform=_platform(spec.get("platform", {})),
@@ -116,7 +117,7 @@ def _admission(document: Document) -> Admission:
     )
 
 
-def _pool(name: str, document: Document) -> Pool:
+def _pool(name: str, document: Document, rollout: Document) -> Pool:
     return Pool(
         name=name,
         card=document["card"],
@@ -126,7 +127,7 @@ def _pool(name: str, document: Document) -> Pool:
         priority=int(document.get("priority", 0)),
         memory=_memory(document.get("memory", {})),
         enforcement=_enforcement(document.get("enforcement", {})),
-        rollout=_rollout(document.get("rollout", {})),
+        rollout=_rollout({**rollout, **document.get("rollout", {})}),
         require=_require(document.get("require", {})),
         namespaces=tuple(document.get("namespaces", ())),
         tolerations=tuple(map(_toleration, document.get("tolerations", ()))),
@@ -251,6 +252,17 @@ def _rollout(document: Document) -> Rollout:
         max_unavailable=most if isinstance(most, str) else int(most),
         on_busy=OnBusy(document.get("onBusy", "wait")),
         drain_timeout_seconds=_seconds(document.get("drainTimeout", "30m")),
+        is_paused=document.get("paused", False),
+        windows=tuple(map(_window, document.get("windows", ()))),
+    )
+
+
+def _window(document: Document) -> Window:
+    return Window(
+        days=tuple(document.get("days", DAYS)),
+        start=document["start"],
+        duration_seconds=_seconds(document["duration"]),
+        timezone=document.get("timezone", "UTC"),
     )
 
 

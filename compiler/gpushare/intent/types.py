@@ -10,6 +10,7 @@ from typing import Any
 
 from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import Share
+from gpushare.intent.windows import CHANGE_SECONDS, Window
 from gpushare.intent.words import Mode
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -243,11 +244,21 @@ class Enforcement(Record):
 
 
 class Rollout(Record):
-    """How a change reaches nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
+    """How a change reaches nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`.
+
+    With `is_paused` no disruptive change begins; with `windows` it begins only in one of them.
+    """
 
     max_unavailable: int | str = 1
     on_busy: OnBusy = OnBusy.WAIT
     drain_timeout_seconds: int = 1800
+    is_paused: bool = False
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def fitting_seconds(self) -> int:
+        """What must be left of a window for a change to begin: the drain's time and the change's own."""
+        return CHANGE_SECONDS + (0 if self.on_busy is OnBusy.FAIL else self.drain_timeout_seconds)
 
 
 class Require(Record):

@@ -104,7 +104,7 @@ ALERTS = (
         means="The node condition GPUShareReady is not True. Its reason says whether the node offers no shares, other shares "
         "than the plan says, or the right ones that are not enforced as they should be.",
         remedy="`kubectl describe node NODE` shows the condition's reason and message; reasons.md says what to do for each "
-        "reason. `GPUBusy` waits for tenants to end.",
+        "reason. `GPUBusy` waits for tenants to end; `WaitingForWindow` and `RolloutPaused` wait as the pool's `rollout` says.",
     ),
     Alert(
         name="GPUShareRolloutStuck",

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpushare.core import emit
 from gpushare.nodes import taints
+from gpushare.resolved import rollout_entry
 from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
 from gpushare.sharing import caps
 
@@ -46,11 +47,7 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 "mechanism": wanted.enforcement.mechanism.value,
                 "noticeSeconds": wanted.enforcement.notice_seconds,
             },
-            "rollout": {
-                "maxUnavailable": wanted.rollout.max_unavailable,
-                "onBusy": wanted.rollout.on_busy.value,
-                "drainTimeoutSeconds": wanted.rollout.drain_timeout_seconds,
-            },
+            "rollout": rollout_entry.entry(wanted.rollout),
             "namespaces": sorted(wanted.namespaces),
         }
         | _taint(pool)

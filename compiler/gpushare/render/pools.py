@@ -8,7 +8,7 @@ from typing import Any
 from gpushare import backends
 from gpushare.intent.types import Stack
 from gpushare.nodes.selectors import POOL_LABEL
-from gpushare.resolved import offer_entry
+from gpushare.resolved import offer_entry, rollout_entry
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
 
@@ -48,11 +48,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
             "toleranceMiB": _tolerances(pool),
             "noticeSeconds": wanted.enforcement.notice_seconds,
         },
-        "rollout": {
-            "maxUnavailable": wanted.rollout.max_unavailable,
-            "onBusy": wanted.rollout.on_busy.value,
-            "drainTimeoutSeconds": wanted.rollout.drain_timeout_seconds,
-        },
+        "rollout": rollout_entry.entry(wanted.rollout),
         "tolerations": [dict(toleration) for toleration in wanted.tolerations],
         "namespaces": sorted(wanted.namespaces),
     } | ({"autoscaler": wanted.autoscaler.value} if wanted.autoscaler else {})

@@ -1,6 +1,7 @@
 """The `Plan` document (schemas/plan.v1.json): a comparison, as `plan --format json` prints it. Pure."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from gpushare.compare.changes import Amount, Comparison, GpuChange, Outage, PoolChange
@@ -60,8 +61,14 @@ def _outage(one: Outage) -> dict[str, Any]:
         "rounds": one.rounds,
         "secondsEach": one.seconds,
         "onBusy": one.on_busy,
+        "paused": one.start is not None and one.start.is_paused,
+        "opensAt": None if one.start is None else _date(one.start.opens_at),
         "drainSeconds": one.drain_seconds,
     }
+
+
+def _date(at: float | None) -> str | None:
+    return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _settings(settings: Iterable[SettingChange]) -> list[dict[str, Any]]:

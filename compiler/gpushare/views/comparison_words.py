@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any, assert_never
 
 from gpushare import vendors
-from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange
+from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange, Start
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, FileKind, SettingChange
 from gpushare.core.wording import join_words, pluralize
@@ -231,7 +231,15 @@ def format_outage(one: Outage) -> str:
         "evict": f"pods that use its GPUs are evicted, and have {_time(one.drain_seconds)} to terminate",
         "fail": "a node whose GPUs are in use keeps its former layout",
     }[one.on_busy]
-    return f"out of service: {nodes}{pace}, about {_time(one.seconds)}{each} (measured on simulated GPUs){rounds}; {busy}"
+    shown = f"out of service: {nodes}{pace}, about {_time(one.seconds)}{each} (measured on simulated GPUs){rounds}; {busy}"
+    return shown + ("" if one.start is None else f"; {_begin(one.start)}")
+
+
+def _begin(start: Start) -> str:
+    """Return what the change waits for."""
+    if start.is_paused:
+        return "begins when rollout.paused is no longer true"
+    return f"begins when the next window opens, {start.opening or 'whose time zone is unknown here'}"
 
 
 def _pace(one: Outage) -> str:

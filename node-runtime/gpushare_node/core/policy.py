@@ -15,6 +15,7 @@ from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
 __all__ = [
+    "DAYS",
     "Action",
     "Backend",
     "Card",
@@ -32,6 +33,7 @@ __all__ = [
     "Share",
     "Stack",
     "Vendor",
+    "Window",
     "read",
 ]
 
@@ -43,6 +45,11 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PCI_ID = re.compile(r"0x[0-9A-F]{8}")
 _PROFILE_KEY = re.compile(r"[a-z][a-z-]{0,51}-[0-9a-f]{8}")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAY = re.compile("|".join(DAYS))
+_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_TIME_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
+_MAX_WINDOW_SECONDS = 7 * 24 * 3600
 
 # What PyYAML's constructors raise, besides its own errors, for text such as `!!bool x` or `2000-13-01`.
 _UNREADABLE = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -223,12 +230,26 @@ class Enforcement(Struct):
     notice_seconds: int | None = None
 
 
+class Window(Struct):
+    """A window of a rollout: it opens on `days` (indexes of `DAYS`) at `start_minutes` past midnight in `timezone`."""
+
+    days: tuple[int, ...]
+    start_minutes: int
+    duration_seconds: int
+    timezone: str
+
+
 class Rollout(Struct):
-    """How a change rolls out over the nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
+    """How a change rolls out over the nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`.
+
+    With `is_paused` no disruptive change begins; with `windows` it begins only in one of them.
+    """
 
     max_unavailable: int | str
     on_busy: OnBusy
     drain_timeout_seconds: int
+    is_paused: bool = False
+    windows: tuple[Window, ...] = ()
 
 
 class Policy(Struct):
@@ -395,12 +416,25 @@ def _enforcement(value: Field) -> Enforcement:
 
 
 def _rollout(value: Field) -> Rollout:
-    fields = value.fields("maxUnavailable", "onBusy", "drainTimeoutSeconds")
+    fields = value.fields("maxUnavailable", "onBusy", "drainTimeoutSeconds", optional=("paused", "windows"))
     nodes = fields["maxUnavailable"]
     return Rollout(
         max_unavailable=nodes.text(_PERCENT) if isinstance(nodes.value, str) else _positive(nodes),
         on_busy=fields["onBusy"].enum(OnBusy),
         drain_timeout_seconds=fields["drainTimeoutSeconds"].integer(at_least=0),
+        is_paused=fields["paused"].optional(lambda one: one.boolean()) or False,
+        windows=fields["windows"].optional(lambda one: tuple(map(_window, one.items()))) or (),
+    )
+
+
+def _window(value: Field) -> Window:
+    fields = value.fields("days", "start", "durationSeconds", "timezone")
+    hours, minutes = fields["start"].text(_TIME).split(":")
+    return Window(
+        days=tuple(DAYS.index(day.text(_DAY)) for day in fields["days"].items(at_least=1)),
+        start_minutes=int(hours) * 60 + int(minutes),
+        duration_seconds=fields["durationSeconds"].integer(at_least=1, at_most=_MAX_WINDOW_SECONDS),
+        timezone=fields["timezone"].text(_TIME_ZONE),
     )
 
 

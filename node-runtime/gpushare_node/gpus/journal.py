@@ -28,6 +28,8 @@ class JournalWriter:
         self._boot_id = boot_id
         self.driver = ""
         """The driver's version, once it has been read: under another version the count of attempts starts again."""
+        self.is_new_layout = False
+        """Whether this run changes to another layout than the one in force, and does not only repair that."""
         self._was_changing: bool | None = None
         """Whether a change was in progress already when this run began its own; None before that."""
 
@@ -57,7 +59,9 @@ class JournalWriter:
             self._was_changing = journal.is_changing
         others = tuple(gpu for gpu in journal.former if gpu.uuid != former.uuid)
         pending = journal.pending_modes if mode is None else {**journal.pending_modes, former.uuid: mode}
-        self._write(replace(journal, former=(*others, former), pending_modes=pending, is_changing=True))
+        is_new = self.is_new_layout or (journal.is_changing and journal.is_new_layout)
+        journal = replace(journal, is_changing=True, is_new_layout=is_new)
+        self._write(replace(journal, former=(*others, former), pending_modes=pending))
 
     def end(self, uuid: str, *, is_pending: bool) -> None:
         """Record that the GPU can stay in its state, with or without a pending mode. `close` records the state of the node."""
@@ -78,7 +82,7 @@ class JournalWriter:
         elif is_as_desired:
             journal = replace(journal, attempts=0)
         if is_as_desired or (self._was_changing is False and not has_changed and not journal.former):
-            journal = replace(journal, is_changing=False)
+            journal = replace(journal, is_changing=False, is_new_layout=False)
         self._write(journal)
 
     def _journal(self) -> Journal:

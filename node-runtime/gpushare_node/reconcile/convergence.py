@@ -16,6 +16,7 @@ from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.drain import Drain, DrainRequest
 from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import ProfilePublication
+from gpushare_node.reconcile.rollout_window import CHANGE_SECONDS, Change
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
@@ -69,7 +70,10 @@ class _Convergence(Struct, frozen=False):
             raise Blocked(*worst(view), is_unchanged=True)
         needs_drain = view.plan.operations or view.compute_modes or drain.request.affected or self._is_relabelled()
         if needs_drain:
+            drain.request = replace(drain.request, is_disruptive=self._is_disruptive(view, drain.former_view))
             drain.taint_if_wrong()
+            # An attempt whose backoff ends below changes GPUs without a drain.
+            drain.await_window(CHANGE_SECONDS)
         is_backing_off = hardware.is_backing_off(view)
         if needs_drain and not is_backing_off:
             view = drain.run(view)
@@ -90,9 +94,9 @@ class _Convergence(Struct, frozen=False):
     def _request(self) -> DrainRequest:
         """A node that offers a former layout is changed as a whole; one that is repaired, or offers nothing, GPU by GPU."""
         policy, node = self.desired.policy, self.node
-        if not self.context.cluster.has_server:
-            return DrainRequest(policy=policy, is_partly=True)
         is_repair = self.former is not None and self.former.is_alike(policy)
+        if not self.context.cluster.has_server:
+            return DrainRequest(policy=policy, is_partly=True, is_repair=is_repair)
         offered = self.context.deps.backend.advertised(node.allocatable)
         return DrainRequest(
             policy=policy,
@@ -100,6 +104,16 @@ class _Convergence(Struct, frozen=False):
             is_partly=is_repair or not offered,
             is_repair=is_repair,
         )
+
+    def _is_disruptive(self, view: GpuView, former_view: GpuView | None) -> bool:
+        return Change(
+            policy=self.desired.policy,
+            former=self.former,
+            view=view,
+            former_view=former_view,
+            labels=self.node.labels,
+            journal=self.context.deps.folder.journal(),
+        ).is_disruptive
 
     def _is_relabelled(self) -> bool:
         """Return whether the plugin of a node that offers GPUs gets another config: until it restarts, the node offers none.
@@ -146,7 +160,7 @@ class _Convergence(Struct, frozen=False):
             # The node offers the former layout again, though its instances may be new ones: no change is under way.
             journal = self.context.deps.folder.journal()
             if journal is not None and journal.is_changing:
-                self.context.deps.folder.write_journal(replace(journal, is_changing=False))
+                self.context.deps.folder.write_journal(replace(journal, is_changing=False, is_new_layout=False))
             self.context.remove_taints(*REPARTITIONING_TAINTS)
         return _failure(self._view, change, drain)
 

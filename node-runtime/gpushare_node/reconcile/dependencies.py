@@ -6,7 +6,7 @@ from typing import Protocol
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import Cluster, PodView
 from gpushare_node.backends.backend import Backend
-from gpushare_node.core.clock import Clock
+from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.core.tenancy import UNKNOWN
@@ -37,7 +37,7 @@ class Dependencies(Struct):
     `driver_seconds` for the driver. `has_news` returns whether the node may have changed since the last call. `followed`
     returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
     namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. A node that its pool no
-    longer selects is released after `release_after_seconds`.
+    longer selects is released after `release_after_seconds`. `wall` returns the date in seconds since 1970.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -53,3 +53,4 @@ class Dependencies(Struct):
     followed: Callable[[], Sequence[PodView] | None] = lambda: None
     platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
     release_after_seconds: float = RELEASE_AFTER_SECONDS
+    wall: Callable[[], float] = wall_seconds

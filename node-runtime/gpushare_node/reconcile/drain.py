@@ -7,12 +7,14 @@ from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.core.structs import Struct
+from gpushare_node.core.windows import locate
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.membership.selection import Standing
 from gpushare_node.partition.operations import DestroyInstance, DisableMig
-from gpushare_node.reconcile import client_pause
+from gpushare_node.reconcile import client_pause, rollout_window
+from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker
 from gpushare_node.reporting.outcome import Blocked, Unmet
@@ -25,7 +27,8 @@ class DrainRequest(Struct):
     `affected` are resources whose holders the new label alone disturbs. `is_partly`: GPUs that are free may be changed while
     others are blocked; not where the node offers a former layout, because half of each is neither. The node takes no slot with
     `is_repair`, because it becomes what it was, nor with `is_requested`, because a person has requested it to leave. With
-    `may_stay` the pool that the node leaves still exists, and may select the node again meanwhile.
+    `may_stay` the pool that the node leaves still exists, and may select the node again meanwhile. What `is_disruptive` begins
+    only when the pool's rollout settings allow it.
     """
 
     policy: Policy
@@ -35,6 +38,7 @@ class DrainRequest(Struct):
     is_leaving: bool = False
     is_requested: bool = False
     may_stay: bool = False
+    is_disruptive: bool = False
 
 
 class Drain(Struct, frozen=False):
@@ -47,13 +51,15 @@ class Drain(Struct, frozen=False):
     view: GpuView | None = None
     blocker: Blocker | None = None
     allocated: frozenset[str] = frozenset()
+    former_view: GpuView | None = None
     _is_tainted: bool = False
     _is_unselected: bool = False
 
     def remember(self, former: Policy | None, view: GpuView) -> None:
         """Find out whether an abort may remove the taint: the former layout is in place, and no dead UUID is offered."""
         backend = self.context.deps.backend
-        is_unchanged = former is None or is_converged(self.hardware.look(former, frozenset()))
+        self.former_view = None if former is None else self.hardware.look(former, frozenset())
+        is_unchanged = self.former_view is None or is_converged(self.former_view)
         try:
             dead = backend.find_stale(backend.read_checkpoint().registered, self.hardware.devices(view))
         except CheckpointError:
@@ -65,12 +71,26 @@ class Drain(Struct, frozen=False):
         if not self.context.may_untaint_on_abort:
             self._add_taint()
 
+    def await_window(self, seconds: float) -> None:
+        """Raise Blocked if the change is held back, or if what is left of the window is less than it may take."""
+        if not self.request.is_disruptive:
+            return
+        context, rollout = self.context, self.request.policy.rollout
+        try:
+            rollout_window.check(self.request.policy, context.deps.wall(), seconds)
+        except Blocked:
+            context.opens_at = locate(rollout.windows, context.deps.wall()).opens_at
+            # In the next window the node is drained again.
+            context.may_wait_for_tenants, context.drains_at, context.evictions = True, None, DrainEvictions()
+            raise
+
     def run(self, view: GpuView) -> GpuView:
         """Drain the node, seen as `view` before, and return the view in which no pod is in the way.
 
-        Blocked, with nothing changed, if that cannot be reached now.
+        Blocked, with nothing changed, if that cannot be reached now, or before the window closes.
         """
         seconds = self._patience()
+        self.await_window(seconds + rollout_window.CHANGE_SECONDS)
         if not seconds or (self._must_queue() and self._gives_way()):
             # A node that does not wait, or not yet, takes no taint and no slot before its GPUs are free.
             self._await(0.0, is_last=False)
@@ -94,6 +114,14 @@ class Drain(Struct, frozen=False):
         rollout = self.request.policy.rollout
         is_waiting = rollout.on_busy is not OnBusy.FAIL and self.context.may_wait_for_tenants
         return float(rollout.drain_timeout_seconds) if is_waiting else 0.0
+
+    def _yield_seconds(self) -> float:
+        """Return for how long other nodes go first: in a window at most half of what its drain and its change leave of it."""
+        patience, windows = self._patience(), self.request.policy.rollout.windows
+        if not self.request.is_disruptive or not windows:
+            return patience
+        left = locate(windows, self.context.deps.wall()).left_seconds - patience - rollout_window.CHANGE_SECONDS
+        return min(patience, max(1.0, left / 2))
 
     @property
     def _platform(self) -> frozenset[str] | None:
@@ -146,7 +174,7 @@ class Drain(Struct, frozen=False):
             if seconds:
                 self.context.may_wait_for_tenants = False
             elif self.context.drains_at is None:
-                self.context.drains_at = self.context.deps.clock.now() + self._patience()
+                self.context.drains_at = self.context.deps.clock.now() + self._yield_seconds()
             raise Blocked(unmet.reason, unmet.message, is_unchanged=True)
         return self.view
 

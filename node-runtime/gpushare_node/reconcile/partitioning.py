@@ -13,6 +13,7 @@ from gpushare_node.gpus.view import GpuView
 from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.client_pause import ClientPause
 from gpushare_node.reconcile.drain import Drain
+from gpushare_node.reconcile.rollout_window import HARDWARE_SECONDS
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
@@ -57,6 +58,8 @@ class HardwareChange(Struct, frozen=False):
 
         Blocked with CLIENTS_RUNNING if an MPS server or another GPU client does not end.
         """
+        # The drain may have taken longer than it should, or the clock been set.
+        self.drain.await_window(HARDWARE_SECONDS)
         view = self._await_mps_servers(view)
         if self._policy.partitioner is Partitioner.MIG_MANAGER and (view.plan.operations or not view.compute_modes):
             change = self._supervise(view)
@@ -71,8 +74,12 @@ class HardwareChange(Struct, frozen=False):
     def _partition(self, view: GpuView) -> PartitionResult:
         if view.plan.operations or view.compute_modes:
             view = self.drain.settle()
+        if not self._context.is_touched:
+            self.drain.await_window(HARDWARE_SECONDS / 2)
         self._context.close_driver()
         self._context.is_touched = True
+        if not self.drain.request.is_repair:
+            self.drain.hardware.mark_new_layout()
         change = self.drain.hardware.change(self._policy, view, self.drain.find_allocated, self._context.record_result)
         self.publish()
         return change
@@ -85,7 +92,9 @@ class HardwareChange(Struct, frozen=False):
             return view
         # The node no longer offers its former layout, though its hardware has it: the next run must not remove the taint.
         self._context.is_touched = True
-        self._context.deps.folder.write_journal(replace(self._context.journal(self.digest), is_changing=True))
+        journal, is_new = self._context.journal(self.digest), not self.drain.request.is_repair
+        is_new = is_new or (journal.is_changing and journal.is_new_layout)
+        self._context.deps.folder.write_journal(replace(journal, is_changing=True, is_new_layout=is_new))
         self.announce()
         unmet = self._context.wait(self._find_servers, _SERVER_SECONDS)
         if unmet is not None or self.drain.view is None:

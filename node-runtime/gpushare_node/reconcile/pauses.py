@@ -85,6 +85,10 @@ class Pauses(Struct, frozen=False):
             return 0.0
         if reason is ConditionReason.UNSELECTED:
             return _FIRST_PAUSE_SECONDS
+        if reason.value.is_held:
+            # A clock that is set is noticed after at most this pause.
+            opens_in = math.inf if context.opens_at is None else context.opens_at - context.deps.wall()
+            return min(_MAX_PAUSE_SECONDS, max(1.0, opens_in))
         first = _FIRST_POOL_SECONDS if reason is ConditionReason.WAITING_FOR_POOL else _FIRST_PAUSE_SECONDS
         length = float(min(_MAX_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
         if reason is not ConditionReason.GPU_BUSY:

@@ -101,14 +101,14 @@ class Retry(Struct):
         return True
 
     def _give_way(self, reason: ConditionReason, *, is_as_before: bool) -> None:
-        """Give the slot to another node if tenants are in the way: they do not prove a bad change, and may run for days.
+        """Give the slot to another node if tenants or the hour are in the way: neither proves a bad change, and both last.
 
         After any other reason, and after failed attempts, the node keeps the slot; it expires when it is no longer renewed.
         """
         context = self.context
         if context.has_failed():
             return
-        is_blocked = reason is ConditionReason.GPU_BUSY and not context.is_half_done()
+        is_blocked = (reason is ConditionReason.GPU_BUSY or reason.value.is_held) and not context.is_half_done()
         if is_blocked or (reason is ConditionReason.RELEASING and is_as_before):
             with suppress(ClusterError):
                 context.slot.give_back()

@@ -59,6 +59,8 @@ class RunContext(Struct, frozen=False):
     waits for its tenants; None if no tenant has blocked it. `is_offline`: the API server does not answer.
     `had_access`: the driver has answered in this run.
 
+    `opens_at`: the next window's opening in seconds since 1970, if the run waits for it.
+
     Of one attempt: `may_untaint_on_abort`, the node offers its former layout; `is_touched`, the attempt has begun to change
     things; `blocker`, what blocked it at the last look.
     """
@@ -69,6 +71,7 @@ class RunContext(Struct, frozen=False):
     digest: str = ""
     may_wait_for_tenants: bool = True
     drains_at: float | None = None
+    opens_at: float | None = None
     is_offline: bool = False
     had_access: bool = False
     may_untaint_on_abort: bool = False
@@ -113,11 +116,11 @@ class RunContext(Struct, frozen=False):
         """Report the end of an attempt: set the condition and, if something is new, send an event.
 
         The condition belongs to the pool that has the node, so a node that waits for its pool sends only an event, and a
-        released node has no condition. A node that waits for its slot sends no event: hundreds may wait.
+        released node has no condition. A node that waits for its slot or a window sends no event: hundreds may wait.
         """
         if outcome.reason not in (ConditionReason.WAITING_FOR_POOL, ConditionReason.RELEASED):
             self.set_condition(outcome.reason, outcome.message)
-        if is_news and outcome.reason is not ConditionReason.WAITING_FOR_TURN:
+        if is_news and outcome.reason is not ConditionReason.WAITING_FOR_TURN and not outcome.reason.value.is_held:
             kind = EventType.NORMAL if outcome.reason.value.is_ready else EventType.WARNING
             self.cluster.record_event(Event(type=kind, reason=outcome.reason.word, message=outcome.message))
 

@@ -17,7 +17,8 @@ class ConditionSpec(Struct):
     `is_failure`: the policy cannot be applied to the node until a person acts; no wait helps. `is_hardware`: the hardware is
     not what the policy says; `is_gpu_fault`: a GPU does not work. `lacks_driver`: no GPU can be read; `needs_new_container`:
     nor will it be before a new container has another library, or its devices again. `prevents_rollback`: the GPU does not
-    respond, or waits for a reset, after which the change continues. `blinds_caps`: no cap is enforced.
+    respond, or waits for a reset, after which the change continues. `blinds_caps`: no cap is enforced. `is_held`: the pool's
+    rollout settings hold the change back, and the node serves its former layout.
     """
 
     word: str
@@ -31,6 +32,7 @@ class ConditionSpec(Struct):
     needs_new_container: bool = False
     prevents_rollback: bool = False
     blinds_caps: bool = False
+    is_held: bool = False
 
 
 def _ready(word: str, means: str, remedy: str = "No action required.") -> ConditionSpec:
@@ -148,6 +150,25 @@ class ConditionReason(Enum):
     )
 
     # During the change.
+    ROLLOUT_PAUSED = _not(
+        "RolloutPaused",
+        "The pool's intent has `rollout.paused: true`, so no disruptive change begins; the node keeps its layout and caps.",
+        "Set `rollout.paused: false` in the intent when the change may begin.",
+        is_held=True,
+    )
+    WAITING_FOR_WINDOW = _not(
+        "WaitingForWindow",
+        "A disruptive change waits for a window of `rollout.windows` that leaves enough time for drain and change; the node "
+        "keeps its layout and caps.",
+        "Wait for the opening in the message. To begin earlier, add a window to the intent, or remove all of them.",
+        is_held=True,
+    )
+    TIME_ZONE_UNKNOWN = _failed(
+        "TimeZoneUnknown",
+        "The node runtime's time zone database lacks the zones of all windows, so no disruptive change can begin.",
+        "Correct `rollout.windows.timezone` in the intent, or build the runtime's image on a base with the package tzdata.",
+        is_held=True,
+    )
     WAITING_FOR_TURN = _not(
         "WaitingForTurn",
         "The node waits for a rollout slot of its pool: `maxUnavailable` limits how many nodes are changed at once.",

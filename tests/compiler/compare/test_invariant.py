@@ -37,6 +37,9 @@ spec:
     namespaces: [monitoring]
     values: {dcgm: {enabled: true}}
   accept: {GS734: this is meant}
+  rollout:
+    {maxUnavailable: 1, onBusy: wait, drainTimeout: 30m, paused: false,
+     windows: [{days: [Sun], start: "22:00", duration: 6h, timezone: Europe/Zurich}]}
   admission: {enforce: warn, scope: tenants, localhostProfiles: [lax]}
   monitoring: {serviceMonitor: true, dashboard: true, alerts: true, labels: {a: b}}
   gitops:
@@ -57,7 +60,9 @@ spec:
       sharing: {mode: time-slicing, replicas: 4, rename: true, placement: spread}
       memory: {cap: 3Gi, reserve: 300Mi, oversubscribe: 150%}
       enforcement: {action: warn, grace: 10s, tolerance: 10Mi, mechanism: auto, notice: none}
-      rollout: {maxUnavailable: 1, onBusy: wait, drainTimeout: 30m}
+      rollout:
+        {maxUnavailable: 1, onBusy: wait, drainTimeout: 30m, paused: false,
+         windows: [{days: [Fri, Sat], start: "22:00", duration: 6h, timezone: Europe/Zurich}, {start: "03:00", duration: 2h}]}
       require: {ecc: true, memory: 15Gi}
       namespaces: [atlas, cms]
       default: false
@@ -178,6 +183,21 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     (f"{P}/rollout/maxUnavailable", 2),
     (f"{P}/rollout/onBusy", "evict"),
     (f"{P}/rollout/drainTimeout", "1h"),
+    *(
+        (f"{place}/rollout/{path}", value)
+        for place in ("spec", P)
+        for path, value in (
+            ("paused", True),
+            ("windows", []),
+            ("windows/0/days", ["Mon"]),
+            ("windows/0/start", "21:30"),
+            ("windows/0/duration", "5h"),
+            ("windows/0/timezone", "Asia/Tokyo"),
+        )
+    ),
+    ("spec/rollout/maxUnavailable", 2),
+    ("spec/rollout/onBusy", "evict"),
+    ("spec/rollout/drainTimeout", "1h"),
     (f"{P}/require/ecc", None),
     (f"{P}/require/nvlink", False),
     (f"{P}/require/memory", "14Gi"),
@@ -396,6 +416,7 @@ def resolved(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, A
         f"{P}/namespaces",
         f"{P}/tolerations",
         f"{P}/nodes/matchExpressions",
+        f"{P}/rollout/windows",
         "spec/platform/namespaces",
         "spec/platform/imagePullSecrets",
         "spec/pools/slices/nodes/names",

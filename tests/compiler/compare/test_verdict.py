@@ -1,6 +1,7 @@
 """The verdict: what people meet, worst first, and "nothing for running pods" only where it is so."""
 
 import copy
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -46,10 +47,10 @@ def change(path: str = "", value: Any = None) -> dict[str, Any]:
     return document
 
 
-def told(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
+def told(old: dict[str, Any], new: dict[str, Any], now: float | None = None) -> Comparison:
     before, after = (compiled(yaml.safe_dump(one).encode()) for one in (old, new))
     documents = pools.pools_document(before[0]), pools.pools_document(after[0])
-    found = compare(*documents, lambda card: cards.load(card).mig, (before[1], after[1]))
+    found = compare(*documents, lambda card: cards.load(card).mig, (before[1], after[1]), now)
     assert schema.accepts(schema.load("plan.v1"), comparison_document.document(found))
     return found
 
@@ -107,6 +108,41 @@ def test_old_and_new_caps_are_reported_together() -> None:
     (mixed,) = [one for one in verdict(told(change(), new)) if "On the way" in one]
     assert "4 containers with 3584Mi and 4 with 1862Mi" in mixed
     assert "21.27 GiB on 15 GiB" in mixed
+
+
+SATURDAY = '{days: [Sat], start: "22:00", duration: 2h, timezone: Europe/Zurich}'
+OPENING = "Sat 2026-11-28 22:00 Europe/Zurich (2026-11-28 21:00 UTC)"
+
+
+@pytest.mark.parametrize(
+    ("rollout", "now", "text", "opens_at"),
+    [
+        ("{}", "2026-11-26T12:00Z", None, None),
+        (f"{{windows: [{SATURDAY}]}}", "2026-11-26T12:00Z", f"opens, {OPENING}", "2026-11-28T21:00:00Z"),
+        (f"{{windows: [{SATURDAY}]}}", "2026-11-28T21:59Z", None, None),
+        (f"{{windows: [{SATURDAY}]}}", "2026-11-28T22:01Z", "opens, Sat 2026-12-05", "2026-12-05T21:00:00Z"),
+        (f"{{windows: [{SATURDAY}], onBusy: fail}}", "2026-11-28T22:29Z", None, None),
+        (f"{{windows: [{SATURDAY}], paused: true}}", "2026-11-28T21:59Z", "rollout.paused is no longer true", None),
+    ],
+)  # fmt: skip
+def test_outages_say_when_they_can_begin(rollout: str, now: str, text: str | None, opens_at: str | None) -> None:
+    old, new = change(), change("spec/pools/nb/sharing/replicas", 2)
+    for one in (old, new):
+        one["spec"]["pools"]["nb"]["rollout"] = yaml.safe_load(rollout)
+    found = told(old, new, datetime.fromisoformat(now).timestamp())
+    said = comparison_words.format_outage(found.outages[0])
+    assert text in said if text else "begins" not in said
+    (document,) = comparison_document.document(found)["outages"]
+    assert (document["paused"], document["opensAt"]) == ("paused" in rollout, opens_at)
+
+
+def test_new_nodes_wait_for_no_window() -> None:
+    new = change()
+    new["spec"]["pools"]["nb"]["rollout"] = {"paused": True}
+    other = copy.deepcopy(new["spec"]["pools"]["nb"]) | {"nodes": {"names": ["n9"]}}
+    old = copy.deepcopy(new)
+    new["spec"]["pools"]["more"] = other
+    assert [(one.pool, one.start) for one in told(old, new).outages] == [("more", None)]
 
 
 def test_outage_texts_of_wait_and_evict_differ() -> None:

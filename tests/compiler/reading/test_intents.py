@@ -38,6 +38,7 @@ from gpushare.intent.types import (
     Stack,
     TimeSlicing,
 )
+from gpushare.intent.windows import DAYS, Window
 from gpushare.reading import schema, source
 from tests.compiler.reading.test_schemas import INTENT_SCHEMA, mutated
 from tests.compiler.reading.texts import FULL, INTENT
@@ -97,6 +98,7 @@ def test_the_defaults_of_the_schema_are_those_of_the_intent() -> None:
         ("rollout", "maxUnavailable"): 1,
         ("rollout", "onBusy"): "wait",
         ("rollout", "drainTimeout"): "30m",
+        ("rollout", "paused"): False,
     }
 
 
@@ -127,6 +129,31 @@ spec:
     assert whole.platform_namespaces == ("gpu", "gpu-operator", "kube-system", "monitoring")
     assert whole.tenant_namespaces == ("atlas", "cms")
     assert (whole.pools[0].is_default, whole.pools[0].enforcement.notice_seconds) == (True, 72 * 3600)
+
+
+def test_a_pools_rollout_replaces_the_clusters_field_by_field() -> None:
+    text = """
+apiVersion: gpushare.dev/v1
+kind: ClusterIntent
+metadata: {name: x}
+spec:
+  rollout:
+    onBusy: evict
+    windows: [{days: [Sat, Sun], start: "22:00", duration: 6h, timezone: Europe/Zurich}, {start: "03:00", duration: 1h30m}]
+  pools:
+    a: {card: t4, nodes: {names: [n1]}, gpusPerNode: 1, sharing: {mode: exclusive}}
+    b: {card: t4, nodes: {names: [n2]}, gpusPerNode: 1, sharing: {mode: exclusive}, rollout: {onBusy: fail, paused: true}}
+    c: {card: t4, nodes: {names: [n3]}, gpusPerNode: 1, sharing: {mode: exclusive}, rollout: {windows: []}}
+"""
+    windows = (
+        Window(days=("Sat", "Sun"), start="22:00", duration_seconds=6 * 3600, timezone="Europe/Zurich"),
+        Window(days=DAYS, start="03:00", duration_seconds=5400, timezone="UTC"),
+    )
+    assert [pool.rollout for pool in built(text).pools] == [
+        Rollout(on_busy=OnBusy.EVICT, windows=windows),
+        Rollout(on_busy=OnBusy.FAIL, is_paused=True, windows=windows),
+        Rollout(on_busy=OnBusy.EVICT),
+    ]
 
 
 def test_given_fields_are_read_with_unit_and_order() -> None:

@@ -1,5 +1,7 @@
 """The intent changes, and nodes follow: at its pace, around tenants that are in the way, and back where they must."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from tests.e2e.cluster.cluster_fixture import A100, COURSE, NEVER, ClusterFixture, intent
@@ -137,6 +139,19 @@ def test_on_busy_fail_keeps_the_previous_layout_and_is_reported(pool: ClusterFix
         assert pool.offer("node-1") == {SHARED: 8}
     finally:
         pool.dismiss("asleep")
+
+
+def test_change_waits_for_a_window_and_begins_when_the_policy_opens_it(pool: ClusterFixture) -> None:
+    bring(pool, {SHARED: 8}, slicing(4))
+    day = f"{datetime.now(UTC) + timedelta(days=3):%a}"
+    pool.install(
+        intent(training=mig("{1g.5gb: 7}", f', rollout: {{windows: [{{days: [{day}], start: "00:00", duration: 2h}}]}}'))
+    )
+    for node in BOTH:
+        assert f"opens {day} " in pool.await_reason(node, "WaitingForWindow")["message"]
+        assert (pool.offer(node), pool.taints(node)) == ({SHARED: 8}, set())
+    assert not pool.slots()
+    bring(pool, {SEVEN: 14}, SEVENS)
 
 
 def test_failing_node_stops_the_rollout_and_reports_why(pool: ClusterFixture) -> None:

@@ -256,6 +256,19 @@ def test_containerised_runtime_prints_its_version_and_exports_the_hardware(node:
     assert [gpu["uuid"] for gpu in yaml.safe_load(exported.stdout)["gpus"]] == [node.fake_nvml.uuid(0), node.fake_nvml.uuid(1)]
 
 
+def test_image_knows_when_a_window_opens(image: str) -> None:
+    program = """
+import sys
+sys.path.insert(0, "/opt/gpushare")
+from gpushare_node.core.policy import Window
+from gpushare_node.core.windows import locate
+window = Window(days=(5,), start_minutes=22 * 60, duration_seconds=3600, timezone="Europe/Zurich")
+print(locate([window], 0.0).opening)
+"""
+    done = containers.run(image, "-ISBc", program, options=("--entrypoint=/usr/bin/python3",))
+    assert done.stdout == "Sat 1970-01-03 22:00 Europe/Zurich (1970-01-03 21:00 UTC)\n", done.stderr
+
+
 def test_missing_driver_is_reported(image: str) -> None:
     done = containers.run(image, "export")
     assert done.returncode == 69

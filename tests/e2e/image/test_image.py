@@ -53,6 +53,12 @@ def test_image_has_no_shell_or_installer(architecture: str) -> None:
 
 
 @ALL
+def test_image_has_the_time_zones(architecture: str) -> None:
+    names = {name.removeprefix("./") for name in built(architecture).files()}
+    assert {f"usr/share/zoneinfo/{zone}" for zone in ("Europe/Zurich", "America/New_York", "UTC")} <= names
+
+
+@ALL
 def test_image_has_no_setuid_files_or_dates(architecture: str) -> None:
     members = built(architecture).files().values()
     assert not [member.name for member in members if member.mode & 0o6000]

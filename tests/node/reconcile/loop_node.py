@@ -27,7 +27,7 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import Mode, Policy, Share
+from gpushare_node.core.policy import DAYS, Mode, Policy, Share
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.programs import with_programs
@@ -132,6 +132,16 @@ def text_of(policy: Policy) -> str:
                     "maxUnavailable": one.rollout.max_unavailable,
                     "onBusy": str(one.rollout.on_busy),
                     "drainTimeoutSeconds": one.rollout.drain_timeout_seconds,
+                    "paused": one.rollout.is_paused,
+                    "windows": [
+                        {
+                            "days": [DAYS[day] for day in each.days],
+                            "start": f"{each.start_minutes // 60:02}:{each.start_minutes % 60:02}",
+                            "durationSeconds": each.duration_seconds,
+                            "timezone": each.timezone,
+                        }
+                        for each in one.rollout.windows
+                    ],
                 },
                 "namespaces": [],
                 "repartitioningTaint": str(one.repartitioning_taint),
@@ -177,6 +187,7 @@ class LoopNode:
         self.count = len(gpus) or 1
         self.clock = self.gpus.clock
         self.clock.at = self._tick
+        self.began_at = 0.0
         self.fake_nvml = self.gpus.fake_nvml
         self.folder = self.gpus.folder
         self.checkpoint = folder / "kubelet_internal_checkpoint"
@@ -232,7 +243,12 @@ class LoopNode:
             open_enforcer=lambda policy: Watch(policy, self.watched),
             has_news=self._has_news,
             followed=self.followed,
+            wall=self.wall,
         )
+
+    def wall(self) -> float:
+        """The date in seconds since 1970: it passes with the clock, and `began_at` sets it."""
+        return self.began_at + self.clock.now()
 
     def _has_news(self) -> bool:
         """As a run in a pod watches its node: its labels and annotations alone, and the unknown while the watch is closed."""

@@ -31,6 +31,7 @@ JOURNAL = Journal(
     driver="580.95.05",
     failed_at_seconds=812,
     is_changing=True,
+    is_new_layout=True,
     paused={"nvidia.com/gpu.deploy.dcgm": "true"},
     former=(FormerGpu(uuid="GPU-0", mig=True, instances=(InstanceSpec(profile_id=19, start=0, size=1),)),),
     pending_modes={"GPU-1": False},

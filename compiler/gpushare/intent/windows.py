@@ -1,0 +1,112 @@
+"""Windows of a rollout: when they open by the wall clock of a time zone, as the node runtime computes it.
+
+A window opens at the first instant of its day at which the local clock shows its start or later: at the first of two equal
+times where the clock is set back, directly after the jump where it is set forward over the start. It is open for its duration
+in elapsed time. A day that the zone skips has no window. A contract test compares this with the node runtime's own `locate`.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+
+from gpushare.core.record import Record
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+CHANGE_SECONDS = 1800
+"""What must be left of a window in addition to the drain's time: the node runtime's bound for a change."""
+LATE_SECONDS = 600
+"""A node notices an opening up to this late: its clock may have been set."""
+_UTC = "UTC"
+_DAYS_BACK, _DAYS_AHEAD = 8, 15
+"""A window is open for at most seven days; a zone may skip a day."""
+
+
+class Window(Record):
+    """A window opens on `days` (words of `DAYS`) at `start` (`HH:MM`) in `timezone`."""
+
+    days: tuple[str, ...] = DAYS
+    start: str
+    duration_seconds: int
+    timezone: str = _UTC
+
+
+class Position(Record):
+    """Where an instant is among windows: what is left of the open one that closes last, and the next opening. None: never.
+
+    `opening` is its text, in local time and UTC; `opens_at` is in seconds since 1970.
+    """
+
+    left_seconds: float
+    opens_at: float | None
+    opening: str
+
+
+def locate(windows: Sequence[Window], now: float) -> Position:
+    """Return where `now`, in seconds since 1970, is among the windows. One whose zone is unknown here never opens."""
+    found = [
+        (at, window, zone)
+        for window in windows
+        if (zone := _zone(window.timezone)) is not None
+        for at in _openings(window, zone, now)
+    ]
+    left = max((at + window.duration_seconds - now for at, window, _ in found if at <= now), default=0.0)
+    later = ((at, window.timezone, zone) for at, window, zone in found if at > now)
+    following = min(later, key=lambda one: one[0], default=None)
+    return Position(
+        left_seconds=max(0.0, left),
+        opens_at=None if following is None else following[0],
+        opening="" if following is None else _describe(*following),
+    )
+
+
+def _zone(name: str) -> tzinfo | None:
+    """Return the zone of this name; None if the system's time zone database lacks it."""
+    if name == _UTC:
+        return UTC
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - few intents have windows
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def known_zones() -> frozenset[str]:
+    """Return the names of the system's time zone database; empty if it has none. Debian's `localtime` differs by machine."""
+    from zoneinfo import available_timezones  # noqa: PLC0415 - as above
+
+    return frozenset(available_timezones() - {"localtime"})
+
+
+def _openings(window: Window, zone: tzinfo, now: float) -> Iterator[float]:
+    today = _local(now, zone).date()
+    for number in range(-_DAYS_BACK, _DAYS_AHEAD + 1):
+        day = today + timedelta(days=number)
+        if DAYS[day.weekday()] in window.days and (at := _opening(day, window.start, zone)) is not None:
+            yield at
+
+
+def _opening(day: date, start: str, zone: tzinfo) -> float | None:
+    """Return the first instant of the day at which the clock shows this time or later; None if the day has none."""
+    wanted = datetime.combine(day, time.fromisoformat(start))
+    at = wanted.replace(tzinfo=zone).timestamp()
+    if _local(at, zone) == wanted:
+        return at
+    # The clock is set forward over the start: `before` lies before that, `at` after it.
+    before = wanted.replace(tzinfo=zone, fold=1).timestamp()
+    while at - before > 1:
+        middle = (before + at) // 2
+        if _local(middle, zone) < wanted:
+            before = middle
+        else:
+            at = middle
+    return at if _local(at, zone).date() == day else None
+
+
+def _local(at: float, zone: tzinfo) -> datetime:
+    return datetime.fromtimestamp(at, zone).replace(tzinfo=None, fold=0)
+
+
+def _describe(at: float, name: str, zone: tzinfo) -> str:
+    local, utc = datetime.fromtimestamp(at, zone), datetime.fromtimestamp(at, UTC)
+    text = f"{DAYS[local.weekday()]} {local:%Y-%m-%d %H:%M} {name}"
+    return text if name == _UTC else f"{text} ({utc:%Y-%m-%d %H:%M} UTC)"

@@ -1,0 +1,94 @@
+"""When a change of a node may begin: which changes the pool's `paused` and `windows` hold back, and whether they do so now.
+
+Held back is what takes a layout, or the plugin's config, from a node that has one of ours. Not held back:
+
+- a node that never had a layout of ours: neither the folder has a policy nor the node our profile label;
+- a repair: the policy in force and the desired one give the same layout and resources, also if caps or names differ;
+- a node that lost its layout, as in a reboot: every GPU should have MIG instances, and none has any. If only some GPUs lost
+  theirs, the others still serve tenants, and another layout waits;
+- what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is by then: the node is out
+  of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels are missing;
+- a node that leaves its pool for none. Another pool's windows count for a node that it takes over.
+
+What the plugin offers at the moment does not count: while it restarts it offers nothing, and tenants run on.
+"""
+
+from collections.abc import Mapping
+
+from gpushare_node.adapters.host.state_dir import Journal
+from gpushare_node.adapters.kube.cluster import PROFILE_LABEL
+from gpushare_node.core.policy import Policy
+from gpushare_node.core.structs import Struct
+from gpushare_node.core.windows import locate
+from gpushare_node.gpus.view import GpuView
+from gpushare_node.membership.node_labels import mig_label
+from gpushare_node.partition.operations import CreateInstance
+from gpushare_node.reporting.outcome import Blocked
+from gpushare_node.reporting.reasons import ConditionReason
+
+_CLIENTS_SECONDS = 600.0
+"""How long MPS servers and GPU clients may take to exit before the hardware changes: five minutes each."""
+HARDWARE_SECONDS = 1200.0
+"""A bound for the change itself. mig-manager's own waits add up to it: four times five minutes. Resets and instances of sixteen
+GPUs take minutes, and the plugin's restart up to five."""
+CHANGE_SECONDS = _CLIENTS_SECONDS + HARDWARE_SECONDS
+"""What must be left of a window in addition to the drain's time. The compiler knows the same number."""
+
+
+class Change(Struct):
+    """A change from the policy in force, `former`, to `policy`. `view` and `former_view` are the GPUs by each of the two."""
+
+    policy: Policy
+    former: Policy | None
+    view: GpuView
+    former_view: GpuView | None
+    labels: Mapping[str, str]
+    journal: Journal | None
+
+    @property
+    def is_disruptive(self) -> bool:
+        """Whether the pool's rollout settings hold it back."""
+        if self.journal is not None and self.journal.is_changing and self.journal.is_new_layout:
+            return False
+        if self.former is None or self.former_view is None:
+            return PROFILE_LABEL in self.labels and not self._restores_published()
+        if self.former.is_alike(self.policy):
+            return False
+        requested = mig_label(self.policy).items() - mig_label(self.former).items()
+        is_requested = bool(requested) and requested <= self.labels.items()
+        return not (is_requested or self._is_changed(self.former_view) or _is_lost(self.former, self.former_view))
+
+    def _restores_published(self) -> bool:
+        """Without the former policy: whether nothing goes, and the profile that the node's label names stays."""
+        creates_only = all(isinstance(operation, CreateInstance) for operation in self.view.plan.operations)
+        return creates_only and not self.view.compute_modes and self.labels[PROFILE_LABEL] == self.policy.profile
+
+    def _is_changed(self, former_view: GpuView) -> bool:
+        """Whether the hardware has the desired layout already, which is not the former one."""
+        return not self.view.plan.operations and not self.view.compute_modes and bool(former_view.plan.operations)
+
+
+def _is_lost(former: Policy, view: GpuView) -> bool:
+    """Whether every GPU should have MIG instances by the former policy, and none has any."""
+    wanted = {gpu.index for gpu in former.gpus if gpu.instances}
+    standing = (gpu.mig is not None and gpu.mig.current and bool(gpu.mig.instances) for gpu in view.state.gpus)
+    return wanted >= {gpu.index for gpu in view.state.gpus} and not any(standing)
+
+
+def check(policy: Policy, now: float, seconds: float) -> None:
+    """Raise Blocked if a disruptive change that takes so long may not begin at `now`, in seconds since 1970."""
+    rollout = policy.rollout
+    if rollout.is_paused:
+        raise Blocked(ConditionReason.ROLLOUT_PAUSED, f"the rollout of pool {policy.pool} is paused", is_unchanged=True)
+    if not rollout.windows:
+        return
+    position = locate(rollout.windows, now)
+    if position.left_seconds and position.left_seconds >= seconds:
+        return
+    unknown = f"the time zone database has no {', '.join(position.unknown_zones)}" if position.unknown_zones else ""
+    if position.opens_at is None:
+        raise Blocked(ConditionReason.TIME_ZONE_UNKNOWN, unknown or "no window ever opens", is_unchanged=True)
+    text = f"the next window of pool {policy.pool} opens {position.opening}"
+    if position.left_seconds:
+        text = f"the open window closes before drain and change could end; {text}"
+    raise Blocked(ConditionReason.WAITING_FOR_WINDOW, "; ".join(filter(None, (text, unknown))), is_unchanged=True)

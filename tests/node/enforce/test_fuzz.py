@@ -29,11 +29,11 @@ def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 @pytest.mark.parametrize(
     ("mode", "admission", "rows", "seed"),
     [
-        ("time-slicing", "none", 60_000, 1),
-        ("mps", "none", 30_000, 2),
-        ("time-slicing", "deny", 120_000 if scale.is_long else 40_000, 5),
-        ("time-slicing", "none", 1_000_000 if scale.is_long else 30_000, 3),
-        ("mps", "none", 500_000 if scale.is_long else 30_000, 4),
+        ("time-slicing", "none", 60_000 if scale.is_long else 20_000, 1),
+        ("mps", "none", 30_000 if scale.is_long else 15_000, 2),
+        ("time-slicing", "deny", 120_000 if scale.is_long else 20_000, 5),
+        ("time-slicing", "none", 1_000_000 if scale.is_long else 20_000, 3),
+        ("mps", "none", 500_000 if scale.is_long else 20_000, 4),
     ],
 )
 def test_no_process_is_signalled_without_proof_on_a_hostile_node(

@@ -1,8 +1,9 @@
-"""Runs suites: those of one lane one after the other, the lanes side by side."""
+"""Runs suites in two lanes side by side: each takes the next suite when its last one has ended."""
 
 import contextlib
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -10,6 +11,7 @@ from typing import TextIO
 from tests.runner import running
 from tests.runner.suites import Suite
 
+_LANES = 2
 LOGS = Path("build/tests")
 """Where the log of each suite, of lint and of the builds lies."""
 
@@ -17,14 +19,17 @@ LOGS = Path("build/tests")
 def run(chosen: Sequence[Suite], words: Sequence[str]) -> dict[str, running.Outcome]:
     """What came of each suite. `words` are more words for pytest."""
     outcomes: dict[str, running.Outcome] = {}
-    numbers = sorted({suite.lane for suite in chosen})
+    waiting = deque(chosen)
 
-    def follow(number: int) -> None:
-        for suite in chosen:
-            if suite.lane == number:
-                outcomes[suite.name] = _run(suite, words, is_shown=len(numbers) == 1)
+    def follow() -> None:
+        while True:
+            try:
+                suite = waiting.popleft()
+            except IndexError:
+                return
+            outcomes[suite.name] = _run(suite, words, is_shown=len(chosen) == 1)
 
-    lanes = [threading.Thread(target=follow, args=(number,)) for number in numbers]
+    lanes = [threading.Thread(target=follow) for _ in range(_LANES)]
     for lane in lanes:
         lane.start()
     for lane in lanes:

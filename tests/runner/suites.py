@@ -28,8 +28,6 @@ class Suite:
     """An environment variable that names a folder which only the user can have. Without it the suite is left out."""
     builds: tuple[str, ...] = ()
     """Modules that build or fetch into the tests' cache what it runs."""
-    lane: int = 0
-    """Suites of one lane run one after the other, and the lanes side by side: what mostly waits beside what mostly computes."""
 
 
 def _scaled() -> tuple[str, ...]:
@@ -61,7 +59,25 @@ _CLUSTER = Suite(
     builds=("tests.e2e.cluster.programs", "tests.e2e.image.building", "tests.e2e.cluster.kube_state_metrics"),
 )
 SUITES = (
+    # Two run side by side: the longest first, and what mostly computes beside what mostly waits.
     _CLUSTER,
+    Suite(
+        name="long",
+        title="long simulations and fresh installs",
+        folders=("tests/long", *_scaled(), "--long"),
+        distribution=("-n", "2", "--dist", "worksteal"),
+        needs_compiler=True,
+        tools={},
+    ),
+    replace(
+        _CLUSTER,
+        name="gitops",
+        title="Argo CD and Flux on a real cluster",
+        folders=("tests/e2e/gitops",),
+        distribution=("-n", "2", "--dist", "loadfile"),
+        tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"},
+        builds=(*_CLUSTER.builds, "tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program"),
+    ),
     Suite(
         name="registry",
         title="a real registry",
@@ -101,30 +117,10 @@ SUITES = (
         builds=("tests.e2e.publishing.cosign", "tests.e2e.publishing.helm_3_18"),
     ),
     Suite(
-        name="long",
-        title="long simulations and fresh installs",
-        folders=("tests/long", *_scaled(), "--long"),
-        distribution=("-n", "2", "--dist", "worksteal"),
-        needs_compiler=True,
-        tools={},
-        lane=1,
-    ),
-    Suite(
         name="pages",
         title="alert rules, dashboards, pages and the site",
         folders=("tests/e2e/pages",),
         tools={"chromium": "chromium", "prometheus": "prometheus", "promtool": "prometheus"},
-        lane=1,
-    ),
-    replace(
-        _CLUSTER,
-        name="gitops",
-        title="Argo CD and Flux on a real cluster",
-        folders=("tests/e2e/gitops",),
-        distribution=("-n", "2", "--dist", "loadfile"),
-        lane=1,
-        tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"},
-        builds=(*_CLUSTER.builds, "tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program"),
     ),
     replace(
         _CLUSTER,

@@ -138,8 +138,8 @@ def suite(**more: Any) -> Suite:
 def test_suites_of_two_lanes_have_their_logs_in_files_and_all_of_them_a_result(capfd: pytest.CaptureFixture[str]) -> None:
     Path("test_good.py").write_text("def test_good():\n    pass\n")
     Path("test_wrong.py").write_text(WRONG)
-    good = suite(name="good", folders=("test_good.py",), lane=0)
-    found = lanes.run([good, suite(name="wrong", folders=("test_wrong.py",), lane=1)], ())
+    good = suite(name="good", folders=("test_good.py",))
+    found = lanes.run([good, suite(name="wrong", folders=("test_wrong.py",))], ())
     assert {name: outcome.word for name, outcome in found.items()} == {"good": "passed", "wrong": "FAILED"}
     assert "test_wrong.py::test_wrong" in (lanes.LOGS / "wrong.log").read_text()
     assert "--- good: passed" in capfd.readouterr().out

@@ -149,12 +149,21 @@ def _configuration(cluster: Cluster, bundle: Path, folder: Path) -> dict[str, An
     }
 
 
+def _pods(cluster: Cluster, path: str, label: str) -> list[dict[str, Any]]:
+    return list(cluster.read(path, labelSelector=label)["items"])
+
+
 def _targets(cluster: Cluster, discovery: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The targets of an entry of `kubernetes_sd_configs` with the role `pod`: one for each port of each container."""
     [selector] = discovery["selectors"]
     assert discovery["role"] == selector["role"] == "pod"
     for namespace in discovery["namespaces"]["names"]:
-        for pod in cluster.read(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector["label"])["items"]:
+        path, label = f"/api/v1/namespaces/{namespace}/pods", selector["label"]
+        # Kubelet tells a pod's address after it has started the pod, and Prometheus ignores a pod without one.
+        cluster.wait(
+            lambda at=path, of=label: all("podIP" in pod["status"] for pod in _pods(cluster, at, of)), "pods have addresses"
+        )
+        for pod in _pods(cluster, path, label):
             meta = {
                 f"__meta_kubernetes_pod_label_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}": value
                 for name, value in pod["metadata"]["labels"].items()

@@ -35,6 +35,7 @@ PAGES = [
 RUN_ELSEWHERE = {
     "pip install .": "tests/long/packaging/test_install.py",
     "gpushare status": "tests/docs/test_modes.py",
+    "kubectl apply -f bundle/namespace.yaml": "tests/e2e/cluster/test_tutorial.py",
 }
 NEEDS_A_CLUSTER = {
     "first-week.md": "tests/e2e/cluster/test_first_week.py",

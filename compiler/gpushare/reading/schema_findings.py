@@ -355,7 +355,8 @@ def _alternatives(violation: SchemaViolation, subject: str) -> Reported:
 
 def _meant_size(value: object) -> tuple[str, ...]:
     """Return a hint with the size in Kubernetes' form, if it was written in the form of other programs: 4GiB, 512 MB."""
-    forms = meant_sizes(value) if isinstance(value, str) else ()
+    # A zero is of the right form already.
+    forms = tuple(form for form in meant_sizes(value) if form != value) if isinstance(value, str) else ()
     return (f"write it as Kubernetes does: {', or for powers of ten '.join(forms)}",) if forms else ()
 
 

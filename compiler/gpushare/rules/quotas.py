@@ -103,13 +103,11 @@ def check_one_resource(context: RuleContext) -> Iterator[Finding]:
         quota = resolved.quota
         if quota.per_resource or resolved.sole:
             continue
-        what = "memory" if quota.shares is None else "a number of shares"
+        what, count = ("memory", 1) if quota.shares is None else ("a number of shares", quota.shares)
         yield Finding(
             code="GS602",
             message=f"{what} does not name a resource: pool {quota.pool} has {join_words(_names(resolved))}",
-            hints=(
-                "write one number for each: {" + ", ".join(f"{name}: {quota.shares or 1}" for name in _names(resolved)) + "}",
-            ),
+            hints=("write one number for each: {" + ", ".join(f"{name}: {count}" for name in _names(resolved)) + "}",),
             path=(*quota_path(quota), "memory") if quota.shares is None else resolved.shares_path,
         )
 
@@ -187,17 +185,21 @@ def check_access(context: RuleContext) -> Iterator[Finding]:
 
 
 def check_total(context: RuleContext) -> Iterator[Finding]:
-    """GS606: a quota larger than the whole pool; of shares and memory each, since such a value can never apply."""
+    """GS606: a quota larger than the whole pool."""
     for resolved in resolved_quotas(context):
         nodes = resolved.pool.nodes.count
-        for kind, count, path in resolved.limits:
+        for kind, count, path in resolved.counts:
             per_node = sum(other.per_node for other in resolved.kinds if other.resource == kind.resource)
             if nodes is not None and count > per_node * nodes:
+                most = str(per_node * nodes)
+                if path[-1] == "memory":
+                    cap = caps.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas) or 0
+                    most = f"{per_node * nodes * cap}Mi"
                 yield Finding(
                     code="GS606",
                     severity=Severity.WARNING,
                     message=f"{count} {kind.resource} exceed pool {resolved.pool.name}: {per_node} on each of {nodes} nodes",
-                    hints=(f"write {per_node * nodes} or less: the rest can never be used",),
+                    hints=(f"write {most} or less: the rest can never be used",),
                     path=path,
                 )
 

@@ -86,12 +86,29 @@ def test_quota_above_the_pool_capacity_is_a_warning(quota: str, place: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("quota", "place"), [("{shares: 33, memory: 8Gi}", "shares"), ("{shares: 8, memory: 121Gi}", "memory")]
+    ("quota", "place", "hint"),
+    [
+        ("{shares: 33, memory: 200Gi}", "shares", "write 32 or less: the rest can never be used"),
+        ("{shares: 90, memory: 121Gi}", "memory", "write 119168Mi or less: the rest can never be used"),
+        ("{memory: 121Gi}", "memory", "write 119168Mi or less: the rest can never be used"),
+    ],
 )
-def test_of_shares_and_memory_each_is_compared_with_the_pool(quota: str, place: str) -> None:
-    path, _, message = one("GS606", f"{{atlas: {{notebooks: {quota}}}}}", pool(nodes="{names: [n1, n2]}"))
-    assert path == f"/spec/quotas/atlas/notebooks/{place}"
-    assert message == "33 nvidia.com/gpu.shared exceed pool notebooks: 16 on each of 2 nodes"
+def test_the_smaller_of_shares_and_memory_is_compared_with_the_pool(quota: str, place: str, hint: str) -> None:
+    (finding,) = check(written(pool(nodes="{names: [n1, n2]}"), quotas=f"{{atlas: {{notebooks: {quota}}}}}"))
+    assert finding.code == "GS606"
+    assert finding.path == ("spec", "quotas", "atlas", "notebooks", place)
+    assert finding.message == "33 nvidia.com/gpu.shared exceed pool notebooks: 16 on each of 2 nodes"
+    assert finding.hints == (hint,)
+
+
+@pytest.mark.parametrize("quota", ["{shares: 33, memory: 8Gi}", "{shares: 8, memory: 121Gi}"])
+def test_larger_of_shares_and_memory_is_no_finding(quota: str) -> None:
+    clean(f"{{atlas: {{notebooks: {quota}}}}}", pool(nodes="{names: [n1, n2]}"))
+
+
+def test_hint_on_a_bare_count_repeats_it() -> None:
+    (finding,) = check(written(TRAINING, quotas="{atlas: {training: 0}}"))
+    assert finding.hints == ("write one number for each: {2g.10gb: 0, 1g.5gb: 0}",)
 
 
 def test_quotas_of_shares_and_memory_are_added_up_by_the_smaller() -> None:

@@ -1,5 +1,6 @@
 """The chart's life on nodes: upgrade, rollback and uninstallation by both majors of Helm; Argo CD's way."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ def test_release_is_upgraded_rolled_back_and_uninstalled_without_residue(nodes: 
     # The rest as the uninstallation tells, Helm 4 in one line and Helm 3 from 3.18 on; NVIDIA's chart is not here.
     assert nodes.bundle is not None
     restore, delete = yaml.safe_load((nodes.bundle / "chart/values.yaml").read_text())["uninstall"]["nextSteps"]
-    assert major == 3 or done.stderr.endswith(f'Left to do:\\n{restore}\\n{delete}"\n'), done.stderr
+    text = f"Left to do, in the folder of the bundle:\n{restore}\n{delete}"
+    assert major == 3 or done.stderr.endswith(f'{json.dumps(text)[1:-1]}"\n'), done.stderr
     assert "--values gpu-operator/restore-values.yaml" in restore
     assert "gpushare-profiles" in nodes.shell(delete).stdout
     assert nodes.traces() == [KEPT], "a pod still needs it"

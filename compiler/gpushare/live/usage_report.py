@@ -13,6 +13,7 @@ from gpushare.core.record import NOTHING, Record
 from gpushare.core.wording import join_first
 from gpushare.live.prometheus import Prometheus, PrometheusError, Series
 from gpushare.monitoring import showback
+from gpushare.resolved.node_plan import DevicePlan
 from gpushare.resolved.plan import PoolPlan
 
 HOUR, DAY = 3600, 86400
@@ -118,15 +119,21 @@ class UsageReport(Record):
 
 
 def facts(pool: PoolPlan, price: Price | None) -> PoolFacts:
-    """Return what a report needs of a pool: a GPU's shares in proportion to their memory, so that all of them are one GPU."""
-    memory: Counter[str] = Counter()
+    """Return what a report needs of a pool: a GPU's shares in proportion to their memory, so that all of them are one GPU.
+
+    A share whose resource several GPUs divide differently is the mean of its parts of them.
+    """
+    of_gpu: dict[int, list[DevicePlan]] = {}
     for device in pool.devices:
-        memory[device.resource] += device.memory_mib or 0
-    # Devices of one kind need no memory to be compared.
-    whole = len({device.profile for device in pool.devices}) == 1
-    known = all(device.memory_mib for device in pool.devices)
-    share = {one.name: 1.0 if whole else memory[one.name] / memory.total() if known else None for one in pool.resources}
-    gpus = {one.name: _product(share[one.name], len(pool.gpus) / one.per_node) for one in pool.resources}
+        of_gpu.setdefault(device.gpu, []).append(device)
+    parts: dict[str, list[float | None]] = {}
+    for devices in of_gpu.values():
+        alike = len({device.profile for device in devices}) == 1  # these need no memory to be compared
+        memory = [1 if alike else device.memory_mib for device in devices]
+        total = _sum(memory)
+        for device, own in zip(devices, memory, strict=True):
+            parts.setdefault(device.resource, []).append(own / total if own and total else None)
+    gpus = {one.name: _product(_sum(parts[one.name]), 1 / one.per_node) for one in pool.resources}
     return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpus, price=price)
 
 

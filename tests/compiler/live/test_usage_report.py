@@ -146,6 +146,22 @@ def test_one_of_several_clusters_is_selected_in_every_query(double: Double) -> N
             {"nvidia.com/mig-3g.20gb": 0.5, "nvidia.com/mig-1g.5gb.shared": 0.0625},
         ),
         (pool(card="a100-sxm4-40gb", sharing="{mode: mig, layout: {1g.5gb: 7}}"), {"nvidia.com/mig-1g.5gb": 1 / 7}),
+        (
+            pool(
+                card="a100-sxm4-40gb",
+                sharing="{mode: mig, layouts: [{gpus: [0, 1], layout: {1g.5gb: 7}}, {gpus: [2], layout: {3g.20gb: 2}}, "
+                "{gpus: [3], layout: none}]}",
+            ),
+            {"nvidia.com/mig-1g.5gb": 1 / 7, "nvidia.com/mig-3g.20gb": 0.5, "nvidia.com/gpu": 1.0},
+        ),
+        (  # seven parts of two GPUs, and one eighth of a third, of which 3g.20gb is a half
+            pool(
+                card="a100-sxm4-40gb",
+                gpusPerNode="3",
+                sharing="{mode: mig, layouts: [{gpus: [0, 1], layout: {1g.5gb: 7}}, {gpus: [2], layout: {1g.5gb: 4, 3g.20gb: 1}}]}",
+            ),
+            {"nvidia.com/mig-1g.5gb": 2.5 / 18, "nvidia.com/mig-3g.20gb": 0.5},
+        ),
     ],
 )
 def test_all_shares_of_a_gpu_are_one_gpu(text: str, gpus: dict[str, float]) -> None:
@@ -154,4 +170,4 @@ def test_all_shares_of_a_gpu_are_one_gpu(text: str, gpus: dict[str, float]) -> N
     facts = usage_report.facts(plan.pools[0], None)
     assert facts.gpus == pytest.approx(gpus, abs=0.01)
     whole = sum((facts.gpus[one.name] or 0) * one.per_node for one in plan.pools[0].resources)
-    assert whole == pytest.approx(4)
+    assert whole == pytest.approx(len(plan.pools[0].gpus))

@@ -82,8 +82,9 @@ class Gap(Record):
 
 
 class Source(Record):
-    """Where samples come from: kube-state-metrics (`pool` empty), or the runtimes of a pool; `gaps` by time."""
+    """A metric whose steps are counted, of a pool or (`pool` empty) of all nodes; `gaps` by time."""
 
+    metric: str
     pool: str
     gaps: tuple[Gap, ...]
 
@@ -150,26 +151,30 @@ def build(
     known = {pool.name: pool for pool in pools}
     names = {_NOT_EXPORTED.sub("_", resource): resource for pool in known.values() for resource in pool.gpus}
     totals: dict[str, dict[tuple[str, ...], float | None]] = {title: {} for title in showback.queries()}
-    steps: dict[str, Counter[int]] = {"": Counter(), **{name: Counter() for name in sorted(known)}}
+    steps: dict[tuple[str, str], Counter[int]] = {(showback.NODES, ""): Counter()}
+    steps |= {(showback.RUNTIMES, name): Counter() for name in sorted(known)}
     clusters: set[str] = set()
     for first in range(start, end, DAY):
         last = min(first + DAY, end)
         tell(f"hours {(first - start) // HOUR} to {(last - start) // HOUR} of {(end - start) // HOUR}")
-        clusters |= _clusters(prometheus, last - 1)
+        clusters |= _clusters(prometheus, last - 1, cluster)
         if not cluster and len(clusters) > 1:
             several = join_first([name or "without the label" for name in sorted(clusters)])
             raise PrometheusError(f"Prometheus has series of several clusters: {several}", "--cluster NAME selects one")
         for title, query in showback.queries(cluster).items():
             _add(totals[title], prometheus.at(showback.over(query, last - first), last - 1), title, names)
-        of_cluster, of_pools = (prometheus.between(one, first + HOUR - 1, last - 1, HOUR) for one in showback.scraped(cluster))
-        for one in of_cluster:
-            steps[""].update(_by_hour(one))
-        for one in of_pools:
-            steps.setdefault(_label(one, "pool", "gpushare_build_info"), Counter()).update(_by_hour(one))
+        for metric, query in showback.scraped(cluster).items():
+            for one in prometheus.between(query, first + HOUR - 1, last - 1, HOUR):
+                pool = "" if metric == showback.NODES else _label(one, "pool", metric)
+                steps.setdefault((metric, pool), Counter()).update(_by_hour(one))
     if cluster and clusters and cluster not in clusters:
-        raise PrometheusError(f"Prometheus has no series of cluster {cluster!r}", f"it has {join_first(sorted(clusters))}")
-    sources = tuple(Source(pool=pool, gaps=tuple(_gaps(counts, start, end))) for pool, counts in steps.items())
-    if all(source.missing == (end - start) // HOUR for source in sources):
+        named = sorted(filter(None, clusters))
+        hint = f"it has {join_first(named)}" if named else "its series have no label `cluster`: leave --cluster out"
+        raise PrometheusError(f"Prometheus has no series of cluster {cluster!r}", hint)
+    sources = tuple(
+        Source(metric=metric, pool=pool, gaps=tuple(_gaps(counts, start, end))) for (metric, pool), counts in steps.items()
+    )
+    if all(source.missing == (end - start) // HOUR for source in sources if source.metric != showback.SHARES):
         hint = "its retention may be shorter (--storage.tsdb.retention.time), or it scrapes another cluster"
         raise PrometheusError("Prometheus has no sample of kube-state-metrics or of a runtime in this period", hint)
     return UsageReport(
@@ -182,9 +187,9 @@ def build(
     )
 
 
-def _clusters(prometheus: Prometheus, time: int) -> set[str]:
+def _clusters(prometheus: Prometheus, time: int, cluster: str) -> set[str]:
     """Return the labels `cluster` of the day's series. PrometheusError if a scrape renamed labels: the sums would be wrong."""
-    renamed = sorted(one.labels.get("__name__", "?") for one in prometheus.at(showback.RENAMED, time))
+    renamed = sorted(one.labels.get("__name__", "?") for one in prometheus.at(showback.renamed(cluster), time))
     if renamed:
         names = join_first(renamed)
         raise PrometheusError(f"{names}: the tenant's namespace is in the label exported_namespace", _DIFFERENT)

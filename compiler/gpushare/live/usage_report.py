@@ -20,6 +20,7 @@ HOUR, DAY = 3600, 86400
 _STEPS = HOUR // showback.STEP_SECONDS
 _NOT_EXPORTED = re.compile(r"[^a-zA-Z0-9_]")
 _ROUNDING = 1e-6
+_MAX_AMOUNT = 1e15
 _DIFFERENT = "`gpushare usage` needs what docs/monitoring.md describes: labels `node` and `pool`, and honorLabels: true"
 
 Amounts = Mapping[str, float | None]
@@ -166,7 +167,7 @@ def build(
         for metric, query in showback.scraped(cluster).items():
             for one in prometheus.between(query, first + HOUR - 1, last - 1, HOUR):
                 pool = "" if metric == showback.NODES else _label(one, "pool", metric)
-                steps.setdefault((metric, pool), Counter()).update(_by_hour(one))
+                steps.setdefault((metric, pool), Counter()).update(_by_hour(one, metric))
     if cluster and clusters and cluster not in clusters:
         named = sorted(filter(None, clusters))
         hint = f"it has {join_first(named)}" if named else "its series have no label `cluster`: leave --cluster out"
@@ -209,6 +210,7 @@ def _add(total: dict[tuple[str, ...], float | None], found: Iterable[Series], ti
         key = tuple(_label(one, label, title) for label in _KEYS[title])
         key = (*key[:-1], names.get(key[-1], key[-1])) if _KEYS[title][-1] == "resource" else key
         before, [(_, value)] = total.get(key, 0.0), one.points
+        _check(value, title)
         total[key] = None if before is None or value is None else before + value
 
 
@@ -218,7 +220,15 @@ def _label(one: Series, label: str, what: str) -> str:
     return one.labels[label]
 
 
-def _by_hour(one: Series) -> dict[int, int]:
+def _check(value: float | None, what: str) -> None:
+    if value is not None and not 0 <= value <= _MAX_AMOUNT:
+        hint = "an amount is not negative; --prometheus may name a server that is not Prometheus"
+        raise PrometheusError(f"{what}: Prometheus answers {value:g}, which no cluster can have", hint)
+
+
+def _by_hour(one: Series, metric: str) -> dict[int, int]:
+    for _, value in one.points:
+        _check(value, metric)
     return {int(time) // HOUR * HOUR: int(value or 0) for time, value in one.points}
 
 

@@ -54,8 +54,9 @@ def _uses(report: UsageReport, style: Style) -> str:
 def _shares(pool: PoolUsage) -> Iterator[tuple[str, ...]]:
     for resource in sorted({*pool.offered, *pool.held}):
         offered, held = pool.offered.get(resource), pool.held.get(resource)
-        known = offered and held is not None and held <= offered * _ROUNDING
-        yield vendors.short(resource), number(offered), number(held), f"{100 * held / offered:.0f} %" if known else "-"
+        fraction = held / offered if offered and held is not None else None
+        shown = "-" if fraction is None or fraction > _ROUNDING else f"{100 * fraction:.0f} %"
+        yield vendors.short(resource), number(offered), number(held), shown
 
 
 def _is_exceeded(pool: PoolUsage) -> bool:
@@ -84,7 +85,7 @@ def notes(report: UsageReport) -> Iterator[str]:
     if exceeded:
         yield f"IN USE is not known where HELD is more than OFFERED: {join_first(exceeded)}."
     if any(use.memory is None and use.pool for use in report.uses):
-        yield "GIB-HOURS is not known where no runtime measured the memory of a container."
+        yield "GIB-HOURS is not known where no runtime measured the memory of a container, or not as a number (NaN)."
     if any(one.hours is None for use in report.uses for one in use.held):
         yield "SHARE-HOURS is not known where Prometheus has samples that are not a number (NaN)."
     for warning in report.warnings:

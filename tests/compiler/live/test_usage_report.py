@@ -137,6 +137,9 @@ def test_hours_without_offered_shares_are_gaps_and_more_than_all_is_not_a_fracti
         ),
         ({"group by (cluster)": [({"cluster": "north"}, 1), ({}, 1)]}, "several clusters: without the label and north"),
         ({"count_over_time(group by (pool)": [({}, 12)]}, "gpushare_build_info: Prometheus has series without the label pool"),
+        ({MEMORY: [(IN_POOL, -1)]}, "GiB-hours by pool and namespace: Prometheus answers -1, which no cluster can have"),
+        ({OFFERED: [({"pool": "a", "resource": EXPORTED}, 1e308)]}, "offered by pool: Prometheus answers 1e.308, which no"),
+        ({"count_over_time(group(": [({}, -5)]}, "kube_node_status_condition: Prometheus answers -5"),
         (
             {MEMORY: [({"namespace": "a"}, 1)]},
             "GiB-hours by pool and namespace: Prometheus has series without the label pool",

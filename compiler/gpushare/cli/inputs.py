@@ -60,12 +60,12 @@ def only(plan: Plan, names: tuple[str, ...]) -> Plan:
     return replace(plan, pools=kept, quotas=tuple(replace(one, hard=entries) for one, entries in hard if entries))
 
 
-def refuse_unknown(names: Iterable[str], have: Sequence[str], problem: str) -> None:
-    """Raise CouldNotRunError for the first name of a pool that there is not; `problem` is its beginning."""
+def refuse_unknown(names: Iterable[str], have: Sequence[str], problem: str, listed: str = "the pools are") -> None:
+    """Raise CouldNotRunError for the first name that there is not; `problem` is its beginning, `listed` that of the hint."""
     unknown = next((name for name in names if name not in have), None)
     if unknown is not None:
         close = nearest(unknown, have)
-        hint = f"did you mean {join_first(close)}?" if close else f"the pools are {join_first(have)}"
+        hint = f"did you mean {join_first(close)}?" if close else f"{listed} {join_first(have)}"
         raise CouldNotRunError(f"{problem} {unknown!r}", hint)
 
 

@@ -173,7 +173,9 @@ def _moment(text: str, option: str) -> int:
     except ValueError as problem:
         raise click.UsageError(f"{option} is not a time such as 2026-10-01 or 2026-10-01T06:00Z") from problem
     seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-    if seconds < 0 or seconds % _HOUR:
+    if seconds < 0:
+        raise click.UsageError(f"{option} is before 1970: Prometheus has no such times")
+    if seconds % _HOUR:
         raise click.UsageError(f"{option} is not a whole hour in UTC")
     return int(seconds)
 
@@ -191,16 +193,18 @@ def _prices(name: str, plan: "Plan") -> Mapping[str, "Price"]:
         why = f": {read.findings[0].message}" if read.findings else ""
         raise CouldNotRunError(f"{visible(name)} is not a mapping from pools or cards to prices{why}", _PRICE_FORM)
     cards = {pool.name: pool.card.id for pool in plan.pools}
-    inputs.refuse_unknown(
-        read.data, [*cards, *dict.fromkeys(cards.values())], f"{visible(name)}: the intent has no pool or card"
-    )
+    known = [*cards, *dict.fromkeys(cards.values())]
+    inputs.refuse_unknown(read.data, known, f"{visible(name)}: the intent has no pool or card", "its pools and cards are")
     found = {}
     for key, value in read.data.items():
         price = _PRICE.match(value) if isinstance(value, str) else None
         if price is None:
-            raise CouldNotRunError(f"{visible(name)}: {key} has the price {shorten(str(value))!r}", _PRICE_FORM)
+            shown = "no price" if value is None else f"the price {shorten(str(value))!r}"
+            raise CouldNotRunError(f"{visible(name)}: {key} has {shown}", _PRICE_FORM)
         found[key] = Price(per_hour=float(price[1]), currency=price[2] or "")
-    if len({price.currency for price in found.values()}) > 1:
-        raise CouldNotRunError(f"{visible(name)}: the prices have several currencies", "write all in one")
+    currencies = {price.currency for price in found.values()}
+    if len(currencies) > 1:
+        which = "not all prices name a currency" if len(currencies - {""}) == 1 else "the prices have several currencies"
+        raise CouldNotRunError(f"{visible(name)}: {which}", "write all in one, or none with a currency")
     each = {pool: found.get(pool) or found.get(card) for pool, card in cards.items()}
     return {pool: price for pool, price in each.items() if price is not None}

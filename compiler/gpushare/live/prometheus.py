@@ -58,10 +58,12 @@ class Prometheus:
     def _ask(self, path: str, kind: str, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
         status, media, data = self._read(f"{self._base}/api/v1/{path}?{urlencode(parameters)}")
         answer = _decoded(data)
-        if answer.get("status") != "success":
+        if answer is None or answer.get("status") != "success":
             raise _refused(self._base, status, media, answer)
-        for warning in answer.get("warnings") or ():
-            self.warnings[clean(str(warning), _MAX_REASON)] = None
+        warnings = answer.get("warnings") or []
+        if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
+            raise PrometheusError(f"{self._base} does not answer as Prometheus: the warnings are no list of texts", _BASE)
+        self.warnings.update(dict.fromkeys(clean(warning, _MAX_REASON) for warning in warnings))
         found = answer.get("data")
         result = found.get("result") if isinstance(found, dict) and found.get("resultType") == kind else None
         value = "value" if kind == "vector" else "values"
@@ -120,15 +122,29 @@ class Prometheus:
 
 def _address(url: str) -> tuple[str, str]:
     """Return the base address without credentials, and the credentials as `user:password`."""
+    if not url:
+        raise PrometheusError("the URL of Prometheus is empty", _BASE)
     try:
         parts = urlsplit(url)
-        port = parts.port
     except ValueError as problem:
         raise PrometheusError(f"the URL of Prometheus cannot be read: {problem}", _BASE) from problem
+    try:
+        port = parts.port
+    except ValueError as problem:
+        raise PrometheusError("the URL of Prometheus cannot be read: its port is not a number up to 65535", _BASE) from problem
     host = parts.hostname or ""
     if parts.scheme not in {"http", "https"} or not host or not url.isprintable() or " " in url:
-        meant = f"write http://{clean(url)} or https://{clean(url)}" if "//" not in url and "@" not in url else _BASE
+        is_host = url.isprintable() and not set(url) & {" ", "@"} and "//" not in url
+        meant = f"write http://{url} or https://{url}" if is_host else _BASE
         raise PrometheusError("the URL of Prometheus must begin with http:// or https:// and a host", meant)
+    try:
+        host.encode("idna")
+    except UnicodeError as problem:
+        raise PrometheusError(
+            "the host in the URL of Prometheus is not a name: a part is empty or too long", _BASE
+        ) from problem
+    if not parts.path.isascii():
+        raise PrometheusError("the path in the URL of Prometheus has characters outside ASCII", "write them as %XX, in UTF-8")
     if parts.query or parts.fragment:
         raise PrometheusError("the URL of Prometheus has a query or a fragment", _BASE)
     named = f"[{host}]" if ":" in host else host
@@ -171,26 +187,31 @@ def _opener(ca_file: str) -> "OpenerDirector":
     return request.build_opener(request.HTTPSHandler(context=context), _NoRedirect)
 
 
-def _decoded(data: bytes) -> dict[str, Any]:
+def _decoded(data: bytes) -> dict[str, Any] | None:
+    """Return the answer, empty if it is no object; None: it is no JSON text."""
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):
-        return {}
+        return None
     return answer if isinstance(answer, dict) else {}
 
 
-def _refused(base: str, status: int, media: str, answer: Mapping[str, Any]) -> PrometheusError:
-    reason = clean(str(answer.get("error") or ""), _MAX_REASON)
+def _refused(base: str, status: int, media: str, answer: Mapping[str, Any] | None) -> PrometheusError:
+    given = answer or {}
+    reason = clean(str(given.get("error") or ""), _MAX_REASON)
     if status in {401, 403}:
         return PrometheusError(f"{base} does not accept the credentials ({status}){reason and f': {reason}'}", _CREDENTIALS)
     if 300 <= status < 400:
         return PrometheusError(f"{base} redirects to another address ({status})", "name that address, if it is Prometheus")
-    if reason:
-        kind = clean(str(answer.get("errorType") or "error"), 40)
-        return PrometheusError(f"{base} refuses the query ({status}, {kind}): {reason}")
+    if reason or given.get("status") == "error":
+        kind = clean(str(given.get("errorType") or "error"), 40)
+        return PrometheusError(f"{base} refuses the query ({status}, {kind}){f': {reason}' if reason else ' without a reason'}")
     if status != 200:
         return PrometheusError(f"{base} answers with status {status} and {media}", _BASE)
-    what = "half a JSON text, or none" if media == "application/json" else media
+    if answer is not None:
+        what = "a JSON text without the status of a query"
+    else:
+        what = "half a JSON text, or none" if media == "application/json" else media
     return PrometheusError(f"{base} does not answer as Prometheus: {what}", _BASE)
 
 
@@ -198,10 +219,17 @@ def _series(one: Mapping[str, Any], pairs: list[Any]) -> Series:
     labels = one.get("metric")
     named = labels.items() if isinstance(labels, dict) else ()
     try:
-        points = tuple((float(time), _number(value)) for time, value in pairs)
-    except (TypeError, ValueError) as problem:
+        points = tuple((_time(time), _number(value)) for time, value in pairs)
+    except (TypeError, ValueError, OverflowError) as problem:
         raise PrometheusError("Prometheus answers with a sample that is not a time and a number", _BASE) from problem
     return Series(labels={str(name): clean(str(value)) for name, value in named}, points=points)
+
+
+def _time(value: Any) -> float:
+    time = float(value)
+    if not math.isfinite(time):
+        raise ValueError(time)
+    return time
 
 
 def _number(text: object) -> float | None:

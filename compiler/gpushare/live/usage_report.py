@@ -13,12 +13,14 @@ from gpushare.core.record import NOTHING, Record
 from gpushare.core.wording import join_first
 from gpushare.live.prometheus import Prometheus, PrometheusError, Series
 from gpushare.monitoring import showback
+from gpushare.resolved.node_plan import DevicePlan
 from gpushare.resolved.plan import PoolPlan
 
 HOUR, DAY = 3600, 86400
 _STEPS = HOUR // showback.STEP_SECONDS
 _NOT_EXPORTED = re.compile(r"[^a-zA-Z0-9_]")
 _ROUNDING = 1e-6
+_MAX_AMOUNT = 1e15
 _DIFFERENT = "`gpushare usage` needs what docs/monitoring.md describes: labels `node` and `pool`, and honorLabels: true"
 
 Amounts = Mapping[str, float | None]
@@ -81,8 +83,9 @@ class Gap(Record):
 
 
 class Source(Record):
-    """Where samples come from: kube-state-metrics (`pool` empty), or the runtimes of a pool; `gaps` by time."""
+    """A metric whose steps are counted, of a pool or (`pool` empty) of all nodes; `gaps` by time."""
 
+    metric: str
     pool: str
     gaps: tuple[Gap, ...]
 
@@ -118,15 +121,21 @@ class UsageReport(Record):
 
 
 def facts(pool: PoolPlan, price: Price | None) -> PoolFacts:
-    """Return what a report needs of a pool: a GPU's shares in proportion to their memory, so that all of them are one GPU."""
-    memory: Counter[str] = Counter()
+    """Return what a report needs of a pool: a GPU's shares in proportion to their memory, so that all of them are one GPU.
+
+    A share whose resource several GPUs divide differently is the mean of its parts of them.
+    """
+    of_gpu: dict[int, list[DevicePlan]] = {}
     for device in pool.devices:
-        memory[device.resource] += device.memory_mib or 0
-    # Devices of one kind need no memory to be compared.
-    whole = len({device.profile for device in pool.devices}) == 1
-    known = all(device.memory_mib for device in pool.devices)
-    share = {one.name: 1.0 if whole else memory[one.name] / memory.total() if known else None for one in pool.resources}
-    gpus = {one.name: _product(share[one.name], len(pool.gpus) / one.per_node) for one in pool.resources}
+        of_gpu.setdefault(device.gpu, []).append(device)
+    parts: dict[str, list[float | None]] = {}
+    for devices in of_gpu.values():
+        alike = len({device.profile for device in devices}) == 1  # these need no memory to be compared
+        memory = [1 if alike else device.memory_mib for device in devices]
+        total = _sum(memory)
+        for device, own in zip(devices, memory, strict=True):
+            parts.setdefault(device.resource, []).append(own / total if own and total else None)
+    gpus = {one.name: _product(_sum(parts[one.name]), 1 / one.per_node) for one in pool.resources}
     return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpus, price=price)
 
 
@@ -143,26 +152,30 @@ def build(
     known = {pool.name: pool for pool in pools}
     names = {_NOT_EXPORTED.sub("_", resource): resource for pool in known.values() for resource in pool.gpus}
     totals: dict[str, dict[tuple[str, ...], float | None]] = {title: {} for title in showback.queries()}
-    steps: dict[str, Counter[int]] = {"": Counter(), **{name: Counter() for name in sorted(known)}}
+    steps: dict[tuple[str, str], Counter[int]] = {(showback.NODES, ""): Counter()}
+    steps |= {(showback.RUNTIMES, name): Counter() for name in sorted(known)}
     clusters: set[str] = set()
     for first in range(start, end, DAY):
         last = min(first + DAY, end)
         tell(f"hours {(first - start) // HOUR} to {(last - start) // HOUR} of {(end - start) // HOUR}")
-        clusters |= _clusters(prometheus, last - 1)
+        clusters |= _clusters(prometheus, last - 1, cluster)
         if not cluster and len(clusters) > 1:
             several = join_first([name or "without the label" for name in sorted(clusters)])
             raise PrometheusError(f"Prometheus has series of several clusters: {several}", "--cluster NAME selects one")
         for title, query in showback.queries(cluster).items():
             _add(totals[title], prometheus.at(showback.over(query, last - first), last - 1), title, names)
-        of_cluster, of_pools = (prometheus.between(one, first + HOUR - 1, last - 1, HOUR) for one in showback.scraped(cluster))
-        for one in of_cluster:
-            steps[""].update(_by_hour(one))
-        for one in of_pools:
-            steps.setdefault(_label(one, "pool", "gpushare_build_info"), Counter()).update(_by_hour(one))
+        for metric, query in showback.scraped(cluster).items():
+            for one in prometheus.between(query, first + HOUR - 1, last - 1, HOUR):
+                pool = "" if metric == showback.NODES else _label(one, "pool", metric)
+                steps.setdefault((metric, pool), Counter()).update(_by_hour(one, metric))
     if cluster and clusters and cluster not in clusters:
-        raise PrometheusError(f"Prometheus has no series of cluster {cluster!r}", f"it has {join_first(sorted(clusters))}")
-    sources = tuple(Source(pool=pool, gaps=tuple(_gaps(counts, start, end))) for pool, counts in steps.items())
-    if all(source.missing == (end - start) // HOUR for source in sources):
+        named = sorted(filter(None, clusters))
+        hint = f"it has {join_first(named)}" if named else "its series have no label `cluster`: leave --cluster out"
+        raise PrometheusError(f"Prometheus has no series of cluster {cluster!r}", hint)
+    sources = tuple(
+        Source(metric=metric, pool=pool, gaps=tuple(_gaps(counts, start, end))) for (metric, pool), counts in steps.items()
+    )
+    if all(source.missing == (end - start) // HOUR for source in sources if source.metric != showback.SHARES):
         hint = "its retention may be shorter (--storage.tsdb.retention.time), or it scrapes another cluster"
         raise PrometheusError("Prometheus has no sample of kube-state-metrics or of a runtime in this period", hint)
     return UsageReport(
@@ -175,9 +188,9 @@ def build(
     )
 
 
-def _clusters(prometheus: Prometheus, time: int) -> set[str]:
+def _clusters(prometheus: Prometheus, time: int, cluster: str) -> set[str]:
     """Return the labels `cluster` of the day's series. PrometheusError if a scrape renamed labels: the sums would be wrong."""
-    renamed = sorted(one.labels.get("__name__", "?") for one in prometheus.at(showback.RENAMED, time))
+    renamed = sorted(one.labels.get("__name__", "?") for one in prometheus.at(showback.renamed(cluster), time))
     if renamed:
         names = join_first(renamed)
         raise PrometheusError(f"{names}: the tenant's namespace is in the label exported_namespace", _DIFFERENT)
@@ -197,6 +210,7 @@ def _add(total: dict[tuple[str, ...], float | None], found: Iterable[Series], ti
         key = tuple(_label(one, label, title) for label in _KEYS[title])
         key = (*key[:-1], names.get(key[-1], key[-1])) if _KEYS[title][-1] == "resource" else key
         before, [(_, value)] = total.get(key, 0.0), one.points
+        _check(value, title)
         total[key] = None if before is None or value is None else before + value
 
 
@@ -206,7 +220,15 @@ def _label(one: Series, label: str, what: str) -> str:
     return one.labels[label]
 
 
-def _by_hour(one: Series) -> dict[int, int]:
+def _check(value: float | None, what: str) -> None:
+    if value is not None and not 0 <= value <= _MAX_AMOUNT:
+        hint = "an amount is not negative; --prometheus may name a server that is not Prometheus"
+        raise PrometheusError(f"{what}: Prometheus answers {value:g}, which no cluster can have", hint)
+
+
+def _by_hour(one: Series, metric: str) -> dict[int, int]:
+    for _, value in one.points:
+        _check(value, metric)
     return {int(time) // HOUR * HOUR: int(value or 0) for time, value in one.points}
 
 

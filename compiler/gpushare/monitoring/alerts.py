@@ -24,7 +24,8 @@ _PODS_OF_POOLS = (
     f" * on (cluster, namespace, pod) group_left (node) kube_pod_info{{{OF_A_POOL}}})"
 )
 """1 for each pod of a pool's DaemonSet that is ready, 0 for the others."""
-_OF_NODES = "max by (cluster, node, pool) (gpushare_build_info)"
+# A node that has just changed pools has series of both.
+_OF_NODES = "topk by (cluster, node) (1, max by (cluster, node, pool) (gpushare_build_info))"
 _GPUS = "|".join(vendor.exported for vendor in vendors.VENDORS.values())
 _OVER_CAP_MINUTES = 10
 _XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
@@ -58,13 +59,16 @@ RECORDINGS = (
     Recording(
         # By resource: shares of different sizes do not replace each other. Kubelet keeps those of an earlier layout, as 0.
         name="gpushare:pool_shares:sum",
-        expr='sum by (cluster, pool, resource) ((kube_node_status_allocatable{resource=~"' + _GPUS + '"} > 0)'
+        # Two kube-state-metrics have each series twice.
+        expr="sum by (cluster, pool, resource) ((max by (cluster, node, resource) "
+        '(kube_node_status_allocatable{resource=~"' + _GPUS + '"}) > 0)'
         f" * on (cluster, node) group_left (pool) {_OF_NODES})",
     ),
     Recording(
         # Pods that have ended still have requests in kube-state-metrics.
         name="gpushare:pool_shares_requested:sum",
-        expr='sum by (cluster, pool, resource) (kube_pod_container_resource_requests{resource=~"' + _GPUS + '"}'
+        expr="sum by (cluster, pool, resource) (max by (cluster, namespace, pod, container, node, resource) "
+        '(kube_pod_container_resource_requests{resource=~"' + _GPUS + '"})'
         " * on (cluster, namespace, pod) group_left ()"
         ' max by (cluster, namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
         f" * on (cluster, node) group_left (pool) {_OF_NODES})"

@@ -16,22 +16,31 @@ BY_POOL = "Share-hours by pool and namespace"
 MEMORY = "GiB-hours by pool and namespace"
 OFFERED = "Share-hours offered by pool"
 
+NODES, RUNTIMES, SHARES = "kube_node_status_condition", "gpushare_build_info", "gpushare:pool_shares:sum"
+"""The metrics whose steps are counted: of kube-state-metrics, of the runtimes, and of the recording rules."""
+_REQUESTED = "kube_pod_container_resource_requests"
+_USED = "gpushare_container_gpu_memory_used_bytes"
+# Two kube-state-metrics, or two Prometheus in one store, have each series twice.
+_ONE_REQUEST = "max by (namespace, pod, container, node, resource)"
+_ONE_USE = "max by (node, pool, namespace, pod, container, gpu)"
+
 
 def queries(cluster: str = "") -> Mapping[str, str]:
     """Return title → query over PERIOD. `cluster`: of the series that have this label `cluster`."""
-    own = (f"cluster={json.dumps(cluster, ensure_ascii=False)}",) if cluster else ()
-    requested = _series("kube_pod_container_resource_requests", _RESOURCES, *own)
+    own = _own(cluster)
+    requested = f"{_ONE_REQUEST} ({_series(_REQUESTED, _RESOURCES, *own)})"
     phases = _series("kube_pod_status_phase", 'phase="Running"', *own)
     running = f"{requested}\n  * on (namespace, pod) group_left () max by (namespace, pod) ({phases} == 1)"
-    of_pool = f"* on (node) group_left (pool) max by (node, pool) ({_series('gpushare_build_info', *own)})"
-    used = _series("gpushare_container_gpu_memory_used_bytes", *own)
-    offered = _series("gpushare:pool_shares:sum", *own)
+    # A node that has just changed pools has series of both.
+    of_pool = f"* on (node) group_left (pool) topk by (node) (1, max by (node, pool) ({_series(RUNTIMES, *own)}))"
+    used = f"{_ONE_USE} ({_series(_USED, *own)})"
+    offered = f"max by (pool, resource) ({_series(SHARES, *own)})"
     over = f"[{PERIOD}:5m]"
     return {
         BY_NAMESPACE: f"sum by (namespace, resource) (sum_over_time((\n  {running}\n){over})) / 12\n",
         BY_POOL: f"sum by (pool, namespace, resource) (sum_over_time((\n  {running}\n  {of_pool}\n){over})) / 12\n",
-        MEMORY: f"sum by (pool, namespace) (sum_over_time({used}{over})) / 12 / 2^30\n",
-        OFFERED: f"sum by (pool, resource) (sum_over_time({offered}{over})) / 12\n",
+        MEMORY: f"sum by (pool, namespace) (sum_over_time((\n  {used}\n){over})) / 12 / 2^30\n",
+        OFFERED: f"sum by (pool, resource) (sum_over_time((\n  {offered}\n){over})) / 12\n",
     }
 
 
@@ -40,20 +49,26 @@ def over(query: str, seconds: int) -> str:
     return query.replace(f"[{PERIOD}:", f"[{seconds}s:")
 
 
-def scraped(cluster: str = "") -> tuple[str, str]:
-    """Return how many steps of the last hour have samples: of kube-state-metrics, and of the runtimes of each pool."""
-    own = (f"cluster={json.dumps(cluster, ensure_ascii=False)}",) if cluster else ()
-    nodes = _series("kube_node_status_condition", 'condition="Ready"', 'status="true"', *own)
-    runtimes = _series("gpushare_build_info", *own)
-    return f"count_over_time(group({nodes})[1h:5m])", f"count_over_time(group by (pool) ({runtimes})[1h:5m])"
+def scraped(cluster: str = "") -> Mapping[str, str]:
+    """Return metric → query of how many steps of the last hour have samples: NODES, and RUNTIMES and SHARES by pool."""
+    own = _own(cluster)
+    nodes = _series(NODES, 'condition="Ready"', 'status="true"', *own)
+    by_pool = {metric: f"count_over_time(group by (pool) ({_series(metric, *own)})[1h:5m])" for metric in (RUNTIMES, SHARES)}
+    return {NODES: f"count_over_time(group({nodes})[1h:5m])", **by_pool}
 
 
-CLUSTERS = "group by (cluster) (last_over_time(gpushare_build_info[1d]))"
+CLUSTERS = f"group by (cluster) (last_over_time({RUNTIMES}[1d]) or last_over_time({_REQUESTED}{{{_RESOURCES}}}[1d]))"
 """The clusters of which Prometheus has series in the last day."""
 
-_OF_TENANTS = "kube_pod_container_resource_requests|gpushare_container_gpu_memory_used_bytes"
-RENAMED = f'group by (__name__) (last_over_time({{__name__=~"{_OF_TENANTS}",exported_namespace!=""}}[1d]))'
-"""The metrics whose tenants' labels were renamed while they were scraped."""
+
+def renamed(cluster: str = "") -> str:
+    """Return a query of the metrics whose tenants' labels were renamed while they were scraped."""
+    matchers = (f'__name__=~"{_REQUESTED}|{_USED}"', 'exported_namespace!=""', *_own(cluster))
+    return f"group by (__name__) (last_over_time({_series('', *matchers)}[1d]))"
+
+
+def _own(cluster: str) -> tuple[str, ...]:
+    return (f"cluster={json.dumps(cluster, ensure_ascii=False)}",) if cluster else ()
 
 
 def _series(name: str, *matchers: str) -> str:

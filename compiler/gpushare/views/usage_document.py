@@ -34,7 +34,13 @@ def document(report: UsageReport, name: str) -> dict[str, Any]:
         ],
         "pools": {pool.name: _pool(pool) for pool in report.pools},
         "gaps": [
-            {"pool": source.pool or None, "from": moment(gap.start), "to": moment(gap.end), "missingHours": _round(gap.missing)}
+            {
+                "metric": source.metric,
+                "pool": source.pool or None,
+                "from": moment(gap.start),
+                "to": moment(gap.end),
+                "missingHours": _round(gap.missing),
+            }
             for source in report.sources
             for gap in source.gaps
         ],

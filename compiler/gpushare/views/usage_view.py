@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from gpushare import vendors
 from gpushare.core.wording import join_first
 from gpushare.live.usage_report import PoolUsage, Source, UsageReport
+from gpushare.monitoring import showback
 from gpushare.views.terminal import BOLD, Style, table, wrapped
 
 _MAX_GAPS = 3
+_ROUNDING = 1 + 1e-6
 
 
 def render(report: UsageReport, name: str, style: Style) -> str:
@@ -52,8 +54,13 @@ def _uses(report: UsageReport, style: Style) -> str:
 def _shares(pool: PoolUsage) -> Iterator[tuple[str, ...]]:
     for resource in sorted({*pool.offered, *pool.held}):
         offered, held = pool.offered.get(resource), pool.held.get(resource)
-        fraction = f"{100 * held / offered:.0f} %" if offered and held is not None else "-"
-        yield vendors.short(resource), number(offered), number(held), fraction
+        fraction = held / offered if offered and held is not None else None
+        shown = "-" if fraction is None or fraction > _ROUNDING else f"{100 * fraction:.0f} %"
+        yield vendors.short(resource), number(offered), number(held), shown
+
+
+def _is_exceeded(pool: PoolUsage) -> bool:
+    return any((pool.held.get(resource) or 0.0) > offered * _ROUNDING for resource, offered in pool.offered.items() if offered)
 
 
 def notes(report: UsageReport) -> Iterator[str]:
@@ -74,8 +81,11 @@ def notes(report: UsageReport) -> Iterator[str]:
             yield "The cost in all is without the rows of which it is not known."
     if any(pool.held and not pool.offered for pool in report.pools):
         yield "OFFERED is not known without samples of the recording rules that spec.monitoring.alerts writes."
+    exceeded = [pool.name for pool in report.pools if _is_exceeded(pool)]
+    if exceeded:
+        yield f"IN USE is not known where HELD is more than OFFERED: {join_first(exceeded)}."
     if any(use.memory is None and use.pool for use in report.uses):
-        yield "GIB-HOURS is not known where no runtime measured the memory of a container."
+        yield "GIB-HOURS is not known where no runtime measured the memory of a container, or not as a number (NaN)."
     if any(one.hours is None for use in report.uses for one in use.held):
         yield "SHARE-HOURS is not known where Prometheus has samples that are not a number (NaN)."
     for warning in report.warnings:
@@ -99,6 +109,8 @@ def number(value: float | None) -> str:
 
 
 def _source(source: Source) -> str:
+    if source.metric == showback.SHARES:
+        return f"OFFERED of pool {source.pool}, of which the recording rules have no samples"
     return f"pool {source.pool}, whose runtimes have no samples" if source.pool else "kube-state-metrics has no samples"
 
 

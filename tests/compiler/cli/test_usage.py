@@ -92,6 +92,7 @@ def test_address_and_token_come_from_the_environment(double: Double, intent: Pat
         (("--from", "2026-02-01"), "name the period"),
         (("--from", "yesterday", "--to", "2026-02-01"), "--from is not a time such as"),
         (("--from", "2026-02-01", "--to", "2026-02-01T00:30Z"), "--to is not a whole hour in UTC"),
+        (("--from", "0001-01-01", "--to", "2026-02-01"), "--from is before 1970"),
         (("--from", "2026-02-02", "--to", "2026-02-01"), "it ends before it begins"),
         (("--from", "2020-02-02", "--to", "2026-02-01"), "longer than a year"),
         ((*MONTH, "--header", "X"), "--header is not of the form"),
@@ -115,11 +116,21 @@ def test_wrong_call_asks_nothing(double: Double, intent: Path, call: tuple[str, 
         ("l4: 1/h", "the intent has no pool or card 'l4'"),
         ("7: 1/h", "a key must be text"),
         ("t4: 1 EUR/h\nnotebooks: 1 USD/h", "several currencies"),
+        ("t4: 1 EUR/h\nnotebooks: 1/h", "not all prices name a currency"),
+        ("t4: null", "t4 has no price"),
     ],
 )
 def test_prices_that_cannot_be_read(double: Double, intent: Path, text: str, message: str) -> None:
     (intent.parent / "prices.yaml").write_text(text)
     assert message in refused(intent, "--prometheus", double.url, *MONTH, "--prices", intent.parent / "prices.yaml")
+
+
+def test_hint_at_names_of_prices_says_what_they_are(intent: Path) -> None:
+    (intent.parent / "prices.yaml").write_text("a100: 1/h")
+    call = ["usage", str(intent), "--prometheus", "http://host", *MONTH, "--prices", str(intent.parent / "prices.yaml")]
+    problem = CliRunner().invoke(commands, call, standalone_mode=False).exception
+    assert isinstance(problem, CouldNotRunError)
+    assert problem.hint == "its pools and cards are notebooks and t4"
 
 
 def test_failure_of_one_query_is_the_end(double: Double, intent: Path) -> None:

@@ -81,5 +81,5 @@ def usual(numbers: Mapping[str, Samples]) -> Callable[[str], Samples]:
         "count_over_time(group by (pool)": [({"pool": "notebooks"}, 12)],
         "group by (cluster)": [({}, 1)],
     }
-    every = {**scraped, **numbers}
+    every = {**numbers, **scraped, **numbers}  # a test's come first
     return lambda query: next((found for start, found in every.items() if query.startswith(start)), [])

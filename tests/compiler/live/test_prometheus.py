@@ -82,6 +82,8 @@ def test_credentials_are_sent(double: Double, address: str, more: dict[str, Any]
         (lambda handler: handler.send(302, "", Location="http://elsewhere.example/"), "redirects to another", "name that"),
         (lambda handler: handler.send(200, '{"status": "succ'), "half a JSON text", ""),
         (lambda handler: handler.send(200, "[" * 100000), "half a JSON text", ""),
+        (lambda handler: handler.send(200, '{"status":"error"}'), "refuses the query (200, error) without a reason", ""),
+        (lambda handler: handler.send(200, "[]"), "a JSON text without the status of a query", "/api/v1/query"),
         (
             lambda handler: handler.send(200, '{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}'),
             "no vector",
@@ -111,6 +113,22 @@ def test_answer_that_is_no_result_is_a_clear_error(
     assert "hunter2" not in str(problem) + problem.hint
 
 
+@pytest.mark.parametrize("warnings", ["5", '"partial"', "[5]", '{"a": "b"}'])
+def test_warnings_are_a_list_of_texts(double: Double, warnings: str) -> None:
+    answer = f'{{"status":"success","data":{{"resultType":"vector","result":[]}},"warnings":{warnings}}}'
+    double.answer = lambda handler: handler.send(200, answer)
+    assert "the warnings are no list of texts" in str(ask(double.url))
+
+
+@pytest.mark.parametrize("time", ['"inf"', '"nan"', "1" + "0" * 400, "null"])
+def test_time_of_a_sample_is_a_number(double: Double, time: str) -> None:
+    values = f'[{{"metric":{{}},"values":[[{time},"1"]]}}]'
+    answer = f'{{"status":"success","data":{{"resultType":"matrix","result":{values}}}}}'
+    double.answer = lambda handler: handler.send(200, answer)
+    with pytest.raises(PrometheusError, match="a sample that is not a time and a number"):
+        client(double.url).between("up", 0, 60, 60)
+
+
 def test_answer_that_breaks_off_or_never_ends(double: Double) -> None:
     def half(handler: Handler) -> None:
         handler.send(200, '{"status":"success"', **{"Content-Length": "1000"})
@@ -135,6 +153,11 @@ def test_answer_that_breaks_off_or_never_ends(double: Double) -> None:
 @pytest.mark.parametrize(
     ("url", "message", "hint"),
     [
+        ("", "the URL of Prometheus is empty", "/api/v1/query"),
+        ("http://host/\u00e9", "characters outside ASCII", "%XX"),
+        ("http://a..b/", "the host in the URL of Prometheus is not a name", ""),
+        ("http://host:x", "its port is not a number", ""),
+        ("ho st", "must begin with http://", "/api/v1/query"),
         ("localhost:9090", "must begin with http://", "write http://localhost:9090"),
         ("ftp://host", "must begin with http://", "/api/v1/query"),
         ("http://", "must begin with http://", ""),

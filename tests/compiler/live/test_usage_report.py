@@ -11,6 +11,8 @@ from gpushare.live import usage_report
 from gpushare.live.prometheus import Prometheus, PrometheusError
 from gpushare.live.usage_report import Gap, PoolFacts, Price, UsageReport
 from gpushare.monitoring import showback
+from gpushare.views import usage_view
+from gpushare.views.terminal import Style
 from tests.compiler.live.prometheus_double import Double, Samples, serving, usual
 from tests.compiler.rules.intents import pool, written
 
@@ -52,7 +54,7 @@ def test_days_are_queried_by_themselves_and_added_up(double: Double) -> None:
     assert (use.memory, found.hours) == (4.5, 60)
     assert [(dict(one.offered), dict(one.held)) for one in found.pools] == [({SHARED: 288}, {SHARED: 36})]
     asked = [query for path, query, _ in double.requests if path.endswith("/query") and query["query"].startswith(MEMORY)]
-    assert [(one["time"], one["query"].partition("bytes[")[2][:7]) for one in asked] == [
+    assert [(one["time"], one["query"].partition("\n)[")[2][:7]) for one in asked] == [
         (str(24 * HOUR - 1), "86400s:"),
         (str(48 * HOUR - 1), "86400s:"),
         (str(60 * HOUR - 1), "43200s:"),
@@ -90,8 +92,8 @@ def test_hours_with_few_samples_are_gaps(double: Double) -> None:
 def test_hours_without_samples_are_gaps(double: Double) -> None:
     def answer(handler: Any) -> None:
         path, query, _ = double.requests[-1]
-        is_of_pools = query["query"].startswith("count_over_time(group by (pool)")
-        double.values = lambda query: [({"pool": "notebooks"} if is_of_pools else {}, 12)] if "count_over" in query else []
+        is_of_pools = "build_info" in query["query"]
+        double.values = lambda query: [({} if "status" in query else {"pool": "notebooks"}, 12)] if "count_" in query else []
         if path.endswith("/query_range") and is_of_pools:
             double.requests[-1] = (path, {**query, "start": str(5 * HOUR - 1)}, {})  # nothing of the first four hours
         double.answer_as_prometheus(handler)
@@ -99,10 +101,30 @@ def test_hours_without_samples_are_gaps(double: Double) -> None:
     double.answer = answer
     prometheus = Prometheus(double.url, {}, token="", ca_file="", timeout_seconds=5)
     found = usage_report.build(prometheus, [NOTEBOOKS], (0, 8 * HOUR))
-    assert [(one.pool, one.gaps) for one in found.sources] == [
-        ("", ()),
-        ("notebooks", (Gap(start=0, end=4 * HOUR, missing=4),)),
+    assert [(one.metric, one.pool, one.gaps) for one in found.sources] == [
+        ("kube_node_status_condition", "", ()),
+        ("gpushare_build_info", "notebooks", (Gap(start=0, end=4 * HOUR, missing=4),)),
+        ("gpushare:pool_shares:sum", "notebooks", ()),
     ]
+
+
+def test_hours_without_offered_shares_are_gaps_and_more_than_all_is_not_a_fraction(double: Double) -> None:
+    labels = {"pool": "notebooks", "resource": EXPORTED}
+    numbers: dict[str, Samples] = {
+        BY_POOL: [({**labels, "namespace": "a"}, 48)],
+        OFFERED: [(labels, 24)],
+        "count_over_time(group by (pool) (gpushare:": [({"pool": "notebooks"}, 6)],
+    }
+    found = report(double, numbers)
+    shown = usage_view.render(found, "north", Style())
+    assert ["notebooks", "gpu.shared", "24.00", "48.00", "-"] in [line.split() for line in shown.splitlines()]
+    notes = "\n".join(usage_view.notes(found))
+    assert "Not counted: OFFERED of pool notebooks, of which the recording rules have no samples: 12 of 24 hours" in notes
+    assert "IN USE is not known where HELD is more than OFFERED: notebooks." in notes
+    del numbers["count_over_time(group by (pool) (gpushare:"], numbers[OFFERED]
+    numbers["count_over_time(group by (pool) (gpushare:"] = []  # without the rules, one note says it
+    assert "OFFERED" in next(iter(usage_view.notes(report(double, numbers))))
+    assert "Not counted" not in "".join(usage_view.notes(report(double, numbers)))
 
 
 @pytest.mark.parametrize(
@@ -115,6 +137,9 @@ def test_hours_without_samples_are_gaps(double: Double) -> None:
         ),
         ({"group by (cluster)": [({"cluster": "north"}, 1), ({}, 1)]}, "several clusters: without the label and north"),
         ({"count_over_time(group by (pool)": [({}, 12)]}, "gpushare_build_info: Prometheus has series without the label pool"),
+        ({MEMORY: [(IN_POOL, -1)]}, "GiB-hours by pool and namespace: Prometheus answers -1, which no cluster can have"),
+        ({OFFERED: [({"pool": "a", "resource": EXPORTED}, 1e308)]}, "offered by pool: Prometheus answers 1e.308, which no"),
+        ({"count_over_time(group(": [({}, -5)]}, "kube_node_status_condition: Prometheus answers -5"),
         (
             {MEMORY: [({"namespace": "a"}, 1)]},
             "GiB-hours by pool and namespace: Prometheus has series without the label pool",
@@ -132,8 +157,21 @@ def test_one_of_several_clusters_is_selected_in_every_query(double: Double) -> N
     queries = [query["query"] for _, query, _ in double.requests if "[1d]" not in query["query"]]
     assert [query for query in queries if 'cluster="north"' not in query] == []
     assert 'max by (node, pool) (gpushare_build_info{cluster="north"})' in " ".join(queries)
-    with pytest.raises(PrometheusError, match="no series of cluster 'east'"):  # after all days: one may have begun later
-        report(double, {"group by (cluster)": several}, cluster="east")
+    queries = [query["query"] for _, query, _ in double.requests if "exported_namespace" in query["query"]]
+    assert [query for query in queries if 'cluster="north"' not in query] == []
+
+
+@pytest.mark.parametrize(
+    ("clusters", "hint"),
+    [(["north", "south", ""], "it has north and south"), ([""], "its series have no label `cluster`: leave --cluster out")],
+)
+def test_cluster_that_has_no_series(double: Double, clusters: list[str], hint: str) -> None:
+    found: Samples = [({"cluster": name} if name else {}, 1) for name in clusters]
+    with pytest.raises(PrometheusError, match="no series of cluster 'east'") as problem:
+        report(double, {"group by (cluster)": found}, cluster="east")
+    assert problem.value.hint == hint
+    asked = {query["query"] for _, query, _ in double.requests if query["query"].startswith("group by (cluster)")}
+    assert all("gpushare_build_info" in query and "kube_pod_container_resource_requests" in query for query in asked)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +184,23 @@ def test_one_of_several_clusters_is_selected_in_every_query(double: Double) -> N
             {"nvidia.com/mig-3g.20gb": 0.5, "nvidia.com/mig-1g.5gb.shared": 0.0625},
         ),
         (pool(card="a100-sxm4-40gb", sharing="{mode: mig, layout: {1g.5gb: 7}}"), {"nvidia.com/mig-1g.5gb": 1 / 7}),
+        (
+            pool(
+                card="a100-sxm4-40gb",
+                sharing="{mode: mig, layouts: [{gpus: [0, 1], layout: {1g.5gb: 7}}, {gpus: [2], layout: {3g.20gb: 2}}, "
+                "{gpus: [3], layout: none}]}",
+            ),
+            {"nvidia.com/mig-1g.5gb": 1 / 7, "nvidia.com/mig-3g.20gb": 0.5, "nvidia.com/gpu": 1.0},
+        ),
+        (  # 1g.5gb is a seventh of two GPUs, and an eighth of a third
+            pool(
+                card="a100-sxm4-40gb",
+                gpusPerNode="3",
+                sharing="{mode: mig, layouts: [{gpus: [0, 1], layout: {1g.5gb: 7}}, "
+                "{gpus: [2], layout: {1g.5gb: 4, 3g.20gb: 1}}]}",
+            ),
+            {"nvidia.com/mig-1g.5gb": 2.5 / 18, "nvidia.com/mig-3g.20gb": 0.5},
+        ),
     ],
 )
 def test_all_shares_of_a_gpu_are_one_gpu(text: str, gpus: dict[str, float]) -> None:
@@ -154,4 +209,4 @@ def test_all_shares_of_a_gpu_are_one_gpu(text: str, gpus: dict[str, float]) -> N
     facts = usage_report.facts(plan.pools[0], None)
     assert facts.gpus == pytest.approx(gpus, abs=0.01)
     whole = sum((facts.gpus[one.name] or 0) * one.per_node for one in plan.pools[0].resources)
-    assert whole == pytest.approx(4)
+    assert whole == pytest.approx(len(plan.pools[0].gpus))

@@ -3,17 +3,19 @@
 import json
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpushare.core import emit
+from gpushare.monitoring import showback
 from gpushare.monitoring.alerts import groups
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs/showback.md").read_text(encoding="utf-8")
-QUERIES = dict(re.findall(r"## ([^\n]+)\n.*?```promql\n(.*?)```", PAGE, re.DOTALL))
+QUERIES = dict(re.findall(r"## ([^\n]+)\n(?:(?!## ).)*?```promql\n(.*?)```", PAGE, re.DOTALL))
 
 POOL = 'node="n1",pool="notebooks"'
 HELD = 'resource="nvidia_com_gpu_shared",node="n1",container="c"'
@@ -33,6 +35,15 @@ SERIES = {
     'kube_pod_status_phase{namespace="b",pod="short",phase="Succeeded"}': "0x62 1x68",
     f'{USED}{{{POOL},namespace="a",pod="long",container="c",gpu="0"}}': f"{3 * GIB}x130",
     f'{USED}{{{POOL},namespace="b",pod="short",container="c",gpu="0"}}': f"{8 * GIB}x62 stale _x67",
+}
+# Scraped by a second kube-state-metrics, or by a second Prometheus of one store; and labels that change at this step.
+TWICE = {f'{name[:-1]},replica="b"}}': values for name, values in SERIES.items() if not name.startswith("kube_namespace")} | {
+    'gpushare_build_info{node="n2",pool="notebooks"}': "1x130",
+    'gpushare_build_info{node="n2",pool="training"}': "1x130",
+    'gpushare_policy_info{node="n2",card="t4"}': "1x130",
+    'gpushare_policy_info{node="n2",card="l4"}': "1x130",
+    'kube_namespace_labels{namespace="c",label_team="physics"}': "1x130",
+    'kube_namespace_labels{namespace="c",label_team="biology"}': "1x130",
 }
 RESOURCE = 'resource="nvidia_com_gpu_shared"'
 EXPECTED: dict[str, dict[str, float]] = {
@@ -59,12 +70,44 @@ def test_every_query_has_expected_numbers() -> None:
 
 @pytest.mark.parametrize("title", EXPECTED)
 def test_query_counts_allocated_and_used_shares(title: str, tmp_path: Path) -> None:
+    evaluate(title, SERIES, tmp_path)
+
+
+@pytest.mark.parametrize("title", EXPECTED)
+def test_series_of_two_scrapers_count_once_and_a_change_of_labels_is_no_error(title: str, tmp_path: Path) -> None:
+    evaluate(title, SERIES | TWICE, tmp_path)
+
+
+def test_recorded_shares_of_two_prometheus_count_once(tmp_path: Path) -> None:
+    name = f'gpushare:pool_shares:sum{{pool="notebooks",{RESOURCE}'
+    series = {f"{name}}}": "4x130", f'{name},replica="b"}}': "4x130"}
+    evaluate("Share-hours offered by pool", series, tmp_path, rules=False)
+
+
+def test_clusters_and_renamed_labels_are_found(tmp_path: Path) -> None:
+    requests = "kube_pod_container_resource_requests"
+    series = {
+        'gpushare_build_info{node="n1",pool="notebooks",cluster="north"}': "1x130",
+        f'{requests}{{{HELD},exported_namespace="a",cluster="south"}}': "1x130",
+        f'{requests}{{resource="cpu",node="n1",cluster="west"}}': "1x130",
+    }
+    found = ['{cluster="north"}', '{cluster="south"}']
+    evaluated(showback.CLUSTERS, dict.fromkeys(found, 1), series, tmp_path, rules=False)
+    evaluated(showback.renamed(), {f'{{__name__="{requests}"}}': 1}, series, tmp_path, rules=False)
+    evaluated(showback.renamed("north"), {}, series, tmp_path, rules=False)
+
+
+def evaluate(title: str, series: Mapping[str, str], tmp_path: Path, *, rules: bool = True) -> None:
     """At 2 h 2 min, so that no step is at either end of the two hours: whether it would count there depends on the version."""
-    samples = [{"labels": labels, "value": value} for labels, value in EXPECTED[title].items()]
-    query = {"expr": QUERIES[title].replace("30d", "2h"), "eval_time": "122m", "exp_samples": samples}
-    inputs = [{"series": series, "values": values} for series, values in SERIES.items()]
+    evaluated(QUERIES[title].replace("30d", "2h"), EXPECTED[title], series, tmp_path, rules=rules)
+
+
+def evaluated(expr: str, expected: Mapping[str, float], series: Mapping[str, str], tmp_path: Path, *, rules: bool) -> None:
+    samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
+    query = {"expr": expr, "eval_time": "122m", "exp_samples": samples}
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
     test: dict[str, Any] = {"interval": "1m", "input_series": inputs, "promql_expr_test": [query]}
-    document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
+    document = {"rule_files": ["rules.yaml"] if rules else [], "evaluation_interval": "1m", "tests": [test]}
     (tmp_path / "rules.yaml").write_text(emit.yaml_text(groups()))
     (tmp_path / "tests.yaml").write_text(json.dumps(document))
     command = ["promtool", "test", "rules", "tests.yaml"]

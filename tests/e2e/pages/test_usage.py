@@ -108,7 +108,14 @@ def test_hours_of_real_samples_are_counted_and_gaps_are_named(address: str, tmp_
     assert used["b", "notebooks"]["shares"][resource]["shareHours"] == 10
     assert found["pools"]["notebooks"]["offeredShareHours"] == {resource: 184}
     assert found["gaps"] == [
-        {"pool": "notebooks", "from": "2026-02-01T06:00Z", "to": "2026-02-01T08:00Z", "missingHours": 2},
+        {
+            "metric": metric,
+            "pool": "notebooks",
+            "from": "2026-02-01T06:00Z",
+            "to": "2026-02-01T08:00Z",
+            "missingHours": 2,
+        }
+        for metric in ("gpushare_build_info", "gpushare:pool_shares:sum")
     ]
     assert "Not counted: pool notebooks, whose runtimes have no samples: 2 of 48 hours" in done.stderr
 

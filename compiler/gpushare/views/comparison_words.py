@@ -51,6 +51,7 @@ _ALSO = {
     EffectKind.HANDED_OVER: "the former GitOps tool must be detached first",
     EffectKind.APPLIED: "files must be applied by hand",
     EffectKind.ADOPTED: "the adoption changes",
+    EffectKind.BEGINS: "changes that nodes still hold back may begin",
     EffectKind.ENDED: "containers may be killed",
     EffectKind.NOTICED: "running containers get a notice",
     EffectKind.ENFORCED: "caps are enforced differently",
@@ -86,6 +87,9 @@ def format_effect(one: Effect, arrow: str) -> str:
         return f"{one.subject}: {_EFFECTS[one.kind]}"
     if one.kind is EffectKind.RELEASED:
         return f"{_before_and_after(one, arrow)}: {_released(one.subject)}"
+    if one.kind is EffectKind.BEGINS:
+        when = "at once" if one.after is None else f"when the next window opens, {one.after}"
+        return f"changes that nodes still hold back may begin {when}; see gpushare status or plan --live"
     if one.kind is EffectKind.HANDED_OVER:
         return f"{one.subject} {arrow} {one.after or 'no tool'}: {_handed_over(TOOLS[one.subject])}"
     what = _FOREIGN_USE if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
@@ -171,7 +175,7 @@ def format_cards(pool: PoolChange) -> str:
 
 def format_disturbance(pool: PoolChange) -> str:
     """Return how many nodes and pods the pool's change costs; empty for a new pool without nodes."""
-    if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and not pool.touched:
+    if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and pool.touched == 0:
         return "no GPU and no label of a node changes"
     nodes = "an unknown number of nodes" if pool.touched is None else pluralize(pool.touched, "node")
     if pool.change is Change.NEW:

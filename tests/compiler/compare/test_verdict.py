@@ -11,6 +11,7 @@ from gpushare.catalog import cards
 from gpushare.compare import compare
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import Effect, EffectKind
+from gpushare.compare.files import FileKind, SettingChange
 from gpushare.reading import schema
 from gpushare.render import pools
 from gpushare.views import comparison_document, comparison_markdown, comparison_view, comparison_words
@@ -194,6 +195,37 @@ def test_a_named_node_that_changes_pools_meets_the_windows_of_its_new_pool() -> 
         one["spec"]["pools"]["nb"]["rollout"] = {"paused": True}
         one["spec"]["pools"]["free"] = copy.deepcopy(one["spec"]["pools"]["nb"]) | {"nodes": {"names": names}, "rollout": {}}
     assert [(one.pool, one.after) for one in told(old, new).effects if one.kind is EffectKind.BEGINS] == [("free", None)]
+
+
+DAYS = "Mon, Tue, Wed, Thu, Fri, Sat, Sun"
+
+
+@pytest.mark.parametrize(
+    ("days", "duration", "shown"),
+    [
+        ("Mon, Tue, Wed, Thu, Fri", "2h", "Mon-Fri 06:00 for 2h Europe/Zurich"),
+        ("Tue, Mon, Wed", "90m", "Mon-Wed 06:00 for {1h30m|90m} Europe/Zurich"),
+        ("Sat, Sun", "168h", "Sat,Sun 06:00 for 168h Europe/Zurich"),
+        ("Mon, Tue, Thu", "2h", "Mon,Tue,Thu 06:00 for 2h Europe/Zurich"),
+        (DAYS, "2h", "daily 06:00 for 2h Europe/Zurich"),
+    ],
+)
+def test_windows_are_shown_in_words_and_whole(days: str, duration: str, shown: str) -> None:
+    """In the policy, where durations are seconds, and in the intent, where they are as the user wrote them."""
+    window = f'{{days: [{days}], start: "06:00", duration: {duration}, timezone: Europe/Zurich}}'
+    old = change("spec/pools/nb/rollout", yaml.safe_load(f"{{windows: [{SATURDAY}]}}"))
+    new = change("spec/pools/nb/rollout", yaml.safe_load(f"{{windows: [{SATURDAY}, {window}]}}"))
+    (effect,) = [one for one in told(old, new).effects if one.subject == "rollout.windows"]
+    first = "Sat 22:00 for 2h Europe/Zurich"
+    policy, intent = (shown.replace("{1h30m|90m}", text) for text in ("1h30m", "90m"))
+    told_order = words(effect).partition(" → ")[2].removesuffix(": the pace of later changes").split("; ")
+    assert sorted(told_order) == sorted((first, policy))
+    both = [side["spec"]["pools"]["nb"]["rollout"]["windows"] for side in (old, new)]
+    setting = SettingChange(path=("windows",), kind=FileKind.CHANGED, before=both[0], after=both[1])
+    assert comparison_words.format_setting(setting, "→") == f"windows: {first} → {first}; {intent}"
+    assert comparison_words.format_value(both[1][1:]) == intent
+    whole = comparison_words.format_value({"onBusy": "evict", "windows": both[1]})
+    assert whole == f'{{"onBusy": "evict", "windows": "{first}; {intent}"}}'
 
 
 def test_new_nodes_wait_for_no_window() -> None:

@@ -41,7 +41,7 @@ def compare(
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
     spec = {one.name: bundles.policy(texts[1], one.name) or bundles.policy(texts[0], one.name) for one in changes}
     outages = [outage(one, cluster, moves, spec[one.name], now) for one in changes]
-    begun = _begun(texts, before.keys() & after.keys(), cluster, moves, now)
+    begun = _begun(texts, changes, cluster, moves, now)
     quotas = capacity.quotas(snapshots.quotas(old), snapshots.quotas(new), before, after)
     found = affected.effects(*texts, changed, cluster.successors)
     return Comparison(
@@ -57,11 +57,15 @@ def compare(
 
 
 def _begun(
-    texts: tuple[Files, Files], names: Iterable[str], cluster: NodeMoves, moves: Sequence[Move], now: float | None
+    texts: tuple[Files, Files], changes: Iterable[PoolChange], cluster: NodeMoves, moves: Sequence[Move], now: float | None
 ) -> dict[str, Effect]:
-    """Return by pool that changes which nodes hold back may begin. A node that changes pools meets its new pool's settings."""
-    pairs = {(name, name) for name in names} | set(cluster.successors.items())
-    pairs |= {(move.source, move.target) for move in moves if move.source and move.target}
+    """Return by pool that changes which nodes hold back may begin, where otherwise no pod is disturbed.
+
+    A node that changes pools meets the settings of its new pool.
+    """
+    quiet = {one.name for one in changes if one.disturbed == 0}
+    pairs = {(name, cluster.successors.get(name, name)) for name in quiet}
+    pairs |= {(move.source, move.target) for move in moves if move.source and move.target in quiet}
     found = (begins(new, bundles.policy(texts[0], old), bundles.policy(texts[1], new), now) for old, new in sorted(pairs))
     return {one.pool: one for one in found if one is not None and one.pool is not None}
 

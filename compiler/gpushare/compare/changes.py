@@ -182,7 +182,7 @@ class Comparison(Record):
 
     @property
     def begun(self) -> frozenset[str | None]:
-        """The pools where nodes may begin what they still hold back, beside what is counted."""
+        """The pools where nodes may begin what they still hold back, and otherwise no pod is disturbed."""
         return frozenset(one.pool for one in self.effects if one.kind is EffectKind.BEGINS)
 
     @property

@@ -98,9 +98,8 @@ def _counted(comparison: Comparison) -> int | None:
 
 
 def _only_begins(pool: PoolChange, comparison: Comparison) -> bool:
-    """Whether the pool's numbers are not known only because its nodes may begin what they hold back."""
-    is_counted = pool.disturbed or pool.disturbed_per_node or pool.selector_changes
-    return bool(comparison.begun & {pool.name, pool.successor or pool.name}) and not is_counted
+    """Whether the pool's number of pods is not known only because its nodes may begin what they hold back."""
+    return bool(comparison.begun & {pool.name, pool.successor or pool.name})
 
 
 def _beginning(comparison: Comparison) -> Iterator[str]:

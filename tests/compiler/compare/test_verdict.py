@@ -184,7 +184,7 @@ def test_what_the_change_itself_disturbs_is_still_counted_where_held_changes_may
     found = told(old, new)
     said = verdict(found)
     assert "At most 12 running pods lose their shares of GPUs: their nodes wait for them." in said
-    assert "Changes that nodes still hold back may begin at once (pools idle and nb): " + SEE in said
+    assert "Changes that nodes still hold back may begin at once (pool idle): " + SEE in said
     assert "3 nodes are changed." in said
     assert headline(found).startswith("At most 12 running pods are disturbed; changes that nodes still hold back may begin;")
 

@@ -139,7 +139,7 @@ def test_a_faulty_gpu_is_not_known_to_have_lost_its_layout(fault: Fault | None) 
     former, policy = mixed(SEVEN), mixed(TWO, key="mig-00000002")
     off = Mig(current=False, pending=False)
     gpus = tuple(
-        Gpu(index=index, uuid=f"GPU-{index}", name=former.card.name, pci_device_id=None, memory_mib=None, mig=off, is_busy=False)
+        Gpu(index=index, uuid=f"GPU-{index}", name="A100", pci_device_id=None, memory_mib=None, mig=off, is_busy=False)
         for index in (0, 1)
     )
     state = NodeGpus(gpus=(replace(gpus[0], fault=fault, mig=None if fault else off), gpus[1]))

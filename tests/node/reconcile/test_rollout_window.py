@@ -114,9 +114,9 @@ def test_what_is_not_held_back(node: LoopNode, case: str) -> None:
     assert node.run(policy).reason is ConditionReason.READY
 
 
-def mixed(*layouts: object, **changed: object) -> Policy:
+def mixed(*layouts: object, key: str = "mig-00000001") -> Policy:
     """A policy whose last GPU is whole."""
-    made = mig(*layouts, (), **changed)
+    made = mig(*layouts, (), key=key)
     return replace(made, resources=(*made.resources, *whole().resources), shares=(*made.shares, *whole().shares))
 
 

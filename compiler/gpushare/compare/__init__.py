@@ -5,15 +5,17 @@ what stays on a GPU, as in the node runtime. Numbers of disturbed pods are upper
 may be in use. Pods on nodes that no former pool had are not counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpushare.compare import affected, bundles, capacity, caps, files, gpus, nodes, snapshots
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange, total
+from gpushare.compare.effects import Effect
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
-from gpushare.compare.outages import outage
+from gpushare.compare.outages import begins, outage
 from gpushare.compare.snapshots import PoolSide
+from gpushare.core.record import replace
 
 __all__ = ["compare"]
 
@@ -38,19 +40,40 @@ def compare(
     moves = cluster.moves()
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
     spec = {one.name: bundles.policy(texts[1], one.name) or bundles.policy(texts[0], one.name) for one in changes}
-    outages = (outage(one, cluster, moves, spec[one.name], now) for one in changes)
+    outages = [outage(one, cluster, moves, spec[one.name], now) for one in changes]
+    begun = _begun(texts, changes, cluster, moves, now)
     quotas = capacity.quotas(snapshots.quotas(old), snapshots.quotas(new), before, after)
     found = affected.effects(*texts, changed, cluster.successors)
     return Comparison(
-        pools=changes,
+        pools=tuple(_uncounted(one) if begun.keys() & {one.name, one.successor} else one for one in changes),
         capacity=capacity.capacity(before, after),
         moves=moves,
         quotas=quotas,
         mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
         files=changed,
-        effects=(*found, *capacity.refusing(quotas)),
+        effects=(*begun.values(), *found, *capacity.refusing(quotas)),
         outages=tuple(one for one in outages if one is not None),
     )
+
+
+def _begun(
+    texts: tuple[Files, Files], changes: Iterable[PoolChange], cluster: NodeMoves, moves: Sequence[Move], now: float | None
+) -> dict[str, Effect]:
+    """Return by pool that changes which nodes hold back may begin, where otherwise no pod is disturbed.
+
+    A node that changes pools meets the settings of its new pool.
+    """
+    quiet = {one.name for one in changes if one.disturbed == 0}
+    pairs = {(name, cluster.successors.get(name, name)) for name in quiet}
+    pairs |= {(move.source, move.target) for move in moves if move.source and move.target in quiet}
+    found = (begins(new, bundles.policy(texts[0], old), bundles.policy(texts[1], new), now) for old, new in sorted(pairs))
+    return {one.pool: one for one in found if one is not None and one.pool is not None}
+
+
+def _uncounted(change: PoolChange) -> PoolChange:
+    """Return the change without numbers that are wrong where nodes begin what they held back: how much that is is not known."""
+    touched = change.touched if change.change is Change.NEW else change.touched or None
+    return replace(change, touched=touched, disturbed=change.disturbed or None)
 
 
 def _pool(name: str, cluster: NodeMoves, moves: Sequence[Move]) -> PoolChange:

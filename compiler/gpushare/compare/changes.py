@@ -181,6 +181,11 @@ class Comparison(Record):
         return None if self.disrupts_all else total(pool.disturbed for pool in self.pools)
 
     @property
+    def begun(self) -> frozenset[str | None]:
+        """The pools where nodes may begin what they still hold back, and otherwise no pod is disturbed."""
+        return frozenset(one.pool for one in self.effects if one.kind is EffectKind.BEGINS)
+
+    @property
     def touched(self) -> int | None:
         """How many nodes' GPUs or labels change, over all pools; None where all nodes may be disrupted."""
         return None if self.disrupts_all else total(pool.touched for pool in self.pools)

@@ -19,7 +19,8 @@ class EffectKind(StrEnum):
     RELEASED: a GitOps tool deletes what installs gpushare, so every node is released. HANDED_OVER: another tool,
     or none, takes over. APPLIED: a file that no tool syncs must be applied again. DRIVERLESS: the operator's driver is
     removed, and nothing replaces it. FIRST_CAP: there was no cap; running containers are only warned, later ones held to it.
-    NOTICED: the same, and running containers are held to it, too, when the policy's notice is over.
+    NOTICED: the same, and running containers are held to it, too, when the policy's notice is over. BEGINS: changes of an
+    earlier bundle that nodes still hold back may begin; `after` is the next opening as text, None: at once.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -43,6 +44,7 @@ class EffectKind(StrEnum):
     DRIVERLESS = "driverless"
     FIRST_CAP = "first-cap"
     NOTICED = "noticed"
+    BEGINS = "begins"
 
 
 class Effect(Record):

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare.compare.changes import Change, Move, Outage, PoolChange, Start
+from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.intent.types import OnBusy
@@ -44,6 +45,25 @@ def outage(
         drain_seconds=rollout["drainTimeoutSeconds"],
         on_busy=rollout["onBusy"],
         start=_start(rollout, now) if any(is_held) else None,
+    )
+
+
+def begins(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], now: float | None) -> Effect | None:
+    """Return that changes which nodes hold back may begin, if the rollout settings of the new policy no longer forbid it.
+
+    Whether a node holds one back only the cluster knows. None if the former settings held nothing back.
+    """
+    before, after = old.get("rollout") or {}, new.get("rollout") or {}
+    was_held = bool(before.get("paused") or before.get("windows"))
+    is_same = all(before.get(key) == after.get(key) for key in ("paused", "windows"))
+    if not was_held or is_same or not after or after.get("paused"):
+        return None
+    start = _start(after, now)
+    return Effect(
+        kind=EffectKind.BEGINS,
+        pool=pool,
+        subject="rollout",
+        after=None if start is None else start.opening or "whose time zone is unknown here",
     )
 
 

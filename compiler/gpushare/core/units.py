@@ -98,6 +98,13 @@ def parse_duration(value: object) -> int | None:
     return seconds if not rest and seconds <= _MAX_SECONDS else None
 
 
+def show_duration(seconds: int) -> str:
+    """Return a duration as a user writes it in an intent, without parts that are zero (`6h`, `200h40m`, `45m`, `0s`)."""
+    minutes, rest = divmod(seconds, 60)
+    parts = zip((minutes // 60, minutes % 60, rest), "hms", strict=True)
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
 def parse_percent(value: object) -> int | None:
     """Return the hundredths of a percent of a text such as `12.5%`; None for anything else."""
     match = _PERCENT.match(value) if isinstance(value, str) else None

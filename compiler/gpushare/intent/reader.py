@@ -127,7 +127,7 @@ def _pool(name: str, document: Document, rollout: Document) -> Pool:
         priority=int(document.get("priority", 0)),
         memory=_memory(document.get("memory", {})),
         enforcement=_enforcement(document.get("enforcement", {})),
-        rollout=_rollout({**rollout, **document.get("rollout", {})}),
+        rollout=read_rollout({**rollout, **document.get("rollout", {})}),
         require=_require(document.get("require", {})),
         namespaces=tuple(document.get("namespaces", ())),
         tolerations=tuple(map(_toleration, document.get("tolerations", ()))),
@@ -246,7 +246,8 @@ def _enforcement(document: Document) -> Enforcement:
     )
 
 
-def _rollout(document: Document) -> Rollout:
+def read_rollout(document: Document) -> Rollout:
+    """Return the settings of a `rollout`, with defaults."""
     most = document.get("maxUnavailable", 1)
     return Rollout(
         max_unavailable=most if isinstance(most, str) else int(most),

@@ -3,6 +3,7 @@
 Owns the shapes that other programs' configurations have, and those that follow from wrong indentation. Makes no findings.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from gpushare.core.wording import shorten
 ONE_MODEL = "a node has one card model: make a pool for each model, of different nodes: two in one node cannot be described"
 ALIKE = "the device plugin shares all GPUs of a node alike: write one number for all, or make another pool of other nodes"
 _OF_ONE_GPU = {"gpu", "gpus", "device", "devices", "index", "indexes", "indices"}
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DURATIONS = {"duration", "drainTimeout", "grace", "notice", "interval"}
+_LONG = re.compile(r"([0-9]{1,4})([dw])")
 _OF_A_POOL = {"card", "nodes", "gpusPerNode", "sharing", "memory", "enforcement", "rollout"}
 
 
@@ -33,6 +37,12 @@ def of_value(path: Path, value: object, document: object) -> str:
             return ALIKE
         case ("spec", "pools", pool, "sharing", "replicas", *profile), 1:
             return _unshared(document, pool, *profile)
+        case (*_, "rollout", "windows", int()), str():
+            days = f"days: [{value}], " if value in _DAYS else ""
+            return f'write a mapping: {{{days}start: "22:00", duration: 6h}}'
+        case (*above, str(field)), str() if field in _DURATIONS and (days_or_weeks := _LONG.fullmatch(value)):
+            hours = int(days_or_weeks[1]) * (24 if days_or_weeks[2] == "d" else 168)
+            return f"the largest unit is the hour: write {min(hours, 168) if 'windows' in above else hours}h"
         case ("spec", "quotas", *_), _:
             return _quota(path[2:], value)
         case _:

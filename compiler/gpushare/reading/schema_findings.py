@@ -316,12 +316,14 @@ class _Wording:
         return "GS103", f"{wanted}, not {given}", hints
 
     def _only_field(self, schema: Mapping[str, Any], value: object) -> str:
-        """Return a scalar as the mapping with the first field that takes it: `{cap: 4Gi}`; empty if none does."""
+        """Return a scalar as the mapping with the first field that takes it: `{cap: 4Gi}`; empty if that is not enough."""
         word, colon, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
         fields = {name: self._resolved(part) for name, part in schema.get("properties", {}).items()}
         if colon and word in fields and rest and not rest[0].isspace():
             return f"{word}: {shorten(rest)}, with a space after the colon"
         for name, field in fields.items():
+            if set(schema.get("required", ())) - {name}:
+                continue
             words, pattern = field.get("enum", ()), field.get("pattern")
             if value in words or (pattern and isinstance(value, str) and re.search(pattern, value)):
                 return f"{{{name}: {_as_written(value)}}}"

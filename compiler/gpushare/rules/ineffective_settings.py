@@ -48,7 +48,7 @@ def check_effect(context: RuleContext) -> Iterator[Finding]:
         of_sharing = _of_sharing(context, pool, shared) if shared else _unshared(context, pool)
         for steps, why, hint in (*of_sharing, *_of_rollout(context, pool)):
             yield _found(pool_path(pool, *steps), steps, why, hint)
-    for steps, why, hint in (*_of_admission(context.intent), *_of_quotas(context)):
+    for steps, why, hint in (*_of_admission(context.intent), *_of_quotas(context), *_of_all_rollouts(context)):
         yield _found(("spec", *steps), steps, why, hint)
 
 
@@ -114,6 +114,13 @@ def _of_enforcement(context: RuleContext, pool: Pool) -> _Idle:
 def _of_rollout(context: RuleContext, pool: Pool) -> _Idle:
     if pool.rollout.on_busy is OnBusy.FAIL and "drainTimeout" in _written(context, pool, "rollout"):
         yield ("rollout", "drainTimeout"), "onBusy: fail waits for no pod", "remove it, or write onBusy: wait or evict"
+
+
+def _of_all_rollouts(context: RuleContext) -> _Idle:
+    written = [_written(context, pool, "rollout") for pool in context.intent.pools]
+    for setting in context.document.get("spec", {}).get("rollout", {}):
+        if written and all(setting in one for one in written):
+            yield ("rollout", setting), f"every pool has its own {setting}", "remove it, or that of a pool"
 
 
 def _goal_in_memory(pool: Pool) -> bool:

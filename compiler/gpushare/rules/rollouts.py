@@ -1,15 +1,34 @@
 """Rules on the windows of rollouts: GS219 and GS220."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.units import show_duration
 from gpushare.core.wording import join_first, join_words
-from gpushare.intent.types import Pool
+from gpushare.intent.reader import read_rollout
+from gpushare.intent.types import Rollout
 from gpushare.intent.windows import CHANGE_SECONDS, LATE_SECONDS, Window, known_zones
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 _LONGEST_SECONDS = 7 * 24 * 3600
+_ABBREVIATIONS = {
+    **dict.fromkeys(("CET", "CEST", "MEZ", "MESZ"), ("Europe/Berlin", "Europe/Paris")),
+    **dict.fromkeys(("WET", "WEST"), ("Europe/Lisbon",)),
+    **dict.fromkeys(("EET", "EEST"), ("Europe/Athens", "Europe/Helsinki")),
+    **dict.fromkeys(("GMT", "BST"), ("Europe/London",)),
+    **dict.fromkeys(("EST", "EDT", "ET"), ("America/New_York",)),
+    **dict.fromkeys(("CST", "CDT", "CT"), ("America/Chicago",)),
+    **dict.fromkeys(("MST", "MDT", "MT"), ("America/Denver",)),
+    **dict.fromkeys(("PST", "PDT", "PT"), ("America/Los_Angeles",)),
+    **dict.fromkeys(("AEST", "AEDT"), ("Australia/Sydney",)),
+    "MSK": ("Europe/Moscow",),
+    "IST": ("Asia/Kolkata",),
+    "JST": ("Asia/Tokyo",),
+    "KST": ("Asia/Seoul",),
+}
+"""Common abbreviations, which the database lacks, or has without daylight saving time: a region's zone in place of each."""
 
 
 def check_zones(context: RuleContext) -> Iterator[Finding]:
@@ -18,51 +37,75 @@ def check_zones(context: RuleContext) -> Iterator[Finding]:
     known = sorted(known_zones()) if windows else []
     for path, window, _ in windows:
         if known and window.timezone not in known:
-            near = get_close_matches(window.timezone, known, n=3) or _of_city(window.timezone, known)
+            near = _near(window.timezone, known)
             hint = f"did you mean {join_words(near, 'or')}?" if near else "write a name such as Europe/Zurich, or UTC"
             yield Finding(code="GS219", message=f"unknown time zone {window.timezone}", hints=(hint,), path=(*path, "timezone"))
 
 
-def _of_city(name: str, known: list[str]) -> list[str]:
-    """Return the zones whose last word is this one, in any case."""
-    return [zone for zone in known if zone.rpartition("/")[2].lower() == name.rpartition("/")[2].lower()][:3]
+def _near(name: str, known: list[str]) -> list[str]:
+    """Return the zones that are probably meant. What looks like an abbreviation may be hours from another one like it."""
+    if name in _ABBREVIATIONS:
+        return [zone for zone in _ABBREVIATIONS[name] if zone in known]
+    city = [zone for zone in known if zone.rpartition("/")[2].lower() == name.rpartition("/")[2].lower()][:3]
+    return city if name.isupper() else get_close_matches(name, known, n=3) or city
 
 
 def check_durations(context: RuleContext) -> Iterator[Finding]:
     """GS220: a window of more than seven days, or one into which no drain and change ever fit."""
-    for path, window, pools in _windows(context):
+    for path, window, rollouts in _windows(context):
         seconds = window.duration_seconds
-        needed = {pool.name: pool.rollout.fitting_seconds + LATE_SECONDS for pool in pools}
+        needed = {name: rollout.fitting_seconds + LATE_SECONDS for name, rollout in rollouts.items()}
         short = [name for name, least in needed.items() if seconds < least]
         if seconds > _LONGEST_SECONDS:
             message, hint = "a window is open for at most seven days", "write 168h or less; windows may follow each other"
             yield Finding(code="GS220", message=message, hints=(hint,), path=(*path, "duration"))
         elif short:
             least = max(needed.values())
-            message = f"no change of pool {join_first(short)} ever begins in a window of {_minutes(seconds)}"
-            parts = f"the drain's {_minutes(least - CHANGE_SECONDS - LATE_SECONDS)}, the change's {_minutes(CHANGE_SECONDS)}"
-            hints = (
-                f"{parts} and {_minutes(LATE_SECONDS)} until a node begins must fit",
-                f"write {_minutes(least)} or more, or a shorter drainTimeout",
+            whose = f" of pool {join_first(pools)}" if (pools := [name for name in short if name]) else ""
+            message = f"no change{whose} ever begins in a window of {show_duration(seconds)}"
+            drain_seconds = least - CHANGE_SECONDS - LATE_SECONDS
+            parts = f"the drain's {show_duration(drain_seconds)}, the change's {show_duration(CHANGE_SECONDS)}"
+            ways = f"{show_duration(least)} or more" + (", or a shorter drainTimeout" if drain_seconds else "")
+            if least > _LONGEST_SECONDS:
+                most = show_duration(_LONGEST_SECONDS - CHANGE_SECONDS - LATE_SECONDS)
+                ways = f"a shorter drainTimeout: a window is open for 168h at most, so it fits a drain of {most} at most"
+            yield Finding(
+                code="GS220",
+                message=message,
+                hints=(f"{parts} and {show_duration(LATE_SECONDS)} until a node begins must fit", f"write {ways}"),
+                path=(*path, "duration"),
+                causes=tuple(cause for name in short for cause in _causes(context, name)),
             )
-            yield Finding(code="GS220", message=message, hints=hints, path=(*path, "duration"))
 
 
-def _minutes(seconds: int) -> str:
-    return f"{seconds // 60}m{seconds % 60}s" if seconds % 60 else f"{seconds // 60}m"
+def _causes(context: RuleContext, name: str) -> Iterator[Path]:
+    """Yield where the time that a drain has may have been written or removed: for one pool, or of the cluster if no name."""
+    own = _spec(context).get("pools", {}).get(name, {}).get("rollout", {})
+    for field in ("drainTimeout", "onBusy"):
+        if name:
+            yield "spec", "pools", name, "rollout", field
+        if field not in own:
+            yield "spec", "rollout", field
 
 
-def _windows(context: RuleContext) -> Iterator[tuple[Path, Window, list[Pool]]]:
-    """Yield each window where it is written, with the pools that have it."""
-    spec = context.document.get("spec", {})
-    places: dict[Path, list[Pool]] = {}
+def _spec(context: RuleContext) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = context.document.get("spec", {})
+    return found
+
+
+def _windows(context: RuleContext) -> Iterator[tuple[Path, Window, Mapping[str, Rollout]]]:
+    """Yield each window where it is written, with the rollouts by pool that have it; the cluster's under "" if no pool has."""
+    spec = _spec(context)
+    places: dict[Path, dict[str, Rollout]] = {}
     for pool in context.intent.pools:
         own = spec.get("pools", {}).get(pool.name, {}).get("rollout", {})
         place = pool_path(pool, "rollout") if "windows" in own or "rollout" not in spec else ("spec", "rollout")
-        places.setdefault(place, []).append(pool)
-    for place, pools in places.items():
-        for number, window in enumerate(pools[0].rollout.windows):
-            yield (*place, "windows", number), window, pools
+        places.setdefault(place, {})[pool.name] = pool.rollout
+    if "rollout" in spec:
+        places.setdefault(("spec", "rollout"), {"": read_rollout(spec["rollout"])})
+    for place, rollouts in places.items():
+        for number, window in enumerate(next(iter(rollouts.values())).windows):
+            yield (*place, "windows", number), window, rollouts
 
 
 RULES = (

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 
-from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange
+from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange, total
 from gpushare.compare.effects import EffectKind
 from gpushare.core.wording import gib, join_first, join_words, pluralize
 
@@ -40,16 +40,22 @@ _NEW = {
 }
 
 
+_BEGINS = "Changes that nodes still hold back may begin"
+
+
 def headline(comparison: Comparison) -> str:
     """Return one sentence: which running pods are disturbed, and what is refused."""
     kinds = {one.kind for one in comparison.effects}
     harms = {**_RUNNING, **{kind: _LATER[kind] for kind in (EffectKind.ENFORCED, EffectKind.NOTICED)}}
     running = next((text for kind, text in harms.items() if kind in kinds), "")
-    if comparison.disturbed and not comparison.disrupts_all:
-        number = pluralize(comparison.disturbed, "running pod")
-        running = f"At most {number} {'is' if comparison.disturbed == 1 else 'are'} disturbed"
-    elif comparison.disturbed is None and not comparison.disrupts_all:
+    disturbed = _counted(comparison)
+    if disturbed and not comparison.disrupts_all:
+        number = pluralize(disturbed, "running pod")
+        running = f"At most {number} {'is' if disturbed == 1 else 'are'} disturbed"
+    elif disturbed is None and not comparison.disrupts_all:
         running = "Running pods are disturbed; how many is not known"
+    if comparison.begun:
+        running = "; ".join(filter(None, (running.rstrip("."), _BEGINS if not running else _BEGINS[0].lower() + _BEGINS[1:])))
     broken = sum(one.problem is not None for one in comparison.quotas)
     refused = [text for kind, text in _REFUSED.items() if kind in kinds]
     if broken:
@@ -64,6 +70,7 @@ def verdict(comparison: Comparison) -> list[str]:
     kinds = {one.kind for one in comparison.effects}
     running = [text for kind, text in _RUNNING.items() if kind in kinds]
     running += list(_disturbed(comparison))
+    running += list(_beginning(comparison))
     running += list(_mixed(comparison))
     running += [text for kind, text in _LATER.items() if kind in kinds]
     if comparison.changes_mig_strategy:
@@ -74,14 +81,35 @@ def verdict(comparison: Comparison) -> list[str]:
 
 def _disturbed(comparison: Comparison) -> Iterator[str]:
     """Yield how many running pods lose their shares, by what their nodes do about them."""
-    if comparison.disrupts_all or comparison.disturbed == 0:
+    disturbed = _counted(comparison)
+    if comparison.disrupts_all or disturbed == 0:
         return
-    most = "Running pods lose" if comparison.disturbed is None else f"At most {_pods(comparison.disturbed)}"
+    most = "Running pods lose" if disturbed is None else f"At most {_pods(disturbed)}"
     modes = {one.on_busy for one in comparison.outages}
     ways = (("evict", "they are evicted"), ("wait", "their nodes wait for them"), ("fail", "their nodes keep their layout"))
     how = ", or ".join(words for mode, words in ways if mode in modes)
-    number = " (how many is not known)" if comparison.disturbed is None else ""
+    number = " (how many is not known)" if disturbed is None else ""
     yield f"{most} their shares of GPUs{number}{': ' + how if how else ''}."
+
+
+def _counted(comparison: Comparison) -> int | None:
+    """Return how many running pods this change itself disturbs, without what nodes hold back already."""
+    return total(0 if _only_begins(pool, comparison) else pool.disturbed for pool in comparison.pools)
+
+
+def _only_begins(pool: PoolChange, comparison: Comparison) -> bool:
+    """Whether the pool's number of pods is not known only because its nodes may begin what they hold back."""
+    return bool(comparison.begun & {pool.name, pool.successor or pool.name})
+
+
+def _beginning(comparison: Comparison) -> Iterator[str]:
+    """Yield when changes that nodes hold back may begin, once for all pools of which it is the same."""
+    same: dict[str, list[str]] = {}
+    for one in comparison.effects:
+        if one.kind is EffectKind.BEGINS and one.pool is not None:
+            same.setdefault("at once" if one.after is None else f"when the next window opens, {one.after}", []).append(one.pool)
+    for when, pools in same.items():
+        yield f"{_BEGINS} {when} (pool{'s' if len(pools) > 1 else ''} {join_first(pools)}): see gpushare status or plan --live."
 
 
 def _pods(number: int) -> str:
@@ -136,6 +164,8 @@ def _quotas(comparison: Comparison) -> Iterator[str]:
 
 
 def _nodes(comparison: Comparison) -> Iterator[str]:
-    if comparison.touched != 0 and not comparison.disrupts_all:
-        number = "An unknown number of nodes" if comparison.touched is None else pluralize(comparison.touched, "node")
-        yield f"{number} {'is' if comparison.touched == 1 else 'are'} changed."
+    quiet = {Change.NONE, Change.POLICY}
+    touched = total(0 if _only_begins(one, comparison) and one.change in quiet else one.touched for one in comparison.pools)
+    if touched != 0 and not comparison.disrupts_all:
+        number = "An unknown number of nodes" if touched is None else pluralize(touched, "node")
+        yield f"{number} {'is' if touched == 1 else 'are'} changed."

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any, assert_never
 
@@ -10,8 +10,10 @@ from gpushare import vendors
 from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange, Start
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, FileKind, SettingChange
+from gpushare.core.units import show_duration
 from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.gitops import TOOLS, Tool
+from gpushare.intent.windows import DAYS
 from gpushare.views.plan_view import known, ranges
 
 _MAX_LENGTH = 60
@@ -51,6 +53,7 @@ _ALSO = {
     EffectKind.HANDED_OVER: "the former GitOps tool must be detached first",
     EffectKind.APPLIED: "files must be applied by hand",
     EffectKind.ADOPTED: "the adoption changes",
+    EffectKind.BEGINS: "changes that nodes still hold back may begin",
     EffectKind.ENDED: "containers may be killed",
     EffectKind.NOTICED: "running containers get a notice",
     EffectKind.ENFORCED: "caps are enforced differently",
@@ -86,6 +89,9 @@ def format_effect(one: Effect, arrow: str) -> str:
         return f"{one.subject}: {_EFFECTS[one.kind]}"
     if one.kind is EffectKind.RELEASED:
         return f"{_before_and_after(one, arrow)}: {_released(one.subject)}"
+    if one.kind is EffectKind.BEGINS:
+        when = "at once" if one.after is None else f"when the next window opens, {one.after}"
+        return f"changes that nodes still hold back may begin {when}; see gpushare status or plan --live"
     if one.kind is EffectKind.HANDED_OVER:
         return f"{one.subject} {arrow} {one.after or 'no tool'}: {_handed_over(TOOLS[one.subject])}"
     what = _FOREIGN_USE if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
@@ -126,6 +132,8 @@ def _side_effects(comparison: Comparison) -> str:
 
 def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
     before, after = _text(one.before), _text(one.after)
+    if _has_windows(one.before) or _has_windows(one.after):
+        return f"{before} {arrow} {after}"
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     # If two long values begin with the same text, cutting at the end would show the same for both.
     start = same - _CONTEXT if same > _MAX_LENGTH - _CONTEXT else 0
@@ -171,7 +179,7 @@ def format_cards(pool: PoolChange) -> str:
 
 def format_disturbance(pool: PoolChange) -> str:
     """Return how many nodes and pods the pool's change costs; empty for a new pool without nodes."""
-    if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and not pool.touched:
+    if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and pool.touched == 0:
         return "no GPU and no label of a node changes"
     nodes = "an unknown number of nodes" if pool.touched is None else pluralize(pool.touched, "node")
     if pool.change is Change.NEW:
@@ -339,14 +347,46 @@ def format_setting(one: SettingChange, arrow: str) -> str:
 
 
 def format_value(data: Any) -> str:
-    """Return a value as JSON, cut if it is long; text without quotes."""
-    return _cut(_text(data), 0)
+    """Return a value as JSON, cut if it is long; text without quotes, and windows in words."""
+    return _text(data) if _has_windows(data) else _cut(_text(data), 0)
 
 
 def _text(data: Any) -> str:
     if data is None:
         return "none"
+    if _is_windows(data):
+        return "; ".join(map(_window, data))
+    if _has_windows(data):
+        data = {**data, "windows": _text(data["windows"])}
     return data if data and isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+
+
+def _is_windows(data: Any) -> bool:
+    """Whether these are windows of a rollout, as an intent or a policy has them."""
+    return bool(data) and isinstance(data, list) and all(map(_is_window, data))
+
+
+def _has_windows(data: Any) -> bool:
+    """Whether these are windows, or a rollout with windows: such values are shown whole."""
+    return _is_windows(data.get("windows") if isinstance(data, dict) else data)
+
+
+def _is_window(data: Any) -> bool:
+    if not isinstance(data, dict) or "start" not in data:
+        return False
+    days = data.get("days", DAYS)
+    is_known = isinstance(days, list | tuple) and bool(days) and all(day in DAYS for day in days)
+    return is_known and (isinstance(data.get("durationSeconds"), int) or "duration" in data)
+
+
+def _window(data: Mapping[str, Any]) -> str:
+    """Return a window such as `Mon-Fri 06:00 for 2h Europe/Zurich`."""
+    days = [day for day in DAYS if day in data.get("days", DAYS)]
+    first, last = DAYS.index(days[0]), DAYS.index(days[-1])
+    is_run = len(days) > 2 and last - first + 1 == len(days)
+    shown = "daily" if len(days) == len(DAYS) else f"{days[0]}-{days[-1]}" if is_run else ",".join(days)
+    duration = show_duration(data["durationSeconds"]) if "durationSeconds" in data else data["duration"]
+    return f"{shown} {data['start']} for {duration} {data.get('timezone', 'UTC')}"
 
 
 def _cut(text: str, start: int) -> str:

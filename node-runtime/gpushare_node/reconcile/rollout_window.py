@@ -4,8 +4,8 @@ Held back is what takes a layout, or the plugin's config, from a node that has o
 
 - a node that never had a layout of ours: neither the folder has a policy nor the node our profile label;
 - a repair: the policy in force and the desired one give the same layout and resources, also if caps or names differ;
-- a node that lost its layout, as in a reboot: every GPU should have MIG instances, and none has any. If only some GPUs lost
-  theirs, the others still serve tenants, and another layout waits;
+- a node that lost its layout, as in a reboot: no GPU that should have MIG instances has any. If only some GPUs lost theirs, the
+  others still serve tenants, and another layout waits;
 - what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is by then: the node is out
   of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels are missing;
 - a node that leaves its pool for none. Another pool's windows count for a node that it takes over.
@@ -69,10 +69,10 @@ class Change(Struct):
 
 
 def _is_lost(former: Policy, view: GpuView) -> bool:
-    """Whether every GPU should have MIG instances by the former policy, and none has any."""
-    wanted = {gpu.index for gpu in former.gpus if gpu.instances}
-    standing = (gpu.mig is not None and gpu.mig.current and bool(gpu.mig.instances) for gpu in view.state.gpus)
-    return wanted >= {gpu.index for gpu in view.state.gpus} and not any(standing)
+    """Whether no GPU that should have MIG instances by the former policy has any. What a faulty one has is not known."""
+    partitioned = {gpu.index for gpu in former.gpus if gpu.instances}
+    known = [gpu for gpu in view.state.gpus if gpu.index in partitioned and gpu.fault is None]
+    return bool(known) and not any(gpu.mig is not None and gpu.mig.current and gpu.mig.instances for gpu in known)
 
 
 def check(policy: Policy, now: float, seconds: float) -> None:

@@ -11,10 +11,12 @@ from gpushare.catalog import cards
 from gpushare.compare import compare
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import Effect, EffectKind
+from gpushare.compare.files import FileKind, SettingChange
 from gpushare.reading import schema
 from gpushare.render import pools
-from gpushare.views import comparison_document, comparison_words
-from gpushare.views.comparison_verdict import UNCHANGED, verdict
+from gpushare.views import comparison_document, comparison_markdown, comparison_view, comparison_words
+from gpushare.views.comparison_verdict import UNCHANGED, headline, verdict
+from gpushare.views.terminal import Style
 from tests.compiler.render.compiled import compiled
 
 BASE = """
@@ -134,6 +136,96 @@ def test_outages_say_when_they_can_begin(rollout: str, now: str, text: str | Non
     assert text in said if text else "begins" not in said
     (document,) = comparison_document.document(found)["outages"]
     assert (document["paused"], document["opensAt"]) == ("paused" in rollout, opens_at)
+
+
+SEE = "see gpushare status or plan --live."
+SUNDAY = SATURDAY.replace("Sat", "Sun")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "when"),
+    [
+        ("{paused: true}", "{}", "at once"),
+        (f"{{windows: [{SATURDAY}]}}", "{}", "at once"),
+        ("{paused: true}", f"{{windows: [{SATURDAY}]}}", f"when the next window opens, {OPENING}"),
+        (f"{{windows: [{SUNDAY}]}}", f"{{windows: [{SATURDAY}]}}", f"when the next window opens, {OPENING}"),
+        (f"{{paused: true, windows: [{SATURDAY}]}}", f"{{windows: [{SATURDAY}]}}", f"when the next window opens, {OPENING}"),
+        ("{paused: true}", f"{{paused: true, windows: [{SATURDAY}]}}", None),
+        (f"{{windows: [{SATURDAY}]}}", f"{{paused: true, windows: [{SATURDAY}]}}", None),
+        ("{}", f"{{windows: [{SATURDAY}]}}", None),
+        (f"{{windows: [{SATURDAY}]}}", f"{{windows: [{SATURDAY}], maxUnavailable: 2}}", None),
+    ],
+)
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_changes_that_nodes_hold_back_may_begin_when_the_rollout_allows_it(
+    old: str, new: str, when: str | None, is_renamed: bool
+) -> None:
+    before, after = change("spec/pools/nb/rollout", yaml.safe_load(old)), change("spec/pools/nb/rollout", yaml.safe_load(new))
+    if is_renamed:
+        after["spec"]["pools"] = {"big": after["spec"]["pools"].pop("nb")}
+    found = told(before, after, datetime.fromisoformat("2026-11-26T12:00Z").timestamp())
+    pool = "big" if is_renamed else "nb"
+    said = [one for one in verdict(found) if "hold back" in one]
+    assert bool(said) == (UNCHANGED not in verdict(found)) == (when is not None)
+    text = comparison_view.render(found, Style(columns=500)) + comparison_markdown.page(found)
+    assert ("no pod disturbed" in text or "no node is touched" in text or "No GPU and no" in text) == (when is None)
+    assert (comparison_document.document(found)["podsDisturbed"] is None) == (when is not None)
+    assert ("hold back may begin" in headline(found)) == (when is not None)
+    if when is not None:
+        assert f"changes that nodes still hold back may begin {when}; see gpushare status or plan --live" in text
+        assert said == [f"Changes that nodes still hold back may begin {when} (pool {pool}): {SEE}"]
+
+
+def test_what_the_change_itself_disturbs_is_still_counted_where_held_changes_may_begin() -> None:
+    old, new = change("spec/pools/nb/rollout", {"paused": True}), change("spec/pools/nb/sharing/replicas", 2)
+    other = copy.deepcopy(old["spec"]["pools"]["nb"]) | {"nodes": {"names": ["n8"]}}
+    old["spec"]["pools"]["idle"] = other
+    new["spec"]["pools"]["idle"] = copy.deepcopy(other) | {"rollout": {}}
+    found = told(old, new)
+    said = verdict(found)
+    assert "At most 12 running pods lose their shares of GPUs: their nodes wait for them." in said
+    assert "Changes that nodes still hold back may begin at once (pool idle): " + SEE in said
+    assert "3 nodes are changed." in said
+    assert headline(found).startswith("At most 12 running pods are disturbed; changes that nodes still hold back may begin;")
+
+
+def test_a_named_node_that_changes_pools_meets_the_windows_of_its_new_pool() -> None:
+    old, new = change("spec/pools/nb/nodes", {"names": ["n1", "n2"]}), change("spec/pools/nb/nodes", {"names": ["n1"]})
+    for one, names in ((old, ["n8"]), (new, ["n2", "n8"])):
+        one["spec"]["pools"]["nb"]["rollout"] = {"paused": True}
+        one["spec"]["pools"]["free"] = copy.deepcopy(one["spec"]["pools"]["nb"]) | {"nodes": {"names": names}, "rollout": {}}
+    assert [(one.pool, one.after) for one in told(old, new).effects if one.kind is EffectKind.BEGINS] == [("free", None)]
+
+
+DAYS = "Mon, Tue, Wed, Thu, Fri, Sat, Sun"
+
+
+@pytest.mark.parametrize(
+    ("days", "duration", "shown"),
+    [
+        ("Mon, Tue, Wed, Thu, Fri", "2h", "Mon-Fri 06:00 for 2h Europe/Zurich"),
+        ("Tue, Mon, Wed", "90m", "Mon-Wed 06:00 for {1h30m|90m} Europe/Zurich"),
+        ("Sat, Sun", "168h", "Sat,Sun 06:00 for 168h Europe/Zurich"),
+        ("Mon, Tue, Thu", "2h", "Mon,Tue,Thu 06:00 for 2h Europe/Zurich"),
+        (DAYS, "2h", "daily 06:00 for 2h Europe/Zurich"),
+    ],
+)
+def test_windows_are_shown_in_words_and_whole(days: str, duration: str, shown: str) -> None:
+    """In the policy, where durations are seconds, and in the intent, where they are as the user wrote them."""
+    window = f'{{days: [{days}], start: "06:00", duration: {duration}, timezone: Europe/Zurich}}'
+    old = change("spec/pools/nb/rollout", yaml.safe_load(f"{{windows: [{SATURDAY}]}}"))
+    new = change("spec/pools/nb/rollout", yaml.safe_load(f"{{windows: [{SATURDAY}, {window}]}}"))
+    (effect,) = [one for one in told(old, new).effects if one.subject == "rollout.windows"]
+    first = "Sat 22:00 for 2h Europe/Zurich"
+    policy, intent = (shown.replace("{1h30m|90m}", text) for text in ("1h30m", "90m"))
+    told_order = words(effect).partition(" → ")[2].removesuffix(": the pace of later changes").split("; ")
+    assert sorted(told_order) == sorted((first, policy))
+    both = [side["spec"]["pools"]["nb"]["rollout"]["windows"] for side in (old, new)]
+    setting = SettingChange(path=("windows",), kind=FileKind.CHANGED, before=both[0], after=both[1])
+    assert comparison_words.format_setting(setting, "→") == f"windows: {first} → {first}; {intent}"
+    assert comparison_words.format_value(both[1][1:]) == intent
+    whole = comparison_words.format_value({"onBusy": "evict", "windows": both[1]})
+    assert whole == f'{{"onBusy": "evict", "windows": "{first}; {intent}"}}'
 
 
 def test_new_nodes_wait_for_no_window() -> None:

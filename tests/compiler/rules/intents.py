@@ -37,7 +37,11 @@ def check(text: str) -> list[Finding]:
 
 def _check(text: str) -> list[Finding]:
     """Every finding; the rules run only on documents that passed the schema, as in a compile."""
-    read = source.read(text.encode(), "intent.yaml")
+    return check_source(source.read(text.encode(), "intent.yaml"))
+
+
+def check_source(read: source.Source) -> list[Finding]:
+    """Every finding of a document that was read, and maybe merged."""
     findings = [*read.findings, *(schema.check(read) if read.data is not None else ())]
     if not any(is_error(finding) for finding in findings):
         findings += cards.check(read.data["spec"].get("cards", {}))

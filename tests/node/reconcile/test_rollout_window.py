@@ -13,7 +13,10 @@ from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import Mode, OnBusy, Partitioner, Policy, Window, read
 from gpushare_node.core.structs import replace
 from gpushare_node.core.windows import locate
-from gpushare_node.reconcile.rollout_window import CHANGE_SECONDS
+from gpushare_node.gpus.view import GpuView
+from gpushare_node.partition import plan
+from gpushare_node.partition.state import Fault, FaultKind, Gpu, Mig, NodeGpus
+from gpushare_node.reconcile.rollout_window import CHANGE_SECONDS, Change
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 from tests.node.gpus.gpu_node import A100, IDS
@@ -109,6 +112,40 @@ def test_what_is_not_held_back(node: LoopNode, case: str) -> None:
     prepare, policy = NOT_HELD[case]
     prepare(node)
     assert node.run(policy).reason is ConditionReason.READY
+
+
+def mixed(*layouts: object, key: str = "mig-00000001") -> Policy:
+    """A policy whose last GPU is whole."""
+    made = mig(*layouts, (), key=key)
+    return replace(made, resources=(*made.resources, *whole().resources), shares=(*made.shares, *whole().shares))
+
+
+@pytest.mark.parametrize(("lost", "is_held"), [((0, 1), False), ((0,), True), ((), True)])
+def test_a_mixed_node_has_lost_its_layout_when_no_partitioned_gpu_has_instances(
+    tmp_path: Path, api: ApiServer, lost: tuple[int, ...], is_held: bool
+) -> None:
+    """Two GPUs have instances and the third is whole. Another layout waits while one of the two still has its instances."""
+    node = LoopNode(tmp_path, api, A100, A100, A100)
+    assert node.run(mixed(SEVEN, SEVEN)).reason is ConditionReason.READY
+    for index in lost:
+        node.fake_nvml.set_mode(index, False)
+    node.enumerate()
+    outcome = node.run(rollout(mixed(TWO, TWO, key="mig-00000002"), is_paused=True))
+    assert outcome.reason is (ConditionReason.ROLLOUT_PAUSED if is_held else ConditionReason.READY)
+
+
+@pytest.mark.parametrize("fault", [None, Fault(kind=FaultKind.UNREADABLE, detail="nvmlDeviceGetMigMode: unknown error")])
+def test_a_faulty_gpu_is_not_known_to_have_lost_its_layout(fault: Fault | None) -> None:
+    former, policy = mixed(SEVEN), mixed(TWO, key="mig-00000002")
+    off = Mig(current=False, pending=False)
+    gpus = tuple(
+        Gpu(index=index, uuid=f"GPU-{index}", name="A100", pci_device_id=None, memory_mib=None, mig=off, is_busy=False)
+        for index in (0, 1)
+    )
+    state = NodeGpus(gpus=(replace(gpus[0], fault=fault, mig=None if fault else off), gpus[1]))
+    view, former_view = (GpuView(surveys=(), state=state, plan=plan(state, one)) for one in (policy, former))
+    change = Change(policy=policy, former=former, view=view, former_view=former_view, labels={}, journal=None)
+    assert change.is_disruptive is (fault is not None)
 
 
 def test_a_node_that_leaves_its_pool_is_not_held_back(node: LoopNode) -> None:

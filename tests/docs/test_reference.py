@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpushare import pipeline
+from gpushare.bundle import lock
 from gpushare.core import resources
 from gpushare.reading import schema
 from tests.support.paths import ROOT
@@ -81,6 +84,16 @@ def test_the_page_on_the_bundle_lists_every_file_of_an_example(bundle: Path) -> 
         assert any(shape.fullmatch(path) for shape in shapes().values()), f"docs/bundle.md does not list {path}"
 
 
+@cache
+def files() -> frozenset[str]:
+    """The files of all examples, and of the one with an installed plugin if its intent does not say where that runs."""
+    text = (ROOT / "examples/13-existing-plugin/intent.yaml").read_text()
+    unplaced, changed = re.subn(r"^    namespace: .*\n", "", text, flags=re.MULTILINE)
+    assert changed == 1
+    compilation = pipeline.compile_intent(unplaced.encode(), "intent.yaml", lock.EMPTY)
+    return frozenset(path for bundle in BUNDLES for path in generated(bundle)) | {one.path for one in compilation.artifacts}
+
+
 @pytest.mark.parametrize("listed", shapes())
-def test_every_listed_file_is_in_some_example(listed: str) -> None:
-    assert any(shapes()[listed].fullmatch(path) for bundle in BUNDLES for path in generated(bundle))
+def test_every_listed_file_is_in_some_bundle(listed: str) -> None:
+    assert any(shapes()[listed].fullmatch(path) for path in files())

@@ -89,7 +89,10 @@ def _next_steps(read: LoadedIntent, directory: Path) -> Iterator[str]:
         yield "  kubectl apply" + "".join(f" -f {_argument(directory / file)}" for file in files)
     if not intent.gitops:
         yield f"next: {where}/README.md says what to install in which order; our chart is"
-        yield f"  helm upgrade --install gpushare {_argument(directory / 'chart')} --namespace {intent.namespace}"
+        yield "  kubectl apply" + "".join(f" -f {_argument(directory / file)}" for file in gitops.namespaces(intent))
+        wait = " --wait" if intent.observes else ""
+        chart = _argument(directory / "chart")
+        yield f"  helm upgrade --install gpushare {chart} --namespace {intent.namespace}{wait} --timeout 5m"
 
 
 def _argument(path: Path) -> str:

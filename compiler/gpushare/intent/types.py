@@ -403,6 +403,17 @@ class Intent(Record):
         return self.platform.namespace or self.namespace
 
     @property
+    def copies_config_map(self) -> bool:
+        """Whether a person copies our ConfigMap to where an installed plugin runs, because the intent does not say where."""
+        return self.platform.stack is Stack.EXISTING and self.platform.namespace is None
+
+    @property
+    def kept_config_maps(self) -> tuple[str, ...]:
+        """The ConfigMaps in the plugin's namespace that stay after an uninstall, because values of NVIDIA's chart name them."""
+        manager = ("gpushare-mig-parted",) if self.platform.partitioner is Partitioner.MIG_MANAGER else ()
+        return ("gpushare-profiles", *manager)
+
+    @property
     def platform_namespaces(self) -> tuple[str, ...]:
         """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
         return tuple(sorted({"kube-system", self.namespace, self.plugin_namespace, *self.platform.namespaces}))

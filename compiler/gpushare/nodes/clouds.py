@@ -178,7 +178,8 @@ CLOUDS = (
             Machines(gpus=((r"a[234]x?-(?:high|mega|ultra|edge|max)gpu-(\d{1,2})g(?:-(?:nolssd|metal|lowmem))?", 0),)),
         ),
         startup_taint=(
-            "GKE; the flag replaces all taints of the node pool, so name the others too:\n\n"
+            "GKE; the flag replaces all taints of the node pool, so name the others too. To remove the taint, name the others\n"
+            "alone, or none: `--node-taints ''`.\n\n"
             "    gcloud container node-pools update {pool} --cluster CLUSTER --node-taints {taint}=true:NoSchedule\n"
         ),
         autoscaler_label="cloud.google.com/gke-accelerator",
@@ -216,6 +217,9 @@ CLOUDS = (
             "the pods of verified nodes afterwards, `kubectl --namespace NAMESPACE rollout restart daemonset/gpushare-POOL`.\n"
             "\n    aws eks update-nodegroup-config --cluster-name CLUSTER --nodegroup-name {pool} \\\n"
             "      --taints 'addOrUpdateTaints=[{{key={taint},value=true,effect=NO_SCHEDULE}}]'\n"
+            "\nThe command that removes it:\n"
+            "\n    aws eks update-nodegroup-config --cluster-name CLUSTER --nodegroup-name {pool} \\\n"
+            "      --taints 'removeTaints=[{{key={taint},value=true,effect=NO_SCHEDULE}}]'\n"
         ),
         autoscaler_label="k8s.amazonaws.com/accelerator",
         has_driver=True,
@@ -288,6 +292,8 @@ CLOUDS = (
             "AKS; an initialization taint, since AKS puts an ordinary one back:\n\n"
             "    az aks nodepool update --resource-group GROUP --cluster-name CLUSTER --name {pool} \\\n"
             "      --node-init-taints {taint}=true:NoSchedule\n"
+            "\nThe flag replaces all initialization taints. To remove the taint, name the others alone, or none:\n"
+            "`--node-init-taints ''`.\n"
         ),
         autoscaler_label="kubernetes.azure.com/accelerator",
         former_gpu_label="accelerator",
@@ -307,7 +313,8 @@ CLOUDS = (
         startup_taint=(
             "Scaleway Kapsule; a tag of the pool, which sets the taint without a prefix:\n\n"
             "    scw k8s pool update {POOL}_ID tags.0=taint=noprefix={taint}=true:NoSchedule\n\n"
-            "Kapsule may tag running nodes again: see that a verified node keeps no taint.\n"
+            "To remove the taint, remove the tag from the pool. Kapsule may tag running nodes again: see that a verified\n"
+            "node keeps no taint.\n"
         ),
     ),
     Cloud(
@@ -317,6 +324,7 @@ CLOUDS = (
             "Cluster API with kubeadm, in the KubeadmConfigTemplate of the MachineDeployment:\n\n"
             "    spec:\n      template:\n        spec:\n          joinConfiguration:\n            nodeRegistration:\n"
             '              taints: [{{key: {taint}, value: "true", effect: NoSchedule}}]\n'
+            "\nTo remove the taint, make the MachineDeployment refer to a template without it.\n"
         ),
         autoscaler_label="cluster-api/accelerator",
         group=GroupAnnotations(

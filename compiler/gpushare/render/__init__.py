@@ -29,6 +29,7 @@ from gpushare.render import (
     values,
 )
 from gpushare.resolved.plan import Plan
+from gpushare.steps import leaving
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
@@ -62,27 +63,28 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
     """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
     texts = {file.path: file.text for file in artifacts}
     policies = {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools}
-    return chart.values(plan, policies, readme.next_steps(plan))
+    return chart.values(plan, policies, leaving.next_steps(plan))
 
 
 def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
-    chart_values = chart.values(plan, policies, readme.next_steps(plan))
+    chart_values = chart.values(plan, policies, leaving.next_steps(plan))
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))
     more = (*argocd.section(plan, checks), *flux.section(plan), *monitoring.section(plan))
-    yield Artifact(path="README.md", text=observing.readme(plan, more) if observes else readme.readme(plan, more))
+    # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
+    snippets = None if observes else cloud.cloud(plan)
+    text = observing.readme(plan, more) if observes else readme.readme(plan, more, has_cloud=snippets is not None)
+    yield Artifact(path="README.md", text=text)
     for path, item in namespace.namespaces(plan).items():
         yield _yaml(path, item)
     yield from chart.static_files(has_monitoring=any(monitoring.objects(plan)))
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, new_lock, policies)
     if not observes:
-        # Until then no program may read our profiles, and no node may start with a taint that nothing removes.
         yield from _stack(plan, new_lock, upstream_values)
     yield _yaml("nodes/pools.yaml", pools.pools_document(plan))
-    snippets = "" if observes else cloud.cloud(plan)
     if snippets:
         yield Artifact(path="nodes/cloud.md", text=snippets)
     if not observes:
@@ -128,7 +130,7 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
             yield _yaml(f"{stack.value}/values.yaml", upstream_values)
             yield _yaml(f"{stack.value}/restore-values.yaml", values.restoring_values(plan))
         case Stack.EXISTING:
-            if not existing.is_placed(plan):
+            if plan.intent.copies_config_map:
                 yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(new_lock)))
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
 

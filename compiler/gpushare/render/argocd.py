@@ -10,8 +10,8 @@ from typing import Any
 
 from gpushare.catalog import upstream
 from gpushare.intent import gitops
-from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
+from gpushare.steps import leaving, nvidia_release
 from gpushare.vendors.nvidia import NVIDIA
 
 Object = dict[str, Any]
@@ -88,15 +88,17 @@ def section(plan: Plan, checks: Mapping[str, str]) -> Iterator[str]:
         yield from ("", "So that an Application is `Degraded`, with the reason, where a node fails, merge these health checks")
         yield from ("into the configuration of Argo CD:", "")
         yield "    kubectl apply --server-side -f argocd/argocd-cm.yaml"
-    does = "waits for the GPUs' tenants, makes nodes exclusive and removes NVIDIA's chart, if it is in `argocd/apps/`"
+    does = "waits for the GPUs' tenants, makes every GPU whole and removes NVIDIA's chart, if it is in `argocd/apps/`"
     if plan.intent.observes:
         does = "removes condition and annotation"
     yield from ("", f"Deleting the Application {does}.")
-    yield from (f"Namespace `{plan.intent.namespace}` and ConfigMap `gpushare-profiles` stay:", "")
+    yield from (f"Namespace `{plan.intent.namespace}` and {leaving.kept(plan)} stay:", "")
     yield f"    kubectl --namespace {namespace} delete application {name}"
     if not plan.intent.observes:
         yield from ("", "It ends when no node has a pool's label any more:", "")
         yield "    kubectl get nodes --selector gpushare.dev/pool"
+    if gitops.installs_upstream(plan.intent):
+        yield from ("", "Then delete what stayed of the plugin's configuration:", "", f"    {leaving.delete_config_maps(plan)}")
     yield ""
 
 
@@ -181,7 +183,7 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
         },
         {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "ref": "values"},
     ]
-    has_null = platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None
+    has_null = nvidia_release.renders_null(plan)
     spec = _spec(plan, settings, {"sources": sources}, server_side=not has_null)
     spec["destination"]["namespace"] = plan.intent.plugin_namespace
     application = _application(plan, settings, chart.name, wave=1)

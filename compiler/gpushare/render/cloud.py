@@ -13,7 +13,7 @@ from gpushare.resolved.plan import Plan, PoolPlan
 _INTRODUCTION = """# The start-up taint on cloud node pools
 
 New nodes must come up with the taint {taint}, which the node runtime removes when the layout is verified. Set it on the
-node pools below. Replace what is in capitals.
+node pools below, and remove it there before you uninstall gpushare. Replace what is in capitals.
 """
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from gpushare.core import emit
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan
+from gpushare.steps import leaving
 from gpushare.vendors.nvidia import NVIDIA
 
 _STEPS = """# The device plugin that is already there
@@ -13,6 +14,8 @@ This bundle installs no device plugin. Yours must read its configs from the Conf
 `{label}` that gpushare's node runtime sets. NVIDIA's two charts can, by their config-manager; a plugin
 from a plain manifest or from a cloud provider cannot. `placement: pack` and MIG profiles with attributes (such as `+me`) need
 device plugin 0.20.0 or newer.
+
+The bundle's README.md has the order of all steps. Those of its step "The device plugin":
 
 1. {config_map}
 
@@ -31,7 +34,7 @@ device plugin 0.20.0 or newer.
 
 {taints}
 
-4. Install our chart as the bundle's README.md says. {runtime_class}
+{runtime_class}
 
 Check that the toolkit ignores NVIDIA_VISIBLE_DEVICES in unprivileged containers
 (`accept-nvidia-visible-devices-envvar-when-unprivileged = false`). Otherwise an image that sets it sees every GPU. Then the
@@ -46,16 +49,11 @@ _COPY = """Unless your plugin runs in `{namespace}`, where our chart puts the Co
    `platform.namespace` into the intent, or apply a copy to it. Repeat that after every compile: it must hold a profile before
    a node asks for it.
 
-       kubectl apply --server-side --namespace PLUGIN_NAMESPACE -f existing/configmap.yaml"""
-_PLACED = """Our chart puts the ConfigMap into `{namespace}`, where your plugin runs: do step 4 first. If a copy is there
+       kubectl apply --server-side --namespace {plugin} -f existing/configmap.yaml"""
+_PLACED = """Our chart puts the ConfigMap into `{namespace}`, where your plugin runs. If a copy is there
    already, hand it over to the release: add `--take-ownership` (Helm 3.17 and newer) to the first `helm upgrade`."""
 _CLASS = "Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
-_NO_CLASS = "Our pods use the nodes' default runtime. For the class of\n   your plugin's pods write `platform.runtimeClass`."
-
-
-def is_placed(plan: Plan) -> bool:
-    """Return whether our chart puts the ConfigMap where the intent says that the plugin runs."""
-    return plan.intent.platform.namespace is not None
+_NO_CLASS = "Our pods use the nodes' default runtime. For the class of your plugin's pods write `platform.runtimeClass`."
 
 
 def config_map(profiles: Mapping[str, str]) -> str:
@@ -70,10 +68,10 @@ def steps(plan: Plan) -> str:
     taints = "\n".join(f"   - `{key}`" for key in OUR_TAINTS)
     name = plan.intent.platform.runtime_class
     runtime_class = _CLASS.format(name=name) if name else _NO_CLASS
-    first = (_PLACED if is_placed(plan) else _COPY).format(namespace=plan.intent.plugin_namespace)
+    first = _COPY if plan.intent.copies_config_map else _PLACED
     return _STEPS.format(
         label=NVIDIA.plugin_label,
-        config_map=first,
+        config_map=first.format(namespace=plan.intent.plugin_namespace, plugin=leaving.NAMESPACE),
         strategy=plan.operator_mig_strategy or '""',
         taints=taints,
         runtime_class=runtime_class,

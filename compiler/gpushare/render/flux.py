@@ -12,8 +12,8 @@ from typing import Any
 from gpushare.catalog import upstream
 from gpushare.core.units import parse_duration
 from gpushare.intent import gitops
-from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
+from gpushare.steps import leaving, nvidia_release
 
 Object = dict[str, Any]
 
@@ -80,8 +80,8 @@ def section(plan: Plan) -> Iterator[str]:
     yield from ("", f"Kustomization `{name}` applies `flux/apps/`, from then on every commit, and is Ready when it all is:", "")
     yield f"{kubectl} get kustomization,helmrelease"
     yield ""
-    does = "removes condition and annotation" if plan.intent.observes else "makes every node exclusive again"
-    yield f"Deleting it {does}. Namespace `{plan.intent.namespace}` and ConfigMap `gpushare-profiles` stay:"
+    does = "removes condition and annotation" if plan.intent.observes else "makes every GPU whole"
+    yield f"Deleting it {does}. Namespace `{plan.intent.namespace}` and {leaving.kept(plan)} stay:"
     yield from ("", f"{kubectl} delete kustomization {name}")
     if not plan.intent.observes:
         yield from ("", "It is done when no node has a pool's label, and our HelmRelease is gone:", "")
@@ -90,6 +90,7 @@ def section(plan: Plan) -> Iterator[str]:
     if gitops.installs_upstream(plan.intent):
         yield from ("", "Only then remove NVIDIA's components, if no other workload needs them:", "")
         yield f"{kubectl} delete helmrelease,helmrepository,configmap {name}-{_chart(plan).name}"
+        yield from ("", "and what stayed of the plugin's configuration:", "", f"    {leaving.delete_config_maps(plan)}")
     yield from ("", "Finally, delete the source:", "", f"{kubectl} delete gitrepository {name}", "")
 
 
@@ -159,7 +160,7 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     platform, chart = plan.intent.platform, _chart(plan)
     action: Object = {"crds": "CreateReplace", "disableWait": True, "strategy": _RETRY}
     install, upgrade = dict(action), dict(action)
-    if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
+    if nvidia_release.renders_null(plan):
         install["serverSideApply"], upgrade["serverSideApply"] = False, "disabled"
     spec = _release(plan.intent.plugin_namespace, settings, chart.name) | {
         "chart": {

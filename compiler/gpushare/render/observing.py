@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from gpushare.core.wording import pluralize
 from gpushare.intent.types import AdmissionMode, Stack
 from gpushare.resolved.plan import Plan
+from gpushare.steps import preparation
 
 
 def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
@@ -30,7 +31,10 @@ def _meaning(plan: Plan) -> Iterator[str]:
 
 def _install(plan: Plan) -> Iterator[str]:
     namespace = plan.intent.namespace
-    yield from ("## Installing", "", "From this folder. The same commands upgrade. The GPUs must be in service already.", "")
+    yield from ("## Installing", "", *preparation.image(plan))
+    yield from ("From this folder. The same commands upgrade. The GPUs must be in service already.", "")
+    if labels := tuple(preparation.labels(plan)):
+        yield from (*labels, "")
     yield "    kubectl apply -f namespace.yaml"
     yield f"    helm upgrade --install gpushare chart --namespace {namespace} --wait --timeout 5m"
     yield from ("", "Install nothing else: NVIDIA's components keep their own values. No program reads ConfigMap")

@@ -3,27 +3,16 @@
 Built without a template engine, whose import takes longer than the rest of a compile.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 
 from gpushare import backends, modes
-from gpushare.catalog import upstream
-from gpushare.catalog.image_registry import (
-    EXAMPLE_IMAGE,
-    build_commands,
-    example_image,
-    is_example,
-    is_unpublished,
-    node_image,
-    reference,
-)
+from gpushare.catalog.image_registry import example_image
 from gpushare.core import emit
-from gpushare.core.wording import pluralize
-from gpushare.intent import gitops as sync
-from gpushare.intent.types import Action, Operator, Partitioner, Stack
-from gpushare.nodes.clouds import is_set_by_a_program
+from gpushare.intent import gitops
+from gpushare.intent.types import Action, Partitioner, Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
+from gpushare.steps import leaving, nvidia_release, preparation
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _PLUGIN = {
@@ -31,13 +20,14 @@ _PLUGIN = {
     Stack.DEVICE_PLUGIN: "app.kubernetes.io/name=nvidia-device-plugin",
 }
 """The labels of the device plugin's pods."""
-_RESTORE = "restore-values.yaml"
-_DETACHED = '{"metadata": {"finalizers": null}}'
-"""Of the root Application: its deletion then leaves what it installed."""
+_START_UP_TAINT = (
+    "New nodes need a taint, so that no pod is scheduled to them before their layout is verified. The commands for each",
+    "node pool, and how to remove the taint before you leave: [nodes/cloud.md](nodes/cloud.md).",
+)
 
 
-def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
-    """Return the file's text. `gitops`: the lines of the sections on the tools that sync the bundle."""
+def readme(plan: Plan, more: Sequence[str] = (), *, has_cloud: bool = False) -> str:
+    """Return the file's text. `more`: the lines of the sections after the installation. `has_cloud`: of `nodes/cloud.md`."""
     return "\n".join(
         [
             f"# GPUs of {plan.intent.name}",
@@ -47,9 +37,9 @@ def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
             *_table(plan),
             *(line for pool in plan.pools for line in _pool(pool, plan)),
             *_quotas(plan),
-            *_install(plan),
-            *gitops,
-            *_leave(plan),
+            *_install(plan, has_cloud=has_cloud),
+            *more,
+            *leaving.section(plan, has_cloud=has_cloud),
             *_not_generated(plan),
         ]
     )
@@ -150,14 +140,23 @@ def _quotas(plan: Plan) -> Iterator[str]:
         yield ""
 
 
-def _install(plan: Plan) -> Iterator[str]:
-    yield from ("## Installing", "", *_image(plan), "In this order, from this folder. The same commands upgrade.", "")
+def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
+    yield from (
+        "## Installing",
+        "",
+        *preparation.image(plan),
+        "In this order, from this folder. The same commands upgrade.",
+        "",
+    )
+    charts = [("gpushare", _gpushare(plan)), ("The device plugin", _upstream(plan))]
+    if plan.intent.copies_config_map:  # It must hold a profile before a node asks for it.
+        charts.reverse()
     steps = (
-        ("Namespace", _namespaces(plan)),
-        ("Labels of nodes", _labels(plan)),
-        ("gpushare", _gpushare(plan)),
-        ("The device plugin", _upstream(plan)),
+        ("Namespaces" if len(gitops.namespaces(plan.intent)) > 1 else "Namespace", preparation.namespaces(plan)),
+        ("Labels of nodes", preparation.labels(plan)),
+        *charts,
         ("Check", _check(plan)),
+        ("Start-up taint", _START_UP_TAINT if has_cloud else ()),
     )
     number = 0
     for title, step in steps:
@@ -168,57 +167,12 @@ def _install(plan: Plan) -> Iterator[str]:
     yield from ("`images.txt` lists every image; `nodes/pools.yaml` is the plan of every pool for programs.", "")
 
 
-def _image(plan: Plan) -> Iterator[str]:
-    """Yield where the node runtime's image must be, and how it gets there."""
-    platform = plan.intent.platform
-    yield f"Nodes pull the node runtime as `{reference(node_image(platform))}`."
-    if is_unpublished(platform):
-        yield "Nothing is published there. Write where you push the image into the intent, such as"
-        yield f"`platform: {{image: {{repository: {EXAMPLE_IMAGE}}}}}`, and compile again."
-    elif is_example(platform):
-        yield "The registry is an example: write yours into the intent, and compile again."
-    with_docker, with_podman = build_commands(platform)
-    yield "If it is not there yet, one of these builds and pushes it, in a clone of gpushare's repository"
-    yield from ("(`linux/arm64` for nodes with Arm processors):", "", f"    {with_docker}", f"    {with_podman}", "")
-
-
-def _namespaces(plan: Plan) -> Iterator[str]:
-    yield "    kubectl apply" + "".join(f" -f {file}" for file in sync.namespaces(plan.intent))
-    yield from ("", f"prints `namespace/{plan.intent.namespace} created`, later `unchanged`.")
-    if plan.quotas:
-        yield "Create the namespaces in the quota table too: the next steps put their quotas into them."
-
-
-def _labels(plan: Plan) -> Iterator[str]:
-    """Yield the commands for labels by which pools select nodes, and which no program sets."""
-    asked = [(pool, [(key, value) for key, value in _asked(pool) if not is_set_by_a_program(key)]) for pool in plan.pools]
-    if not any(pairs for _, pairs in asked):
-        return
-    yield "Pools select nodes by these labels, which only you can set: replace NODE by the names of the pool's nodes."
-    yield from ("Node pools that add nodes need the labels in their own configuration, too.", "")
-    for pool, pairs in asked:
-        if pairs:
-            labels = [f"{key}={value}" for key, value in pairs]
-            yield f"    kubectl label nodes NODE {' '.join(labels)}"
-            number = "" if pool.nodes is None else f", {pluralize(pool.nodes, 'node')}"
-            yield f"    kubectl get nodes --selector {','.join(labels)}  # pool {pool.name}{number}"
-
-
-def _asked(pool: PoolPlan) -> Iterator[tuple[str, str]]:
-    yield from pool.pool.nodes.match_labels
-    for expression in pool.pool.nodes.match_expressions:
-        if expression.operator is Operator.IN:
-            yield expression.key, expression.values[0]
-
-
 def _gpushare(plan: Plan) -> Iterator[str]:
     yield f"    helm upgrade --install gpushare chart --namespace {plan.intent.namespace} --timeout 5m"
     yield f"    kubectl --namespace {plan.intent.namespace} get daemonsets --selector {_OURS}"
-    yield from (
-        "",
-        "lists a DaemonSet for each pool, and `gpushare-release`. Without `--wait`: on a first installation the pods wait",
-    )
-    yield "for the driver and the device plugin of the next step."
+    next_step = "" if plan.intent.copies_config_map else " of the next step"
+    yield from ("", "lists a DaemonSet for each pool, and `gpushare-release`. Without `--wait`: on a first installation the")
+    yield f"pods wait for the driver and the device plugin{next_step}."
 
 
 def _upstream(plan: Plan) -> Iterator[str]:
@@ -227,12 +181,13 @@ def _upstream(plan: Plan) -> Iterator[str]:
         steps = "[existing/README.md](existing/README.md)"
         yield f"Configure the installed device plugin to read gpushare's profiles: {steps}."
         return
-    yield from _upgrade(plan, "values.yaml")
+    has_null = nvidia_release.renders_null(plan)
+    if has_null:
+        yield "The pools, or those of an earlier bundle, need different MIG strategies. So the operator's is empty, which"
+        yield from ("server-side apply refuses. Only Helm 4 has the option `--server-side=false`: omit it with Helm 3.", "")
+    yield from nvidia_release.upgrade(plan, "values.yaml", *(["--server-side=false"] if has_null else []))
     yield f"    kubectl --namespace {plan.intent.plugin_namespace} get pods --selector {_PLUGIN[platform.stack]} --output wide"
     yield from ("", "lists a pod for each GPU node, `Running` as soon as the node has its driver.")
-    if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
-        yield from ("", "The pools, or those of an earlier bundle, need different MIG strategies. So the operator's is empty,")
-        yield "and server-side apply refuses that: give Helm 4 `--server-side=false` for this release. Helm 3 needs nothing."
     if platform.stack is Stack.GPU_OPERATOR:
         yield from ("", "The operator's `mig.strategy` applies to every node at once, including nodes in use. The value in")
         yield "this bundle works with every profile that a node may still have. Where it changes, upgrade the operator first."
@@ -242,15 +197,6 @@ def _upstream(plan: Plan) -> Iterator[str]:
         yield from ("", "The operator's mig-manager partitions the GPUs, by the configs in ConfigMap `gpushare-mig-parted`.")
 
 
-def _upgrade(plan: Plan, file: str) -> Iterator[str]:
-    """Yield the command that installs NVIDIA's chart, or upgrades it, with one of the bundle's files of values for it."""
-    platform = plan.intent.platform
-    chart = upstream.chart(platform.stack.value)
-    where = chart.in_words_of_helm(platform.charts)
-    yield f"    helm upgrade --install {chart.name} {where} --version {platform.version or chart.version} \\"
-    yield f"      --namespace {plan.intent.plugin_namespace} --values {platform.stack.value}/{file} --timeout 10m"
-
-
 def _check(plan: Plan) -> Iterator[str]:
     nodes = f"--selector {_OURS},app.kubernetes.io/component=node"
     yield f"    kubectl --namespace {plan.intent.namespace} rollout status daemonset {nodes} --timeout 10m"
@@ -258,73 +204,6 @@ def _check(plan: Plan) -> Iterator[str]:
     yield from ("", "The first command prints `successfully rolled out` for each pool when every node offers its shares;")
     yield "a node whose GPUs are in use keeps it waiting. The second has the number of ready nodes, and the reason of every"
     yield "other node."
-
-
-def next_steps(plan: Plan) -> tuple[str, ...]:
-    """Return what is left to do after gpushare's uninstall, one command after the other, in the folder of the bundle."""
-    if plan.intent.observes:
-        return ()
-    kubectl = f"kubectl --namespace {plan.intent.plugin_namespace}"
-    names = ["gpushare-profiles"]
-    if plan.intent.platform.partitioner is Partitioner.MIG_MANAGER:
-        names.append("gpushare-mig-parted")
-    mounted = f"{kubectl} get pods --output yaml | grep {' '.join(f'-e {name}' for name in names)}"
-    return _restore(plan), f"{mounted} || {kubectl} delete configmap {' '.join(names)}"
-
-
-def _restore(plan: Plan) -> str:
-    """Return the command after which no pod of NVIDIA's needs a ConfigMap of ours."""
-    intent, stack = plan.intent, plan.intent.platform.stack
-    if stack is Stack.EXISTING:
-        return "restore the values of the device plugin's chart: existing/README.md names those that were changed"
-    chart = upstream.chart(stack.value).name
-    if "flux" in intent.gitops:
-        name = f"{sync.object_name(intent, 'flux')}-{chart}"
-        made = f"create configmap {name} --from-file values.yaml={stack.value}/{_RESTORE} --dry-run=client --output yaml"
-        return f"{_kubectl(plan, 'flux')} {made} | kubectl apply --server-side --force-conflicts --filename -"
-    if "argocd" in intent.gitops:
-        path = sync.in_repository(sync.settings(intent, "argocd")["path"], f"{stack.value}/{_RESTORE}")
-        change = {"op": "replace", "path": "/spec/sources/0/helm/valueFiles/0", "value": f"$values/{path}"}
-        name = f"{sync.object_name(intent, 'argocd')}-{chart}"
-        return f"{_kubectl(plan, 'argocd')} patch application {name} --type json --patch '[{json.dumps(change)}]'"
-    return " ".join(line.strip(" \\") for line in _upgrade(plan, _RESTORE))
-
-
-def _kubectl(plan: Plan, tool: str) -> str:
-    return f"kubectl --namespace {sync.settings(plan.intent, tool)['namespace']}"
-
-
-def _leave(plan: Plan) -> Iterator[str]:
-    restore, delete = next_steps(plan)
-    yield from ("## Leaving", "")
-    yield from ("In this order. If a node pool starts its nodes with a taint of gpushare, remove the taint there first.", "")
-    yield from _remove(plan)
-    yield from ("    kubectl get nodes --selector gpushare.dev/pool", "")
-    yield "This makes every GPU whole. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
-    yield "listed. ConfigMap `gpushare-profiles` stays: the device plugin, whose values name it, does not start without it."
-    if not plan.intent.gitops:
-        yield "If Helm fails, gpushare is still installed: repeat the command."
-    yield ""
-    if plan.intent.platform.stack is Stack.EXISTING:
-        yield f"Now or later, {restore}."
-    else:
-        yield from ("Give NVIDIA's chart values without gpushare, now or later:", "", f"    {restore}")
-    yield from ("", "Delete the ConfigMap. While a pod uses it, the command prints that instead, and is to be repeated:", "")
-    yield from (f"    {delete}", "")
-
-
-def _remove(plan: Plan) -> Iterator[str]:
-    """Yield the commands that remove our chart and leave NVIDIA's."""
-    if "flux" in plan.intent.gitops:
-        yield f"    {_kubectl(plan, 'flux')} delete kustomization {sync.object_name(plan.intent, 'flux')}"
-    elif "argocd" in plan.intent.gitops:
-        kubectl, name = f"    {_kubectl(plan, 'argocd')}", sync.object_name(plan.intent, "argocd")
-        yield f"{kubectl} patch application {name} --type merge --patch '{_DETACHED}'"
-        yield f"{kubectl} delete application {name}"
-        yield f"{kubectl} delete application {name}-gpushare"
-        yield f"{kubectl} delete application {name}-rights"
-    else:
-        yield f"    helm uninstall gpushare --namespace {plan.intent.namespace} --timeout 10m"
 
 
 def _not_generated(plan: Plan) -> Iterator[str]:

@@ -61,7 +61,7 @@ def _release_all(run: Run, printer: Printer) -> int:
     next_steps = arguments.next_step if report.is_done else []
     printer.end(run.node, "release", {"message": message, "remaining": list(report.remaining), "nextSteps": next_steps})
     if next_steps and arguments.format == "text":
-        sys.stdout.write("\n".join(["Left to do:", *map(escape, next_steps), ""]))
+        sys.stdout.write("\n".join(["Left to do, in the folder of the bundle:", *map(escape, next_steps), ""]))
     return Exit.DONE if report.is_done else Exit.FAILED
 
 

@@ -31,7 +31,8 @@ def after(platform: str = READY, *, label: str = "example.org/pool", more: str =
 
 HELM = [
     "next: bundle/README.md says what to install in which order; our chart is",
-    "  helm upgrade --install gpushare bundle/chart --namespace gpu-system",
+    "  kubectl apply -f bundle/namespace.yaml",
+    "  helm upgrade --install gpushare bundle/chart --namespace gpu-system --timeout 5m",
 ]
 
 
@@ -75,7 +76,10 @@ def test_nodes_need_a_driver_unless_operator_or_cloud_brings_it(platform: str, l
 
 
 def test_a_bundle_that_only_observes_installs_no_operator_and_needs_no_driver() -> None:
-    assert after(f"{{{IMAGE}}}", more="  adoption: observe\n") == HELM
+    assert after(f"{{{IMAGE}}}", more="  adoption: observe\n") == [
+        *HELM[:-1],
+        HELM[-1].replace("--timeout", "--wait --timeout"),
+    ]
 
 
 @pytest.mark.parametrize("platform", ["{driver: {}}", "{driver: {}, image: {repository: registry.example.org/a}}"])

@@ -177,7 +177,7 @@ def test_nvidias_chart_may_have_a_namespace_of_its_own() -> None:
 
 def test_the_readme_says_what_deletion_does() -> None:
     enforcing, observing = compiled("hpc")["README.md"], compiled("hpc", spec="  adoption: observe\n")["README.md"]
-    assert "makes nodes exclusive" in enforcing
+    assert "makes every GPU whole" in enforcing
     assert "removes condition and annotation" in observing
     for text in (enforcing, observing):
         assert "kubectl --namespace argocd delete application test-cluster-gpus\n" in text

@@ -224,7 +224,7 @@ def test_helm_tests_are_enabled_only_on_enforced_pools_without_an_autoscaler() -
 
 def test_the_readme_says_what_deletion_does() -> None:
     enforcing, observing = compiled("hpc")["README.md"], compiled("hpc", spec=OBSERVE)["README.md"]
-    assert "Deleting it makes every node exclusive again" in enforcing
+    assert "Deleting it makes every GPU whole" in enforcing
     assert "Deleting it removes condition and annotation" in observing
     for text in (enforcing, observing):
         assert f"kubectl --namespace flux-system delete kustomization {NAME}\n" in text

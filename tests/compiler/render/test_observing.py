@@ -98,3 +98,10 @@ def test_observing_readme_says_what_to_check_and_how_to_switch() -> None:
     ):
         assert said in text
     assert "kind: Pod" not in text
+
+
+def test_observing_readme_has_the_image_and_the_labels() -> None:
+    text = files("hpc", more=OBSERVE)["README.md"]
+    assert "docker buildx build --push" in text
+    assert "    kubectl label nodes NODE p=hpc\n" in text
+    assert text.index("kubectl label") < text.index("helm upgrade")

@@ -47,50 +47,6 @@ def test_nvidias_chart_is_installed_where_the_intent_says() -> None:
     assert "--namespace nvidia --values gpu-operator/values.yaml" in text
 
 
-def leaving(**wanted: str) -> list[str]:
-    text = files("hpc", **wanted)["README.md"].partition("## Leaving")[2].partition("\n## ")[0]
-    return re.findall(r"^    (.*)$", text, re.MULTILINE)
-
-
-GITOPS = "  gitops: {%s: {%s: 'https://git.example.org/gpu.git', path: a/bundle}}\n"
-
-
-@pytest.mark.parametrize(
-    ("platform", "more", "removes", "restores"),
-    [
-        ("{}", "", "helm uninstall gpushare", "--values gpu-operator/restore-values.yaml --timeout 10m"),
-        ("{stack: device-plugin}", "", "helm uninstall gpushare", "--values device-plugin/restore-values.yaml --timeout 10m"),
-        (
-            "{}",
-            GITOPS % ("flux", "url"),
-            "delete kustomization test-cluster-gpus",
-            "values.yaml=gpu-operator/restore-values.yaml",
-        ),
-        (
-            "{}",
-            GITOPS % ("argocd", "repoURL"),
-            "delete application test-cluster-gpus-gpushare",
-            "$values/a/bundle/gpu-operator/restore-values.yaml",
-        ),
-    ],
-)
-def test_readme_removes_gpushare_then_restores_the_plugin_then_deletes_its_configmap(
-    platform: str, more: str, removes: str, restores: str
-) -> None:
-    steps = leaving(platform=platform, more=more)
-    at = [next(number for number, step in enumerate(steps) if part in step) for part in (removes, restores)]
-    assert at == sorted(at)
-    mounted = "kubectl --namespace gpu-system get pods --output yaml | grep -e gpushare-profiles"
-    assert steps[-1] == f"{mounted} || kubectl --namespace gpu-system delete configmap gpushare-profiles"
-
-
-def test_the_uninstall_prints_the_readmes_steps_that_are_left() -> None:
-    bundle = files("dense", platform="{partitioner: mig-manager, namespace: nvidia}")
-    steps = yaml.safe_load(bundle["chart/values.yaml"])["uninstall"]["nextSteps"]
-    assert steps[-1].endswith(" || kubectl --namespace nvidia delete configmap gpushare-profiles gpushare-mig-parted")
-    assert all(f"    {step}\n" in bundle["README.md"] for step in steps)
-
-
 @pytest.mark.parametrize(
     ("nodes", "command"),
     [
@@ -99,6 +55,7 @@ def test_the_uninstall_prints_the_readmes_steps_that_are_left() -> None:
             "kubectl label nodes NODE example.org/a=b",
         ),
         ("{matchExpressions: [{key: a, operator: In, values: [b, c]}], expected: 2}", "kubectl label nodes NODE a=b"),
+        ("{matchExpressions: [{key: a, operator: Exists}]}", ""),
         ("{matchLabels: {node-role.kubernetes.io/gpu: 'yes'}}", "kubectl label nodes NODE node-role.kubernetes.io/gpu=yes"),
         ("{matchLabels: {eks.amazonaws.com/nodegroup: gpus}}", ""),
         ("{matchLabels: {karpenter.k8s.aws/instance-family: g5}}", ""),
@@ -110,6 +67,31 @@ def test_readme_labels_nodes_where_no_program_does(nodes: str, command: str) -> 
     pool = f"{{card: h100-sxm5-80gb, nodes: {nodes}, gpusPerNode: 8, sharing: {{mode: exclusive}}}}"
     found = re.findall(r"^    (kubectl label .*)$", files("hpc", hpc=pool)["README.md"], re.MULTILINE)
     assert found == ([command] if command else [])
+
+
+def test_readme_lists_the_nodes_of_pools_that_select_by_expressions() -> None:
+    expressions = "{key: a, operator: Exists}, {key: b, operator: DoesNotExist}, {key: c, operator: NotIn, values: [v, w]}"
+    nodes = f"{{matchLabels: {{d: e}}, matchExpressions: [{expressions}], expected: 2}}"
+    text = files("hpc", hpc=POOLS["hpc"].replace("{matchLabels: {p: hpc}, expected: 2}", nodes))["README.md"]
+    assert "    kubectl get nodes --selector 'd=e,a,!b,c notin (v,w)'  # pool hpc, 2 nodes\n" in text
+
+
+def test_readme_promises_a_line_for_each_namespace() -> None:
+    text = files("hpc", platform="{namespace: nvidia}")["README.md"]
+    assert "prints `namespace/gpu-system created` and `namespace/nvidia created`, later `unchanged`." in text
+
+
+@pytest.mark.parametrize(
+    ("platform", "steps"),
+    [
+        ("{stack: existing}", ["The device plugin", "gpushare"]),
+        ("{stack: existing, namespace: nvidia}", ["gpushare", "The device plugin"]),
+        ("{}", ["gpushare", "The device plugin"]),
+    ],
+)
+def test_a_copied_configmap_is_there_before_gpushare(platform: str, steps: list[str]) -> None:
+    text = files("hpc", platform=platform)["README.md"]
+    assert re.findall(r"^### \d\. (gpushare|The device plugin)$", text, re.MULTILINE) == steps
 
 
 @pytest.mark.parametrize(
@@ -214,10 +196,15 @@ def test_readme_warns_if_the_toolkit_is_not_managed(platform: str, told: bool) -
 def test_a_pool_on_a_clouds_own_label_gets_the_command_for_the_start_up_taint(label: str, command: str) -> None:
     expression = f"{{key: {label}, operator: In, values: [gpus]}}"
     for nodes in (f"{{matchLabels: {{{label}: gpus}}}}", f"{{matchExpressions: [{expression}]}}"):
-        text = files("hpc", hpc=POOLS["hpc"].replace("{matchLabels: {p: hpc}, expected: 2}", nodes))["nodes/cloud.md"]
+        bundle = files("hpc", hpc=POOLS["hpc"].replace("{matchLabels: {p: hpc}, expected: 2}", nodes))
+        text = bundle["nodes/cloud.md"]
         assert command in text
         assert "gpushare.dev/not-ready" in text
+        assert "remove" in text.partition("## hpc")[2]
+        assert bundle["README.md"].count("[nodes/cloud.md](nodes/cloud.md)") == 1
 
 
 def test_other_labels_get_no_cloud_page() -> None:
-    assert "nodes/cloud.md" not in files()
+    bundle = files()
+    assert "nodes/cloud.md" not in bundle
+    assert "nodes/cloud.md" not in bundle["README.md"]

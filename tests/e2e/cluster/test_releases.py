@@ -51,7 +51,7 @@ def test_release_is_upgraded_rolled_back_and_uninstalled_without_residue(nodes: 
     # The rest as the uninstallation tells, Helm 4 in one line and Helm 3 from 3.18 on; NVIDIA's chart is not here.
     assert nodes.bundle is not None
     restore, delete = yaml.safe_load((nodes.bundle / "chart/values.yaml").read_text())["uninstall"]["nextSteps"]
-    assert major == 3 or f"Left to do:\\n{restore}\\n{delete}\\n" in done.stderr, done.stderr
+    assert major == 3 or f"Left to do, in the folder of the bundle:\\n{restore}\\n{delete}\\n" in done.stderr, done.stderr
     assert "--values gpu-operator/restore-values.yaml" in restore
     assert "gpushare-profiles" in nodes.shell(delete).stdout
     assert nodes.traces() == [KEPT], "a pod still needs it"

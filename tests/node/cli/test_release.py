@@ -73,7 +73,7 @@ def test_commands_that_are_left_to_do_are_printed_after_an_uninstall_alone(clust
     assert "helm upgrade a" not in out
     with start(cluster, tmp_path, "--timeout", "0s", "--go-on", *steps) as job:
         out, _ = job.communicate(timeout=PATIENCE)
-    assert out.endswith("Left to do:\nhelm upgrade a\nkubectl delete b\n")
+    assert out.endswith("Left to do, in the folder of the bundle:\nhelm upgrade a\nkubectl delete b\n")
 
 
 def test_node_that_does_not_answer_in_time_blocks_the_uninstall(cluster: ApiServer, tmp_path: Path) -> None:

@@ -126,6 +126,5 @@ def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
     synced.await_config_map("")
     kinds = "helmrelease.helm.toolkit.fluxcd.io,helmrepository,configmap"
     synced.cluster.kubectl("delete", kinds, NVIDIAS, "--namespace", FLUX)
-    synced.cluster.kubectl("delete", "gitrepository", SYNC, "--namespace", FLUX)
     assert synced.cluster_fixture.traces() == []
     assert synced.cluster.try_kubectl("get", "namespace", NAMESPACE).returncode == 0

@@ -49,8 +49,8 @@ def admitting(cluster: Cluster, text: str, folder: Path, *arguments: str) -> Ite
         cluster.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": name})
     bundle = compiled(text, folder)
     objects = rendered(bundle, "--skip-tests", *arguments)
-    cluster.kubectl("apply", "--server-side", "--filename", "-", stdin=objects)
     try:
+        cluster.kubectl("apply", "--server-side", "--filename", "-", stdin=objects)
         # The API server takes a moment to put policies into force, and each on its own: pods that must be refused tell when.
         for doomed in (pod(({GPU: 1},), nodeName="any"), pod(hostPID=True)):
             cluster.wait(lambda item=doomed: refusal(cluster, item), "the policies are in force")

@@ -35,6 +35,11 @@ class Release:
         """With the chart's hook."""
         return self.helm("uninstall", NAME, *arguments)
 
+    def remove(self) -> None:
+        """Without the hook, and with the ConfigMaps that an uninstallation keeps."""
+        self.uninstall("--no-hooks", "--wait", "--timeout", "60s")
+        self.cluster.kubectl("delete", "configmap", "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
+
     def is_there(self) -> bool:
         """Whether Helm knows it, in whatever state."""
         everything = ("--all",) if self.major == 3 else ()  # what Helm 4 lists anyway

@@ -37,7 +37,7 @@ def test_example_installs_with_both_helm_majors_and_upgrade_is_idempotent(api: C
         release.install(bundle, *ANYWHERE)
         assert versions(api) == before
         assert not is_watched or is_kept_whole(api, bundle)
-        release.uninstall("--no-hooks")
+        release.remove()
 
 
 OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"

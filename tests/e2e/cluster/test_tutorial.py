@@ -46,6 +46,7 @@ def shell(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Shell]:
     """The folder of the page, and a node as it is after step 1."""
     cluster, node = cluster_fixture.cluster, cluster_fixture.node("node-1")
     cluster_fixture.equip(node.name, ("t4",))
+    cluster_fixture.equip("node-2", A100)
     for each in cluster.nodes:
         each.ctr("images", "tag", "--force", RUNTIME, image())
     # The page creates it.

@@ -58,8 +58,7 @@ class SyncedCluster(ABC):
 
     def leave(self, *, since: str) -> None:
         """Run the commands with which the bundle's README lets gpushare go and NVIDIA's chart stay, from this one on."""
-        bundle = self.cluster_fixture.bundle
-        assert bundle is not None
+        bundle = self.repository.folder / PATH
         commands = re.findall(r"^    (.*)$", (bundle / "README.md").read_text().partition("## Leaving")[2], re.MULTILINE)
         for command in commands[next(number for number, one in enumerate(commands) if since in one) :]:
             done = self.cluster_fixture.shell(command, bundle)

@@ -53,9 +53,18 @@ def _advice(name: str, problem: OSError, absent: str) -> str:
 
 
 def time_of_output() -> str:
-    """Return the time in UTC; that of SOURCE_DATE_EPOCH (seconds since 1970) if it is set, for output that can be repeated."""
+    """Return the time in UTC; that of SOURCE_DATE_EPOCH (seconds since 1970) if it is set, for output that can be repeated.
+
+    Raises CouldNotRunError if that is no such number.
+    """
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(int(epoch) if epoch.isascii() and epoch.isdecimal() else None))
+    try:
+        moment = time.gmtime(int(epoch) if epoch else None)
+    except (ValueError, OverflowError, OSError) as problem:
+        raise CouldNotRunError(
+            "SOURCE_DATE_EPOCH is no time", "a whole number of seconds since 1970, such as 1767225600"
+        ) from problem
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", moment)
 
 
 def reason(problem: OSError) -> str:

@@ -42,6 +42,13 @@ def test_page_and_text_output_agree(intent: Path) -> None:
     assert html == gpushare("show", "--format", "html", intent, environment={"SOURCE_DATE_EPOCH": "1"}).stdout
 
 
+@pytest.mark.parametrize("epoch", ["soon", "9" * 20, "1.5"])
+def test_source_date_epoch_that_is_no_time_is_refused(epoch: str) -> None:
+    done = gpushare("show", "--html", FIRST, environment={"SOURCE_DATE_EPOCH": epoch})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "SOURCE_DATE_EPOCH is no time" in done.stderr
+
+
 def test_the_page_permits_its_own_style_and_script_alone() -> None:
     html = gpushare("show", "--html", FIRST).stdout
     for tag in ("style", "script"):

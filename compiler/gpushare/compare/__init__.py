@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpushare.compare import affected, bundles, capacity, caps, files, gpus, nodes, snapshots
-from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange, total
+from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange
 from gpushare.compare.effects import Effect
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.outages import begins, outage
 from gpushare.compare.snapshots import PoolSide
 from gpushare.core.record import replace
+from gpushare.core.units import total
 
 __all__ = ["compare"]
 

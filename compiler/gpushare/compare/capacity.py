@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gpushare.compare.changes import Amount, Problem, QuotaChange, ResourceChange, total
+from gpushare.compare.changes import Amount, Problem, QuotaChange, ResourceChange
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.snapshots import Pools, PoolSide
+from gpushare.core.units import total
 
 Quotas = Mapping[tuple[str, str], int]
 """(namespace, resource) → number."""

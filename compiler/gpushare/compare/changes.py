@@ -1,11 +1,11 @@
 """The result of a comparison: changes of pools, GPUs, capacity, nodes and quotas, as plain values. Computes only sums."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, SettingChange
 from gpushare.core.record import Record
+from gpushare.core.units import total
 
 
 class Change(StrEnum):
@@ -206,13 +206,3 @@ class Comparison(Record):
 
 
 _OF_ALL_NODES = frozenset({EffectKind.DRIVER, EffectKind.DRIVERLESS, EffectKind.RELEASED})
-
-
-def total(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum; None if one of the numbers is not known."""
-    sum_ = 0
-    for number in numbers:
-        if number is None:
-            return None
-        sum_ += number
-    return sum_

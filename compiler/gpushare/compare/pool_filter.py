@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from gpushare.compare.bundles import POLICIES
 from gpushare.compare.capacity import refusing
-from gpushare.compare.changes import Amount, Comparison, PoolChange, total
+from gpushare.compare.changes import Amount, Comparison, PoolChange
 from gpushare.core.record import replace
+from gpushare.core.units import total
 
 
 def only(comparison: Comparison, names: Iterable[str]) -> Comparison:

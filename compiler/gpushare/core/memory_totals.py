@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from gpushare.core.record import Record
+from gpushare.core.units import total
 
 
 class MemoryTotals(Record):
@@ -31,12 +32,6 @@ def of_node(card_mib: int | None, gpus: int, devices: Iterable[tuple[int | None,
     listed = list(devices)
     return MemoryTotals(
         gpus=None if card_mib is None else card_mib * gpus,
-        offered=_sum(memory for memory, _, _ in listed),
-        caps=_sum(memory if cap is None else cap * replicas for memory, replicas, cap in listed),
+        offered=total(memory for memory, _, _ in listed),
+        caps=total(memory if cap is None else cap * replicas for memory, replicas, cap in listed),
     )
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    listed = list(numbers)
-    known = [number for number in listed if number is not None]
-    return sum(known) if len(known) == len(listed) else None

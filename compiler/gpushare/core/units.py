@@ -4,11 +4,13 @@ Every parser returns None for what it does not accept: the schema and the rules 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from gpushare.core.record import Record
 
 MIB = 1 << 20
+_Number = TypeVar("_Number", int, float)
 
 _SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _SUFFIXES |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
@@ -149,3 +151,10 @@ def is_label_key(text: str) -> bool:
 def is_label_value(text: str) -> bool:
     """Whether the text is a label value: empty, or like the name part of a key."""
     return text == "" or bool(_LABEL_NAME.match(text))
+
+
+def total(numbers: Iterable[_Number | None]) -> _Number | None:
+    """Return the sum; None if one of the numbers is not known."""
+    listed = list(numbers)
+    known = [number for number in listed if number is not None]
+    return sum(known) if len(known) == len(listed) else None

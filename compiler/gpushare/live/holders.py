@@ -6,7 +6,7 @@ The API server knows the requests, a pool's policy the cap of each share. Only t
 from collections.abc import Iterable, Mapping
 
 from gpushare.core.record import NOTHING, Record
-from gpushare.core.units import MIB
+from gpushare.core.units import MIB, total
 from gpushare.live.snapshot import Pod, RuntimeMetrics, Usage
 
 
@@ -61,18 +61,12 @@ def _holder(pod: Pod, usages: Iterable[Usage], caps: Mapping[str, int | None]) -
         pod=pod.name,
         node=pod.node,
         shares=pod.requests,
-        used=_sum(one.used for one in measured),
+        used=total(one.used for one in measured) if measured else None,
         # A container that is older than a change of the policy keeps its cap: the runtime knows, the policy does not.
-        cap=_sum(one.cap for one in measured) if measured else _granted(pod, caps),
+        cap=total(one.cap for one in measured) if measured else _granted(pod, caps),
     )
 
 
 def _granted(pod: Pod, caps: Mapping[str, int | None]) -> int | None:
     sizes = ((caps.get(resource), number) for resource, number in pod.requests.items())
-    return _sum(None if size is None else size * number * MIB for size, number in sizes)
-
-
-def _sum(sizes: Iterable[int | None]) -> int | None:
-    """Return the sum; None without any, and if one of them is not known."""
-    known = list(sizes)
-    return sum(size or 0 for size in known) if known and None not in known else None
+    return total(None if size is None else size * number * MIB for size, number in sizes) if pod.requests else None

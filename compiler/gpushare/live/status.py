@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare.core.memory_totals import UNKNOWN, MemoryTotals
 from gpushare.core.record import NOTHING, Record, replace
+from gpushare.core.units import total
 from gpushare.live import belief, holders, live_pools, observing
 from gpushare.live.holders import Holder
 from gpushare.live.live_pools import LivePool, LivePools
@@ -234,15 +235,10 @@ def _sums(nodes: Sequence[NodeStatus]) -> tuple[ShareUsage, ...]:
     return tuple(
         ShareUsage(
             resource=name,
-            wanted=_sum(one.wanted for one in each),
+            wanted=total(one.wanted for one in each),
             offered=sum(one.offered for one in each),
-            used=_sum(one.used for one in each),
-            free=_sum(one.free for one in each),
+            used=total(one.used for one in each),
+            free=total(one.free for one in each),
         )
         for name, each in sorted(by_name.items())
     )
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    known = list(numbers)
-    return None if any(number is None for number in known) else sum(number or 0 for number in known)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gpushare.core.record import NOTHING, Record
+from gpushare.core.units import total
 from gpushare.core.wording import join_first
 from gpushare.live.prometheus import Prometheus, PrometheusError, Series
 from gpushare.monitoring import showback
@@ -66,12 +67,12 @@ class Use(Record):
     @property
     def gpus(self) -> float | None:
         """The GPU-hours of all its shares."""
-        return _sum(one.gpus for one in self.held)
+        return total(one.gpus for one in self.held) if self.held else None
 
     @property
     def cost(self) -> float | None:
         """The price of all its shares."""
-        return _sum(one.cost for one in self.held)
+        return total(one.cost for one in self.held) if self.held else None
 
 
 class Gap(Record):
@@ -132,10 +133,10 @@ def facts(pool: PoolPlan, price: Price | None) -> PoolFacts:
     for devices in of_gpu.values():
         alike = len({device.profile for device in devices}) == 1  # these need no memory to be compared
         memory = [1 if alike else device.memory_mib for device in devices]
-        total = _sum(memory)
+        whole = total(memory)
         for device, own in zip(devices, memory, strict=True):
-            parts.setdefault(device.resource, []).append(own / total if own and total else None)
-    gpus = {one.name: _product(_sum(parts[one.name]), 1 / one.per_node) for one in pool.resources}
+            parts.setdefault(device.resource, []).append(own / whole if own and whole else None)
+    gpus = {one.name: _product(total(parts[one.name]), 1 / one.per_node) for one in pool.resources}
     return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpus, price=price)
 
 
@@ -205,13 +206,13 @@ _KEYS = {
 }
 
 
-def _add(total: dict[tuple[str, ...], float | None], found: Iterable[Series], title: str, names: Mapping[str, str]) -> None:
+def _add(sums: dict[tuple[str, ...], float | None], found: Iterable[Series], title: str, names: Mapping[str, str]) -> None:
     for one in found:
         key = tuple(_label(one, label, title) for label in _KEYS[title])
         key = (*key[:-1], names.get(key[-1], key[-1])) if _KEYS[title][-1] == "resource" else key
-        before, [(_, value)] = total.get(key, 0.0), one.points
+        before, [(_, value)] = sums.get(key, 0.0), one.points
         _check(value, title)
-        total[key] = None if before is None or value is None else before + value
+        sums[key] = None if before is None or value is None else before + value
 
 
 def _label(one: Series, label: str, what: str) -> str:
@@ -289,8 +290,3 @@ def _pools(totals: Mapping[str, Mapping[tuple[str, ...], float | None]], known: 
 
 def _product(number: float | None, factor: float | None) -> float | None:
     return None if number is None or factor is None else number * factor
-
-
-def _sum(numbers: Iterable[float | None]) -> float | None:
-    known = list(numbers)
-    return None if not known or None in known else sum(number or 0.0 for number in known)

@@ -5,8 +5,9 @@
 
 from collections.abc import Iterator
 
-from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange, total
+from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange
 from gpushare.compare.effects import EffectKind
+from gpushare.core.units import total
 from gpushare.core.wording import gib, join_first, join_words, pluralize
 
 _REFUSED = {

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,14 @@ def define_kinds_of_the_prometheus_operator(api: Cluster) -> None:
     for plural in ("podmonitors", "prometheusrules"):
         file = folder / f"monitoring.coreos.com_{plural}.yaml"
         api.kubectl("apply", "--server-side", "--filename", str(file))
-        name = f"crd/{plural}.monitoring.coreos.com"
-        api.kubectl("wait", "--for=condition=Established", name, "--timeout=60s")
+        api.wait(partial(is_served, api, plural), f"the API server serves {plural}")
+
+
+def is_served(api: Cluster, plural: str) -> bool:
+    """Whether the kind is established. A new definition has the conditions null for a moment, which `kubectl wait` refuses."""
+    found = api.read(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.monitoring.coreos.com")
+    conditions = (found or {}).get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 def is_kept_whole(api: Cluster, bundle: Path) -> bool:

@@ -13,15 +13,13 @@ from gpushare.cli import options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 
 if TYPE_CHECKING:
-    from gpushare.live.usage_report import Price
+    from gpushare.core.prices import Price
     from gpushare.resolved.plan import Plan
 
 _HOUR = 3600
 _MAX_HOURS = 366 * 24
 _MAX_SECONDS = 3600
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
-_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?: ([A-Z]{3}))?/h\Z")
-_PRICE_FORM = "a price is what an hour of one GPU costs: t4: 0.35/h, or with a currency 0.35 EUR/h"
 
 
 @click.command(cls=options.Command, short_help="Report what namespaces held and used of the pools in a month.")
@@ -183,28 +181,26 @@ def _moment(text: str, option: str) -> int:
 def _prices(name: str, plan: "Plan") -> Mapping[str, "Price"]:
     """Return the price of each pool that has one. Raises CouldNotRunError."""
     from gpushare.cli import inputs, streams  # noqa: PLC0415 - as above
+    from gpushare.core import prices  # noqa: PLC0415 - as above
     from gpushare.core.printable import visible  # noqa: PLC0415 - as above
     from gpushare.core.wording import shorten  # noqa: PLC0415 - as above
-    from gpushare.live.usage_report import Price  # noqa: PLC0415 - as above
     from gpushare.reading import source  # noqa: PLC0415 - as above
 
-    read = source.read(*streams.read(name, source.MAX_BYTES, _PRICE_FORM))
+    read = source.read(*streams.read(name, source.MAX_BYTES, prices.FORM))
     if read.findings or not isinstance(read.data, dict):
         why = f": {read.findings[0].message}" if read.findings else ""
-        raise CouldNotRunError(f"{visible(name)} is not a mapping from pools or cards to prices{why}", _PRICE_FORM)
+        raise CouldNotRunError(f"{visible(name)} is not a mapping from pools or cards to prices{why}", prices.FORM)
     cards = {pool.name: pool.card.id for pool in plan.pools}
     known = [*cards, *dict.fromkeys(cards.values())]
     inputs.refuse_unknown(read.data, known, f"{visible(name)}: the intent has no pool or card", "its pools and cards are")
     found = {}
     for key, value in read.data.items():
-        price = _PRICE.match(value) if isinstance(value, str) else None
+        price = prices.parse(value)
         if price is None:
             shown = "no price" if value is None else f"the price {shorten(str(value))!r}"
-            raise CouldNotRunError(f"{visible(name)}: {key} has {shown}", _PRICE_FORM)
-        found[key] = Price(per_hour=float(price[1]), currency=price[2] or "")
-    currencies = {price.currency for price in found.values()}
-    if len(currencies) > 1:
-        which = "not all prices name a currency" if len(currencies - {""}) == 1 else "the prices have several currencies"
+            raise CouldNotRunError(f"{visible(name)}: {key} has {shown}", prices.FORM)
+        found[key] = price
+    if which := prices.disagreement(found.values()):
         raise CouldNotRunError(f"{visible(name)}: {which}", "write all in one, or none with a currency")
     each = {pool: found.get(pool) or found.get(card) for pool, card in cards.items()}
     return {pool: price for pool, price in each.items() if price is not None}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from gpushare.core.prices import Price
 from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import Share
 from gpushare.intent.windows import CHANGE_SECONDS, Window
@@ -374,7 +375,8 @@ class Quota(Record):
 class Intent(Record):
     """The intent of one cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id.
 
-    `accepted` are the warnings that the user accepts: (code, reason) pairs.
+    `accepted` are the warnings that the user accepts: (code, reason) pairs. `prices` are of a GPU-hour, by pool or card; that
+    of the pool counts.
 
     `kubernetes` is None if the text is not a version; a rule reports it.
     """
@@ -391,6 +393,7 @@ class Intent(Record):
     monitoring: Mapping[str, Any] = NOTHING
     gitops: Mapping[str, Any] = NOTHING
     cards: Mapping[str, Any] = NOTHING
+    prices: Mapping[str, Price] = NOTHING
 
     @property
     def observes(self) -> bool:

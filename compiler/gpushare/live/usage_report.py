@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from gpushare.core.prices import Price
 from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import total
 from gpushare.core.wording import join_first
@@ -26,13 +27,6 @@ _DIFFERENT = "`gpushare usage` needs what docs/monitoring.md describes: labels `
 
 Amounts = Mapping[str, float | None]
 """Numbers by resource; None: not known."""
-
-
-class Price(Record):
-    """What an hour of one GPU costs, in `currency`; empty: not named."""
-
-    per_hour: float
-    currency: str = ""
 
 
 class PoolFacts(Record):

@@ -7,9 +7,10 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle import lock
+from gpushare.core.prices import Price
 from gpushare.live import usage_report
 from gpushare.live.prometheus import Prometheus, PrometheusError
-from gpushare.live.usage_report import Gap, PoolFacts, Price, UsageReport
+from gpushare.live.usage_report import Gap, PoolFacts, UsageReport
 from gpushare.monitoring import showback
 from gpushare.views import usage_view
 from gpushare.views.terminal import Style

@@ -1,0 +1,30 @@
+"""Prices of GPU-hours: `0.35/h`, `0.35 EUR/h`. One file has one currency, or none."""
+
+import re
+from collections.abc import Iterable
+
+from gpushare.core.record import Record
+
+_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?: ([A-Z]{3}))?/h\Z")
+FORM = "a price is what an hour of one GPU costs: t4: 0.35/h, or with a currency 0.35 EUR/h"
+
+
+class Price(Record):
+    """What an hour of one GPU costs, in `currency`; empty: not named."""
+
+    per_hour: float
+    currency: str = ""
+
+
+def parse(text: object) -> Price | None:
+    """Return the price that a text such as `0.35 EUR/h` says; None if it is no price."""
+    found = _PRICE.match(text) if isinstance(text, str) else None
+    return Price(per_hour=float(found[1]), currency=found[2] or "") if found else None
+
+
+def disagreement(prices: Iterable[Price]) -> str | None:
+    """Return why the prices cannot be added; None if they can."""
+    currencies = {price.currency for price in prices}
+    if len(currencies) < 2:
+        return None
+    return "not all prices name a currency" if len(currencies - {""}) == 1 else "the prices have several currencies"

@@ -1,0 +1,43 @@
+"""A workload: PodRequest, LeftOut, Workload. Plain values; knows neither pools nor cards."""
+
+from gpushare.core.record import Record
+
+
+class PodRequest(Record):
+    """What one pod asks for. Exactly one of `memory_bytes`, `milli`, `gpus` and `resource` is set.
+
+    `memory_bytes` is memory of one GPU; `milli` are thousandths of one GPU, its memory and compute alike; `gpus` are whole
+    GPUs; `resource` is an extended resource by its name, of which it requests `count`. `pool` is the only pool that may serve
+    it (its nodeSelector), `cards` the only cards, if any are named. `arrival` and `duration` are seconds from the workload's
+    beginning; `duration` None: the pod stays. `line` is where the file has it, counted from 1.
+    """
+
+    namespace: str
+    name: str
+    memory_bytes: int | None = None
+    milli: int | None = None
+    gpus: int | None = None
+    resource: str | None = None
+    count: int = 1
+    pool: str = ""
+    cards: tuple[str, ...] = ()
+    arrival: int = 0
+    duration: int | None = None
+    line: int = 0
+
+
+class LeftOut(Record):
+    """A row or object that is not simulated, and why. `column` is 0 if the whole row is meant."""
+
+    line: int
+    column: int
+    reason: str
+
+
+class Workload(Record):
+    """The pods in the order of the file. `assumed` says in words what the file does not say and was assumed."""
+
+    source: str
+    pods: tuple[PodRequest, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    assumed: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ class DevicePlugin:
     def names(self, profile: MigProfile | None, *, is_shared: bool) -> tuple[str, str]:
         """Return the name of a device's resource before sharing renames it, as in configs, and the one that pods request."""
         by_profile = profile and self._mode.mig_strategy != MigStrategy.SINGLE
-        base = f"{NVIDIA.partitions}{profile.resource_suffix}" if profile and by_profile else NVIDIA.whole_gpu
+        base = f"{NVIDIA.partitions[0]}{profile.resource_suffix}" if profile and by_profile else NVIDIA.whole_gpu
         return base, base + SHARED_SUFFIX if is_shared and self._sharing.rename else base
 
     def profile(self, replicated: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
@@ -59,7 +59,7 @@ class DevicePlugin:
 
     def labels(self, key: str) -> dict[str, list[str]]:
         """Return the labels by which a node gets the profile of that key, each with every value that it may have."""
-        return {NVIDIA.plugin_label: [f"{key}-a", f"{key}-b"]}
+        return {str(NVIDIA.plugin_label): [f"{key}-a", f"{key}-b"]}
 
     def quota_key(self, resource: str) -> str:
         """Return what a ResourceQuota calls the resource."""

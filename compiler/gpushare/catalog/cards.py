@@ -126,9 +126,9 @@ class PartitionMode(Record):
         return self.name
 
     @property
-    def has_attributes(self) -> bool:
-        """A partition has none."""
-        return False
+    def compute_slices(self) -> int:
+        """The part of a GPU that computes for it: partitions of a GPU are equal."""
+        return 1
 
 
 DeviceProfile = MigProfile | PartitionMode

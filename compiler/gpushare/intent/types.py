@@ -17,10 +17,19 @@ from gpushare.vendors.nvidia import NVIDIA
 
 
 class Stack(StrEnum):
-    """Which upstream chart serves the shares."""
+    """Which chart of NVIDIA's serves the shares; `none` where no pool has NVIDIA's cards."""
 
     GPU_OPERATOR = "gpu-operator"
     DEVICE_PLUGIN = "device-plugin"
+    EXISTING = "existing"
+    NONE = "none"
+
+
+class AmdStack(StrEnum):
+    """Which chart of AMD's serves the shares."""
+
+    GPU_OPERATOR = "amd-gpu-operator"
+    DEVICE_PLUGIN = "amd-device-plugin"
     EXISTING = "existing"
 
 
@@ -213,7 +222,28 @@ class Mig(Replicated):
     replicas: int | tuple[tuple[str, int], ...] = ()
 
 
-Sharing = Exclusive | TimeSlicing | Mps | Mig
+class ComputeGroup(Record):
+    """GPUs of a node, by index, that get the same compute mode."""
+
+    gpus: tuple[int, ...]
+    compute: str
+
+
+class Partition(Record):
+    """Partitions of AMD's GPUs: one memory mode for the node, and a compute mode for all GPUs or, in `groups`, by index.
+
+    `strategy` names the resources: `mixed` by mode, `single` all as whole GPUs. The other attributes are constants.
+    """
+
+    mode = Mode.PARTITION
+    replicas, rename, placement = (), True, SharePlacement.SPREAD
+    memory: str
+    compute: str = ""
+    groups: tuple[ComputeGroup, ...] = ()
+    strategy: MigStrategy = MigStrategy.MIXED
+
+
+Sharing = Exclusive | TimeSlicing | Mps | Mig | Partition
 """The settings of a mode; what is true of the mode itself is in `modes`."""
 
 CapValue = int | CapWord
@@ -313,13 +343,23 @@ class RuntimeImage(Record):
     digest: str | None = None
 
 
+class Amd(Record):
+    """AMD's stack. `version` None: the newest known. `namespace` is where its programs run."""
+
+    stack: AmdStack = AmdStack.GPU_OPERATOR
+    version: str | None = None
+    namespace: str = "kube-amd-gpu"
+    values: Mapping[str, Any] = NOTHING
+
+
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
     `charts`: the address from which NVIDIA's chart is installed, if not its publisher's: https://, http:// or oci://.
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespace`: where the device plugin runs and reads its configs; None: in the bundle's.
-    `namespaces`: where more of the platform's own pods run, besides these two and kube-system.
+    `namespaces`: where more of the platform's own pods run, besides these two and kube-system. `amd` is AMD's stack, whose
+    version, namespace and values are the platform's own where no pool has NVIDIA's cards.
     """
 
     stack: Stack = Stack.GPU_OPERATOR
@@ -334,6 +374,12 @@ class Platform(Record):
     namespace: str | None = None
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
+    amd: Amd = Amd()
+
+    @property
+    def installs_chart(self) -> bool:
+        """Whether the bundle has values of one of NVIDIA's charts."""
+        return self.stack in (Stack.GPU_OPERATOR, Stack.DEVICE_PLUGIN)
 
     @property
     def runtime_class(self) -> str:

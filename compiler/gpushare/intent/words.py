@@ -10,9 +10,10 @@ class Mode(StrEnum):
     TIME_SLICING = "time-slicing"
     MPS = "mps"
     MIG = "mig"
+    PARTITION = "partition"
 
 
 MODES = tuple(mode.value for mode in Mode)
 
-VARIANTS = ("exclusive", "mig", "mig-replicas", "time-slicing", "mps")
+VARIANTS = ("exclusive", "mig", "partition", "mig-replicas", "time-slicing", "mps")
 """The words of `modes.VARIANTS`, in their order."""

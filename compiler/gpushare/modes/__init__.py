@@ -4,10 +4,11 @@ from gpushare.intent.types import Pool
 from gpushare.modes.exclusive import ExclusiveTraits
 from gpushare.modes.mig import MigTraits
 from gpushare.modes.mps import MpsTraits
+from gpushare.modes.partition import PartitionTraits
 from gpushare.modes.time_slicing import TimeSlicingTraits
 from gpushare.modes.traits import AnyTraits, ModeTraits
 
-MODES: tuple[type[AnyTraits], ...] = (ExclusiveTraits, MigTraits, TimeSlicingTraits, MpsTraits)
+MODES: tuple[type[AnyTraits], ...] = (ExclusiveTraits, MigTraits, PartitionTraits, TimeSlicingTraits, MpsTraits)
 """Every mode, the simplest first."""
 
 VARIANTS = tuple(variant for mode in MODES for variant in mode.variants)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
-from gpushare.catalog.cards import Card, MigProfile
+from gpushare.catalog.cards import Card, DeviceProfile
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
@@ -81,7 +81,7 @@ class ModeTraits(Generic[S]):
         """
         return ((),) * self.pool.gpus_per_node
 
-    def replicas_of(self, profile: MigProfile | None) -> int:
+    def replicas_of(self, profile: DeviceProfile | None) -> int:
         """Return how many shares a device is divided into. If GPUs are partitioned, only instances are, never whole GPUs."""
         if self.is_partitioned and profile is None:
             return 1

@@ -127,7 +127,7 @@ def pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
         spec["runtimeClassName"] = plan.intent.platform.runtime_class
     if pool.pool.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in pool.pool.tolerations]
-    spec |= backends.of(pool.pool).requesting(container, resource)
+    spec |= backends.of(pool.pool, pool.card).requesting(container, resource)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": f"{pool.name}-"}, "spec": spec}
 
 

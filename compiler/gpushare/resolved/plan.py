@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare import backends, mig, modes, vendors
+from gpushare.backends.config_manager import ManagerConfig
 from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
@@ -61,6 +62,7 @@ class PoolPlan(Record):
     resources: tuple[ResourcePlan, ...]
     profile: SharingProfile
     mig_config: MigConfig | None
+    manager_config: ManagerConfig | None
     layout_of_goal: Layout | None
     terms: tuple[Mapping[str, Any], ...]
     goal_question: str = ""
@@ -179,6 +181,7 @@ def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool,
         resources=_resources(shape.kinds, pool.nodes.count),
         profile=shape.profile,
         mig_config=shape.mig_config if by_mig_manager else None,
+        manager_config=shape.manager_config,
         layout_of_goal=shape.layouts[0] if question else None,
         terms=assignment.terms(pool),
         goal_question=question,
@@ -201,7 +204,7 @@ def _quotas(intent: Intent, resolved: Mapping[str, tuple[Pool, Card, NodeShape]]
     for quota in intent.quotas:
         budget = hard.setdefault(quota.namespace, Counter())
         for resource, number in _granted(quota, *resolved[quota.pool]):
-            budget[backends.of(resolved[quota.pool][0]).quota_key(resource)] += number
+            budget[backends.of(*resolved[quota.pool][:2]).quota_key(resource)] += number
     return tuple(QuotaPlan(namespace=name, hard=tuple(sorted(budget.items()))) for name, budget in sorted(hard.items()))
 
 

@@ -85,7 +85,7 @@ def check_type(context: RuleContext) -> Iterator[Finding]:
             found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
         yield from found
         fine = fine and not found
-    if fine and context.intent.platform.stack is not Stack.EXISTING:
+    if fine and context.intent.platform.installs_chart:
         yield from _mappings(judging_chart(context.intent.platform), context.intent.platform.values)
 
 

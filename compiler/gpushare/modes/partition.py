@@ -1,0 +1,74 @@
+"""Mode `partition`: AMD's driver divides a GPU into partitions of equal size; a process cannot allocate more than its own has.
+
+A pair of a compute mode and a memory mode is legal if the catalogue has it for the card. The memory mode is one for a node: a
+reload of the driver applies it to all GPUs (AMD SMI, docs/conceptual/partition.md).
+"""
+
+from typing import Any
+
+from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode
+from gpushare.intent.types import Layout, MigStrategy, Partition, Sharing
+from gpushare.intent.words import Mode
+from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
+from gpushare.modes.traits import ModeTraits
+
+
+def find(card: Card, compute: str, memory: str) -> PartitionMode | None:
+    """Return the mode of the card with this pair; None if the catalogue has none."""
+    return next((mode for mode in card.partition_modes if (mode.compute, mode.memory) == (compute, memory)), None)
+
+
+def _divide(demand: Demand) -> list[Sharing] | str:
+    modes, need = demand.card.partition_modes, demand.needs[0]
+    if not modes:
+        return "the card has no partitions"
+    known = [(mode.memory_mib, mode) for mode in modes if mode.partitions > 1 and mode.memory_mib]
+    fitting = [mode for memory, mode in known if memory >= need.memory_mib and "mode" not in mode.unconfirmed]
+    if not fitting:
+        return too_small("a partition", max((memory for memory, _ in known), default=0), need)
+    most = max(mode.partitions for mode in fitting)
+    chosen = next(mode for mode in fitting if mode.partitions == most)
+    return [Partition(compute=chosen.compute, memory=chosen.memory)]
+
+
+class PartitionTraits(ModeTraits[Partition]):
+    """The traits of partitions."""
+
+    mode = Mode.PARTITION
+    description = "Each GPU is divided into partitions by AMD's driver, one container each, each with memory of its own."
+    pool_name = "partitions"
+    starter_card = "mi300x"
+    replication_key = ""
+    variants = (Variant(word="partition", divide=_divide, memory=MemoryIsolation.HARDWARE, faults=FaultIsolation.PROCESS),)
+
+    @classmethod
+    def missing(cls, card: Card) -> tuple[str, str] | None:
+        """Return that the card has no partitions."""
+        return None if card.partition_modes else ("partitions", "mig" if card.mig else "exclusive")
+
+    @property
+    def by_name(self) -> bool:
+        """Whether each mode is a resource of its own."""
+        return self.sharing.strategy is MigStrategy.MIXED
+
+    def layouts(self, card: Card, pinned: Layout | None = None) -> tuple[Layout, ...] | None:  # noqa: ARG002 - no mode is a goal
+        """Return the layout of each GPU: so many partitions of one mode. None if the card lacks the pair or a GPU has none."""
+        of_gpu = {index: group.compute for group in self.sharing.groups for index in group.gpus}
+        found = [self._layout(card, of_gpu.get(index, self.sharing.compute)) for index in range(self.pool.gpus_per_node)]
+        return tuple(layout for layout in found if layout) if all(found) else None
+
+    def _layout(self, card: Card, compute: str) -> Layout | None:
+        mode = find(card, compute, self.sharing.memory)
+        return None if mode is None else ((mode.name, mode.partitions),)
+
+    def replicas_of(self, profile: DeviceProfile | None) -> int:  # noqa: ARG002 - no partition is shared
+        """Return 1: AMD's device plugin offers no partition twice."""
+        return 1
+
+    def document(self) -> dict[str, Any]:
+        """Return the `sharing` section of an intent with this mode."""
+        sharing = self.sharing
+        groups = [{"gpus": list(one.gpus), "compute": one.compute} for one in sharing.groups]
+        modes: dict[str, Any] = {"layouts": groups} if groups else {"compute": sharing.compute}
+        single = {"strategy": "single"} if sharing.strategy is MigStrategy.SINGLE else {}
+        return {"mode": self.mode.value, **modes, "memory": sharing.memory, **single}

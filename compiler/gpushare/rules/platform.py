@@ -209,7 +209,7 @@ def check_mig_manager(context: RuleContext) -> Iterator[Finding]:
 
 def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
     """GS716: MIG on a stack for which it is unknown whether it partitions GPUs too."""
-    if context.intent.platform.installs_chart:
+    if context.intent.platform.stack is not Stack.EXISTING:
         return
     for pool in context.intent.pools:
         if modes.of(pool).is_partitioned:

@@ -34,7 +34,7 @@ def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) ->
 
 def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart, Steps, Any, Any]]:
     platform = context.intent.platform
-    if platform.stack is Stack.EXISTING:
+    if not platform.installs_chart:
         return
     chart = judging_chart(platform)
     yield from ((chart, *found) for found in _walk(chart, platform.values))

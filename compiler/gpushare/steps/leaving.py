@@ -90,7 +90,7 @@ def _restore(plan: Plan) -> str:
 
 def _restore_by_helm(plan: Plan) -> str:
     """Return the command on one line; none where the bundle does not install NVIDIA's chart."""
-    if plan.intent.platform.stack is Stack.EXISTING:
+    if not plan.intent.platform.installs_chart:
         return ""
     return " ".join(line.strip(" \\") for line in nvidia_release.upgrade(plan, _VALUES))
 

@@ -1,0 +1,224 @@
+"""A simulation for people: whether all pods ran and why not, each pool, the intents compared, and what was assumed."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from gpushare.core.printable import visible
+from gpushare.core.units import show_duration
+from gpushare.core.wording import join_first, pluralize
+from gpushare.simulation.outcome import Bounds, PoolOutcome
+from gpushare.simulation.simulated import Simulated, Simulations
+from gpushare.views.terminal import BOLD, Style, table, wrapped
+from gpushare.workload.requests import LeftOut, Workload
+
+MAX_REASONS = 8
+_MAX_LINES = 3
+
+
+def render(found: Simulations, style: Style) -> str:
+    """Return the verdict, the tables and the notes."""
+    several = len(found.intents) > 1
+    shown = wrapped(_heading(found, style), style, indent=2)
+    if several:
+        shown += "\n" + "".join(wrapped(f"{visible(one.file)}: {verdict(one)}", style, indent=2) for one in found.intents)
+        shown += "\n" + _comparison(found.intents, style)
+    for one in found.intents:
+        shown += "\n" + (style.paint(visible(one.file), BOLD) + "\n" if several else wrapped(verdict(one), style) + "\n")
+        shown += _intent(one, style)
+    shown += _left_out(found.workload, style)
+    assumed = dict.fromkeys(line for one in found.intents for line in one.outcome.assumed)
+    return shown + _listed("assumed:", [visible(line) for line in assumed], style)
+
+
+def verdict(one: Simulated) -> str:
+    """Return in one sentence whether all pods ran, and how many did not for which reason."""
+    ran, lost = one.placed, one.never_ran
+    late = f"; those that ran had waited {duration(one.waited_seconds)} in all" if one.waited_seconds else ""
+    if not lost:
+        return f"all {pluralize(ran, 'pod')} ran{late}" if ran != 1 else f"the pod ran{late}"
+    (reason, number), *more = pending(one)
+    rest = f", and {pluralize(len(more), 'further reason')}" if more else ""
+    return f"{lost} of {pluralize(ran + lost, 'pod')} never ran: {number} because {reason}{rest}{late}"
+
+
+def pending(one: Simulated) -> list[tuple[str, int]]:
+    """Return the reasons why pods never ran, with the pool where there is one, and the number of pods; most pods first."""
+    found = [(f"{pool.name}: {reason}", number) for pool in one.outcome.pools for reason, number in pool.pending.items()]
+    return sorted([*found, *one.outcome.unserved.items()], key=lambda entry: (-entry[1], entry[0]))
+
+
+def duration(seconds: int) -> str:
+    """Return a time of days, hours, minutes and seconds, of which the largest two that are not zero are shown."""
+    days, rest = divmod(seconds, 86_400)
+    if not days:
+        return show_duration(seconds)
+    return f"{days}d" + (f"{rest // 3600}h" if rest >= 3600 else "")
+
+
+def bounds_text(bounds: Bounds) -> str:
+    """Return what no layout can beat, in a sentence."""
+    return (
+        f"GPUs at the time of the most pods: at least {bounds.lower:,} with any layout, {bounds.free_sizes:,} by best fit if each "
+        f"GPU could be cut freely, {bounds.whole:,} if every pod had whole GPUs"
+    )
+
+
+def currency(one: Simulated, *words: str) -> str:
+    """Return words and the currency, if the prices name one."""
+    return " ".join(filter(None, (*words, one.outcome.currency)))
+
+
+def left_out(entries: Iterable[LeftOut]) -> Iterator[str]:
+    """Yield each reason why rows are left out, with their places; the reason of the most rows first."""
+    by_reason: dict[str, list[LeftOut]] = {}
+    for entry in entries:
+        by_reason.setdefault(entry.reason, []).append(entry)
+    for reason, alike in sorted(by_reason.items(), key=lambda pair: (-len(pair[1]), pair[1][0].line)):
+        yield f"{place(alike)}: {visible(reason)}"
+
+
+def place(alike: Sequence[LeftOut]) -> str:
+    """Return the lines of entries, with the column if there is only one."""
+    first = alike[0]
+    if len(alike) == 1:
+        return f"line {first.line}" + (f", column {first.column}" if first.column else "")
+    return f"lines {join_first([one.line for one in alike], _MAX_LINES)}"
+
+
+def _heading(found: Simulations, style: Style) -> str:
+    first, workload = found.intents[0], found.workload
+    end = f", over in {duration(first.outcome.end)}" if first.outcome.end is not None else ", without an end"
+    name = style.paint(visible(first.name), BOLD)
+    return f"{name}  {pluralize(len(workload.pods), 'pod')} of {visible(workload.source)}{end}; the scheduler: {found.scoring}"
+
+
+def _comparison(intents: Sequence[Simulated], style: Style) -> str:
+    first = intents[0]
+    alike = all(one.outcome.currency == first.outcome.currency for one in intents)
+    hourly = any(pool.is_hourly for pool in first.outcome.pools)
+    headers = ["INTENT", "NEVER RAN", "WAITED", "NODES", "GPUS", "STRANDED GIB", "GPU-HOURS"]
+    columns: list[Callable[[Simulated], float | None]] = [
+        lambda one: one.never_ran,
+        lambda one: one.waited_seconds,
+        lambda one: one.nodes,
+        lambda one: one.all_gpus,
+        lambda one: _gib(one.stranded_mib),
+        lambda one: one.gpu_hours,
+    ]
+    texts: list[Callable[[float], str]] = [_whole, lambda value: duration(int(value)), _whole, _whole, _decimal, _decimal]
+    if any(one.outcome.cost is not None for one in intents):
+        headers.append(currency(first, "COST", "PER HOUR" if hourly else "") if alike else "COST")
+        columns.append(lambda one: one.outcome.cost)
+        texts.append(_money)
+
+    def cell(at: int, one: Simulated) -> str:
+        value, base = columns[at](one), columns[at](first)
+        if value is None:
+            return "-"
+        shown = texts[at](value)
+        if headers[at + 1] == "COST" and not alike:
+            return f"{shown} {one.outcome.currency}".rstrip()
+        if one is first or base is None or value == base:
+            return shown
+        return f"{shown} ({'+' if value > base else '-'}{texts[at](abs(value - base))})"
+
+    rows = [[one.file, *(cell(at, one) for at in range(len(columns)))] for one in intents]
+    shown = table(headers, rows, style, numbers=headers[1:], dropped=("WAITED", "NODES", "STRANDED GIB"))
+    return shown + wrapped(f"In parentheses: the difference from {visible(first.file)}.", style)
+
+
+def _intent(one: Simulated, style: Style) -> str:
+    pools = one.outcome.pools
+    headers = ("POOL", "CARD", "NODES", "GPUS", "SHARES", "RAN", "NEVER RAN", "WAITED")
+    rows = [
+        (
+            pool.name,
+            pool.card,
+            f"{pool.nodes:,} needed" if pool.is_open else f"{pool.nodes:,}",
+            f"{one.gpus(pool):,}",
+            f"{pool.shares:,}",
+            f"{pool.placed:,}",
+            f"{sum(pool.pending.values()):,}",
+            duration(pool.waited_seconds),
+        )
+        for pool in pools
+    ]
+    shown = table(headers, rows, style, numbers=headers[2:], dropped=("WAITED", "CARD"))
+    shown += "\nAt the peak of each pool, and in all:\n" + _use(one, style)
+    reasons = [f"{pluralize(number, 'pod')}: {visible(reason)}" for reason, number in pending(one)]
+    shown += _listed("never ran:", reasons, style)
+    if one.outcome.bounds:
+        shown += "\n" + wrapped(bounds_text(one.outcome.bounds), style, indent=2)
+    return shown
+
+
+def _use(one: Simulated, style: Style) -> str:
+    pools = one.outcome.pools
+    headers = ["POOL", "AT", "SHARES", "GPUS", "ASKED GIB", "GRANTED GIB", "STRANDED GIB", "GPU-HOURS", "IN USE"]
+    if any(pool.cost is not None for pool in pools):
+        hourly = any(pool.is_hourly for pool in pools)
+        headers.append(currency(one, "COST", "PER HOUR" if hourly else ""))
+    rows = []
+    for pool in pools:
+        peak = pool.peak
+        cells = [
+            pool.name,
+            duration(peak.time),
+            f"{peak.shares:,}",
+            f"{peak.gpus:,}",
+            _optional(_gib(peak.asked_mib), _decimal),
+            _optional(_gib(peak.granted_mib), _decimal),
+            _optional(_gib(pool.stranded_mib), _decimal),
+            _optional(pool.gpu_hours, _decimal),
+            in_use(pool),
+            _optional(pool.cost, _money),
+        ]
+        rows.append(cells[: len(headers)])
+    shown = table(headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB"))
+    if len(pools) > 1 and one.outcome.cost is not None:
+        shown += f"cost in all: {currency(one, _money(one.outcome.cost))}\n"
+    return shown
+
+
+def in_use(pool: PoolOutcome) -> str:
+    """Return the percentage of a pool's GPU-hours that shares in use are, `-` if that is not known."""
+    if pool.used_gpu_hours is None or not pool.gpu_hours:
+        return "-"
+    return f"{100 * pool.used_gpu_hours / pool.gpu_hours:.0f} %"
+
+
+def _left_out(workload: Workload, style: Style) -> str:
+    shown = ""
+    if workload.left_out:
+        rows = len(workload.left_out) + len(workload.pods)
+        shown += _listed(f"left out: {len(workload.left_out):,} of {rows:,} rows", [*left_out(workload.left_out)], style)
+    if workload.unused:
+        shown += "\n" + wrapped(f"columns not used: {join_first(workload.unused, MAX_REASONS)}", style, indent=2)
+    return shown
+
+
+def _listed(title: str, lines: Sequence[str], style: Style) -> str:
+    if not lines:
+        return ""
+    more = [f"and {pluralize(len(lines) - MAX_REASONS, 'further reason')}"] if len(lines) > MAX_REASONS + 1 else []
+    kept = lines[:MAX_REASONS] if more else lines
+    return f"\n{style.paint(title, BOLD)}\n" + "".join(wrapped(f"  {line}", style, indent=4) for line in [*kept, *more])
+
+
+def _gib(size_mib: int | None) -> float | None:
+    return None if size_mib is None else size_mib / 1024
+
+
+def _optional(value: float | None, text: Callable[[float], str]) -> str:
+    return "-" if value is None else text(value)
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _decimal(value: float) -> str:
+    return f"{value:,.1f}"
+
+
+def _money(value: float) -> str:
+    return f"{value:,.2f}"

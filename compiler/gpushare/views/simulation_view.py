@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpushare.core.printable import visible
-from gpushare.core.units import show_duration
 from gpushare.core.wording import join_first, pluralize
 from gpushare.simulation.outcome import Bounds, PoolOutcome
 from gpushare.simulation.simulated import Simulated, Simulations
@@ -32,12 +31,13 @@ def render(found: Simulations, style: Style) -> str:
 def verdict(one: Simulated) -> str:
     """Return in one sentence whether all pods ran, and how many did not for which reason."""
     ran, lost = one.placed, one.never_ran
-    late = f"; those that ran had waited {duration(one.waited_seconds)} in all" if one.waited_seconds else ""
+    late = f"; their waits add up to {duration(one.waited_seconds)}" if one.waited_seconds else ""
     if not lost:
         return f"all {pluralize(ran, 'pod')} ran{late}" if ran != 1 else f"the pod ran{late}"
     (reason, number), *more = pending(one)
-    rest = f", and {pluralize(len(more), 'further reason')}" if more else ""
-    return f"{lost} of {pluralize(ran + lost, 'pod')} never ran: {number} because {reason}{rest}{late}"
+    why = f"{number:,} because {reason}, and {pluralize(len(more), 'further reason')}" if more else reason
+    rest = f"; the others ran{late.replace('; their', ', and their')}" if ran else ""
+    return f"{lost:,} of {pluralize(ran + lost, 'pod')} never ran: {why}{rest}"
 
 
 def pending(one: Simulated) -> list[tuple[str, int]]:
@@ -47,18 +47,20 @@ def pending(one: Simulated) -> list[tuple[str, int]]:
 
 
 def duration(seconds: int) -> str:
-    """Return a time of days, hours, minutes and seconds, of which the largest two that are not zero are shown."""
-    days, rest = divmod(seconds, 86_400)
-    if not days:
-        return show_duration(seconds)
-    return f"{days}d" + (f"{rest // 3600}h" if rest >= 3600 else "")
+    """Return a time as its largest unit and the one below it: `5d2h`, `2h30m`, `0s`."""
+    left, parts = seconds, []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        parts.append(f"{number}{unit}" if number else "")
+    first = next((at for at, part in enumerate(parts) if part), 3)
+    return "".join(parts[first : first + 2]) or "0s"
 
 
 def bounds_text(bounds: Bounds) -> str:
     """Return what no layout can beat, in a sentence."""
     return (
-        f"GPUs at the time of the most pods: at least {bounds.lower:,} with any layout, {bounds.free_sizes:,} by best fit if each "
-        f"GPU could be cut freely, {bounds.whole:,} if every pod had whole GPUs"
+        f"GPUs at the time of the most pods: at least {bounds.lower:,} with any layout, {bounds.free_sizes:,} by best fit if "
+        f"each GPU could be cut freely, {bounds.whole:,} if every pod had whole GPUs"
     )
 
 

@@ -1,7 +1,9 @@
 """A simulation for people: whether all pods ran and why not, each pool, the intents compared, and what was assumed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from gpushare.core import prices
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first, pluralize
 from gpushare.simulation.outcome import Bounds, PoolOutcome
@@ -64,11 +66,6 @@ def bounds_text(bounds: Bounds) -> str:
     )
 
 
-def currency(one: Simulated, *words: str) -> str:
-    """Return words and the currency, if the prices name one."""
-    return " ".join(filter(None, (*words, one.outcome.currency)))
-
-
 def left_out(entries: Iterable[LeftOut]) -> Iterator[str]:
     """Yield each reason why rows are left out, with their places; the reason of the most rows first."""
     by_reason: dict[str, list[LeftOut]] = {}
@@ -93,39 +90,55 @@ def _heading(found: Simulations, style: Style) -> str:
     return f"{name}  {pluralize(len(workload.pods), 'pod')} of {visible(workload.source)}{end}; the scheduler: {found.scoring}"
 
 
+class _Column(NamedTuple):
+    """A column of the comparison: its number, rounded to `digits`, and how it is written."""
+
+    header: str
+    value: Callable[[Simulated], float | None]
+    text: Callable[[float], str]
+    digits: int = 0
+
+    def number(self, one: Simulated) -> float | None:
+        """Return the number as it is shown, so that differences add up."""
+        value = self.value(one)
+        return None if value is None else round(value, self.digits)
+
+
 def _comparison(intents: Sequence[Simulated], style: Style) -> str:
     first = intents[0]
-    alike = all(one.outcome.currency == first.outcome.currency for one in intents)
-    hourly = any(pool.is_hourly for pool in first.outcome.pools)
-    headers = ["INTENT", "NEVER RAN", "WAITED", "NODES", "GPUS", "STRANDED GIB", "GPU-HOURS"]
-    columns: list[Callable[[Simulated], float | None]] = [
-        lambda one: one.never_ran,
-        lambda one: one.waited_seconds,
-        lambda one: one.nodes,
-        lambda one: one.all_gpus,
-        lambda one: _gib(one.stranded_mib),
-        lambda one: one.gpu_hours,
+    columns = [
+        _Column("NEVER RAN", lambda one: one.never_ran, _whole),
+        _Column("WAITED", lambda one: one.waited_seconds, lambda value: duration(int(value))),
+        _Column("NODES", lambda one: one.nodes, _whole),
+        _Column("GPUS", lambda one: one.all_gpus, _whole),
+        _Column("STRANDED GIB", lambda one: _gib(one.stranded_mib), _decimal, 1),
+        _Column("GPU-HOURS", lambda one: one.gpu_hours, _decimal, 1),
     ]
-    texts: list[Callable[[float], str]] = [_whole, lambda value: duration(int(value)), _whole, _whole, _decimal, _decimal]
-    if any(one.outcome.cost is not None for one in intents):
-        headers.append(currency(first, "COST", "PER HOUR" if hourly else "") if alike else "COST")
-        columns.append(lambda one: one.outcome.cost)
-        texts.append(_money)
+    currencies = {one.outcome.currency for one in intents if one.outcome.cost is not None}
+    if len(currencies) == 1:
+        hourly = any(pool.is_hourly for pool in first.outcome.pools)
+        header = _cost_header(currencies.pop(), is_hourly=hourly)
+        columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2))
 
-    def cell(at: int, one: Simulated) -> str:
-        value, base = columns[at](one), columns[at](first)
+    def cell(column: _Column, one: Simulated) -> str:
+        value, base = column.number(one), column.number(first)
         if value is None:
             return "-"
-        shown = texts[at](value)
-        if headers[at + 1] == "COST" and not alike:
-            return f"{shown} {one.outcome.currency}".rstrip()
         if one is first or base is None or value == base:
-            return shown
-        return f"{shown} ({'+' if value > base else '-'}{texts[at](abs(value - base))})"
+            return column.text(value)
+        return f"{column.text(value)} ({'+' if value > base else '-'}{column.text(abs(value - base))})"
 
-    rows = [[one.file, *(cell(at, one) for at in range(len(columns)))] for one in intents]
+    headers = ["INTENT", *(column.header for column in columns)]
+    rows = [[one.file, *(cell(column, one) for column in columns)] for one in intents]
     shown = table(headers, rows, style, numbers=headers[1:], dropped=("WAITED", "NODES", "STRANDED GIB"))
-    return shown + wrapped(f"In parentheses: the difference from {visible(first.file)}.", style)
+    shown += wrapped(f"In parentheses: the difference from {visible(first.file)}.", style)
+    if len(currencies) > 1:
+        shown += "Costs in several currencies are not compared.\n"
+    return shown
+
+
+def _cost_header(currency: str, *, is_hourly: bool) -> str:
+    return " ".join(filter(None, ("COST PER HOUR" if is_hourly else "COST", currency)))
 
 
 def _intent(one: Simulated, style: Style) -> str:
@@ -145,6 +158,8 @@ def _intent(one: Simulated, style: Style) -> str:
         for pool in pools
     ]
     shown = table(headers, rows, style, numbers=headers[2:], dropped=("WAITED", "CARD"))
+    if len(pools) > 1:
+        shown += f"in all: {pluralize(one.nodes, 'node')} with {pluralize(one.all_gpus, 'GPU')}\n"
     shown += "\nAt the peak of each pool, and in all:\n" + _use(one, style)
     reasons = [f"{pluralize(number, 'pod')}: {visible(reason)}" for reason, number in pending(one)]
     shown += _listed("never ran:", reasons, style)
@@ -158,7 +173,7 @@ def _use(one: Simulated, style: Style) -> str:
     headers = ["POOL", "AT", "SHARES", "GPUS", "ASKED GIB", "GRANTED GIB", "STRANDED GIB", "GPU-HOURS", "IN USE"]
     if any(pool.cost is not None for pool in pools):
         hourly = any(pool.is_hourly for pool in pools)
-        headers.append(currency(one, "COST", "PER HOUR" if hourly else ""))
+        headers.append(_cost_header(one.outcome.currency, is_hourly=hourly))
     rows = []
     for pool in pools:
         peak = pool.peak
@@ -177,7 +192,7 @@ def _use(one: Simulated, style: Style) -> str:
         rows.append(cells[: len(headers)])
     shown = table(headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB"))
     if len(pools) > 1 and one.outcome.cost is not None:
-        shown += f"cost in all: {currency(one, _money(one.outcome.cost))}\n"
+        shown += f"cost in all: {prices.amount(one.outcome.cost, one.outcome.currency)}\n"
     return shown
 
 

@@ -16,11 +16,15 @@ from tests.compiler.rules.intents import pool, written
 PODS = "namespace,name,memory,arrival,duration,team\na,x,2Gi,0,1h,t\na,y,2Gi,30m,1h,t\na,z,2GB,0,1h,t\n"
 
 
+IMAGE = "{image: {repository: registry.example.org/gpushare/node-runtime}}"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with two intents that differ in the number of nodes, a workload and prices."""
-    (tmp_path / "intent.yaml").write_text(written(pool()))
-    (tmp_path / "other.yaml").write_text(written(pool().replace("expected: 10", "expected: 1")))
+    for name, nodes in (("intent", 10), ("other", 1)):
+        one = pool(nodes=f"{{matchLabels: {{gpu: t4}}, expected: {nodes}}}")
+        (tmp_path / f"{name}.yaml").write_text(written(one, platform=IMAGE))
     (tmp_path / "pods.csv").write_text(PODS)
     (tmp_path / "prices.yaml").write_text("t4: 0.50 EUR/h\n")
     return tmp_path

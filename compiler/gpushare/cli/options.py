@@ -56,6 +56,12 @@ def overlays() -> Decorator[Any]:
     )
 
 
+def prices() -> Decorator[Any]:
+    """--prices: what a GPU-hour costs."""
+    text = "Prices of a GPU-hour, by pool or card, in place of spec.prices."
+    return click.option("--prices", type=INTENT, metavar="FILE", help=text)
+
+
 def findings_format() -> Decorator[Any]:
     """--format of findings."""
     return click.option(

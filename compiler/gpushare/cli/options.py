@@ -56,9 +56,8 @@ def overlays() -> Decorator[Any]:
     )
 
 
-def prices() -> Decorator[Any]:
+def prices(text: str = "Prices of a GPU-hour, by pool or card, in place of spec.prices.") -> Decorator[Any]:
     """--prices: what a GPU-hour costs."""
-    text = "Prices of a GPU-hour, by pool or card, in place of spec.prices."
     return click.option("--prices", type=INTENT, metavar="FILE", help=text)
 
 

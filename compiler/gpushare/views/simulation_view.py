@@ -191,7 +191,9 @@ def _use(one: Simulated, style: Style) -> str:
             _optional(pool.cost, _money),
         ]
         rows.append(cells[: len(headers)])
-    shown = table(headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB", "STRANDED GIB"))
+    shown = table(
+        headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB", "STRANDED GIB", "IN USE")
+    )
     if len(pools) > 1 and one.outcome.cost is not None:
         shown += f"cost in all: {prices.amount(one.outcome.cost, one.outcome.currency)}\n"
     return shown

@@ -133,7 +133,7 @@ def test_arrivals_are_times_of_creation() -> None:
 
 
 def test_pods_that_choose_nodes_otherwise_are_counted() -> None:
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+    affinity: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
     label = {"nvidia.com/gpu.product": "Tesla-T4"}
     found = loaded(pod(affinity=affinity), pod(nodeSelector=label), pod(nodeSelector={"gpushare.dev/pool": "a"}))
     assert "2 pods with a node affinity or other labels in nodeSelector, which are not simulated" in found.assumed

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpushare import modes
-from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
 from gpushare.intent.types import NodeSelector, Pool, Sharing
@@ -75,9 +74,8 @@ def _pool(demand: Demand, sharing: Sharing, nodes: int = 0) -> Pool:
 def _grants(demand: Demand, pool: Pool) -> Iterator[Grant]:
     layouts = modes.of(pool).layouts(demand.card)
     for kind in shares.kinds(pool, demand.card, layouts) if layouts else ():
-        cap = caps.cap_mib(pool, demand.card, kind.profile, kind.replicas)
-        provides = usable_bytes(kind.memory_mib, None) if cap is None else cap * MIB
-        yield Grant(kind=kind, cap_mib=cap, provides_bytes=provides or 0)
+        asked = (pool, demand.card, kind.profile, kind.replicas)
+        yield Grant(kind=kind, cap_mib=caps.cap_mib(*asked), provides_bytes=caps.provided_bytes(*asked) or 0)
 
 
 def _nodes_and_users(demand: Demand, offered: fit.Shares) -> tuple[int, int | None]:

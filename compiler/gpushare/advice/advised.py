@@ -20,7 +20,7 @@ class Refusal(StrEnum):
 
 
 class Estimate(Record):
-    """A number with the interval in which it lies with a confidence of 95 %."""
+    """A number with the interval in which it lies with a confidence of 95 %. `high` infinite: too few cases to bound it."""
 
     value: float
     low: float

@@ -13,7 +13,6 @@ _TAIL = 0.025
 _TINY = 1e-300
 _EPSILON = 1e-15
 _TERMS = 100_000
-_HALVINGS = 200
 
 
 def quantile(ordered: Sequence[float], part: float) -> Estimate:
@@ -72,11 +71,11 @@ def _first(end: int, holds: Callable[[int], bool]) -> int:
 
 def _solved(distribution: Callable[[float], float], probability: float, most: float) -> float:
     """Return where a distribution function reaches the probability, by halving."""
-    low, high = 0.0, most
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
+    low, high, middle = 0.0, most, most / 2
+    while low < middle < high:
         low, high = (middle, high) if distribution(middle) < probability else (low, middle)
-    return (low + high) / 2
+        middle = (low + high) / 2
+    return middle
 
 
 def _gamma(at: float, shape: float) -> float:

@@ -19,6 +19,7 @@ NAMES = (
     "show",
     "plan",
     "size",
+    "simulate",
     "images",
     "status",
     "usage",

@@ -11,9 +11,10 @@ from gpushare.intent import words
 from gpushare.views import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gpushare.catalog.cards import Card
+    from gpushare.core.prices import Price
     from gpushare.modes.demand import Need
     from gpushare.sizing.comparison import Comparison
 
@@ -62,6 +63,7 @@ MAX_NUMBER = 1_000_000
     default="none",
     help="memory: leave out modes whose users share the memory of a device. Default: none.",
 )
+@options.prices("Prices of a GPU-hour, by card: show the cost, and compare cards by it.")
 @click.option("--mode", type=click.Choice(words.VARIANTS), help="Choose the best option of this mode. Default: of all modes.")
 @click.option("--intent", "only_intent", is_flag=True, help="Print the best option's intent, nothing else.")
 @options.product_format()
@@ -74,6 +76,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     nodes: int | None,
     gpus: int,
     isolation: str,
+    prices: str | None,
     mode: str | None,
     only_intent: bool,
     style: str,
@@ -88,11 +91,14 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     --nodes, else the fewest nodes. A compile of its intent gives the same shares
     and caps. `?` marks what no source confirms.
 
-    Of several cards, the table has the best way of each.
+    Of several cards, the table has the best way of each. The card with the fewest
+    nodes comes first or, if FILE of --prices has a line for each card, such as
+    `t4: 0.35 EUR/h`, the one that costs least.
 
     For example:
       gpushare size --card t4 --memory 4Gi --users 40
       gpushare size --card t4 --card l4 --card a10 --memory 4Gi --users 40
+      gpushare size --card t4 --card l4 --memory 4Gi --users 40 --prices prices.yaml
       gpushare size --card t4 --memory 4Gi --users 40 --nodes 5
       gpushare size --card h100-sxm5-80gb --gpus-per-node 8 --memory 9Gi --nodes 2
       gpushare size --card a100-sxm4-80gb --need 40x8Gi --need 3x35Gi
@@ -102,7 +108,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     Exit codes:
       0  all users fit
       1  the users do not fit: not on --nodes, or not on the card
-      2  an option is wrong
+      2  an option is wrong, or a file cannot be read
     """
     from gpushare.modes.demand import Demand  # noqa: PLC0415 - as above
     from gpushare.sizing.comparison import compare  # noqa: PLC0415 - `--help` needs no catalogue
@@ -111,9 +117,19 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     wanted = _needs(memory, users, needs)
     if nodes is None and wanted[0].users is None:
         raise CouldNotRunError("neither users nor nodes are given", "add --users N, --nodes N or both")
+    chosen = dict(_cards(card_ids, own))
+    priced = _prices(prices, chosen)
     demands = [
-        Demand(card=card, described=document, needs=wanted, gpus_per_node=gpus, nodes=nodes, in_hardware=isolation == "memory")
-        for card, document in _cards(card_ids, own)
+        Demand(
+            card=card,
+            described=document,
+            needs=wanted,
+            gpus_per_node=gpus,
+            nodes=nodes,
+            in_hardware=isolation == "memory",
+            price=priced.get(card.id),
+        )
+        for card, document in chosen.items()
     ]
     compared = compare(tuple(size(demand, mode) for demand in demands))
     best = compared.best.best if compared.best else None
@@ -147,6 +163,16 @@ def _cards(card_ids: tuple[str, ...], own: str | None) -> "Iterator[tuple[Card, 
             raise CouldNotRunError(f"{card_id!r} is not a card", "write --card once for each card")
         found = card_choice.chosen(card_id, known, "--own-cards INTENT reads cards of your own" if own is None else "")
         yield found, described.get(card_id)
+
+
+def _prices(file: str | None, cards_named: "Iterable[Card]") -> "Mapping[str, Price]":
+    """Return the prices of the file by card. Raises CouldNotRunError, also for one of what is no card."""
+    if file is None:
+        return {}
+    from gpushare.catalog.cards import Catalog  # noqa: PLC0415 - as above
+    from gpushare.cli import price_input  # noqa: PLC0415 - as above
+
+    return price_input.read(file, (), Catalog(own={card.id: card for card in cards_named}))
 
 
 def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tuple[Need, ...]":

@@ -39,6 +39,7 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             if not draft.has_room(pool, notes):
                 break
             _pool(name, pool, facts, draft, notes)
+        _prices(document, draft)
     own = facts.namespaces - {chart.at("pluginNamespace").text for chart in facts.bundle_charts}
     if len(own) == 1:
         draft.put(("namespace",), min(own), None, "from the bundle's namespace.yaml")
@@ -79,6 +80,13 @@ def _leave_out_broken(facts: Facts, notes: Notes) -> None:
                 on_key=wrong.on_key,
             )
         setattr(facts, field, kept)
+
+
+def _prices(document: Part, draft: Draft) -> None:
+    """Add the prices of the pools and of cards."""
+    listed = document.at("prices")
+    if listed.value:
+        draft.put(("prices",), listed.whole, listed, "from the bundle's nodes/pools.yaml")
 
 
 def _chart(chart: Part, draft: Draft) -> None:

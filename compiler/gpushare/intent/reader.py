@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
 
+from gpushare.core import prices
+from gpushare.core.prices import Price
 from gpushare.core.units import Share, parse_duration, parse_quantity, parse_share
 from gpushare.intent.types import (
     Action,
@@ -76,7 +78,13 @@ def build(document: Document) -> Intent:
         monitoring=spec.get("monitoring", {}),
         gitops=spec.get("gitops", {}),
         cards=spec.get("cards", {}),
+        prices=_prices(spec.get("prices", {})),
     )
+
+
+def _prices(document: Document) -> dict[str, Price]:
+    found = {name: prices.parse(text) for name, text in document.items()}
+    return {name: price for name, price in found.items() if price is not None}
 
 
 def _version(text: str) -> tuple[int, int] | None:

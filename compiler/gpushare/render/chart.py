@@ -15,7 +15,6 @@ from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
 from gpushare.intent.types import Action, OnBusy, Partitioner, Platform, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.sharing import shares
 
 VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
@@ -63,7 +62,7 @@ def values(plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str]) -
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,
-            "ambiguous": _ambiguous(plan),
+            "ambiguous": sorted(plan.ambiguous),
             "tenants": list(plan.intent.tenant_namespaces),
             "platformNamespaces": list(plan.intent.platform_namespaces),
             "scope": plan.intent.admission.scope.value,
@@ -116,11 +115,3 @@ def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
         "default": pool.pool.is_default,
         "policy": hexdigest(policy.encode())[:8],
     }
-
-
-def _ambiguous(plan: Plan) -> list[str]:
-    offers = (
-        frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.samples)
-        for pool in plan.pools
-    )
-    return sorted(shares.ambiguous(offers))

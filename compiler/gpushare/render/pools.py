@@ -6,6 +6,7 @@ Devices have the fields of the Offer; labels are listed with every value that a 
 from typing import Any
 
 from gpushare import backends
+from gpushare.core import prices
 from gpushare.intent.types import Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved import offer_entry, rollout_entry
@@ -23,6 +24,7 @@ def pools_document(plan: Plan) -> dict[str, Any]:
         **({"adoption": plan.intent.adoption.value} if plan.intent.observes else {}),
         "operatorMigStrategy": _operator_strategy(plan),
         "pools": {pool.name: offers[pool.name] | _pool(pool) for pool in plan.pools},
+        **({"prices": {name: prices.show(price) for name, price in plan.intent.prices.items()}} if plan.intent.prices else {}),
         "quotas": {} if plan.intent.observes else {quota.namespace: dict(quota.hard) for quota in plan.quotas},
     }
 

@@ -106,6 +106,14 @@ class Plan(Record):
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
 
+    @property
+    def ambiguous(self) -> frozenset[str]:
+        """The resources that mean different things in different pools: a pod that requests one must name the pool."""
+        return shares.ambiguous(
+            frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.samples)
+            for pool in self.pools
+        )
+
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
     """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpushare import modes
-from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
 from gpushare.intent.types import NodeSelector, Pool, Sharing
@@ -59,6 +58,7 @@ def _option(demand: Demand, variant: Variant, sharing: Sharing) -> Option:
         suffices=None if is_open else needed <= nodes,
         total_mib=total,
         wasted_mib=wasted,
+        cost_per_hour=demand.price.per_hour * needed * demand.gpus_per_node if demand.price else None,
         unconfirmed=_unconfirmed(demand, pool, grants),
         notes=tuple(modes.of(pool).notes(demand.card)),
     )
@@ -74,9 +74,8 @@ def _pool(demand: Demand, sharing: Sharing, nodes: int = 0) -> Pool:
 def _grants(demand: Demand, pool: Pool) -> Iterator[Grant]:
     layouts = modes.of(pool).layouts(demand.card)
     for kind in shares.kinds(pool, demand.card, layouts) if layouts else ():
-        cap = caps.cap_mib(pool, demand.card, kind.profile, kind.replicas)
-        provides = usable_bytes(kind.memory_mib, None) if cap is None else cap * MIB
-        yield Grant(kind=kind, cap_mib=cap, provides_bytes=provides or 0)
+        asked = (pool, demand.card, kind.profile, kind.replicas)
+        yield Grant(kind=kind, cap_mib=caps.cap_mib(*asked), provides_bytes=caps.provided_bytes(*asked) or 0)
 
 
 def _nodes_and_users(demand: Demand, offered: fit.Shares) -> tuple[int, int | None]:
@@ -114,15 +113,22 @@ def _of_profile(demand: Demand, kind: ShareKind) -> Iterator[str]:
         yield from (f"{text} of {kind.profile.name}" for fact, text in relied.items() if fact in doubts)
 
 
-def rank(demand: Demand, one: Option) -> tuple[int, ...]:
-    """Return what makes an option better, as a sort key: that it suffices, then the least cost, then the most isolation."""
+def rank(demand: Demand, one: Option, *, by_cost: bool = False) -> tuple[float, ...]:
+    """Return what makes an option better, as a sort key: that it suffices, then the least cost, then the most isolation.
+
+    The cost is the number of nodes or, if users are open, that of users; with `by_cost` it is money, that of one user if users
+    are open.
+    """
     isolation = (list(MemoryIsolation).index(one.variant.memory), list(FaultIsolation).index(one.variant.faults))
-    cost = one.nodes_needed if demand.needs[0].users is not None else -(one.users or 0)
+    is_open = demand.needs[0].users is None
+    cost: float = -(one.users or 0) if is_open else one.nodes_needed
+    if by_cost and one.cost_per_hour is not None:
+        cost = one.cost_per_hour / (one.users or 1) if is_open else one.cost_per_hour
     decided = (*isolation, cost) if one.suffices else (cost, *isolation)
     return (one.suffices is False, *decided, one.wasted_mib or 0)
 
 
-def _preference(demand: Demand, one: Option) -> tuple[int, ...]:
+def _preference(demand: Demand, one: Option) -> tuple[float, ...]:
     """Return the sort key of a card's options: their rank, and between equals what is simpler for users of one size."""
     kinds, compute = len(one.grants), -_compute(one)
     parts = (kinds, compute) if len(demand.needs) == 1 else (compute, kinds)

@@ -2,6 +2,9 @@
 
 from gpushare.core.record import Record
 
+MAX_PODS = 200_000
+"""The largest workload."""
+
 
 class PodRequest(Record):
     """What one pod asks for. Exactly one of `memory_bytes`, `milli`, `gpus` and `resource` is set.
@@ -35,9 +38,21 @@ class LeftOut(Record):
 
 
 class Workload(Record):
-    """The pods in the order of the file. `assumed` says in words what the file does not say and was assumed."""
+    """The pods in the order of the file: each row or object is either one of them or left out.
+
+    `assumed` says in words what the file does not say and was assumed, `unused` are columns that have no meaning here.
+    """
 
     source: str
     pods: tuple[PodRequest, ...]
     left_out: tuple[LeftOut, ...] = ()
     assumed: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+class WorkloadError(Exception):
+    """Nothing of a file can be used: a message of one line, and a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint

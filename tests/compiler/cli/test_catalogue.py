@@ -141,9 +141,11 @@ def test_explain_lists_every_code_and_explains_each() -> None:
         "node-policy",
         "offer",
         "plan",
+        "simulation",
         "size",
         "tenancy",
         "usage",
+        "workload",
     ],
 )
 def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:

@@ -37,6 +37,7 @@ spec:
     namespaces: [monitoring]
     values: {dcgm: {enabled: true}}
   accept: {GS734: this is meant}
+  prices: {t4: 0.35 EUR/h, slices: 2.10 EUR/h}
   rollout:
     {maxUnavailable: 1, onBusy: wait, drainTimeout: 30m, paused: false,
      windows: [{days: [Sun], start: "22:00", duration: 6h, timezone: Europe/Zurich}]}
@@ -123,6 +124,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/admission/enforce", "deny"),
     ("spec/admission/scope", "cluster"),
     ("spec/admission/localhostProfiles", ["lax", "strict"]),
+    ("spec/prices", {"t4": "0.35 EUR/h", "slices": "2 EUR/h"}),
     ("spec/monitoring/serviceMonitor", False),
     ("spec/monitoring/dashboard", False),
     ("spec/monitoring/alerts", False),

@@ -1,0 +1,241 @@
+"""A simulation for people: whether all pods ran and why not, each pool, the intents compared, and what was assumed."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpushare.core import prices
+from gpushare.core.printable import visible
+from gpushare.core.wording import join_first, pluralize
+from gpushare.simulation.outcome import Bounds, PoolOutcome
+from gpushare.simulation.simulated import Simulated, Simulations
+from gpushare.views.terminal import BOLD, Style, table, wrapped
+from gpushare.workload.requests import LeftOut, Workload
+
+MAX_REASONS = 8
+_MAX_LINES = 3
+
+
+def render(found: Simulations, style: Style) -> str:
+    """Return the verdict, the tables and the notes."""
+    several = len(found.intents) > 1
+    shown = wrapped(_heading(found, style), style, indent=2)
+    if several:
+        shown += "\n" + "".join(wrapped(f"{visible(one.file)}: {verdict(one)}", style, indent=2) for one in found.intents)
+        shown += "\n" + _comparison(found.intents, style)
+    for one in found.intents:
+        shown += "\n" + (style.paint(visible(one.file), BOLD) + "\n" if several else wrapped(verdict(one), style) + "\n")
+        shown += _intent(one, style)
+    shown += _left_out(found.workload, style)
+    assumed = dict.fromkeys(line for one in found.intents for line in one.outcome.assumed)
+    return shown + _listed("assumed:", [visible(line) for line in assumed], style)
+
+
+def verdict(one: Simulated) -> str:
+    """Return in one sentence whether all pods ran, and how many did not for which reason."""
+    ran, lost = one.placed, one.never_ran
+    late = f"; their waits add up to {duration(one.waited_seconds)}" if one.waited_seconds else ""
+    if not lost:
+        return f"all {pluralize(ran, 'pod')} ran{late}" if ran != 1 else f"the pod ran{late}"
+    (reason, number), *more = pending(one)
+    why = f"{number:,} because {reason}, and {pluralize(len(more), 'further reason')}" if more else reason
+    rest = f"; the others ran{late.replace('; their', ', and their')}" if ran else ""
+    return f"{lost:,} of {pluralize(ran + lost, 'pod')} never ran: {why}{rest}"
+
+
+def pending(one: Simulated) -> list[tuple[str, int]]:
+    """Return the reasons why pods never ran, with the pool where there is one, and the number of pods; most pods first."""
+    found = [(f"{pool.name}: {reason}", number) for pool in one.outcome.pools for reason, number in pool.pending.items()]
+    return sorted([*found, *one.outcome.unserved.items()], key=lambda entry: (-entry[1], entry[0]))
+
+
+def duration(seconds: int) -> str:
+    """Return a time as its largest unit and the one below it: `5d2h`, `2h30m`, `0s`."""
+    left, parts = seconds, []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        parts.append(f"{number}{unit}" if number else "")
+    first = next((at for at, part in enumerate(parts) if part), 3)
+    return "".join(parts[first : first + 2]) or "0s"
+
+
+def bounds_text(bounds: Bounds) -> str:
+    """Return what no layout can beat, in a sentence."""
+    return (
+        f"GPUs at the time of the most pods: at least {bounds.lower:,} with any layout, {bounds.free_sizes:,} by best fit if "
+        f"each GPU could be cut freely, {bounds.whole:,} if every pod had whole GPUs"
+    )
+
+
+def left_out(entries: Iterable[LeftOut]) -> Iterator[str]:
+    """Yield each reason why rows are left out, with their places; the reason of the most rows first."""
+    by_reason: dict[str, list[LeftOut]] = {}
+    for entry in entries:
+        by_reason.setdefault(entry.reason, []).append(entry)
+    for reason, alike in sorted(by_reason.items(), key=lambda pair: (-len(pair[1]), pair[1][0].line)):
+        yield f"{place(alike)}: {visible(reason)}"
+
+
+def place(alike: Sequence[LeftOut]) -> str:
+    """Return the lines of entries, with the column if there is only one."""
+    first = alike[0]
+    if len(alike) == 1:
+        return f"line {first.line}" + (f", column {first.column}" if first.column else "")
+    return f"lines {join_first([one.line for one in alike], _MAX_LINES)}"
+
+
+def _heading(found: Simulations, style: Style) -> str:
+    first, workload = found.intents[0], found.workload
+    end = f", over in {duration(first.outcome.end)}" if first.outcome.end is not None else ", without an end"
+    name = style.paint(visible(first.name), BOLD)
+    return f"{name}  {pluralize(len(workload.pods), 'pod')} of {visible(workload.source)}{end}; the scheduler: {found.scoring}"
+
+
+class _Column(NamedTuple):
+    """A column of the comparison: its number, rounded to `digits`, and how it is written."""
+
+    header: str
+    value: Callable[[Simulated], float | None]
+    text: Callable[[float], str]
+    digits: int = 0
+
+    def number(self, one: Simulated) -> float | None:
+        """Return the number as it is shown, so that differences add up."""
+        value = self.value(one)
+        return None if value is None else round(value, self.digits)
+
+
+def _comparison(intents: Sequence[Simulated], style: Style) -> str:
+    first = intents[0]
+    columns = [
+        _Column("NEVER RAN", lambda one: one.never_ran, _whole),
+        _Column("WAITED", lambda one: one.waited_seconds, lambda value: duration(int(value))),
+        _Column("NODES", lambda one: one.nodes, _whole),
+        _Column("GPUS", lambda one: one.all_gpus, _whole),
+        _Column("STRANDED GIB", lambda one: _gib(one.stranded_mib), _decimal, 1),
+        _Column("GPU-HOURS", lambda one: one.gpu_hours, _decimal, 1),
+    ]
+    currencies = {one.outcome.currency for one in intents if one.outcome.cost is not None}
+    if len(currencies) == 1:
+        hourly = any(pool.is_hourly for pool in first.outcome.pools)
+        header = _cost_header(currencies.pop(), is_hourly=hourly)
+        columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2))
+
+    def cell(column: _Column, one: Simulated) -> str:
+        value, base = column.number(one), column.number(first)
+        if value is None:
+            return "-"
+        if one is first or base is None or value == base:
+            return column.text(value)
+        return f"{column.text(value)} ({'+' if value > base else '-'}{column.text(abs(value - base))})"
+
+    headers = ["INTENT", *(column.header for column in columns)]
+    rows = [[one.file, *(cell(column, one) for column in columns)] for one in intents]
+    shown = table(headers, rows, style, numbers=headers[1:], dropped=("WAITED", "NODES", "STRANDED GIB"))
+    shown += wrapped(f"In parentheses: the difference from {visible(first.file)}.", style)
+    if len(currencies) > 1:
+        shown += "Costs in several currencies are not compared.\n"
+    return shown
+
+
+def _cost_header(currency: str, *, is_hourly: bool) -> str:
+    return " ".join(filter(None, ("COST PER HOUR" if is_hourly else "COST", currency)))
+
+
+def _intent(one: Simulated, style: Style) -> str:
+    pools = one.outcome.pools
+    headers = ("POOL", "CARD", "NODES", "GPUS", "SHARES", "RAN", "NEVER RAN", "WAITED")
+    rows = [
+        (
+            pool.name,
+            pool.card,
+            f"{pool.nodes:,} needed" if pool.is_open else f"{pool.nodes:,}",
+            f"{one.gpus(pool):,}",
+            f"{pool.shares:,}",
+            f"{pool.placed:,}",
+            f"{sum(pool.pending.values()):,}",
+            duration(pool.waited_seconds),
+        )
+        for pool in pools
+    ]
+    shown = table(headers, rows, style, numbers=headers[2:], dropped=("WAITED", "CARD"))
+    if len(pools) > 1:
+        shown += f"in all: {pluralize(one.nodes, 'node')} with {pluralize(one.all_gpus, 'GPU')}\n"
+    shown += "\nAt the peak of each pool, and in all:\n" + _use(one, style)
+    reasons = [f"{pluralize(number, 'pod')}: {visible(reason)}" for reason, number in pending(one)]
+    shown += _listed("never ran:", reasons, style)
+    if one.outcome.bounds:
+        shown += "\n" + wrapped(bounds_text(one.outcome.bounds), style, indent=2)
+    return shown
+
+
+def _use(one: Simulated, style: Style) -> str:
+    pools = one.outcome.pools
+    headers = ["POOL", "AT", "SHARES", "GPUS", "ASKED GIB", "GRANTED GIB", "STRANDED GIB", "GPU-HOURS", "IN USE"]
+    if any(pool.cost is not None for pool in pools):
+        hourly = any(pool.is_hourly for pool in pools)
+        headers.append(_cost_header(one.outcome.currency, is_hourly=hourly))
+    rows = []
+    for pool in pools:
+        peak = pool.peak
+        cells = [
+            pool.name,
+            duration(peak.time),
+            f"{peak.shares:,}",
+            f"{peak.gpus:,}",
+            _optional(_gib(peak.asked_mib), _decimal),
+            _optional(_gib(peak.granted_mib), _decimal),
+            _optional(_gib(pool.stranded_mib), _decimal),
+            _optional(pool.gpu_hours, _decimal),
+            in_use(pool),
+            _optional(pool.cost, _money),
+        ]
+        rows.append(cells[: len(headers)])
+    shown = table(headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB"))
+    if len(pools) > 1 and one.outcome.cost is not None:
+        shown += f"cost in all: {prices.amount(one.outcome.cost, one.outcome.currency)}\n"
+    return shown
+
+
+def in_use(pool: PoolOutcome) -> str:
+    """Return the percentage of a pool's GPU-hours that shares in use are, `-` if that is not known."""
+    if pool.used_gpu_hours is None or not pool.gpu_hours:
+        return "-"
+    return f"{100 * pool.used_gpu_hours / pool.gpu_hours:.0f} %"
+
+
+def _left_out(workload: Workload, style: Style) -> str:
+    shown = ""
+    if workload.left_out:
+        rows = len(workload.left_out) + len(workload.pods)
+        shown += _listed(f"left out: {len(workload.left_out):,} of {rows:,} rows", [*left_out(workload.left_out)], style)
+    if workload.unused:
+        shown += "\n" + wrapped(f"columns not used: {join_first(workload.unused, MAX_REASONS)}", style, indent=2)
+    return shown
+
+
+def _listed(title: str, lines: Sequence[str], style: Style) -> str:
+    if not lines:
+        return ""
+    more = [f"and {pluralize(len(lines) - MAX_REASONS, 'further reason')}"] if len(lines) > MAX_REASONS + 1 else []
+    kept = lines[:MAX_REASONS] if more else lines
+    return f"\n{style.paint(title, BOLD)}\n" + "".join(wrapped(f"  {line}", style, indent=4) for line in [*kept, *more])
+
+
+def _gib(size_mib: int | None) -> float | None:
+    return None if size_mib is None else size_mib / 1024
+
+
+def _optional(value: float | None, text: Callable[[float], str]) -> str:
+    return "-" if value is None else text(value)
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _decimal(value: float) -> str:
+    return f"{value:,.1f}"
+
+
+def _money(value: float) -> str:
+    return f"{value:,.2f}"

@@ -53,6 +53,10 @@ _MIN_PARTS = 3
 _MAX_GAPS = 0.2
 _MAX_CAPPED = 0.1
 _MAX_LEVELS = 40
+_TIMES = (5, 6, 8, 12, 16, 24, 32)
+"""How much more than they need containers may have, in quarters, if less fails the back-test."""
+_FEWER = 16
+"""How many smaller numbers of replicas are tried for each need."""
 _MAX_TRIED = 60
 
 
@@ -102,15 +106,13 @@ def advise(  # noqa: PLR0913, PLR0917 - all that advice depends on
     """Return the advice for the pools, or for those named. `document` is what the plan was made from, `prices` are by pool."""
     history = _of_pools(history, plan)
     learned, tested = split(history)
-    wanted = set(names)
+    wanted, known = set(names), frozenset(finding.code for finding in _compiled(document).findings)
     pools = [pool for pool in plan.pools if not wanted or pool.name in wanted]
     currencies = {price.currency for price in prices.values()}
     return Advice(
         learned=learned,
         tested=tested,
-        pools=tuple(
-            _Adviser(pool, document, history, (learned, tested), settings).advice(prices.get(pool.name)) for pool in pools
-        ),
+        pools=tuple(_Adviser(pool, document, history, settings, known).advice(prices.get(pool.name)) for pool in pools),
         currency=next(iter(currencies), ""),
         assumed=history.assumed,
     )
@@ -140,12 +142,11 @@ def _of_pools(history: History, plan: Plan) -> History:
 class _Adviser:
     """The advice for one pool."""
 
-    def __init__(
-        self, plan: PoolPlan, document: Document, history: History, windows: tuple[Window, Window], settings: Settings
-    ) -> None:
+    def __init__(self, plan: PoolPlan, document: Document, history: History, settings: Settings, known: frozenset[str]) -> None:
         self._plan, self._document, self._history, self._settings = plan, document, history, settings
         self._pool, self._card = plan.pool, plan.card
-        self._learned, self._tested = windows
+        self._learned, self._tested = split(history)
+        self._known = known
         self._present = _present(plan)
         self._uses = tuple(distribution.uses(history, plan.name))
         self._tenants = tuple(Tenant(use=use, shares=self._shares(use)) for use in self._uses)
@@ -257,15 +258,16 @@ class _Adviser:
         return _rank(variant) <= _rank(now)
 
     def _candidates(self, variants: Sequence[Variant], needs: Sequence[int]) -> list[_Candidate]:
-        """Return the ways to share that give each container what it needs, the one with the most shares first."""
+        """Return the ways to share that give each container what it needs, or more: the one with the most shares first."""
         found: dict[tuple[object, ...], _Candidate] = {}
-        for need, variant in ((need, variant) for need in needs for variant in variants):
+        more = (needs[0] * times // 4 for times in _TIMES)
+        for need, variant in ((need, variant) for need in (*needs, *more) for variant in variants):
             demand = Demand(card=self._card, needs=(Need(memory_bytes=need),), gpus_per_node=self._pool.gpus_per_node, nodes=1)
             divided = variant.divide(demand)
             for sharing in () if isinstance(divided, str) else divided:
-                one = self._candidate(variant, sharing, need)
-                if one is not None:
-                    found.setdefault((variant.word, one.layouts, one.pool.sharing.replicas), one)
+                for one in self._with_fewer(variant, sharing, need):
+                    if not self._isolates_less(one):
+                        found.setdefault((variant.word, one.layouts, one.pool.sharing.replicas), one)
         own = self._present
         if own is not None:
             same = (own.variant.word, own.layouts, own.pool.sharing.replicas)
@@ -273,26 +275,34 @@ class _Adviser:
                 found[same] = own
         return sorted(found.values(), key=self._preference)[:_MAX_TRIED]
 
+    def _isolates_less(self, one: _Candidate) -> bool:
+        """Whether more containers share an instance than its kind of MIG is for: all of a GPU, or those of several now."""
+        if not isinstance(one.pool.sharing, Mig) or not one.pool.sharing.replicas:
+            return False
+        if any(sum(number for _, number in layout) == 1 for layout in one.layouts):
+            return True
+        own = self._present
+        is_replicated = own is not None and isinstance(own.pool.sharing, Mig) and bool(own.pool.sharing.replicas)
+        return is_replicated and self._settings.isolation is Isolation.PRESENT and one.layouts != getattr(own, "layouts", ())
+
     def _preference(self, one: _Candidate) -> tuple[int, ...]:
         is_other = self._present is None or one.variant.word != self._present.variant.word
         return -one.per_node, one is not self._present, is_other, *_rank(one.variant), len(one.kinds)
 
-    def _candidate(self, variant: Variant, sharing: Sharing, need: int) -> _Candidate | None:
-        """Return the way to share with the pool's own reserve, with fewer replicas if that requires it."""
+    def _with_fewer(self, variant: Variant, sharing: Sharing, need: int) -> Iterator[_Candidate]:
+        """Yield the way to share with the pool's own reserve and settings, and with each smaller number of replicas."""
         now = self._pool.sharing
         if isinstance(sharing, Replicated) and isinstance(now, Replicated):
             sharing = replace(sharing, rename=now.rename, placement=now.placement)
         if isinstance(sharing, Mig) and isinstance(now, Mig):
             sharing = replace(sharing, strategy=now.strategy)
         memory = replace(self._pool.memory, cap=None if self._pool.memory.cap is None else CapWord.EVEN)
-        while True:
-            one = _candidate(replace(self._pool, sharing=sharing, memory=memory), self._card, variant, None)
-            if one is None or one.cap_bytes >= need:
-                return one
-            replicas = sharing.replicas
-            if not isinstance(replicas, int) or replicas <= 2:
-                return None
-            sharing = replace(sharing, replicas=replicas - 1)
+        most = sharing.replicas if isinstance(sharing.replicas, int) else 0
+        several = [replace(sharing, replicas=number) for number in range(most, max(1, most - _FEWER), -1)]
+        for each in several or [sharing]:
+            one = _candidate(replace(self._pool, sharing=each, memory=memory), self._card, variant, None)
+            if one is not None and one.cap_bytes >= need:
+                yield one
 
     def _replay(self, measured: Measured, one: _Candidate) -> BackTest:
         return replay(measured, self._terms(one))
@@ -321,14 +331,12 @@ class _Adviser:
 
     def _compiles(self, one: _Candidate) -> bool:
         """Whether the intent with this change has no errors. Notes the warnings that it adds."""
-        before = _compiled(self._document)
         after = _compiled(changed(self._document, {self._plan.name: self._fields(one)}))
         errors = [finding for finding in after.findings if is_error(finding)]
         if errors:
             self._notes.append(f"{_words(one)} is left out: {errors[0].code} {errors[0].message}")
             return False
-        known = {finding.code for finding in before.findings}
-        new = dict.fromkeys(finding.code for finding in after.findings if finding.code not in known)
+        new = dict.fromkeys(finding.code for finding in after.findings if finding.code not in self._known)
         if new:
             self._notes.append(f"the changed intent has new warnings: {join_first(list(new))}; `gpushare check` explains them")
         return True
@@ -466,9 +474,11 @@ def _provides(pool: Pool, card: Card, kind: ShareKind) -> int | None:
     return usable_bytes(kind.memory_mib, pool.memory.reserve) if cap is None else cap * MIB
 
 
-def _rank(variant: Variant) -> tuple[int, int]:
-    """Return a larger pair for less isolation."""
-    return list(MemoryIsolation).index(variant.memory), list(FaultIsolation).index(variant.faults)
+def _rank(variant: Variant) -> tuple[int, int, int]:
+    """Return what is larger for less isolation; of those that share a device, MIG with replicas has the most."""
+    is_shared = variant.memory is not MemoryIsolation.HARDWARE
+    faults = list(FaultIsolation).index(variant.faults)
+    return int(is_shared), faults, modes.VARIANTS.index(variant) if is_shared else 0
 
 
 def _gpus(one: _Candidate, peak: int) -> int:

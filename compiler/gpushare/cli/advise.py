@@ -56,8 +56,9 @@ def _risk(value: object) -> float:
 @click.option(
     "--usage",
     required=True,
+    envvar="PROMETHEUS_URL",
     metavar="URL|FILE",
-    help=f"A Prometheus, or a CSV; `-` is stdin. {prometheus_options.LOGIN}",
+    help=f"A Prometheus, or a CSV (`-`: stdin); default: $PROMETHEUS_URL. {prometheus_options.LOGIN}",
 )
 @click.option("--window", type=_duration, metavar="TIME", help="How far back to look. Default: 14d; of a CSV, all of it.")
 @options.only_pools()

@@ -10,7 +10,8 @@ from typing import Any
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import Card, VgpuType
 from gpushare.core.record import Record
-from gpushare.vendors.nvidia import NVIDIA
+from gpushare.vendors import VENDORS
+from gpushare.vendors.vendor import Vendor
 
 OPERATOR_CONFIG_MAP = "gpushare-vgpu"
 """The ConfigMap with every config, in the operator's namespace."""
@@ -20,6 +21,10 @@ NONE = "none"
 
 WORKLOAD = "vm-vgpu"
 """What the operator calls nodes for virtual machines with vGPUs."""
+
+
+DONE = "success"
+"""The manager's state of a node that has its vGPUs."""
 
 
 class VgpuConfig(Record):
@@ -46,16 +51,29 @@ def document(configs: Mapping[str, Any]) -> dict[str, Any]:
     return {"version": "v1", "vgpu-configs": none | dict(sorted(configs.items()))}
 
 
-def labels(name: str) -> dict[str, str]:
+def labels(vendor: Vendor, name: str) -> dict[str, str]:
     """Return the labels by which a node gets the config of that name."""
-    return {NVIDIA.workload_label: WORKLOAD, NVIDIA.vgpu_label: name}
+    return {vendor.workload_label: WORKLOAD, vendor.vgpu_label: name}
 
 
-def device_name(kind: VgpuType) -> str:
+def state(labels: Mapping[str, str]) -> str:
+    """Return what the manager says of a node with these labels; empty if it has said nothing."""
+    return next((found for vendor in VENDORS.values() if (found := labels.get(f"{vendor.vgpu_label}.state"))), "")
+
+
+def config_of(labels: Mapping[str, str]) -> str | None:
+    """Return the config that a node for virtual machines with vGPUs has; None for other nodes, empty for the default one."""
+    for vendor in VENDORS.values():
+        if vendor.workload_label and labels.get(vendor.workload_label) == WORKLOAD:
+            return labels.get(vendor.vgpu_label, "")
+    return None
+
+
+def device_name(vendor: Vendor, kind: VgpuType) -> str:
     """Return the name of the type as the driver writes it; of some types it has more words in the middle."""
-    return f"{NVIDIA.name} {kind.name}"
+    return f"{vendor.name} {kind.name}"
 
 
-def resource(kind: VgpuType) -> str:
+def resource(vendor: Vendor, kind: VgpuType) -> str:
     """Return the resource that a virtual machine requests: the driver's name of the type with `_` for spaces."""
-    return f"{NVIDIA.prefix}{device_name(kind).replace(' ', '_')}"
+    return f"{vendor.prefix}{device_name(vendor, kind).replace(' ', '_')}"

@@ -41,7 +41,13 @@ def _vm_pools(plan: Plan) -> dict[str, Any]:
 
 def _vm_pool(pool: VmPool) -> dict[str, Any]:
     tolerations = [dict(toleration) for toleration in pool.pool.tolerations]
-    return {"priority": pool.pool.priority, "selector": _selector(pool), "labels": pool.labels, "tolerations": tolerations}
+    return {
+        "priority": pool.pool.priority,
+        "selector": _selector(pool),
+        "terms": [dict(term) for term in pool.terms],
+        "labels": pool.labels,
+        "tolerations": tolerations,
+    }
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:

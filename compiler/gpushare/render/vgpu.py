@@ -61,7 +61,7 @@ def pools(plan: Plan) -> Iterator[str]:
 
 
 def _permitted(plan: Plan) -> dict[str, Any]:
-    kinds = {pool.resource: vgpu.device_name(pool.kind) for pool in plan.vm_pools}
+    kinds = {pool.resource: vgpu.device_name(pool.vendor, pool.kind) for pool in plan.vm_pools}
     devices = [
         {"mdevNameSelector": name, "resourceName": resource, "externalResourceProvider": True}
         for resource, name in sorted(kinds.items())

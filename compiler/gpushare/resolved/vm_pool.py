@@ -6,13 +6,14 @@ The node runtime has no part in such a pool: nothing on its nodes is offered to 
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import modes
+from gpushare import modes, vendors
 from gpushare.backends import vgpu
 from gpushare.backends.vgpu import VgpuConfig
 from gpushare.catalog.cards import Card, VgpuType
 from gpushare.core.record import Record
 from gpushare.intent.types import Pool
 from gpushare.intent.words import Mode
+from gpushare.vendors.vendor import Vendor
 
 
 class VmPool(Record):
@@ -23,6 +24,11 @@ class VmPool(Record):
     kind: VgpuType
     config: VgpuConfig
     terms: tuple[Mapping[str, Any], ...]
+
+    @property
+    def vendor(self) -> Vendor:
+        """Whose GPUs the pool has."""
+        return vendors.of(self.card)
 
     @property
     def name(self) -> str:
@@ -42,7 +48,7 @@ class VmPool(Record):
     @property
     def resource(self) -> str:
         """The resource that a virtual machine requests."""
-        return vgpu.resource(self.kind)
+        return vgpu.resource(self.vendor, self.kind)
 
     @property
     def per_node(self) -> int:
@@ -57,7 +63,7 @@ class VmPool(Record):
     @property
     def labels(self) -> dict[str, str]:
         """The labels that a person sets on the pool's nodes."""
-        return vgpu.labels(self.config.name)
+        return vgpu.labels(self.vendor, self.config.name)
 
 
 def resolve(pool: Pool, card: Card, terms: tuple[Mapping[str, Any], ...]) -> VmPool:

@@ -27,12 +27,12 @@ def labels(plan: Plan) -> Iterator[str]:
 
 
 def _state(pool: VmPool) -> str:
-    [*_, key] = pool.labels
+    key = pool.vendor.vgpu_label
     return f"    kubectl get nodes --selector {key} --label-columns {key},{key}.state"
 
 
 def leaving(plan: Plan) -> Iterator[str]:
     """Yield the commands after which the nodes have the same vGPUs by NVIDIA's own configs, which are named as the types."""
     for pool in plan.vm_pools:
-        [*_, key] = pool.labels
+        key = pool.vendor.vgpu_label
         yield f"kubectl label nodes --overwrite --selector {key}={pool.config.name} {key}={pool.kind.name}"

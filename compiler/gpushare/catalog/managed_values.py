@@ -41,7 +41,7 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     Stack.EXISTING: {},
 }
 
-_VGPUS: Mapping[str, str] = {
+VGPUS: Mapping[str, str] = {
     "sandboxWorkloads.enabled": "pools with mode vgpu need it",
     "sandboxWorkloads.mode": "the pools' virtual machines are those of KubeVirt",
     "vgpuManager.enabled": "pools with mode vgpu need it",
@@ -98,7 +98,7 @@ def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
         repositories = (f"{image.section}.repository" for image in chart.images)
         paths = dict.fromkeys(repositories, "it follows from platform.registry") | paths
     if platform.vgpu_manager is not None:
-        paths |= _VGPUS
+        paths |= VGPUS
     if platform.image_pull_secrets:
         sections = {image.section.removesuffix("image").rstrip(".") for image in chart.images}
         sections |= {"vgpuManager"} if platform.vgpu_manager is not None else set()

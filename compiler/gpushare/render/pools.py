@@ -5,7 +5,7 @@ Devices have the fields of the Offer; labels are listed with every value that a 
 
 from typing import Any
 
-from gpushare import backends
+from gpushare import backends, modes
 from gpushare.intent.types import Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved import offer_entry, rollout_entry, vm_pool
@@ -42,6 +42,7 @@ def _vm_pools(plan: Plan) -> dict[str, Any]:
 def _vm_pool(pool: VmPool) -> dict[str, Any]:
     tolerations = [dict(toleration) for toleration in pool.pool.tolerations]
     return {
+        "kernel": None if (kernel := modes.of(pool.pool).kernel) is None else f"{kernel[0]}.{kernel[1]}",
         "priority": pool.pool.priority,
         "selector": _selector(pool),
         "terms": [dict(term) for term in pool.terms],

@@ -53,7 +53,7 @@ def _facts(found: Simulations) -> dict[str, str]:
         "Scheduler": found.scoring,
         "Ran": f"{first.placed:,}",
         "Never ran": f"{first.never_ran:,}",
-        "Waited": duration(first.waited_seconds),
+        "Mean wait": duration(first.mean_wait),
         "GPUs": f"{first.all_gpus:,}",
         "Stranded": "-" if first.stranded_mib is None else gib(first.stranded_mib),
     }

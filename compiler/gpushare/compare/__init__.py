@@ -8,7 +8,7 @@ may be in use. Pods on nodes that no former pool had are not counted.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushare.compare import affected, bundles, capacity, caps, files, gpus, nodes, snapshots
+from gpushare.compare import affected, bundles, capacity, caps, costs, files, gpus, nodes, snapshots
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange
 from gpushare.compare.effects import Effect
 from gpushare.compare.files import Files
@@ -54,6 +54,7 @@ def compare(
         files=changed,
         effects=(*begun.values(), *found, *capacity.refusing(quotas)),
         outages=tuple(one for one in outages if one is not None),
+        costs=costs.costs(old, new),
     )
 
 

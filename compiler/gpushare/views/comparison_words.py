@@ -10,6 +10,7 @@ from gpushare import vendors
 from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange, Start
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, FileKind, SettingChange
+from gpushare.core import prices
 from gpushare.core.units import show_duration
 from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.gitops import TOOLS, Tool
@@ -276,6 +277,25 @@ def format_capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str
         difference = f"{(amount.after or 0) - (amount.before or 0):+d}" if both else "?"
         if difference != "+0":
             yield name, known(amount.before), known(amount.after), difference
+
+
+def format_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each pool whose cost of an hour changes, and the sum of several pools, if known: before, after, the difference."""
+    costs = comparison.costs
+    if costs is None:
+        return
+    changed = [one for one in costs.pools if one.before != one.after]
+    rows = [(one.pool, one.before, one.after) for one in changed]
+    if changed and len(costs.pools) > 1 and costs.before is not None and costs.after is not None:
+        rows.append(("all pools", costs.before, costs.after))
+    for name, before, after in rows:
+        difference = "?" if before is None or after is None else f"{after - before:+,.2f}"
+        yield name, prices.amount(before, ""), prices.amount(after, ""), difference
+
+
+def cost_header(comparison: Comparison) -> str:
+    """Return the unit of costs, such as `EUR/H`."""
+    return f"{comparison.costs.currency if comparison.costs and comparison.costs.currency else 'COST'}/H"
 
 
 def format_quota(one: QuotaChange) -> tuple[str, str, str, str, str]:

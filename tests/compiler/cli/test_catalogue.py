@@ -129,6 +129,7 @@ def test_explain_lists_every_code_and_explains_each() -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "advice",
         "card",
         "cards",
         "findings",

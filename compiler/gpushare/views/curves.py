@@ -1,7 +1,7 @@
 """Curves over time for a page: step functions as SVG paths of bounded length that keep every peak. Draws, decides nothing."""
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from gpushare.core.record import Record
 
@@ -45,6 +45,18 @@ def line(steps: Steps, scale: Scale) -> str:
 def area(steps: Steps, scale: Scale) -> str:
     """Return the path of what is below the step function."""
     return f"{line(steps, scale)}V{HEIGHT}H0Z"
+
+
+def known_area(steps: Sequence[tuple[int, float | None]], scale: Scale) -> str:
+    """Return the path of what is below a step function, without the times at which its value is None: not known."""
+    path = []
+    for is_known, run in groupby([*pairwise(steps), (steps[-1], (scale.end, None))], key=lambda pair: pair[0][1] is not None):
+        listed = list(run)
+        if is_known:
+            path += [f"M{scale.x(listed[0][0][0])} {HEIGHT}"]
+            path += [f"V{scale.y(value or 0)}H{scale.x(end)}" for (_, value), (end, _) in listed]
+            path += [f"V{HEIGHT}Z"]
+    return "".join(path)
 
 
 def level(value: float, scale: Scale) -> str:

@@ -64,7 +64,8 @@ def status(folder: Path) -> str:
 
 def advised() -> str:
     history = advice.history()
-    return advice_page.page(advice.advice(history), history, advice.plan(), "2026-01-01 00:00:00 UTC")
+    diff = "-      sharing: {mode: time-slicing, replicas: 4}\n+      sharing: {mode: time-slicing, replicas: 5}\n"
+    return advice_page.page(advice.advice(history), history, advice.plan(), "2026-01-01 00:00:00 UTC", diff)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -259,10 +260,10 @@ def test_use_is_drawn_to_scale(tab: Browser, files: dict[str, Path]) -> None:
     tab.open(files["advice"], width=1280)
     box = "(one) => { const at = one.getBoundingClientRect(); return [at.top, at.bottom, at.left, at.right].map(Math.round); }"
     top, bottom, left, right = tab.run(f"({box})(document.querySelector('#pool-notebooks svg'))")
-    for area in tab.run(f"[...document.querySelectorAll('#pool-notebooks .area')].map({box})"):
+    for area in tab.run(f"[...document.querySelectorAll('#pool-notebooks .under')].map({box})"):
         assert top <= area[0] < area[1] <= bottom + 1
         assert left <= area[2] + 1
         assert area[3] <= right + 1
-    now, then = tab.run(f"[...document.querySelectorAll('#pool-notebooks .line')].slice(0, 2).map({box})")
+    now, then = tab.run(f"[...document.querySelectorAll('#pool-notebooks .limit')].slice(0, 2).map({box})")
     parts = [(bottom - one[0]) / (bottom - top) for one in (now, then)]
     assert parts[0] / parts[1] == pytest.approx(3724 / 2800, abs=0.03)

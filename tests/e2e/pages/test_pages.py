@@ -204,6 +204,7 @@ def test_maps_are_to_scale(tab: Browser, files: dict[str, Path], width: int, sid
 def test_curves_of_intents_are_side_by_side_where_there_is_room(
     tab: Browser, files: dict[str, Path], width: int, columns: int
 ) -> None:
+    tab.requests.clear()
     tab.open(files["simulation"], width=width)
     boxes = "[...document.querySelectorAll('#pool-notebooks .curve')].map((one) => one.getBoundingClientRect())"
     curves = tab.run(f"{boxes}.map((box) => [box.left, box.width, box.height])")

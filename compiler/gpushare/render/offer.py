@@ -6,7 +6,7 @@ from typing import Any
 from gpushare import backends
 from gpushare.core.prices import Price
 from gpushare.core.record import NOTHING
-from gpushare.resolved import costs, gpu_parts, offer_entry
+from gpushare.resolved import costs, gpu_parts, offer_entry, vm_pool
 from gpushare.resolved.plan import Plan, PoolPlan
 
 
@@ -16,11 +16,13 @@ def offer(plan: Plan, prices: Mapping[str, Price] = NOTHING) -> dict[str, Any]:
     found = costs.of_plan(plan, prices)
     money = {pool.name: _money(pool, prices.get(pool.name), found) for pool in plan.pools}
     entries = offer_entry.entries(plan.pools)
+    machines = vm_pool.entries(plan.vm_pools)
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Offer",
         "currency": found.currency or None,
         "pools": {name: entry | money[name] for name, entry in entries.items()},
+        **({"vmPools": machines} if machines else {}),
         "quotas": quotas,
     }
 

@@ -47,12 +47,14 @@ _EFFECTS = {
     EffectKind.DRIVERLESS: "the operator removes the driver, and nothing replaces it: "
     "a node without a driver of its own loses its GPUs",
     EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
+    EffectKind.VMS: "a person must shut down the virtual machines of the pool's nodes, then label these: see README.md",
 }
 _ALSO = {
     EffectKind.RELEASED: "a GitOps tool releases every node",
     EffectKind.DRIVERLESS: "the driver is removed",
     EffectKind.HANDED_OVER: "the former GitOps tool must be detached first",
     EffectKind.APPLIED: "files must be applied by hand",
+    EffectKind.VMS: "nodes of virtual machines must be labelled by hand",
     EffectKind.ADOPTED: "the adoption changes",
     EffectKind.BEGINS: "changes that nodes still hold back may begin",
     EffectKind.ENDED: "containers may be killed",

@@ -9,7 +9,7 @@ from gpushare.core.record import NOTHING
 from gpushare.core.wording import join_first, layout_text, mib, pluralize
 from gpushare.resolved import gpu_parts
 from gpushare.resolved.costs import Costs, of_plan
-from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan
+from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan, VmPool
 from gpushare.views import folding, memory_map
 from gpushare.views.card_view import left_over
 from gpushare.views.terminal import BOLD, DIM, Style, table, wrapped
@@ -21,17 +21,21 @@ WHOLE = 8
 def render(plan: Plan, style: Style, prices: Mapping[str, Price] = NOTHING) -> str:
     """Return the whole plan. `prices` are by pool."""
     platform = plan.intent.platform
-    shown = style.paint(plan.intent.name, BOLD) + f"  {pluralize(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
+    shown = (
+        style.paint(plan.intent.name, BOLD)
+        + f"  {pluralize(len(plan.pools) + len(plan.vm_pools), 'pool')}, stack {platform.stack.value}, "
+    )
     shown += f"namespace {plan.intent.namespace}\n\n"
     if plan.intent.observes:
         shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
     costs = of_plan(plan, prices)
     cost = (f"{costs.currency or 'COST'}/H",) if costs.pools else ()
     rows = [(*_row(pool), *((amount(costs.of(pool.name), ""),) if cost else ())) for pool in plan.pools]
+    rows = sorted([*rows, *((*_vm_row(pool), *("-" for _ in cost)) for pool in plan.vm_pools)])
     numbers = ("NODES", "GPUS/NODE", *cost)
     shown += table((*_HEADERS, *cost), rows, style, numbers=numbers, dropped=("PROFILE",), uncut=("CARD", "MODE"))
     shown += "".join(wrapped(line, style) for line in cost_lines(costs))
-    shown += "".join(_drawn(plan.pools, prices, style))
+    shown += "".join(_drawn(plan.pools, prices, style)) + "".join(_machines(pool, style) for pool in plan.vm_pools)
     return shown + (_quotas(plan, style) if plan.quotas else "")
 
 
@@ -53,6 +57,24 @@ _HEADERS = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
 
 def _row(pool: PoolPlan) -> tuple[str, ...]:
     return pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key
+
+
+def _vm_row(pool: VmPool) -> tuple[str, ...]:
+    return pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(pool.pool.gpus_per_node), pool.config.name
+
+
+def _machines(pool: VmPool, style: Style) -> str:
+    """Return what a pool for virtual machines gives them."""
+    title = f"\n{style.paint(pool.name, BOLD)}  {pool.card.name}, {pool.mode.value}, for virtual machines\n"
+    return title + table(VM_HEADERS, [vm_cells(pool)], style, numbers=VM_HEADERS[2:], indent=2)
+
+
+VM_HEADERS = ("RESOURCE", "VGPU", "PER GPU", "PER NODE", "TOTAL")
+
+
+def vm_cells(pool: VmPool) -> tuple[str, ...]:
+    """Return what virtual machines request, the type, and how many vGPUs a GPU, a node and all nodes have."""
+    return pool.resource, pool.kind.name, str(pool.kind.max_count), str(pool.per_node), known(pool.total)
 
 
 def _drawn(pools: Iterable[PoolPlan], prices: Mapping[str, Price], style: Style) -> Iterator[str]:

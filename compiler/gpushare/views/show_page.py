@@ -36,9 +36,17 @@ def page(plan: Plan, findings: Sequence[Finding], written: str, prices: Mapping[
         numbers=(2,),
         codes=(1,),
     )
+    machines = table(
+        "Virtual machines",
+        ("Pool", "Card", "Nodes", *(title.capitalize() for title in plan_view.VM_HEADERS)),
+        [(one.name, one.card.name, plan_view.known(one.nodes), *plan_view.vm_cells(one)) for one in plan.vm_pools],
+        numbers=(2, 5, 6, 7),
+        codes=(3,),
+    )
     return html_page.render(
         "show.html.j2",
-        tables=[*(card["resources"] for card in cards), quotas],
+        tables=[*(card["resources"] for card in cards), machines, quotas],
+        machines=machines,
         name=visible(plan.intent.name),
         facts=_facts(plan, prices),
         memory=html_page.memory_facts([_memory(pool, pool.nodes) for pool in plan.pools]),
@@ -58,10 +66,12 @@ def page(plan: Plan, findings: Sequence[Finding], written: str, prices: Mapping[
 
 def _facts(plan: Plan, prices: Mapping[str, Price]) -> list[dict[str, str]]:
     platform = plan.intent.platform
-    nodes = [pool.nodes for pool in plan.pools]
-    gpus = [None if pool.nodes is None else pool.nodes * len(pool.gpus) for pool in plan.pools]
+    sizes = [(pool.nodes, pool.pool.gpus_per_node) for pool in plan.pools]
+    sizes += [(pool.nodes, pool.pool.gpus_per_node) for pool in plan.vm_pools]
+    nodes = [number for number, _ in sizes]
+    gpus = [None if number is None else number * each for number, each in sizes]
     facts = {
-        "Pools": str(len(plan.pools)),
+        "Pools": str(len(plan.pools) + len(plan.vm_pools)),
         "Nodes": _total(nodes),
         "GPUs": _total(gpus),
         "Stack": platform.stack.value,

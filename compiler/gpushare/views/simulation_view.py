@@ -37,6 +37,7 @@ def verdict(one: Simulated) -> str:
     if not lost:
         return f"all {pluralize(ran, 'pod')} ran{late}" if ran != 1 else f"the pod ran{late}"
     (reason, number), *more = pending(one)
+    reason = visible(reason)
     why = f"{number:,} because {reason}, and {pluralize(len(more), 'further reason')}" if more else reason
     rest = f"; the others ran{late.replace('; their', ', and their')}" if ran else ""
     return f"{lost:,} of {pluralize(ran + lost, 'pod')} never ran: {why}{rest}"
@@ -180,7 +181,7 @@ def pool_rows(one: Simulated) -> Rows:
 def _intent(one: Simulated, style: Style) -> str:
     pools = one.outcome.pools
     headers, rows = pool_rows(one)
-    shown = table(headers, rows, style, numbers=headers[2:], dropped=("WAITED", "CARD"))
+    shown = table(headers, rows, style, numbers=headers[2:], dropped=("WAITED", "CARD", "SHARES"))
     if len(pools) > 1:
         shown += f"in all: {pluralize(one.nodes, 'node')} with {pluralize(one.all_gpus, 'GPU')}\n"
     shown += "\nAt the peak of each pool, and in all:\n" + _use(one, style)
@@ -219,7 +220,9 @@ def use_rows(one: Simulated) -> Rows:
 
 def _use(one: Simulated, style: Style) -> str:
     headers, rows = use_rows(one)
-    shown = table(headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB"))
+    shown = table(
+        headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB", "STRANDED GIB", "IN USE")
+    )
     if len(one.outcome.pools) > 1 and one.outcome.cost is not None:
         shown += f"cost in all: {prices.amount(one.outcome.cost, one.outcome.currency)}\n"
     return shown

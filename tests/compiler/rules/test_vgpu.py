@@ -151,6 +151,11 @@ def test_settings_of_containers_are_refused(field: str, value: str) -> None:
     assert (path, on_key) == (f"{PLACE}/{field}", True)
 
 
+def test_an_autoscaler_is_refused() -> None:
+    nodes = "{matchLabels: {node.example.org/flavour: gpu-a10}, autoscaler: karpenter}"
+    assert one("GS314", machines(nodes=nodes), platform=MANAGER)[0] == f"{PLACE}/nodes/autoscaler"
+
+
 @pytest.mark.parametrize("field", ["replicas: 2", "rename: false", "placement: pack", "layout: none", "goal: balanced"])
 def test_fields_of_other_modes_are_refused(field: str) -> None:
     text = intent(SHARING.replace("{", "{" + field + ", "))

@@ -24,7 +24,7 @@ _UNIX = 10**9
 """From here on a bare number is a time of the calendar: the tenth digit came in September 2001."""
 _UNIX_END = 10**11
 _EARLIEST = 946_684_800
-"""The year 2000: clocks that nobody has set begin in 1970."""
+"""The year 2000: clocks that were never set begin in 1970."""
 
 
 class BadCellError(ValueError):

@@ -19,7 +19,7 @@ from gpushare.workload.objects import Entry
 from gpushare.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, WorkloadError
 
 POOL_LABEL = "gpushare.dev/pool"
-_OTHER_GPUS = re.compile(r"(?:[^/]*\.)?gpu[.-]?[^/]*/.|.*/(?:.*[.-])?(?:v?gpu|xpu|gaudi)(?:[.-].*)?\Z")
+_OTHER_GPUS = re.compile(r"(?:[^/]*\.)?gpu\.[^/]*/.|.*/(?:.*[.-])?(?:v?gpu|xpu|gaudi)(?:[.-].*)?\Z")
 """Resources of vendors that no backend serves: gpu.intel.com/i915, amd.com/gpu, habana.ai/gaudi."""
 _BILLION = 10**9
 _MAX_NAME = 253
@@ -81,8 +81,8 @@ def _words(used: list[_Timed], seen: Counter[str], *, has_times: bool) -> Iterat
         yield f"{pluralize(number, 'pod')} ended within the second in which it began: it lasts one second"
     if number := seen["namespace"]:
         yield f"{pluralize(number, 'pod')} without a namespace: default"
-    if number := seen["affinity"]:
-        yield f"{pluralize(number, 'pod')} with a node affinity, which is not simulated"
+    if number := seen["selected"]:
+        yield f"{pluralize(number, 'pod')} with a node affinity or other labels in nodeSelector, which are not simulated"
 
 
 def _pod(value: object, line: int, seen: Counter[str]) -> _Timed:
@@ -100,7 +100,8 @@ def _pod(value: object, line: int, seen: Counter[str]) -> _Timed:
     if len(asked) > 1:
         raise _NotUsedError(f"it asks for several GPU resources: {join_words(sorted(asked))}")
     ((resource, count),) = asked.items()
-    namespace, name, pool = _get(metadata, "namespace"), _get(metadata, "name"), _get(_get(spec, "nodeSelector"), POOL_LABEL)
+    selector = _mapping(_get(spec, "nodeSelector"))
+    namespace, name, pool = _get(metadata, "namespace"), _get(metadata, "name"), selector.get(POOL_LABEL)
     if namespace is not None and not (isinstance(namespace, str) and is_dns_label(namespace)):
         raise _NotUsedError("its namespace has no name that Kubernetes allows")
     if pool is not None and not (isinstance(pool, str) and is_dns_label(pool)):
@@ -109,7 +110,7 @@ def _pod(value: object, line: int, seen: Counter[str]) -> _Timed:
     begun = _time(_get(status, "startTime"))
     duration = _duration(status, begun, seen) if _get(status, "phase") in _ENDED else None
     seen["namespace"] += namespace is None
-    seen["affinity"] += bool(_get(_get(spec, "affinity"), "nodeAffinity"))
+    seen["selected"] += bool(_get(_get(spec, "affinity"), "nodeAffinity")) or bool({*selector} - {POOL_LABEL})
     pod = PodRequest(
         namespace=namespace or "default",
         name=visible(name[:_MAX_NAME]) if isinstance(name, str) and name else f"line-{line}",

@@ -37,8 +37,7 @@ class _BadRowError(Exception):
 
 def read(text: str, name: str) -> Workload:
     """Return the workload of a CSV. Raises WorkloadError if no row of it can be used."""
-    header_line = next((line for line in text.splitlines() if line.strip()), "")
-    found = csv_table.rows(text, csv_table.delimiter(header_line, COLUMNS))
+    found = csv_table.rows(text, csv_table.delimiter(text, COLUMNS))
     header = next(found, None)
     places = _places(header, name)
     table = _Table(places, len(header.texts) if header else 0)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 DELIMITERS = (",", ";", "\t", "|")
+_LINE = re.compile(r"[^\r\n]*")
 _MOST_LINES = 50
 """Over which a cell in quotes may extend."""
 
@@ -35,8 +36,11 @@ class Row:
         return self.line + self._record.count("\n", 0, at), at - self._record.rfind("\n", 0, at)
 
 
-def delimiter(header: str, known: Sequence[str]) -> str:
-    """Return the delimiter by which most known names are found in the first line."""
+def delimiter(text: str, known: Sequence[str]) -> str:
+    """Return the delimiter by which most known names are found in the first line that is not empty."""
+    start = re.search(r"\S", text)
+    line = _LINE.match(text, start.start()) if start else None
+    header = line[0] if line else ""
 
     def names(one: str) -> int:
         return len({name.strip().strip('"').lower() for name in header.split(one)} & set(known))

@@ -31,9 +31,10 @@ def load(data: bytes, name: str) -> Workload:
     if data.startswith(_WIDE):
         raise WorkloadError(f"{name} is UTF-16, not UTF-8", "save the file as UTF-8 text")
     text = data.decode("utf-8-sig", "surrogateescape")
-    if not text.strip():
+    found = re.search(r"\S", text)
+    if found is None:
         raise WorkloadError(f"{name} is empty", FORMS)
-    first = text.lstrip()[0]
+    first = found[0]
     if first not in "{[" and not _YAML.match(text):
         return csv_pods.read(text, name)
     if wrong := re.search("[\x00\ud800-\udfff]", text):

@@ -132,6 +132,13 @@ def test_arrivals_are_times_of_creation() -> None:
     assert "1 pod without a creation time: at the beginning" in found.assumed
 
 
+def test_pods_that_choose_nodes_otherwise_are_counted() -> None:
+    affinity: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+    label = {"nvidia.com/gpu.product": "Tesla-T4"}
+    found = loaded(pod(affinity=affinity), pod(nodeSelector=label), pod(nodeSelector={"gpushare.dev/pool": "a"}))
+    assert "2 pods with a node affinity or other labels in nodeSelector, which are not simulated" in found.assumed
+
+
 def test_objects_that_are_left_out() -> None:
     several = {**container(nvidia_com__gpu=1), "resources": {"limits": {"nvidia.com/gpu": 1, SHARED: 1}}}
     found = loaded(

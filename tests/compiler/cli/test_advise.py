@@ -67,7 +67,7 @@ def test_a_process_prints_the_advice_and_its_diff(intent: Path) -> None:
         "notebooks  time-slicing ×6 in place of time-slicing ×3",
         "shares: 6 per node in place of 3, each under a cap of 2.425 GiB",
         "GPUs for the peak of the learned part: 2 in place of 4; memory saved: 30 GiB; money saved: 0.70 EUR/h",
-        "back-test: of 12 containers none ended; 0 (0 to 6.46) endings for each container and week",
+        "back-test: of 12 containers none ended; endings for each container and week: 0 (0 to 6.5)",
         "-        replicas: 3   # since spring",
         "+        replicas: 6   # since spring",
     ):
@@ -105,6 +105,14 @@ def test_the_document_follows_its_schema(intent: Path) -> None:
     few = json.loads(called(intent, "--format", "json", "--min-containers", "13").stdout)
     assert schema.accepts(schema.load("advice.v1"), few)
     assert few["pools"]["notebooks"]["refusal"]["reason"] == "few"
+
+
+def test_the_page_has_the_curve_of_the_pool(intent: Path) -> None:
+    done = called(intent, "--html")
+    assert done.exception is None
+    assert done.stdout.startswith("<!")
+    assert "atlas" in done.stdout
+    assert "<svg" in done.stdout
 
 
 def test_a_refusal_is_a_result(intent: Path) -> None:

@@ -91,6 +91,15 @@ def reads_a_cluster(venv: Path, place: Path) -> None:
     assert (done.returncode, yaml.safe_load(done.stdout)["kind"]) == (3, "Drift"), done.stderr
 
 
+def advises(venv: Path, place: Path, *, is_tested: bool) -> None:
+    """The command that needs the node runtime."""
+    (place / "use.csv").write_text("time,namespace,pod,used\n1735689600,atlas,job,1000\n1735689660,atlas,job,1000\n")
+    words = [str(venv / "bin" / "gpushare"), "advise", "intent.yaml", "--usage", "use.csv"]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == is_tested, done.stderr
+    assert is_tested or 'pip install "gpushare-compiler[advise]"' in done.stderr
+
+
 def named_source() -> str:
     """The place of the sources that the pipelines of docs/pipelines install from."""
     texts = [path.read_text() for path in sorted((ROOT / "docs/pipelines").glob("*.yaml"))]
@@ -123,13 +132,15 @@ def test_a_line_of_our_texts_installs_what_it_names(line: str, distributions: di
     installed = {path.name for path in (venv / "bin").iterdir()}
     for project in install_lines.projects(line):
         run(sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "show", "--quiet", project, cwd=tmp_path)
-    assert ("gpushare-node" in installed) == ("node-runtime" in line or "gpushare-node" in line)
+    assert ("gpushare-node" in installed) == ("node-runtime" in line or "gpushare-node" in line or "[advise]" in line)
     if "gpushare-node" in installed:
         assert run(venv / "bin" / "gpushare-node", "--version", cwd=tmp_path).startswith("gpushare-node ")
-    assert ("gpushare" in installed) == bool({".", '"$GPUSHARE"', "gpushare-compiler"} & set(line.split()))
+    has_compiler = {".", '"$GPUSHARE"'} & set(line.split()) or "gpushare-compiler" in install_lines.projects(line)
+    assert ("gpushare" in installed) == bool(has_compiler)
     if "gpushare" in installed:
         works_in(venv, tmp_path / "empty")
         reads_a_cluster(venv, tmp_path / "empty")
+        advises(venv, tmp_path / "empty", is_tested="gpushare-node" in installed)
 
 
 def test_wheel_and_sdist_hold_every_data_file(clone: Path, distributions: dict[str, Path]) -> None:

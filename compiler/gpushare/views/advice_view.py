@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from gpushare.advice.advised import Advice, BackTest, Change, Distribution, Estimate, PoolAdvice
 from gpushare.advice.history import History
 from gpushare.core.printable import visible
+from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, pluralize
+from gpushare.intent.types import Pool
 from gpushare.resolved.plan import Plan
 from gpushare.views import advice_words
 from gpushare.views.advice_words import moment
@@ -21,7 +23,7 @@ def render(advice: Advice, plan: Plan, history: History, style: Style) -> str:
     (start, middle), (_, end) = advice.learned, advice.tested
     head = f"learned from {moment(start)} to {moment(middle)}, tested until {moment(end)} (UTC); {history.source}"
     shown = style.paint(plan.intent.name, BOLD) + f"  {visible(head)}\n{wrapped(advice_words.verdict(advice), style)}"
-    present = {pool.name: advice_words.sharing(pool.pool.sharing) for pool in plan.pools}
+    present = {pool.name: pool.pool for pool in plan.pools}
     for one in advice.pools:
         shown += "\n" + style.paint(one.pool, BOLD) + f"  {_outcome(one, present[one.pool])}\n"
         shown += "".join(wrapped(f"  {visible(line)}", style, indent=4) for line in _facts(one, advice.currency))
@@ -32,12 +34,13 @@ def render(advice: Advice, plan: Plan, history: History, style: Style) -> str:
     return shown + (lines and f"\n{lines}")
 
 
-def _outcome(one: PoolAdvice, present: str) -> str:
+def _outcome(one: PoolAdvice, present: Pool) -> str:
     if one.refusal is not None:
         return f"no advice: {one.refusal.value}"
-    return (
-        f"no change: {present}" if one.change is None else f"{advice_words.sharing(one.change.sharing)} in place of {present}"
-    )
+    now = advice_words.sharing(present)
+    if one.change is None:
+        return f"no change: {now}"
+    return f"{advice_words.sharing(replace(present, sharing=one.change.sharing))} in place of {now}"
 
 
 def _facts(one: PoolAdvice, currency: str) -> Iterator[str]:

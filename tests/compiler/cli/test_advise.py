@@ -14,6 +14,7 @@ from gpushare.cli.commands import commands
 from gpushare.cli.exits import CouldNotRunError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
+from tests.compiler.views.page import Page
 from tests.support.usage_series import Shape, csv_text, history
 
 INTENT = """\
@@ -107,12 +108,23 @@ def test_the_document_follows_its_schema(intent: Path) -> None:
     assert few["pools"]["notebooks"]["refusal"]["reason"] == "few"
 
 
+<<<<<<< HEAD
 def test_the_page_has_the_curve_of_the_pool(intent: Path) -> None:
     done = called(intent, "--html")
     assert done.exception is None
     assert done.stdout.startswith("<!")
     assert "atlas" in done.stdout
     assert "<svg" in done.stdout
+=======
+def test_the_page_has_the_verdict_the_curve_and_the_diff(intent: Path) -> None:
+    done = called(intent, "--html")
+    assert done.exit_code == 0, done.output
+    seen = Page(done.stdout)
+    assert "1 of 1 pool should change" in seen.text
+    assert json.loads(called(intent, "--format", "json").stdout)["diff"].rstrip() in seen.text
+    assert "svg" in seen.tags
+    assert done.stdout.partition("As of")[0] == called(intent, "--format", "html").stdout.partition("As of")[0]
+>>>>>>> history
 
 
 def test_a_refusal_is_a_result(intent: Path) -> None:

@@ -26,6 +26,8 @@ _MAX_USED = 1 << 44
 """More memory than any GPU has: a number in another unit than the column's name says."""
 _MAX_SECONDS = 366 * 86400
 _MAX_CACHED = 200_000
+_MAX_CONTAINERS = 200_000
+"""On their devices; each takes a kilobyte."""
 _MILLISECONDS = 1e11
 _FEW = 5
 _UNITS = {
@@ -63,6 +65,8 @@ class _Columns(Record):
 
 class _Samples:
     """The samples of one container on one device, in the order of the file, and its caps."""
+
+    __slots__ = ("caps", "lines", "times", "used")
 
     def __init__(self) -> None:
         self.times, self.used, self.lines = array("q"), array("q"), array("q")
@@ -188,6 +192,8 @@ class _Reading:
         if samples is None:
             key = tuple([None if cell is None else cell.strip() for cell in raw])
             _check_names(key)
+            if len(self._by_cells) >= _MAX_CONTAINERS:
+                raise _MalformedError(f"a container more than the {_MAX_CONTAINERS:,} that are read: shorten the window")
             samples = self._by_cells[raw] = self._found.setdefault(tuple([cell or "" for cell in key]), _Samples())
         return samples
 

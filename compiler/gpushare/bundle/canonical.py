@@ -82,6 +82,8 @@ def intent_digest(intent: Intent) -> str:
         for field in ("is_paused", "windows"):
             if not pool["rollout"][field]:
                 del pool["rollout"][field]
+    if plain["platform"]["vgpu_manager"] is None:
+        del plain["platform"]["vgpu_manager"]
     return digest(emit.canonical_json(plain))
 
 

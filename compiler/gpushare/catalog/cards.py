@@ -23,6 +23,14 @@ MAX_FINDINGS = 100
 """How many findings the cards of one intent may have."""
 
 
+class VgpuRefusal(StrEnum):
+    """Why NVIDIA's vGPU device manager does not serve a card."""
+
+    VENDOR_VFIO = "vendor-vfio"
+    HGX = "hgx"
+    BEFORE_TURING = "before-turing"
+
+
 class NvLink(StrEnum):
     """How a card is connected to its peers; C2C is the chip-to-chip link of the Grace boards and counts as NVLink."""
 
@@ -101,12 +109,26 @@ class Geometry(Record):
     unconfirmed: tuple[str, ...] = ()
 
 
+class VgpuType(Record):
+    """One type of vGPU of one card, as NVIDIA's vGPU device manager names it, and how many of them one GPU has."""
+
+    name: str
+    max_count: int
+
+
+class Vgpus(Record):
+    """The vGPUs of one card. `refused` None: NVIDIA's vGPU device manager creates them."""
+
+    types: tuple[VgpuType, ...] = ()
+    refused: VgpuRefusal | None = None
+
+
 class Card(Record):
     """One card model.
 
     `name` is what NVML returns (`name_aliases`: on other drivers), `product` GFD's label value. `memory_mib` is the smallest
     total seen (safe for caps), None if unknown. `mig` is None if the card has no MIG; `mig_supported` None means that neither
-    is confirmed. `sources` are keys of `profiles/sources.yaml`.
+    is confirmed. `vgpu` is None if no source knows vGPUs of the card. `sources` are keys of `profiles/sources.yaml`.
     `unconfirmed` names the facts that no source confirms, by their keys in the card file (`memoryMiB`, `nvlink`, …).
     `vendor` is a key of `VENDORS`: that in whose folder the card's file is.
     """
@@ -129,6 +151,7 @@ class Card(Record):
     mig: Geometry | None
     device_filters: tuple[str, ...]
     name_aliases: tuple[str, ...] = ()
+    vgpu: Vgpus | None = None
     note: str = ""
     sources: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
@@ -240,6 +263,7 @@ def build(card_id: str, document: Mapping[str, Any]) -> Card:
         mig_supported=get("migSupported", mig is not None),
         mig=_geometry(mig) if mig else None,
         device_filters=tuple(get("deviceFilters", ())),
+        vgpu=_vgpus(document["vgpu"]) if get("vgpu") else None,
         note=get("note", ""),
         sources=tuple(dict.fromkeys(key for keys in get("provenance", {}).values() for key in keys.split())),
         unconfirmed=tuple(get("unconfirmed", ())),
@@ -319,6 +343,14 @@ def _profile(row: Mapping[str, Any]) -> MigProfile:
         engines=_engines(row),
         sm=row.get("sm"),
         unconfirmed=tuple(row.get("unconfirmed", ())),
+    )
+
+
+def _vgpus(document: Mapping[str, Any]) -> Vgpus:
+    rows = document.get("types", ())
+    return Vgpus(
+        types=tuple(VgpuType(name=row["name"], max_count=row["maxCount"]) for row in rows),
+        refused=VgpuRefusal(document["refused"]) if "refused" in document else None,
     )
 
 

@@ -23,6 +23,7 @@ NAMES = (
     "images",
     "status",
     "usage",
+    "advise",
     "drift",
     "rbac",
     "cards",

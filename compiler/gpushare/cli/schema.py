@@ -24,8 +24,8 @@ def command(name: str) -> ExitCode:
 
     NAME is intent, workload, card, lock, pools, node-policy, tenancy, or one of
     the machine-readable outputs findings, offer, cards, plan, size,
-    size-comparison, simulation, images, status, usage, drift, live-plan, or
-    fleet, fleet-result and fleet-plan of --fleet.
+    size-comparison, simulation, images, status, usage, advice, drift,
+    live-plan, or fleet, fleet-result and fleet-plan of --fleet.
 
     For example:
       gpushare schema > intent.v1.json

@@ -34,7 +34,8 @@ _SCORINGS = ("least-allocated", "most-allocated")
     default=_SCORINGS[0],
     help="Which node the scheduler takes. Default: least-allocated, as Kubernetes.",
 )
-@options.product_format()
+@options.product_format("text", "json", "html")
+@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 def command(  # noqa: PLR0913, PLR0917 - one for each option
     intent: str,
     overlays: tuple[str, ...],
@@ -62,6 +63,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       gpushare simulate intent.yaml --workload pods.csv
       gpushare simulate intent.yaml --workload pods.csv --compare other.yaml
       gpushare simulate intent.yaml --workload pods.csv --prices prices.yaml
+      gpushare simulate --html intent.yaml --workload pods.csv > page.html
       kubectl get pods -A -o json | gpushare simulate intent.yaml --workload -
 
     Exit codes:
@@ -85,6 +87,10 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         from gpushare.views import simulation_document  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(simulation_document.document(found)))
+    elif style == "html":
+        from gpushare.views import simulation_page  # noqa: PLC0415 - as above
+
+        streams.product(simulation_page.page(found, streams.time_of_output()))
     else:
         from gpushare.views import simulation_view, terminal  # noqa: PLC0415 - as above
 

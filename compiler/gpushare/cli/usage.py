@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 
 import click
 
-from gpushare.cli import options
-from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli import options, prometheus_options
+from gpushare.cli.exits import ExitCode
 
 _HOUR = 3600
 _MAX_HOURS = 366 * 24
-_MAX_SECONDS = 3600
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
 
 
@@ -25,7 +24,7 @@ _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
     metavar="URL",
     envvar="PROMETHEUS_URL",
     required=True,
-    help="Its address; default: $PROMETHEUS_URL. http://USER:PASSWORD@HOST logs in, as does a token in $PROMETHEUS_TOKEN.",
+    help=f"Its address; default: $PROMETHEUS_URL. {prometheus_options.LOGIN}",
 )
 @click.option("--month", metavar="YYYY-MM", help="The month, in UTC.")
 @click.option(
@@ -34,16 +33,7 @@ _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
 @click.option("--to", "end", metavar="TIME", help="The end of --from, not included.")
 @options.prices()
 @options.product_format("text", "json", "csv")
-@click.option("--cluster", default="", metavar="NAME", help="The label `cluster`, if Prometheus has several clusters.")
-@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Send this header, as curl does; repeatable.")
-@click.option("--cacert", default="", metavar="FILE", help="CA certificates of Prometheus. Default: those of the system.")
-@click.option(
-    "--timeout",
-    type=options.number(_MAX_SECONDS),
-    default=120,
-    metavar="SECONDS",
-    help="How long to wait for each answer. Default: 120.",
-)
+@prometheus_options.connection()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
     intent: str,
     overlays: tuple[str, ...],
@@ -95,17 +85,11 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         return code
     from gpushare.cli import price_input  # noqa: PLC0415 - as above
     from gpushare.live import usage_report  # noqa: PLC0415 - as above
-    from gpushare.live.prometheus import Prometheus, PrometheusError  # noqa: PLC0415 - as above
 
     priced = price_input.of_pools(read.plan, prices)
     pools = [usage_report.facts(pool, priced.get(pool.name)) for pool in read.plan.pools]
-    try:
-        prometheus = Prometheus(url, _headers(headers), token=_token(), ca_file=cacert, timeout_seconds=timeout)
+    with prometheus_options.asking(url, headers, cacert, timeout) as prometheus:
         found = usage_report.build(prometheus, pools, period, cluster=cluster, tell=streams.progress)
-    except PrometheusError as problem:
-        streams.progress("")
-        raise CouldNotRunError(str(problem), problem.hint) from problem
-    streams.progress("")
     from gpushare.views import terminal, usage_document, usage_view  # noqa: PLC0415 - as above
 
     name = read.plan.intent.name
@@ -120,22 +104,6 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         streams.product(usage_document.csv_text(found))
     streams.warn("".join(f"gpushare: {note}\n" for note in usage_view.notes(found)))
     return ExitCode.DONE
-
-
-def _token() -> str:
-    import os  # noqa: PLC0415 - as above
-
-    return os.environ.get("PROMETHEUS_TOKEN", "")
-
-
-def _headers(given: tuple[str, ...]) -> dict[str, str]:
-    headers = {}
-    for header in given:
-        name, colon, value = header.partition(":")
-        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise click.UsageError("--header is not of the form 'NAME: VALUE'")
-        headers[name] = value.strip()
-    return headers
 
 
 def _period(month: str | None, begin: str | None, end: str | None) -> tuple[int, int]:

@@ -47,3 +47,8 @@ def show(price: Price) -> str:
 def amount(money: float | None, currency: str) -> str:
     """Return an amount of money such as `1,250.40 EUR`; `?` if it is not known."""
     return "?" if money is None else f"{money:,.2f} {currency}".rstrip()
+
+
+def exact(money: float | None) -> str:
+    """Return an amount of money that may be small, with four digits: `0.0875`; `?` if it is not known."""
+    return "?" if money is None else f"{money:.4g}"

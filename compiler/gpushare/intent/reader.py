@@ -51,6 +51,8 @@ from gpushare.intent.types import (
     Sharing,
     Stack,
     TimeSlicing,
+    Vgpu,
+    VgpuManager,
 )
 from gpushare.intent.windows import DAYS, Window
 from gpushare.intent.words import Mode
@@ -99,6 +101,7 @@ def _platform(document: Document) -> Platform:
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
         driver=None if driver is None else Driver(**driver),
+        vgpu_manager=VgpuManager(**document["vgpuManager"]) if "vgpuManager" in document else None,
         registry=document.get("registry"),
         charts=document.get("charts"),
         image=RuntimeImage(**document.get("image", {})),
@@ -183,7 +186,16 @@ def _sharing(document: Document) -> Sharing:
                 rename=rename,
                 placement=placement,
             )
+        case Mode.VGPU:
+            return Vgpu(profile=document["profile"], kernel=_kernel(document.get("kernel")))
     assert_never(mode)
+
+
+def _kernel(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    major, minor = text.split(".")
+    return int(major), int(minor)
 
 
 def _wanted(document: Document) -> Layout | tuple[LayoutGroup, ...] | Goal:

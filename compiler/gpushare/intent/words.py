@@ -10,6 +10,7 @@ class Mode(StrEnum):
     TIME_SLICING = "time-slicing"
     MPS = "mps"
     MIG = "mig"
+    VGPU = "vgpu"
 
 
 MODES = tuple(mode.value for mode in Mode)

@@ -15,7 +15,7 @@ from gpushare.core.units import total
 from gpushare.live import scraped_labels
 from gpushare.live.prometheus import Prometheus, PrometheusError, Series
 from gpushare.monitoring import showback
-from gpushare.resolved.node_plan import DevicePlan
+from gpushare.resolved import gpu_parts
 from gpushare.resolved.plan import PoolPlan
 
 HOUR, DAY = 3600, 86400
@@ -115,22 +115,8 @@ class UsageReport(Record):
 
 
 def facts(pool: PoolPlan, price: Price | None) -> PoolFacts:
-    """Return what a report needs of a pool: a GPU's shares in proportion to their memory, so that all of them are one GPU.
-
-    A share whose resource several GPUs divide differently is the mean of its parts of them.
-    """
-    of_gpu: dict[int, list[DevicePlan]] = {}
-    for device in pool.devices:
-        of_gpu.setdefault(device.gpu, []).append(device)
-    parts: dict[str, list[float | None]] = {}
-    for devices in of_gpu.values():
-        alike = len({device.profile for device in devices}) == 1  # these need no memory to be compared
-        memory = [1 if alike else device.memory_mib for device in devices]
-        whole = total(memory)
-        for device, own in zip(devices, memory, strict=True):
-            parts.setdefault(device.resource, []).append(own / whole if own and whole else None)
-    gpus = {one.name: _product(total(parts[one.name]), 1 / one.per_node) for one in pool.resources}
-    return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpus, price=price)
+    """Return what a report needs of a pool."""
+    return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpu_parts.of_resources(pool), price=price)
 
 
 def build(

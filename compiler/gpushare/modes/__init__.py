@@ -6,8 +6,9 @@ from gpushare.modes.mig import MigTraits
 from gpushare.modes.mps import MpsTraits
 from gpushare.modes.time_slicing import TimeSlicingTraits
 from gpushare.modes.traits import AnyTraits, ModeTraits
+from gpushare.modes.vgpu import VgpuTraits
 
-MODES: tuple[type[AnyTraits], ...] = (ExclusiveTraits, MigTraits, TimeSlicingTraits, MpsTraits)
+MODES: tuple[type[AnyTraits], ...] = (ExclusiveTraits, MigTraits, TimeSlicingTraits, MpsTraits, VgpuTraits)
 """Every mode, the simplest first."""
 
 VARIANTS = tuple(variant for mode in MODES for variant in mode.variants)

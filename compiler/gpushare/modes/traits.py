@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
-from gpushare.catalog.cards import Card, MigProfile
+from gpushare.catalog.cards import Card, MigProfile, VgpuType
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
@@ -32,6 +32,9 @@ class ModeTraits(Generic[S]):
 
     has_daemon: ClassVar[bool] = False
     """Whether MPS daemons divide all memory of a device evenly. A daemon restarts with its config, which ends its clients."""
+
+    serves_vms: ClassVar[bool] = False
+    """Whether virtual machines get the GPUs, and containers nothing: the node runtime and admission take no part."""
 
     replication_key: ClassVar[str] = "timeSlicing"
     """The section of the device plugin's config in which devices are replicated; empty if the mode has no replicas."""
@@ -77,9 +80,19 @@ class ModeTraits(Generic[S]):
         """Return the layout of each GPU index of a node, in canonical order; the empty layout is a whole GPU.
 
         `pinned` is what the pool's goal was resolved to before and takes precedence over resolving it again. None if the goal
-        cannot be reached, an index is not covered exactly once or the card lacks a profile: the rules report why.
+        cannot be reached, an index is not covered exactly once or the card lacks a profile: the rules report why. None, too, if
+        nothing is offered to containers.
         """
         return ((),) * self.pool.gpus_per_node
+
+    def vgpu_type(self, card: Card) -> VgpuType | None:  # noqa: ARG002 - as above
+        """Return the type of the vGPUs that virtual machines get; None for containers, or if the card lacks the type."""
+        return None
+
+    @property
+    def kernel(self) -> tuple[int, int] | None:
+        """The version of the nodes' kernel, as far as the mode depends on it and the intent states it."""
+        return None
 
     def replicas_of(self, profile: MigProfile | None) -> int:
         """Return how many shares a device is divided into. If GPUs are partitioned, only instances are, never whole GPUs."""

@@ -18,15 +18,17 @@ from gpushare.resolved.plan import Plan, PoolPlan
 
 VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
+VGPU = "templates/vgpu/"
 _KUBELET_ROOT = "/var/lib/kubelet"
 _LABELS_CLIENTS = "v26.7.0"
 """The first release of gpu-operator that does."""
 
 
-def static_files(*, has_monitoring: bool) -> Iterator[Artifact]:
-    """Yield every file of the chart except its values; its templates for monitoring only where there is something to render."""
+def static_files(*, has_monitoring: bool, has_vgpus: bool) -> Iterator[Artifact]:
+    """Yield every file of the chart except its values; some templates only where there is something to render."""
+    left_out = tuple(folder for folder, has in ((MONITORING, has_monitoring), (VGPU, has_vgpus)) if not has)
     for inside, text in _static_texts(resources.chart()):
-        if has_monitoring or not inside.startswith(MONITORING):
+        if not inside.startswith(left_out):
             yield Artifact(path=f"chart/{inside}", text=text)
 
 

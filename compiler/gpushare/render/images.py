@@ -17,6 +17,8 @@ from gpushare.resolved.plan import Plan
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
 
+_VGPU_NOTE = "# NVIDIA's vGPU manager, which you build; the operator appends the node's system here too."
+
 _PER_SYSTEM = ("driver", "gds", "gdrcopy")
 """Sections with kernel modules: the operator appends the node's system to their tags."""
 
@@ -106,6 +108,8 @@ def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any
     if platform.stack is not Stack.EXISTING:
         chart = upstream.chart(platform.stack.value)
         lines += _of_chart(chart, platform, values)
+    if manager := platform.vgpu_manager:
+        lines += [_VGPU_NOTE, f"{manager.repository}/{manager.image or 'vgpu-manager'}:{manager.version}"]
     return "\n".join(lines) + "\n"
 
 

@@ -17,8 +17,9 @@ from gpushare.core.record import Record
 from gpushare.intent.types import Intent, Layout, Partitioner, Pool, Quota
 from gpushare.intent.words import Mode
 from gpushare.nodes import selectors
-from gpushare.resolved import node_plan
+from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
+from gpushare.resolved.vm_pool import VmPool
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
 from gpushare.vendors.vendor import Vendor
@@ -32,6 +33,7 @@ __all__ = [
     "QuotaPlan",
     "ResourcePlan",
     "SharingProfile",
+    "VmPool",
     "goal_question",
     "resolve",
 ]
@@ -94,7 +96,7 @@ class QuotaPlan(Record):
 
 
 class Plan(Record):
-    """The whole cluster, resolved. `pools` are sorted by name.
+    """The whole cluster, resolved. `pools`, for containers, and `vm_pools`, for virtual machines, are sorted by name.
 
     `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to
     set its own. It suits every profile that a node may still have, because the operator changes it on all nodes at once.
@@ -105,6 +107,7 @@ class Plan(Record):
     pools: tuple[PoolPlan, ...]
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
+    vm_pools: tuple[VmPool, ...] = ()
 
     @property
     def ambiguous(self) -> frozenset[str]:
@@ -118,7 +121,9 @@ class Plan(Record):
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
     """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""
     assignment = selectors.NodeAssignment(intent.pools)
-    pools = sorted(intent.pools, key=lambda pool: pool.name)
+    every = sorted(intent.pools, key=lambda pool: pool.name)
+    pools = [pool for pool in every if not modes.of(pool).serves_vms]
+    machines = [pool for pool in every if modes.of(pool).serves_vms]
     resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
     for pool in pools:
         card = _pool_card(pool, catalog)
@@ -130,6 +135,7 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
         operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
+        vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
     )
 
 

@@ -35,6 +35,7 @@ from gpushare.rules import (
     tenancy,
     values,
     versions,
+    vgpu,
 )
 from gpushare.rules.rule import Rule, RuleContext
 
@@ -63,6 +64,7 @@ _MODULES = (
     tenancy,
     values,
     versions,
+    vgpu,
 )
 
 RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpushare import mig
-from gpushare.catalog.cards import Card, Geometry, MigProfile, NvLink
+from gpushare.catalog.cards import Card, Geometry, MigProfile, NvLink, Vgpus
 from gpushare.intent.types import Layout
 
 
@@ -39,9 +39,15 @@ def _entry(card: Card) -> dict[str, Any]:
         "mps": {"supported": card.mps_supported, "maxReplicas": card.mps_max_replicas},
         "migSupported": card.mig_supported,
         "mig": None if card.mig is None else _geometry(card.mig),
+        "vgpu": None if card.vgpu is None else _vgpus(card.vgpu),
         "note": card.note,
         "unconfirmed": list(card.unconfirmed),
     }
+
+
+def _vgpus(vgpus: Vgpus) -> dict[str, Any]:
+    types = [{"name": one.name, "maxCount": one.max_count} for one in vgpus.types]
+    return {"types": types} if vgpus.refused is None else {"refused": vgpus.refused.value}
 
 
 def _geometry(geometry: Geometry) -> dict[str, Any]:

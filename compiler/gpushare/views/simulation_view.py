@@ -105,7 +105,12 @@ class _Column(NamedTuple):
         return None if value is None else round(value, self.digits)
 
 
-def _comparison(intents: Sequence[Simulated], style: Style) -> str:
+Rows = tuple[list[str], list[list[str]]]
+"""The headers of a table, and its rows."""
+
+
+def comparison_rows(intents: Sequence[Simulated]) -> Rows:
+    """Return a row for each intent, with its differences from the first in parentheses."""
     first = intents[0]
     columns = [
         _Column("NEVER RAN", lambda one: one.never_ran, _whole),
@@ -115,7 +120,7 @@ def _comparison(intents: Sequence[Simulated], style: Style) -> str:
         _Column("STRANDED GIB", lambda one: _gib(one.stranded_mib), _decimal, 1),
         _Column("GPU-HOURS", lambda one: one.gpu_hours, _decimal, 1),
     ]
-    currencies = {one.outcome.currency for one in intents if one.outcome.cost is not None}
+    currencies = _currencies(intents)
     if len(currencies) == 1:
         hourly = any(pool.is_hourly for pool in first.outcome.pools)
         header = _cost_header(currencies.pop(), is_hourly=hourly)
@@ -130,23 +135,35 @@ def _comparison(intents: Sequence[Simulated], style: Style) -> str:
         return f"{column.text(value)} ({'+' if value > base else '-'}{column.text(abs(value - base))})"
 
     headers = ["INTENT", *(column.header for column in columns)]
-    rows = [[one.file, *(cell(column, one) for column in columns)] for one in intents]
+    return headers, [[one.file, *(cell(column, one) for column in columns)] for one in intents]
+
+
+def comparison_notes(intents: Sequence[Simulated]) -> Iterator[str]:
+    """Yield what the numbers in parentheses are, and whether costs are not compared."""
+    yield f"In parentheses: the difference from {visible(intents[0].file)}."
+    if len(_currencies(intents)) > 1:
+        yield "Costs in several currencies are not compared."
+
+
+def _currencies(intents: Iterable[Simulated]) -> set[str]:
+    return {one.outcome.currency for one in intents if one.outcome.cost is not None}
+
+
+def _comparison(intents: Sequence[Simulated], style: Style) -> str:
+    headers, rows = comparison_rows(intents)
     shown = table(headers, rows, style, numbers=headers[1:], dropped=("MEAN WAIT", "NODES", "STRANDED GIB"))
-    shown += wrapped(f"In parentheses: the difference from {visible(first.file)}.", style)
-    if len(currencies) > 1:
-        shown += "Costs in several currencies are not compared.\n"
-    return shown
+    return shown + "".join(wrapped(line, style) for line in comparison_notes(intents))
 
 
 def _cost_header(currency: str, *, is_hourly: bool) -> str:
     return " ".join(filter(None, ("COST PER HOUR" if is_hourly else "COST", currency)))
 
 
-def _intent(one: Simulated, style: Style) -> str:
-    pools = one.outcome.pools
-    headers = ("POOL", "CARD", "NODES", "GPUS", "SHARES", "RAN", "NEVER RAN", "MEAN WAIT")
+def pool_rows(one: Simulated) -> Rows:
+    """Return a row for each pool: what it has, and how many pods ran and waited."""
+    headers = ["POOL", "CARD", "NODES", "GPUS", "SHARES", "RAN", "NEVER RAN", "MEAN WAIT"]
     rows = [
-        (
+        [
             pool.name,
             pool.card,
             f"{pool.nodes:,} needed" if pool.is_open else f"{pool.nodes:,}",
@@ -155,9 +172,15 @@ def _intent(one: Simulated, style: Style) -> str:
             f"{pool.placed:,}",
             f"{sum(pool.pending.values()):,}",
             duration(-(-pool.waited_seconds // max(pool.placed, 1))),
-        )
-        for pool in pools
+        ]
+        for pool in one.outcome.pools
     ]
+    return headers, rows
+
+
+def _intent(one: Simulated, style: Style) -> str:
+    pools = one.outcome.pools
+    headers, rows = pool_rows(one)
     shown = table(headers, rows, style, numbers=headers[2:], dropped=("MEAN WAIT", "CARD", "SHARES"))
     if len(pools) > 1:
         shown += f"in all: {pluralize(one.nodes, 'node')} with {pluralize(one.all_gpus, 'GPU')}\n"
@@ -169,7 +192,8 @@ def _intent(one: Simulated, style: Style) -> str:
     return shown
 
 
-def _use(one: Simulated, style: Style) -> str:
+def use_rows(one: Simulated) -> Rows:
+    """Return a row for each pool: how full it was at its peak, and its GPU-hours and cost in all."""
     pools = one.outcome.pools
     headers = ["POOL", "AT", "SHARES", "GPUS", "ASKED GIB", "GRANTED GIB", "STRANDED GIB", "GPU-HOURS", "IN USE"]
     if any(pool.cost is not None for pool in pools):
@@ -191,10 +215,15 @@ def _use(one: Simulated, style: Style) -> str:
             _optional(pool.cost, _money),
         ]
         rows.append(cells[: len(headers)])
+    return headers, rows
+
+
+def _use(one: Simulated, style: Style) -> str:
+    headers, rows = use_rows(one)
     shown = table(
         headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB", "STRANDED GIB", "IN USE")
     )
-    if len(pools) > 1 and one.outcome.cost is not None:
+    if len(one.outcome.pools) > 1 and one.outcome.cost is not None:
         shown += f"cost in all: {prices.amount(one.outcome.cost, one.outcome.currency)}\n"
     return shown
 

@@ -215,6 +215,13 @@ def test_file_that_is_too_large_is_refused_unread(monkeypatch: pytest.MonkeyPatc
         csv_history.read(b"x" * 11, "use.csv", NOW)
 
 
+def test_more_containers_than_are_read_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_history, "_MAX_CONTAINERS", 2)
+    found = read(rows("2Gi", "2Gi") + row(pod="q") + row(pod="r"))
+    assert [one.pod for one in found.containers] == ["p", "q"]
+    assert found.left_out == ("1 row (line 5): a container more than the 2 that are read: shorten the window",)
+
+
 def test_containers_that_are_sampled_less_often_are_named() -> None:
     often = "".join(row(60 * number) for number in range(50))
     seldom = "".join(row(3600 * number, pod="q") for number in range(5))

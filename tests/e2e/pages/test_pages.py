@@ -8,9 +8,11 @@ import pypdf
 import pytest
 import yaml
 
+from gpushare.views import advice_page
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import SHARED, lively
 from tests.compiler.rules.intents import pool, written
+from tests.compiler.views import advice
 from tests.support.browser import Browser, browser
 from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT
@@ -23,7 +25,7 @@ PAGES = {
     "empty-plan": ("plan", "--html", FIRST, FIRST),
 }
 CHANGE = ("layout: {2g.10gb: 2, 1g.5gb: 3}", "layout: {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}")
-NAMES = (*PAGES, "changed", "status")
+NAMES = (*PAGES, "changed", "status", "advice")
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 22, 28)"}
 A4 = 680
 """Between the margins, in pixels of CSS."""
@@ -48,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "changed.yaml").write_text(FIRST.read_text().replace(*CHANGE), encoding="utf-8")
     commands = {**PAGES, "changed": ("plan", "--html", FIRST, folder / "changed.yaml")}
     written = {name: gpushare(*arguments).stdout for name, arguments in commands.items()}
-    for name, text in {**written, "status": status(folder)}.items():
+    for name, text in {**written, "status": status(folder), "advice": advised()}.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in NAMES}
 
@@ -58,6 +60,11 @@ def status(folder: Path) -> str:
         lively(server)
         server.add_pod("waiting", namespace="team", limits={SHARED: 1})
         return gpushare("status", "--html", "--kills", environment=server.kubeconfig(folder / "kubeconfig")).stdout
+
+
+def advised() -> str:
+    history = advice.history()
+    return advice_page.page(advice.advice(history), history, advice.plan(), "2026-01-01 00:00:00 UTC")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -157,6 +164,7 @@ def test_only_pods_scroll_horizontally_on_a_phone(tab: Browser, files: dict[str,
     [
         ("01-heterogeneous", {"Per node", "Total", "Device", "Cap", "Resource", "At most"}),
         ("changed", {"Before", "After", "Change"}),
+        ("advice", {"Now", "Advised", "Containers", "p95", "Most", "Used", "With the cap"}),
         ("status", {"Wanted", "Offered", "Used", "Free", "In use", "State", "Reason", "Since", "Message"}),
     ],
 )
@@ -244,3 +252,17 @@ def test_page_is_readable_without_its_script(tab: Browser, files: dict[str, Path
     tab.open(bare)
     assert tab.run("document.querySelector('.tools').checkVisibility()") is False
     assert tab.run("[...document.querySelectorAll('.pool .map')].every((one) => one.checkVisibility())") is True
+
+
+def test_use_is_drawn_to_scale(tab: Browser, files: dict[str, Path]) -> None:
+    """The caps are where the curve's scale has them, and the areas stay inside the drawing."""
+    tab.open(files["advice"], width=1280)
+    box = "(one) => { const at = one.getBoundingClientRect(); return [at.top, at.bottom, at.left, at.right].map(Math.round); }"
+    top, bottom, left, right = tab.run(f"({box})(document.querySelector('#pool-notebooks svg'))")
+    for area in tab.run(f"[...document.querySelectorAll('#pool-notebooks .area')].map({box})"):
+        assert top <= area[0] < area[1] <= bottom + 1
+        assert left <= area[2] + 1
+        assert area[3] <= right + 1
+    now, then = tab.run(f"[...document.querySelectorAll('#pool-notebooks .line')].slice(0, 2).map({box})")
+    parts = [(bottom - one[0]) / (bottom - top) for one in (now, then)]
+    assert parts[0] / parts[1] == pytest.approx(3724 / 2800, abs=0.03)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.printable import visible
 from gpushare.core.units import MIB, is_dns_label, is_label_key, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest, pluralize, shorten
@@ -209,7 +210,7 @@ def _of_text(name: str) -> Callable[[str], str]:
 
     def checked(text: str) -> str:
         if name == "resource" and not (is_label_key(text) and "/" in text):
-            raise BadCellError(f"{shorten(text)!r} is no resource: write its whole name, such as nvidia.com/gpu")
+            raise BadCellError(f"{shorten(text)!r} is no resource: write its whole name, such as {vendors.GPU_RESOURCES[0]}")
         if name in ("namespace", "pool") and not is_dns_label(text):
             raise BadCellError(f"{shorten(text)!r} cannot be a name: it has lower-case letters, digits and -")
         if len(text) > _MAX_NAME:

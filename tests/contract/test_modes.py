@@ -29,7 +29,9 @@ def branches(path: Path) -> list[str]:
                 found.append(word)
             case ast.Attribute(value=ast.Name(id="Mode")):
                 found.append(ast.unparse(node))
-            case ast.alias(name=name) | ast.Attribute(attr=name) if name in CLASSES:
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith("gpushare."):
+                found += [one.name for one in names if one.name in CLASSES]
+            case ast.Attribute(value=ast.Name(id="types"), attr=name) if name in CLASSES:
                 found.append(name)
     return found
 

@@ -108,14 +108,6 @@ def test_the_document_follows_its_schema(intent: Path) -> None:
     assert few["pools"]["notebooks"]["refusal"]["reason"] == "few"
 
 
-<<<<<<< HEAD
-def test_the_page_has_the_curve_of_the_pool(intent: Path) -> None:
-    done = called(intent, "--html")
-    assert done.exception is None
-    assert done.stdout.startswith("<!")
-    assert "atlas" in done.stdout
-    assert "<svg" in done.stdout
-=======
 def test_the_page_has_the_verdict_the_curve_and_the_diff(intent: Path) -> None:
     done = called(intent, "--html")
     assert done.exit_code == 0, done.output
@@ -124,7 +116,6 @@ def test_the_page_has_the_verdict_the_curve_and_the_diff(intent: Path) -> None:
     assert json.loads(called(intent, "--format", "json").stdout)["diff"].rstrip() in seen.text
     assert "svg" in seen.tags
     assert done.stdout.partition("As of")[0] == called(intent, "--format", "html").stdout.partition("As of")[0]
->>>>>>> history
 
 
 def test_a_refusal_is_a_result(intent: Path) -> None:

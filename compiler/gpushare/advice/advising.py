@@ -104,7 +104,7 @@ def advise(  # noqa: PLR0913, PLR0917 - all that advice depends on
     names: Iterable[str] = (),
 ) -> Advice:
     """Return the advice for the pools, or for those named. `document` is what the plan was made from, `prices` are by pool."""
-    history = _of_pools(history, plan)
+    history = of_pools(history, plan)
     learned, tested = split(history)
     wanted, known = set(names), frozenset(finding.code for finding in _compiled(document).findings)
     pools = [pool for pool in plan.pools if not wanted or pool.name in wanted]
@@ -127,7 +127,7 @@ def split(history: History) -> tuple[Window, Window]:
     return (start, middle), (middle, end)
 
 
-def _of_pools(history: History, plan: Plan) -> History:
+def of_pools(history: History, plan: Plan) -> History:
     """Return the history with the pool of each container, if there is only one that it can be."""
     if len(plan.pools) != 1 or all(use.pool for use in history.containers):
         return history

@@ -150,6 +150,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
             history = prometheus_history.read(prometheus, read.plan, period, cluster=cluster, tell=streams.progress)
     else:
         history = _from_file(usage, window)
+    history = advising.of_pools(history, read.plan)
     settings = advising.Settings(
         risk=risk, isolation=advising.Isolation(isolation), min_seconds=min_history, min_containers=min_containers
     )

@@ -14,7 +14,7 @@ from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_words, pluralize
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.views import advice_view, curves, html_page
+from gpushare.views import advice_words, curves, html_page
 from gpushare.views.html_table import Table, table
 from gpushare.views.usage_view import moment
 
@@ -88,21 +88,21 @@ def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> Table:
     caps = join_words(map(_size, _present_caps(plan))) if _present_caps(plan) else "none"
     shares = sum(resource.per_node for resource in plan.resources)
     rows = [
-        ("Sharing", advice_view.words(plan.pool)),
+        ("Sharing", advice_words.sharing(plan.pool)),
         ("Cap of a share", caps),
         ("Shares of a node", str(shares)),
         ("Ended on the rest", _ended(one.present)),
-        ("Endings for each container and week", advice_view.estimate(one.present.rate) if one.present else ""),
+        ("Endings for each container and week", advice_words.estimated_rate(one.present.rate) if one.present else ""),
     ]
     change = one.change
     if change is None:
         return table(f"Before and after of {one.pool}", ("Figure", "Now"), [row for row in rows if row[1]])
     after = (
-        advice_view.words(replace(plan.pool, sharing=change.sharing)),
+        advice_words.sharing(replace(plan.pool, sharing=change.sharing)),
         "none" if change.cap_bytes is None else _size(change.cap_bytes),
         str(change.shares_after),
         _ended(change.back_test),
-        advice_view.estimate(change.back_test.rate),
+        advice_words.estimated_rate(change.back_test.rate),
     )
     both = [(*row, then) for row, then in zip(rows, after, strict=True)]
     both[3:3] = [("GPUs for the peak that was learned", str(change.gpus_before), str(change.gpus_after))]
@@ -172,7 +172,7 @@ def _curve(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, in
     caps, then = _present_caps(plan), one.change.cap_bytes if one.change else None
     now = caps or sorted({device.memory_mib * MIB for device in plan.devices if device.memory_mib is not None})
     most, median = max(point.most for point in measured), max(point.p50 for point in measured)
-    scale = curves.Scale(end=history.end - history.start, most=max(most, then or 0, *now, 1) * 1.05)
+    scale = curves.Scale(end=history.end - history.start, most=max(most, then or 0, *now, 1))
     lines = [("now", size) for size in now] + ([("new", then)] if then is not None else [])
     words = {
         "now": f"{'cap now' if caps else 'memory of a device'}: {join_words(map(_size, now))}",

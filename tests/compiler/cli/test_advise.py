@@ -68,7 +68,7 @@ def test_a_process_prints_the_advice_and_its_diff(intent: Path) -> None:
         "notebooks  time-slicing ×6 in place of time-slicing ×3",
         "shares: 6 per node in place of 3, each under a cap of 2.425 GiB",
         "GPUs for the peak of the learned part: 2 in place of 4; memory saved: 30 GiB; money saved: 0.70 EUR/h",
-        "back-test: of 12 containers none ended; 0 (0 to 6.46) endings for each container and week",
+        "back-test: of 12 containers none ended; endings for each container and week: 0 (0 to 6.5)",
         "-        replicas: 3   # since spring",
         "+        replicas: 6   # since spring",
     ):

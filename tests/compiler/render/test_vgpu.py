@@ -1,4 +1,4 @@
-"""The bundle of pools for virtual machines: values and configs of NVIDIA, labels of nodes, names of KubeVirt, what is left out."""
+"""The bundle of pools for virtual machines: values and configs for NVIDIA, labels, KubeVirt's names, and what is left out."""
 
 import re
 from textwrap import dedent

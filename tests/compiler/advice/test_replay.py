@@ -68,7 +68,7 @@ def random_uses(seed: int, seconds: int) -> list[ContainerUse]:
 def test_it_ends_whom_the_real_enforcement_ends(
     seed: int, action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = 900 if scale.is_long else 400
+    seconds = 900 if scale.is_long else 200
     uses = random_uses(seed, seconds)
     with enforced_node(tmp_path, monkeypatch, action) as node:
         real = endings(node, uses, (START, START + seconds), STEP)

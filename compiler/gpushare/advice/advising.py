@@ -295,7 +295,7 @@ class _Adviser:
         if isinstance(sharing, Replicated) and isinstance(now, Replicated):
             sharing = replace(sharing, rename=now.rename, placement=now.placement)
         if sharing.mode is now.mode and modes.of(self._pool).is_partitioned:
-            sharing = replace(sharing, **{"strategy": modes.of(self._pool).mig_strategy})
+            sharing = replace(sharing, strategy=modes.of(self._pool).mig_strategy)
         memory = replace(self._pool.memory, cap=None if self._pool.memory.cap is None else CapWord.EVEN)
         most = sharing.replicas if isinstance(sharing.replicas, int) else 0
         several = [replace(sharing, replicas=number) for number in range(most, max(1, most - _FEWER), -1)]

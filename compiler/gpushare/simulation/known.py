@@ -121,4 +121,4 @@ def _written(pool: PoolPlan) -> Pool:
     own = pool.pool
     if pool.layout_of_goal is None:
         return own
-    return replace(own, sharing=replace(own.sharing, **{"wanted": pool.layout_of_goal}))
+    return replace(own, sharing=replace(own.sharing, wanted=pool.layout_of_goal))

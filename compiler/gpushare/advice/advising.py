@@ -243,7 +243,7 @@ class _Adviser:
                 self._note_failures(tried, one)
                 self._note_others(allowed, needs, one)
                 if one is self._present and one.cap_bytes < needs[0]:
-                    self._notes.append(f"the present cap of {_size(one.cap_bytes)} has ended nobody, and is below that")
+                    self._notes.append(f"the present cap of {_size(one.cap_bytes)} has ended no container, and is below that")
                 return None if one is self._present else self._described(one, back_test, price)
             tried.append((one, back_test))
         self._note_failures(tried, None)

@@ -32,7 +32,7 @@ from gpushare.core.prices import Price
 from gpushare.core.record import Record, replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, layout_text, pluralize
-from gpushare.intent.types import Action, CapWord, Layout, Mig, Pool, Replicated, Sharing
+from gpushare.intent.types import Action, CapWord, Layout, Pool, Replicated, Sharing
 from gpushare.modes import fit
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Need, Variant
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -104,7 +104,7 @@ def advise(  # noqa: PLR0913, PLR0917 - all that advice depends on
     names: Iterable[str] = (),
 ) -> Advice:
     """Return the advice for the pools, or for those named. `document` is what the plan was made from, `prices` are by pool."""
-    history = _of_pools(history, plan)
+    history = of_pools(history, plan)
     learned, tested = split(history)
     wanted, known = set(names), frozenset(finding.code for finding in _compiled(document).findings)
     pools = [pool for pool in plan.pools if not wanted or pool.name in wanted]
@@ -127,7 +127,7 @@ def split(history: History) -> tuple[Window, Window]:
     return (start, middle), (middle, end)
 
 
-def _of_pools(history: History, plan: Plan) -> History:
+def of_pools(history: History, plan: Plan) -> History:
     """Return the history with the pool of each container, if there is only one that it can be."""
     if len(plan.pools) != 1 or all(use.pool for use in history.containers):
         return history
@@ -243,7 +243,7 @@ class _Adviser:
                 self._note_failures(tried, one)
                 self._note_others(allowed, needs, one)
                 if one is self._present and one.cap_bytes < needs[0]:
-                    self._notes.append(f"the present cap of {_size(one.cap_bytes)} has ended nobody, and is below that")
+                    self._notes.append(f"the present cap of {_size(one.cap_bytes)} has ended no container, and is below that")
                 return None if one is self._present else self._described(one, back_test, price)
             tried.append((one, back_test))
         self._note_failures(tried, None)
@@ -277,12 +277,12 @@ class _Adviser:
 
     def _isolates_less(self, one: _Candidate) -> bool:
         """Whether more containers share an instance than its kind of MIG is for: all of a GPU, or those of several now."""
-        if not isinstance(one.pool.sharing, Mig) or not one.pool.sharing.replicas:
+        if not modes.of(one.pool).is_partitioned or not one.pool.sharing.replicas:
             return False
         if any(sum(number for _, number in layout) == 1 for layout in one.layouts):
             return True
         own = self._present
-        is_replicated = own is not None and isinstance(own.pool.sharing, Mig) and bool(own.pool.sharing.replicas)
+        is_replicated = own is not None and modes.of(own.pool).is_partitioned and bool(own.pool.sharing.replicas)
         return is_replicated and self._settings.isolation is Isolation.PRESENT and one.layouts != getattr(own, "layouts", ())
 
     def _preference(self, one: _Candidate) -> tuple[int, ...]:
@@ -294,8 +294,8 @@ class _Adviser:
         now = self._pool.sharing
         if isinstance(sharing, Replicated) and isinstance(now, Replicated):
             sharing = replace(sharing, rename=now.rename, placement=now.placement)
-        if isinstance(sharing, Mig) and isinstance(now, Mig):
-            sharing = replace(sharing, strategy=now.strategy)
+        if sharing.mode is now.mode and modes.of(self._pool).is_partitioned:
+            sharing = replace(sharing, strategy=modes.of(self._pool).mig_strategy)
         memory = replace(self._pool.memory, cap=None if self._pool.memory.cap is None else CapWord.EVEN)
         most = sharing.replicas if isinstance(sharing.replicas, int) else 0
         several = [replace(sharing, replicas=number) for number in range(most, max(1, most - _FEWER), -1)]
@@ -345,12 +345,12 @@ class _Adviser:
         """Return the fields of the pool that change, with their new values."""
         old = self._document["spec"]["pools"][self._plan.name]
         own, new = old["sharing"], modes.of(one.pool).document()
-        if self._present is not None and one.layouts == self._present.layouts and isinstance(one.pool.sharing, Mig):
+        if self._present is not None and one.layouts == self._present.layouts and modes.of(one.pool).is_partitioned:
             new.pop("layout")
             new |= {key: own[key] for key in ("layout", "layouts", "goal") if key in own}
         if isinstance(one.pool.sharing, Replicated):
             new |= {key: own[key] for key in ("rename", "placement") if key in own}
-        if isinstance(one.pool.sharing, Mig):
+        if modes.of(one.pool).is_partitioned:
             new |= {key: own[key] for key in ("strategy",) if key in own}
         fields = {} if new == own else {"sharing": {key: new[key] for key in (*own, *new) if key in new}}
         memory = dict(old.get("memory") or {})
@@ -454,7 +454,7 @@ def _present(plan: PoolPlan) -> _Candidate | None:
 
 
 def _variant_word(pool: Pool) -> str:
-    return "mig-replicas" if isinstance(pool.sharing, Mig) and pool.sharing.replicas else pool.mode.value
+    return "mig-replicas" if modes.of(pool).is_partitioned and pool.sharing.replicas else pool.mode.value
 
 
 def _candidate(pool: Pool, card: Card, variant: Variant, pinned: Layout | None) -> _Candidate | None:

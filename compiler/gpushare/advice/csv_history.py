@@ -355,7 +355,7 @@ _IS_NAME: Mapping[str, Callable[[str], bool]] = {
 def _check_names(key: tuple[str | None, ...]) -> None:
     for (name, is_name), text in zip(_IS_NAME.items(), key, strict=True):
         if text is not None and not is_name(text):
-            raise _MalformedError(f"{name} is no name" if text else f"{name} is empty")
+            raise _MalformedError(f"{name} is not a valid name" if text else f"{name} is empty")
 
 
 def _quantity(text: str, unit: int, column: str) -> int:

@@ -84,7 +84,8 @@ def _risk(value: object) -> float:
     metavar="N",
     help="Advise from so many containers of a pool on. Default: 10.",
 )
-@options.product_format()
+@options.product_format("text", "json", "html")
+@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("--write", "writes", is_flag=True, help="Patch INTENT; comments and everything else stay as they are.")
 @prometheus_options.connection()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
@@ -120,6 +121,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       gpushare advise intent.yaml --usage http://localhost:9090
       gpushare advise intent.yaml --usage use.csv --pool notebooks --write
       gpushare advise intent.yaml --usage use.csv --risk 1% --prices prices.yaml
+      gpushare advise --html intent.yaml --usage use.csv > advice.html
 
     Exit codes:
       0  done, with or without advice
@@ -148,6 +150,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
             history = prometheus_history.read(prometheus, read.plan, period, cluster=cluster, tell=streams.progress)
     else:
         history = _from_file(usage, window)
+    history = advising.of_pools(history, read.plan)
     settings = advising.Settings(
         risk=risk, isolation=advising.Isolation(isolation), min_seconds=min_history, min_containers=min_containers
     )
@@ -262,6 +265,10 @@ def _show(  # noqa: PLR0913 - all that is shown
         diff = None if patch.after is None else patch.diff
         made = advice_document.document(advice, read.plan.intent.name, history, diff, is_written=is_written)
         streams.product(emit.json_text(made))
+    elif style == "html":
+        from gpushare.views import advice_page  # noqa: PLC0415 - as above
+
+        streams.product(advice_page.page(advice, history, read.plan, streams.time_of_output(), patch.diff))
     else:
         from gpushare.views import advice_view, terminal  # noqa: PLC0415 - as above
 

@@ -62,9 +62,12 @@ def _of_vms(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]:
     """Yield the effects on pools for virtual machines, whose nodes a person labels."""
     sides = [{} if snapshots.observes(side) else side.get("vmPools") or {} for side in (old, new)]
     for name in sorted(sides[0].keys() | sides[1].keys()):
-        before, after = (side.get(name, {}).get("config") for side in sides)
-        if before != after:
-            yield Effect(kind=EffectKind.VMS, pool=name, subject="vGPU config", before=before, after=after)
+        before, after = (side.get(name) for side in sides)
+        if (before or {}).get("config") == (after or {}).get("config"):
+            continue
+        field = "config" if before and after and before["profile"] == after["profile"] else "profile"
+        shown = [side and side[field] for side in (before, after)]
+        yield Effect(kind=EffectKind.VMS, pool=None, subject=f"vGPUs of pool {name}", before=shown[0], after=shown[1])
 
 
 def _begun(

@@ -106,6 +106,14 @@ def check_settings(context: RuleContext) -> Iterator[Finding]:
                     path=pool_path(pool, field),
                     on_key=True,
                 )
+        if pool.autoscaler is not None:
+            yield Finding(
+                code="GS314",
+                message=f"autoscaler concerns nodes with the node runtime, and pool {pool.name} is for virtual machines",
+                hints=("leave autoscaler out: a person labels each node",),
+                path=pool_path(pool, "nodes", "autoscaler"),
+                on_key=True,
+            )
 
 
 def check_quotas(context: RuleContext) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """A workload counted: which kinds of pods there are, how many of them at once, and how many nodes they need at least.
 
-A bound is a price that nobody can be cheaper than: every share of a node has a price, the shares of a node together cost no
+A bound is a price that no layout can be cheaper than: every share of a node has a price, the shares of a node together cost no
 more than the node, and a pod pays for the cheapest share that serves it. Whatever the prices, the pods of one moment together
 pay no more than the nodes that serve them cost.
 """

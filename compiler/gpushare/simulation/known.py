@@ -7,7 +7,7 @@ from gpushare.bundle.lock import EMPTY
 from gpushare.catalog.cards import Catalog
 from gpushare.core.prices import Price
 from gpushare.core.record import Record, replace
-from gpushare.intent.types import Mig, Pool
+from gpushare.intent.types import Pool
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation
 from gpushare.resolved.plan import Plan, PoolPlan, resolve
 from gpushare.simulation import counting, supply
@@ -120,6 +120,6 @@ class Known:
 def _written(pool: PoolPlan) -> Pool:
     """Return the pool with the layout to which its goal is resolved."""
     own = pool.pool
-    if pool.layout_of_goal is None or not isinstance(own.sharing, Mig):
+    if pool.layout_of_goal is None:
         return own
     return replace(own, sharing=replace(own.sharing, wanted=pool.layout_of_goal))

@@ -46,6 +46,11 @@ class Simulated(Record):
         return sum(pool.waited_seconds for pool in self.outcome.pools)
 
     @property
+    def mean_wait(self) -> int:
+        """How many seconds a pod that ran had waited on average, rounded up."""
+        return -(-self.waited_seconds // max(self.placed, 1))
+
+    @property
     def stranded_mib(self) -> int | None:
         """The stranded memory of all pools, each at its peak; None if that of one is not known."""
         return total(pool.stranded_mib for pool in self.outcome.pools)

@@ -1,4 +1,4 @@
-"""The pods that wait, by what they wait for: whoever leaves wakes only those that may now run.
+"""The pods that wait, by what they wait for: a pod that ends wakes only those that may run now.
 
 Pods that request the same are tried in the order of their arrival until one fails: the others would fail too, because nothing
 becomes free in between.

@@ -1,47 +1,52 @@
 """Advice as one HTML page that needs no network: before and after, use over time against caps, and who would be hit."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpushare.advice import curve
-from gpushare.advice.advised import Advice, BackTest, Distribution, Ending, PoolAdvice
+from gpushare.advice.advised import Advice, BackTest, Change, Distribution, Ending, Estimate, PoolAdvice
 from gpushare.advice.curve import CurvePoint
 from gpushare.advice.history import History
+from gpushare.core import prices
 from gpushare.core.printable import visible
+from gpushare.core.record import replace
 from gpushare.core.units import MIB
-from gpushare.core.wording import join_words, pluralize
+from gpushare.core.wording import gib, join_words, pluralize
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.views import advice_words, html_page
+from gpushare.views import advice_words, curves, html_page
 from gpushare.views.html_table import Table, table
+from gpushare.views.usage_view import moment
 
 _MAX_ENDINGS, _MAX_NAMESPACES = 50, 100
 """Rows of each table of a pool."""
 _INTERVALS, _MIN_INTERVALS, _ALL_INTERVALS = 240, 24, 20_000
 """Of the curves of a pool, and of all pools of a page together."""
-_HEIGHT = 1000
 _KINDS = (("most", "the most"), ("p95", "p95"), ("p50", "median"))
 """The curves from the back to the front."""
 
 
-def page(advice: Advice, history: History, plan: Plan, written: str) -> str:
-    """Return the page. `plan` is that of the intent as it is, `written` the time."""
+def page(advice: Advice, history: History, plan: Plan, written: str, diff: str = "") -> str:
+    """Return the page. `plan` is that of the intent as it is, `written` the time, `diff` the patch of the intent."""
     plans = {pool.name: pool for pool in plan.pools}
     intervals = max(min(_INTERVALS, _ALL_INTERVALS // max(len(advice.pools), 1)), _MIN_INTERVALS)
     pools = [_pool(one, plans[one.pool], advice, history, intervals) for one in advice.pools]
+    inside = (one for one in history.containers if one.points[-1][0] >= history.start)
+    measured = {(one.namespace, one.pod, one.container) for one in inside}
     facts = {
         "Learned": _period(advice.learned),
         "Tested": _period(advice.tested),
-        "Containers": str(len({(one.namespace, one.pod, one.container) for one in history.containers})),
+        "Containers": str(len(measured)),
         "Source": history.source,
     }
     return html_page.render(
         "advice.html.j2",
         tables=[pool[part] for pool in pools for part in ("change", "distributions", "endings")],
         name=visible(plan.intent.name),
-        verdict=visible(advice_words.verdict(advice)),
+        verdict=visible(verdict(advice)),
         facts=[{"name": name, "value": visible(value)} for name, value in facts.items()],
         written=written,
+        diff="\n".join(map(visible, diff.splitlines())),
         legend=html_page.legend(pool["mode"] for pool in pools),
         pools=pools,
         unfolded=len(pools) <= html_page.MAX_UNFOLDED,
@@ -58,7 +63,7 @@ def page(advice: Advice, history: History, plan: Plan, written: str) -> str:
 
 
 def _period(times: tuple[int, int]) -> str:
-    return f"{advice_words.moment(times[0])} to {advice_words.moment(times[1])} UTC"
+    return f"{moment(times[0])} to {moment(times[1])}"
 
 
 def _pool(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, intervals: int) -> dict[str, Any]:
@@ -68,7 +73,6 @@ def _pool(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, int
         "name": name,
         "mode": html_page.mode(plan.mode.value, is_divided=any(device.replicas > 1 for device in plan.samples)),
         "card": visible(plan.card.name),
-        "verdict": "change" if one.change else "refused" if one.refusal else "keep",
         "tag": "change" if one.change else "not advised" if one.refusal else "best as it is",
         "refusal": visible(one.refusal.value) if one.refusal else "",
         "text": visible(" ".join((one.pool, plan.card.id, plan.mode.value, *namespaces)).lower()),
@@ -81,29 +85,32 @@ def _pool(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, int
 
 
 def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> Table:
-    caps = join_words(_sizes(_present_caps(plan))) if _present_caps(plan) else "none"
+    caps = join_words(map(_size, _present_caps(plan))) if _present_caps(plan) else "none"
     shares = sum(resource.per_node for resource in plan.resources)
     rows = [
-        ("Sharing", advice_words.sharing(plan.pool.sharing), ""),
-        ("Cap of a share", caps, ""),
-        ("Shares of a node", str(shares), ""),
-        ("Ended on the rest", _ended(one.present), ""),
-        ("Endings per container and week", advice_words.estimated_rate(one.present.rate) if one.present else "", ""),
+        ("Sharing", advice_words.sharing(plan.pool)),
+        ("Cap of a share", caps),
+        ("Shares of a node", str(shares)),
+        ("Ended on the rest", _ended(one.present)),
+        ("Endings for each container and week", advice_words.estimated_rate(one.present.rate) if one.present else ""),
     ]
     change = one.change
-    if change is not None:
-        saved = "" if change.saved_per_hour is None else advice_words.money(change.saved_per_hour, advice.currency)
-        after = (
-            advice_words.sharing(change.sharing),
-            "none" if change.cap_bytes is None else advice_words.size(change.cap_bytes),
-            str(change.shares_after),
-            _ended(change.back_test),
-            advice_words.estimated_rate(change.back_test.rate),
-        )
-        rows = [(name, now, then) for (name, now, _), then in zip(rows, after, strict=True)]
-        rows[3:3] = [("GPUs for the peak that was learned", str(change.gpus_before), str(change.gpus_after))]
-        rows += [("Saved", "", saved)] if saved else []
-    return table(f"Before and after of {one.pool}", ("Figure", "Now", "Advised"), rows)
+    if change is None:
+        return table(f"Before and after of {one.pool}", ("Figure", "Now"), [row for row in rows if row[1]])
+    after = (
+        advice_words.sharing(replace(plan.pool, sharing=change.sharing)),
+        "none" if change.cap_bytes is None else _size(change.cap_bytes),
+        str(change.shares_after),
+        _ended(change.back_test),
+        advice_words.estimated_rate(change.back_test.rate),
+    )
+    both = [(*row, then) for row, then in zip(rows, after, strict=True)]
+    both[3:3] = [("GPUs for the peak that was learned", str(change.gpus_before), str(change.gpus_after))]
+    if change.freed_mib is not None:
+        both.append(("Memory saved", "", gib(change.freed_mib)))
+    if change.saved_per_hour is not None:
+        both.append(("Money saved per hour", "", prices.amount(change.saved_per_hour, advice.currency)))
+    return table(f"Before and after of {one.pool}", ("Figure", "Now", "Advised"), both)
 
 
 def _ended(found: BackTest | None) -> str:
@@ -114,10 +121,6 @@ def _present_caps(plan: PoolPlan) -> list[int]:
     return sorted({device.cap_mib * MIB for device in plan.devices if device.cap_mib is not None})
 
 
-def _sizes(sizes: Iterable[int]) -> list[str]:
-    return list(map(advice_words.size, sizes))
-
-
 def _distributions(pool: str, found: Sequence[Distribution]) -> Table:
     return table(
         f"Use by namespace of {pool}",
@@ -126,8 +129,8 @@ def _distributions(pool: str, found: Sequence[Distribution]) -> Table:
             (
                 one.namespace,
                 str(one.containers),
-                *(advice_words.estimated_size(part) for part in (one.p50, one.p95, one.p99)),
-                advice_words.size(one.most),
+                *(_estimated(part) for part in (one.p50, one.p95, one.p99)),
+                _size(one.most),
                 str(one.near_cap or ""),
             )
             for one in found
@@ -149,8 +152,8 @@ def _endings(one: PoolAdvice) -> Table:
             (
                 f"{ending.namespace}/{ending.pod}/{ending.container}",
                 which,
-                f"{advice_words.moment(ending.at)} UTC",
-                advice_words.size(ending.used_bytes),
+                moment(ending.at),
+                _size(ending.used_bytes),
             )
             for which, ending in found
         ],
@@ -168,41 +171,70 @@ def _curve(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, in
         return None
     caps, then = _present_caps(plan), one.change.cap_bytes if one.change else None
     now = caps or sorted({device.memory_mib * MIB for device in plan.devices if device.memory_mib is not None})
-    most = max(point.most for point in measured)
-    top = max(most, then or 0, *now) * 1.05 or 1.0
-    scale = _HEIGHT / top
-    span = history.end - history.start
-    split = len(points) * (advice.tested[0] - history.start) / span
+    most, median = max(point.most for point in measured), max(point.p50 for point in measured)
+    scale = curves.Scale(end=history.end - history.start, most=max(most, then or 0, *now, 1))
     lines = [("now", size) for size in now] + ([("new", then)] if then is not None else [])
-    limit = "cap now" if caps else "memory of a device"
-    words = {"now": f"{limit}: {join_words(_sizes(now))}", "new": f"cap advised: {advice_words.size(then)}"}
+    words = {
+        "now": f"{'cap now' if caps else 'memory of a device'}: {join_words(map(_size, now))}",
+        "new": f"cap advised: {_size(then)}",
+    }
+    split = advice.tested[0] - history.start
     return {
-        "width": len(points),
-        "height": _HEIGHT,
-        "top": advice_words.size(top),
-        "start": advice_words.moment(history.start),
-        "end": f"{advice_words.moment(history.end)} UTC",
-        "areas": [{"kind": kind, "path": "".join(_area(points, kind, scale))} for kind, _ in _KINDS],
-        "caps": [{"kind": kind, "y": round(_HEIGHT - size * scale)} for kind, size in lines],
-        "split": round(split, 2) if 0 < split < len(points) else None,
+        "text": f"Use of containers over time: median up to {_size(median)}, the most {_size(most)}",
+        "top": _size(scale.most),
+        "start": moment(history.start),
+        "end": moment(history.end),
+        "areas": [{"kind": kind, "path": curves.known_area(_steps(points, kind, history), scale)} for kind, _ in _KINDS],
+        "caps": [{"kind": kind, "path": curves.level(size, scale)} for kind, size in lines],
+        "split": f"M{scale.x(split)} 0V{curves.HEIGHT}" if 0 < split < scale.end else "",
         "legend": [
             *({"kind": kind, "words": words} for kind, words in _KINDS),
             *({"kind": kind, "words": words[kind]} for kind in dict.fromkeys(kind for kind, _ in lines)),
         ],
-        "label": visible(
-            f"Use of GPU memory by the containers of {one.pool} over time: median up to "
-            f"{advice_words.size(max(point.p50 for point in measured))}, the most {advice_words.size(most)}"
-        ),
     }
 
 
-def _area(points: Sequence[CurvePoint | None], kind: str, scale: float) -> Iterator[str]:
-    """Yield the path of one curve: a step for each interval, and nothing where nothing was measured."""
-    for is_measured, run in groupby(enumerate(points), lambda pair: pair[1] is not None):
-        if not is_measured:
-            continue
-        listed = [(at, point) for at, point in run if point is not None]
-        yield f"M{listed[0][0]} {_HEIGHT}"
-        for height, same in groupby(listed, lambda pair: round(_HEIGHT - getattr(pair[1], kind) * scale)):
-            yield f"V{height}H{[at for at, _ in same][-1] + 1}"
-        yield f"V{_HEIGHT}Z"
+def _steps(points: Sequence[CurvePoint | None], kind: str, history: History) -> list[tuple[int, float | None]]:
+    span, number = history.end - history.start, len(points)
+    return [(span * at // number, None if point is None else getattr(point, kind)) for at, point in enumerate(points)]
+
+
+def _size(size_bytes: float | None) -> str:
+    return "-" if size_bytes is None else gib(size_bytes / MIB)
+
+
+def _estimated(estimate: Estimate) -> str:
+    """Return a size in GiB with its interval, as far as the history bounds it."""
+    if math.isinf(estimate.high):
+        return f"{_size(estimate.value)} ({f'≥ {_size(estimate.low)}' if estimate.low else 'no bounds'})"
+    return f"{_size(estimate.value)} ({_size(estimate.low)} to {_size(estimate.high)})"
+
+
+def verdict(advice: Advice) -> str:
+    """Return what is advised in a few sentences."""
+    changes = [one.change for one in advice.pools if one.change is not None]
+    refused = sum(one.refusal is not None for one in advice.pools)
+    too_little = f" The history says too little about {pluralize(refused, 'pool')}." if refused else ""
+    if not changes:
+        if refused and refused == len(advice.pools):
+            return "Nothing is advised: the history says too little about every pool."
+        return "No pool should change." + too_little
+    tried = sum(one.back_test.containers for one in changes)
+    ended = sum(len(one.back_test.endings) for one in changes)
+    text = f"{len(changes)} of {pluralize(len(advice.pools), 'pool')} should change: {_gains(changes, advice.currency)}."
+    return f"{text} On the rest of the history, {ended} of {pluralize(tried, 'container')} would have been ended.{too_little}"
+
+
+def _gains(changes: Sequence[Change], currency: str) -> str:
+    gpus = sum(one.gpus_after - one.gpus_before for one in changes)
+    saved = sum(one.saved_per_hour or 0 for one in changes)
+    parts = (
+        _difference(sum(one.shares_after - one.shares_before for one in changes), "share", "per node"),
+        _difference(gpus, "GPU", "at the peak"),
+        f"{prices.amount(abs(saved), currency)} per hour {'saved' if saved > 0 else 'more'}" if saved else "",
+    )
+    return ", ".join(filter(None, parts)) or "other caps, with as many shares"
+
+
+def _difference(number: int, noun: str, where: str) -> str:
+    return f"{pluralize(abs(number), f'more {noun}' if number > 0 else f'fewer {noun}')} {where}" if number else ""

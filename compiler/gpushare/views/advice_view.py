@@ -3,16 +3,17 @@
 import math
 from collections.abc import Iterator
 
-from gpushare import modes
 from gpushare.advice.advised import Advice, BackTest, Change, Distribution, Estimate, PoolAdvice
 from gpushare.advice.history import History
+from gpushare.core.printable import visible
 from gpushare.core.record import replace
 from gpushare.core.units import MIB
-from gpushare.core.wording import gib, join_first, layout_text, pluralize
+from gpushare.core.wording import gib, join_first, pluralize
 from gpushare.intent.types import Pool
 from gpushare.resolved.plan import Plan
+from gpushare.views import advice_words
+from gpushare.views.advice_words import moment
 from gpushare.views.terminal import BOLD, Style, table, wrapped
-from gpushare.views.usage_view import moment
 
 _NAMED = 10
 
@@ -21,69 +22,55 @@ def render(advice: Advice, plan: Plan, history: History, style: Style) -> str:
     """Return the advice for each pool, the use that it rests on, and what is not in the history."""
     (start, middle), (_, end) = advice.learned, advice.tested
     head = f"learned from {moment(start)} to {moment(middle)}, tested until {moment(end)} (UTC); {history.source}"
-    shown = style.paint(plan.intent.name, BOLD) + "  " + head + "\n"
-    pools = {pool.name: pool.pool for pool in plan.pools}
+    shown = style.paint(plan.intent.name, BOLD) + f"  {visible(head)}\n{wrapped(advice_words.verdict(advice), style)}"
+    present = {pool.name: pool.pool for pool in plan.pools}
     for one in advice.pools:
-        shown += "\n" + style.paint(one.pool, BOLD) + f"  {outcome(one, pools[one.pool])}\n"
-        shown += "".join(wrapped(f"  {line}", style, indent=4) for line in facts(one, advice.currency))
+        shown += "\n" + style.paint(one.pool, BOLD) + f"  {_outcome(one, present[one.pool])}\n"
+        shown += "".join(wrapped(f"  {visible(line)}", style, indent=4) for line in _facts(one, advice.currency))
         if one.distributions:
             shown += "\n" + _use(one.distributions, style)
-        shown += "".join(wrapped(f"  Note: {note}.", style, indent=4) for note in one.notes)
-    lines = list(notes(advice, history))
-    return shown + ("\n" + "".join(wrapped(line, style) for line in lines) if lines else "")
+        shown += "".join(wrapped(f"  Note: {visible(note)}.", style, indent=4) for note in one.notes)
+    lines = "".join(wrapped(visible(line), style) for line in _limits(advice, history))
+    return shown + (lines and f"\n{lines}")
 
 
-def outcome(one: PoolAdvice, pool: Pool) -> str:
-    """Return in one line what is advised: `time-slicing ×4 in place of time-slicing ×3`, or why nothing is."""
+def _outcome(one: PoolAdvice, present: Pool) -> str:
     if one.refusal is not None:
         return f"no advice: {one.refusal.value}"
+    now = advice_words.sharing(present)
     if one.change is None:
-        return f"no change: {words(pool)}"
-    return f"{words(replace(pool, sharing=one.change.sharing))} in place of {words(pool)}"
+        return f"no change: {now}"
+    return f"{advice_words.sharing(replace(present, sharing=one.change.sharing))} in place of {now}"
 
 
-def words(pool: Pool) -> str:
-    """Return how a pool shares: `mig {1g.5gb: 7} ×2`."""
-    traits = modes.of(pool)
-    layout = layout_text(traits.written[1]) if traits.written[1] else ""
-    replicas = pool.sharing.replicas
-    pairs = ", ".join(f"{name} ×{number}" for name, number in replicas) if isinstance(replicas, tuple) else f"×{replicas}"
-    return " ".join(filter(None, (pool.mode.value, layout, pairs if replicas else "")))
-
-
-def facts(one: PoolAdvice, currency: str) -> Iterator[str]:
+def _facts(one: PoolAdvice, currency: str) -> Iterator[str]:
     """Yield a line each: shares, memory and money, the back-test, and that of the present cap."""
     if one.change is not None:
         yield from _gains(one.change, currency)
-        yield f"back-test: {tested(one.change.back_test)}"
+        yield f"back-test: {_tested(one.change.back_test)}"
     if one.present is not None:
-        yield f"back-test of the present cap: {tested(one.present)}"
+        yield f"back-test of the present cap: {_tested(one.present)}"
 
 
 def _gains(change: Change, currency: str) -> Iterator[str]:
-    cap = f", each under a cap of {gib(change.cap_bytes / MIB)}" if change.cap_bytes is not None else ", without caps"
-    yield f"shares: {change.shares_after} per node in place of {change.shares_before}{cap}"
+    cap = "without caps" if change.cap_bytes is None else f"each under a cap of {advice_words.size(change.cap_bytes)}"
+    yield f"shares: {change.shares_after} per node in place of {change.shares_before}, {cap}"
     saved = f"GPUs for the peak of the learned part: {change.gpus_after} in place of {change.gpus_before}"
     if change.freed_mib is not None:
         saved += f"; memory saved: {gib(change.freed_mib)}"
     if change.saved_per_hour is not None:
-        saved += f"; money saved: {' '.join(filter(None, (f'{change.saved_per_hour:.2f}', currency)))}/h"
+        saved += f"; money saved: {advice_words.money(change.saved_per_hour, currency)}"
     yield saved
 
 
-def tested(test: BackTest) -> str:
-    """Return what a back-test found, with the containers that it ended."""
+def _tested(test: BackTest) -> str:
     names = [
-        f"{one.namespace}/{one.pod} ({one.container}, {moment(one.at)}, {gib(one.used_bytes / MIB)})" for one in test.endings
+        f"{one.namespace}/{one.pod} ({one.container}, {moment(one.at)}, {advice_words.size(one.used_bytes)})"
+        for one in test.endings
     ]
     ended = f"{pluralize(len(names), 'container')} ended: {join_first(names, _NAMED)}" if names else "none ended"
-    return f"of {pluralize(test.containers, 'container')} {ended}; {estimate(test.rate)} endings for each container and week"
-
-
-def estimate(found: Estimate) -> str:
-    """Return a number with its interval."""
-    high = "unknown" if math.isinf(found.high) else f"{found.high:.3g}"
-    return f"{found.value:.3g} ({found.low:.3g} to {high})"
+    rate = advice_words.estimated_rate(test.rate)
+    return f"of {pluralize(test.containers, 'container')} {ended}; endings for each container and week: {rate}"
 
 
 def _use(distributions: tuple[Distribution, ...], style: Style) -> str:
@@ -93,7 +80,7 @@ def _use(distributions: tuple[Distribution, ...], style: Style) -> str:
             one.namespace,
             str(one.containers),
             *(_sizes(each) for each in (one.p50, one.p95, one.p99)),
-            f"{one.most / MIB / 1024:.2f}",
+            _size(one.most),
             str(one.near_cap),
         )
         for one in distributions
@@ -102,11 +89,14 @@ def _use(distributions: tuple[Distribution, ...], style: Style) -> str:
 
 
 def _sizes(found: Estimate) -> str:
-    value, low, high = (f"{number / MIB / 1024:.2f}" for number in (found.value, found.low, found.high))
-    return f"{value} ({low}-{'?' if math.isinf(found.high) else high})"
+    return f"{_size(found.value)} ({_size(found.low)}-{_size(found.high)})"
 
 
-def notes(advice: Advice, history: History) -> Iterator[str]:
+def _size(number: float) -> str:
+    return "?" if math.isinf(number) else f"{number / MIB / 1024:.2f}"
+
+
+def _limits(advice: Advice, history: History) -> Iterator[str]:
     """Yield what holds for all pools: what was assumed, left out, and what the source warns of."""
     if any(one.distributions for one in advice.pools):
         yield "Numbers in parentheses are intervals of 95 %. Use of a container is the most that it used in the learned part."

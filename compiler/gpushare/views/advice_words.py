@@ -3,36 +3,20 @@
 import math
 from datetime import UTC, datetime
 
+from gpushare import modes
 from gpushare.advice.advised import Advice, Estimate
 from gpushare.core.units import MIB
-from gpushare.core.wording import gib, join_first, layout_text, pluralize
-from gpushare.intent.types import Exclusive, LayoutGroup, Mig, Mps, Sharing, TimeSlicing
+from gpushare.core.wording import gib, layout_text, pluralize
+from gpushare.intent.types import Pool
 
 
-def sharing(wanted: Sharing) -> str:
-    """Return a way of sharing, such as `time-slicing ×4` or `mig {1g.5gb: 7}`."""
-    match wanted:
-        case Exclusive():
-            return "exclusive"
-        case TimeSlicing() | Mps():
-            return f"{wanted.mode.value} ×{wanted.replicas}"
-        case Mig():
-            return f"mig {_layout(wanted)}{_times(wanted.replicas)}"
-
-
-def _layout(wanted: Mig) -> str:
-    if not isinstance(wanted.wanted, tuple):
-        return "by its goal"
-    groups = [one for one in wanted.wanted if isinstance(one, LayoutGroup)]
-    if groups:
-        return join_first([layout_text(one.layout) for one in groups])
-    return layout_text(one for one in wanted.wanted if not isinstance(one, LayoutGroup))
-
-
-def _times(replicas: int | tuple[tuple[str, int], ...]) -> str:
-    if not replicas:
-        return ""
-    return f" ×{replicas}" if isinstance(replicas, int) else f" × {layout_text(replicas)}"
+def sharing(pool: Pool) -> str:
+    """Return how a pool shares: `mig {1g.5gb: 7} ×2`."""
+    traits = modes.of(pool)
+    layout = layout_text(traits.written[1]) if traits.written[1] else ""
+    replicas = pool.sharing.replicas
+    pairs = ", ".join(f"{name} ×{number}" for name, number in replicas) if isinstance(replicas, tuple) else f"×{replicas}"
+    return " ".join(filter(None, (pool.mode.value, layout, pairs if replicas else "")))
 
 
 def size(size_bytes: float | None, absent: str = "-") -> str:

@@ -320,6 +320,8 @@ def format_summary(comparison: Comparison) -> str:
     """Return a summary in one line."""
     counts = Counter(pool.change for pool in comparison.pools)
     parts = [f"{counts[change]} {word}" for change, word in _CHANGES.items() if counts[change]]
+    counted = sum(one.kind is EffectKind.VMS for one in comparison.effects)
+    parts += [f"{counted} of virtual machines"] if counted else []
     shown = "Pools: " + (", ".join(parts) or "none changed")
     if comparison.is_configmap_only:
         return shown + ". ConfigMaps only: no node is touched, no pod disturbed."

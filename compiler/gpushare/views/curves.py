@@ -1,19 +1,22 @@
 """Curves over time for a page: step functions as SVG paths of bounded length that keep every peak. Draws, decides nothing."""
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from gpushare.core.record import Record
 
 WIDTH, HEIGHT = 480, 100
 """The size of a curve's box, in its own units. All changes within one unit of the width are one vertical line."""
 
+_MARGIN = 3
+"""Above the largest value, so that its line is seen whole."""
+
 Steps = Sequence[tuple[int, float]]
 """(second, value) pairs by time; a value holds until the next. Before the first it is 0."""
 
 
 class Scale(Record):
-    """What the box shows: seconds from 0 to `end`, values from 0 to `most`. Both are above 0."""
+    """What the box shows: seconds from 0 to `end`, values from 0 to `most`, which is just below the top. Both are above 0."""
 
     end: int
     most: float
@@ -24,7 +27,7 @@ class Scale(Record):
 
     def y(self, value: float) -> int:
         """Return the height of a value, 0 at the top; one that is not 0 is never drawn as 0."""
-        height = round(min(value, self.most) * HEIGHT / self.most)
+        height = round(min(value, self.most) * (HEIGHT - _MARGIN) / self.most)
         return HEIGHT - (max(height, 1) if value > 0 else height)
 
 
@@ -42,9 +45,21 @@ def line(steps: Steps, scale: Scale) -> str:
     return "".join((*path, f"H{WIDTH}"))
 
 
-def area(steps: Steps, scale: Scale) -> str:
-    """Return the path of what is below the step function."""
-    return f"{line(steps, scale)}V{HEIGHT}H0Z"
+def area(drawn: str) -> str:
+    """Return the path of what is below a line."""
+    return f"{drawn}V{HEIGHT}H0Z"
+
+
+def known_area(steps: Sequence[tuple[int, float | None]], scale: Scale) -> str:
+    """Return the path of what is below a step function, without the times at which its value is None: not known."""
+    path = []
+    for is_known, run in groupby([*pairwise(steps), (steps[-1], (scale.end, None))], key=lambda pair: pair[0][1] is not None):
+        listed = list(run)
+        if is_known:
+            path += [f"M{scale.x(listed[0][0][0])} {HEIGHT}"]
+            path += [f"V{scale.y(value or 0)}H{scale.x(end)}" for (_, value), (end, _) in listed]
+            path += [f"V{HEIGHT}Z"]
+    return "".join(path)
 
 
 def level(value: float, scale: Scale) -> str:

@@ -26,20 +26,21 @@ def page(found: Simulations, written: str) -> str:
     """Return the page. `written` is the time."""
     intents, first = found.intents, found.intents[0]
     several = len(intents) > 1
+    verdicts = [visible((f"{one.file}: " if several else "") + simulation_view.verdict(one)) for one in intents]
     tables = [one for one in _tables(intents) if one.rows]
-    cards = _cards(intents)
+    names, cards = _cards(intents)
     return html_page.render(
         "simulate.html.j2",
         tables=tables,
         name=visible(first.name),
         written=written,
-        headline=simulation_view.verdict(first),
+        headline=verdicts[0],
         facts=[{"name": name, "value": visible(value)} for name, value in _facts(found).items()],
-        verdicts=[f"{visible(one.file)}: {simulation_view.verdict(one)}" for one in intents] if several else [],
+        verdicts=verdicts[1:],
         notes=list(simulation_view.comparison_notes(intents)) if several else [],
         shown=tables,
-        pools=cards[:_MAX_POOLS],
-        more=f"and {pluralize(len(cards) - _MAX_POOLS, 'pool')} more, without curves" if len(cards) > _MAX_POOLS else "",
+        pools=cards,
+        more=f"and {pluralize(names - len(cards), 'pool')} more, without curves" if names > len(cards) else "",
         unfolded=len(cards) <= html_page.MAX_UNFOLDED,
         lists=[one for one in _lists(found) if one["lines"]],
     )
@@ -53,7 +54,7 @@ def _facts(found: Simulations) -> dict[str, str]:
         "Scheduler": found.scoring,
         "Ran": f"{first.placed:,}",
         "Never ran": f"{first.never_ran:,}",
-        "Waited": duration(first.waited_seconds),
+        "Mean wait": duration(first.mean_wait),
         "GPUs": f"{first.all_gpus:,}",
         "Stranded": "-" if first.stranded_mib is None else gib(first.stranded_mib),
     }
@@ -98,15 +99,15 @@ def _header(text: str) -> str:
     return _HEADERS.get(text) or text.capitalize()
 
 
-def _cards(intents: Sequence[Simulated]) -> list[dict[str, Any]]:
-    """Return what the template needs of each pool, with one side for each intent; the pools with the most pods first."""
+def _cards(intents: Sequence[Simulated]) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of pools, and what the template needs of those with the most pods: one side for each intent."""
     pools: dict[str, list[PoolOutcome | None]] = {}
     for at, one in enumerate(intents):
         for pool in one.outcome.pools:
             pools.setdefault(pool.name, [None] * len(intents))[at] = pool
     end = max((_end(pool) for sides in pools.values() for pool in sides if pool), default=0)
     ordered = sorted(pools.items(), key=lambda entry: (-max(_pods(side) for side in entry[1]), entry[0]))
-    return [_card(name, sides, intents, end) for name, sides in ordered]
+    return len(pools), [_card(name, sides, intents, end) for name, sides in ordered[:_MAX_POOLS]]
 
 
 def _pods(pool: PoolOutcome | None) -> int:
@@ -148,7 +149,8 @@ def _lines(pool: PoolOutcome) -> list[str]:
     nodes = pluralize(pool.nodes, "node")
     lines = [f"{nodes} needed" if pool.is_open else nodes]
     lines[0] += f", {pluralize(pool.placed, 'pod')} ran"
-    lines[0] += f", {duration(pool.waited_seconds)} waited in all" if pool.waited_seconds else ""
+    mean = -(-pool.waited_seconds // max(pool.placed, 1))
+    lines[0] += f", after a mean wait of {duration(mean)}" if mean else ""
     return lines + [visible(f"{pluralize(number, 'pod')} never ran: {reason}") for reason, number in pool.pending.items()]
 
 
@@ -191,7 +193,8 @@ def _curves(pool: PoolOutcome, offered_mib: int | None, scales: Mapping[str, cur
 
 
 def _curve(text: str, scale: curves.Scale, series: Iterable[tuple[str, curves.Steps]], offered: float | None) -> dict[str, Any]:
-    paths = [{"kind": kind, "area": curves.area(steps, scale), "line": curves.line(steps, scale)} for kind, steps in series]
+    lines = [(kind, curves.line(steps, scale)) for kind, steps in series]
+    paths = [{"kind": kind, "area": curves.area(drawn), "line": drawn} for kind, drawn in lines]
     return {"text": text, "paths": paths, "offered": None if offered is None else curves.level(offered, scale)}
 
 

@@ -33,13 +33,13 @@ def render(found: Simulations, style: Style) -> str:
 def verdict(one: Simulated) -> str:
     """Return in one sentence whether all pods ran, and how many did not for which reason."""
     ran, lost = one.placed, one.never_ran
-    late = f"; their waits add up to {duration(one.waited_seconds)}" if one.waited_seconds else ""
+    late = f", after a mean wait of {duration(one.mean_wait)}" if one.waited_seconds else ""
     if not lost:
         return f"all {pluralize(ran, 'pod')} ran{late}" if ran != 1 else f"the pod ran{late}"
     (reason, number), *more = pending(one)
     reason = visible(reason)
     why = f"{number:,} because {reason}, and {pluralize(len(more), 'further reason')}" if more else reason
-    rest = f"; the others ran{late.replace('; their', ', and their')}" if ran else ""
+    rest = f"; the others ran{late}" if ran else ""
     return f"{lost:,} of {pluralize(ran + lost, 'pod')} never ran: {why}{rest}"
 
 
@@ -114,7 +114,7 @@ def comparison_rows(intents: Sequence[Simulated]) -> Rows:
     first = intents[0]
     columns = [
         _Column("NEVER RAN", lambda one: one.never_ran, _whole),
-        _Column("WAITED", lambda one: one.waited_seconds, lambda value: duration(int(value))),
+        _Column("MEAN WAIT", lambda one: one.mean_wait, lambda value: duration(int(value))),
         _Column("NODES", lambda one: one.nodes, _whole),
         _Column("GPUS", lambda one: one.all_gpus, _whole),
         _Column("STRANDED GIB", lambda one: _gib(one.stranded_mib), _decimal, 1),
@@ -151,7 +151,7 @@ def _currencies(intents: Iterable[Simulated]) -> set[str]:
 
 def _comparison(intents: Sequence[Simulated], style: Style) -> str:
     headers, rows = comparison_rows(intents)
-    shown = table(headers, rows, style, numbers=headers[1:], dropped=("WAITED", "NODES", "STRANDED GIB"))
+    shown = table(headers, rows, style, numbers=headers[1:], dropped=("MEAN WAIT", "NODES", "STRANDED GIB"))
     return shown + "".join(wrapped(line, style) for line in comparison_notes(intents))
 
 
@@ -161,7 +161,7 @@ def _cost_header(currency: str, *, is_hourly: bool) -> str:
 
 def pool_rows(one: Simulated) -> Rows:
     """Return a row for each pool: what it has, and how many pods ran and waited."""
-    headers = ["POOL", "CARD", "NODES", "GPUS", "SHARES", "RAN", "NEVER RAN", "WAITED"]
+    headers = ["POOL", "CARD", "NODES", "GPUS", "SHARES", "RAN", "NEVER RAN", "MEAN WAIT"]
     rows = [
         [
             pool.name,
@@ -171,7 +171,7 @@ def pool_rows(one: Simulated) -> Rows:
             f"{pool.shares:,}",
             f"{pool.placed:,}",
             f"{sum(pool.pending.values()):,}",
-            duration(pool.waited_seconds),
+            duration(-(-pool.waited_seconds // max(pool.placed, 1))),
         ]
         for pool in one.outcome.pools
     ]
@@ -181,7 +181,7 @@ def pool_rows(one: Simulated) -> Rows:
 def _intent(one: Simulated, style: Style) -> str:
     pools = one.outcome.pools
     headers, rows = pool_rows(one)
-    shown = table(headers, rows, style, numbers=headers[2:], dropped=("WAITED", "CARD", "SHARES"))
+    shown = table(headers, rows, style, numbers=headers[2:], dropped=("MEAN WAIT", "CARD", "SHARES"))
     if len(pools) > 1:
         shown += f"in all: {pluralize(one.nodes, 'node')} with {pluralize(one.all_gpus, 'GPU')}\n"
     shown += "\nAt the peak of each pool, and in all:\n" + _use(one, style)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.printable import visible
-from gpushare.core.units import is_dns_label, is_label_key
+from gpushare.core.units import MIB, is_dns_label, is_label_key, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest, pluralize, shorten
 from gpushare.workload import amounts, csv_table
 from gpushare.workload.amounts import BadCellError
@@ -21,6 +22,8 @@ FORM = (
 )
 _NAMESPACE = "default"
 _MAX_NAME = 253
+_SMALL = 128 * MIB
+"""No program on a GPU needs less: a bare number below is more likely one of KiB."""
 
 
 Values = dict[str, Any]
@@ -145,6 +148,7 @@ class _Table:
         if "memory" in cells:
             unit = cells["memory"].lstrip("+0123456789.")
             self._seen["bytes" if not unit else "binary" if unit.endswith("i") else "decimal"] += 1
+            self._seen["small"] += not unit and values["memory"] < _SMALL
         elif "share" in cells and not amounts.is_exact(cells["share"], values["share"]):
             self._seen["rounded"] += 1
         if "arrival" in values and not values["arrival"].has_zone:
@@ -176,8 +180,9 @@ class _Table:
             yield f"{pluralize(number, 'arrival')} without a time zone: UTC"
         if number := seen["rounded"]:
             yield f"{pluralize(number, 'share')} rounded down to a thousandth of a GPU"
-        if seen["bytes"] and seen["binary"] + seen["decimal"]:
-            yield f"{pluralize(seen['bytes'], 'row')} with memory as a bare number, others with a unit: bare numbers are bytes"
+        if number := seen["bytes"]:
+            small = f", {seen['small']:,} of them less than {show_bytes(_SMALL)}" if seen["small"] else ""
+            yield f"{pluralize(number, 'row')} with memory as a bare number: bytes{small}"
         if seen["binary"] and seen["decimal"]:
             yield f"memory in units of 1000 ({pluralize(seen['decimal'], 'row')}) and of 1024: 4G is less than 4Gi"
 
@@ -205,7 +210,7 @@ def _of_text(name: str) -> Callable[[str], str]:
 
     def checked(text: str) -> str:
         if name == "resource" and not (is_label_key(text) and "/" in text):
-            raise BadCellError(f"{shorten(text)!r} is no resource: write its whole name, such as nvidia.com/gpu")
+            raise BadCellError(f"{shorten(text)!r} is no resource: write its whole name, such as {vendors.GPU_RESOURCES[0]}")
         if name in ("namespace", "pool") and not is_dns_label(text):
             raise BadCellError(f"{shorten(text)!r} cannot be a name: it has lower-case letters, digits and -")
         if len(text) > _MAX_NAME:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.record import Record
 from gpushare.core.units import is_label_key
@@ -209,7 +210,7 @@ def _size(read: Source, at: int) -> Size:
         raise _error(read, Finding(code="GS103", message=message, path=path))
     resource = given.get("resource")
     if resource is not None and not (is_label_key(resource) and "/" in resource):
-        message = "this is no resource: write its whole name, such as nvidia.com/gpu"
+        message = f"this is no resource: write its whole name, such as {vendors.GPU_RESOURCES[0]}"
         raise _error(read, Finding(code="GS103", message=message, path=(*path, "resource")))
     if "count" in given and resource is None:
         raise _error(read, Finding(code="GS103", message="count belongs to resource", path=(*path, "count")))

@@ -14,6 +14,7 @@ from gpushare.cli.commands import commands
 from gpushare.cli.exits import CouldNotRunError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
+from tests.compiler.views.page import Page
 from tests.support.usage_series import Shape, csv_text, history
 
 INTENT = """\
@@ -67,7 +68,7 @@ def test_a_process_prints_the_advice_and_its_diff(intent: Path) -> None:
         "notebooks  time-slicing ×6 in place of time-slicing ×3",
         "shares: 6 per node in place of 3, each under a cap of 2.425 GiB",
         "GPUs for the peak of the learned part: 2 in place of 4; memory saved: 30 GiB; money saved: 0.70 EUR/h",
-        "back-test: of 12 containers none ended; 0 (0 to 6.46) endings for each container and week",
+        "back-test: of 12 containers none ended; endings for each container and week: 0 (0 to 6.5)",
         "-        replicas: 3   # since spring",
         "+        replicas: 6   # since spring",
     ):
@@ -105,6 +106,16 @@ def test_the_document_follows_its_schema(intent: Path) -> None:
     few = json.loads(called(intent, "--format", "json", "--min-containers", "13").stdout)
     assert schema.accepts(schema.load("advice.v1"), few)
     assert few["pools"]["notebooks"]["refusal"]["reason"] == "few"
+
+
+def test_the_page_has_the_verdict_the_curve_and_the_diff(intent: Path) -> None:
+    done = called(intent, "--html")
+    assert done.exit_code == 0, done.output
+    seen = Page(done.stdout)
+    assert "1 of 1 pool should change" in seen.text
+    assert json.loads(called(intent, "--format", "json").stdout)["diff"].rstrip() in seen.text
+    assert "svg" in seen.tags
+    assert done.stdout.partition("As of")[0] == called(intent, "--format", "html").stdout.partition("As of")[0]
 
 
 def test_a_refusal_is_a_result(intent: Path) -> None:

@@ -1,4 +1,4 @@
-"""The bundle of pools for virtual machines: values and configs of NVIDIA, labels of nodes, names of KubeVirt, what is left out."""
+"""The bundle of pools for virtual machines: values and configs for NVIDIA, labels, KubeVirt's names, and what is left out."""
 
 import re
 from textwrap import dedent
@@ -131,6 +131,13 @@ def test_the_readme_has_the_labels_and_kubevirts_part() -> None:
     assert "| desktops | NVIDIA A10 | A10-12Q | 2 | `nvidia.com/NVIDIA_A10-12Q` | 4 | 8 |" in texts["README.md"]
     assert "registry.example.org/nvidia/vgpu-manager:595.71.03" in texts["README.md"]
     assert "registry.example.org/nvidia/vgpu-manager:595.71.03" in texts["images.txt"]
+
+
+def test_the_images_of_nvidias_programs_for_virtual_machines_are_listed() -> None:
+    more = {line.split("/")[-1].partition(":")[0] for line in bundle("desktops")["images.txt"].splitlines() if line[0] != "#"}
+    less = {line.split("/")[-1].partition(":")[0] for line in files("hpc")["images.txt"].splitlines() if line[0] != "#"}
+    expected = {"vgpu-manager", "k8s-driver-manager", "vgpu-device-manager", "kubevirt-gpu-device-plugin"}
+    assert more - less == expected
 
 
 def test_the_chart_admission_and_monitoring_leave_the_pools_out() -> None:

@@ -43,10 +43,10 @@ def expected(card: cards.Card, mode: str) -> str | None:
             return None if card.mps_supported and card.compute_capability >= (7, 0) else "GS302"
         case "mig":
             return None if card.mig else "GS401"
-        case "vgpu" if card.vgpu is None:
+        case "vgpu" if card.vgpu is None or card.vgpu.refused in {"hgx", "before-turing"}:
             return "GS310"
-        case "vgpu" if card.vgpu.refused:
-            return "GS311" if card.vgpu.refused == "vendor-vfio" else "GS310"
+        case "vgpu" if card.vgpu is not None and card.vgpu.refused:
+            return "GS311"
     return None
 
 
@@ -90,15 +90,13 @@ def test_every_type_of_a_card_becomes_a_pool_that_kubernetes_and_nvidia_accept(n
 
 
 def test_a_pool_compiles_for_every_card_with_types() -> None:
-    pools = "".join(
-        machines(f'{{mode: vgpu, profile: {cards.load(name).vgpu.types[-1].name}, kernel: "5.15"}}', name)
-        .replace(  # type: ignore[union-attr]
-            "desktops:", f"{name}:"
-        )
-        .replace("gpu-t4", name)
-        for name in WITH_TYPES
-    )
-    compilation = pipeline.compile_intent(written(pools, platform=MANAGER).encode(), "intent.yaml", lock.EMPTY)
+    pools = []
+    for name in WITH_TYPES:
+        vgpu = cards.load(name).vgpu
+        types = vgpu.types if vgpu else ()
+        sharing = f'{{mode: vgpu, profile: {types[-1].name}, kernel: "5.15"}}'
+        pools.append(pool(name, name, f"{{matchLabels: {{node.example.org/flavour: {name}}}}}", sharing))
+    compilation = pipeline.compile_intent(written(*pools, platform=MANAGER).encode(), "intent.yaml", lock.EMPTY)
     assert not [finding for finding in compilation.findings if is_error(finding)]
     assert compilation.plan is not None
     assert [one.name for one in compilation.plan.vm_pools] == sorted(WITH_TYPES)
@@ -151,6 +149,11 @@ def test_an_unknown_type_gets_the_nearest_ones() -> None:
 def test_settings_of_containers_are_refused(field: str, value: str) -> None:
     [(path, on_key, _)] = found(intent(**{field: value}), "GS314")
     assert (path, on_key) == (f"{PLACE}/{field}", True)
+
+
+def test_an_autoscaler_is_refused() -> None:
+    nodes = "{matchLabels: {node.example.org/flavour: gpu-a10}, autoscaler: karpenter}"
+    assert one("GS314", machines(nodes=nodes), platform=MANAGER)[0] == f"{PLACE}/nodes/autoscaler"
 
 
 @pytest.mark.parametrize("field", ["replicas: 2", "rename: false", "placement: pack", "layout: none", "goal: balanced"])

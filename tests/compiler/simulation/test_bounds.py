@@ -50,6 +50,11 @@ def test_the_time_of_the_most_pods_counts_and_who_ends_then_does_not() -> None:
     assert bounds.of(NO_POOLS, pods) == Bounds(lower=2, free_sizes=2, whole=2)
 
 
+def test_of_two_times_with_as_many_pods_the_first_counts() -> None:
+    pods = [pod(gpus=2, duration=1), pod(100, arrival=5, duration=1)]
+    assert bounds.of(NO_POOLS, pods) == Bounds(lower=2, free_sizes=2, whole=2)
+
+
 def test_naive_best_fit_agrees_and_no_packing_beats_the_lower_bound() -> None:
     for seed in range(scale.examples(2000)):
         chance = random.Random(seed)

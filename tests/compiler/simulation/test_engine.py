@@ -1,4 +1,4 @@
-"""The engine finds what the plain definition finds, and keeps the rules that hold whoever acts."""
+"""The engine finds what the plain definition finds, and keeps the rules that hold at every second."""
 
 import random
 from fractions import Fraction

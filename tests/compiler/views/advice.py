@@ -57,6 +57,7 @@ def advice(found: History) -> Advice:
         gpus_before=9,
         gpus_after=7,
         saved_per_hour=0.7,
+        freed_mib=30 << 10,
         back_test=tested,
     )
     return Advice(

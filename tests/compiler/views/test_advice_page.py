@@ -1,21 +1,18 @@
 """The page of advice: what it says of each pool, and that no text of a cluster is more than text."""
 
-import math
 import re
 
 import pytest
 
-from gpushare.advice import curve, intervals
-from gpushare.advice.advised import Advice, Estimate, PoolAdvice, Refusal
+from gpushare.advice import curve
+from gpushare.advice.advised import Advice, PoolAdvice, Refusal
 from gpushare.advice.history import ContainerUse, History
 from gpushare.core.record import replace
-from gpushare.intent.types import Balanced, Exclusive, LayoutGroup, Mig, Mps, Sharing
-from gpushare.views import advice_page, advice_words
+from gpushare.views import advice_page
 from tests.compiler.views import advice as made
 from tests.compiler.views.page import HOSTILE, Page
 
 WHEN = "2026-01-01 00:00:00 UTC"
-GIB = 1 << 30
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +37,8 @@ def rows(html: str) -> list[list[str]]:
 def test_verdict_is_first(html: str) -> None:
     said = Page(html).text
     verdict = (
-        "1 of 3 pools should change: 4 more shares per node, 2 fewer GPUs at the peak, 0.70 EUR/h saved. On the rest of the "
-        "history, 1 of 34 containers would have been ended. The history says too little about 1 pool."
+        "1 of 3 pools should change: 4 more shares per node, 2 fewer GPUs at the peak, 0.70 EUR per hour saved. On the rest "
+        "of the history, 1 of 34 containers would have been ended. The history says too little about 1 pool."
     )
     assert verdict in said
     assert said.index(verdict) < said.index("notebooks")
@@ -49,16 +46,17 @@ def test_verdict_is_first(html: str) -> None:
 
 def test_before_and_after_of_a_pool_with_who_would_be_ended_and_the_limits(html: str) -> None:
     shown = section(html, "notebooks")
-    assert rows(shown)[:7] == [
+    assert rows(shown)[:8] == [
         ["Sharing", "time-slicing ×4", "time-slicing ×5"],
         ["Cap of a share", "3.637 GiB", "2.734 GiB"],
         ["Shares of a node", "16", "20"],
         ["GPUs for the peak that was learned", "9", "7"],
         ["Ended on the rest", "0 of 34 containers", "1 of 34 containers"],
-        ["Endings per container and week", "0 (0 to 0.25)", "0.069 (0.0017 to 0.38)"],
-        ["Saved", "", "0.70 EUR/h"],
+        ["Endings for each container and week", "0 (0 to 0.25)", "0.069 (0.0017 to 0.38)"],
+        ["Memory saved", "", "30 GiB"],
+        ["Money saved per hour", "", "0.70 EUR"],
     ]
-    assert ["physics/pod-3/main", "advised", "2026-09-28 01:56 UTC", "2.832 GiB"] in rows(shown)
+    assert ["physics/pod-3/main", "advised", "2026-09-28T01:56Z", "2.832 GiB"] in rows(shown)
     assert "no upper bound in 2 namespaces with few containers: chemistry and physics" in shown
     of_namespace = next(row for row in rows(shown) if row[0] == "chemistry")
     assert (of_namespace[1], of_namespace[2].endswith("(no bounds)"), "(≥ " in of_namespace[3]) == ("4", True, True)
@@ -75,18 +73,18 @@ def test_pools_that_are_best_and_that_are_refused_say_so(html: str) -> None:
 
 def test_use_is_drawn_against_caps_with_gaps_and_the_split(html: str, history: History) -> None:
     shown = section(html, "notebooks")
-    assert re.findall('<li class="c-([a-z0-9]+)">([^<]+)</li>', shown) == [
+    assert re.findall('<li class="k-([a-z0-9]+)">([^<]+)</li>', shown) == [
         ("most", "the most"),
         ("p95", "p95"),
         ("p50", "median"),
         ("now", "cap now: 3.637 GiB"),
         ("new", "cap advised: 2.734 GiB"),
     ]
-    areas = re.findall('<path class="area c-[a-z0-9]+" d="([^"]+)"/>', shown)
+    areas = re.findall('<path class="under k-[a-z0-9]+" d="([^"]+)"/>', shown)
     assert [area.count("M") for area in areas] == [2, 2, 2], "a gap of eight hours divides each"
-    assert 'd="M168.0 0V1000"' in shown, "seven of ten days of 240 intervals"
-    heights = {kind: int(y) for kind, y in re.findall('class="line c-(now|new)" d="M0 ([0-9]+)H240"', shown)}
-    assert heights == {"now": 48, "new": pytest.approx(1000 - 952 * 2800 / 3724, abs=1)}
+    assert 'd="M336 0V100"' in shown, "seven of ten days"
+    heights = {kind: int(y) for kind, y in re.findall('class="limit k-(now|new)" d="M0 ([0-9]+)H480"', shown)}
+    assert heights == {"now": 3, "new": 100 - round(97 * 2800 / 3724)}
     assert "memory of a device" in section(html, "lab")
 
 
@@ -110,6 +108,14 @@ def test_hostile_texts_are_escaped(history: History) -> None:
     assert not [tag for tag, own in Page(found).attributes if {"src", "style", "onclick"} & own.keys()]
 
 
+def test_diff_of_the_intent_is_shown_as_text(history: History) -> None:
+    diff = f"-  replicas: 4\n+  replicas: 5 # {HOSTILE}\n"
+    found = advice_page.page(made.advice(history), history, made.plan(), WHEN, diff)
+    assert "<code>-  replicas: 4\n+  replicas: 5 # " in found
+    assert "<img" not in found
+    assert "Change of the intent" not in advice_page.page(made.advice(history), history, made.plan(), WHEN)
+
+
 def test_ids_are_unique_and_every_page_is_bounded(html: str, history: History) -> None:
     seen = Page(html)
     assert len(seen.ids) == len(set(seen.ids))
@@ -124,7 +130,7 @@ def test_ids_are_unique_and_every_page_is_bounded(html: str, history: History) -
 
 
 def verdict_of(*pools: PoolAdvice) -> str:
-    return advice_words.verdict(Advice(learned=(0, 1), tested=(1, 2), pools=pools, currency="", assumed=()))
+    return advice_page.verdict(Advice(learned=(0, 1), tested=(1, 2), pools=pools, currency="", assumed=()))
 
 
 def test_verdicts(history: History) -> None:
@@ -137,33 +143,7 @@ def test_verdicts(history: History) -> None:
     same = replace(change, shares_after=16, gpus_after=9, saved_per_hour=None)
     assert verdict_of(replace(notebooks, change=same)).startswith("1 of 1 pool should change: other caps, with as many shares.")
     fewer = replace(change, shares_after=15, gpus_after=10, saved_per_hour=-0.5)
-    assert "1 fewer share per node, 1 more GPU at the peak, 0.50/h more." in verdict_of(replace(notebooks, change=fewer))
-
-
-@pytest.mark.parametrize(
-    ("wanted", "words"),
-    [
-        (Exclusive(), "exclusive"),
-        (Mps(replicas=3), "mps ×3"),
-        (Mig(wanted=(("1g.5gb", 7),)), "mig {1g.5gb: 7}"),
-        (Mig(wanted=(), replicas=2), "mig none ×2"),
-        (Mig(wanted=Balanced(), replicas=(("1g.5gb", 2),)), "mig by its goal × {1g.5gb: 2}"),
-        (
-            Mig(wanted=(LayoutGroup(gpus=(0,), layout=(("1g.5gb", 7),)), LayoutGroup(gpus=(1,), layout=()))),
-            "mig {1g.5gb: 7} and none",
-        ),
-    ],
-)
-def test_ways_of_sharing(wanted: Sharing, words: str) -> None:
-    assert advice_words.sharing(wanted) == words
-
-
-def test_estimates_say_what_is_not_bounded() -> None:
-    assert advice_words.estimated_size(Estimate(value=2 * GIB, low=GIB, high=3 * GIB)) == "2 GiB (1 GiB to 3 GiB)"
-    assert advice_words.estimated_size(Estimate(value=2 * GIB, low=GIB, high=math.inf)) == "2 GiB (≥ 1 GiB)"
-    assert advice_words.estimated_size(Estimate(value=2 * GIB, low=0, high=math.inf)) == "2 GiB (no bounds)"
-    assert advice_words.estimated_rate(intervals.rate(0, 0)) == "not known"
-    assert advice_words.estimated_rate(intervals.rate(300, 1)) == "300 (267 to 336)"
+    assert "1 fewer share per node, 1 more GPU at the peak, 0.50 per hour more." in verdict_of(replace(notebooks, change=fewer))
 
 
 def test_curve_has_the_most_of_each_container_in_each_interval() -> None:

@@ -71,8 +71,10 @@ def test_what_the_file_does_not_say_is_assumed_and_said() -> None:
         "2 rows without a name: named by the line",
         "2 rows without an arrival: at the beginning",
         "2 rows without a duration: the pod stays",
-        "1 row with memory as a bare number, others with a unit: bare numbers are bytes",
+        "1 row with memory as a bare number: bytes",
     )
+    small = loaded("memory\n8589934592\n16777216\n")
+    assert small.assumed[-1] == "2 rows with memory as a bare number: bytes, 1 of them less than 128Mi"
 
 
 def test_same_name_twice_is_two_pods() -> None:

@@ -29,10 +29,10 @@ from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.core.prices import Price
-from gpushare.core.record import Record, replace
+from gpushare.core.record import Record, fields, replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, layout_text, pluralize
-from gpushare.intent.types import Action, CapWord, Layout, Pool, Replicated, Sharing
+from gpushare.intent.types import Action, CapWord, Layout, Pool, Sharing
 from gpushare.modes import fit
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Need, Variant
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -291,11 +291,7 @@ class _Adviser:
 
     def _with_fewer(self, variant: Variant, sharing: Sharing, need: int) -> Iterator[_Candidate]:
         """Yield the way to share with the pool's own reserve and settings, and with each smaller number of replicas."""
-        now = self._pool.sharing
-        if isinstance(sharing, Replicated) and isinstance(now, Replicated):
-            sharing = replace(sharing, rename=now.rename, placement=now.placement)
-        if sharing.mode is now.mode and modes.of(self._pool).is_partitioned:
-            sharing = replace(sharing, strategy=modes.of(self._pool).mig_strategy)
+        sharing = modes.of(self._pool).with_settings(sharing)
         memory = replace(self._pool.memory, cap=None if self._pool.memory.cap is None else CapWord.EVEN)
         most = sharing.replicas if isinstance(sharing.replicas, int) else 0
         several = [replace(sharing, replicas=number) for number in range(most, max(1, most - _FEWER), -1)]
@@ -348,15 +344,13 @@ class _Adviser:
         if self._present is not None and one.layouts == self._present.layouts and modes.of(one.pool).is_partitioned:
             new.pop("layout")
             new |= {key: own[key] for key in ("layout", "layouts", "goal") if key in own}
-        if isinstance(one.pool.sharing, Replicated):
-            new |= {key: own[key] for key in ("rename", "placement") if key in own}
-        if modes.of(one.pool).is_partitioned:
-            new |= {key: own[key] for key in ("strategy",) if key in own}
-        fields = {} if new == own else {"sharing": {key: new[key] for key in (*own, *new) if key in new}}
+        has = fields(one.pool.sharing)
+        new |= {key: own[key] for key in modes.of(one.pool).settings if key in own and key in has}
+        found = {} if new == own else {"sharing": {key: new[key] for key in (*own, *new) if key in new}}
         memory = dict(old.get("memory") or {})
         if memory.get("cap", "even") != "even":
-            fields["memory"] = {**memory, "cap": "even" if one.is_capped else "none"}
-        return fields
+            found["memory"] = {**memory, "cap": "even" if one.is_capped else "none"}
+        return found
 
     def _described(self, one: _Candidate, back_test: BackTest, price: Price | None) -> Change | None:
         if self._present is None:

@@ -1,7 +1,11 @@
 """What a call simulated: Simulated, one intent with its outcome, and Simulations, all intents of the call. Plain values."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from gpushare.core.record import Record
 from gpushare.core.units import total
+from gpushare.simulation.found import Found
 from gpushare.simulation.outcome import Outcome, PoolOutcome
 from gpushare.simulation.supply import Supply
 from gpushare.workload.requests import Workload
@@ -61,9 +65,20 @@ class Simulated(Record):
         return total(pool.gpu_hours for pool in self.outcome.pools)
 
 
+class Searched(Record):
+    """What was found in place of the first intent's pools. `pools` has for each candidate the section of an intent."""
+
+    found: Found
+    pools: tuple[Mapping[str, Any], ...]
+
+
 class Simulations(Record):
-    """The intents of one call, the first of them with which the others are compared. `scoring` is the scheduler's."""
+    """The intents of one call, the first of them with which the others are compared. `scoring` is the scheduler's.
+
+    `searched` is None if no better pools were looked for.
+    """
 
     workload: Workload
     scoring: str
     intents: tuple[Simulated, ...]
+    searched: Searched | None = None

@@ -27,7 +27,7 @@ def page(found: Simulations, written: str) -> str:
     intents, first = found.intents, found.intents[0]
     several = len(intents) > 1
     verdicts = [visible((f"{one.file}: " if several else "") + simulation_view.verdict(one)) for one in intents]
-    tables = [one for one in _tables(intents) if one.rows]
+    tables = [one for one in _tables(found) if one.rows]
     names, cards = _cards(intents)
     return html_page.render(
         "simulate.html.j2",
@@ -66,7 +66,12 @@ def _facts(found: Simulations) -> dict[str, str]:
     return facts
 
 
-def _tables(intents: Sequence[Simulated]) -> Iterable[Table]:
+def _tables(found: Simulations) -> Iterable[Table]:
+    intents = found.intents
+    if found.searched:
+        verdict = simulation_view.search_verdict(found.searched.found)
+        headers, rows = simulation_view.search_rows(found.searched.found)
+        yield _table(verdict[:1].upper() + verdict[1:], headers, rows, "searched")
     if len(intents) > 1:
         headers, rows = simulation_view.comparison_rows(intents)
         yield _table("Intents compared", headers, rows, "compared")
@@ -87,7 +92,7 @@ def _tables(intents: Sequence[Simulated]) -> Iterable[Table]:
 
 def _table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], key: str) -> Table:
     shown = [_header(one) for one in headers]
-    names = {"POOL", "CARD", "INTENT"}
+    names = {"", "POOL", "POOLS", "MEMORY", "FAULTS", "CARD", "INTENT"}
     numbers = [at for at, header in enumerate(headers) if header not in names]
     return table(title, shown, rows, id=key, numbers=numbers, most=_MAX_ROWS)
 

@@ -29,10 +29,10 @@ from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.core.prices import Price
-from gpushare.core.record import Record, replace
+from gpushare.core.record import Record, fields, replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, layout_text, pluralize
-from gpushare.intent.types import Action, CapWord, Layout, Mig, Pool, Replicated, Sharing
+from gpushare.intent.types import Action, CapWord, Layout, Pool, Sharing
 from gpushare.modes import fit
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Need, Variant
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -243,7 +243,7 @@ class _Adviser:
                 self._note_failures(tried, one)
                 self._note_others(allowed, needs, one)
                 if one is self._present and one.cap_bytes < needs[0]:
-                    self._notes.append(f"the present cap of {_size(one.cap_bytes)} has ended nobody, and is below that")
+                    self._notes.append(f"the present cap of {_size(one.cap_bytes)} has ended no container, and is below that")
                 return None if one is self._present else self._described(one, back_test, price)
             tried.append((one, back_test))
         self._note_failures(tried, None)
@@ -277,12 +277,12 @@ class _Adviser:
 
     def _isolates_less(self, one: _Candidate) -> bool:
         """Whether more containers share an instance than its kind of MIG is for: all of a GPU, or those of several now."""
-        if not isinstance(one.pool.sharing, Mig) or not one.pool.sharing.replicas:
+        if not modes.of(one.pool).is_partitioned or not one.pool.sharing.replicas:
             return False
         if any(sum(number for _, number in layout) == 1 for layout in one.layouts):
             return True
         own = self._present
-        is_replicated = own is not None and isinstance(own.pool.sharing, Mig) and bool(own.pool.sharing.replicas)
+        is_replicated = own is not None and modes.of(own.pool).is_partitioned and bool(own.pool.sharing.replicas)
         return is_replicated and self._settings.isolation is Isolation.PRESENT and one.layouts != getattr(own, "layouts", ())
 
     def _preference(self, one: _Candidate) -> tuple[int, ...]:
@@ -291,11 +291,7 @@ class _Adviser:
 
     def _with_fewer(self, variant: Variant, sharing: Sharing, need: int) -> Iterator[_Candidate]:
         """Yield the way to share with the pool's own reserve and settings, and with each smaller number of replicas."""
-        now = self._pool.sharing
-        if isinstance(sharing, Replicated) and isinstance(now, Replicated):
-            sharing = replace(sharing, rename=now.rename, placement=now.placement)
-        if isinstance(sharing, Mig) and isinstance(now, Mig):
-            sharing = replace(sharing, strategy=now.strategy)
+        sharing = modes.of(self._pool).with_settings(sharing)
         memory = replace(self._pool.memory, cap=None if self._pool.memory.cap is None else CapWord.EVEN)
         most = sharing.replicas if isinstance(sharing.replicas, int) else 0
         several = [replace(sharing, replicas=number) for number in range(most, max(1, most - _FEWER), -1)]
@@ -345,18 +341,16 @@ class _Adviser:
         """Return the fields of the pool that change, with their new values."""
         old = self._document["spec"]["pools"][self._plan.name]
         own, new = old["sharing"], modes.of(one.pool).document()
-        if self._present is not None and one.layouts == self._present.layouts and isinstance(one.pool.sharing, Mig):
+        if self._present is not None and one.layouts == self._present.layouts and modes.of(one.pool).is_partitioned:
             new.pop("layout")
             new |= {key: own[key] for key in ("layout", "layouts", "goal") if key in own}
-        if isinstance(one.pool.sharing, Replicated):
-            new |= {key: own[key] for key in ("rename", "placement") if key in own}
-        if isinstance(one.pool.sharing, Mig):
-            new |= {key: own[key] for key in ("strategy",) if key in own}
-        fields = {} if new == own else {"sharing": {key: new[key] for key in (*own, *new) if key in new}}
+        has = fields(one.pool.sharing)
+        new |= {key: own[key] for key in modes.of(one.pool).settings if key in own and key in has}
+        found = {} if new == own else {"sharing": {key: new[key] for key in (*own, *new) if key in new}}
         memory = dict(old.get("memory") or {})
         if memory.get("cap", "even") != "even":
-            fields["memory"] = {**memory, "cap": "even" if one.is_capped else "none"}
-        return fields
+            found["memory"] = {**memory, "cap": "even" if one.is_capped else "none"}
+        return found
 
     def _described(self, one: _Candidate, back_test: BackTest, price: Price | None) -> Change | None:
         if self._present is None:
@@ -454,7 +448,7 @@ def _present(plan: PoolPlan) -> _Candidate | None:
 
 
 def _variant_word(pool: Pool) -> str:
-    return "mig-replicas" if isinstance(pool.sharing, Mig) and pool.sharing.replicas else pool.mode.value
+    return "mig-replicas" if modes.of(pool).is_partitioned and pool.sharing.replicas else pool.mode.value
 
 
 def _candidate(pool: Pool, card: Card, variant: Variant, pinned: Layout | None) -> _Candidate | None:

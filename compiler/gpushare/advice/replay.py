@@ -20,11 +20,10 @@ from gpushare.advice.history import ContainerUse
 from gpushare.core.record import Record
 from gpushare.intent.types import Action
 from gpushare_node import __version__ as runtime_version
-from gpushare_node.guard import process_list
 from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, Grant, GuardInput
-from gpushare_node.guard.process_list import Device, ProcessEntry
+from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Evict, Kill, Terminate, TerminateClient
 
@@ -181,7 +180,7 @@ class _Replay:
     """Containers that share devices, and the guard's state."""
 
     def __init__(self, traces: Sequence[_Trace], terms: Terms) -> None:
-        self._mps = process_list.Mps.REACHABLE if terms.is_mps else process_list.Mps.OFF
+        self._mps = Mps.REACHABLE if terms.is_mps else Mps.OFF
         self._by_device: dict[str, list[_Trace]] = {}
         self._over: dict[Name, list[list[tuple[int, int]]]] = {}
         caps: dict[Name, dict[str, Cap]] = {}

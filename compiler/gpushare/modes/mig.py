@@ -22,6 +22,7 @@ class MigTraits(ModeTraits[Mig]):
     description = "Hardware partitions: compute and memory are isolated from the other partitions."
     pool_name = "partitions"
     starter_card = "a100-sxm4-40gb"
+    settings = (*ModeTraits.settings, "strategy")
     is_partitioned = True
     mechanisms = frozenset({Mechanism.AUTO, Mechanism.WATCHER})
     variants = (

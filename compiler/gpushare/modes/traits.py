@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from gpushare.catalog.cards import Card, MigProfile, VgpuType
+from gpushare.core.record import fields, replace
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
@@ -26,6 +27,9 @@ class ModeTraits(Generic[S]):
     """The card of a starter intent."""
 
     variants: ClassVar[tuple[Variant, ...]]
+
+    settings: ClassVar[tuple[str, ...]] = ("rename", "placement")
+    """The fields of `sharing` that do not say how devices are divided."""
 
     is_partitioned: ClassVar[bool] = False
     """Whether GPUs can be divided into MIG instances."""
@@ -100,6 +104,11 @@ class ModeTraits(Generic[S]):
             return 1
         replicas = self.sharing.replicas
         return replicas if isinstance(replicas, int) else dict(replicas).get(profile.name if profile else "", 1)
+
+    def with_settings(self, other: Sharing) -> Sharing:
+        """Return another way to share with this pool's settings, as far as it has them."""
+        own, has = fields(self.sharing), fields(other)
+        return replace(other, **{name: own[name] for name in self.settings if name in own and name in has})
 
     def document(self) -> dict[str, Any]:
         """Return the `sharing` section of an intent with this mode, layout and replicas."""

@@ -133,7 +133,11 @@ def _runs(image: Image, chart: UpstreamChart, values: Mapping[str, Any]) -> bool
     if part in chart.subcharts:  # node feature discovery, which both charts install unless it is disabled
         return _at(values, "nfd.enabled") is not False
     wanted = _at(values, f"{part}.enabled")
-    return image.installed if wanted is None else bool(wanted) and (image.installed or image.section == part)
+    if wanted is None:
+        return image.installed
+    # The image of the vGPU manager itself is not the chart's: the one below it belongs to the part.
+    is_whole = image.section == part or all(one.section != part for one in chart.images)
+    return bool(wanted) and (image.installed or is_whole)
 
 
 def _reference(image: Image, chart: UpstreamChart, values: Mapping[str, Any], published: str = "") -> str:

@@ -1,6 +1,6 @@
 """A workload counted: which kinds of pods there are, how many of them at once, and how many nodes they need at least.
 
-A bound is a price that nobody can be cheaper than: every share of a node has a price, the shares of a node together cost no
+A bound is a price that no layout can be cheaper than: every share of a node has a price, the shares of a node together cost no
 more than the node, and a pod pays for the cheapest share that serves it. Whatever the prices, the pods of one moment together
 pay no more than the nodes that serve them cost.
 """
@@ -137,17 +137,24 @@ Prices = tuple[tuple[float, ...], ...]
 """Of each way to price the shares, what a pod of each kind pays in a node of one item; inf if no share there serves it."""
 
 
+_MAX_WAYS = 6
+
+
+def _stride(kinds: Sequence[PodKind]) -> int:
+    return -(-len(kinds) // _MAX_WAYS)
+
+
 def prices(item: Item, kinds: Sequence[PodKind], *, in_all_ways: bool) -> Prices:
-    """Return the ways to price an item's shares: by the part of the GPU, and for each kind only the shares that serve it.
+    """Return the ways to price an item's shares: by the part of the GPU, and for some kinds only the shares that serve them.
 
     All ways are one for an item whose shares are alike; where all items are such, `in_all_ways` is not worth its time.
     """
     parts = sum((device.milli or 1) * number for device, number in item.slots)
     ways = [[item.cost * (device.milli or 1) / parts for device, _ in item.slots]]
     if in_all_ways and len(item.slots) == 1:
-        ways *= 1 + len(kinds)
+        ways *= 1 + len(kinds[:: _stride(kinds)])
     elif in_all_ways:
-        for kind in kinds:
+        for kind in kinds[:: _stride(kinds)]:
             number = number_of_slots(kind, item)
             ways.append([item.cost / number if number and serves(kind, device) else 0.0 for device, _ in item.slots])
     return tuple(tuple(_paid(item, kind, way) for kind in kinds) for way in ways)

@@ -19,8 +19,11 @@ from gpushare.intent.words import Mode
 from gpushare.modes.demand import MemoryIsolation, Variant
 from gpushare.sharing import caps
 
-MAX_COMBINATIONS = 256
+MAX_COMBINATIONS = 64
 """How many combinations of replicas of one layout's profiles are tried; of more, only the same number for every profile."""
+
+MAX_SIZES = 24
+"""For how many sizes the replicas are chosen; of more, for so many of them, evenly chosen."""
 
 Part = Callable[[Pool], int]
 """Which part of its GPU a share of a pool is that has one kind of share, in thousandths."""
@@ -63,17 +66,18 @@ def divisions(pool: Pool, card: Card, sizes: Sizes, part: Part, *, in_hardware: 
         for sharing in search.sharings()
         if (variant := variant_of(changed := search.changed(sharing))).memory is MemoryIsolation.HARDWARE or not in_hardware
     ]
-    return Divisions(found=tuple(found), is_complete=in_hardware or search.is_complete)
+    return Divisions(found=tuple(found), is_complete=search.is_complete)
 
 
 class _Search:
     def __init__(self, pool: Pool, card: Card, sizes: Sizes, part: Part) -> None:
-        self._pool, self._card, self._sizes, self._part = pool, card, sizes, part
+        self._pool, self._card, self._part = pool, card, part
+        self._sizes = Sizes(memory_bytes=_some(sizes.memory_bytes), milli=_some(sizes.milli))
         own = pool.sharing
         self._kept: Mapping[str, Any] = (
             {"rename": own.rename, "placement": own.placement} if isinstance(own, Replicated) else {}
         )
-        self.is_complete = True
+        self.is_complete = self._sizes == sizes
 
     def changed(self, sharing: Sharing) -> Pool:
         """Return the pool with this sharing. A cap that the user wrote belongs to the shares that it had: it becomes `even`."""
@@ -135,6 +139,12 @@ class _Search:
         )
         of_parts = (min(whole // size, most) for size in self._sizes.milli)
         return sorted({number for number in (*of_memory, *of_parts) if number > 1})
+
+
+def _some(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return at most MAX_SIZES of the ascending sizes, the largest among them."""
+    number = len(sizes)
+    return sizes if number <= MAX_SIZES else tuple(sizes[(place + 1) * number // MAX_SIZES - 1] for place in range(MAX_SIZES))
 
 
 def _written(layout: Layout, chosen: tuple[int, ...]) -> int | tuple[tuple[str, int], ...]:

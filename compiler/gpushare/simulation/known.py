@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from gpushare import modes
 from gpushare.bundle.lock import EMPTY
 from gpushare.catalog.cards import Catalog
 from gpushare.core.prices import Price
 from gpushare.core.record import Record, replace
-from gpushare.intent.types import Mig, Pool
+from gpushare.intent.types import Pool
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation
 from gpushare.resolved.plan import Plan, PoolPlan, resolve
 from gpushare.simulation import counting, supply
@@ -39,12 +40,12 @@ class Known:
         self, plan: Plan, prices: Mapping[str, Price], workload: Workload, settings: Settings, constraints: Constraints
     ) -> None:
         self.plan, self.prices, self.workload, self.settings, self.constraints = plan, prices, workload, settings, constraints
-        self.pools = {pool.name: pool for pool in plan.pools}
+        self.pools = {pool.name: pool for pool in plan.pools if not modes.of(pool.pool).serves_vms}
         self._catalog = Catalog(own={pool.card.id: pool.card for pool in plan.pools})
-        self._offered = {pool.name: self.offered(_written(pool)) for pool in plan.pools}
+        self._offered = {pool.name: self.offered(_written(pool)) for pool in self.pools.values()}
         self.kinds = tuple(counting.kind_of(pod, self._offered.values()) for pod in workload.pods)
         self.unserved = sum(not kind.origins for kind in self.kinds)
-        self.limits = {pool.name: pool.nodes for pool in plan.pools}
+        self.limits = {name: pool.nodes for name, pool in self.pools.items()}
 
     def supply(self, pools: tuple[Pool, ...], prices: Mapping[str, Price]) -> Supply:
         """Return what an intent with these pools offers."""
@@ -113,12 +114,12 @@ class Known:
         if self.plan.quotas:
             yield "no quotas: they count the shares of the present layouts"
         used = {name for kind in self.kinds for name in kind.origins}
-        yield from (f"pool {name} is left out: no pod may use it" for name in self.pools if name not in used)
+        yield from (f"pool {pool.name} is left out: no pod may use it" for pool in self.plan.pools if pool.name not in used)
 
 
 def _written(pool: PoolPlan) -> Pool:
     """Return the pool with the layout to which its goal is resolved."""
     own = pool.pool
-    if pool.layout_of_goal is None or not isinstance(own.sharing, Mig):
+    if pool.layout_of_goal is None:
         return own
     return replace(own, sharing=replace(own.sharing, wanted=pool.layout_of_goal))

@@ -29,7 +29,7 @@ MAX_VECTORS = 2_000
 _ALTERNATIVES = 4
 """How many candidates are tried that are not the best by their bounds, but have other isolation or fewer pools."""
 
-_WIDTH = 20
+_WIDTH = 10
 """How many sets of divisions are extended, where not all are compared."""
 
 _Load = dict[tuple[tuple[int, ...], str], Counter[int]]
@@ -340,16 +340,15 @@ def _undominated(items: Sequence[Item], kinds: Sequence[PodKind]) -> list[Item]:
         return list(items)
     best: dict[tuple[object, ...], Item] = {}
     kept = []
-    for item in sorted(items, key=lambda one: (one.isolation, -sum(number for _, number in one.slots), not one.is_current)):
+    ranked = sorted(
+        enumerate(items), key=lambda one: (one[1].isolation, -sum(number for _, number in one[1].slots), not one[1].is_current)
+    )
+    for place, item in ranked:
         serving = tuple(counting.number_of_slots(kind, item) > 0 for kind in kinds)
-        if not any(serving):
-            continue
-        if len(item.slots) > 1 or item.is_current:
-            kept.append(item)
-            continue
-        number = item.slots[0][1]
         other = best.get((item.origin, serving))
-        if other is None or other.slots[0][1] < number:
+        if any(serving) and (len(item.slots) > 1 or item.is_current):
+            kept.append(place)
+        elif any(serving) and (other is None or other.slots[0][1] < item.slots[0][1]):
             best[item.origin, serving] = item
-            kept.append(item)
-    return sorted(kept, key=items.index)
+            kept.append(place)
+    return [items[place] for place in sorted(kept)]

@@ -7,7 +7,7 @@ that the same search gives the same answer everywhere, its budget counts evaluat
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpushare.core.prices import Price
+from gpushare.core.prices import Price, disagreement
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation
 from gpushare.resolved.plan import Plan
 from gpushare.simulation.engine import Settings
@@ -29,11 +29,12 @@ def search(
     settings: Settings = _USUAL,
     constraints: Constraints = UNCONSTRAINED,
 ) -> Found:
-    """Return the best ways to serve the workload with the cards of the plan. `prices` are by pool, of all pools or of none.
+    """Return the best ways to serve the workload with the cards of the plan.
 
-    A pool of known size gets no more nodes than it has.
+    `prices` are by pool; unless all pools have one, the GPUs count. A pool of known size gets no more nodes than it has.
     """
-    has_prices = bool(plan.pools) and all(pool.name in prices for pool in plan.pools)
+    known_prices = [prices.get(pool.name) for pool in plan.pools]
+    has_prices = all(price and price.per_hour for price in known_prices) and not disagreement(prices.values())
     known = Known(plan, prices if has_prices else {}, workload, settings, constraints)
     parts = [Part(known, origins) for origins in known.components()]
     answers = [part.answer() for part in parts]

@@ -7,7 +7,7 @@ from itertools import count
 
 from gpushare import modes
 from gpushare.core.record import replace
-from gpushare.intent.types import Mig, Mps, Pool
+from gpushare.intent.types import Pool
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation
 from gpushare.simulation.choice import Chooser
 from gpushare.simulation.counting import Item
@@ -182,11 +182,11 @@ class Trials:
 
 def suffix(pool: Pool) -> str:
     """Return what tells a pool from others that were the same pool: how its GPUs are divided."""
-    sharing = pool.sharing
-    if isinstance(sharing, Mig):
-        layout = modes.of(pool).written[1]
+    sharing, traits = pool.sharing, modes.of(pool)
+    if traits.is_partitioned:
+        layout = traits.written[1]
         return "mig-" + "-".join(re.sub("[^a-z0-9]+", "-", name.lower()) for name, _ in layout[:2]) if layout else "mig"
-    return f"{'mps-' if isinstance(sharing, Mps) else ''}x{sharing.replicas}" if sharing.replicas else "whole"
+    return f"{'mps-' if traits.has_daemon else ''}x{sharing.replicas}" if sharing.replicas else "whole"
 
 
 def unused(name: str, taken: Collection[str]) -> str:

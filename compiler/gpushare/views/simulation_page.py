@@ -149,7 +149,8 @@ def _lines(pool: PoolOutcome) -> list[str]:
     nodes = pluralize(pool.nodes, "node")
     lines = [f"{nodes} needed" if pool.is_open else nodes]
     lines[0] += f", {pluralize(pool.placed, 'pod')} ran"
-    lines[0] += f", {duration(pool.waited_seconds)} waited in all" if pool.waited_seconds else ""
+    mean = -(-pool.waited_seconds // max(pool.placed, 1))
+    lines[0] += f", after a mean wait of {duration(mean)}" if mean else ""
     return lines + [visible(f"{pluralize(number, 'pod')} never ran: {reason}") for reason, number in pool.pending.items()]
 
 

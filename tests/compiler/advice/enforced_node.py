@@ -16,11 +16,13 @@ _MIB = 1 << 20
 
 
 @contextmanager
-def enforced_node(folder: Path, monkeypatch: pytest.MonkeyPatch, action: str) -> Iterator[EnforcementFixture]:
-    """Two GPUs in shares of 4096 MiB, and a grace of two seconds."""
+def enforced_node(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, action: str, cap_mib: int = 4096
+) -> Iterator[EnforcementFixture]:
+    """Two A100 with 40 GB in shares under this cap, and a grace of two seconds."""
     monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
     with load_two_gpus(folder) as gpus, open_process_pool() as pool:
-        yield EnforcementFixture(folder, gpus, pool, enforcement={"action": action})
+        yield EnforcementFixture(folder, gpus, pool, enforcement={"action": action}, share={"capMiB": cap_mib})
 
 
 def endings(

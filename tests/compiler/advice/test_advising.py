@@ -1,6 +1,7 @@
 """What is advised: as many shares as measured use allows, tested on what it was not learned from, or a refusal."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gpushare.core.prices import Price
 from gpushare.core.record import replace
 from gpushare.intent.types import Action, Mig, Sharing, TimeSlicing
 from tests.compiler.advice.advised_intents import GIB, MIB, advised, compiled, document
+from tests.compiler.advice.enforced_node import endings, enforced_node
 from tests.support import scale
 from tests.support.usage_series import DAY, START, Shape, history
 
@@ -212,6 +214,38 @@ def test_containers_without_a_pool_are_of_the_only_one() -> None:
     found = advising.advise(made.plan, made.source.data, nameless, {}, advising.Settings())
     assert found.pools[0].change is not None
     assert "containers without a pool are of notebooks, the only one" in found.assumed
+
+
+@pytest.mark.parametrize(
+    ("seed", "is_present"), scale.some([(seed, is_present) for seed in range(6) for is_present in (True, False)], 12)
+)
+def test_predicted_endings_are_those_of_the_real_enforcement(
+    seed: int, is_present: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, minutes = 15, 75 if scale.is_long else 15
+    shapes = [
+        ("atlas", 6, Shape(base_mib=1500, bursts=400, burst_mib=4000, burst_minutes=1)),
+        ("cms", 5, Shape(base_mib=1500, spread=0.5, trend_mib=1440 * 500 / minutes)),
+        ("lhcb", 5, Shape(base_mib=1000, bursts=200, burst_mib=2500, leak_mib=500, restarts=200)),
+    ]
+    made = history(shapes, seed, minutes / 1440, step_seconds=step)
+    placed = (replace(one, device=str(number % 2)) for number, one in enumerate(made.containers))
+    measured = replace(made, containers=tuple(one for one in placed if one.points))
+    of = document("a100-sxm4-40gb", {"mode": "time-slicing", "replicas": 13}, gpus=2, enforcement={"grace": "2s"})
+    found, plan = advised(measured, of, risk=1e9, min_seconds=60), compiled(of).plan
+    assert found.present is not None
+    assert plan is not None
+    if is_present:
+        predicted, cap_mib = found.present.endings, plan.pools[0].devices[0].cap_mib or 0
+        assert len(predicted) > 2
+    else:
+        assert found.change is not None
+        assert found.change.cap_bytes is not None
+        predicted, cap_mib = found.change.back_test.endings, found.change.cap_bytes // MIB
+    _, tested = advising.split(measured)
+    with enforced_node(tmp_path, monkeypatch, "kill", cap_mib) as node:
+        real = endings(node, measured.containers, tested, step)
+    assert sorted((one.namespace, one.pod, one.at) for one in predicted) == real
 
 
 LIKE_THE_PUBLIC_ONE = Shape(base_mib=2500, spread=0.8, bursts=20, burst_mib=900, burst_minutes=60)

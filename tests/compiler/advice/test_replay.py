@@ -68,7 +68,7 @@ def random_uses(seed: int, seconds: int) -> list[ContainerUse]:
 def test_it_ends_whom_the_real_enforcement_ends(
     seed: int, action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = 900 if scale.is_long else 400
+    seconds = 900 if scale.is_long else 200
     uses = random_uses(seed, seconds)
     with enforced_node(tmp_path, monkeypatch, action) as node:
         real = endings(node, uses, (START, START + seconds), STEP)
@@ -77,12 +77,13 @@ def test_it_ends_whom_the_real_enforcement_ends(
     assert len(real) >= seconds // 150
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", scale.some(range(6), 6))
 def test_what_it_skips_changes_nothing(seed: int) -> None:
-    uses = random_uses(seed, 900)
+    seconds = 900 if scale.is_long else 300
+    uses = random_uses(seed, seconds)
     for action in Action:
-        found = tried(*uses, seconds=900, action=action)
-        assert found == tried(*uses, seconds=900, is_whole=True, action=action)
+        found = tried(*uses, seconds=seconds, action=action)
+        assert found == tried(*uses, seconds=seconds, is_whole=True, action=action)
         assert found.endings
 
 

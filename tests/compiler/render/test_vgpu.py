@@ -133,6 +133,13 @@ def test_the_readme_has_the_labels_and_kubevirts_part() -> None:
     assert "registry.example.org/nvidia/vgpu-manager:595.71.03" in texts["images.txt"]
 
 
+def test_the_images_of_nvidias_programs_for_virtual_machines_are_listed() -> None:
+    more = {line.split("/")[-1].partition(":")[0] for line in bundle("desktops")["images.txt"].splitlines() if line[0] != "#"}
+    less = {line.split("/")[-1].partition(":")[0] for line in files("hpc")["images.txt"].splitlines() if line[0] != "#"}
+    expected = {"vgpu-manager", "k8s-driver-manager", "vgpu-device-manager", "kubevirt-gpu-device-plugin"}
+    assert more - less == expected
+
+
 def test_the_chart_admission_and_monitoring_leave_the_pools_out() -> None:
     watched = "  monitoring: {alerts: true, dashboard: true, serviceMonitor: true}\n"
     texts = bundle("notebooks", "desktops", more=watched)

@@ -107,7 +107,7 @@ def reads_a_cluster(venv: Path, place: Path) -> None:
 
 def advises(venv: Path, place: Path, *, is_tested: bool) -> None:
     """The command that needs the node runtime."""
-    (place / "use.csv").write_text("time,namespace,pod,used\n1735689600,atlas,job,1000\n1735689660,atlas,job,1000\n")
+    (place / "use.csv").write_text("time,namespace,pod,used_mib\n1735689600,atlas,job,1000\n1735689660,atlas,job,1000\n")
     words = [str(venv / "bin" / "gpushare"), "advise", "intent.yaml", "--usage", "use.csv"]
     done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == is_tested, done.stderr

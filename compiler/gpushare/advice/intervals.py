@@ -1,4 +1,4 @@
-"""Exact intervals of 95 %: of quantiles by order statistics, of fractions (Clopper-Pearson) and of rates (Poisson, Garwood).
+"""Exact intervals of 95 %: of quantiles by order statistics, and of rates by Poisson's distribution (Garwood).
 
 Each misses the true value on either side with a probability of at most 2.5 %, whatever the distribution. All assume that the
 observations are independent.
@@ -34,15 +34,6 @@ def quantile_ranks(number: int, part: float) -> tuple[int | None, int | None]:
     low = _first(number + 1, lambda rank: _at_most(rank - 1, number, part) > _TAIL) - 1
     high = _first(number + 1, lambda rank: 1 - _at_most(rank - 1, number, part) <= _TAIL)
     return low or None, high if high <= number else None
-
-
-def fraction(found: int, of: int) -> Estimate:
-    """Return what part (0 to 1) of all cases a number `found` in `of` cases stands for."""
-    if not of:
-        return Estimate(value=0.0, low=0.0, high=1.0)
-    low = _solved(lambda at: _beta(at, found, of - found + 1), _TAIL, 1.0) if found else 0.0
-    high = _solved(lambda at: _beta(at, found + 1, of - found), 1 - _TAIL, 1.0) if found < of else 1.0
-    return Estimate(value=found / of, low=low, high=high)
 
 
 def rate(events: int, exposure: float) -> Estimate:

@@ -62,7 +62,8 @@ class Chooser:
     def choose(self, pod: PodRequest) -> Target | str:
         """Return what the pod requests, or why no pool can ever serve it."""
         namespace = pod.namespace if pod.namespace in self._named else ""
-        asked = (namespace, pod.pool, pod.cards, pod.memory_bytes, pod.milli, pod.gpus, pod.resource, pod.count)
+        amount = (pod.memory_bytes, pod.milli, pod.gpus, pod.resource, pod.count, pod.per_container)
+        asked = (namespace, pod.pool, pod.cards, amount)
         if asked not in self._chosen:
             self._chosen[asked] = self._requested(pod, pod.resource) if pod.resource else self._written(pod)
         return self._chosen[asked]
@@ -127,7 +128,7 @@ class Chooser:
             return f"pools differ in what {resource} is: admission rejects pods that name none"
         if self._supply.denies and not all(self._admits(kind, pod.namespace) for kind in named):
             return f"its namespace may not use {pool or 'every pool'} for {resource}"
-        if pod.count > 1 and any(kind.is_shared for kind in named):
+        if (pod.per_container or pod.count) > 1 and any(kind.is_shared for kind in named):
             return f"a container gets one {resource} at most: it is shared"
         ready = [kind for kind in named if (not pod.cards or kind.card in pod.cards) and self._has_nodes(kind)]
         roomy = [kind for kind in ready if kind.per_node >= pod.count]

@@ -1,22 +1,20 @@
 """Advice as one HTML page that needs no network: before and after, use over time against caps, and who would be hit."""
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpushare.advice import curve
-from gpushare.advice.advised import Advice, BackTest, Change, Distribution, Ending, Estimate, PoolAdvice
+from gpushare.advice.advised import Advice, BackTest, Distribution, Ending, PoolAdvice
 from gpushare.advice.curve import CurvePoint
 from gpushare.advice.history import History
-from gpushare.core import prices
 from gpushare.core.printable import visible
 from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_words, pluralize
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.views import advice_words, curves, html_page
+from gpushare.views.advice_words import estimated_size, moment, size
 from gpushare.views.html_table import Table, table
-from gpushare.views.usage_view import moment
 
 _MAX_ENDINGS, _MAX_NAMESPACES = 50, 100
 """Rows of each table of a pool."""
@@ -43,7 +41,7 @@ def page(advice: Advice, history: History, plan: Plan, written: str, diff: str =
         "advice.html.j2",
         tables=[pool[part] for pool in pools for part in ("change", "distributions", "endings")],
         name=visible(plan.intent.name),
-        verdict=visible(verdict(advice)),
+        verdict=visible(advice_words.verdict(advice)),
         facts=[{"name": name, "value": visible(value)} for name, value in facts.items()],
         written=written,
         diff="\n".join(map(visible, diff.splitlines())),
@@ -63,7 +61,7 @@ def page(advice: Advice, history: History, plan: Plan, written: str, diff: str =
 
 
 def _period(times: tuple[int, int]) -> str:
-    return f"{moment(times[0])} to {moment(times[1])}"
+    return f"{moment(times[0])} to {moment(times[1])} UTC"
 
 
 def _pool(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, intervals: int) -> dict[str, Any]:
@@ -85,7 +83,7 @@ def _pool(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, int
 
 
 def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> Table:
-    caps = join_words(map(_size, _present_caps(plan))) if _present_caps(plan) else "none"
+    caps = join_words(map(size, _present_caps(plan))) if _present_caps(plan) else "none"
     shares = sum(resource.per_node for resource in plan.resources)
     rows = [
         ("Sharing", advice_words.sharing(plan.pool)),
@@ -99,7 +97,7 @@ def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> Table:
         return table(f"Before and after of {one.pool}", ("Figure", "Now"), [row for row in rows if row[1]])
     after = (
         advice_words.sharing(replace(plan.pool, sharing=change.sharing)),
-        "none" if change.cap_bytes is None else _size(change.cap_bytes),
+        "none" if change.cap_bytes is None else size(change.cap_bytes),
         str(change.shares_after),
         _ended(change.back_test),
         advice_words.estimated_rate(change.back_test.rate),
@@ -109,7 +107,7 @@ def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> Table:
     if change.freed_mib is not None:
         both.append(("Memory saved", "", gib(change.freed_mib)))
     if change.saved_per_hour is not None:
-        both.append(("Money saved per hour", "", prices.amount(change.saved_per_hour, advice.currency)))
+        both.append(("Money saved", "", advice_words.money(change.saved_per_hour, advice.currency)))
     return table(f"Before and after of {one.pool}", ("Figure", "Now", "Advised"), both)
 
 
@@ -129,8 +127,8 @@ def _distributions(pool: str, found: Sequence[Distribution]) -> Table:
             (
                 one.namespace,
                 str(one.containers),
-                *(_estimated(part) for part in (one.p50, one.p95, one.p99)),
-                _size(one.most),
+                *(estimated_size(part) for part in (one.p50, one.p95, one.p99)),
+                size(one.most),
                 str(one.near_cap or ""),
             )
             for one in found
@@ -152,8 +150,8 @@ def _endings(one: PoolAdvice) -> Table:
             (
                 f"{ending.namespace}/{ending.pod}/{ending.container}",
                 which,
-                moment(ending.at),
-                _size(ending.used_bytes),
+                f"{moment(ending.at)} UTC",
+                size(ending.used_bytes),
             )
             for which, ending in found
         ],
@@ -173,19 +171,19 @@ def _curve(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, in
     now = caps or sorted({device.memory_mib * MIB for device in plan.devices if device.memory_mib is not None})
     most, median = max(point.most for point in measured), max(point.p50 for point in measured)
     scale = curves.Scale(end=history.end - history.start, most=max(most, then or 0, *now, 1))
-    lines = [("now", size) for size in now] + ([("new", then)] if then is not None else [])
+    lines = [("now", cap) for cap in now] + ([("new", then)] if then is not None else [])
     words = {
-        "now": f"{'cap now' if caps else 'memory of a device'}: {join_words(map(_size, now))}",
-        "new": f"cap advised: {_size(then)}",
+        "now": f"{'cap now' if caps else 'memory of a device'}: {join_words(map(size, now))}",
+        "new": f"cap advised: {size(then)}",
     }
     split = advice.tested[0] - history.start
     return {
-        "text": f"Use of containers over time: median up to {_size(median)}, the most {_size(most)}",
-        "top": _size(scale.most),
+        "text": f"Use of containers over time: median up to {size(median)}, the most {size(most)}",
+        "top": size(scale.most),
         "start": moment(history.start),
-        "end": moment(history.end),
+        "end": f"{moment(history.end)} UTC",
         "areas": [{"kind": kind, "path": curves.known_area(_steps(points, kind, history), scale)} for kind, _ in _KINDS],
-        "caps": [{"kind": kind, "path": curves.level(size, scale)} for kind, size in lines],
+        "caps": [{"kind": kind, "path": curves.level(cap, scale)} for kind, cap in lines],
         "split": f"M{scale.x(split)} 0V{curves.HEIGHT}" if 0 < split < scale.end else "",
         "legend": [
             *({"kind": kind, "words": words} for kind, words in _KINDS),
@@ -197,44 +195,3 @@ def _curve(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, in
 def _steps(points: Sequence[CurvePoint | None], kind: str, history: History) -> list[tuple[int, float | None]]:
     span, number = history.end - history.start, len(points)
     return [(span * at // number, None if point is None else getattr(point, kind)) for at, point in enumerate(points)]
-
-
-def _size(size_bytes: float | None) -> str:
-    return "-" if size_bytes is None else gib(size_bytes / MIB)
-
-
-def _estimated(estimate: Estimate) -> str:
-    """Return a size in GiB with its interval, as far as the history bounds it."""
-    if math.isinf(estimate.high):
-        return f"{_size(estimate.value)} ({f'≥ {_size(estimate.low)}' if estimate.low else 'no bounds'})"
-    return f"{_size(estimate.value)} ({_size(estimate.low)} to {_size(estimate.high)})"
-
-
-def verdict(advice: Advice) -> str:
-    """Return what is advised in a few sentences."""
-    changes = [one.change for one in advice.pools if one.change is not None]
-    refused = sum(one.refusal is not None for one in advice.pools)
-    too_little = f" The history says too little about {pluralize(refused, 'pool')}." if refused else ""
-    if not changes:
-        if refused and refused == len(advice.pools):
-            return "Nothing is advised: the history says too little about every pool."
-        return "No pool should change." + too_little
-    tried = sum(one.back_test.containers for one in changes)
-    ended = sum(len(one.back_test.endings) for one in changes)
-    text = f"{len(changes)} of {pluralize(len(advice.pools), 'pool')} should change: {_gains(changes, advice.currency)}."
-    return f"{text} On the rest of the history, {ended} of {pluralize(tried, 'container')} would have been ended.{too_little}"
-
-
-def _gains(changes: Sequence[Change], currency: str) -> str:
-    gpus = sum(one.gpus_after - one.gpus_before for one in changes)
-    saved = sum(one.saved_per_hour or 0 for one in changes)
-    parts = (
-        _difference(sum(one.shares_after - one.shares_before for one in changes), "share", "per node"),
-        _difference(gpus, "GPU", "at the peak"),
-        f"{prices.amount(abs(saved), currency)} per hour {'saved' if saved > 0 else 'more'}" if saved else "",
-    )
-    return ", ".join(filter(None, parts)) or "other caps, with as many shares"
-
-
-def _difference(number: int, noun: str, where: str) -> str:
-    return f"{pluralize(abs(number), f'more {noun}' if number > 0 else f'fewer {noun}')} {where}" if number else ""

@@ -116,6 +116,7 @@ def _pod(value: object, line: int, seen: Counter[str]) -> _Timed:
         name=visible(name[:_MAX_NAME]) if isinstance(name, str) and name else f"line-{line}",
         resource=resource,
         count=count,
+        per_container=max(_of_container(one)[resource] for one in _containers(spec)),
         pool=pool or "",
         duration=duration,
         line=line,
@@ -154,6 +155,10 @@ def _asked(spec: Mapping[str, Any]) -> dict[str, int]:
             own = Counter()
         most |= own + sidecars
     return dict((total + sidecars) | most)
+
+
+def _containers(spec: Mapping[str, Any]) -> list[Any]:
+    return [*_list(_get(spec, "containers")), *_list(_get(spec, "initContainers"))]
 
 
 def _sum(each: Iterable[Counter[str]]) -> Counter[str]:

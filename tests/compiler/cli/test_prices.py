@@ -8,6 +8,7 @@ import pytest
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.compiler.rules.intents import pool, written
+from tests.support.paths import ROOT
 
 COUNTED = "{matchLabels: {a: b}, expected: 3}"
 PRICES = "{t4: 0.35 EUR/h, hpc: 2 EUR/h}"
@@ -125,6 +126,23 @@ def test_sums_of_a_plan_are_shown_if_all_is_known(tmp_path: Path) -> None:
         ["all", "pools", "16.00", "15.00", "-1.00"],
     ]
     assert rows == expected
+
+
+def test_pools_for_virtual_machines_cost_their_gpus(tmp_path: Path) -> None:
+    text = (ROOT / "examples/18-vgpu/intent.yaml").read_text()
+    for name, price in (("old", "1/h"), ("new", "2/h")):
+        (tmp_path / f"{name}.yaml").write_text(
+            text.replace("spec:", f"spec:\n  prices: {{workstations: {price}, a10: 0.5/h}}", 1)
+        )
+    shown = gpushare("show", tmp_path / "old.yaml").stdout
+    rows = {line.split()[0]: line.split()[-1] for line in shown.splitlines()[2:6]}
+    assert rows == {"POOL": "COST/H", "desktops": "?", "notebooks": "3.00", "workstations": "4.00"}
+    assert "cost: 7.00 an hour, without desktops" in shown
+    cost = compared(tmp_path / "old.yaml", tmp_path / "new.yaml")
+    assert cost is not None
+    pools = cost["pools"]
+    assert isinstance(pools, dict)
+    assert pools["workstations"] == {"before": 4, "after": 8}
 
 
 def test_plan_of_a_cluster_or_a_fleet_takes_no_prices(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def _pod(chance: random.Random, name: str, offered: tuple[str, ...]) -> PodReque
         gpus=chance.choice((1, 1, 2, 3)) if asked == "gpus" else None,
         resource=chance.choice((*offered, *offered, *offered, *RESOURCES, "fpga")) if asked == "resource" else None,
         count=chance.choice((1, 1, 1, 2, 3)) if asked == "resource" else 1,
+        per_container=chance.choice((None, 1)) if asked == "resource" else None,
         pool=chance.choice((*[""] * 12, "p1", "p2", "p3", "p4")),
         cards=chance.choice((*[()] * 8, ("t4",), CARDS)),
         arrival=chance.randint(0, 6),

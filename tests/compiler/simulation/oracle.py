@@ -215,7 +215,7 @@ class Oracle:
         chosen = [(pool, devices) for pool, devices in offering if name in ("", pool.name)]
         if self.supply.denies and any(pool.namespaces and pool not in mine for pool, _ in chosen):
             return None
-        if pod.count > 1 and any(device.slots > 1 for _, devices in chosen for device in devices):
+        if (pod.per_container or pod.count) > 1 and any(device.slots > 1 for _, devices in chosen for device in devices):
             return None
         pools = [
             pool.name

@@ -122,7 +122,8 @@ def test_equal_shares_of_several_pools_serve_the_same_pods() -> None:
 
 def test_a_container_gets_one_share_but_several_instances_or_gpus() -> None:
     one = offered(t4(TimeSlicing(replicas=4)))
-    assert reasons(one, pods({"count": 2})) == [f"a container gets one {SHARED} at most: it is shared"]
+    refused = f"a container gets one {SHARED} at most: it is shared"
+    assert reasons(one, pods({"count": 2}, {"count": 2, "per_container": 1})) == [refused, ""]
     whole = offered(t4(Exclusive(), gpus=4))
     assert reasons(whole, pods({"gpus": 4}, {"gpus": 5})) == ["", "no node has as many whole GPUs"]
 

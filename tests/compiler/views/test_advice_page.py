@@ -8,7 +8,7 @@ from gpushare.advice import curve
 from gpushare.advice.advised import Advice, PoolAdvice, Refusal
 from gpushare.advice.history import ContainerUse, History
 from gpushare.core.record import replace
-from gpushare.views import advice_page
+from gpushare.views import advice_page, advice_words
 from tests.compiler.views import advice as made
 from tests.compiler.views.page import HOSTILE, Page
 
@@ -37,7 +37,7 @@ def rows(html: str) -> list[list[str]]:
 def test_verdict_is_first(html: str) -> None:
     said = Page(html).text
     verdict = (
-        "1 of 3 pools should change: 4 more shares per node, 2 fewer GPUs at the peak, 0.70 EUR per hour saved. On the rest "
+        "1 of 3 pools should change: 4 more shares per node, 2 fewer GPUs at the peak, 0.70 EUR/h saved. On the rest "
         "of the history, 1 of 34 containers would have been ended. The history says too little about 1 pool."
     )
     assert verdict in said
@@ -54,9 +54,9 @@ def test_before_and_after_of_a_pool_with_who_would_be_ended_and_the_limits(html:
         ["Ended on the rest", "0 of 34 containers", "1 of 34 containers"],
         ["Endings for each container and week", "0 (0 to 0.25)", "0.069 (0.0017 to 0.38)"],
         ["Memory saved", "", "30 GiB"],
-        ["Money saved per hour", "", "0.70 EUR"],
+        ["Money saved", "", "0.70 EUR/h"],
     ]
-    assert ["physics/pod-3/main", "advised", "2026-09-28T01:56Z", "2.832 GiB"] in rows(shown)
+    assert ["physics/pod-3/main", "advised", "2026-09-28 01:56 UTC", "2.832 GiB"] in rows(shown)
     assert "no upper bound in 2 namespaces with few containers: chemistry and physics" in shown
     of_namespace = next(row for row in rows(shown) if row[0] == "chemistry")
     assert (of_namespace[1], of_namespace[2].endswith("(no bounds)"), "(≥ " in of_namespace[3]) == ("4", True, True)
@@ -130,7 +130,7 @@ def test_ids_are_unique_and_every_page_is_bounded(html: str, history: History) -
 
 
 def verdict_of(*pools: PoolAdvice) -> str:
-    return advice_page.verdict(Advice(learned=(0, 1), tested=(1, 2), pools=pools, currency="", assumed=()))
+    return advice_words.verdict(Advice(learned=(0, 1), tested=(1, 2), pools=pools, currency="", assumed=()))
 
 
 def test_verdicts(history: History) -> None:
@@ -143,7 +143,7 @@ def test_verdicts(history: History) -> None:
     same = replace(change, shares_after=16, gpus_after=9, saved_per_hour=None)
     assert verdict_of(replace(notebooks, change=same)).startswith("1 of 1 pool should change: other caps, with as many shares.")
     fewer = replace(change, shares_after=15, gpus_after=10, saved_per_hour=-0.5)
-    assert "1 fewer share per node, 1 more GPU at the peak, 0.50 per hour more." in verdict_of(replace(notebooks, change=fewer))
+    assert "1 fewer share per node, 1 more GPU at the peak, 0.50/h more." in verdict_of(replace(notebooks, change=fewer))
 
 
 def test_curve_has_the_most_of_each_container_in_each_interval() -> None:

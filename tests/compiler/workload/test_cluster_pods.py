@@ -70,23 +70,24 @@ def test_every_form_in_which_kubectl_prints_pods(form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("containers", "init", "count"),
+    ("containers", "init", "count", "most"),
     [
-        ((1,), (), 1),
-        ((1, 2), (), 3),
-        ((1,), ((4, False),), 4),
-        ((3,), ((1, False), (2, False)), 3),
-        ((1,), ((1, True),), 2),
-        ((1,), ((1, True), (3, False)), 4),
-        ((2,), ((3, False), (1, True)), 3),
+        ((1,), (), 1, 1),
+        ((1, 2), (), 3, 2),
+        ((1, 1), (), 2, 1),
+        ((1,), ((4, False),), 4, 4),
+        ((3,), ((1, False), (2, False)), 3, 3),
+        ((1,), ((1, True),), 2, 1),
+        ((1,), ((1, True), (3, False)), 4, 3),
+        ((2,), ((3, False), (1, True)), 3, 3),
     ],
 )
 def test_init_containers_and_sidecars_count_as_for_the_scheduler(
-    containers: tuple[int, ...], init: tuple[tuple[int, bool], ...], count: int
+    containers: tuple[int, ...], init: tuple[tuple[int, bool], ...], count: int, most: int
 ) -> None:
     first = [{**container(nvidia_com__gpu=str(n)), **({"restartPolicy": "Always"} if stays else {})} for n, stays in init]
     found = loaded(pod(*(container(nvidia_com__gpu=n) for n in containers), initContainers=first))
-    assert [(one.resource, one.count) for one in found.pods] == [("nvidia.com/gpu", count)]
+    assert [(one.resource, one.count, one.per_container) for one in found.pods] == [("nvidia.com/gpu", count, most)]
 
 
 @pytest.mark.parametrize(

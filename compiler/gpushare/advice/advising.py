@@ -53,6 +53,8 @@ _MIN_PARTS = 3
 _MAX_GAPS = 0.2
 _MAX_CAPPED = 0.1
 _MAX_LEVELS = 40
+_RUNS_SECONDS = 3600
+"""A container runs if it was measured so shortly before the last sample of its pool: clocks differ, and scrapes fail."""
 _TIMES = (5, 6, 8, 12, 16, 24, 32)
 """How much more than they need containers may have, in quarters, if less fails the back-test."""
 _FEWER = 16
@@ -128,14 +130,27 @@ def split(history: History) -> tuple[Window, Window]:
 
 
 def of_pools(history: History, plan: Plan) -> History:
-    """Return the history with the pool of each container, if there is only one that it can be."""
-    if len(plan.pools) != 1 or all(use.pool for use in history.containers):
+    """Return the history of the plan's pools, with the pool of each container if there is only one that it can be."""
+    names = [pool.name for pool in plan.pools]
+    if len(names) == 1 and not all(use.pool for use in history.containers):
+        history = replace(
+            history,
+            containers=tuple(replace(use, pool=use.pool or names[0]) for use in history.containers),
+            assumed=(*history.assumed, f"containers without a pool are of {names[0]}, the only one"),
+        )
+    others = [use for use in history.containers if use.pool not in names]
+    if not others:
         return history
-    name = plan.pools[0].name
+    reasons = []
+    if nameless := sum(not use.pool for use in others):
+        reasons.append(f"{pluralize(nameless, 'container')} without a pool: the intent has several")
+    if named := [use.pool for use in others if use.pool]:
+        pools = join_first(sorted(set(named)))
+        reasons.append(f"{pluralize(len(named), 'container')} of pools that the intent does not have for containers: {pools}")
     return replace(
         history,
-        containers=tuple(replace(use, pool=use.pool or name) for use in history.containers),
-        assumed=(*history.assumed, f"containers without a pool are of {name}, the only one"),
+        containers=tuple(use for use in history.containers if use.pool in names),
+        left_out=(*history.left_out, *reasons),
     )
 
 
@@ -209,13 +224,14 @@ class _Adviser:
         peaks = sorted(self._peaks(self._learned))
         maxima = [max(found) for part in _parts(self._learned) if (found := self._peaks(part))]
         bound = mean(maxima) + _T * stdev(maxima) * math.sqrt(1 + 1 / len(maxima))
-        floor = max((-(-used // number) for used, number in self._running()), default=0)
+        now = floor = max((-(-used // number) for used, number in self._running()), default=0)
         if coverage.near_cap and self._present:
             floor = max(floor, self._present.cap_bytes)
         most, self._least = max(peaks[-1], math.ceil(bound), floor), max(peaks[-1], floor)
         self._notes.append(
             f"a new share must hold {_size(most)}: containers used up to {_size(peaks[-1])}, in sixths of the learned part"
             f" up to between {_size(min(maxima))} and {_size(max(maxima))}"
+            f"; those that run used up to {_size(now)} at the end"
         )
         if not self._settings.risk:
             return [most]
@@ -223,10 +239,11 @@ class _Adviser:
         return sorted({most, *levels}, reverse=True)
 
     def _running(self) -> Iterator[tuple[int, int]]:
-        """Yield what each container that runs at the end of the history uses now, and its number of shares."""
+        """Yield what each container that runs at the end of the pool's history uses now, and its number of shares."""
+        last = max(one.use.points[-1][0] for one in self._tenants)
         for one in self._tenants:
             at, used = one.use.points[-1]
-            if at + self._history.gap_seconds >= self._tested[1]:
+            if at + max(_RUNS_SECONDS, self._history.gap_seconds) >= last:
                 yield used, one.shares
 
     def _change(self, measured: Measured, coverage: Coverage, price: Price | None) -> Change | None:

@@ -139,7 +139,7 @@ def test_what_cannot_be_patched_is_said_with_what_to_write(intent: Path) -> None
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (("--pool", "note"), "the intent has no pool 'note'"),
+        (("--pool", "note"), "the intent has no pool for containers 'note'"),
         (("--window", "soon"), "is not a time such as 14d or 36h"),
         (("--window", "400d"), "of at most 366d"),
         (("--risk", "-1"), "is not a percentage"),

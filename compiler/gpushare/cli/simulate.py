@@ -85,13 +85,13 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       1  pods of the workload never ran on INTENT, or an intent has errors
       2  a file could not be read, or no row of FILE can be used
     """
-    from gpushare.cli import inputs, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, report, streams, workload_input  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
 
     if isolation != "none" and not searches:
         raise CouldNotRunError("--isolation is for use with --search", "add --search")
     _refuse_two_from_stdin(intent, *overlays, workload, *others, prices or "")
-    pods = _workload(workload)
+    pods = workload_input.read(workload)
     read = [inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)]
     read += [inputs.compiled(other, inputs.bundle_of(other)) for other in others]
     for one in read:
@@ -121,21 +121,6 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
 def _refuse_two_from_stdin(*names: str) -> None:
     if names.count("-") > 1:
         raise CouldNotRunError("standard input can be only one of the files", "write the other into a file")
-
-
-def _workload(name: str) -> "Workload":
-    """Return the workload. Raises CouldNotRunError."""
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
-    from gpushare.core.printable import visible  # noqa: PLC0415 - as above
-    from gpushare.workload import loading  # noqa: PLC0415 - as above
-
-    data, file = streams.read(name, loading.MAX_BYTES, loading.FORMS)
-    try:
-        with Progress(f"reading {visible(file)}"):
-            return loading.load(data, file)
-    except loading.WorkloadError as problem:
-        raise CouldNotRunError(str(problem), problem.hint) from problem
 
 
 def _prices(read: "Sequence[LoadedIntent]", file: str | None) -> "list[Mapping[str, Price]]":

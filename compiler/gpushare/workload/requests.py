@@ -1,6 +1,13 @@
 """A workload: PodRequest, LeftOut, Workload. Plain values; knows neither pools nor cards."""
 
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from itertools import accumulate
+from typing import TypeVar
+
 from gpushare.core.record import Record
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 MAX_PODS = 200_000
 """The largest workload."""
@@ -57,3 +64,14 @@ class WorkloadError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def most_at_once(pods: Iterable[PodRequest], key: Callable[[PodRequest], _Key]) -> dict[_Key, int]:
+    """Return for each key how many pods with it there are at once, at most and at least one, as if none waited."""
+    changes: dict[_Key, Counter[int]] = {}
+    for pod in pods:
+        each = changes.setdefault(key(pod), Counter())
+        each[pod.arrival] += 1
+        if pod.duration is not None:
+            each[pod.arrival + pod.duration] -= 1
+    return {one: max(1, *accumulate(each[time] for time in sorted(each))) for one, each in changes.items()}

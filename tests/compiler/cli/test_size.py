@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from gpushare.catalog import cards
+from gpushare.cli.commands import commands
+from gpushare.cli.exits import CouldNotRunError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 
@@ -79,6 +82,42 @@ def test_invalid_call_says_what_is_wrong(arguments: tuple[str, ...], said: str) 
 def test_equal_sizes_are_merged() -> None:
     document = json.loads(gpushare("size", "--card", "t4", "--need", "4x4Gi", "--need", "3x4096Mi", "--format", "json").stdout)
     assert document["needs"] == [{"memoryBytes": 4 << 30, "users": 7}]
+
+
+def sized(*arguments: object) -> Result:
+    """A call in this process."""
+    return CliRunner().invoke(commands, ["size", *map(str, arguments)], standalone_mode=False)
+
+
+def test_a_workload_of_equal_pods_gives_the_table_of_as_many_users(tmp_path: Path) -> None:
+    (tmp_path / "pods.csv").write_text("memory,pool\n" + "4Gi,\n" * 39 + "4Gi,other\n4GB,\n")
+    done = sized("--card", "t4", "--workload", tmp_path / "pods.csv")
+    assert done.stdout == sized("--card", "t4", *ASKED).stdout
+    assert done.return_value == 0
+    assert "left out: line 42, column 1: memory" in done.stderr
+    assert "assumed: pools and cards that pods name do not count\n" in done.stderr
+
+
+def test_a_workload_of_pods_that_come_and_go_needs_less(tmp_path: Path) -> None:
+    (tmp_path / "pods.csv").write_text("memory,arrival,duration\n9Gi,0,2\n9Gi,1,2\n9Gi,2,2\n9Gi,3,2\n")
+    document = json.loads(sized("--card", "t4", "--workload", tmp_path / "pods.csv", "--format", "json").stdout)
+    assert schema.accepts(schema.load("size.v1"), document)
+    assert (document["needs"], document["options"][0]["nodesNeeded"]) == ([{"memoryBytes": 9 << 30, "users": 2}], 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "said"),
+    [
+        ("memory,share\n4Gi,\n,0.5\n", (), "1 of 2 pods do not ask for memory"),
+        ("memory\n1Gi\n2Gi\n3Gi\n4Gi\n5Gi\n", (), "there are 5 sizes"),
+        ("memory\n1Gi\n", ("--users", 3), "--workload is not for use with --memory, --users or --need"),
+    ],
+)
+def test_a_workload_that_size_cannot_compare_is_refused(tmp_path: Path, rows: str, more: tuple[object, ...], said: str) -> None:
+    (tmp_path / "pods.csv").write_text(rows)
+    problem = sized("--card", "t4", "--workload", tmp_path / "pods.csv", *more).exception
+    assert isinstance(problem, CouldNotRunError)
+    assert said in str(problem)
 
 
 def test_the_help_states_each_default_and_no_range_of_clicks() -> None:

@@ -92,12 +92,13 @@ def _heading(found: Simulations, style: Style) -> str:
 
 
 class _Column(NamedTuple):
-    """A column of the comparison: its number, rounded to `digits`, and how it is written."""
+    """A column of the comparison: its number, rounded to `digits`, how it is written, and what is if there is none."""
 
     header: str
     value: Callable[[Simulated], float | None]
     text: Callable[[float], str]
     digits: int = 0
+    unknown: str = "-"
 
     def number(self, one: Simulated) -> float | None:
         """Return the number as it is shown, so that differences add up."""
@@ -124,12 +125,12 @@ def comparison_rows(intents: Sequence[Simulated]) -> Rows:
     if len(currencies) == 1:
         hourly = any(pool.is_hourly for pool in first.outcome.pools)
         header = _cost_header(currencies.pop(), is_hourly=hourly)
-        columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2))
+        columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2, "?"))
 
     def cell(column: _Column, one: Simulated) -> str:
         value, base = column.number(one), column.number(first)
         if value is None:
-            return "-"
+            return column.unknown
         if one is first or base is None or value == base:
             return column.text(value)
         return f"{column.text(value)} ({'+' if value > base else '-'}{column.text(abs(value - base))})"
@@ -143,6 +144,9 @@ def comparison_notes(intents: Sequence[Simulated]) -> Iterator[str]:
     yield f"In parentheses: the difference from {visible(intents[0].file)}."
     if len(_currencies(intents)) > 1:
         yield "Costs in several currencies are not compared."
+    elif _currencies(intents):
+        missing = [(one.file, names) for one in intents if (names := unpriced(one))]
+        yield from (f"{visible(file)}: the price of {join_first(names)} is not known." for file, names in missing)
 
 
 def _currencies(intents: Iterable[Simulated]) -> set[str]:
@@ -212,7 +216,7 @@ def use_rows(one: Simulated) -> Rows:
             _optional(_gib(pool.stranded_mib), _decimal),
             _optional(pool.gpu_hours, _decimal),
             in_use(pool),
-            _optional(pool.cost, _money),
+            prices.amount(pool.cost, ""),
         ]
         rows.append(cells[: len(headers)])
     return headers, rows
@@ -223,9 +227,18 @@ def _use(one: Simulated, style: Style) -> str:
     shown = table(
         headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB", "STRANDED GIB", "IN USE")
     )
-    if len(one.outcome.pools) > 1 and one.outcome.cost is not None:
-        shown += f"cost in all: {prices.amount(one.outcome.cost, one.outcome.currency)}\n"
+    known = [pool.cost for pool in one.outcome.pools if pool.cost is not None]
+    if len(one.outcome.pools) > 1 and known:
+        names = unpriced(one)
+        hourly = " an hour" if one.outcome.pools[0].is_hourly else ""
+        without = f", without {join_first(names)}: the price is not known" if names else ""
+        shown += wrapped(f"cost in all: {prices.amount(sum(known), one.outcome.currency)}{hourly}{without}", style)
     return shown
+
+
+def unpriced(one: Simulated) -> list[str]:
+    """Return the pools whose cost is not known."""
+    return [pool.name for pool in one.outcome.pools if pool.cost is None]
 
 
 def in_use(pool: PoolOutcome) -> str:

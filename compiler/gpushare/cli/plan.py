@@ -129,7 +129,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     bundles = before.files, after.files
     documents, catalog = (before.document, after.document), inputs.catalog_of(before, after)
     if prices:
-        named = {name for document in documents for name in document["pools"]}
+        named = {name for document in documents for name in [*document["pools"], *document.get("vmPools", {})]}
         given = {name: show(price) for name, price in price_input.read(prices, named, catalog).items()}
         documents = ({**documents[0], "prices": given}, {**documents[1], "prices": given})
     with Progress(f"comparing {pluralize(len(after.document['pools']), 'pool')}"):

@@ -33,8 +33,9 @@ def _prices(side: Document) -> dict[str, Price]:
 
 def _costs(side: Document, known: Mapping[str, Price]) -> dict[str, float | None]:
     """Return what an hour of each pool costs; None if its price or its number of nodes is not known."""
-    each = prices.of_pools(known, {name: pool["card"] for name, pool in side["pools"].items()})
+    pools = {**side["pools"], **side.get("vmPools", {})}
+    each = prices.of_pools(known, {name: pool["card"] for name, pool in pools.items()})
     return {
         name: pool["nodes"] * pool["gpusPerNode"] * each[name].per_hour if name in each and pool["nodes"] is not None else None
-        for name, pool in side["pools"].items()
+        for name, pool in pools.items()
     }

@@ -222,6 +222,8 @@ class _Run:
             yield "a pod that asks for memory or a part of a GPU requests one share of the smallest kind that provides it"
         if any(pool.nodes is None for pool in self._supply.pools):
             yield "a pool without a number of nodes gets as many as needed, each when no other has room"
+        if self._supply.observes:
+            yield "adoption: enforce, although the intent only observes"
         if machines := self._supply.machines:
             yield f"without the pools for virtual machines, which serve no pods: {join_first(machines)}"
         if self._supply.quotas:

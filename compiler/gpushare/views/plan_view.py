@@ -30,8 +30,8 @@ def render(plan: Plan, style: Style, prices: Mapping[str, Price] = NOTHING) -> s
         shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
     costs = of_plan(plan, prices)
     cost = (f"{costs.currency or 'COST'}/H",) if costs.pools else ()
-    rows = [(*_row(pool), *((amount(costs.of(pool.name), ""),) if cost else ())) for pool in plan.pools]
-    rows = sorted([*rows, *((*_vm_row(pool), *("-" for _ in cost)) for pool in plan.vm_pools)])
+    rows = sorted([*map(_row, plan.pools), *map(_vm_row, plan.vm_pools)])
+    rows = [(*row, *(amount(costs.of(row[0]), "") for _ in cost)) for row in rows]
     numbers = ("NODES", "GPUS/NODE", *cost)
     shown += table((*_HEADERS, *cost), rows, style, numbers=numbers, dropped=("PROFILE",), uncut=("CARD", "MODE"))
     shown += "".join(wrapped(line, style) for line in cost_lines(costs))

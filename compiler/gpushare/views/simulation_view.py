@@ -27,7 +27,7 @@ def render(found: Simulations, style: Style) -> str:
         shown += _intent(one, style)
     shown += _left_out(found.workload, style)
     assumed = dict.fromkeys(line for one in found.intents for line in one.outcome.assumed)
-    return shown + _listed("assumed:", [visible(line) for line in assumed], style)
+    return shown + _listed("assumed:", [visible(line) for line in assumed], style, most=len(assumed))
 
 
 def verdict(one: Simulated) -> str:
@@ -87,6 +87,7 @@ def place(alike: Sequence[LeftOut]) -> str:
 def _heading(found: Simulations, style: Style) -> str:
     first, workload = found.intents[0], found.workload
     end = f", over in {duration(first.outcome.end)}" if first.outcome.end is not None else ", without an end"
+    end = end if first.placed else ""
     name = style.paint(visible(first.name), BOLD)
     return f"{name}  {pluralize(len(workload.pods), 'pod')} of {visible(workload.source)}{end}; the scheduler: {found.scoring}"
 
@@ -258,11 +259,11 @@ def _left_out(workload: Workload, style: Style) -> str:
     return shown
 
 
-def _listed(title: str, lines: Sequence[str], style: Style) -> str:
+def _listed(title: str, lines: Sequence[str], style: Style, most: int = MAX_REASONS) -> str:
     if not lines:
         return ""
-    more = [f"and {pluralize(len(lines) - MAX_REASONS, 'further reason')}"] if len(lines) > MAX_REASONS + 1 else []
-    kept = lines[:MAX_REASONS] if more else lines
+    more = [f"and {pluralize(len(lines) - most, 'further reason')}"] if len(lines) > most + 1 else []
+    kept = lines[:most] if more else lines
     return f"\n{style.paint(title, BOLD)}\n" + "".join(wrapped(f"  {line}", style, indent=4) for line in [*kept, *more])
 
 

@@ -127,6 +127,17 @@ def test_sums_of_a_plan_are_shown_if_all_is_known(tmp_path: Path) -> None:
     assert rows == expected
 
 
+def test_pools_for_virtual_machines_have_prices(tmp_path: Path) -> None:
+    manager = '{image: {repository: r.example/n}, vgpuManager: {repository: r.example/v, version: "595.71.03"}}'
+    for name, nodes in (("old", "[v1]"), ("new", "[v1, v2]")):
+        desktops = pool("desktops", "a10", f"{{names: {nodes}}}", '{mode: vgpu, profile: A10-12Q, kernel: "5.15"}')
+        (tmp_path / f"{name}.yaml").write_text(written(pool(nodes=COUNTED), desktops, platform=manager))
+    (tmp_path / "prices.yaml").write_text("t4: 1/h\ndesktops: 2/h\n")
+    old, new, prices = (tmp_path / f"{name}.yaml" for name in ("old", "new", "prices"))
+    assert "cost: 20.00 an hour\n" in gpushare("show", old, "--prices", prices).stdout
+    assert "desktops     8.00  16.00   +8.00" in gpushare("plan", old, new, "--prices", prices).stdout
+
+
 def test_plan_of_a_cluster_or_a_fleet_takes_no_prices(tmp_path: Path) -> None:
     done = gpushare("plan", "--live", intent(tmp_path), "--prices", "prices.yaml")
     assert (done.returncode, "--prices is not for --live" in done.stderr) == (2, True)

@@ -117,6 +117,11 @@ class Plan(Record):
             for pool in self.pools
         )
 
+    @property
+    def cards(self) -> Mapping[str, Card]:
+        """The card of each pool, those for virtual machines included, by the pool's name."""
+        return {pool.name: pool.card for pool in self.pools} | {pool.name: pool.card for pool in self.vm_pools}
+
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
     """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""

@@ -50,7 +50,7 @@ def _facts(found: Simulations) -> dict[str, str]:
     first = found.intents[0]
     facts = {
         "Workload": f"{pluralize(len(found.workload.pods), 'pod')} of {found.workload.source}",
-        "Over in": "-" if first.outcome.end is None else duration(first.outcome.end),
+        "Over in": "-" if first.outcome.end is None or not first.placed else duration(first.outcome.end),
         "Scheduler": found.scoring,
         "Ran": f"{first.placed:,}",
         "Never ran": f"{first.never_ran:,}",

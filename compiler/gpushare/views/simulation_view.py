@@ -32,7 +32,7 @@ def render(found: Simulations, style: Style) -> str:
     shown += _left_out(found.workload, style)
     assumed = dict.fromkeys(line for one in found.intents for line in one.outcome.assumed)
     assumed |= dict.fromkeys(found.searched.found.assumed if found.searched else ())
-    return shown + _listed("assumed:", [visible(line) for line in assumed], style)
+    return shown + _listed("assumed:", [visible(line) for line in assumed], style, most=len(assumed))
 
 
 def verdict(one: Simulated) -> str:
@@ -92,17 +92,19 @@ def place(alike: Sequence[LeftOut]) -> str:
 def _heading(found: Simulations, style: Style) -> str:
     first, workload = found.intents[0], found.workload
     end = f", over in {duration(first.outcome.end)}" if first.outcome.end is not None else ", without an end"
+    end = end if first.placed else ""
     name = style.paint(visible(first.name), BOLD)
     return f"{name}  {pluralize(len(workload.pods), 'pod')} of {visible(workload.source)}{end}; the scheduler: {found.scoring}"
 
 
 class _Column(NamedTuple):
-    """A column of the comparison: its number, rounded to `digits`, and how it is written."""
+    """A column of the comparison: its number, rounded to `digits`, how it is written, and what is if there is none."""
 
     header: str
     value: Callable[[Simulated], float | None]
     text: Callable[[float], str]
     digits: int = 0
+    unknown: str = "-"
 
     def number(self, one: Simulated) -> float | None:
         """Return the number as it is shown, so that differences add up."""
@@ -129,12 +131,12 @@ def comparison_rows(intents: Sequence[Simulated]) -> Rows:
     if len(currencies) == 1:
         hourly = any(pool.is_hourly for pool in first.outcome.pools)
         header = _cost_header(currencies.pop(), is_hourly=hourly)
-        columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2))
+        columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2, "?"))
 
     def cell(column: _Column, one: Simulated) -> str:
         value, base = column.number(one), column.number(first)
         if value is None:
-            return "-"
+            return column.unknown
         if one is first or base is None or value == base:
             return column.text(value)
         return f"{column.text(value)} ({'+' if value > base else '-'}{column.text(abs(value - base))})"
@@ -148,6 +150,9 @@ def comparison_notes(intents: Sequence[Simulated]) -> Iterator[str]:
     yield f"In parentheses: the difference from {visible(intents[0].file)}."
     if len(_currencies(intents)) > 1:
         yield "Costs in several currencies are not compared."
+    elif _currencies(intents):
+        missing = [(one.file, names) for one in intents if (names := unpriced(one))]
+        yield from (f"{visible(file)}: the price of {join_first(names)} is not known." for file, names in missing)
 
 
 def _currencies(intents: Iterable[Simulated]) -> set[str]:
@@ -275,7 +280,7 @@ def use_rows(one: Simulated) -> Rows:
             _optional(_gib(pool.stranded_mib), _decimal),
             _optional(pool.gpu_hours, _decimal),
             in_use(pool),
-            _optional(pool.cost, _money),
+            prices.amount(pool.cost, ""),
         ]
         rows.append(cells[: len(headers)])
     return headers, rows
@@ -286,9 +291,18 @@ def _use(one: Simulated, style: Style) -> str:
     shown = table(
         headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB", "STRANDED GIB", "IN USE")
     )
-    if len(one.outcome.pools) > 1 and one.outcome.cost is not None:
-        shown += f"cost in all: {prices.amount(one.outcome.cost, one.outcome.currency)}\n"
+    known = [pool.cost for pool in one.outcome.pools if pool.cost is not None]
+    if len(one.outcome.pools) > 1 and known:
+        names = unpriced(one)
+        hourly = " an hour" if one.outcome.pools[0].is_hourly else ""
+        without = f", without {join_first(names)}: the price is not known" if names else ""
+        shown += wrapped(f"cost in all: {prices.amount(sum(known), one.outcome.currency)}{hourly}{without}", style)
     return shown
+
+
+def unpriced(one: Simulated) -> list[str]:
+    """Return the pools whose cost is not known."""
+    return [pool.name for pool in one.outcome.pools if pool.cost is None]
 
 
 def in_use(pool: PoolOutcome) -> str:
@@ -308,11 +322,11 @@ def _left_out(workload: Workload, style: Style) -> str:
     return shown
 
 
-def _listed(title: str, lines: Sequence[str], style: Style) -> str:
+def _listed(title: str, lines: Sequence[str], style: Style, most: int = MAX_REASONS) -> str:
     if not lines:
         return ""
-    more = [f"and {pluralize(len(lines) - MAX_REASONS, 'further reason')}"] if len(lines) > MAX_REASONS + 1 else []
-    kept = lines[:MAX_REASONS] if more else lines
+    more = [f"and {pluralize(len(lines) - most, 'further reason')}"] if len(lines) > most + 1 else []
+    kept = lines[:most] if more else lines
     return f"\n{style.paint(title, BOLD)}\n" + "".join(wrapped(f"  {line}", style, indent=4) for line in [*kept, *more])
 
 

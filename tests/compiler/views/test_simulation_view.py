@@ -120,6 +120,17 @@ def test_several_pools_are_added_up() -> None:
     assert "cost in all: 5.50 EUR" in text
 
 
+def test_a_cost_that_is_not_known_is_a_question_mark_and_its_pool_is_named() -> None:
+    pools = (replace(POOL, is_hourly=True), replace(POOL, name="training", cost=None))
+    partly = simulated("other.yaml", replace(OUTCOME, pools=pools, cost=None))
+    text = rendered(partly)
+    assert "cost in all: 4.00 EUR an hour, without training: the price is not known" in text
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("training")][-1] == "?"
+    compared = rendered(simulated(), partly)
+    assert [line.split()[-1] for line in compared.splitlines() if line.startswith("other.yaml  ")] == ["?"]
+    assert "other.yaml: the price of training is not known." in compared
+
+
 def test_intents_are_compared_with_the_first_and_differences_add_up() -> None:
     fewer = replace(changed(nodes=1, gpu_hours=4.06, waited_seconds=540), cost=2.004)
     text = rendered(simulated(), simulated("other.yaml", fewer))

@@ -26,7 +26,7 @@ def per_node(shares: Shares, memory_bytes: int) -> int:
 
 
 def nodes_for(shares: Shares, needs: tuple[Need, ...]) -> int | None:
-    """Return how many nodes all users need; None if some of them ask in vain on any number of nodes."""
+    """Return how many nodes all users need; None if no share provides what one of them needs."""
     users = Counter[int]()
     for need in needs:
         place = _asked(shares, need.memory_bytes)

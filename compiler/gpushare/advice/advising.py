@@ -183,7 +183,7 @@ class _Adviser:
             if several := sum(tenant.shares > 1 for tenant in self._tenants):
                 self._notes.append(
                     f"the caps of {pluralize(several, 'container')} are multiples of the present one: they count as holding"
-                    " several shares, and keep that number; if the pool's cap was changed in the window, --window leaves them out"
+                    " several shares, and keep that number; if the pool's cap was changed in the window, use --window"
                 )
             if self._present is None:
                 self._notes.append("its shares have several sizes: which of them a container holds is not in the history")

@@ -21,8 +21,8 @@ STDIN = "<stdin>"
 def read(name: str, limit_bytes: int, absent: str = "") -> tuple[bytes, str]:
     """Return the bytes of an input and its name in messages; `-` is stdin. Reads at most one byte over the limit.
 
-    `absent` is the hint if there is no such file; without it, how an intent is begun. Raises CouldNotRunError if there is
-    nothing to read.
+    `absent` is the hint if there is no such file, or it is a folder; without it, how an intent is begun. Raises
+    CouldNotRunError if there is nothing to read.
     """
     if not name:
         raise CouldNotRunError("INTENT is empty text", "name a file, or write `-` for standard input")
@@ -48,7 +48,7 @@ def _advice(name: str, problem: OSError, absent: str) -> str:
         return f"that is a bundle: name the intent that it was compiled from, or compare: `gpushare plan {quote(name)} INTENT`"
     if isinstance(problem, IsADirectoryError):
         inside = [str(path) for path in sorted(Path(name).glob("*.yaml"))]
-        return f"name the intent file: {inside[0]}" if inside else "name the intent file, not its folder"
+        return absent or (f"name the intent file: {inside[0]}" if inside else "name the intent file, not its folder")
     return ""
 
 

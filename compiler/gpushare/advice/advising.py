@@ -108,6 +108,8 @@ def advise(  # noqa: PLR0913, PLR0917 - all that advice depends on
     """Return the advice for the pools, or for those named. `document` is what the plan was made from, `prices` are by pool."""
     history = of_pools(history, plan)
     learned, tested = split(history)
+    measured = (use for use in history.containers if use.points and use.points[-1][0] + history.step_seconds > learned[0])
+    history = replace(history, containers=tuple(measured))
     wanted, known = set(names), frozenset(finding.code for finding in _compiled(document).findings)
     pools = [pool for pool in plan.pools if not wanted or pool.name in wanted]
     currencies = {price.currency for price in prices.values()}
@@ -178,6 +180,11 @@ class _Adviser:
         change = present = None
         if refusal is None:
             measured = self._measured(self._tested)
+            if several := sum(tenant.shares > 1 for tenant in self._tenants):
+                self._notes.append(
+                    f"the caps of {pluralize(several, 'container')} are multiples of the present one: they count as holding"
+                    " several shares, and keep that number; if the pool's cap was changed in the window, use --window"
+                )
             if self._present is None:
                 self._notes.append("its shares have several sizes: which of them a container holds is not in the history")
             else:
@@ -405,9 +412,6 @@ class _Adviser:
     def _note_effects(self, one: _Candidate) -> None:
         if self._present is None:
             return
-        several = sum(tenant.shares > 1 for tenant in self._tenants)
-        if several:
-            self._notes.append(f"{pluralize(several, 'container')} held several shares, by their caps, and keep that number")
         names = [tuple(sorted({kind.resource for kind in each.kinds})) for each in (self._present, one)]
         if names[0] != names[1]:
             self._notes.append(f"pods must request {join_first(names[1])} in place of {join_first(names[0])}")
@@ -420,6 +424,10 @@ class _Adviser:
         most = max(kind.replicas for kind in one.kinds)
         if most > max(kind.replicas for kind in self._present.kinds):
             self._notes.append(f"up to {most} containers compute on one device: use of compute is not in the history")
+        elif one.per_node > self._present.per_node:
+            self._notes.append("a share has a smaller part of a GPU's compute: use of compute is not in the history")
+        if (one.layouts, one.variant) != (self._present.layouts, self._present.variant):
+            self._notes.append("running pods lose their shares when the nodes change: `gpushare plan` says how many, and when")
 
     def _note_failures(self, tried: Sequence[tuple[_Candidate, BackTest]], chosen: _Candidate | None) -> None:
         failed = [(one, test) for one, test in tried if test.endings]

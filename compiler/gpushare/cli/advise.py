@@ -133,6 +133,8 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
 
     if writes and "-" in (intent, *overlays):
         raise click.UsageError("--write needs the name of a file, not standard input")
+    if usage == "-" and "-" in (intent, *overlays):
+        raise click.UsageError("standard input can be only one of INTENT, its overlays and --usage")
     read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
     report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
     code = report.verdict(read.findings, strict=False)

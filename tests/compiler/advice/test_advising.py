@@ -165,6 +165,8 @@ def test_isolation_is_not_weakened_unless_that_is_allowed() -> None:
     assert present.change.cap_bytes is None
     assert any("with less isolation (--isolation none)" in note for note in present.notes)
     assert any("pods must request nvidia.com/mig-1g.5gb in place of nvidia.com/gpu" in note for note in present.notes)
+    assert any("a smaller part of a GPU's compute" in note for note in present.notes)
+    assert any("running pods lose their shares when the nodes change" in note for note in present.notes)
     free = advised(steady(4000), whole, isolation=Isolation.NONE)
     assert free.change is not None
     assert free.change.fields["sharing"]["mode"] in {"mps", "time-slicing", "mig"}
@@ -203,6 +205,10 @@ def test_a_container_with_several_shares_keeps_their_number() -> None:
     assert found.change.cap_bytes is not None
     assert 1500 * MIB <= found.change.cap_bytes < 3000 * MIB
     assert found.change.gpus_before == 8
+    assert any("the caps of 12 containers are multiples of the present one" in note for note in found.notes)
+    later = tuple(replace(one, points=tuple((at + 7 * DAY, size) for at, size in one.points)) for one in own.containers)
+    changed = replace(double, start=START + 7 * DAY, end=START + 14 * DAY, containers=(*double.containers, *later))
+    assert not any("multiples" in note for note in advised(changed).notes)
 
 
 def test_explicit_caps_and_actions_that_end_nobody() -> None:

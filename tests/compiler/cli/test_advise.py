@@ -146,6 +146,7 @@ def test_what_cannot_be_patched_is_said_with_what_to_write(intent: Path) -> None
         (("--min-containers", "0"), "is not a number from 1"),
         (("--prices", "none.yaml"), "cannot read none.yaml"),
         (("--overlay", "-", "--write"), "--write needs the name of a file"),
+        (("--overlay", "-", "--usage", "-"), "standard input can be only one of"),
     ],
 )
 def test_a_call_that_is_wrong(intent: Path, call: tuple[str, ...], message: str) -> None:

@@ -25,12 +25,11 @@ class Costs(Record):
 
 def of_plan(plan: Plan, prices: Mapping[str, Price]) -> Costs:
     """Return the costs of a plan. `prices` are by pool, in one currency."""
-    pools = [*plan.pools, *plan.vm_pools]
-    known = {pool.name: prices.get(pool.name) for pool in pools}
+    known = {pool.name: prices.get(pool.name) for pool in plan.every_pool}
     currency = next((price.currency for price in known.values() if price), None)
     if currency is None:
         return Costs(currency="", pools=())
-    gpus = {pool.name: None if pool.nodes is None else pool.nodes * pool.pool.gpus_per_node for pool in pools}
+    gpus = {pool.name: None if pool.nodes is None else pool.nodes * pool.pool.gpus_per_node for pool in plan.every_pool}
     costs = tuple((name, _product(gpus[name], price)) for name, price in known.items())
     return Costs(currency=currency, pools=costs)
 

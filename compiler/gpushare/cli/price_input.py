@@ -16,9 +16,10 @@ from gpushare.resolved.plan import Plan
 
 def of_pools(plan: Plan, file: str | None) -> Mapping[str, Price]:
     """Return the price of each pool that has one, the pool's own before its card's. Raises CouldNotRunError."""
-    own = {card.id: card for card in plan.cards.values()}
-    known = plan.intent.prices if file is None else read(file, plan.cards, Catalog(own=own))
-    return prices.of_pools(known, {pool: card.id for pool, card in plan.cards.items()})
+    cards = {pool.name: pool.card for pool in plan.every_pool}
+    own = {card.id: card for card in cards.values()}
+    known = plan.intent.prices if file is None else read(file, cards, Catalog(own=own))
+    return prices.of_pools(known, {pool: card.id for pool, card in cards.items()})
 
 
 def read(file: str, pools: Iterable[str], catalog: Catalog) -> Mapping[str, Price]:

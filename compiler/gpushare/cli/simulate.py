@@ -131,7 +131,7 @@ def _prices(read: "Sequence[LoadedIntent]", file: str | None) -> "list[Mapping[s
     plans = [one.plan for one in read]
     if file is None:
         return [price_input.of_pools(plan, None) for plan in plans]
-    cards = [{name: card.id for name, card in plan.cards.items()} for plan in plans]
+    cards = [{pool.name: pool.card.id for pool in plan.every_pool} for plan in plans]
     known = price_input.read(file, dict.fromkeys(name for each in cards for name in each), inputs.catalog_of(*read))
     return [prices.of_pools(known, each) for each in cards]
 

@@ -50,7 +50,7 @@ def _advice(name: str, problem: OSError, absent: str) -> str:
         return f"that is a bundle: name the intent that it was compiled from, or compare: `gpushare plan {quote(name)} INTENT`"
     if isinstance(problem, IsADirectoryError):
         inside = [str(path) for path in sorted(Path(name).glob("*.yaml"))]
-        return absent or (f"name the intent file: {inside[0]}" if inside else "name the intent file, not its folder")
+        return f"name the intent file: {inside[0]}" if inside else "name the intent file, not its folder"
     return ""
 
 

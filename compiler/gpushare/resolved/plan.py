@@ -110,17 +110,17 @@ class Plan(Record):
     vm_pools: tuple[VmPool, ...] = ()
 
     @property
+    def every_pool(self) -> tuple[PoolPlan | VmPool, ...]:
+        """The pools of both lists."""
+        return *self.pools, *self.vm_pools
+
+    @property
     def ambiguous(self) -> frozenset[str]:
         """The resources that mean different things in different pools: a pod that requests one must name the pool."""
         return shares.ambiguous(
             frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.samples)
             for pool in self.pools
         )
-
-    @property
-    def cards(self) -> Mapping[str, Card]:
-        """The card of each pool, those for virtual machines included, by the pool's name."""
-        return {pool.name: pool.card for pool in self.pools} | {pool.name: pool.card for pool in self.vm_pools}
 
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:

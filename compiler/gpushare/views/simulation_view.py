@@ -127,10 +127,9 @@ def comparison_rows(intents: Sequence[Simulated]) -> Rows:
         _Column("STRANDED GIB", lambda one: _gib(one.stranded_mib), _decimal, 1),
         _Column("GPU-HOURS", lambda one: one.gpu_hours, _decimal, 1),
     ]
-    currencies = _currencies(intents)
-    if len(currencies) == 1:
-        hourly = any(pool.is_hourly for pool in first.outcome.pools)
-        header = _cost_header(currencies.pop(), is_hourly=hourly)
+    costs = cost_headers(intents)
+    if len(costs) == 1:
+        header = costs.pop()
         columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2, "?"))
 
     def cell(column: _Column, one: Simulated) -> str:
@@ -148,15 +147,17 @@ def comparison_rows(intents: Sequence[Simulated]) -> Rows:
 def comparison_notes(intents: Sequence[Simulated]) -> Iterator[str]:
     """Yield what the numbers in parentheses are, and whether costs are not compared."""
     yield f"In parentheses: the difference from {visible(intents[0].file)}."
-    if len(_currencies(intents)) > 1:
-        yield "Costs in several currencies are not compared."
-    elif _currencies(intents):
+    costs = cost_headers(intents)
+    if len(costs) > 1:
+        yield "Costs in several currencies, or of an hour and of a whole workload, are not compared."
+    elif costs:
         missing = [(one.file, names) for one in intents if (names := unpriced(one))]
         yield from (f"{visible(file)}: the price of {join_first(names)} is not known." for file, names in missing)
 
 
-def _currencies(intents: Iterable[Simulated]) -> set[str]:
-    return {one.outcome.currency for one in intents if one.outcome.cost is not None}
+def cost_headers(intents: Iterable[Simulated]) -> set[str]:
+    """Return the headers of the costs: of one currency or several, of an hour or of the whole workload; none without prices."""
+    return {_cost_header(one) for one in intents if any(pool.cost is not None for pool in one.outcome.pools)}
 
 
 def _comparison(intents: Sequence[Simulated], style: Style) -> str:
@@ -165,8 +166,9 @@ def _comparison(intents: Sequence[Simulated], style: Style) -> str:
     return shown + "".join(wrapped(line, style) for line in comparison_notes(intents))
 
 
-def _cost_header(currency: str, *, is_hourly: bool) -> str:
-    return " ".join(filter(None, ("COST PER HOUR" if is_hourly else "COST", currency)))
+def _cost_header(one: Simulated) -> str:
+    is_hourly = any(pool.is_hourly for pool in one.outcome.pools)
+    return " ".join(filter(None, ("COST PER HOUR" if is_hourly else "COST", one.outcome.currency)))
 
 
 def pool_rows(one: Simulated) -> Rows:
@@ -190,7 +192,7 @@ def pool_rows(one: Simulated) -> Rows:
 
 def search_rows(found: Found) -> Rows:
     """Return a row for each candidate of a search."""
-    cost = [_cost_header(found.currency, is_hourly=True)] if found.has_prices else []
+    cost = [f"COST PER HOUR {found.currency}".rstrip()] if found.has_prices else []
     headers = ["", "POOLS", "NODES", "GPUS", *cost, "NEVER RAN", "WAITED", "MEMORY", "FAULTS", "STRANDED GIB"]
     rows = [
         [
@@ -260,13 +262,15 @@ def _intent(one: Simulated, style: Style) -> str:
     return shown
 
 
-def use_rows(one: Simulated) -> Rows:
-    """Return a row for each pool: how full it was at its peak, and its GPU-hours and cost in all."""
+def use_rows(one: Simulated, *, are_mixed: bool = False) -> Rows:
+    """Return a row for each pool: how full it was at its peak, and its GPU-hours and cost in all.
+
+    `are_mixed`: the costs of other rows of the table are in other currencies or of another time, so that each says it.
+    """
     pools = one.outcome.pools
     headers = ["POOL", "AT", "SHARES", "GPUS", "ASKED GIB", "GRANTED GIB", "STRANDED GIB", "GPU-HOURS", "IN USE"]
     if any(pool.cost is not None for pool in pools):
-        hourly = any(pool.is_hourly for pool in pools)
-        headers.append(_cost_header(one.outcome.currency, is_hourly=hourly))
+        headers.append("COST" if are_mixed else _cost_header(one))
     rows = []
     for pool in pools:
         peak = pool.peak
@@ -280,7 +284,8 @@ def use_rows(one: Simulated) -> Rows:
             _optional(_gib(pool.stranded_mib), _decimal),
             _optional(pool.gpu_hours, _decimal),
             in_use(pool),
-            prices.amount(pool.cost, ""),
+            prices.amount(pool.cost, one.outcome.currency if are_mixed else "")
+            + (" per hour" if are_mixed and pool.is_hourly else ""),
         ]
         rows.append(cells[: len(headers)])
     return headers, rows

@@ -53,6 +53,8 @@ _MIN_PARTS = 3
 _MAX_GAPS = 0.2
 _MAX_CAPPED = 0.1
 _MAX_LEVELS = 40
+_RUNS_SECONDS = 3600
+"""A container runs if it was measured so shortly before the last sample of its pool: clocks differ, and scrapes fail."""
 _TIMES = (5, 6, 8, 12, 16, 24, 32)
 """How much more than they need containers may have, in quarters, if less fails the back-test."""
 _FEWER = 16
@@ -106,6 +108,8 @@ def advise(  # noqa: PLR0913, PLR0917 - all that advice depends on
     """Return the advice for the pools, or for those named. `document` is what the plan was made from, `prices` are by pool."""
     history = of_pools(history, plan)
     learned, tested = split(history)
+    measured = (use for use in history.containers if use.points and use.points[-1][0] + history.step_seconds > learned[0])
+    history = replace(history, containers=tuple(measured))
     wanted, known = set(names), frozenset(finding.code for finding in _compiled(document).findings)
     pools = [pool for pool in plan.pools if not wanted or pool.name in wanted]
     currencies = {price.currency for price in prices.values()}
@@ -128,14 +132,27 @@ def split(history: History) -> tuple[Window, Window]:
 
 
 def of_pools(history: History, plan: Plan) -> History:
-    """Return the history with the pool of each container, if there is only one that it can be."""
-    if len(plan.pools) != 1 or all(use.pool for use in history.containers):
+    """Return the history of the plan's pools, with the pool of each container if there is only one that it can be."""
+    names = [pool.name for pool in plan.pools]
+    if len(names) == 1 and not all(use.pool for use in history.containers):
+        history = replace(
+            history,
+            containers=tuple(replace(use, pool=use.pool or names[0]) for use in history.containers),
+            assumed=(*history.assumed, f"containers without a pool are of {names[0]}, the only one"),
+        )
+    others = [use for use in history.containers if use.pool not in names]
+    if not others:
         return history
-    name = plan.pools[0].name
+    reasons = []
+    if nameless := sum(not use.pool for use in others):
+        reasons.append(f"{pluralize(nameless, 'container')} without a pool: the intent has several")
+    if named := [use.pool for use in others if use.pool]:
+        pools = join_first(sorted(set(named)))
+        reasons.append(f"{pluralize(len(named), 'container')} of pools that the intent does not have for containers: {pools}")
     return replace(
         history,
-        containers=tuple(replace(use, pool=use.pool or name) for use in history.containers),
-        assumed=(*history.assumed, f"containers without a pool are of {name}, the only one"),
+        containers=tuple(use for use in history.containers if use.pool in names),
+        left_out=(*history.left_out, *reasons),
     )
 
 
@@ -163,6 +180,11 @@ class _Adviser:
         change = present = None
         if refusal is None:
             measured = self._measured(self._tested)
+            if several := sum(tenant.shares > 1 for tenant in self._tenants):
+                self._notes.append(
+                    f"the caps of {pluralize(several, 'container')} are multiples of the present one: they count as holding"
+                    " several shares, and keep that number; if the pool's cap was changed in the window, use --window"
+                )
             if self._present is None:
                 self._notes.append("its shares have several sizes: which of them a container holds is not in the history")
             else:
@@ -209,13 +231,14 @@ class _Adviser:
         peaks = sorted(self._peaks(self._learned))
         maxima = [max(found) for part in _parts(self._learned) if (found := self._peaks(part))]
         bound = mean(maxima) + _T * stdev(maxima) * math.sqrt(1 + 1 / len(maxima))
-        floor = max((-(-used // number) for used, number in self._running()), default=0)
+        now = floor = max((-(-used // number) for used, number in self._running()), default=0)
         if coverage.near_cap and self._present:
             floor = max(floor, self._present.cap_bytes)
         most, self._least = max(peaks[-1], math.ceil(bound), floor), max(peaks[-1], floor)
         self._notes.append(
             f"a new share must hold {_size(most)}: containers used up to {_size(peaks[-1])}, in sixths of the learned part"
             f" up to between {_size(min(maxima))} and {_size(max(maxima))}"
+            f"; those that run used up to {_size(now)} at the end"
         )
         if not self._settings.risk:
             return [most]
@@ -223,10 +246,11 @@ class _Adviser:
         return sorted({most, *levels}, reverse=True)
 
     def _running(self) -> Iterator[tuple[int, int]]:
-        """Yield what each container that runs at the end of the history uses now, and its number of shares."""
+        """Yield what each container that runs at the end of the pool's history uses now, and its number of shares."""
+        last = max(one.use.points[-1][0] for one in self._tenants)
         for one in self._tenants:
             at, used = one.use.points[-1]
-            if at + self._history.gap_seconds >= self._tested[1]:
+            if at + max(_RUNS_SECONDS, self._history.gap_seconds) >= last:
                 yield used, one.shares
 
     def _change(self, measured: Measured, coverage: Coverage, price: Price | None) -> Change | None:
@@ -388,9 +412,6 @@ class _Adviser:
     def _note_effects(self, one: _Candidate) -> None:
         if self._present is None:
             return
-        several = sum(tenant.shares > 1 for tenant in self._tenants)
-        if several:
-            self._notes.append(f"{pluralize(several, 'container')} held several shares, by their caps, and keep that number")
         names = [tuple(sorted({kind.resource for kind in each.kinds})) for each in (self._present, one)]
         if names[0] != names[1]:
             self._notes.append(f"pods must request {join_first(names[1])} in place of {join_first(names[0])}")
@@ -403,6 +424,10 @@ class _Adviser:
         most = max(kind.replicas for kind in one.kinds)
         if most > max(kind.replicas for kind in self._present.kinds):
             self._notes.append(f"up to {most} containers compute on one device: use of compute is not in the history")
+        elif one.per_node > self._present.per_node:
+            self._notes.append("a share has a smaller part of a GPU's compute: use of compute is not in the history")
+        if (one.layouts, one.variant) != (self._present.layouts, self._present.variant):
+            self._notes.append("running pods lose their shares when the nodes change: `gpushare plan` says how many, and when")
 
     def _note_failures(self, tried: Sequence[tuple[_Candidate, BackTest]], chosen: _Candidate | None) -> None:
         failed = [(one, test) for one, test in tried if test.endings]

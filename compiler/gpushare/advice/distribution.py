@@ -97,7 +97,7 @@ def limits(found: Coverage, distributions: Iterable[Distribution]) -> Iterator[s
     if not found.containers:
         return
     if found.seconds < _WEEK:
-        yield f"{_length(found.seconds)} are learned from: use that recurs by the week is not in it"
+        yield f"learned from {_length(found.seconds)}: use that recurs by the week is not in it"
     listed = list(distributions)
     for name in ("p50", "p95", "p99"):
         few = [one.namespace for one in listed if math.isinf(getattr(one, name).high)]

@@ -133,12 +133,14 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
 
     if writes and "-" in (intent, *overlays):
         raise click.UsageError("--write needs the name of a file, not standard input")
+    if usage == "-" and "-" in (intent, *overlays):
+        raise click.UsageError("standard input can be only one of INTENT, its overlays and --usage")
     read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
     report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
     code = report.verdict(read.findings, strict=False)
     if code is not ExitCode.DONE:
         return code
-    inputs.refuse_unknown(pools, [pool.name for pool in read.plan.pools], "the intent has no pool")
+    inputs.refuse_unknown(pools, [pool.name for pool in read.plan.pools], "the intent has no pool for containers")
     priced = price_input.of_pools(read.plan, prices)
     advising = _advising()
     if re.match(r"https?://", usage):
@@ -228,8 +230,9 @@ class _Patch:
                 file.flush()
                 os.fsync(file.fileno())
             Path(temporary).chmod(mode)
-            if path.read_bytes() != self._before:
-                raise CouldNotRunError(f"{self._name} was changed meanwhile, and is not patched", "run the command again")
+            with path.open("r+b") as present:  # a file that may not be written is not replaced either
+                if present.read() != self._before:
+                    raise CouldNotRunError(f"{self._name} was changed meanwhile, and is not patched", "run the command again")
             Path(temporary).replace(path)
             temporary = None
         except OSError as problem:

@@ -16,7 +16,7 @@ from gpushare.resolved.plan import Plan
 
 def of_pools(plan: Plan, file: str | None) -> Mapping[str, Price]:
     """Return the price of each pool that has one, the pool's own before its card's. Raises CouldNotRunError."""
-    cards = {pool.name: pool.card for pool in plan.pools} | {pool.name: pool.card for pool in plan.vm_pools}
+    cards = {pool.name: pool.card for pool in plan.every_pool}
     own = {card.id: card for card in cards.values()}
     known = plan.intent.prices if file is None else read(file, cards, Catalog(own=own))
     return prices.of_pools(known, {pool: card.id for pool, card in cards.items()})

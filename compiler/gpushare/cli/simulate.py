@@ -99,7 +99,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     if any(report.verdict(one.findings, strict=False) is not ExitCode.DONE for one in read):
         return ExitCode.FINDINGS
     priced = _prices(read, prices)
-    found = _simulate(pods, read, (intent, *others), priced, scoring)
+    found = _simulate(pods, read, priced, scoring)
     if searches:
         found = replace(found, searched=_search(pods, read[0], priced[0], scoring, in_hardware=isolation == "memory"))
     if style == "json":
@@ -131,7 +131,7 @@ def _prices(read: "Sequence[LoadedIntent]", file: str | None) -> "list[Mapping[s
     plans = [one.plan for one in read]
     if file is None:
         return [price_input.of_pools(plan, None) for plan in plans]
-    cards = [{pool.name: pool.card.id for pool in plan.pools} for plan in plans]
+    cards = [{pool.name: pool.card.id for pool in plan.every_pool} for plan in plans]
     known = price_input.read(file, dict.fromkeys(name for each in cards for name in each), inputs.catalog_of(*read))
     return [prices.of_pools(known, each) for each in cards]
 
@@ -139,7 +139,6 @@ def _prices(read: "Sequence[LoadedIntent]", file: str | None) -> "list[Mapping[s
 def _simulate(
     workload: "Workload",
     read: "Sequence[LoadedIntent]",
-    files: Sequence[str],
     prices: "Sequence[Mapping[str, Price]]",
     scoring: str,
 ) -> "Simulations":
@@ -150,11 +149,11 @@ def _simulate(
 
     settings = engine.Settings(scoring=engine.Scoring(scoring))
     intents = []
-    for one, file, priced in zip(read, files, prices, strict=True):
+    for one, priced in zip(read, prices, strict=True):
         offered = supply.of(one.plan, priced)
-        with Progress(f"simulating {len(workload.pods)} pods on {visible(one.text.file or file)}"):
+        with Progress(f"simulating {len(workload.pods)} pods on {visible(one.text.file)}"):
             outcome = engine.simulate(offered, workload, settings)
-        intents.append(Simulated(file=file, name=one.plan.intent.name, supply=offered, outcome=outcome))
+        intents.append(Simulated(file=one.text.file, name=one.plan.intent.name, supply=offered, outcome=outcome))
     return Simulations(workload=workload, scoring=scoring, intents=tuple(intents))
 
 

@@ -25,13 +25,11 @@ class Costs(Record):
 
 def of_plan(plan: Plan, prices: Mapping[str, Price]) -> Costs:
     """Return the costs of a plan. `prices` are by pool, in one currency."""
-    sizes = {pool.name: (pool.nodes, len(pool.gpus)) for pool in plan.pools}
-    sizes |= {pool.name: (pool.nodes, pool.pool.gpus_per_node) for pool in plan.vm_pools}
-    known = {name: prices.get(name) for name in sorted(sizes)}
+    known = {pool.name: prices.get(pool.name) for pool in plan.every_pool}
     currency = next((price.currency for price in known.values() if price), None)
     if currency is None:
         return Costs(currency="", pools=())
-    gpus = {name: None if nodes is None else nodes * each for name, (nodes, each) in sizes.items()}
+    gpus = {pool.name: None if pool.nodes is None else pool.nodes * pool.pool.gpus_per_node for pool in plan.every_pool}
     costs = tuple((name, _product(gpus[name], price)) for name, price in known.items())
     return Costs(currency=currency, pools=costs)
 

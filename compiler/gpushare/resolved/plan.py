@@ -110,6 +110,11 @@ class Plan(Record):
     vm_pools: tuple[VmPool, ...] = ()
 
     @property
+    def every_pool(self) -> tuple[PoolPlan | VmPool, ...]:
+        """The pools of both lists."""
+        return *self.pools, *self.vm_pools
+
+    @property
     def ambiguous(self) -> frozenset[str]:
         """The resources that mean different things in different pools: a pod that requests one must name the pool."""
         return shares.ambiguous(

@@ -94,7 +94,7 @@ class Chooser:
     def _permit(self, pod: PodRequest) -> _Permitted | str:
         """Return the kinds of the pools that the pod may use, or why there are none."""
         if pod.pool and pod.pool not in self._names:
-            return f"there is no pool {pod.pool}"
+            return self._absent(pod.pool)
         kinds = [kind for kind in self._kinds if not pod.pool or kind.name == pod.pool]
         steps: tuple[tuple[str, Callable[[Kind], bool]], ...] = (
             ("no pool has a card that it names", lambda kind: not pod.cards or kind.card in pod.cards),
@@ -118,7 +118,7 @@ class Chooser:
         if not offered:
             return f"no pool offers {resource}"
         if pod.pool and pod.pool not in self._names:
-            return f"there is no pool {pod.pool}"
+            return self._absent(pod.pool)
         is_ambiguous = resource in self._supply.ambiguous
         pool = pod.pool or (self._assigned(pod.namespace, offered) if is_ambiguous and self._supply.assigns else "")
         named = [kind for kind in offered if not pool or kind.name == pool]
@@ -135,6 +135,9 @@ class Chooser:
         if not roomy:
             return f"no node has {pod.count} {resource}" if ready else f"no node with its cards offers {resource}"
         return Target(pools=tuple(kind.pool for kind in roomy), resource=resource, amount=pod.count)
+
+    def _absent(self, pool: str) -> str:
+        return f"pool {pool} is for virtual machines" if pool in self._supply.machines else f"there is no pool {pool}"
 
     def _assigned(self, namespace: str, offered: list[Kind]) -> str:
         """Return the pool that admission adds: the only one to which the namespace is assigned, else the default."""

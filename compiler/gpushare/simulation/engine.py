@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gpushare.core.record import Record
 from gpushare.core.units import total
+from gpushare.core.wording import join_first
 from gpushare.simulation import bounds
 from gpushare.simulation.choice import Chooser, Target
 from gpushare.simulation.outcome import Outcome, Placement
@@ -201,7 +202,8 @@ class _Run:
         """Return the outcome."""
         stays = any(self._pods[pod].duration is None for pod in self._held)
         end = None if stays else self._end
-        pools = tuple(pool.outcome(end) for pool in self._pools)
+        has_prices = any(pool.price for pool in self._supply.pools)
+        pools = tuple(pool.outcome(end, has_prices=has_prices) for pool in self._pools)
         unserved = Counter(reason for pod, reason in self._reasons.items() if pod not in self._targets)
         return Outcome(
             pools=pools,
@@ -220,6 +222,10 @@ class _Run:
             yield "a pod that asks for memory or a part of a GPU requests one share of the smallest kind that provides it"
         if any(pool.nodes is None for pool in self._supply.pools):
             yield "a pool without a number of nodes gets as many as needed, each when no other has room"
+        if self._supply.observes:
+            yield "adoption: enforce, although the intent only observes"
+        if machines := self._supply.machines:
+            yield f"without the pools for virtual machines, which serve no pods: {join_first(machines)}"
         if self._supply.quotas:
             yield "a pod that waits for room counts against its namespace's quota; one that quota refuses is tried again"
 

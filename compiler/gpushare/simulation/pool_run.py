@@ -49,8 +49,8 @@ class PoolRun:
         devices = [self.supply.devices[one] for one in taken]
         return sum(gpu if one.is_whole else one.provides_bytes or 0 for one in devices)
 
-    def outcome(self, end: int | None) -> PoolOutcome:
-        """Return what became of the pool's pods until the end."""
+    def outcome(self, end: int | None, *, has_prices: bool) -> PoolOutcome:
+        """Return what became of the pool's pods until the end; `has_prices`: some pool has one, so that no GPUs cost 0."""
         supply = self.supply
         nodes = self.nodes.touched if supply.nodes is None else supply.nodes
         gpus = nodes * supply.gpus_per_node
@@ -72,7 +72,7 @@ class PoolRun:
             gpu_hours=hours,
             used_gpu_hours=None if end is None else self._used_hours(),
             stranded_mib=stranded,
-            cost=charged * supply.price.per_hour if supply.price else None if gpus else 0.0,
+            cost=charged * supply.price.per_hour if supply.price else 0.0 if has_prices and not gpus else None,
             is_hourly=hours is None,
         )
 

@@ -55,7 +55,8 @@ class Supply(Record):
     """All pools, by name. `quotas` is (namespace, resource) → the most of it that its pods may request at once.
 
     `ambiguous` are resources of which a pod must name the pool. `denies`: admission rejects pods that may not use a pool or do
-    not name one; `assigns`: it adds the pool where it can.
+    not name one; `assigns`: it adds the pool where it can. `machines` are pools for virtual machines, which serve no pods;
+    `observes`: the plan is not enforced yet.
     """
 
     pools: tuple[PoolSupply, ...]
@@ -63,6 +64,8 @@ class Supply(Record):
     ambiguous: frozenset[str] = frozenset()
     denies: bool = True
     assigns: bool = False
+    machines: tuple[str, ...] = ()
+    observes: bool = False
 
 
 def of(plan: Plan, prices: Mapping[str, Price]) -> Supply:
@@ -73,6 +76,8 @@ def of(plan: Plan, prices: Mapping[str, Price]) -> Supply:
         quotas={(one.namespace, backends.quota_resource(key)): number for one in plan.quotas for key, number in one.hard},
         ambiguous=plan.ambiguous,
         denies=admission is AdmissionMode.DENY,
+        machines=tuple(pool.name for pool in plan.vm_pools),
+        observes=plan.intent.observes,
         assigns=admission is not AdmissionMode.NONE and (plan.intent.kubernetes or (0, 0)) >= MUTATING_KUBERNETES,
     )
 

@@ -182,7 +182,8 @@ def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], prefe
     what = f"of {preferred}, " if preferred else ""
     isolated = "no memory is shared" if best.variant.memory is MemoryIsolation.HARDWARE else "memory is separated by caps"
     if best.suffices is False:
-        return f"{what}{pluralize(best.nodes_needed, 'node')} needed, the fewest; {demand.nodes} are not enough"
+        given = "1 is" if demand.nodes == 1 else f"{demand.nodes} are"
+        return f"{what}{pluralize(best.nodes_needed, 'node')} needed, the fewest; {given} not enough"
     if best.suffices:
         return f"{what}fits, with the strongest isolation: {isolated}"
     if demand.nodes is None:

@@ -15,7 +15,7 @@ from gpushare.core.wording import pluralize
 from gpushare.intent import gitops
 from gpushare.intent.types import NodeSelector, Operator
 from gpushare.nodes.clouds import is_set_by_a_program
-from gpushare.resolved.plan import Plan, PoolPlan, VmPool
+from gpushare.resolved.plan import Plan
 
 _IN_WORDS: Mapping[Operator, str] = {
     Operator.IN: "{key} in ({values})",
@@ -53,8 +53,7 @@ def namespaces(plan: Plan) -> Iterator[str]:
 
 def labels(plan: Plan) -> Iterator[str]:
     """Yield the commands for labels by which pools select nodes, and which no program sets."""
-    every: list[PoolPlan | VmPool] = [*plan.pools, *plan.vm_pools]
-    pools = [pool for pool in every if any(not is_set_by_a_program(key) for key, _ in _required(pool.pool.nodes))]
+    pools = [pool for pool in plan.every_pool if any(not is_set_by_a_program(key) for key, _ in _required(pool.pool.nodes))]
     if not pools:
         return
     yield "Pools select nodes by these labels, which only you can set: replace NODE by the names of the pool's nodes."

@@ -16,6 +16,7 @@ from gpushare.views.advice_words import moment
 from gpushare.views.terminal import BOLD, Style, table, wrapped
 
 _NAMED = 10
+"""Containers that the present cap would have ended; those that the advice would end are all named."""
 
 
 def render(advice: Advice, plan: Plan, history: History, style: Style) -> str:
@@ -47,9 +48,10 @@ def _facts(one: PoolAdvice, currency: str) -> Iterator[str]:
     """Yield a line each: shares, memory and money, the back-test, and that of the present cap."""
     if one.change is not None:
         yield from _gains(one.change, currency)
-        yield f"back-test: {_tested(one.change.back_test)}"
+        test = one.change.back_test
+        yield f"back-test: {_tested(test, len(test.endings))}"
     if one.present is not None:
-        yield f"back-test of the present cap: {_tested(one.present)}"
+        yield f"back-test of the present cap: {_tested(one.present, _NAMED)}"
 
 
 def _gains(change: Change, currency: str) -> Iterator[str]:
@@ -63,12 +65,12 @@ def _gains(change: Change, currency: str) -> Iterator[str]:
     yield saved
 
 
-def _tested(test: BackTest) -> str:
+def _tested(test: BackTest, limit: int) -> str:
     names = [
         f"{one.namespace}/{one.pod} ({one.container}, {moment(one.at)}, {advice_words.size(one.used_bytes)})"
         for one in test.endings
     ]
-    ended = f"{pluralize(len(names), 'container')} ended: {join_first(names, _NAMED)}" if names else "none ended"
+    ended = f"{pluralize(len(names), 'container')} ended: {join_first(names, limit)}" if names else "none ended"
     rate = advice_words.estimated_rate(test.rate)
     return f"of {pluralize(test.containers, 'container')} {ended}; endings for each container and week: {rate}"
 

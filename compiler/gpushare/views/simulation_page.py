@@ -1,6 +1,7 @@
 """A simulation as one HTML page that needs no network: whether all pods ran, and each pool over time, intents side by side."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gpushare.core import prices
@@ -50,7 +51,7 @@ def _facts(found: Simulations) -> dict[str, str]:
     first = found.intents[0]
     facts = {
         "Workload": f"{pluralize(len(found.workload.pods), 'pod')} of {found.workload.source}",
-        "Over in": "-" if first.outcome.end is None else duration(first.outcome.end),
+        "Over in": "-" if first.outcome.end is None or not first.placed else duration(first.outcome.end),
         "Scheduler": found.scoring,
         "Ran": f"{first.placed:,}",
         "Never ran": f"{first.never_ran:,}",
@@ -75,9 +76,10 @@ def _tables(found: Simulations) -> Iterable[Table]:
     if len(intents) > 1:
         headers, rows = simulation_view.comparison_rows(intents)
         yield _table("Intents compared", headers, rows, "compared")
+    are_mixed = len(simulation_view.cost_headers(intents)) > 1
     for title, key, rows_of in (
         ("Pools", "table", simulation_view.pool_rows),
-        ("At the peak of each pool, and in all", "peak", simulation_view.use_rows),
+        ("At the peak of each pool, and in all", "peak", partial(simulation_view.use_rows, are_mixed=are_mixed)),
     ):
         each = [rows_of(one) for one in intents]
         widest = max((headers for headers, _ in each), key=len)

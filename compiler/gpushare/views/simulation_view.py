@@ -32,7 +32,7 @@ def render(found: Simulations, style: Style) -> str:
     shown += _left_out(found.workload, style)
     assumed = dict.fromkeys(line for one in found.intents for line in one.outcome.assumed)
     assumed |= dict.fromkeys(found.searched.found.assumed if found.searched else ())
-    return shown + _listed("assumed:", [visible(line) for line in assumed], style)
+    return shown + _listed("assumed:", [visible(line) for line in assumed], style, most=len(assumed))
 
 
 def verdict(one: Simulated) -> str:
@@ -92,17 +92,19 @@ def place(alike: Sequence[LeftOut]) -> str:
 def _heading(found: Simulations, style: Style) -> str:
     first, workload = found.intents[0], found.workload
     end = f", over in {duration(first.outcome.end)}" if first.outcome.end is not None else ", without an end"
+    end = end if first.placed else ""
     name = style.paint(visible(first.name), BOLD)
     return f"{name}  {pluralize(len(workload.pods), 'pod')} of {visible(workload.source)}{end}; the scheduler: {found.scoring}"
 
 
 class _Column(NamedTuple):
-    """A column of the comparison: its number, rounded to `digits`, and how it is written."""
+    """A column of the comparison: its number, rounded to `digits`, how it is written, and what is if there is none."""
 
     header: str
     value: Callable[[Simulated], float | None]
     text: Callable[[float], str]
     digits: int = 0
+    unknown: str = "-"
 
     def number(self, one: Simulated) -> float | None:
         """Return the number as it is shown, so that differences add up."""
@@ -125,16 +127,15 @@ def comparison_rows(intents: Sequence[Simulated]) -> Rows:
         _Column("STRANDED GIB", lambda one: _gib(one.stranded_mib), _decimal, 1),
         _Column("GPU-HOURS", lambda one: one.gpu_hours, _decimal, 1),
     ]
-    currencies = _currencies(intents)
-    if len(currencies) == 1:
-        hourly = any(pool.is_hourly for pool in first.outcome.pools)
-        header = _cost_header(currencies.pop(), is_hourly=hourly)
-        columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2))
+    costs = cost_headers(intents)
+    if len(costs) == 1:
+        header = costs.pop()
+        columns.append(_Column(header, lambda one: one.outcome.cost, _money, 2, "?"))
 
     def cell(column: _Column, one: Simulated) -> str:
         value, base = column.number(one), column.number(first)
         if value is None:
-            return "-"
+            return column.unknown
         if one is first or base is None or value == base:
             return column.text(value)
         return f"{column.text(value)} ({'+' if value > base else '-'}{column.text(abs(value - base))})"
@@ -146,12 +147,17 @@ def comparison_rows(intents: Sequence[Simulated]) -> Rows:
 def comparison_notes(intents: Sequence[Simulated]) -> Iterator[str]:
     """Yield what the numbers in parentheses are, and whether costs are not compared."""
     yield f"In parentheses: the difference from {visible(intents[0].file)}."
-    if len(_currencies(intents)) > 1:
-        yield "Costs in several currencies are not compared."
+    costs = cost_headers(intents)
+    if len(costs) > 1:
+        yield "Costs in several currencies, or of an hour and of a whole workload, are not compared."
+    elif costs:
+        missing = [(one.file, names) for one in intents if (names := unpriced(one))]
+        yield from (f"{visible(file)}: the price of {join_first(names)} is not known." for file, names in missing)
 
 
-def _currencies(intents: Iterable[Simulated]) -> set[str]:
-    return {one.outcome.currency for one in intents if one.outcome.cost is not None}
+def cost_headers(intents: Iterable[Simulated]) -> set[str]:
+    """Return the headers of the costs: of one currency or several, of an hour or of the whole workload; none without prices."""
+    return {_cost_header(one) for one in intents if any(pool.cost is not None for pool in one.outcome.pools)}
 
 
 def _comparison(intents: Sequence[Simulated], style: Style) -> str:
@@ -160,8 +166,9 @@ def _comparison(intents: Sequence[Simulated], style: Style) -> str:
     return shown + "".join(wrapped(line, style) for line in comparison_notes(intents))
 
 
-def _cost_header(currency: str, *, is_hourly: bool) -> str:
-    return " ".join(filter(None, ("COST PER HOUR" if is_hourly else "COST", currency)))
+def _cost_header(one: Simulated) -> str:
+    is_hourly = any(pool.is_hourly for pool in one.outcome.pools)
+    return " ".join(filter(None, ("COST PER HOUR" if is_hourly else "COST", one.outcome.currency)))
 
 
 def pool_rows(one: Simulated) -> Rows:
@@ -185,7 +192,7 @@ def pool_rows(one: Simulated) -> Rows:
 
 def search_rows(found: Found) -> Rows:
     """Return a row for each candidate of a search."""
-    cost = [_cost_header(found.currency, is_hourly=True)] if found.has_prices else []
+    cost = [f"COST PER HOUR {found.currency}".rstrip()] if found.has_prices else []
     headers = ["", "POOLS", "NODES", "GPUS", *cost, "NEVER RAN", "WAITED", "MEMORY", "FAULTS", "STRANDED GIB"]
     rows = [
         [
@@ -255,13 +262,15 @@ def _intent(one: Simulated, style: Style) -> str:
     return shown
 
 
-def use_rows(one: Simulated) -> Rows:
-    """Return a row for each pool: how full it was at its peak, and its GPU-hours and cost in all."""
+def use_rows(one: Simulated, *, are_mixed: bool = False) -> Rows:
+    """Return a row for each pool: how full it was at its peak, and its GPU-hours and cost in all.
+
+    `are_mixed`: the costs of other rows of the table are in other currencies or of another time, so that each says it.
+    """
     pools = one.outcome.pools
     headers = ["POOL", "AT", "SHARES", "GPUS", "ASKED GIB", "GRANTED GIB", "STRANDED GIB", "GPU-HOURS", "IN USE"]
     if any(pool.cost is not None for pool in pools):
-        hourly = any(pool.is_hourly for pool in pools)
-        headers.append(_cost_header(one.outcome.currency, is_hourly=hourly))
+        headers.append("COST" if are_mixed else _cost_header(one))
     rows = []
     for pool in pools:
         peak = pool.peak
@@ -275,7 +284,8 @@ def use_rows(one: Simulated) -> Rows:
             _optional(_gib(pool.stranded_mib), _decimal),
             _optional(pool.gpu_hours, _decimal),
             in_use(pool),
-            _optional(pool.cost, _money),
+            prices.amount(pool.cost, one.outcome.currency if are_mixed else "")
+            + (" per hour" if are_mixed and pool.is_hourly else ""),
         ]
         rows.append(cells[: len(headers)])
     return headers, rows
@@ -286,9 +296,18 @@ def _use(one: Simulated, style: Style) -> str:
     shown = table(
         headers, rows, style, numbers=headers[1:], dropped=("AT", "GRANTED GIB", "ASKED GIB", "STRANDED GIB", "IN USE")
     )
-    if len(one.outcome.pools) > 1 and one.outcome.cost is not None:
-        shown += f"cost in all: {prices.amount(one.outcome.cost, one.outcome.currency)}\n"
+    known = [pool.cost for pool in one.outcome.pools if pool.cost is not None]
+    if len(one.outcome.pools) > 1 and known:
+        names = unpriced(one)
+        hourly = " an hour" if one.outcome.pools[0].is_hourly else ""
+        without = f", without {join_first(names)}: the price is not known" if names else ""
+        shown += wrapped(f"cost in all: {prices.amount(sum(known), one.outcome.currency)}{hourly}{without}", style)
     return shown
+
+
+def unpriced(one: Simulated) -> list[str]:
+    """Return the pools whose cost is not known."""
+    return [pool.name for pool in one.outcome.pools if pool.cost is None]
 
 
 def in_use(pool: PoolOutcome) -> str:
@@ -308,11 +327,11 @@ def _left_out(workload: Workload, style: Style) -> str:
     return shown
 
 
-def _listed(title: str, lines: Sequence[str], style: Style) -> str:
+def _listed(title: str, lines: Sequence[str], style: Style, most: int = MAX_REASONS) -> str:
     if not lines:
         return ""
-    more = [f"and {pluralize(len(lines) - MAX_REASONS, 'further reason')}"] if len(lines) > MAX_REASONS + 1 else []
-    kept = lines[:MAX_REASONS] if more else lines
+    more = [f"and {pluralize(len(lines) - most, 'further reason')}"] if len(lines) > most + 1 else []
+    kept = lines[:most] if more else lines
     return f"\n{style.paint(title, BOLD)}\n" + "".join(wrapped(f"  {line}", style, indent=4) for line in [*kept, *more])
 
 

@@ -66,7 +66,13 @@ def render_cards(compared: Comparison, style: Style) -> str:
     if best is None or best.best is None:
         return shown + "\n" + wrapped("nothing fits on any of these cards", style)
     shown += "\n" + wrapped(_order(compared), style)
-    return shown + "\n" + _best(best, best.best, style) + "\n" + emit.yaml_text(intent(best.demand, best.best))
+    return (
+        shown
+        + "\n"
+        + _best(best, best.best, style, f"{best.demand.card.id}, ")
+        + "\n"
+        + emit.yaml_text(intent(best.demand, best.best))
+    )
 
 
 def _order(compared: Comparison) -> str:
@@ -137,10 +143,10 @@ def _percent(one: Option) -> str:
     return "?" if one.wasted_mib is None or not one.total_mib else f"{100 * one.wasted_mib // one.total_mib}%"
 
 
-def _best(found: Sizing, one: Option, style: Style) -> str:
+def _best(found: Sizing, one: Option, style: Style, card: str = "") -> str:
     entries = _entries(one)
     layout = f" {layout_text(entries)}" if entries else ""
-    shown = wrapped(f"{style.paint('best', BOLD)}: {one.variant.word}{layout}: {found.reason}", style, indent=2)
+    shown = wrapped(f"{style.paint('best', BOLD)}: {card}{one.variant.word}{layout}: {found.reason}", style, indent=2)
     for grant in one.grants:
         usable = mib(grant.provides_bytes // MIB)
         limit = "usable" if grant.cap_mib is None else "at most"

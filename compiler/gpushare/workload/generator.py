@@ -152,7 +152,7 @@ def load(read: Source) -> Workload:
 def _error(read: Source, finding: Finding) -> WorkloadError:
     at = read.locate(finding)
     place = f"{read.file}:{at.span.line}:{at.span.column}" if at.span else read.file
-    return WorkloadError(f"{place}: {at.message}", " ".join(at.hints) or _HINT)
+    return WorkloadError(f"{place}: {at.message}", "; ".join(at.hints) or _HINT)
 
 
 def _parameters(read: Source) -> Parameters:

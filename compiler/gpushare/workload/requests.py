@@ -17,9 +17,10 @@ class PodRequest(Record):
     """What one pod asks for. Exactly one of `memory_bytes`, `milli`, `gpus` and `resource` is set.
 
     `memory_bytes` is memory of one GPU; `milli` are thousandths of one GPU, its memory and compute alike; `gpus` are whole
-    GPUs; `resource` is an extended resource by its name, of which it requests `count`, and one container `per_container` at most
-    (None: all of it). `pool` is the only pool that may serve it (its nodeSelector), `cards` the only cards, if any are named. `arrival` and `duration` are seconds from the workload's
-    beginning; `duration` None: the pod stays. `line` is where the file has it, counted from 1.
+    GPUs; `resource` is an extended resource by its name, of which it requests `count`, and one container `per_container` at
+    most (None: all of it). `pool` is the only pool that may serve it (its nodeSelector), `cards` the only cards, if any are
+    named. `arrival` and `duration` are seconds from the workload's beginning; `duration` None: the pod stays. `line` is where
+    the file has it, counted from 1.
     """
 
     namespace: str

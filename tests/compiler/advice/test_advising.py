@@ -107,6 +107,16 @@ def test_no_cap_is_below_what_a_running_container_uses_now() -> None:
     assert [one.pod for one in gone.change.back_test.endings] == ["new"]
 
 
+def test_a_container_still_runs_if_only_the_clock_of_another_is_ahead() -> None:
+    quiet = steady(1000)
+    ahead = replace(quiet.containers[0], points=tuple((at + 3600, size) for at, size in quiet.containers[0].points))
+    points = ((START + 7 * DAY - 2 * STEP, 1000 * MIB), (START + 7 * DAY - STEP, 6 * GIB))
+    new = ContainerUse(namespace="cms", pod="new", container="main", pool="notebooks", device="", points=points)
+    found = advised(replace(quiet, containers=(ahead, *quiet.containers[1:], new)), risk=99.0)
+    assert found.change is None or (found.change.cap_bytes or 0) >= 6 * GIB
+    assert any("run used up to 6 GiB at the end" in note for note in found.notes)
+
+
 def test_a_risk_allows_lower_caps_and_names_whom_they_end() -> None:
     shape = Shape(base_mib=1000, spread=0.05, bursts=0.2, burst_mib=3000, burst_minutes=30)
     cautious, bold = (advised(used(("atlas", 30, shape)), risk=risk) for risk in (0.0, 1.5))
@@ -155,6 +165,8 @@ def test_isolation_is_not_weakened_unless_that_is_allowed() -> None:
     assert present.change.cap_bytes is None
     assert any("with less isolation (--isolation none)" in note for note in present.notes)
     assert any("pods must request nvidia.com/mig-1g.5gb in place of nvidia.com/gpu" in note for note in present.notes)
+    assert any("a smaller part of a GPU's compute" in note for note in present.notes)
+    assert any("running pods lose their shares when the nodes change" in note for note in present.notes)
     free = advised(steady(4000), whole, isolation=Isolation.NONE)
     assert free.change is not None
     assert free.change.fields["sharing"]["mode"] in {"mps", "time-slicing", "mig"}
@@ -193,6 +205,10 @@ def test_a_container_with_several_shares_keeps_their_number() -> None:
     assert found.change.cap_bytes is not None
     assert 1500 * MIB <= found.change.cap_bytes < 3000 * MIB
     assert found.change.gpus_before == 8
+    assert any("the caps of 12 containers are multiples of the present one" in note for note in found.notes)
+    later = tuple(replace(one, points=tuple((at + 7 * DAY, size) for at, size in one.points)) for one in own.containers)
+    changed = replace(double, start=START + 7 * DAY, end=START + 14 * DAY, containers=(*double.containers, *later))
+    assert not any("multiples" in note for note in advised(changed).notes)
 
 
 def test_explicit_caps_and_actions_that_end_nobody() -> None:
@@ -214,6 +230,19 @@ def test_containers_without_a_pool_are_of_the_only_one() -> None:
     found = advising.advise(made.plan, made.source.data, nameless, {}, advising.Settings())
     assert found.pools[0].change is not None
     assert "containers without a pool are of notebooks, the only one" in found.assumed
+
+
+def test_containers_of_no_pool_are_left_out_with_a_count() -> None:
+    own = steady(1800)
+    late = replace(
+        own.containers[0], pool="desktops", points=tuple((at + 9 * DAY, size) for at, size in own.containers[0].points)
+    )
+    made = compiled(document())
+    assert made.plan is not None
+    found = advising.of_pools(replace(own, containers=(*own.containers, late)), made.plan)
+    assert found.containers == own.containers
+    assert found.left_out == ("1 container of pools that the intent does not have for containers: desktops",)
+    assert advising.split(found) == advising.split(own)
 
 
 @pytest.mark.parametrize(

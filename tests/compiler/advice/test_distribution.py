@@ -89,7 +89,7 @@ def test_what_the_history_cannot_tell_is_said() -> None:
         distribution.limits(distribution.coverage(found, "notebooks", window), distribution.of(found, "notebooks", window))
     )
     assert said == [
-        "2 hours are learned from: use that recurs by the week is not in it",
+        "learned from 2 hours: use that recurs by the week is not in it",
         "p95 has no upper bound in 1 namespace with few containers: a",
         "p99 has no upper bound in 1 namespace with few containers: a",
         "90% of the containers' time is not measured: use in it may have been higher",

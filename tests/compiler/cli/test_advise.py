@@ -139,13 +139,14 @@ def test_what_cannot_be_patched_is_said_with_what_to_write(intent: Path) -> None
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (("--pool", "note"), "the intent has no pool 'note'"),
+        (("--pool", "note"), "the intent has no pool for containers 'note'"),
         (("--window", "soon"), "is not a time such as 14d or 36h"),
         (("--window", "400d"), "of at most 366d"),
         (("--risk", "-1"), "is not a percentage"),
         (("--min-containers", "0"), "is not a number from 1"),
         (("--prices", "none.yaml"), "cannot read none.yaml"),
         (("--overlay", "-", "--write"), "--write needs the name of a file"),
+        (("--overlay", "-", "--usage", "-"), "standard input can be only one of"),
     ],
 )
 def test_a_call_that_is_wrong(intent: Path, call: tuple[str, ...], message: str) -> None:

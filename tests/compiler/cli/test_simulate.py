@@ -92,6 +92,33 @@ def test_intents_are_compared_side_by_side(folder: Path) -> None:
     assert [one["nodes"] for one in document["intents"]] == [10, 1]
 
 
+VGPU = '{mode: vgpu, profile: A10-12Q, kernel: "5.15"}'
+MANAGER = '{image: {repository: r.example/n}, vgpuManager: {repository: r.example/v, version: "595.71.03"}}'
+
+
+def test_pools_for_virtual_machines_and_intents_that_only_observe_are_named(folder: Path) -> None:
+    desktops = pool("desktops", "a10", "{names: [v1]}", VGPU)
+    (folder / "intent.yaml").write_text(written(pool(), desktops, platform=MANAGER, adoption="observe"))
+    (folder / "pods.csv").write_text("memory,pool\n2Gi,desktops\n2Gi,notebooks\n")
+    code, text = simulated(folder)
+    assert (code, "1 of 2 pods never ran: pool desktops is for virtual machines" in text) == (1, True)
+    assert "without the pools for virtual machines, which serve no pods: desktops" in text
+    assert "adoption: enforce, although the intent only observes" in text
+    (folder / "prices.yaml").write_text("desktops: 1/h\n")
+    assert "COST" not in simulated(folder, "--prices", str(folder / "prices.yaml"))[1]
+
+
+def test_an_intent_on_stdin_has_the_name_that_all_commands_give_it(folder: Path) -> None:
+    call = ["simulate", "-", "--workload", str(folder / "pods.csv"), "--format", "json"]
+    done = CliRunner().invoke(commands, call, standalone_mode=False, input=(folder / "intent.yaml").read_text())
+    assert json.loads(done.stdout)["intents"][0]["file"] == "<stdin>"
+
+
+def test_where_nothing_ran_nothing_is_over(folder: Path) -> None:
+    (folder / "pods.csv").write_text("memory,duration\n900Gi,1h\n")
+    assert "over in" not in simulated(folder)[1]
+
+
 def test_scoring_changes_what_is_assumed(folder: Path) -> None:
     assert json.loads(simulated(folder, "--scoring", "most-allocated", "--format", "json")[1])["scoring"] == "most-allocated"
 

@@ -172,6 +172,7 @@ def test_cards_with_prices_are_ordered_by_cost(tmp_path: Path) -> None:
     assert {(one["currency"], one["pricePerGpuHour"]) for one in document["cards"]} == {("EUR", 0.35), ("EUR", 0.7), ("EUR", 1)}
     shown = gpushare("size", "--card", "l4", "--card", "t4", *asked).stdout
     assert "The least cost comes first" in shown
+    assert "best: t4, time-slicing: the fewest nodes" in shown
     assert "cost: 4.90 EUR an hour, 14 GPUs at 0.35 EUR/h" in shown
     assert [line.split()[-1] for line in shown.splitlines()[2:5]] == ["EUR/H", "4.90", "5.60"]
 

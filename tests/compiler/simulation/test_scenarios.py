@@ -3,6 +3,7 @@
 from typing import Any
 
 from gpushare.core.prices import Price
+from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.intent.types import Exclusive, Mig, NodeSelector, Pool, Quota, SharePlacement, Sharing, TimeSlicing
 from gpushare.simulation import engine, supply
@@ -167,8 +168,11 @@ def test_hours_memory_and_money_of_a_pool() -> None:
 
 def test_a_pool_of_unknown_size_has_as_many_nodes_as_are_needed() -> None:
     one = offered(t4(Exclusive(), nodes=None, gpus=2), t4(TimeSlicing(replicas=2), "unused", nodes=None))
-    found = outcome(one, pods({"gpus": 1, "duration": 3600}, {"gpus": 2, "duration": 3600}, {"gpus": 1, "arrival": 3600}))
-    assert [(one.nodes, one.is_open, one.placed, one.cost) for one in found.pools] == [(2, True, 3, None), (0, True, 0, 0.0)]
+    workload = pods({"gpus": 1, "duration": 3600}, {"gpus": 2, "duration": 3600}, {"gpus": 1, "arrival": 3600})
+    found = outcome(one, workload)
+    assert [(one.nodes, one.is_open, one.placed, one.cost) for one in found.pools] == [(2, True, 3, None), (0, True, 0, None)]
+    priced = replace(one, pools=(replace(one.pools[0], price=Price(per_hour=1.5)), one.pools[1]))
+    assert [one.cost for one in outcome(priced, workload).pools] == [6.0, 0.0]
     assert any("gets as many as needed" in one for one in found.assumed)
 
 

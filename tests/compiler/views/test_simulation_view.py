@@ -120,6 +120,17 @@ def test_several_pools_are_added_up() -> None:
     assert "cost in all: 5.50 EUR" in text
 
 
+def test_a_cost_that_is_not_known_is_a_question_mark_and_its_pool_is_named() -> None:
+    pools = (replace(POOL, is_hourly=True), replace(POOL, name="training", cost=None))
+    partly = simulated("other.yaml", replace(OUTCOME, pools=pools, cost=None))
+    text = rendered(partly)
+    assert "cost in all: 4.00 EUR an hour, without training: the price is not known" in text
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("training")][-1] == "?"
+    compared = rendered(simulated(outcome=changed(is_hourly=True)), partly)
+    assert [line.split()[-1] for line in compared.splitlines() if line.startswith("other.yaml  ")] == ["?"]
+    assert "other.yaml: the price of training is not known." in compared
+
+
 def test_intents_are_compared_with_the_first_and_differences_add_up() -> None:
     fewer = replace(changed(nodes=1, gpu_hours=4.06, waited_seconds=540), cost=2.004)
     text = rendered(simulated(), simulated("other.yaml", fewer))
@@ -131,11 +142,13 @@ def test_intents_are_compared_with_the_first_and_differences_add_up() -> None:
     assert text.count("one thing") == 1
 
 
-def test_costs_in_several_currencies_are_not_compared() -> None:
-    text = rendered(simulated(), simulated("other.yaml", replace(OUTCOME, currency="USD")))
-    assert "Costs in several currencies are not compared." in text
+@pytest.mark.parametrize("other", [replace(OUTCOME, currency="USD"), changed(is_hourly=True)])
+def test_costs_in_several_currencies_or_of_other_times_are_not_compared(other: Outcome) -> None:
+    text = rendered(simulated(), simulated("other.yaml", other))
+    assert "Costs in several currencies, or of an hour and of a whole workload, are not compared." in text
     comparison = text[text.index("INTENT") : text.index("In parentheses")]
     assert "COST" not in comparison
+    assert simulation_view.use_rows(simulated(), are_mixed=True)[1][0][-1] == "4.00 EUR"
 
 
 def test_bounds_are_a_sentence() -> None:

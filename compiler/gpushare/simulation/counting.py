@@ -22,13 +22,15 @@ EPSILON = 1e-6
 class PodKind(Record):
     """Pods that the same shares of the same pools serve. `origins` are the pools of the intent that may serve them.
 
-    One of `memory_bytes`, `milli` and `resource` is set, or none: whole GPUs. `count` is how many shares each of them takes.
+    One of `memory_bytes`, `milli` and `resource` is set, or none: whole GPUs. `count` is how many shares each of them takes,
+    `per_container` one of its containers at most.
     """
 
     memory_bytes: int | None
     milli: int | None
     resource: str | None
     count: int
+    per_container: int | None
     origins: frozenset[str]
 
 
@@ -46,6 +48,7 @@ def kind_of(pod: PodRequest, pools: Iterable[PoolSupply]) -> PodKind:
         milli=pod.milli,
         resource=pod.resource,
         count=pod.count if pod.resource is not None else pod.gpus or 1,
+        per_container=pod.per_container,
         origins=allowed,
     )
 

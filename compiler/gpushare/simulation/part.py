@@ -1,7 +1,7 @@
 """The search of pools that share pods: which sets of divisions are tried, in which order, and what is proven of the rest."""
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from math import ceil, comb, inf
 
@@ -14,6 +14,7 @@ from gpushare.simulation.found import Candidate
 from gpushare.simulation.known import Known
 from gpushare.simulation.supply import PoolSupply, Supply
 from gpushare.simulation.trials import Subset, Trials
+from gpushare.workload.requests import PodRequest
 
 MAX_SUBSETS = 5_000
 """How many sets of divisions are compared by their bounds; of more, only those that extend the best smaller ones."""
@@ -52,12 +53,13 @@ class Part:
         self._known, self._origins = known, origins
         asked = [(pod, kind) for pod, kind in zip(known.workload.pods, known.kinds, strict=True) if kind.origins & set(origins)]
         found, self._is_complete = known.items(origins, {kind for _, kind in asked})
-        servable = {kind for _, kind in asked if any(counting.number_of_slots(kind, item) >= kind.count for item in found)}
+        samples = {kind: pod for pod, kind in reversed(asked)}
+        servable = {kind for item in found for kind in _servable(item, samples)}
         served = [(pod, kind) for pod, kind in asked if kind in servable]
         self.unserved = len(asked) - len(served)
         self._pods = tuple(pod for pod, _ in served)
         self._moments = counting.moments(self._pods, [kind for _, kind in served])
-        self._samples = {kind: pod for pod, kind in reversed(served)}
+        self._samples = samples
         self._items = _undominated(found, self._moments.kinds)
         self._trials = Trials(known, origins, self._items, self._pods)
         in_all_ways = any(len(item.slots) > 1 for item in self._items)
@@ -329,6 +331,14 @@ def _missing(
     wanted = sum(amount * pods for amounts in asked for amount, pods in amounts.items())
     missing = wanted - sum(least[place] * pools[place][1][resource] for place in where)
     return max(missing, 0) * min(pools[place][0] / pools[place][1][resource] for place in where)
+
+
+def _servable(item: Item, samples: Mapping[PodKind, PodRequest]) -> Iterator[PodKind]:
+    """Yield the kinds of pods that the engine has request a share of the item, if there is nothing else."""
+    chooser = Chooser(Supply(pools=(item.supply,), quotas={}))
+    for kind, pod in samples.items():
+        if counting.may_use(kind, item) and not isinstance(chooser.choose(replace(pod, pool="")), str):
+            yield kind
 
 
 def _undominated(items: Sequence[Item], kinds: Sequence[PodKind]) -> list[Item]:

@@ -40,7 +40,7 @@ class Trials:
     def settled(self, subset: Subset, counts: tuple[int, ...]) -> Candidate:
         """Return the candidate with these numbers of nodes, or with a few more if the scheduler spreads pods so that some wait.
 
-        If four, or half as many, more are not enough, it stays at these: on yet more nodes the scheduler would spread the pods further.
+        If four or half as many more are not enough, it stays at these: on yet more nodes the pods would be spread further.
         """
         within = self.within_limits(subset, counts)
         first, short = self.fixed(subset, within)

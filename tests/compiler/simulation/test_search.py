@@ -269,6 +269,14 @@ def test_pods_that_nothing_serves_are_counted_and_others_searched() -> None:
     assert (nothing.best, nothing.unserved) == (None, 2)
 
 
+def test_a_pod_that_admission_refuses_does_not_stop_the_search() -> None:
+    pools = {"gpus": pool(sharing={"mode": "time-slicing", "replicas": 4})}
+    wanted = workload(pod(9, resource="nvidia.com/gpu.shared", count=2), *pods(4, memory_bytes=3 * GIB))
+    found = search(planned(pools), wanted, {})
+    assert found.best is not None
+    assert (found.unserved, found.best.gpus, found.is_exact) == (1, 1, True)
+
+
 def test_a_large_search_ends_after_its_budget_and_says_how_far_it_may_be_off() -> None:
     chance = random.Random(7)
     asked = [pod(number, memory_bytes=chance.randint(1, 39) * 2 * GIB) for number in range(200)]

@@ -40,11 +40,11 @@ class Trials:
     def settled(self, subset: Subset, counts: tuple[int, ...]) -> Candidate:
         """Return the candidate with these numbers of nodes, or with a few more if the scheduler spreads pods so that some wait.
 
-        If half as many again are not enough, it stays at these: on yet more nodes the scheduler would spread the pods further.
+        If four, or half as many, more are not enough, it stays at these: on yet more nodes the scheduler would spread the pods further.
         """
         within = self.within_limits(subset, counts)
         first, short = self.fixed(subset, within)
-        low, high = counts, tuple(nodes + is_short * max(1, nodes // 2) for nodes, is_short in zip(counts, short, strict=True))
+        low, high = counts, tuple(nodes + is_short * max(4, nodes // 2) for nodes, is_short in zip(counts, short, strict=True))
         if first.serves or within != counts or self.within_limits(subset, high) != high:
             return first
         best, _ = self.fixed(subset, high)

@@ -190,6 +190,10 @@ def pool_rows(one: Simulated) -> Rows:
     return headers, rows
 
 
+_MAX_SHOWN = 4
+"""How many pools of a candidate its row names; the intent of the best has them all."""
+
+
 def search_rows(found: Found) -> Rows:
     """Return a row for each candidate of a search."""
     cost = [f"COST PER HOUR {found.currency}".rstrip()] if found.has_prices else []
@@ -197,7 +201,10 @@ def search_rows(found: Found) -> Rows:
     rows = [
         [
             "*" if one is found.best else "",
-            ", ".join(_division(choice, several=len({each.origin for each in one.choices}) > 1) for choice in one.choices),
+            join_first(
+                [_division(choice, several=len({each.origin for each in one.choices}) > 1) for choice in one.choices],
+                _MAX_SHOWN,
+            ),
             f"{one.nodes:,}",
             f"{one.gpus:,}",
             *([_money(one.cost)] if found.has_prices else []),

@@ -181,7 +181,7 @@ def test_only_pods_scroll_horizontally_on_a_phone(tab: Browser, files: dict[str,
         ("changed", {"Before", "After", "Change"}),
         ("advice", {"Now", "Advised", "Containers", "p95", "Most", "Used", "With the cap"}),
         ("status", {"Wanted", "Offered", "Used", "Free", "In use", "State", "Reason", "Since", "Message"}),
-        ("simulation", {"Never ran", "Stranded GiB", "GPU-hours", "Cost EUR", "Waited", "Intent"}),
+        ("simulation", {"Never ran", "Stranded GiB", "GPU-hours", "Cost EUR", "Mean wait", "Intent"}),
     ],
 )
 def test_on_a_phone_every_value_has_its_heading(tab: Browser, files: dict[str, Path], name: str, words: set[str]) -> None:

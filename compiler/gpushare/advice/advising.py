@@ -12,7 +12,6 @@ which of these fail: what was advised after a failure was chosen with it, and a 
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from itertools import pairwise
 from statistics import mean, stdev
 from typing import Any
@@ -20,24 +19,21 @@ from typing import Any
 from gpushare import modes, pipeline
 from gpushare.advice import distribution
 from gpushare.advice.advised import Advice, BackTest, Change, PoolAdvice, Refusal
+from gpushare.advice.candidates import Candidate, Isolation, Ways, gpus, present, words
 from gpushare.advice.distribution import Coverage
-from gpushare.advice.history import ContainerUse, History
-from gpushare.advice.replay import Measured, Tenant, Terms, replay
+from gpushare.advice.history import History
+from gpushare.advice.replay import Measured, Terms, replay
 from gpushare.bundle.lock import EMPTY
-from gpushare.catalog.cards import Card
-from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.core.prices import Price
 from gpushare.core.record import Record, fields, replace
 from gpushare.core.units import MIB
-from gpushare.core.wording import gib, join_first, layout_text, pluralize
-from gpushare.intent.types import Action, CapWord, Layout, Pool, Sharing
-from gpushare.modes import fit
-from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Need, Variant
+from gpushare.core.wording import gib, join_first, pluralize
+from gpushare.intent.types import Action
+from gpushare.modes.demand import Variant
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.sharing import caps, shares
-from gpushare.sharing.shares import ShareKind
+from gpushare.sharing import caps
 
 Window = tuple[int, int]
 Document = Mapping[str, Any]
@@ -55,19 +51,6 @@ _MAX_CAPPED = 0.1
 _MAX_LEVELS = 40
 _RUNS_SECONDS = 3600
 """A container runs if it was measured so shortly before the last sample of its pool: clocks differ, and scrapes fail."""
-_TIMES = (5, 6, 8, 12, 16, 24, 32)
-"""How much more than they need containers may have, in quarters, if less fails the back-test."""
-_FEWER = 16
-"""How many smaller numbers of replicas are tried for each need."""
-_MAX_TRIED = 60
-
-
-class Isolation(StrEnum):
-    """What may keep containers apart: at least what does now, hardware alone, or anything."""
-
-    PRESENT = "present"
-    MEMORY = "memory"
-    NONE = "none"
 
 
 class Settings(Record):
@@ -80,21 +63,6 @@ class Settings(Record):
     min_seconds: int = 12 * 3600
     min_containers: int = 10
     isolation: Isolation = Isolation.PRESENT
-
-
-class _Candidate(Record):
-    """One way to share. `cap_bytes` is what each container may use: by a cap (`is_capped`), else all that the device has."""
-
-    pool: Pool
-    variant: Variant
-    layouts: tuple[Layout, ...]
-    kinds: tuple[ShareKind, ...]
-    cap_bytes: int
-    is_capped: bool
-
-    @property
-    def per_node(self) -> int:
-        return sum(kind.per_node for kind in self.kinds)
 
 
 def advise(  # noqa: PLR0913, PLR0917 - all that advice depends on
@@ -164,9 +132,9 @@ class _Adviser:
         self._pool, self._card = plan.pool, plan.card
         self._learned, self._tested = split(history)
         self._known = known
-        self._present = _present(plan)
+        self._present = present(plan)
+        self._ways = Ways(plan, self._present, settings.isolation)
         self._uses = tuple(distribution.uses(history, plan.name))
-        self._tenants = tuple(Tenant(use=use, shares=self._shares(use)) for use in self._uses)
         self._notes: list[str] = []
         self._measured_parts: list[Measured] | None = None
         self._least = 0
@@ -180,11 +148,6 @@ class _Adviser:
         change = present = None
         if refusal is None:
             measured = self._measured(self._tested)
-            if several := sum(tenant.shares > 1 for tenant in self._tenants):
-                self._notes.append(
-                    f"the caps of {pluralize(several, 'container')} are multiples of the present one: they count as holding"
-                    " several shares, and keep that number; if the pool's cap was changed in the window, use --window"
-                )
             if self._present is None:
                 self._notes.append("its shares have several sizes: which of them a container holds is not in the history")
             else:
@@ -201,7 +164,7 @@ class _Adviser:
 
     def _refusal(self, learned: Coverage) -> Refusal | None:
         tested = distribution.coverage(self._history, self._plan.name, self._tested)
-        if not self._tenants:
+        if not self._uses:
             return Refusal.NO_USE
         measured = [part for part in _parts(self._learned) if self._peaks(part)]
         seconds = min(self._tested[1], max(use.points[-1][0] for use in self._uses) + self._history.step_seconds)
@@ -216,22 +179,17 @@ class _Adviser:
             return Refusal.CAPPED
         return None
 
-    def _shares(self, use: ContainerUse) -> int:
-        """Return how many shares a container holds: its cap is the sum of theirs."""
-        own = self._present.cap_bytes if self._present and self._present.is_capped else 0
-        return use.cap_bytes // own if use.cap_bytes and own and use.cap_bytes % own == 0 else 1
-
     def _peaks(self, window: Window) -> list[int]:
-        """Return the most that each container used of one share in the window."""
-        found = ((distribution.peak(one.use, window, self._history.gap_seconds), one.shares) for one in self._tenants)
-        return [-(-most // number) for most, number in found if most is not None]
+        """Return the most that each container used in the window."""
+        found = (distribution.peak(use, window, self._history.gap_seconds) for use in self._uses)
+        return [most for most in found if most is not None]
 
     def _needs(self, coverage: Coverage) -> list[int]:
         """Return what a share may have to hold, in bytes: the most cautious first, others only if a risk is allowed."""
         peaks = sorted(self._peaks(self._learned))
         maxima = [max(found) for part in _parts(self._learned) if (found := self._peaks(part))]
         bound = mean(maxima) + _T * stdev(maxima) * math.sqrt(1 + 1 / len(maxima))
-        now = floor = max((-(-used // number) for used, number in self._running()), default=0)
+        now = floor = max(self._running(), default=0)
         if coverage.near_cap and self._present:
             floor = max(floor, self._present.cap_bytes)
         most, self._least = max(peaks[-1], math.ceil(bound), floor), max(peaks[-1], floor)
@@ -245,21 +203,21 @@ class _Adviser:
         levels = [max(one, floor) for one in peaks[:: max(1, len(peaks) // _MAX_LEVELS)]]
         return sorted({most, *levels}, reverse=True)
 
-    def _running(self) -> Iterator[tuple[int, int]]:
-        """Yield what each container that runs at the end of the pool's history uses now, and its number of shares."""
-        last = max(one.use.points[-1][0] for one in self._tenants)
-        for one in self._tenants:
-            at, used = one.use.points[-1]
+    def _running(self) -> Iterator[int]:
+        """Yield what each container that runs at the end of the pool's history uses now."""
+        last = max(use.points[-1][0] for use in self._uses)
+        for use in self._uses:
+            at, used = use.points[-1]
             if at + max(_RUNS_SECONDS, self._history.gap_seconds) >= last:
-                yield used, one.shares
+                yield used
 
     def _change(self, measured: Measured, coverage: Coverage, price: Price | None) -> Change | None:
         if self._present is None:
             return None
         needs = self._needs(coverage)
-        allowed = [variant for variant in modes.VARIANTS if self._is_allowed(variant)]
-        tried: list[tuple[_Candidate, BackTest]] = []
-        for one in self._candidates(allowed, needs):
+        allowed = [variant for variant in modes.VARIANTS if self._ways.is_allowed(variant)]
+        tried: list[tuple[Candidate, BackTest]] = []
+        for one in self._ways.of(allowed, needs, self._least):
             if self._settings.risk and any(self._exceeds(self._replay(part, one)) for part in self._learned_parts()):
                 continue
             back_test = self._replay(measured, one)
@@ -273,61 +231,10 @@ class _Adviser:
         self._note_failures(tried, None)
         return None
 
-    def _is_allowed(self, variant: Variant) -> bool:
-        if self._settings.isolation is Isolation.NONE or self._present is None:
-            return True
-        if self._settings.isolation is Isolation.MEMORY:
-            return variant.memory is MemoryIsolation.HARDWARE
-        now = self._present.variant
-        return _rank(variant) <= _rank(now)
-
-    def _candidates(self, variants: Sequence[Variant], needs: Sequence[int]) -> list[_Candidate]:
-        """Return the ways to share that give each container what it needs, or more: the one with the most shares first."""
-        found: dict[tuple[object, ...], _Candidate] = {}
-        more = (needs[0] * times // 4 for times in _TIMES)
-        for need, variant in ((need, variant) for need in (*needs, *more) for variant in variants):
-            demand = Demand(card=self._card, needs=(Need(memory_bytes=need),), gpus_per_node=self._pool.gpus_per_node, nodes=1)
-            divided = variant.divide(demand)
-            for sharing in () if isinstance(divided, str) else divided:
-                for one in self._with_fewer(variant, sharing, need):
-                    if not self._isolates_less(one):
-                        found.setdefault((variant.word, one.layouts, one.pool.sharing.replicas), one)
-        own = self._present
-        if own is not None:
-            same = (own.variant.word, own.layouts, own.pool.sharing.replicas)
-            if own.variant in variants and own.cap_bytes >= min(needs[-1], self._least):
-                found[same] = own
-        return sorted(found.values(), key=self._preference)[:_MAX_TRIED]
-
-    def _isolates_less(self, one: _Candidate) -> bool:
-        """Whether more containers share an instance than its kind of MIG is for: all of a GPU, or those of several now."""
-        if not modes.of(one.pool).is_partitioned or not one.pool.sharing.replicas:
-            return False
-        if any(sum(number for _, number in layout) == 1 for layout in one.layouts):
-            return True
-        own = self._present
-        is_replicated = own is not None and modes.of(own.pool).is_partitioned and bool(own.pool.sharing.replicas)
-        return is_replicated and self._settings.isolation is Isolation.PRESENT and one.layouts != getattr(own, "layouts", ())
-
-    def _preference(self, one: _Candidate) -> tuple[int, ...]:
-        is_other = self._present is None or one.variant.word != self._present.variant.word
-        return -one.per_node, one is not self._present, is_other, *_rank(one.variant), len(one.kinds)
-
-    def _with_fewer(self, variant: Variant, sharing: Sharing, need: int) -> Iterator[_Candidate]:
-        """Yield the way to share with the pool's own reserve and settings, and with each smaller number of replicas."""
-        sharing = modes.of(self._pool).with_settings(sharing)
-        memory = replace(self._pool.memory, cap=None if self._pool.memory.cap is None else CapWord.EVEN)
-        most = sharing.replicas if isinstance(sharing.replicas, int) else 0
-        several = [replace(sharing, replicas=number) for number in range(most, max(1, most - _FEWER), -1)]
-        for each in several or [sharing]:
-            one = _candidate(replace(self._pool, sharing=each, memory=memory), self._card, variant, None)
-            if one is not None and one.cap_bytes >= need:
-                yield one
-
-    def _replay(self, measured: Measured, one: _Candidate) -> BackTest:
+    def _replay(self, measured: Measured, one: Candidate) -> BackTest:
         return replay(measured, self._terms(one))
 
-    def _terms(self, one: _Candidate) -> Terms:
+    def _terms(self, one: Candidate) -> Terms:
         enforcement = one.pool.enforcement
         tolerance = caps.tolerance_mib(one.cap_bytes // MIB, enforcement.tolerance) * MIB if one.is_capped else 0
         return Terms(
@@ -347,21 +254,21 @@ class _Adviser:
         return self._measured_parts
 
     def _measured(self, window: Window) -> Measured:
-        return Measured(self._tenants, window, self._history.step_seconds, self._history.gap_seconds)
+        return Measured(self._uses, window, self._history.step_seconds, self._history.gap_seconds)
 
-    def _compiles(self, one: _Candidate) -> bool:
+    def _compiles(self, one: Candidate) -> bool:
         """Whether the intent with this change has no errors. Notes the warnings that it adds."""
         after = _compiled(changed(self._document, {self._plan.name: self._fields(one)}))
         errors = [finding for finding in after.findings if is_error(finding)]
         if errors:
-            self._notes.append(f"{_words(one)} is left out: {errors[0].code} {errors[0].message}")
+            self._notes.append(f"{words(one)} is left out: {errors[0].code} {errors[0].message}")
             return False
         new = dict.fromkeys(finding.code for finding in after.findings if finding.code not in self._known)
         if new:
             self._notes.append(f"the changed intent has new warnings: {join_first(list(new))}; `gpushare check` explains them")
         return True
 
-    def _fields(self, one: _Candidate) -> dict[str, Any]:
+    def _fields(self, one: Candidate) -> dict[str, Any]:
         """Return the fields of the pool that change, with their new values."""
         old = self._document["spec"]["pools"][self._plan.name]
         own, new = old["sharing"], modes.of(one.pool).document()
@@ -376,11 +283,11 @@ class _Adviser:
             found["memory"] = {**memory, "cap": "even" if one.is_capped else "none"}
         return found
 
-    def _described(self, one: _Candidate, back_test: BackTest, price: Price | None) -> Change | None:
+    def _described(self, one: Candidate, back_test: BackTest, price: Price | None) -> Change | None:
         if self._present is None:
             return None
         peak = self._peak()
-        before, after = (_gpus(each, peak) for each in (self._present, one))
+        before, after = (gpus(each, peak) for each in (self._present, one))
         self._note_effects(one)
         memory = self._card.memory_mib
         return Change(
@@ -399,17 +306,17 @@ class _Adviser:
     def _peak(self) -> int:
         """Return how many shares were held at once in the learned part, at most."""
         steps: list[tuple[int, int]] = []
-        for one in self._tenants:
-            start, end = one.use.points[0][0], one.use.points[-1][0] + self._history.step_seconds
+        for use in self._uses:
+            start, end = use.points[0][0], use.points[-1][0] + self._history.step_seconds
             if start < self._learned[1] and end > self._learned[0]:
-                steps += [(max(start, self._learned[0]), one.shares), (end, -one.shares)]
+                steps += [(max(start, self._learned[0]), 1), (end, -1)]
         held = most = 0
         for _, change in sorted(steps):
             held += change
             most = max(most, held)
         return most
 
-    def _note_effects(self, one: _Candidate) -> None:
+    def _note_effects(self, one: Candidate) -> None:
         if self._present is None:
             return
         names = [tuple(sorted({kind.resource for kind in each.kinds})) for each in (self._present, one)]
@@ -429,25 +336,25 @@ class _Adviser:
         if (one.layouts, one.variant) != (self._present.layouts, self._present.variant):
             self._notes.append("running pods lose their shares when the nodes change: `gpushare plan` says how many, and when")
 
-    def _note_failures(self, tried: Sequence[tuple[_Candidate, BackTest]], chosen: _Candidate | None) -> None:
+    def _note_failures(self, tried: Sequence[tuple[Candidate, BackTest]], chosen: Candidate | None) -> None:
         failed = [(one, test) for one, test in tried if test.endings]
         for one, test in failed[:3]:
             names = list(dict.fromkeys(f"{end.namespace}/{end.pod}" for end in test.endings))
             self._notes.append(
-                f"{_words(one)} failed the back-test: {pluralize(len(test.endings), 'container')} ended ({join_first(names)})"
+                f"{words(one)} failed the back-test: {pluralize(len(test.endings), 'container')} ended ({join_first(names)})"
             )
         if failed and chosen is not None:
             self._notes.append("the advice was chosen after these failures, with the tested part: its rate may be higher")
         if chosen is None:
             self._notes.append(f"no way to share {self._card.id} serves this use at this risk")
 
-    def _note_others(self, allowed: Sequence[Variant], needs: Sequence[int], chosen: _Candidate) -> None:
+    def _note_others(self, allowed: Sequence[Variant], needs: Sequence[int], chosen: Candidate) -> None:
         """Note a way to share that isolates less and has more shares."""
         others = [variant for variant in modes.VARIANTS if variant not in allowed]
-        more = [one for one in self._candidates(others, needs[:1]) if one.per_node > chosen.per_node]
+        more = [one for one in self._ways.of(others, needs[:1], self._least) if one.per_node > chosen.per_node]
         if more:
             self._notes.append(
-                f"{_words(more[0])} would have {more[0].per_node} shares per node, with less isolation (--isolation none)"
+                f"{words(more[0])} would have {more[0].per_node} shares per node, with less isolation (--isolation none)"
             )
 
 
@@ -462,62 +369,10 @@ def _compiled(document: Document) -> pipeline.Compilation:
     return pipeline.compile_intent(emit.json_text(document).encode(), "intent", EMPTY)
 
 
-def _present(plan: PoolPlan) -> _Candidate | None:
-    """Return how the pool shares now; None if its shares have several sizes."""
-    variant = next(one for one in modes.VARIANTS if one.word == _variant_word(plan.pool))
-    one = _candidate(plan.pool, plan.card, variant, plan.layout_of_goal)
-    if one is None:
-        return None
-    provided = {_provides(plan.pool, plan.card, kind) for kind in one.kinds}
-    return one if len(provided) == 1 else None
-
-
-def _variant_word(pool: Pool) -> str:
-    return "mig-replicas" if modes.of(pool).is_partitioned and pool.sharing.replicas else pool.mode.value
-
-
-def _candidate(pool: Pool, card: Card, variant: Variant, pinned: Layout | None) -> _Candidate | None:
-    layouts = modes.of(pool).layouts(card, pinned)
-    kinds = shares.kinds(pool, card, layouts) if layouts else ()
-    provided = [_provides(pool, card, kind) for kind in kinds]
-    if layouts is None or not kinds or None in provided:
-        return None
-    is_capped = any(caps.cap_mib(pool, card, kind.profile, kind.replicas) is not None for kind in kinds)
-    cap = min(one for one in provided if one is not None)
-    return _Candidate(pool=pool, variant=variant, layouts=layouts, kinds=kinds, cap_bytes=cap, is_capped=is_capped)
-
-
-def _provides(pool: Pool, card: Card, kind: ShareKind) -> int | None:
-    """Return what a container with one share may use, in bytes: its cap, or what the device has; None if not known."""
-    cap = caps.cap_mib(pool, card, kind.profile, kind.replicas)
-    return usable_bytes(kind.memory_mib, pool.memory.reserve) if cap is None else cap * MIB
-
-
-def _rank(variant: Variant) -> tuple[int, int, int]:
-    """Return what is larger for less isolation; of those that share a device, MIG with replicas has the most."""
-    is_shared = variant.memory is not MemoryIsolation.HARDWARE
-    faults = list(FaultIsolation).index(variant.faults)
-    return int(is_shared), faults, modes.VARIANTS.index(variant) if is_shared else 0
-
-
-def _gpus(one: _Candidate, peak: int) -> int:
-    """Return how many GPUs have so many shares, by whole nodes, as `gpushare size` counts."""
-    need = (Need(memory_bytes=one.cap_bytes, users=peak),)
-    return (fit.nodes_for(((one.cap_bytes, one.per_node),), need) or 0) * one.pool.gpus_per_node
-
-
 def _parts(window: Window) -> list[Window]:
     start, end = window
     edges = [start + (end - start) * number // PARTS for number in range(PARTS + 1)]
     return list(pairwise(edges))
-
-
-def _words(one: _Candidate) -> str:
-    """Return a way to share in words: `time-slicing ×4`."""
-    layout = layout_text(one.layouts[0]) if one.layouts[0] else ""
-    replicas = one.pool.sharing.replicas
-    times = f"×{replicas}" if isinstance(replicas, int) and replicas else ""
-    return " ".join(filter(None, (one.pool.mode.value, layout, times)))
 
 
 def _size(number: int) -> str:

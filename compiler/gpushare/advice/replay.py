@@ -27,7 +27,7 @@ from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Evict, Kill, Terminate, TerminateClient
 
-__all__ = ["ABSENT", "Measured", "Tenant", "Terms", "changes", "replay", "runtime_version"]
+__all__ = ["ABSENT", "Measured", "Terms", "changes", "replay", "runtime_version"]
 
 ABSENT = -1
 """In place of a use: the container has not been measured yet, or no longer."""
@@ -40,7 +40,10 @@ _ENOUGH_BYTES = 1 << 62
 
 
 class Terms(Record):
-    """The cap of one share, and how it is enforced. `is_mps`: containers are clients of the platform's MPS daemon."""
+    """The cap of a container, and how it is enforced. `is_mps`: containers are clients of the platform's MPS daemon.
+
+    A container has one share of a device: the device plugin refuses a request for more (`backends.device_plugin`).
+    """
 
     cap_bytes: int
     tolerance_bytes: int
@@ -48,11 +51,12 @@ class Terms(Record):
     grace_seconds: int
     is_mps: bool = False
 
-    def cap(self, shares: int) -> Cap:
-        """Return the cap of a container with so many shares. An action that ends no container is replayed as `kill`."""
+    @property
+    def cap(self) -> Cap:
+        """The cap as the guard has it. An action that ends no container is replayed as `kill`."""
         return Cap(
-            bytes=shares * self.cap_bytes,
-            tolerance_bytes=shares * self.tolerance_bytes,
+            bytes=self.cap_bytes,
+            tolerance_bytes=self.tolerance_bytes,
             action=CapAction.EVICT if self.action is Action.EVICT else CapAction.KILL,
             grace_seconds=self.grace_seconds,
         )
@@ -62,29 +66,12 @@ Name = tuple[str, str, str]
 """The namespace, pod and name of a container."""
 
 
-class Tenant(Record):
-    """What one container used of one device, of which it holds so many shares."""
-
-    use: ContainerUse
-    shares: int = 1
-
-    @property
-    def name(self) -> Name:
-        """The container."""
-        return self.use.namespace, self.use.pod, self.use.container
-
-    @property
-    def device(self) -> str:
-        """The device; one that the container has alone, if the history does not name it."""
-        return self.use.device or "/".join(self.name)
-
-
 class Measured:
     """What containers used from the first second of a period to before its last: read once, and replayed under many caps."""
 
-    def __init__(self, tenants: Sequence[Tenant], period: tuple[int, int], step_seconds: int, gap_seconds: int) -> None:
+    def __init__(self, uses: Sequence[ContainerUse], period: tuple[int, int], step_seconds: int, gap_seconds: int) -> None:
         self.period = period
-        traces = (_Trace(tenant, changes(tenant.use, period, step_seconds, gap_seconds), period[1]) for tenant in tenants)
+        traces = (_Trace(use, changes(use, period, step_seconds, gap_seconds), period[1]) for use in uses)
         self.traces = [trace for trace in traces if trace.seconds]
         seconds: dict[Name, int] = {}
         for trace in self.traces:
@@ -129,8 +116,9 @@ def changes(use: ContainerUse, period: tuple[int, int], step_seconds: int, gap_s
 class _Trace:
     """One container on one device. `seconds`: how long its use is known; `most`: the largest."""
 
-    def __init__(self, tenant: Tenant, found: list[tuple[int, int | None]], end: int) -> None:
-        self.name, self.device, self.shares = tenant.name, tenant.device, tenant.shares
+    def __init__(self, use: ContainerUse, found: list[tuple[int, int | None]], end: int) -> None:
+        self.name: Name = (use.namespace, use.pod, use.container)
+        self.device = use.device or "/".join(self.name)  # a device that the history does not name is the container's own
         self._times, self._uses = [at for at, _ in found], [used for _, used in found]
         self._ends = (*self._times[1:], end)
         known = (used for used in self._uses if used is not None)
@@ -172,8 +160,8 @@ def _independent(traces: list[_Trace], terms: Terms) -> Iterator[list[_Trace]]:
     groups: dict[str | Name, list[_Trace]] = {}
     for trace in traces:
         groups.setdefault(find(trace.name), []).append(trace)
-    limits = {shares: terms.cap(shares).limit_bytes for shares in {trace.shares for trace in traces}}
-    yield from (group for group in groups.values() if any(trace.most > limits[trace.shares] for trace in group))
+    limit = terms.cap.limit_bytes
+    yield from (group for group in groups.values() if any(trace.most > limit for trace in group))
 
 
 class _Replay:
@@ -184,8 +172,8 @@ class _Replay:
         self._by_device: dict[str, list[_Trace]] = {}
         self._over: dict[Name, list[list[tuple[int, int]]]] = {}
         caps: dict[Name, dict[str, Cap]] = {}
+        cap = terms.cap
         for trace in traces:
-            cap = terms.cap(trace.shares)
             caps.setdefault(trace.name, {})[trace.device] = cap
             self._by_device.setdefault(trace.device, []).append(trace)
             if spans := trace.over(cap.limit_bytes):

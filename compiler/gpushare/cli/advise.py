@@ -153,8 +153,10 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     else:
         history = _from_file(usage, window)
     history = advising.of_pools(history, read.plan)
+    from gpushare.advice.candidates import Isolation  # noqa: PLC0415 - as above
+
     settings = advising.Settings(
-        risk=risk, isolation=advising.Isolation(isolation), min_seconds=min_history, min_containers=min_containers
+        risk=risk, isolation=Isolation(isolation), min_seconds=min_history, min_containers=min_containers
     )
     advice = advising.advise(read.plan, read.text.data, history, priced, settings, pools)
     patch = _Patch(intent, overlays, read, advice)

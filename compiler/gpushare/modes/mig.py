@@ -36,6 +36,11 @@ class MigTraits(ModeTraits[Mig]):
         return None if card.mig else ("MIG that the catalogue knows", "time-slicing or mps, or another card")
 
     @property
+    def variant(self) -> Variant:
+        """The instances as they are, or with replicas."""
+        return self.variants[bool(self.sharing.replicas)]
+
+    @property
     def mig_strategy(self) -> str:
         """The strategy by which the plugin names the instances."""
         return self.sharing.strategy.value

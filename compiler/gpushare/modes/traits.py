@@ -66,6 +66,11 @@ class ModeTraits(Generic[S]):
         return MAX_REPLICAS
 
     @property
+    def variant(self) -> Variant:
+        """Which of the mode's variants the pool has."""
+        return self.variants[0]
+
+    @property
     def mig_strategy(self) -> str | None:
         """The MIG strategy that the pool's nodes need; None if any works."""
         return None

@@ -6,23 +6,21 @@ resource names, counts, caps and profile keys are final here, and the renderers 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from gpushare import backends, mig, modes, vendors
+from gpushare import backends, mig, modes
 from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
 from gpushare.intent.types import Intent, Layout, Partitioner, Pool, Quota
-from gpushare.intent.words import Mode
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
+from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
-from gpushare.vendors.vendor import Vendor
 
 __all__ = [
     "DevicePlan",
@@ -47,16 +45,14 @@ class ResourcePlan(Record):
     total: int | None
 
 
-class PoolPlan(Record):
+class PoolPlan(ResolvedPool):
     """One pool, resolved.
 
     `gpus` and `devices` describe one node, `samples` are one device of each profile. `layout_of_goal` is what a goal was
     resolved to, None if the user wrote the layout; the lock file pins it under `goal_question`. The tolerance of each cap is
-    `caps.tolerance_mib` of it. `terms` are Kubernetes nodeSelectorTerms.
+    `caps.tolerance_mib` of it.
     """
 
-    pool: Pool
-    card: Card
     gpus: tuple[GpuPlan, ...]
     devices: tuple[DevicePlan, ...]
     samples: tuple[DevicePlan, ...]
@@ -64,28 +60,7 @@ class PoolPlan(Record):
     profile: SharingProfile
     mig_config: MigConfig | None
     layout_of_goal: Layout | None
-    terms: tuple[Mapping[str, Any], ...]
     goal_question: str = ""
-
-    @property
-    def vendor(self) -> Vendor:
-        """Whose GPUs the pool has."""
-        return vendors.of(self.card)
-
-    @property
-    def name(self) -> str:
-        """The pool's name."""
-        return self.pool.name
-
-    @property
-    def mode(self) -> Mode:
-        """The pool's mode."""
-        return self.pool.mode
-
-    @property
-    def nodes(self) -> int | None:
-        """How many nodes capacity is reported for; None if unknown."""
-        return self.pool.nodes.count
 
 
 class QuotaPlan(Record):
@@ -110,7 +85,7 @@ class Plan(Record):
     vm_pools: tuple[VmPool, ...] = ()
 
     @property
-    def every_pool(self) -> tuple[PoolPlan | VmPool, ...]:
+    def every_pool(self) -> tuple[ResolvedPool, ...]:
         """The pools of both lists."""
         return *self.pools, *self.vm_pools
 

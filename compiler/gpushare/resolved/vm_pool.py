@@ -6,44 +6,19 @@ The node runtime has no part in such a pool: nothing on its nodes is offered to 
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import modes, vendors
+from gpushare import modes
 from gpushare.backends import vgpu
 from gpushare.backends.vgpu import VgpuConfig
 from gpushare.catalog.cards import Card, VgpuType
-from gpushare.core.record import Record
 from gpushare.intent.types import Pool
-from gpushare.intent.words import Mode
-from gpushare.vendors.vendor import Vendor
+from gpushare.resolved.resolved_pool import ResolvedPool
 
 
-class VmPool(Record):
-    """One pool for virtual machines, resolved. `terms` are Kubernetes nodeSelectorTerms of the nodes that it owns."""
+class VmPool(ResolvedPool):
+    """One pool for virtual machines, resolved."""
 
-    pool: Pool
-    card: Card
     kind: VgpuType
     config: VgpuConfig
-    terms: tuple[Mapping[str, Any], ...]
-
-    @property
-    def vendor(self) -> Vendor:
-        """Whose GPUs the pool has."""
-        return vendors.of(self.card)
-
-    @property
-    def name(self) -> str:
-        """The pool's name."""
-        return self.pool.name
-
-    @property
-    def mode(self) -> Mode:
-        """The pool's mode."""
-        return self.pool.mode
-
-    @property
-    def nodes(self) -> int | None:
-        """How many nodes capacity is reported for; None if unknown."""
-        return self.pool.nodes.count
 
     @property
     def resource(self) -> str:

@@ -28,8 +28,6 @@ MAX_SIZES = 24
 Part = Callable[[Pool], int]
 """Which part of its GPU a share of a pool is that has one kind of share, in thousandths."""
 
-_VARIANTS = {variant.word: variant for variant in modes.VARIANTS}
-
 
 class Sizes(Record):
     """The different sizes that pods ask for: in bytes, and in thousandths of a GPU."""
@@ -52,20 +50,13 @@ class Divisions(Record):
     is_complete: bool
 
 
-def variant_of(pool: Pool) -> Variant:
-    """Return the variant of a pool's sharing."""
-    is_replicated = pool.mode is Mode.MIG and bool(pool.sharing.replicas)
-    return _VARIANTS["mig-replicas" if is_replicated else pool.mode.value]
-
-
 def divisions(pool: Pool, card: Card, sizes: Sizes, part: Part, *, in_hardware: bool = False) -> Divisions:
     """Return the ways to divide the pool's GPUs, each with even caps; `in_hardware`: those that isolate memory in hardware."""
     search = _Search(pool, card, sizes, part)
-    found = [
-        Division(variant=variant, pool=changed)
-        for sharing in search.sharings()
-        if (variant := variant_of(changed := search.changed(sharing))).memory is MemoryIsolation.HARDWARE or not in_hardware
-    ]
+    made = [search.changed(sharing) for sharing in search.sharings()]
+    found = [Division(variant=modes.of(one).variant, pool=one) for one in made]
+    if in_hardware:
+        found = [one for one in found if one.variant.memory is MemoryIsolation.HARDWARE]
     return Divisions(found=tuple(found), is_complete=search.is_complete)
 
 

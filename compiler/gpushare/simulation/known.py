@@ -12,7 +12,7 @@ from gpushare.modes.demand import FaultIsolation, MemoryIsolation
 from gpushare.resolved.plan import Plan, PoolPlan, resolve
 from gpushare.simulation import counting, supply
 from gpushare.simulation.counting import EPSILON, Item, PodKind
-from gpushare.simulation.divisions import Division, Sizes, divisions, variant_of
+from gpushare.simulation.divisions import Division, Sizes, divisions
 from gpushare.simulation.engine import Settings
 from gpushare.simulation.supply import PoolSupply, Supply
 from gpushare.workload.requests import Workload
@@ -40,7 +40,7 @@ class Known:
         self, plan: Plan, prices: Mapping[str, Price], workload: Workload, settings: Settings, constraints: Constraints
     ) -> None:
         self.plan, self.prices, self.workload, self.settings, self.constraints = plan, prices, workload, settings, constraints
-        self.pools = {pool.name: pool for pool in plan.pools if not modes.of(pool.pool).serves_vms}
+        self.pools = {pool.name: pool for pool in plan.pools}
         self._catalog = Catalog(own={pool.card.id: pool.card for pool in plan.pools})
         self._offered = {pool.name: self.offered(_written(pool)) for pool in self.pools.values()}
         self.kinds = tuple(counting.kind_of(pod, self._offered.values()) for pod in workload.pods)
@@ -83,7 +83,7 @@ class Known:
             present = _written(of_plan)
             made = divisions(present, of_plan.card, sizes, self._part, in_hardware=self.constraints.in_hardware)
             is_complete &= made.is_complete
-            variant = variant_of(present)
+            variant = modes.of(present).variant
             if not self.constraints.in_hardware or variant.memory is MemoryIsolation.HARDWARE:
                 found.append(self._item(origin, Division(variant=variant, pool=present), is_current=True))
             found += [self._item(origin, each, is_current=False) for each in made.found if each.pool != present]

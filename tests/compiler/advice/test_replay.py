@@ -9,7 +9,7 @@ import pytest
 from gpushare.advice import replay
 from gpushare.advice.advised import BackTest
 from gpushare.advice.history import ContainerUse
-from gpushare.advice.replay import ABSENT, Measured, Tenant, Terms
+from gpushare.advice.replay import ABSENT, Measured, Terms
 from gpushare.intent.types import Action
 from tests.compiler.advice.enforced_node import endings, enforced_node
 from tests.support import scale
@@ -30,7 +30,7 @@ def steady(mib: float, seconds: int = 600) -> list[tuple[int, float]]:
     return [(at, mib) for at in range(0, seconds, STEP)]
 
 
-def tried(*uses: ContainerUse, seconds: int = 600, shares: int = 1, is_whole: bool = False, **changes: Any) -> BackTest:
+def tried(*uses: ContainerUse, seconds: int = 600, is_whole: bool = False, **changes: Any) -> BackTest:
     """Replayed under a cap of 4096 MiB with a grace of two seconds."""
     fields: dict[str, Any] = {
         "cap_bytes": 4096 * MIB,
@@ -38,8 +38,7 @@ def tried(*uses: ContainerUse, seconds: int = 600, shares: int = 1, is_whole: bo
         "action": Action.KILL,
         "grace_seconds": 2,
     } | changes
-    tenants = [Tenant(use=one, shares=shares) for one in uses]
-    return replay.replay(Measured(tenants, (START, START + seconds), STEP, 3 * STEP), Terms(**fields), is_whole=is_whole)
+    return replay.replay(Measured(uses, (START, START + seconds), STEP, 3 * STEP), Terms(**fields), is_whole=is_whole)
 
 
 def ended(test: BackTest) -> list[tuple[str, int]]:
@@ -93,7 +92,6 @@ def test_a_container_is_ended_after_the_samples_and_the_grace() -> None:
     assert ended(test) == [("greedy", 305)]
     assert (test.containers, test.endings[0].used_bytes) == (2, 5000 * MIB)
     assert ended(tried(over, grace_seconds=30)) == [("greedy", 333)]
-    assert ended(tried(over, shares=2)) == []
     assert ended(tried(over, tolerance_bytes=904 * MIB)) == []
     assert ended(tried(over, is_mps=True)) == [("greedy", 305)]
 

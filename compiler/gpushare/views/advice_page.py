@@ -13,8 +13,9 @@ from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_words, pluralize
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.views import advice_words, curves, html_page
-from gpushare.views.advice_words import estimated_size, moment, size
+from gpushare.views.advice_words import estimated_size, size
 from gpushare.views.html_table import Table, table
+from gpushare.views.usage_view import moment
 
 _MAX_ENDINGS, _MAX_NAMESPACES = 50, 100
 """Rows of each table of a pool."""
@@ -61,7 +62,7 @@ def page(advice: Advice, history: History, plan: Plan, written: str, diff: str =
 
 
 def _period(times: tuple[int, int]) -> str:
-    return f"{moment(times[0])} to {moment(times[1])} UTC"
+    return f"{moment(times[0])} to {moment(times[1])}"
 
 
 def _pool(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, intervals: int) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def _endings(one: PoolAdvice) -> Table:
             (
                 f"{ending.namespace}/{ending.pod}/{ending.container}",
                 which,
-                f"{moment(ending.at)} UTC",
+                moment(ending.at),
                 size(ending.used_bytes),
             )
             for which, ending in found
@@ -181,7 +182,7 @@ def _curve(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, in
         "text": f"Use of containers over time: median up to {size(median)}, the most {size(most)}",
         "top": size(scale.most),
         "start": moment(history.start),
-        "end": f"{moment(history.end)} UTC",
+        "end": moment(history.end),
         "areas": [{"kind": kind, "path": curves.known_area(_steps(points, kind, history), scale)} for kind, _ in _KINDS],
         "caps": [{"kind": kind, "path": curves.level(cap, scale)} for kind, cap in lines],
         "split": f"M{scale.x(split)} 0V{curves.HEIGHT}" if 0 < split < scale.end else "",

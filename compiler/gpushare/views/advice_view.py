@@ -12,8 +12,8 @@ from gpushare.core.wording import gib, join_first, pluralize
 from gpushare.intent.types import Pool
 from gpushare.resolved.plan import Plan
 from gpushare.views import advice_words
-from gpushare.views.advice_words import moment
 from gpushare.views.terminal import BOLD, Style, table, wrapped
+from gpushare.views.usage_view import moment
 
 _NAMED = 10
 """Containers that the present cap would have ended; those that the advice would end are all named."""
@@ -22,7 +22,7 @@ _NAMED = 10
 def render(advice: Advice, plan: Plan, history: History, style: Style) -> str:
     """Return the advice for each pool, the use that it rests on, and what is not in the history."""
     (start, middle), (_, end) = advice.learned, advice.tested
-    head = f"learned from {moment(start)} to {moment(middle)}, tested until {moment(end)} (UTC); {history.source}"
+    head = f"learned from {moment(start)} to {moment(middle)}, tested until {moment(end)}; {history.source}"
     shown = style.paint(plan.intent.name, BOLD) + f"  {visible(head)}\n{wrapped(advice_words.verdict(advice), style)}"
     present = {pool.name: pool.pool for pool in plan.pools}
     for one in advice.pools:

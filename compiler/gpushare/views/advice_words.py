@@ -1,10 +1,10 @@
 """Words for advice that its text and its page share: numbers with their intervals, ways of sharing, and the verdict."""
 
 import math
-from datetime import UTC, datetime
 
 from gpushare import modes
 from gpushare.advice.advised import Advice, Estimate
+from gpushare.core import prices
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, layout_text, pluralize
 from gpushare.intent.types import Pool
@@ -42,14 +42,9 @@ def _figure(number: float) -> str:
     return f"{number:.2g}" if number < 100 else f"{number:.0f}"
 
 
-def moment(seconds: int) -> str:
-    """Return a time in UTC, to the minute."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-
-
 def money(per_hour: float, currency: str) -> str:
     """Return an amount of money in an hour; the currency may not be named."""
-    return f"{per_hour:,.2f} {currency}".rstrip() + "/h"
+    return f"{prices.amount(per_hour, currency)}/h"
 
 
 def verdict(advice: Advice) -> str:

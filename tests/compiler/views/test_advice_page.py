@@ -56,7 +56,7 @@ def test_before_and_after_of_a_pool_with_who_would_be_ended_and_the_limits(html:
         ["Memory saved", "", "30 GiB"],
         ["Money saved", "", "0.70 EUR/h"],
     ]
-    assert ["physics/pod-3/main", "advised", "2026-09-28 01:56 UTC", "2.832 GiB"] in rows(shown)
+    assert ["physics/pod-3/main", "advised", "2026-09-28T01:56Z", "2.832 GiB"] in rows(shown)
     assert "no upper bound in 2 namespaces with few containers: chemistry and physics" in shown
     of_namespace = next(row for row in rows(shown) if row[0] == "chemistry")
     assert (of_namespace[1], of_namespace[2].endswith("(no bounds)"), "(≥ " in of_namespace[3]) == ("4", True, True)

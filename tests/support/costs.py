@@ -2,19 +2,28 @@
 
 import time
 from collections.abc import Callable
+from statistics import median
 
-ROUNDS = 5
+ROUNDS = 3
 
 
 def ratio(large: Callable[[], object], small: Callable[[], object]) -> float:
-    """How many times as much the one costs as the other: the best of some rounds, in turn."""
-    best = [float("inf"), float("inf")]
-    for _ in range(ROUNDS):
-        for number, job in enumerate((large, small)):
-            began = time.process_time()
-            job()
-            best[number] = min(best[number], time.process_time() - began)
-    return best[0] / best[1]
+    """How many times as much the one costs as the other: the median of some rounds, in each of which both take about as long.
+
+    Of a short job some run falls into a moment in which the machine is faster than it is for the whole of a long one.
+    """
+    times = max(1, round(_seconds(large) / max(_seconds(small), _LEAST)))
+    return median(_seconds(large) / max(_seconds(small, times) / times, _LEAST) for _ in range(ROUNDS))
+
+
+_LEAST = 1e-6
+
+
+def _seconds(job: Callable[[], object], times: int = 1) -> float:
+    began = time.process_time()
+    for _ in range(times):
+        job()
+    return time.process_time() - began
 
 
 def grows_in_line(job: Callable[[int], Callable[[], object]], count: int) -> bool:

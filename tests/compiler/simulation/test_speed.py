@@ -1,14 +1,10 @@
 """What a large simulation costs: it grows with the number of pods, however many of them wait."""
 
-import gc
 import random
 import time
 import tracemalloc
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
-
-import pytest
 
 from gpushare.intent.types import Exclusive, Mig, NodeSelector, Quota, TimeSlicing
 from gpushare.simulation import engine, supply
@@ -19,14 +15,6 @@ from tests.support import scale
 from tests.support.costs import grows_in_line
 
 PODS, GPUS = 10_000, 6_000
-
-
-@pytest.fixture(autouse=True)
-def _without_garbage_collection() -> Iterator[None]:
-    """As the program runs."""
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def offered(gpus: int) -> Supply:

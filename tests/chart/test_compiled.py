@@ -50,6 +50,8 @@ MODES = "".join(
 )
 ODD_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48)
 MIRROR = "namespace: shares\nplatform: {registry: 'registry.example.org:5000/m', imagePullSecrets: [mirror]}"
+VGPU = "platform: {vgpuManager: {repository: registry.example.org/nvidia, version: '595.71.03'}, namespace: nvidia}"
+MACHINES = pool("machines", "{mode: vgpu, profile: A10-12Q, kernel: '5.15'}", card="a10")
 WATCHED = "monitoring: {serviceMonitor: true, alerts: true, dashboard: true, labels: {release: '1e3'}}"
 K0S = "platform: {values: {hostPaths: {kubeletRootDir: /var/lib/k0s/kubelet/}}}"
 INTENTS = {
@@ -65,6 +67,8 @@ INTENTS = {
     "observed-everywhere": intent(MODES, "adoption: observe\nadmission: {enforce: audit, scope: cluster}"),
     "observed-existing": intent(MODES, "adoption: observe\nplatform: {stack: existing}"),
     "watched": intent(pool("only", "{mode: exclusive}"), WATCHED),
+    "vgpu": intent(MODES + MACHINES, VGPU),
+    "vgpu-alone": intent(MACHINES, VGPU),
     "one": intent(pool("only", "{mode: time-slicing, replicas: 2}")),
     "fifty": intents.many_pools(50, nodes=2).encode(),
     **{example.name: (example / "intent.yaml").read_bytes() for example in examples()},
@@ -118,6 +122,16 @@ def test_kubelet_folder_equals_the_one_given_to_the_operator(compiled, tmp_path,
         volumes = objects["DaemonSet", "gpu-system", name]["spec"]["template"]["spec"]["volumes"]
         [folder] = [volume["hostPath"]["path"] for volume in volumes if volume["name"] == "device-plugins"]
         assert folder == "/var/lib/k0s/kubelet/device-plugins"
+
+
+@pytest.mark.parametrize("name", ["vgpu", "vgpu-alone"])
+def test_configs_of_vgpus_are_where_the_operator_reads_them_and_stay(name: str, compiled, tmp_path, run_helm) -> None:
+    objects = agree(compiled(name), tmp_path, run_helm)
+    made = objects["ConfigMap", "nvidia", "gpushare-vgpu"]
+    assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    [text] = [one.text for one in compiled(name).artifacts if one.path == "chart/files/vgpu/config.yaml"]
+    assert made["data"] == {"config.yaml": text}
+    assert not [identity for identity in objects if "machines" in identity[2]], "no object for a pool of virtual machines"
 
 
 def test_previous_profile_generations_stay_in_the_configmap(tmp_path, run_helm) -> None:

@@ -68,6 +68,7 @@ THIRD = {"card": "t4", "nodes": {"matchLabels": {"z": "z"}}, "gpusPerNode": 1, "
 PLACES: dict[str, list[Any]] = {
     "/metadata/name": NAMES,
     "/spec/namespace": NAMES,
+    "/spec/prices": [{"p": price} for price in ("0/h", "999999999.999999 EUR/h", "1e3/h", "1/h\n", 1)],
     "/spec/quotas": [{name: {"p": 3}} for name in NAMES],
     "/spec/quotas/atlas/p": [*NUMBERS, *({"memory": text} for text in ("1", "1Mi", "7Ei", "8Ei", "9223372036854775807"))],
     "/spec/quotas/atlas/m/1g.5gb": NUMBERS,

@@ -6,7 +6,7 @@ from pathlib import Path
 from gpushare.intent.words import Mode
 from tests.contract.test_layers import COMPILER
 
-CLASSES = {"Exclusive", "TimeSlicing", "Mps", "Mig"}
+CLASSES = {"Exclusive", "TimeSlicing", "Mps", "Mig", "Vgpu"}
 WORDS = {mode.value for mode in Mode}
 MAY_KNOW = {
     "intent": "builds the settings of a mode from a document",
@@ -14,6 +14,7 @@ MAY_KNOW = {
     "reading": "hints on the keywords of a document that does not fit its schema",
     "backends": "reads the keywords of former configs",
     "importing": "writes the keywords of an intent from what others call the modes",
+    "simulation": "builds every way of sharing that a search tries",
 }
 
 
@@ -29,7 +30,9 @@ def branches(path: Path) -> list[str]:
                 found.append(word)
             case ast.Attribute(value=ast.Name(id="Mode")):
                 found.append(ast.unparse(node))
-            case ast.alias(name=name) | ast.Attribute(attr=name) if name in CLASSES:
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith("gpushare."):
+                found += [one.name for one in names if one.name in CLASSES]
+            case ast.Attribute(value=ast.Name(id="types"), attr=name) if name in CLASSES:
                 found.append(name)
     return found
 

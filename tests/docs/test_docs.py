@@ -86,6 +86,7 @@ def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -
     (folder / "helm").symlink_to(helm.helm(4))
     path = f"{folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KUBECONFIG": os.devnull, "PYTHONUTF8": "1"}
+    environment.pop("COLUMNS", None)  # the pages show tables whole, as a file gets them
     for name, text in manifests(page).items():
         (tmp_path / name).write_text(text)
     for command, shown in without_cluster(page):

@@ -1,10 +1,11 @@
-"""A package index: what twine uploads to `legacy/`, pip finds under `simple/`. Other projects are those of pip's own index."""
+"""A package index: what twine uploads to `legacy/`, pip finds under `simple/`. The rest comes from pip's own index."""
 
 import email.parser
 import email.policy
 import hashlib
 import html
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -35,14 +36,14 @@ def package_index(folder: Path, own: Sequence[str] = ("gpushare", "gpushare-comp
             files = {path.name: path for path in folder.iterdir()}
             if kind == "files" and name in files:
                 self.answer(200, files[name].read_bytes(), "application/octet-stream")
-            elif kind != "simple" or (name in own and not any(_project(file) == name for file in files)):
+            elif kind == "simple" and (digests := {one: _digest(files[one]) for one in sorted(files) if _project(one) == name}):
+                self.page(digests, name)
+            elif kind != "simple" or name in own:
                 self.answer(404)
-            elif name not in own:
+            else:
                 self.send_response(302)
                 self.send_header("Location", f"{others.rstrip('/')}/{name}/")
                 self.end_headers()
-            else:
-                self.page({file: _digest(path) for file, path in sorted(files.items()) if _project(file) == name}, name)
 
         def page(self, digests: dict[str, str], name: str) -> None:
             if self.headers["Accept"] == _JSON:
@@ -96,7 +97,7 @@ def package_index(folder: Path, own: Sequence[str] = ("gpushare", "gpushare-comp
 
 
 def _project(file: str) -> str:
-    return file.partition("-")[0].replace("_", "-")
+    return re.sub(r"[-_.]+", "-", file.partition("-")[0]).lower()
 
 
 def _digest(path: Path) -> str:

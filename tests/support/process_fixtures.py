@@ -9,12 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from gpushare_node.adapters.procs.files import ProcFiles
 from tests.support.waiting import PATIENCE, wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces and changes its root or user")
@@ -170,6 +171,48 @@ class FakeProc:
         folder.mkdir(exist_ok=True)
         (folder / "cgroup").write_text(text)
         return folder
+
+
+class MemoryProc(FakeProc):
+    """A FakeProc whose made-up texts are in memory, and whose processes have no file open. Read it by `MemoryFiles`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.texts: dict[str, bytes] = {}
+        self.shown: dict[int, None] = {}
+
+    def show(self, pid: int, path: str) -> int:
+        if pid not in self.shown:
+            self.shown[super().show(pid, path)] = None
+        self.fake(pid, "cgroup", f"0::{path}\n")
+        return pid
+
+    def fake(self, pid: int, name: str, text: str | bytes) -> None:
+        self.texts[f"{pid}/{name}"] = text if isinstance(text, bytes) else text.encode()
+
+    def open_nothing(self, pid: int) -> None:
+        """As ever."""
+
+
+class MemoryFiles(ProcFiles):
+    """The files of a MemoryProc: a tenth of the time of a FakeProc's, by the same parsers."""
+
+    def __init__(self, proc: MemoryProc) -> None:
+        super().__init__(proc.root)
+        self._proc = proc
+
+    def pids(self) -> tuple[int, ...]:
+        return tuple(self._proc.shown)
+
+    def maps(self, pid: int, parts: Collection[bytes]) -> bool | None:
+        return any(part in self._proc.texts[f"{pid}/maps"] for part in parts)
+
+    def has_open(self, _pid: int, _majors: Container[int], _seconds: float) -> bool | None:
+        return False
+
+    def _read(self, name: str, size: int | None = None) -> bytes | None:
+        text = self._proc.texts.get(name)
+        return super()._read(name, size) if text is None else text[:size]
 
 
 def open_files() -> int:

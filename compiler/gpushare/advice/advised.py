@@ -3,9 +3,11 @@
 The history is split: choices are made on its first part, `learned`, and tried on the rest, `tested`, by the guard's own code.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
-from gpushare.core.record import Record
+from gpushare.core.record import NOTHING, Record
 from gpushare.intent.types import Sharing
 
 
@@ -20,7 +22,7 @@ class Refusal(StrEnum):
 
 
 class Estimate(Record):
-    """A number with the interval in which it lies with a confidence of 95 %."""
+    """A number with the interval in which it lies with a confidence of 95 %. `high` infinite: too few cases to bound it."""
 
     value: float
     low: float
@@ -66,7 +68,9 @@ class Change(Record):
     """What is advised for one pool: its `sharing` and cap, and what that brings.
 
     `cap_bytes` is None for devices that are not shared. `shares_before` and `shares_after` are those of one node.
-    `gpus_before` and `gpus_after` are GPUs that the peak of the learned part needs, `saved_per_hour` is None without prices.
+    `gpus_before` and `gpus_after` are GPUs that the peak of the learned part needs; `freed_mib` is the memory of those saved,
+    None if the card's is not known. `saved_per_hour` is None without prices. `fields` are the pool's fields that change, with
+    their whole new values.
     """
 
     sharing: Sharing
@@ -77,6 +81,8 @@ class Change(Record):
     gpus_after: int
     saved_per_hour: float | None
     back_test: BackTest
+    freed_mib: int | None = None
+    fields: Mapping[str, Any] = NOTHING
 
 
 class PoolAdvice(Record):

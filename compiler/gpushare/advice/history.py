@@ -1,6 +1,16 @@
 """Measured use of GPU memory: ContainerUse and History. Plain values; from Prometheus or a CSV."""
 
-from gpushare.core.record import Record
+from collections.abc import Mapping
+
+from gpushare.core.record import NOTHING, Record
+
+
+class HistoryError(Exception):
+    """Nothing of a source can be used. A message of one line, and a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class ContainerUse(Record):
@@ -23,7 +33,8 @@ class History(Record):
     """Use in a window from `start` to `end`, in seconds since 1970, sampled every `step_seconds`.
 
     `left_out` says in words which rows or series are not used, and why, the most frequent first; `warnings` what the source
-    says about the completeness of its answers; `assumed` what it does not say and was assumed.
+    says about the completeness of its answers; `assumed` what it does not say and was assumed. `missing` is by pool the part
+    of the window (0 to 1) in which the source has no sample of it; a pool that is not named: not known.
     """
 
     source: str
@@ -34,6 +45,7 @@ class History(Record):
     left_out: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    missing: Mapping[str, float] = NOTHING
 
     @property
     def gap_seconds(self) -> int:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from gpushare.bundle.artifact import content_hash
-from gpushare.catalog.cards import Card
+from gpushare.catalog.cards import Card, PartitionMode
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout
 
@@ -18,6 +18,7 @@ MODES = frozenset({"SPX", "DPX", "QPX", "CPX"})
 """The compute modes that the manager accepts: TPX is not among them."""
 
 _WHOLE = ("SPX", "NPS1")
+"""What whole GPUs of a card with partitions are: going back to them is a profile too."""
 
 
 class ManagerConfig(Record):
@@ -25,6 +26,11 @@ class ManagerConfig(Record):
 
     name: str
     profile: Mapping[str, Any]
+
+
+def whole(card: Card) -> PartitionMode | None:
+    """Return the mode of whole GPUs; None if nothing divides the card."""
+    return next((mode for mode in card.partition_modes if (mode.compute, mode.memory) == _WHOLE), None)
 
 
 def config(card: Card, layouts: tuple[Layout, ...]) -> ManagerConfig | None:

@@ -18,6 +18,9 @@ from gpushare.vendors.nvidia import NVIDIA
 
 SHARED_SUFFIX = ".shared"
 
+PROFILE_LABEL = "gpushare.dev/profile"
+"""What the node runtime sets beside the plugin's own label."""
+
 MPS_ROOT = "/run/nvidia/mps"
 """Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""
 
@@ -59,7 +62,7 @@ class DevicePlugin:
 
     def labels(self, key: str) -> dict[str, list[str]]:
         """Return the labels by which a node gets the profile of that key, each with every value that it may have."""
-        return {str(NVIDIA.plugin_label): [f"{key}-a", f"{key}-b"]}
+        return {PROFILE_LABEL: [key], str(NVIDIA.plugin_label): [f"{key}-a", f"{key}-b"]}
 
     def quota_key(self, resource: str) -> str:
         """Return what a ResourceQuota calls the resource."""

@@ -30,6 +30,7 @@ def canonical(intent: Intent) -> Intent:
         monitoring=_sorted(intent.monitoring),
         gitops=_sorted(intent.gitops),
         cards=_sorted(intent.cards),
+        prices=_sorted(intent.prices),
     )
 
 
@@ -72,6 +73,8 @@ def intent_digest(intent: Intent) -> str:
     # An intent without a field keeps the digest that it had before the field existed.
     if not intent.observes:
         del plain["adoption"]
+    if not intent.prices:
+        del plain["prices"]
     for field in ("own_runtime_class", "namespace"):
         if plain["platform"][field] is None:
             del plain["platform"][field]
@@ -79,6 +82,8 @@ def intent_digest(intent: Intent) -> str:
         for field in ("is_paused", "windows"):
             if not pool["rollout"][field]:
                 del pool["rollout"][field]
+    if plain["platform"]["vgpu_manager"] is None:
+        del plain["platform"]["vgpu_manager"]
     return digest(emit.canonical_json(plain))
 
 

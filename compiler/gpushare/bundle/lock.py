@@ -47,6 +47,8 @@ class Lock(Record):
     former: tuple[Mapping[str, Any], ...] = ()
     mig_configs: Mapping[str, Any] = NOTHING
     former_mig_configs: tuple[Mapping[str, Any], ...] = ()
+    vgpu_configs: Mapping[str, Any] = NOTHING
+    former_vgpu_configs: tuple[Mapping[str, Any], ...] = ()
 
 
 EMPTY = Lock()
@@ -88,6 +90,8 @@ def _lock(document: Mapping[str, Any]) -> Lock:
         former=tuple(document["formerProfiles"]),
         mig_configs=document["migConfigs"],
         former_mig_configs=tuple(document["formerMigConfigs"]),
+        vgpu_configs=document.get("vgpuConfigs", {}),
+        former_vgpu_configs=tuple(document.get("formerVgpuConfigs", ())),
     )
 
 
@@ -104,17 +108,34 @@ def text(lock: Lock) -> str:
         "formerProfiles": [_in_order(older) for older in lock.former],
         "migConfigs": _in_order(lock.mig_configs),
         "formerMigConfigs": [_in_order(older) for older in lock.former_mig_configs],
+        **_of_vgpus(lock),
         "files": _in_order(lock.files),
     }
     return emit.yaml_text(document, _HEADER)
+
+
+def _of_vgpus(lock: Lock) -> dict[str, Any]:
+    """Return the fields that a cluster without vGPUs does not have."""
+    if not lock.vgpu_configs and not lock.former_vgpu_configs:
+        return {}
+    return {
+        "vgpuConfigs": _in_order(lock.vgpu_configs),
+        "formerVgpuConfigs": [_in_order(older) for older in lock.former_vgpu_configs],
+    }
 
 
 def _in_order(mapping: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(mapping.items()))
 
 
-def advance(
-    before: Lock, *, intent: str, goals: Mapping[str, GoalPin], profiles: Mapping[str, Any], mig_configs: Mapping[str, Any]
+def advance(  # noqa: PLR0913 - the parts of a lock
+    before: Lock,
+    *,
+    intent: str,
+    goals: Mapping[str, GoalPin],
+    profiles: Mapping[str, Any],
+    mig_configs: Mapping[str, Any],
+    vgpu_configs: Mapping[str, Any] = NOTHING,
 ) -> Lock:
     """Return the next bundle's lock, without its files: where a set of names changed, the previous set becomes a former one."""
     return Lock(
@@ -124,6 +145,8 @@ def advance(
         former=_former(profiles, before.profiles, before.former),
         mig_configs=mig_configs,
         former_mig_configs=_former(mig_configs, before.mig_configs, before.former_mig_configs),
+        vgpu_configs=vgpu_configs,
+        former_vgpu_configs=_former(vgpu_configs, before.vgpu_configs, before.former_vgpu_configs),
     )
 
 
@@ -150,6 +173,11 @@ def all_profiles(lock: Lock) -> dict[str, Any]:
 def all_mig_configs(lock: Lock) -> dict[str, Any]:
     """Return every mig-parted config that a node may still use, by name."""
     return _merged(lock.mig_configs, lock.former_mig_configs)
+
+
+def all_vgpu_configs(lock: Lock) -> dict[str, Any]:
+    """Return every config of the vGPU device manager that a node may still use, by name."""
+    return _merged(lock.vgpu_configs, lock.former_vgpu_configs)
 
 
 def _merged(now: Mapping[str, Any], older: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:

@@ -42,6 +42,13 @@ def hints(word: str, catalog: Catalog) -> tuple[str, ...]:
     return (f"no card of {size} GB is near; of another memory size: {others}",) if close else ()
 
 
+def of_pool_or_card(word: str, pools: Iterable[str], catalog: Catalog) -> tuple[str, ...]:
+    """Return hints on which pool or card the word may mean; on how to find a card if it resembles none."""
+    close = nearest(word, pools)
+    meant = (f"did you mean {join_words(close, 'or')}?",) if close else hints(word, catalog)
+    return meant or ("`gpushare cards` lists all cards",)
+
+
 def of_product(word: str, catalog: Catalog) -> Card | None:
     """Return the card that has the word as its product name."""
     return _of_name(word, _known(catalog))

@@ -23,6 +23,14 @@ MAX_FINDINGS = 100
 """How many findings the cards of one intent may have."""
 
 
+class VgpuRefusal(StrEnum):
+    """Why NVIDIA's vGPU device manager does not serve a card."""
+
+    VENDOR_VFIO = "vendor-vfio"
+    HGX = "hgx"
+    BEFORE_TURING = "before-turing"
+
+
 class NvLink(StrEnum):
     """How a card is connected to its peers; C2C is the chip-to-chip link of the Grace boards and counts as NVLink."""
 
@@ -135,12 +143,26 @@ DeviceProfile = MigProfile | PartitionMode
 """What a part of a GPU is: an instance of MIG, or a partition of AMD's."""
 
 
+class VgpuType(Record):
+    """One type of vGPU of one card, as NVIDIA's vGPU device manager names it, and how many of them one GPU has."""
+
+    name: str
+    max_count: int
+
+
+class Vgpus(Record):
+    """The vGPUs of one card. `refused` None: NVIDIA's vGPU device manager creates them."""
+
+    types: tuple[VgpuType, ...] = ()
+    refused: VgpuRefusal | None = None
+
+
 class Card(Record):
     """One card model.
 
     `name` is what NVML returns (`name_aliases`: on other drivers), `product` GFD's label value. `memory_mib` is the smallest
     total seen (safe for caps), None if unknown. `mig` is None if the card has no MIG; `mig_supported` None means that neither
-    is confirmed. `sources` are keys of `profiles/sources.yaml`.
+    is confirmed. `vgpu` is None if no source knows vGPUs of the card. `sources` are keys of `profiles/sources.yaml`.
     `unconfirmed` names the facts that no source confirms, by their keys in the card file (`memoryMiB`, `nvlink`, …).
     `compute_capability` is None on cards of other vendors than NVIDIA; `partition_modes` are AMD's, `min_driver` is the first
     ROCm release that has them.
@@ -165,6 +187,7 @@ class Card(Record):
     mig: Geometry | None
     device_filters: tuple[str, ...]
     name_aliases: tuple[str, ...] = ()
+    vgpu: Vgpus | None = None
     note: str = ""
     sources: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
@@ -284,6 +307,7 @@ def build(card_id: str, document: Mapping[str, Any]) -> Card:
         mig_supported=get("migSupported", mig is not None),
         mig=_geometry(mig) if mig else None,
         device_filters=tuple(get("deviceFilters", ())),
+        vgpu=_vgpus(document["vgpu"]) if get("vgpu") else None,
         note=get("note", ""),
         sources=_cited(document),
         unconfirmed=tuple(get("unconfirmed", ())),
@@ -408,6 +432,14 @@ def _profile(row: Mapping[str, Any]) -> MigProfile:
         engines=_engines(row),
         sm=row.get("sm"),
         unconfirmed=tuple(row.get("unconfirmed", ())),
+    )
+
+
+def _vgpus(document: Mapping[str, Any]) -> Vgpus:
+    rows = document.get("types", ())
+    return Vgpus(
+        types=tuple(VgpuType(name=row["name"], max_count=row["maxCount"]) for row in rows),
+        refused=VgpuRefusal(document["refused"]) if "refused" in document else None,
     )
 
 

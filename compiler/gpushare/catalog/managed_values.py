@@ -42,6 +42,19 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     Stack.NONE: {},
 }
 
+VGPUS: Mapping[str, str] = {
+    "sandboxWorkloads.enabled": "pools with mode vgpu need it",
+    "sandboxWorkloads.mode": "the pools' virtual machines are those of KubeVirt",
+    "vgpuManager.enabled": "pools with mode vgpu need it",
+    "vgpuManager.repository": "write platform.vgpuManager.repository",
+    "vgpuManager.image": "write platform.vgpuManager.image",
+    "vgpuManager.version": "write platform.vgpuManager.version",
+    "vgpuDeviceManager.enabled": "pools with mode vgpu need it",
+    "vgpuDeviceManager.config": "it names the configs of the pools with mode vgpu",
+    "sandboxDevicePlugin.enabled": "it offers the vGPUs to virtual machines",
+}
+"""What is ours with `platform.vgpuManager`."""
+
 ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "devicePlugin.env": (
         "CONFIG_FILE",
@@ -85,8 +98,11 @@ def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
     if platform.registry is not None:
         repositories = (f"{image.section}.repository" for image in chart.images)
         paths = dict.fromkeys(repositories, "it follows from platform.registry") | paths
+    if platform.vgpu_manager is not None:
+        paths |= VGPUS
     if platform.image_pull_secrets:
         sections = {image.section.removesuffix("image").rstrip(".") for image in chart.images}
+        sections |= {"vgpuManager"} if platform.vgpu_manager is not None else set()
         secrets = (f"{section}.imagePullSecrets".lstrip(".") for section in sorted(sections))
         paths = dict.fromkeys(secrets, "it follows from platform.imagePullSecrets") | paths
     return paths

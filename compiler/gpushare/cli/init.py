@@ -147,6 +147,7 @@ def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: 
         "image": _mapping(image),
         "pool": pool,
         "layout": _layout(card),
+        "vgpu": _vgpu(card),
     }
     return environment.get_template("intent.yaml.j2").render(facts)
 
@@ -156,6 +157,13 @@ def _mapping(image: "RuntimeImage") -> str:
     quoted = {"tag": image.tag, "digest": image.digest}
     parts = [f"repository: {image.repository}", *(f'{key}: "{value}"' for key, value in quoted.items() if value)]
     return f"{{{', '.join(parts)}}}"
+
+
+def _vgpu(card: "Card") -> str:
+    """Return the last type of which two fit on a GPU, or the last one; empty for a card without vGPUs."""
+    types = card.vgpu.types if card.vgpu else ()
+    halves = [one.name for one in types if one.max_count == 2] or [one.name for one in types]
+    return halves[-1] if halves else ""
 
 
 def _layout(card: "Card") -> str:

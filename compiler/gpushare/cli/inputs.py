@@ -53,11 +53,13 @@ class LoadedIntent(Record):
 
 def only(plan: Plan, names: tuple[str, ...]) -> Plan:
     """Return the plan with the named pools alone, and the quotas on their resources. Raises CouldNotRunError."""
-    refuse_unknown(names, [pool.name for pool in plan.pools], "the intent has no pool")
+    refuse_unknown(names, [pool.name for pool in plan.intent.pools], "the intent has no pool")
     kept = tuple(pool for pool in plan.pools if pool.name in names)
     offered = {resource.name for pool in kept for resource in pool.resources}
     hard = ((one, tuple(entry for entry in one.hard if backends.quota_resource(entry[0]) in offered)) for one in plan.quotas)
-    return replace(plan, pools=kept, quotas=tuple(replace(one, hard=entries) for one, entries in hard if entries))
+    machines = tuple(pool for pool in plan.vm_pools if pool.name in names)
+    quotas = tuple(replace(one, hard=entries) for one, entries in hard if entries)
+    return replace(plan, pools=kept, vm_pools=machines, quotas=quotas)
 
 
 def refuse_unknown(names: Iterable[str], have: Sequence[str], problem: str, listed: str = "the pools are") -> None:
@@ -189,4 +191,6 @@ def read_files(directory: Path, paths: Iterable[str]) -> dict[str, bytes]:
 def catalog_of(*sides: LoadedIntent) -> cards.Catalog:
     """Return the catalogue with the intents' own cards."""
     plans = [each.compilation.plan for each in sides if each.compilation is not None]
-    return cards.Catalog(own={pool.card.id: pool.card for plan in plans if plan is not None for pool in plan.pools})
+    made = [plan for plan in plans if plan is not None]
+    own = {pool.card.id: pool.card for plan in made for pool in plan.pools}
+    return cards.Catalog(own=own | {pool.card.id: pool.card for plan in made for pool in plan.vm_pools})

@@ -56,6 +56,11 @@ def overlays() -> Decorator[Any]:
     )
 
 
+def prices(text: str = "Prices of a GPU-hour, by pool or card, in place of spec.prices.") -> Decorator[Any]:
+    """--prices: what a GPU-hour costs."""
+    return click.option("--prices", type=INTENT, metavar="FILE", help=text)
+
+
 def findings_format() -> Decorator[Any]:
     """--format of findings."""
     return click.option(

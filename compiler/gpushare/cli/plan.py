@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     help="Merge FILE into NEW (JSON merge patch); repeatable.",
 )
 @options.only_pools()
+@options.prices("Prices of a GPU-hour, by pool or card, in place of those of OLD and NEW.")
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compare every cluster that FILE lists with its bundle.")
 @click.option("--jobs", type=options.number(64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.strict()
@@ -40,6 +41,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     sides: tuple[str, ...],
     overlays: tuple[str, ...],
     pools: tuple[str, ...],
+    prices: str | None,
     style: str,
     exit_code: bool,
     live: bool,
@@ -61,6 +63,10 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     With --live, NEW is compared with the running cluster: which pods would be
     disturbed, by name and owner, which quotas in use would not fit any more,
     and which nodes are not ready. The cluster's options need --live.
+
+    With prices of a GPU-hour, of spec.prices or FILE, it also says what an hour
+    of all GPUs costs before and after. If OLD or NEW has no prices, those of the
+    other count for both.
 
     With --pool, only the named pools and cluster-wide settings are
     compared. Pools with equal changes are shown once, with all their names.
@@ -85,6 +91,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       2  OLD or NEW could not be read, or both have no such pool
       3  --exit-code: something changes
     """
+    if prices and (live or fleet is not None):
+        raise click.UsageError("--prices is not for --live or --fleet")
     if fleet is not None:
         if sides or overlays or pools or live or style == "html":
             message = "--fleet excludes OLD, NEW, --overlay, --pool and --live, and writes text, json or markdown"
@@ -105,10 +113,11 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     old, new = sides
     if [old, new, *overlays].count("-") > 1:
         raise click.UsageError("only one of OLD, NEW and the overlays can be standard input")
-    from gpushare.cli import inputs  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, price_input  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
     from gpushare.compare import compare  # noqa: PLC0415 - as above
     from gpushare.compare.files import settings  # noqa: PLC0415 - as above
+    from gpushare.core.prices import show  # noqa: PLC0415 - as above
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
     from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
 
@@ -119,6 +128,10 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         return code
     bundles = before.files, after.files
     documents, catalog = (before.document, after.document), inputs.catalog_of(before, after)
+    if prices:
+        named = {name for document in documents for name in (*document["pools"], *document.get("vmPools", ()))}
+        given = {name: show(price) for name, price in price_input.read(prices, named, catalog).items()}
+        documents = ({**documents[0], "prices": given}, {**documents[1], "prices": given})
     with Progress(f"comparing {pluralize(len(after.document['pools']), 'pool')}"):
         comparison = compare(*documents, catalog.geometry, bundles, time.time())
     if before.compilation and after.compilation:

@@ -22,10 +22,10 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 def command(name: str) -> ExitCode:
     """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
 
-    NAME is intent, card, lock, pools, node-policy, tenancy, or one of the
-    machine-readable outputs findings, offer, cards, plan, size,
-    size-comparison, images, status, usage, drift, live-plan, or fleet,
-    fleet-result and fleet-plan of --fleet.
+    NAME is intent, workload, card, lock, pools, node-policy, tenancy, or one of
+    the machine-readable outputs findings, offer, cards, plan, size,
+    size-comparison, simulation, images, status, usage, advice, drift,
+    live-plan, or fleet, fleet-result and fleet-plan of --fleet.
 
     For example:
       gpushare schema > intent.v1.json

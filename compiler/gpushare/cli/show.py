@@ -12,14 +12,17 @@ from gpushare.cli.exits import ExitCode
 @options.intent_argument()
 @options.overlays()
 @options.only_pools()
+@options.prices()
 @options.product_format("text", "json", "html")
 @click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @options.strict()
-def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], style: str, strict: bool) -> ExitCode:
+def command(  # noqa: PLR0913, PLR0917 - one for each option
+    intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], prices: str | None, style: str, strict: bool
+) -> ExitCode:
     """Show the pools and GPUs that INTENT describes.
 
     That is: pools, nodes, resources with their counts and caps, and the memory
-    map of each GPU.
+    map of each GPU; and with spec.prices what the GPUs and a share cost.
 
     A `?` is an unknown number: a pool without `expected` and without
     node names has no total. Goals are resolved as the lock file of the bundle
@@ -34,9 +37,9 @@ def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], styl
     Exit codes:
       0  done
       1  INTENT has errors
-      2  INTENT could not be read, or has no such pool
+      2  INTENT or FILE could not be read, or INTENT has no such pool
     """
-    from gpushare.cli import inputs, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, price_input, report, streams  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.views import terminal  # noqa: PLC0415 - `--help` needs none of it
 
     read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
@@ -44,19 +47,21 @@ def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], styl
     code = report.verdict(read.findings, strict=strict)
     if code is not ExitCode.DONE:
         return code
+    priced = price_input.of_pools(read.plan, prices)
     plan = inputs.only(read.plan, pools) if pools else read.plan
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
         from gpushare.render import offer  # noqa: PLC0415 - as above
 
-        streams.product(emit.json_text(offer.offer(plan)))
+        streams.product(emit.json_text(offer.offer(plan, priced)))
     elif style == "html":
         from gpushare.core.diagnostics import is_error  # noqa: PLC0415 - as above
         from gpushare.views import show_page  # noqa: PLC0415 - as above
 
-        streams.product(show_page.page(plan, [one for one in read.findings if not is_error(one)], streams.time_of_output()))
+        warnings = [one for one in read.findings if not is_error(one)]
+        streams.product(show_page.page(plan, warnings, streams.time_of_output(), priced))
     else:
         from gpushare.views import plan_view  # noqa: PLC0415 - as above
 
-        streams.page(plan_view.render(plan, terminal.detect_style(sys.stdout)))
+        streams.page(plan_view.render(plan, terminal.detect_style(sys.stdout), priced))
     return ExitCode.DONE

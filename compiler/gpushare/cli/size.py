@@ -11,11 +11,13 @@ from gpushare.intent import words
 from gpushare.views import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gpushare.catalog.cards import Card
+    from gpushare.core.prices import Price
     from gpushare.modes.demand import Need
     from gpushare.sizing.comparison import Comparison
+    from gpushare.workload.requests import Workload
 
 MAX_NUMBER = 1_000_000
 """The largest number of users and of nodes: an intent's `expected` ends there."""
@@ -53,6 +55,12 @@ MAX_NUMBER = 1_000_000
     help="In place of --memory and --users: users of several sizes, as in --need 40x4Gi --need 3x20Gi.",
 )
 @click.option(
+    "--workload",
+    type=options.INTENT,
+    metavar="FILE",
+    help="In place of users: pods that ask for memory, as for `gpushare simulate`; they may come and go.",
+)
+@click.option(
     "--nodes", type=options.number(MAX_NUMBER), metavar="N", help="How many nodes there are. Default: as many as are needed."
 )
 @click.option("--gpus-per-node", "gpus", type=options.number(16), default=1, metavar="N", help="At most 16. Default: 1.")
@@ -62,6 +70,7 @@ MAX_NUMBER = 1_000_000
     default="none",
     help="memory: leave out modes whose users share the memory of a device. Default: none.",
 )
+@options.prices("Prices of a GPU-hour, by card: show the cost, and compare cards by it.")
 @click.option("--mode", type=click.Choice(words.VARIANTS), help="Choose the best option of this mode. Default: of all modes.")
 @click.option("--intent", "only_intent", is_flag=True, help="Print the best option's intent, nothing else.")
 @options.product_format()
@@ -71,16 +80,19 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     memory: str | None,
     users: int | None,
     needs: tuple[str, ...],
+    workload: str | None,
     nodes: int | None,
     gpus: int,
     isolation: str,
+    prices: str | None,
     mode: str | None,
     only_intent: bool,
     style: str,
 ) -> ExitCode:
     """Compare the ways to share a card, for users who need memory at the same time.
 
-    Give --memory with --users, --nodes or both; or --need, once for each size.
+    Give --memory with --users, --nodes or both; or --need, once for each size; or
+    --workload with pods of at most four sizes, in place of users.
 
     The table has for each way the shares of a node, the cap of a share, what
     isolates memory and faults, how much memory is left over, and how many nodes
@@ -88,37 +100,53 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     --nodes, else the fewest nodes. A compile of its intent gives the same shares
     and caps. `?` marks what no source confirms.
 
-    Of several cards, the table has the best way of each.
+    Of several cards, the table has the best way of each. The card with the fewest
+    nodes comes first or, if FILE of --prices has a line for each card, such as
+    `t4: 0.35 EUR/h`, the one that costs least.
 
     For example:
       gpushare size --card t4 --memory 4Gi --users 40
       gpushare size --card t4 --card l4 --card a10 --memory 4Gi --users 40
+      gpushare size --card t4 --card l4 --memory 4Gi --users 40 --prices prices.yaml
       gpushare size --card t4 --memory 4Gi --users 40 --nodes 5
       gpushare size --card h100-sxm5-80gb --gpus-per-node 8 --memory 9Gi --nodes 2
       gpushare size --card a100-sxm4-80gb --need 40x8Gi --need 3x35Gi
+      gpushare size --card t4 --workload pods.csv
       gpushare size --card my-card --own-cards intent.yaml --memory 4Gi --users 9
       gpushare size --card t4 --memory 4Gi --users 40 --intent > intent.yaml
 
     Exit codes:
       0  all users fit
       1  the users do not fit: not on --nodes, or not on the card
-      2  an option is wrong
+      2  an option is wrong, or a file cannot be read
     """
     from gpushare.modes.demand import Demand  # noqa: PLC0415 - as above
     from gpushare.sizing.comparison import compare  # noqa: PLC0415 - `--help` needs no catalogue
     from gpushare.sizing.sizing import size  # noqa: PLC0415 - as above
 
-    wanted = _needs(memory, users, needs)
+    pods = None if workload is None else _pods(workload, is_alone=memory is None and users is None and not needs)
+    wanted = _needs(memory, users, needs) if pods is None else _most_at_once(pods)
     if nodes is None and wanted[0].users is None:
         raise CouldNotRunError("neither users nor nodes are given", "add --users N, --nodes N or both")
+    chosen = dict(_cards(card_ids, own))
+    priced = _prices(prices, chosen)
     demands = [
-        Demand(card=card, described=document, needs=wanted, gpus_per_node=gpus, nodes=nodes, in_hardware=isolation == "memory")
-        for card, document in _cards(card_ids, own)
+        Demand(
+            card=card,
+            described=document,
+            needs=wanted,
+            gpus_per_node=gpus,
+            nodes=nodes,
+            in_hardware=isolation == "memory",
+            price=priced.get(card.id),
+        )
+        for card, document in chosen.items()
     ]
-    compared = compare(tuple(size(demand, mode) for demand in demands))
+    compared = compare(tuple(size(demand, mode, pods) for demand in demands))
     best = compared.best.best if compared.best else None
     if only_intent:
         _print_intent(compared)
+        _warn(pods)
     elif style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
         from gpushare.sizing import document  # noqa: PLC0415 - as above
@@ -126,12 +154,14 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         several = len(compared.sizings) > 1
         made = document.comparison_document(compared) if several else document.document(compared.sizings[0])
         streams.product(emit.json_text(made))
+        _warn(pods)
     else:
         from gpushare.views import size_view  # noqa: PLC0415 - as above
 
         view = terminal.detect_style(sys.stdout)
         several = len(compared.sizings) > 1
         streams.write(size_view.render_cards(compared, view) if several else size_view.render(compared.sizings[0], view))
+        _warn(pods)
     return ExitCode.FINDINGS if best is None or best.suffices is False else ExitCode.DONE
 
 
@@ -147,6 +177,57 @@ def _cards(card_ids: tuple[str, ...], own: str | None) -> "Iterator[tuple[Card, 
             raise CouldNotRunError(f"{card_id!r} is not a card", "write --card once for each card")
         found = card_choice.chosen(card_id, known, "--own-cards INTENT reads cards of your own" if own is None else "")
         yield found, described.get(card_id)
+
+
+def _prices(file: str | None, cards_named: "Iterable[Card]") -> "Mapping[str, Price]":
+    """Return the prices of the file by card. Raises CouldNotRunError, also for one of what is no card."""
+    if file is None:
+        return {}
+    from gpushare.catalog.cards import Catalog  # noqa: PLC0415 - as above
+    from gpushare.cli import price_input  # noqa: PLC0415 - as above
+
+    return price_input.read(file, (), Catalog(own={card.id: card for card in cards_named}))
+
+
+def _pods(file: str, *, is_alone: bool) -> "Workload":
+    """Return the pods of a workload, without the pools and cards that they name. Raises CouldNotRunError."""
+    from gpushare.cli import workload_input  # noqa: PLC0415 - as above
+    from gpushare.core.record import replace  # noqa: PLC0415 - as above
+
+    if not is_alone:
+        raise CouldNotRunError("--workload is not for use with --memory, --users or --need", "leave one of them out")
+    read = workload_input.read(file)
+    other = sum(pod.memory_bytes is None for pod in read.pods)
+    if other:
+        hint = "for parts of GPUs, whole GPUs and resources, use gpushare simulate --search"
+        raise CouldNotRunError(f"{other} of {len(read.pods)} pods do not ask for memory", hint)
+    named = any(pod.pool or pod.cards for pod in read.pods)
+    pods = tuple(replace(pod, pool="", cards=()) for pod in read.pods)
+    assumed = (*read.assumed, *(("pools and cards that pods name do not count",) if named else ()))
+    return replace(read, pods=pods, assumed=assumed)
+
+
+def _most_at_once(workload: "Workload") -> "tuple[Need, ...]":
+    """Return how many pods of each size there are at once, at most; the largest first. Raises CouldNotRunError."""
+    from gpushare.modes.demand import MAX_SIZES, Need  # noqa: PLC0415 - as above
+    from gpushare.workload import requests  # noqa: PLC0415 - as above
+
+    found = requests.most_at_once(workload.pods, lambda pod: pod.memory_bytes)
+    if len(found) > MAX_SIZES:
+        hint = f"round them up to {MAX_SIZES} sizes at most, or use gpushare simulate --search"
+        raise CouldNotRunError(f"there are {len(found)} sizes", hint)
+    return tuple(Need(memory_bytes=size or 0, users=number) for size, number in sorted(found.items(), reverse=True))
+
+
+def _warn(workload: "Workload | None") -> None:
+    """Say on stderr what of the workload was left out, and what was assumed."""
+    if workload is None:
+        return
+    from gpushare.views import simulation_view  # noqa: PLC0415 - as above
+
+    lines = [*(f"left out: {line}" for line in simulation_view.left_out(workload.left_out))]
+    lines += [f"assumed: {line}" for line in workload.assumed]
+    streams.warn("".join(f"gpushare: {line}\n" for line in lines))
 
 
 def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tuple[Need, ...]":

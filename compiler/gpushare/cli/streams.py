@@ -21,8 +21,8 @@ STDIN = "<stdin>"
 def read(name: str, limit_bytes: int, absent: str = "") -> tuple[bytes, str]:
     """Return the bytes of an input and its name in messages; `-` is stdin. Reads at most one byte over the limit.
 
-    `absent` is the hint if there is no such file; without it, how an intent is begun. Raises CouldNotRunError if there is
-    nothing to read.
+    `absent` is the hint if there is no such file, or only a folder; without it, how an intent is begun. Raises CouldNotRunError
+    if there is nothing to read.
     """
     if not name:
         raise CouldNotRunError("INTENT is empty text", "name a file, or write `-` for standard input")
@@ -44,6 +44,8 @@ def _advice(name: str, problem: OSError, absent: str) -> str:
         folder = Path(name).parent
         starter = absent or f"`gpushare init -o {quote(name)}` writes a starter intent"
         return starter if folder.is_dir() else f"there is no folder {folder}"
+    if isinstance(problem, IsADirectoryError) and absent:
+        return absent
     if isinstance(problem, IsADirectoryError) and (Path(name) / "gpushare.lock.yaml").exists():
         return f"that is a bundle: name the intent that it was compiled from, or compare: `gpushare plan {quote(name)} INTENT`"
     if isinstance(problem, IsADirectoryError):

@@ -3,22 +3,15 @@
 import re
 import sys
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
-from gpushare.cli import options
-from gpushare.cli.exits import CouldNotRunError, ExitCode
-
-if TYPE_CHECKING:
-    from gpushare.core.prices import Price
-    from gpushare.resolved.plan import Plan
+from gpushare.cli import options, prometheus_options
+from gpushare.cli.exits import ExitCode
 
 _HOUR = 3600
 _MAX_HOURS = 366 * 24
-_MAX_SECONDS = 3600
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
 
 
@@ -31,25 +24,16 @@ _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
     metavar="URL",
     envvar="PROMETHEUS_URL",
     required=True,
-    help="Its address; default: $PROMETHEUS_URL. http://USER:PASSWORD@HOST logs in, as does a token in $PROMETHEUS_TOKEN.",
+    help=f"Its address; default: $PROMETHEUS_URL. {prometheus_options.LOGIN}",
 )
 @click.option("--month", metavar="YYYY-MM", help="The month, in UTC.")
 @click.option(
     "--from", "begin", metavar="TIME", help="In place of --month: 2026-10-01, or 2026-10-01T06:00Z; whole hours, UTC."
 )
 @click.option("--to", "end", metavar="TIME", help="The end of --from, not included.")
-@click.option("--prices", type=options.INTENT, metavar="FILE", help="Prices of a GPU-hour, by pool or card.")
+@options.prices()
 @options.product_format("text", "json", "csv")
-@click.option("--cluster", default="", metavar="NAME", help="The label `cluster`, if Prometheus has several clusters.")
-@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Send this header, as curl does; repeatable.")
-@click.option("--cacert", default="", metavar="FILE", help="CA certificates of Prometheus. Default: those of the system.")
-@click.option(
-    "--timeout",
-    type=options.number(_MAX_SECONDS),
-    default=120,
-    metavar="SECONDS",
-    help="How long to wait for each answer. Default: 120.",
-)
+@prometheus_options.connection()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
     intent: str,
     overlays: tuple[str, ...],
@@ -75,7 +59,8 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     Hours in which Prometheus has no samples are listed, and not counted.
     A `-` is an unknown number. GPU-HOURS and COST follow INTENT as it is now.
 
-    FILE of --prices has a line for each pool or card; that of the pool counts:
+    Prices are those of spec.prices in INTENT, or of FILE, with a line for each
+    pool or card; that of the pool counts:
       t4: 0.35 EUR/h
       training: 2.10 EUR/h
 
@@ -98,18 +83,13 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     code = report.verdict(read.findings, strict=False)
     if code is not ExitCode.DONE:
         return code
+    from gpushare.cli import price_input  # noqa: PLC0415 - as above
     from gpushare.live import usage_report  # noqa: PLC0415 - as above
-    from gpushare.live.prometheus import Prometheus, PrometheusError  # noqa: PLC0415 - as above
 
-    priced = _prices(prices, read.plan) if prices else {}
+    priced = price_input.of_pools(read.plan, prices)
     pools = [usage_report.facts(pool, priced.get(pool.name)) for pool in read.plan.pools]
-    try:
-        prometheus = Prometheus(url, _headers(headers), token=_token(), ca_file=cacert, timeout_seconds=timeout)
+    with prometheus_options.asking(url, headers, cacert, timeout) as prometheus:
         found = usage_report.build(prometheus, pools, period, cluster=cluster, tell=streams.progress)
-    except PrometheusError as problem:
-        streams.progress("")
-        raise CouldNotRunError(str(problem), problem.hint) from problem
-    streams.progress("")
     from gpushare.views import terminal, usage_document, usage_view  # noqa: PLC0415 - as above
 
     name = read.plan.intent.name
@@ -124,22 +104,6 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         streams.product(usage_document.csv_text(found))
     streams.warn("".join(f"gpushare: {note}\n" for note in usage_view.notes(found)))
     return ExitCode.DONE
-
-
-def _token() -> str:
-    import os  # noqa: PLC0415 - as above
-
-    return os.environ.get("PROMETHEUS_TOKEN", "")
-
-
-def _headers(given: tuple[str, ...]) -> dict[str, str]:
-    headers = {}
-    for header in given:
-        name, colon, value = header.partition(":")
-        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise click.UsageError("--header is not of the form 'NAME: VALUE'")
-        headers[name] = value.strip()
-    return headers
 
 
 def _period(month: str | None, begin: str | None, end: str | None) -> tuple[int, int]:
@@ -176,31 +140,3 @@ def _moment(text: str, option: str) -> int:
     if seconds % _HOUR:
         raise click.UsageError(f"{option} is not a whole hour in UTC")
     return int(seconds)
-
-
-def _prices(name: str, plan: "Plan") -> Mapping[str, "Price"]:
-    """Return the price of each pool that has one. Raises CouldNotRunError."""
-    from gpushare.cli import inputs, streams  # noqa: PLC0415 - as above
-    from gpushare.core import prices  # noqa: PLC0415 - as above
-    from gpushare.core.printable import visible  # noqa: PLC0415 - as above
-    from gpushare.core.wording import shorten  # noqa: PLC0415 - as above
-    from gpushare.reading import source  # noqa: PLC0415 - as above
-
-    read = source.read(*streams.read(name, source.MAX_BYTES, prices.FORM))
-    if read.findings or not isinstance(read.data, dict):
-        why = f": {read.findings[0].message}" if read.findings else ""
-        raise CouldNotRunError(f"{visible(name)} is not a mapping from pools or cards to prices{why}", prices.FORM)
-    cards = {pool.name: pool.card.id for pool in plan.pools}
-    known = [*cards, *dict.fromkeys(cards.values())]
-    inputs.refuse_unknown(read.data, known, f"{visible(name)}: the intent has no pool or card", "its pools and cards are")
-    found = {}
-    for key, value in read.data.items():
-        price = prices.parse(value)
-        if price is None:
-            shown = "no price" if value is None else f"the price {shorten(str(value))!r}"
-            raise CouldNotRunError(f"{visible(name)}: {key} has {shown}", prices.FORM)
-        found[key] = price
-    if which := prices.disagreement(found.values()):
-        raise CouldNotRunError(f"{visible(name)}: {which}", "write all in one, or none with a currency")
-    each = {pool: found.get(pool) or found.get(card) for pool, card in cards.items()}
-    return {pool: price for pool, price in each.items() if price is not None}

@@ -5,12 +5,12 @@ what stays on a GPU, as in the node runtime. Numbers of disturbed pods are upper
 may be in use. Pods on nodes that no former pool had are not counted.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare.compare import affected, bundles, capacity, caps, files, gpus, nodes, snapshots
+from gpushare.compare import affected, bundles, capacity, caps, costs, files, gpus, nodes, snapshots
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange
-from gpushare.compare.effects import Effect
+from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.outages import begins, outage
@@ -52,9 +52,22 @@ def compare(
         quotas=quotas,
         mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
         files=changed,
-        effects=(*begun.values(), *found, *capacity.refusing(quotas)),
+        effects=(*begun.values(), *found, *_of_vms(old, new), *capacity.refusing(quotas)),
         outages=tuple(one for one in outages if one is not None),
+        costs=costs.costs(old, new),
     )
+
+
+def _of_vms(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]:
+    """Yield the effects on pools for virtual machines, whose nodes a person labels."""
+    sides = [{} if snapshots.observes(side) else side.get("vmPools") or {} for side in (old, new)]
+    for name in sorted(sides[0].keys() | sides[1].keys()):
+        before, after = (side.get(name) for side in sides)
+        if (before or {}).get("config") == (after or {}).get("config"):
+            continue
+        field = "config" if before and after and before["profile"] == after["profile"] else "profile"
+        shown = [side and side[field] for side in (before, after)]
+        yield Effect(kind=EffectKind.VMS, pool=None, subject=f"vGPUs of pool {name}", before=shown[0], after=shown[1])
 
 
 def _begun(

@@ -141,13 +141,38 @@ class QuotaChange(Record):
     problem: Problem | None = None
 
 
+class CostChange(Record):
+    """What an hour of a pool's GPUs costs; None if it is not known, 0 for what a side does not have."""
+
+    pool: str
+    before: float | None
+    after: float | None
+
+
+class Costs(Record):
+    """What an hour of all GPUs costs, by pool, sorted by name."""
+
+    currency: str
+    pools: tuple[CostChange, ...]
+
+    @property
+    def before(self) -> float | None:
+        """The sum before; None if a pool's cost is not known."""
+        return total(one.before for one in self.pools)
+
+    @property
+    def after(self) -> float | None:
+        """The sum after."""
+        return total(one.after for one in self.pools)
+
+
 class Comparison(Record):
     """The whole difference. `pools` and `capacity` are sorted by name and contain unchanged entries too.
 
     `mig_strategies` are gpu-operator's before and after, "" if every profile states its own, None without the operator. A
     change of it restarts the device plugin of every node at once, whatever the rollout settings are. `files` are all files that
     differ in the bundles, `effects` the consequences for running and new pods, `outages` the nodes that go out of service.
-    `intent` are the fields that differ, if both sides are intents.
+    `intent` are the fields that differ, if both sides are intents. `costs` is None if no prices are known.
     """
 
     pools: tuple[PoolChange, ...]
@@ -159,6 +184,7 @@ class Comparison(Record):
     effects: tuple[Effect, ...] = ()
     outages: tuple[Outage, ...] = ()
     intent: tuple[SettingChange, ...] = ()
+    costs: Costs | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -20,7 +20,8 @@ class EffectKind(StrEnum):
     or none, takes over. APPLIED: a file that no tool syncs must be applied again. DRIVERLESS: the operator's driver is
     removed, and nothing replaces it. FIRST_CAP: there was no cap; running containers are only warned, later ones held to it.
     NOTICED: the same, and running containers are held to it, too, when the policy's notice is over. BEGINS: changes of an
-    earlier bundle that nodes still hold back may begin; `after` is the next opening as text, None: at once.
+    earlier bundle that nodes still hold back may begin; `after` is the next opening as text, None: at once. VMS: a person
+    gives nodes for virtual machines other vGPUs; `before` and `after` are types or configs, None: no such pool.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -45,6 +46,7 @@ class EffectKind(StrEnum):
     FIRST_CAP = "first-cap"
     NOTICED = "noticed"
     BEGINS = "begins"
+    VMS = "vms"
 
 
 class Effect(Record):

@@ -31,6 +31,8 @@ def only(comparison: Comparison, names: Iterable[str]) -> Comparison:
         files=tuple(one for one in comparison.files if one.path in paths),
         effects=tuple(one for one in comparison.effects if one.pool in {None, *chosen} and one not in foreign),
         outages=tuple(one for one in comparison.outages if one.pool in chosen),
+        costs=comparison.costs
+        and replace(comparison.costs, pools=tuple(one for one in comparison.costs.pools if one.pool in chosen)),
         intent=tuple(one for one in comparison.intent if one.path[:2] == ("spec", "pools") and one.path[2] in chosen),
     )
 

@@ -96,21 +96,17 @@ def _key(key: object, indent: str) -> str:
 def _scalar(value: object, indent: str) -> str:
     if isinstance(value, str):
         return _literal(value, indent) if "\n" in value and indent and _is_literal(value) else _text(value)
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case None:
-            return "null"
-        case float():
-            return _float(value)
-        case dict():
-            return "{}"
-        case list() | tuple():
-            return "[]"
-        case _:
-            raise TypeError(f"no YAML for {type(value).__name__}: {value!r}")
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, _NESTED):
+        return "{}" if isinstance(value, dict) else "[]"
+    raise TypeError(f"no YAML for {type(value).__name__}: {value!r}")
 
 
 def _is_literal(value: str) -> bool:

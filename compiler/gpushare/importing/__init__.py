@@ -28,6 +28,7 @@ from gpushare.importing.collecting import Collector
 from gpushare.importing.documents import InputFile, Lines, Reader
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
+from gpushare.importing.helm_values import OPERATOR
 from gpushare.importing.parts import FromProgram, Notes, Part
 from gpushare.importing.platform import Wanted
 from gpushare.importing.selecting import Selector
@@ -139,7 +140,7 @@ def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple
 
 def _cluster(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
     selector = Selector(facts, notes)
-    pools.add(facts, draft, notes, selector)
+    pools.add(facts, draft, notes, selector, with_vms=wanted.stack == OPERATOR)
     if draft.pools or facts.nodes:
         pools.unused(facts, notes, selector)
     else:

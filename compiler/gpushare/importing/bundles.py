@@ -13,9 +13,9 @@ from gpushare.catalog import cards
 from gpushare.catalog.device_memory import reserve_bytes
 from gpushare.core.units import MIB
 from gpushare.core.wording import shorten
-from gpushare.importing import bundle_gitops, bundle_monitoring
+from gpushare.importing import bundle_gitops, bundle_monitoring, platform
 from gpushare.importing.draft import Draft
-from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota
+from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota, Settings
 from gpushare.importing.parts import Notes, Part
 
 _DRIVER = ("repository", "image", "version")
@@ -39,6 +39,9 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             if not draft.has_room(pool, notes):
                 break
             _pool(name, pool, facts, draft, notes)
+        _prices(document, draft)
+        for name, pool in document.at("vmPools").items():
+            _vm_pool(name, pool, draft)
     own = facts.namespaces - {chart.at("pluginNamespace").text for chart in facts.bundle_charts}
     if len(own) == 1:
         draft.put(("namespace",), min(own), None, "from the bundle's namespace.yaml")
@@ -55,11 +58,17 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     bundle_gitops.add(facts, draft)
     bundle_monitoring.add(facts, draft)
     for one in facts.settings:
-        if one.version is not None and one.version.text:
-            draft.put(("platform", "version"), one.version.text, one.version)
-        if one.part.at("driver", "enabled").truth:
-            fields = {key: value.text for key, value in one.part.at("driver").items() if key in _DRIVER and value.text}
-            draft.put(("platform", "driver"), fields, one.part, f"from {one.origin}")
+        _settings(one, draft)
+
+
+def _settings(one: Settings, draft: Draft) -> None:
+    """Add what only the values of the operator say."""
+    if one.version is not None and one.version.text:
+        draft.put(("platform", "version"), one.version.text, one.version)
+    platform.put_vgpu_manager(one, draft)
+    if one.part.at("driver", "enabled").truth:
+        fields = {key: value.text for key, value in one.part.at("driver").items() if key in _DRIVER and value.text}
+        draft.put(("platform", "driver"), fields, one.part, f"from {one.origin}")
 
 
 def _leave_out_broken(facts: Facts, notes: Notes) -> None:
@@ -79,6 +88,13 @@ def _leave_out_broken(facts: Facts, notes: Notes) -> None:
                 on_key=wrong.on_key,
             )
         setattr(facts, field, kept)
+
+
+def _prices(document: Part, draft: Draft) -> None:
+    """Add the prices of the pools and of cards."""
+    listed = document.at("prices")
+    if listed.value:
+        draft.put(("prices",), listed.whole, listed, "from the bundle's nodes/pools.yaml")
 
 
 def _chart(chart: Part, draft: Draft) -> None:
@@ -146,6 +162,19 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
     for device in devices:
         by_profile = modes.named(sharing["mode"]).is_partitioned and "strategy" not in sharing
         draft.offer(device.at("resource").text, path, (device.at("profile").text or GPU) if by_profile else None)
+
+
+def _vm_pool(name: str, pool: Part, draft: Draft) -> None:
+    sharing = {"mode": pool.at("mode").text, "profile": pool.at("profile").text}
+    document: dict[str, Any] = {
+        "card": pool.at("card").text,
+        "nodes": _nodes(pool),
+        "gpusPerNode": pool.at("gpusPerNode").count,
+        "sharing": sharing | ({"kernel": pool.at("kernel").text} if pool.at("kernel").text else {}),
+    }
+    found = {key: pool.at(key).whole for key in ("priority", "tolerations") if pool.at(key).value}
+    path = draft.add(name, document | found, pool)
+    draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {shorten(name)}")
 
 
 def _nodes(pool: Part) -> dict[str, Any]:

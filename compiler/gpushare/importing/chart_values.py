@@ -103,6 +103,8 @@ def kept(settings: Settings, values: list[Value]) -> list[str]:
 def carry(settings: Settings, values: list[Value], draft: Draft, notes: Notes) -> None:
     """Carry the values of a release into an intent whose bundle takes the release's place."""
     owned = managed_values.always(Stack(settings.stack))
+    if "vgpuManager" in draft.spec.get("platform", {}):
+        owned = {**owned, **managed_values.VGPUS}
     lost: list[tuple[Value, str]] = []
     before: list[str] = []
     for one in values:
@@ -114,7 +116,7 @@ def carry(settings: Settings, values: list[Value], draft: Draft, notes: Notes) -
             _tolerate(one.part, draft)
         elif settings.stack == OPERATOR and one.name in _OF_THE_DRIVER:
             continue  # see `_driver`
-        elif taken and taken in _OF_POOLS:
+        elif taken and (taken in _OF_POOLS or taken in managed_values.VGPUS):
             before.append(one.line)
         elif taken:
             lost.append((one, owned[taken]))

@@ -19,6 +19,7 @@ from gpushare.importing import (
     node_objects,
     plugin_configs,
     quota_objects,
+    vgpu_configs,
 )
 from gpushare.importing.accounting import Accounted
 from gpushare.importing.documents import Reader, described
@@ -31,6 +32,7 @@ _CONFIG = re.compile(
     r"|(?s:\A\s*version:\s*[\"']?v1\b.*^\s*sharing:)|^flags:(?:\s*\{[^}]*|\s*\n\s+)(?:migStrategy|plugin|mpsRoot|gfd"
     r"|failOnInitError|gdsEnabled|mofedEnabled|nvidiaDriverRoot|deviceDiscoveryStrategy|gdrcopyEnabled)\b"
 )
+_VGPU_CONFIG = re.compile(r"(?m)^vgpu-configs:")
 _MIG_CONFIG = re.compile(r"(?m)^mig-configs:")
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 """Helm writes it on the ClusterPolicy, which has no namespace of its own."""
@@ -62,7 +64,11 @@ class Collector:
     def finish(self) -> None:
         """Read the ConfigMaps that values name; of a kind that no values name or hold, those that have its shape."""
         inline = any(one.holds_configs for one in self.facts.settings)
-        for field, read, shape in (("config_group", self._configs, _is_config), ("mig_group", self._mig_data, _is_mig)):
+        for field, read, shape in (
+            ("config_group", self._configs, _is_config),
+            ("mig_group", self._mig_data, _is_mig),
+            ("vgpu_group", self._vgpu_data, _is_vgpu),
+        ):
             names = {getattr(one, field) for one in self.facts.settings} - {""}
             named = [one for one in self._config_maps if one[0].at("metadata", "name").text in names]
             chosen = named or [one for one in self._config_maps if any(shape(value) for _, value in one[0].at("data").items())]
@@ -139,6 +145,10 @@ class Collector:
             origin = f"file {shorten(stem)}"
             self._account(part, "", origin)
             self.facts.mig_configs += mig_parted.read(part, "", origin, self._notes)
+        elif vgpu_configs.is_config(part):
+            origin = f"file {shorten(stem)}"
+            self._account(part, "", origin)
+            self.facts.vgpu_configs += vgpu_configs.read(part, "", origin, self._notes)
         elif plugin_configs.is_config(part):
             origin = f"config {shorten(stem)}"
             self._account(part, "", origin)
@@ -196,6 +206,13 @@ class Collector:
                 self._account(document, "", f"{origin}, MIG configs")
                 self.facts.mig_configs += mig_parted.read(document, group, origin, self._notes)
 
+    def _vgpu_data(self, data: Part, group: str, origin: str) -> None:
+        for _, value in data.items():
+            document = self._inside(value)
+            if document is not None and vgpu_configs.is_config(document):
+                self._account(document, "", f"{origin}, vGPU configs")
+                self.facts.vgpu_configs += vgpu_configs.read(document, group, origin, self._notes)
+
     def _inside(self, value: Part) -> Part | None:
         """Return the document of a value of a ConfigMap, which must be text."""
         if isinstance(value.value, str):
@@ -212,6 +229,10 @@ class Collector:
 
 def _is_mig(value: Part) -> bool:
     return value.has("mig-configs") or bool(_MIG_CONFIG.search(value.fresh().text))
+
+
+def _is_vgpu(value: Part) -> bool:
+    return value.has("vgpu-configs") or bool(_VGPU_CONFIG.search(value.fresh().text))
 
 
 def _is_config(value: Part) -> bool:

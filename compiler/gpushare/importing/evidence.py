@@ -28,7 +28,7 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
             "GS872",
             labels.at(WORKLOAD),
             f"node {name} has {WORKLOAD}: {shorten(workload)}, so its GPUs are for virtual machines: left out",
-            "remove the label from the node if containers are to share its GPUs",
+            "`--stack gpu-operator` makes a pool of nodes with vm-vgpu; remove the label if containers are to share the GPUs",
         )
         return False
     if node.labels.get(PLUGIN, "") == "false":

@@ -59,6 +59,18 @@ class MigPartedConfig(Record):
     works: bool = True
 
 
+class VgpuManagerConfig(Record):
+    """One config of NVIDIA's vGPU device manager. `is_whole`: every entry is about all GPUs. `filters` empty: every card."""
+
+    name: str
+    group: str
+    origin: str
+    part: Part
+    filters: tuple[str, ...]
+    types: tuple[tuple[str, int], ...]
+    is_whole: bool
+
+
 class ImportedNode(Record):
     """One Node object. `gpus`: how many GPUs it has, where that follows from more than its labels."""
 
@@ -71,7 +83,8 @@ class ImportedNode(Record):
 class Settings(Record):
     """Values of an upstream chart, or a ClusterPolicy. Parts whose value is None were not given.
 
-    `config_group` is the ConfigMap that the chart names, "" for none; `mig_group` mig-manager's. `version` is the chart's and
+    `config_group` is the ConfigMap that the chart names, "" for none; `mig_group` mig-manager's, `vgpu_group`
+    that of the vGPU device manager. `version` is the chart's and
     `namespace` the release's, where the object around the values says them.
     """
 
@@ -83,6 +96,7 @@ class Settings(Record):
     default: Part | None = None
     config_group: str = ""
     mig_group: str = ""
+    vgpu_group: str = ""
     fallbacks: tuple[str, ...] = ()
     version: Part | None = None
     namespace: str = ""
@@ -108,6 +122,7 @@ class Facts:
     def __init__(self) -> None:
         self.configs: list[PluginConfig] = []
         self.mig_configs: list[MigPartedConfig] = []
+        self.vgpu_configs: list[VgpuManagerConfig] = []
         self.nodes: list[ImportedNode] = []
         self.settings: list[Settings] = []
         self.quotas: list[ImportedQuota] = []
@@ -125,6 +140,7 @@ class Facts:
         """Put everything into an order that does not depend on that of the inputs."""
         self.configs.sort(key=lambda one: (one.name, one.group, one.origin))
         self.mig_configs.sort(key=lambda one: (one.name, one.group, one.origin))
+        self.vgpu_configs.sort(key=lambda one: (one.name, one.group, one.origin))
         self.nodes.sort(key=lambda one: one.name)
         self.settings.sort(key=lambda one: one.origin)
         self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.origin))

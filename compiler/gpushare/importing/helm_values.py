@@ -46,6 +46,7 @@ def read(part: Part, which: str, origin: str, notes: Notes) -> tuple[Settings, P
         default=config.at("default") if config.at("default").text else None,
         config_group=config.at("name").text,
         mig_group=part.at("migManager", "config", "name").text,
+        vgpu_group=part.at("vgpuDeviceManager", "config", "name").text,
         fallbacks=fallbacks if which == PLUGIN else (),
     )
     return settings, data, part.at("migManager", "config", "data")

@@ -86,6 +86,7 @@ def _replacing(stack: str, facts: Facts, draft: Draft, notes: Notes) -> None:
             "from the label nvidia.com/mig.config of the nodes; gpushare is the other partitioner",
         )
     own = [one for one in facts.settings if one.stack == stack]
+    _vgpu_manager(own, draft)
     for one in facts.settings:
         values = chart_values.of(one)
         chart_values.unknown(one, values, notes)
@@ -131,6 +132,20 @@ def _replacing(stack: str, facts: Facts, draft: Draft, notes: Notes) -> None:
             "write platform.version",
             on_key=True,
         )
+
+
+def _vgpu_manager(own: list[Settings], draft: Draft) -> None:
+    if any(modes.named(pool["sharing"]["mode"]).serves_vms for pool in draft.pools.values()):
+        for one in own:
+            put_vgpu_manager(one, draft)
+
+
+def put_vgpu_manager(settings: Settings, draft: Draft) -> None:
+    """Add the image of NVIDIA's vGPU manager that the values name."""
+    manager = settings.part.at("vgpuManager")
+    if manager.at("repository").text and manager.at("version").text:
+        fields = {key: manager.at(key).text for key in ("repository", "image", "version") if manager.at(key).text}
+        draft.put(("platform", "vgpuManager"), fields, manager, f"from {settings.origin}")
 
 
 def _has_mig_manager(facts: Facts) -> bool:

@@ -15,7 +15,7 @@ from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
 from gpushare.core.record import Record, replace
 from gpushare.core.wording import join_first, mib, nearest, pluralize, shorten
-from gpushare.importing import card_names, evidence, node_layouts, node_objects, own_cards, sharing_fields
+from gpushare.importing import card_names, evidence, node_layouts, node_objects, own_cards, sharing_fields, vgpu_configs
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, ImportedNode
 from gpushare.importing.node_layouts import Layouts
@@ -45,8 +45,8 @@ class _Kind(Record):
     node: ImportedNode
 
 
-def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> None:
-    """Add the pools of all nodes that have GPUs."""
+def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector, *, with_vms: bool) -> None:
+    """Add the pools of all nodes that have GPUs; `with_vms`: those for virtual machines too."""
     gpu_nodes = [node for node in facts.nodes if node_objects.has_gpus(node)]
     everywhere = Counter(
         pair for node in facts.nodes for pair in (*node_objects.pool_labels(node), *node_objects.own_labels(node))
@@ -56,7 +56,8 @@ def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> None:
         alike.setdefault(_look(node), []).append(node)
     kinds: dict[tuple[str, ...], tuple[_Kind, list[ImportedNode]]] = {}
     for group in alike.values():
-        kind = _kind(group[0], facts, draft, notes, selector)
+        for_vms = with_vms and vgpu_configs.is_for_vms(group[0])
+        kind = _vm_kind(group[0], facts, notes) if for_vms else _kind(group[0], facts, draft, notes, selector)
         for other in group:
             if kind is None:
                 _ = other.part.whole  # the finding that says why is about the whole node
@@ -93,7 +94,24 @@ def _look(node: ImportedNode) -> tuple[object, ...]:
     shown = (pair for pair in node.labels.unmarked.items() if pair[0].startswith(_SHOWN) and not pair[0].startswith(_CHANGING))
     served = node.labels.unmarked.get(evidence.PLUGIN) != "false"
     offers = tuple(sorted(node_objects.capacity(node).items()))
-    return tuple(sorted(shown)), offers, served, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
+    kernel = vgpu_configs.kernel(node) if vgpu_configs.is_for_vms(node) else ""
+    return tuple(sorted(shown)), offers, served, kernel, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
+
+
+def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _Kind | None:
+    found = vgpu_configs.of_node(node, facts, notes)
+    if found is None:
+        return None
+    kernel = vgpu_configs.kernel(node)
+    return _Kind(
+        card=found.card,
+        card_origin=f"vGPU type {found.profile}",
+        layouts=Layouts(gpus=((),) * found.gpus),
+        sharing={"mode": "vgpu", "profile": found.profile} | ({"kernel": kernel} if kernel else {}),
+        origin=found.origin,
+        node=node,
+        strategy_origin="",
+    )
 
 
 def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> _Kind | None:
@@ -288,7 +306,8 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
     labels = kind.node.part.at("metadata", "labels")
     path = draft.add(home[1] if home else f"{kind.card.id}-{sharing['mode']}", document, labels)
     _comment(path, kind, nodes, home, draft, labels)
-    for resource, profile in sharing_fields.resources(sharing, kind.layouts).items():
+    offered = {} if modes.named(sharing["mode"]).serves_vms else sharing_fields.resources(sharing, kind.layouts)
+    for resource, profile in offered.items():
         draft.offer(resource, path, profile)
 
 

@@ -12,7 +12,19 @@ from gpushare.core.diagnostics import Path
 from gpushare.core.wording import pluralize
 from gpushare.reading import source
 
-_KEYS = ("kubernetes", "namespace", "adoption", "admission", "gitops", "platform", "monitoring", "cards", "pools", "quotas")
+_KEYS = (
+    "kubernetes",
+    "namespace",
+    "adoption",
+    "admission",
+    "gitops",
+    "platform",
+    "monitoring",
+    "cards",
+    "prices",
+    "pools",
+    "quotas",
+)
 _HEADER = """Written by `gpushare import` from what a cluster has.
 The comments say where each value is from, and what is assumed."""
 

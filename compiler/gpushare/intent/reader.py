@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
 
+from gpushare.core import prices
+from gpushare.core.prices import Price
 from gpushare.core.units import Share, parse_duration, parse_quantity, parse_share
 from gpushare.intent.types import (
     Action,
@@ -53,6 +55,8 @@ from gpushare.intent.types import (
     Sharing,
     Stack,
     TimeSlicing,
+    Vgpu,
+    VgpuManager,
 )
 from gpushare.intent.windows import DAYS, Window
 from gpushare.intent.words import Mode
@@ -80,7 +84,13 @@ def build(document: Document) -> Intent:
         monitoring=spec.get("monitoring", {}),
         gitops=spec.get("gitops", {}),
         cards=spec.get("cards", {}),
+        prices=_prices(spec.get("prices", {})),
     )
+
+
+def _prices(document: Document) -> dict[str, Price]:
+    found = {name: prices.parse(text) for name, text in document.items()}
+    return {name: price for name, price in found.items() if price is not None}
 
 
 def _version(text: str) -> tuple[int, int] | None:
@@ -100,6 +110,7 @@ def _platform(document: Document) -> Platform:
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
         driver=None if driver is None else Driver(**driver),
+        vgpu_manager=VgpuManager(**document["vgpuManager"]) if "vgpuManager" in document else None,
         registry=document.get("registry"),
         charts=document.get("charts"),
         image=RuntimeImage(**document.get("image", {})),
@@ -198,7 +209,16 @@ def _sharing(document: Document) -> Sharing:
                 groups=tuple(ComputeGroup(gpus=tuple(map(int, one["gpus"])), compute=one["compute"]) for one in groups),
                 strategy=MigStrategy(document.get("strategy", "mixed")),
             )
+        case Mode.VGPU:
+            return Vgpu(profile=document["profile"], kernel=_kernel(document.get("kernel")))
     assert_never(mode)
+
+
+def _kernel(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    major, minor = text.split(".")
+    return int(major), int(minor)
 
 
 def _wanted(document: Document) -> Layout | tuple[LayoutGroup, ...] | Goal:

@@ -243,7 +243,19 @@ class Partition(Record):
     strategy: MigStrategy = MigStrategy.MIXED
 
 
-Sharing = Exclusive | TimeSlicing | Mps | Mig | Partition
+class Vgpu(Record):
+    """GPUs for virtual machines: each is divided into as many vGPUs of the type `profile` as it can have.
+
+    `kernel` is the version of the nodes' kernel, as (major, minor); None: not stated. The other attributes are constants.
+    """
+
+    mode = Mode.VGPU
+    replicas, rename, placement = (), True, SharePlacement.SPREAD
+    profile: str
+    kernel: tuple[int, int] | None = None
+
+
+Sharing = Exclusive | TimeSlicing | Mps | Mig | Partition | Vgpu
 """The settings of a mode; what is true of the mode itself is in `modes`."""
 
 CapValue = int | CapWord
@@ -335,6 +347,14 @@ class Driver(Record):
     version: str | None = None
 
 
+class VgpuManager(Record):
+    """The image of NVIDIA's vGPU manager, which its licence keeps private: a site builds it. `image` None: the chart's name."""
+
+    repository: str
+    version: str
+    image: str | None = None
+
+
 class RuntimeImage(Record):
     """The node runtime's image; a field that is None has this gpushare's default. A digest takes the place of the tag."""
 
@@ -355,6 +375,7 @@ class Amd(Record):
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
+    `vgpu_manager` None: no node has vGPUs.
     `charts`: the address from which NVIDIA's chart is installed, if not its publisher's: https://, http:// or oci://.
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespace`: where the device plugin runs and reads its configs; None: in the bundle's.
@@ -366,6 +387,7 @@ class Platform(Record):
     version: str | None = None
     partitioner: Partitioner = Partitioner.GPUSHARE
     driver: Driver | None = None
+    vgpu_manager: VgpuManager | None = None
     registry: str | None = None
     charts: str | None = None
     image: RuntimeImage = RuntimeImage()
@@ -460,7 +482,8 @@ class Intent(Record):
     def kept_config_maps(self) -> tuple[str, ...]:
         """The ConfigMaps in the plugin's namespace that stay after an uninstall, because values of NVIDIA's chart name them."""
         manager = ("gpushare-mig-parted",) if self.platform.partitioner is Partitioner.MIG_MANAGER else ()
-        return ("gpushare-profiles", *manager)
+        vgpus = ("gpushare-vgpu",) if self.platform.vgpu_manager else ()
+        return ("gpushare-profiles", *manager, *vgpus)
 
     @property
     def platform_namespaces(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ class Mode(StrEnum):
     MPS = "mps"
     MIG = "mig"
     PARTITION = "partition"
+    VGPU = "vgpu"
 
 
 MODES = tuple(mode.value for mode in Mode)

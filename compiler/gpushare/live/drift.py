@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpushare import backends
+from gpushare.backends import vgpu
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
@@ -56,6 +57,7 @@ def differences(bundle: Files, pools_document: Mapping[str, Any], snapshot: Snap
         *_helm(chart, snapshot),
         *_quotas(chart, snapshot),
         *_nodes(wanted, chart, snapshot),
+        *_vm_nodes(pools_document.get("vmPools") or {}, chart, snapshot),
     ]
     return tuple(found)
 
@@ -72,6 +74,7 @@ def _objects(bundle: Files, chart: Mapping[str, Any], snapshot: Snapshot) -> Ite
         if text is None or parsed(POLICIES, text) != parsed(POLICIES, bundle[f"{POLICIES}{pool}.yaml"]):
             yield _object(name, "the bundle's policy", "missing" if text is None else "another policy")
     yield from _profiles(bundle, snapshot)
+    yield from _vgpu_configs(bundle, snapshot)
     config = snapshot.configs.get("gpushare-tenancy")
     actual = document(config.data.get("tenancy.json", "")) if config else None
     spec = _tenancy(chart, snapshot.namespace)
@@ -105,6 +108,14 @@ def _profiles(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
             had = "missing" if key not in config.data else "another text"
             want = "no such profile" if key not in wanted else "the bundle's text"
             yield _object(f"ConfigMap gpushare-profiles, key {clean(key)}", want, had if key in wanted else "present")
+
+
+def _vgpu_configs(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
+    """Yield whether NVIDIA's vGPU device manager reads other configs. The ConfigMap stays when no pool needs it any more."""
+    wanted, config = bundle.get("chart/files/vgpu/config.yaml"), snapshot.configs.get(vgpu.OPERATOR_CONFIG_MAP)
+    if wanted is not None and (config is None or config.data.get("config.yaml", "").strip() != wanted.strip()):
+        had = "missing" if config is None else "another text"
+        yield _object(f"ConfigMap {vgpu.OPERATOR_CONFIG_MAP}", "the bundle's text", had)
 
 
 def _tenancy(chart: Mapping[str, Any], namespace: str) -> dict[str, Any]:
@@ -193,6 +204,32 @@ def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapsh
             yield from _observed(node) if is_mode else _one_node(node, believed, pool, wanted[pool])
         elif live.of_node.get(node.name):
             yield _node(Kind.NODE, node.name, "in no pool", f"in pool {live.of_node[node.name]}", _INSTALL)
+
+
+def _vm_nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
+    """Yield what differs on nodes for virtual machines: the labels that a person sets, and what the manager made of them."""
+    if not snapshot.has_seen("nodes") or observes(chart):
+        return
+    terms = {pool: entry["terms"] for pool, entry in wanted.items()}
+    chosen = {node.name: pool_of(node, terms) for node in snapshot.nodes}
+    for pool, entry in sorted(wanted.items()):
+        expected, there = entry["nodes"], sum(one == pool for one in chosen.values())
+        if expected not in (None, there):
+            yield _node(Kind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct the intent, or the labels")
+    for node in sorted(snapshot.nodes, key=lambda node: node.name):
+        if entry := wanted.get(chosen[node.name]):
+            yield from _vm_node(node, entry["labels"])
+
+
+def _vm_node(node: LiveNode, labels: Mapping[str, str]) -> Iterator[Difference]:
+    unlike = {key: value for key, value in labels.items() if node.labels.get(key) != value}
+    for key, value in sorted(unlike.items()):
+        remedy = "label the node as the bundle's README.md says, when its virtual machines are shut down"
+        yield _node(Kind.NODE, f"{node.name}, label {key}", value, node.labels.get(key, "missing"), remedy)
+    state = vgpu.state(node.labels)
+    if not unlike and state != vgpu.DONE:
+        remedy = "see the log of the operator's vGPU device manager on that node"
+        yield _node(Kind.HARDWARE, f"{node.name}, vGPUs", vgpu.DONE, state or "no state yet", remedy)
 
 
 def _observed(node: LiveNode) -> Iterator[Difference]:

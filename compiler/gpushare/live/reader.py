@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import quote as quoted
 
+from gpushare.backends.vgpu import OPERATOR_CONFIG_MAP
 from gpushare.core.record import Record
 from gpushare.live import api_objects, helm_release, observing, runtime_metrics
 from gpushare.live.pages import Api, Lists
@@ -58,8 +59,9 @@ def read(api: Api, scope: Scope) -> Snapshot:
     labelled = {"labelSelector": _OURS}
     configs = {one.name: one for one in _configs(lists, scope.release)}
     if scope.plugin not in ("", scope.release):
-        configs.pop(PROFILES, None)
-        configs |= {one.name: one for one in _configs(lists, scope.plugin) if one.name == PROFILES}
+        of_plugin = {PROFILES, OPERATOR_CONFIG_MAP}
+        configs = {name: one for name, one in configs.items() if name not in of_plugin}
+        configs |= {one.name: one for one in _configs(lists, scope.plugin) if one.name in of_plugin}
     path = f"/apis/apps/v1{ours}/daemonsets"
     daemonsets = lists.read("daemonsets", path, api_objects.daemonset, lambda one: bool(one.pool), labelled)
     refused = _refused(lists) if scope.metrics and any(map(observing.is_observed, nodes)) else None

@@ -1,8 +1,9 @@
 """What each pool and node should offer, offers, and has in use; why a node does not match, and since when. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from gpushare.backends import vgpu
 from gpushare.core.memory_totals import UNKNOWN, MemoryTotals
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.units import total
@@ -89,8 +90,18 @@ class PoolStatus(Record):
         return [one for node in self.nodes for one in node.holders or ()]
 
 
+class VmNode(Record):
+    """One node for virtual machines with vGPUs: its config, empty for the default one, and what NVIDIA's manager says of it."""
+
+    name: str
+    config: str
+    state: str
+
+
 class Status(Record):
     """The cluster's GPUs. `others` are nodes with GPUs that belong to no pool; `kills` are the runtime's recent Events.
+
+    `vm_nodes` are nodes for virtual machines: no node runtime tells of which pool they are.
 
     `observed` is what `enforce` would do, None if no node is observed.
     """
@@ -101,6 +112,7 @@ class Status(Record):
     pending: tuple[Pod, ...]
     unseen: tuple[ReadFailure, ...]
     observed: Observed | None = None
+    vm_nodes: tuple[VmNode, ...] = ()
 
 
 def assess(snapshot: Snapshot) -> Status:
@@ -124,7 +136,15 @@ def assess(snapshot: Snapshot) -> Status:
         pending=tuple(pod for pod in snapshot.pods if not pod.node and pod.phase == "Pending"),
         unseen=snapshot.unseen,
         observed=observing.assess(snapshot.nodes, snapshot.metrics, snapshot.refused),
+        vm_nodes=tuple(_vm_nodes(snapshot.nodes)),
     )
+
+
+def _vm_nodes(nodes: Iterable[LiveNode]) -> Iterator[VmNode]:
+    for node in sorted(nodes, key=lambda node: node.name):
+        config = vgpu.config_of(node.labels)
+        if config is not None:
+            yield VmNode(name=node.name, config=config, state=vgpu.state(node.labels))
 
 
 def only(status: Status, name: str) -> Status | None:

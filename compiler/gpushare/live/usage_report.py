@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from gpushare.core.prices import Price
 from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import total
-from gpushare.core.wording import join_first
+from gpushare.live import scraped_labels
 from gpushare.live.prometheus import Prometheus, PrometheusError, Series
 from gpushare.monitoring import showback
-from gpushare.resolved.node_plan import DevicePlan
+from gpushare.resolved import gpu_parts
 from gpushare.resolved.plan import PoolPlan
 
 HOUR, DAY = 3600, 86400
@@ -23,7 +23,6 @@ _STEPS = HOUR // showback.STEP_SECONDS
 _NOT_EXPORTED = re.compile(r"[^a-zA-Z0-9_]")
 _ROUNDING = 1e-6
 _MAX_AMOUNT = 1e15
-_DIFFERENT = "`gpushare usage` needs what docs/monitoring.md describes: labels `node` and `pool`, and honorLabels: true"
 
 Amounts = Mapping[str, float | None]
 """Numbers by resource; None: not known."""
@@ -116,22 +115,8 @@ class UsageReport(Record):
 
 
 def facts(pool: PoolPlan, price: Price | None) -> PoolFacts:
-    """Return what a report needs of a pool: a GPU's shares in proportion to their memory, so that all of them are one GPU.
-
-    A share whose resource several GPUs divide differently is the mean of its parts of them.
-    """
-    of_gpu: dict[int, list[DevicePlan]] = {}
-    for device in pool.devices:
-        of_gpu.setdefault(device.gpu, []).append(device)
-    parts: dict[str, list[float | None]] = {}
-    for devices in of_gpu.values():
-        alike = len({device.profile for device in devices}) == 1  # these need no memory to be compared
-        memory = [1 if alike else device.memory_mib for device in devices]
-        whole = total(memory)
-        for device, own in zip(devices, memory, strict=True):
-            parts.setdefault(device.resource, []).append(own / whole if own and whole else None)
-    gpus = {one.name: _product(total(parts[one.name]), 1 / one.per_node) for one in pool.resources}
-    return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpus, price=price)
+    """Return what a report needs of a pool."""
+    return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpu_parts.of_resources(pool), price=price)
 
 
 def build(
@@ -153,20 +138,15 @@ def build(
     for first in range(start, end, DAY):
         last = min(first + DAY, end)
         tell(f"hours {(first - start) // HOUR} to {(last - start) // HOUR} of {(end - start) // HOUR}")
-        clusters |= _clusters(prometheus, last - 1, cluster)
-        if not cluster and len(clusters) > 1:
-            several = join_first([name or "without the label" for name in sorted(clusters)])
-            raise PrometheusError(f"Prometheus has series of several clusters: {several}", "--cluster NAME selects one")
+        clusters |= scraped_labels.clusters(prometheus, last - 1, named=showback.CLUSTERS, renamed=showback.renamed(cluster))
+        scraped_labels.refuse_several(clusters, cluster)
         for title, query in showback.queries(cluster).items():
             _add(totals[title], prometheus.at(showback.over(query, last - first), last - 1), title, names)
         for metric, query in showback.scraped(cluster).items():
             for one in prometheus.between(query, first + HOUR - 1, last - 1, HOUR):
-                pool = "" if metric == showback.NODES else _label(one, "pool", metric)
+                pool = "" if metric == showback.NODES else scraped_labels.value(one, "pool", metric)
                 steps.setdefault((metric, pool), Counter()).update(_by_hour(one, metric))
-    if cluster and clusters and cluster not in clusters:
-        named = sorted(filter(None, clusters))
-        hint = f"it has {join_first(named)}" if named else "its series have no label `cluster`: leave --cluster out"
-        raise PrometheusError(f"Prometheus has no series of cluster {cluster!r}", hint)
+    scraped_labels.refuse_unknown(clusters, cluster)
     sources = tuple(
         Source(metric=metric, pool=pool, gaps=tuple(_gaps(counts, start, end))) for (metric, pool), counts in steps.items()
     )
@@ -183,15 +163,6 @@ def build(
     )
 
 
-def _clusters(prometheus: Prometheus, time: int, cluster: str) -> set[str]:
-    """Return the labels `cluster` of the day's series. PrometheusError if a scrape renamed labels: the sums would be wrong."""
-    renamed = sorted(one.labels.get("__name__", "?") for one in prometheus.at(showback.renamed(cluster), time))
-    if renamed:
-        names = join_first(renamed)
-        raise PrometheusError(f"{names}: the tenant's namespace is in the label exported_namespace", _DIFFERENT)
-    return {one.labels.get("cluster", "") for one in prometheus.at(showback.CLUSTERS, time)}
-
-
 _KEYS = {
     showback.BY_NAMESPACE: ("namespace", "resource"),
     showback.BY_POOL: ("pool", "namespace", "resource"),
@@ -202,17 +173,11 @@ _KEYS = {
 
 def _add(sums: dict[tuple[str, ...], float | None], found: Iterable[Series], title: str, names: Mapping[str, str]) -> None:
     for one in found:
-        key = tuple(_label(one, label, title) for label in _KEYS[title])
+        key = tuple(scraped_labels.value(one, label, title) for label in _KEYS[title])
         key = (*key[:-1], names.get(key[-1], key[-1])) if _KEYS[title][-1] == "resource" else key
         before, [(_, value)] = sums.get(key, 0.0), one.points
         _check(value, title)
         sums[key] = None if before is None or value is None else before + value
-
-
-def _label(one: Series, label: str, what: str) -> str:
-    if not one.labels.get(label):
-        raise PrometheusError(f"{what}: Prometheus has series without the label {label}", _DIFFERENT)
-    return one.labels[label]
 
 
 def _check(value: float | None, what: str) -> None:

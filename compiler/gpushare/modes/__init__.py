@@ -7,8 +7,16 @@ from gpushare.modes.mps import MpsTraits
 from gpushare.modes.partition import PartitionTraits
 from gpushare.modes.time_slicing import TimeSlicingTraits
 from gpushare.modes.traits import AnyTraits, ModeTraits
+from gpushare.modes.vgpu import VgpuTraits
 
-MODES: tuple[type[AnyTraits], ...] = (ExclusiveTraits, MigTraits, PartitionTraits, TimeSlicingTraits, MpsTraits)
+MODES: tuple[type[AnyTraits], ...] = (
+    ExclusiveTraits,
+    MigTraits,
+    PartitionTraits,
+    TimeSlicingTraits,
+    MpsTraits,
+    VgpuTraits,
+)
 """Every mode, the simplest first."""
 
 VARIANTS = tuple(variant for mode in MODES for variant in mode.variants)

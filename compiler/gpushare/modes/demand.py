@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpushare.catalog.cards import Card
+from gpushare.core.prices import Price
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import mib
@@ -51,7 +52,7 @@ class Demand(Record):
 
     `needs` have different sizes, the largest first; only a single one may have unknown users, and then `nodes` is known.
     `in_hardware`: only modes that isolate memory in hardware are wanted. `described` is the card's entry of `spec.cards`, if
-    the catalogue lacks it.
+    the catalogue lacks it; `price` that of an hour of one GPU, if it is known.
     """
 
     card: Card
@@ -60,6 +61,7 @@ class Demand(Record):
     gpus_per_node: int = 1
     nodes: int | None = None
     in_hardware: bool = False
+    price: Price | None = None
 
 
 class Variant(Record):

@@ -22,6 +22,7 @@ class MigTraits(ModeTraits[Mig]):
     description = "Hardware partitions: compute and memory are isolated from the other partitions."
     pool_name = "partitions"
     starter_card = "a100-sxm4-40gb"
+    settings = (*ModeTraits.settings, "strategy")
     is_partitioned = True
     mechanisms = frozenset({Mechanism.AUTO, Mechanism.WATCHER})
     variants = (
@@ -33,6 +34,11 @@ class MigTraits(ModeTraits[Mig]):
     def missing(cls, card: Card) -> tuple[str, str] | None:
         """Return that the catalogue knows no MIG of the card."""
         return None if card.mig else ("MIG that the catalogue knows", "time-slicing or mps, or another card")
+
+    @property
+    def variant(self) -> Variant:
+        """The instances as they are, or with replicas."""
+        return self.variants[bool(self.sharing.replicas)]
 
     @property
     def mig_strategy(self) -> str:

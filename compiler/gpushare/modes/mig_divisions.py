@@ -20,20 +20,8 @@ def partitioned(demand: Demand) -> list[Sharing] | str:
         return _no_mig(demand.card)
     found = [(layout, (1,) * len(layout)) for layout in _layouts(demand.card.mig, demand)]
     serving = [entry for entry in found if fit.nodes_for(_shares(demand, *entry), demand.needs) is not None]
-    layouts: list[Sharing] = [Mig(wanted=layout) for layout, _ in _plain(demand, serving)]
+    layouts: list[Sharing] = [Mig(wanted=layout) for layout, _ in serving]
     return layouts or _no_instance(demand.card.mig, demand.needs[0])
-
-
-def _plain(demand: Demand, found: list[_Chosen]) -> list[_Chosen]:
-    """Leave out, for users of one size, the layouts of several profiles that hold no more of them than a layout of one profile.
-
-    Equal users then ask for one resource, and none of them gets a larger instance than others by chance.
-    """
-    if len(demand.needs) > 1:
-        return found
-    held = [fit.per_node(_shares(demand, *entry), demand.needs[0].memory_bytes) for entry in found]
-    most = max((users for users, (layout, _) in zip(held, found, strict=True) if len(layout) == 1), default=0)
-    return [entry for users, entry in zip(held, found, strict=True) if len(entry[0]) == 1 or users > most]
 
 
 def _no_mig(card: Card) -> str:
@@ -63,7 +51,7 @@ def replicated(demand: Demand) -> list[Sharing] | str:
         ]
         if rated:
             found.append((layout, min(rated)[2]))
-    sharings: list[Sharing] = [_with_replicas(*entry) for entry in _plain(demand, found)]
+    sharings: list[Sharing] = [_with_replicas(*entry) for entry in found]
     return sharings or "no instance has room for two users"
 
 
@@ -90,7 +78,7 @@ def _choices(profile: MigProfile, demand: Demand) -> list[int]:
 def _layouts(geometry: Geometry, demand: Demand) -> tuple[Layout, ...]:
     """Return the distinct maximal layouts of plain profiles, without the profiles that are too small for every user.
 
-    For users of one size, those of one profile have as many of its instances as fit.
+    For users of one size, those of one profile, with as many of its instances as fit: all users ask for the same.
     """
     least = demand.needs[-1].memory_bytes
     large = {profile.name for profile in geometry.profiles if (_usable(profile) or 0) >= least}
@@ -101,8 +89,7 @@ def _layouts(geometry: Geometry, demand: Demand) -> tuple[Layout, ...]:
         most[name] = max(most.get(name, 0), count)
     if len(demand.needs) > 1:
         return tuple(dict.fromkeys(layout for layout in kept if layout))
-    mixed = dict.fromkeys(layout for layout in kept if len(layout) > 1)
-    return (*(((name, count),) for name, count in most.items()), *mixed)
+    return tuple(((name, count),) for name, count in most.items())
 
 
 def _shares(demand: Demand, layout: Layout, replicas: tuple[int, ...]) -> fit.Shares:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
-from gpushare.catalog.cards import Card, DeviceProfile
+from gpushare.catalog.cards import Card, DeviceProfile, VgpuType
+from gpushare.core.record import fields, replace
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
@@ -27,11 +28,17 @@ class ModeTraits(Generic[S]):
 
     variants: ClassVar[tuple[Variant, ...]]
 
+    settings: ClassVar[tuple[str, ...]] = ("rename", "placement")
+    """The fields of `sharing` that do not say how devices are divided."""
+
     is_partitioned: ClassVar[bool] = False
     """Whether GPUs can be divided into MIG instances."""
 
     has_daemon: ClassVar[bool] = False
     """Whether MPS daemons divide all memory of a device evenly. A daemon restarts with its config, which ends its clients."""
+
+    serves_vms: ClassVar[bool] = False
+    """Whether virtual machines get the GPUs, and containers nothing: the node runtime and admission take no part."""
 
     replication_key: ClassVar[str] = "timeSlicing"
     """The section of the device plugin's config in which devices are replicated; empty if the mode has no replicas."""
@@ -59,6 +66,11 @@ class ModeTraits(Generic[S]):
         return MAX_REPLICAS
 
     @property
+    def variant(self) -> Variant:
+        """Which of the mode's variants the pool has."""
+        return self.variants[0]
+
+    @property
     def mig_strategy(self) -> str | None:
         """The MIG strategy that the pool's nodes need; None if any works."""
         return None
@@ -77,9 +89,19 @@ class ModeTraits(Generic[S]):
         """Return the layout of each GPU index of a node, in canonical order; the empty layout is a whole GPU.
 
         `pinned` is what the pool's goal was resolved to before and takes precedence over resolving it again. None if the goal
-        cannot be reached, an index is not covered exactly once or the card lacks a profile: the rules report why.
+        cannot be reached, an index is not covered exactly once or the card lacks a profile: the rules report why. None, too, if
+        nothing is offered to containers.
         """
         return ((),) * self.pool.gpus_per_node
+
+    def vgpu_type(self, card: Card) -> VgpuType | None:  # noqa: ARG002 - as above
+        """Return the type of the vGPUs that virtual machines get; None for containers, or if the card lacks the type."""
+        return None
+
+    @property
+    def kernel(self) -> tuple[int, int] | None:
+        """The version of the nodes' kernel, as far as the mode depends on it and the intent states it."""
+        return None
 
     def replicas_of(self, profile: DeviceProfile | None) -> int:
         """Return how many shares a device is divided into. If GPUs are partitioned, only instances are, never whole GPUs."""
@@ -87,6 +109,11 @@ class ModeTraits(Generic[S]):
             return 1
         replicas = self.sharing.replicas
         return replicas if isinstance(replicas, int) else dict(replicas).get(profile.name if profile else "", 1)
+
+    def with_settings(self, other: Sharing) -> Sharing:
+        """Return another way to share with this pool's settings, as far as it has them."""
+        own, has = fields(self.sharing), fields(other)
+        return replace(other, **{name: own[name] for name in self.settings if name in own and name in has})
 
     def document(self) -> dict[str, Any]:
         """Return the `sharing` section of an intent with this mode, layout and replicas."""

@@ -4,7 +4,7 @@ Requested shares are metrics of kube-state-metrics, used memory is a metric of t
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpushare import vendors
 
@@ -18,8 +18,8 @@ OFFERED = "Share-hours offered by pool"
 
 NODES, RUNTIMES, SHARES = "kube_node_status_condition", "gpushare_build_info", "gpushare:pool_shares:sum"
 """The metrics whose steps are counted: of kube-state-metrics, of the runtimes, and of the recording rules."""
+USED, CAPS = "gpushare_container_gpu_memory_used_bytes", "gpushare_container_gpu_memory_cap_bytes"
 _REQUESTED = "kube_pod_container_resource_requests"
-_USED = "gpushare_container_gpu_memory_used_bytes"
 # Two kube-state-metrics, or two Prometheus in one store, have each series twice.
 _ONE_REQUEST = "max by (namespace, pod, container, node, resource)"
 _ONE_USE = "max by (node, pool, namespace, pod, container, gpu)"
@@ -27,14 +27,14 @@ _ONE_USE = "max by (node, pool, namespace, pod, container, gpu)"
 
 def queries(cluster: str = "") -> Mapping[str, str]:
     """Return title → query over PERIOD. `cluster`: of the series that have this label `cluster`."""
-    own = _own(cluster)
-    requested = f"{_ONE_REQUEST} ({_series(_REQUESTED, _RESOURCES, *own)})"
-    phases = _series("kube_pod_status_phase", 'phase="Running"', *own)
+    own = of_cluster(cluster)
+    requested = f"{_ONE_REQUEST} ({series(_REQUESTED, _RESOURCES, *own)})"
+    phases = series("kube_pod_status_phase", 'phase="Running"', *own)
     running = f"{requested}\n  * on (namespace, pod) group_left () max by (namespace, pod) ({phases} == 1)"
     # A node that has just changed pools has series of both.
-    of_pool = f"* on (node) group_left (pool) topk by (node) (1, max by (node, pool) ({_series(RUNTIMES, *own)}))"
-    used = f"{_ONE_USE} ({_series(_USED, *own)})"
-    offered = f"max by (pool, resource) ({_series(SHARES, *own)})"
+    of_pool = f"* on (node) group_left (pool) topk by (node) (1, max by (node, pool) ({series(RUNTIMES, *own)}))"
+    used = f"{_ONE_USE} ({series(USED, *own)})"
+    offered = f"max by (pool, resource) ({series(SHARES, *own)})"
     over = f"[{PERIOD}:5m]"
     return {
         BY_NAMESPACE: f"sum by (namespace, resource) (sum_over_time((\n  {running}\n){over})) / 12\n",
@@ -51,9 +51,9 @@ def over(query: str, seconds: int) -> str:
 
 def scraped(cluster: str = "") -> Mapping[str, str]:
     """Return metric → query of how many steps of the last hour have samples: NODES, and RUNTIMES and SHARES by pool."""
-    own = _own(cluster)
-    nodes = _series(NODES, 'condition="Ready"', 'status="true"', *own)
-    by_pool = {metric: f"count_over_time(group by (pool) ({_series(metric, *own)})[1h:5m])" for metric in (RUNTIMES, SHARES)}
+    own = of_cluster(cluster)
+    nodes = series(NODES, 'condition="Ready"', 'status="true"', *own)
+    by_pool = {metric: f"count_over_time(group by (pool) ({series(metric, *own)})[1h:5m])" for metric in (RUNTIMES, SHARES)}
     return {NODES: f"count_over_time(group({nodes})[1h:5m])", **by_pool}
 
 
@@ -61,15 +61,17 @@ CLUSTERS = f"group by (cluster) (last_over_time({RUNTIMES}[1d]) or last_over_tim
 """The clusters of which Prometheus has series in the last day."""
 
 
-def renamed(cluster: str = "") -> str:
+def renamed(cluster: str = "", metrics: Sequence[str] = (_REQUESTED, USED)) -> str:
     """Return a query of the metrics whose tenants' labels were renamed while they were scraped."""
-    matchers = (f'__name__=~"{_REQUESTED}|{_USED}"', 'exported_namespace!=""', *_own(cluster))
-    return f"group by (__name__) (last_over_time({_series('', *matchers)}[1d]))"
+    matchers = (f'__name__=~"{"|".join(metrics)}"', 'exported_namespace!=""', *of_cluster(cluster))
+    return f"group by (__name__) (last_over_time({series('', *matchers)}[1d]))"
 
 
-def _own(cluster: str) -> tuple[str, ...]:
+def of_cluster(cluster: str) -> tuple[str, ...]:
+    """Return the matcher of the series of one cluster; none if no cluster is named."""
     return (f"cluster={json.dumps(cluster, ensure_ascii=False)}",) if cluster else ()
 
 
-def _series(name: str, *matchers: str) -> str:
+def series(name: str, *matchers: str) -> str:
+    """Return a selector of the series of a metric that have these labels."""
     return f"{name}{{{','.join(matchers)}}}" if matchers else name

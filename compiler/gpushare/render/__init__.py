@@ -27,9 +27,11 @@ from gpushare.render import (
     profiles,
     readme,
     values,
+    vgpu,
 )
 from gpushare.resolved.plan import Plan
 from gpushare.steps import leaving
+from gpushare.vendors.amd import AMD
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
@@ -54,7 +56,8 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
         previous,
         intent=plan.digest,
         goals=goals,
-        profiles={pool.profile.key: pool.profile.config for pool in plan.pools},
+        profiles={pool.profile.key: pool.profile.config for pool in plan.pools if pool.vendor is not AMD},
+        vgpu_configs={pool.config.name: list(map(dict, pool.config.entries)) for pool in plan.vm_pools},
         mig_configs={config.name: [dict(entry) for entry in config.entries] for config in configs},
     )
 
@@ -75,11 +78,17 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     more = (*argocd.section(plan, checks), *flux.section(plan), *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
     snippets = None if observes else cloud.cloud(plan)
-    text = observing.readme(plan, more) if observes else readme.readme(plan, more, has_cloud=snippets is not None)
+    text = (
+        observing.readme(plan, more)
+        if observes
+        else readme.readme(plan, more, tuple(vgpu.pools(plan)), has_cloud=snippets is not None)
+    )
     yield Artifact(path="README.md", text=text)
     for path, item in namespace.namespaces(plan).items():
         yield _yaml(path, item)
-    yield from chart.static_files(has_monitoring=any(monitoring.objects(plan)))
+    yield from chart.static_files(
+        has_monitoring=any(monitoring.objects(plan)), has_vgpus=vgpu.config(plan, new_lock) is not None
+    )
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, new_lock, policies)
     if not observes:
@@ -120,6 +129,9 @@ def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator
     mig_configs = mig_parted.config(plan, new_lock)
     if mig_configs:
         yield Artifact(path="chart/files/mig-parted/config.yaml", text=mig_configs)
+    vgpu_configs = vgpu.config(plan, new_lock)
+    if vgpu_configs:
+        yield Artifact(path=vgpu.FILE, text=vgpu_configs)
     for path, document in monitoring.objects(plan):
         yield _yaml(path, document)
 
@@ -133,6 +145,8 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
             if plan.intent.copies_config_map:
                 yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(new_lock)))
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
+        case Stack.NONE:
+            pass
 
 
 def _yaml(path: str, document: dict[str, Any]) -> Artifact:

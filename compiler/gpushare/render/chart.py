@@ -15,19 +15,20 @@ from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
 from gpushare.intent.types import Action, OnBusy, Partitioner, Platform, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.sharing import shares
 
 VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
+VGPU = "templates/vgpu/"
 _KUBELET_ROOT = "/var/lib/kubelet"
 _LABELS_CLIENTS = "v26.7.0"
 """The first release of gpu-operator that does."""
 
 
-def static_files(*, has_monitoring: bool) -> Iterator[Artifact]:
-    """Yield every file of the chart except its values; its templates for monitoring only where there is something to render."""
+def static_files(*, has_monitoring: bool, has_vgpus: bool) -> Iterator[Artifact]:
+    """Yield every file of the chart except its values; some templates only where there is something to render."""
+    left_out = tuple(folder for folder, has in ((MONITORING, has_monitoring), (VGPU, has_vgpus)) if not has)
     for inside, text in _static_texts(resources.chart()):
-        if has_monitoring or not inside.startswith(MONITORING):
+        if not inside.startswith(left_out):
             yield Artifact(path=f"chart/{inside}", text=text)
 
 
@@ -63,7 +64,7 @@ def values(plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str]) -
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,
-            "ambiguous": _ambiguous(plan),
+            "ambiguous": sorted(plan.ambiguous),
             "tenants": list(plan.intent.tenant_namespaces),
             "platformNamespaces": list(plan.intent.platform_namespaces),
             "scope": plan.intent.admission.scope.value,
@@ -116,11 +117,3 @@ def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
         "default": pool.pool.is_default,
         "policy": hexdigest(policy.encode())[:8],
     }
-
-
-def _ambiguous(plan: Plan) -> list[str]:
-    offers = (
-        frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.samples)
-        for pool in plan.pools
-    )
-    return sorted(shares.ambiguous(offers))

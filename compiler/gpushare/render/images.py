@@ -17,6 +17,8 @@ from gpushare.resolved.plan import Plan
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
 
+_VGPU_NOTE = "# NVIDIA's vGPU manager, which you build; the operator appends the node's system here too."
+
 _PER_SYSTEM = ("driver", "gds", "gdrcopy")
 """Sections with kernel modules: the operator appends the node's system to their tags."""
 
@@ -106,6 +108,8 @@ def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any
     if platform.installs_chart:
         chart = upstream.chart(platform.stack.value)
         lines += _of_chart(chart, platform, values)
+    if manager := platform.vgpu_manager:
+        lines += [_VGPU_NOTE, f"{manager.repository}/{manager.image or 'vgpu-manager'}:{manager.version}"]
     return "\n".join(lines) + "\n"
 
 
@@ -129,7 +133,11 @@ def _runs(image: Image, chart: UpstreamChart, values: Mapping[str, Any]) -> bool
     if part in chart.subcharts:  # node feature discovery, which both charts install unless it is disabled
         return _at(values, "nfd.enabled") is not False
     wanted = _at(values, f"{part}.enabled")
-    return image.installed if wanted is None else bool(wanted) and (image.installed or image.section == part)
+    if wanted is None:
+        return image.installed
+    # The image of the vGPU manager itself is not the chart's: the one below it belongs to the part.
+    is_whole = image.section == part or all(one.section != part for one in chart.images)
+    return bool(wanted) and (image.installed or is_whole)
 
 
 def _reference(image: Image, chart: UpstreamChart, values: Mapping[str, Any], published: str = "") -> str:

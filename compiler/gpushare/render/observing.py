@@ -15,7 +15,7 @@ def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
 
 
 def _meaning(plan: Plan) -> Iterator[str]:
-    pools = pluralize(len(plan.pools), "pool")
+    pools = pluralize(len(plan.pools) + len(plan.vm_pools), "pool")
     yield from (f"# GPUs of {plan.intent.name}: observed", "")
     yield from ("Written by gpushare from the cluster's intent; edits are lost.", "")
     yield f"The intent says `adoption: observe`. This bundle has {pools} and changes nothing that was on the cluster before:"

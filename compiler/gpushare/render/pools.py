@@ -5,11 +5,12 @@ Devices have the fields of the Offer; labels are listed with every value that a 
 
 from typing import Any
 
-from gpushare import backends
+from gpushare import backends, modes
+from gpushare.core import prices
 from gpushare.intent.types import Stack
 from gpushare.nodes.selectors import POOL_LABEL
-from gpushare.resolved import offer_entry, rollout_entry
-from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.resolved import offer_entry, rollout_entry, vm_pool
+from gpushare.resolved.plan import Plan, PoolPlan, VmPool
 from gpushare.sharing import caps
 
 
@@ -23,6 +24,8 @@ def pools_document(plan: Plan) -> dict[str, Any]:
         **({"adoption": plan.intent.adoption.value} if plan.intent.observes else {}),
         "operatorMigStrategy": _operator_strategy(plan),
         "pools": {pool.name: offers[pool.name] | _pool(pool) for pool in plan.pools},
+        **({"prices": {name: prices.show(price) for name, price in plan.intent.prices.items()}} if plan.intent.prices else {}),
+        **_vm_pools(plan),
         "quotas": {} if plan.intent.observes else {quota.namespace: dict(quota.hard) for quota in plan.quotas},
     }
 
@@ -31,6 +34,23 @@ def _operator_strategy(plan: Plan) -> str | None:
     """Return gpu-operator's mig.strategy, "" if every profile states its own; None without the operator's values."""
     with_operator = plan.intent.platform.stack is Stack.GPU_OPERATOR and not plan.intent.observes
     return (plan.operator_mig_strategy or "") if with_operator else None
+
+
+def _vm_pools(plan: Plan) -> dict[str, Any]:
+    offers = vm_pool.entries(plan.vm_pools)
+    return {"vmPools": {pool.name: offers[pool.name] | _vm_pool(pool) for pool in plan.vm_pools}} if offers else {}
+
+
+def _vm_pool(pool: VmPool) -> dict[str, Any]:
+    tolerations = [dict(toleration) for toleration in pool.pool.tolerations]
+    return {
+        "kernel": None if (kernel := modes.of(pool.pool).kernel) is None else f"{kernel[0]}.{kernel[1]}",
+        "priority": pool.pool.priority,
+        "selector": _selector(pool),
+        "terms": [dict(term) for term in pool.terms],
+        "labels": pool.labels,
+        "tolerations": tolerations,
+    }
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:
@@ -54,7 +74,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
     } | ({"autoscaler": wanted.autoscaler.value} if wanted.autoscaler else {})
 
 
-def _selector(pool: PoolPlan) -> dict[str, Any]:
+def _selector(pool: PoolPlan | VmPool) -> dict[str, Any]:
     nodes = pool.pool.nodes
     expressions = [
         {"key": one.key, "operator": one.operator.value} | ({"values": list(one.values)} if one.values else {})
@@ -65,7 +85,7 @@ def _selector(pool: PoolPlan) -> dict[str, Any]:
 
 def _labels(pool: PoolPlan) -> dict[str, list[str]]:
     key = pool.profile.key
-    labels = {POOL_LABEL: [pool.name], "gpushare.dev/profile": [key], **backends.of(pool.pool, pool.card).labels(key)}
+    labels = {POOL_LABEL: [pool.name], **backends.of(pool.pool, pool.card).labels(key)}
     layout = pool.mig_config or pool.manager_config
     return labels | ({pool.vendor.layout_label: [layout.name]} if layout else {})
 

@@ -12,7 +12,7 @@ from gpushare.intent import gitops
 from gpushare.intent.types import Action, Partitioner, Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
-from gpushare.steps import leaving, nvidia_release, preparation
+from gpushare.steps import leaving, nvidia_release, preparation, virtual_machines
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _PLUGIN = {
@@ -26,8 +26,11 @@ _START_UP_TAINT = (
 )
 
 
-def readme(plan: Plan, more: Sequence[str] = (), *, has_cloud: bool = False) -> str:
-    """Return the file's text. `more`: the lines of the sections after the installation. `has_cloud`: of `nodes/cloud.md`."""
+def readme(plan: Plan, more: Sequence[str] = (), machines: Sequence[str] = (), *, has_cloud: bool = False) -> str:
+    """Return the file's text. `more`: the lines of the sections after the installation; `machines`: on virtual machines.
+
+    `has_cloud`: of `nodes/cloud.md`.
+    """
     return "\n".join(
         [
             f"# GPUs of {plan.intent.name}",
@@ -36,6 +39,7 @@ def readme(plan: Plan, more: Sequence[str] = (), *, has_cloud: bool = False) -> 
             "",
             *_table(plan),
             *(line for pool in plan.pools for line in _pool(pool, plan)),
+            *machines,
             *_quotas(plan),
             *_install(plan, has_cloud=has_cloud),
             *more,
@@ -46,6 +50,8 @@ def readme(plan: Plan, more: Sequence[str] = (), *, has_cloud: bool = False) -> 
 
 
 def _table(plan: Plan) -> Iterator[str]:
+    if not plan.pools:
+        return
     yield "| pool | card | mode | nodes | resource | a node has | all nodes have | a device's memory | a container may use |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for pool in plan.pools:
@@ -155,7 +161,8 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
         ("Namespaces" if len(gitops.namespaces(plan.intent)) > 1 else "Namespace", preparation.namespaces(plan)),
         ("Labels of nodes", preparation.labels(plan)),
         *charts,
-        ("Check", _check(plan)),
+        ("Virtual machines", virtual_machines.labels(plan)),
+        ("Check", _check(plan) if plan.pools else ()),
         ("Start-up taint", _START_UP_TAINT if has_cloud else ()),
     )
     number = 0

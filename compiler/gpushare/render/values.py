@@ -8,6 +8,7 @@ appended, because K3s and RKE2 must add to them, and losing ours, even to null, 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gpushare.backends import vgpu
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import Partitioner, Stack
@@ -42,7 +43,7 @@ def restoring_values(plan: Plan) -> Values:
     """
     if plan.intent.platform.stack is Stack.GPU_OPERATOR:
         is_installed = plan.intent.platform.partitioner is Partitioner.MIG_MANAGER
-        settings = [("migManager.enabled", is_installed), *_driver(plan)]
+        settings = [("migManager.enabled", is_installed), *_driver(plan), *_vgpus(plan, {"name": "", "default": "default"})]
     else:
         settings = [("gfd.enabled", True)]
     return _combined(plan, (*settings, *_tolerations(plan, ())))
@@ -69,6 +70,7 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
     if mig_manager:
         yield "migManager.config", {"create": False, "name": "gpushare-mig-parted", "default": "all-disabled"}
     yield from _driver(plan)
+    yield from _vgpus(plan, {"name": vgpu.OPERATOR_CONFIG_MAP, "default": vgpu.NONE})
     yield (
         "toolkit.env",
         _env(
@@ -100,6 +102,24 @@ def _driver(plan: Plan) -> Iterator[tuple[str, Any]]:
                 yield f"driver.{field}", value
 
 
+def _vgpus(plan: Plan, config: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield the values for nodes of virtual machines; the others run containers as without them.
+
+    `config` names the ConfigMap of the vGPU device manager, and the config of nodes without a label.
+    """
+    manager = plan.intent.platform.vgpu_manager
+    if manager is None:
+        return
+    yield "sandboxWorkloads", {"enabled": True, "defaultWorkload": "container", "mode": "kubevirt"}
+    yield "vgpuManager.enabled", True
+    for field, value in (("repository", manager.repository), ("image", manager.image), ("version", manager.version)):
+        if value is not None:
+            yield f"vgpuManager.{field}", value
+    yield "vgpuDeviceManager.enabled", True
+    yield "vgpuDeviceManager.config", dict(config)
+    yield "sandboxDevicePlugin.enabled", True
+
+
 def _plugin() -> Iterator[tuple[str, Any]]:
     """Yield the values that sharing needs of nvidia-device-plugin 0.20.0.
 
@@ -114,7 +134,8 @@ def _tolerations(plan: Plan, taints: Iterable[str]) -> Iterator[tuple[str, list[
     stack = plan.intent.platform.stack
     defaults = upstream.chart(stack.value).tolerations
     ours = [{"key": key, "operator": "Exists"} for key in taints]
-    pools = [dict(toleration) for pool in plan.pools for toleration in pool.pool.tolerations]
+    wanted = [pool.pool for pool in plan.pools] + [pool.pool for pool in plan.vm_pools]
+    pools = [dict(toleration) for pool in wanted for toleration in pool.tolerations]
     for path in _WORKERS[stack]:
         union: list[dict[str, Any]] = []
         seen = set()

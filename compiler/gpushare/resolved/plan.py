@@ -6,23 +6,22 @@ resource names, counts, caps and profile keys are final here, and the renderers 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from gpushare import backends, mig, modes, vendors
+from gpushare import backends, mig, modes
 from gpushare.backends.config_manager import ManagerConfig
 from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
-from gpushare.intent.types import Intent, Layout, Partitioner, Pool, Quota
-from gpushare.intent.words import Mode
+from gpushare.intent.types import AmdStack, Intent, Layout, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
-from gpushare.resolved import node_plan
+from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
+from gpushare.resolved.resolved_pool import ResolvedPool
+from gpushare.resolved.vm_pool import VmPool
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
-from gpushare.vendors.vendor import Vendor
 
 __all__ = [
     "DevicePlan",
@@ -33,6 +32,7 @@ __all__ = [
     "QuotaPlan",
     "ResourcePlan",
     "SharingProfile",
+    "VmPool",
     "goal_question",
     "resolve",
 ]
@@ -46,16 +46,14 @@ class ResourcePlan(Record):
     total: int | None
 
 
-class PoolPlan(Record):
+class PoolPlan(ResolvedPool):
     """One pool, resolved.
 
     `gpus` and `devices` describe one node, `samples` are one device of each profile. `layout_of_goal` is what a goal was
     resolved to, None if the user wrote the layout; the lock file pins it under `goal_question`. The tolerance of each cap is
-    `caps.tolerance_mib` of it. `terms` are Kubernetes nodeSelectorTerms.
+    `caps.tolerance_mib` of it.
     """
 
-    pool: Pool
-    card: Card
     gpus: tuple[GpuPlan, ...]
     devices: tuple[DevicePlan, ...]
     samples: tuple[DevicePlan, ...]
@@ -64,28 +62,7 @@ class PoolPlan(Record):
     mig_config: MigConfig | None
     manager_config: ManagerConfig | None
     layout_of_goal: Layout | None
-    terms: tuple[Mapping[str, Any], ...]
     goal_question: str = ""
-
-    @property
-    def vendor(self) -> Vendor:
-        """Whose GPUs the pool has."""
-        return vendors.of(self.card)
-
-    @property
-    def name(self) -> str:
-        """The pool's name."""
-        return self.pool.name
-
-    @property
-    def mode(self) -> Mode:
-        """The pool's mode."""
-        return self.pool.mode
-
-    @property
-    def nodes(self) -> int | None:
-        """How many nodes capacity is reported for; None if unknown."""
-        return self.pool.nodes.count
 
 
 class QuotaPlan(Record):
@@ -96,7 +73,7 @@ class QuotaPlan(Record):
 
 
 class Plan(Record):
-    """The whole cluster, resolved. `pools` are sorted by name.
+    """The whole cluster, resolved. `pools`, for containers, and `vm_pools`, for virtual machines, are sorted by name.
 
     `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to
     set its own. It suits every profile that a node may still have, because the operator changes it on all nodes at once.
@@ -107,12 +84,28 @@ class Plan(Record):
     pools: tuple[PoolPlan, ...]
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
+    vm_pools: tuple[VmPool, ...] = ()
+
+    @property
+    def every_pool(self) -> tuple[ResolvedPool, ...]:
+        """The pools of both lists."""
+        return *self.pools, *self.vm_pools
+
+    @property
+    def ambiguous(self) -> frozenset[str]:
+        """The resources that mean different things in different pools: a pod that requests one must name the pool."""
+        return shares.ambiguous(
+            frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.samples)
+            for pool in self.pools
+        )
 
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
     """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""
     assignment = selectors.NodeAssignment(intent.pools)
-    pools = sorted(intent.pools, key=lambda pool: pool.name)
+    every = sorted(intent.pools, key=lambda pool: pool.name)
+    pools = [pool for pool in every if not modes.of(pool).serves_vms]
+    machines = [pool for pool in every if modes.of(pool).serves_vms]
     resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
     for pool in pools:
         card = _pool_card(pool, catalog)
@@ -124,6 +117,7 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
         operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
+        vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
     )
 
 
@@ -181,7 +175,7 @@ def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool,
         resources=_resources(shape.kinds, pool.nodes.count),
         profile=shape.profile,
         mig_config=shape.mig_config if by_mig_manager else None,
-        manager_config=shape.manager_config,
+        manager_config=shape.manager_config if intent.platform.amd.stack is AmdStack.GPU_OPERATOR else None,
         layout_of_goal=shape.layouts[0] if question else None,
         terms=assignment.terms(pool),
         goal_question=question,

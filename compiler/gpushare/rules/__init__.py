@@ -28,12 +28,14 @@ from gpushare.rules import (
     nodes,
     platform,
     pools,
+    prices,
     quotas,
     rollouts,
     sharing,
     tenancy,
     values,
     versions,
+    vgpu,
 )
 from gpushare.rules.rule import Rule, RuleContext
 
@@ -55,12 +57,14 @@ _MODULES = (
     nodes,
     platform,
     pools,
+    prices,
     quotas,
     rollouts,
     sharing,
     tenancy,
     values,
     versions,
+    vgpu,
 )
 
 RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))

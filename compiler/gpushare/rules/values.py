@@ -171,6 +171,9 @@ def _is_read(chart: UpstreamChart, verdict: object, value: object) -> bool:
     return isinstance(verdict, OpenMap)
 
 
+_OF_VGPUS = ("sandboxWorkloads.enabled", "vgpuManager.enabled", "vgpuDeviceManager.enabled", "sandboxDevicePlugin.enabled")
+"""Switches that pools with mode vgpu turn on."""
+
 _SWITCHED = {
     "driver.enabled": ("without platform.driver the operator installs no driver", "remove it, or write platform.driver"),
     "gpuCluster.deployCR": ("gpushare's pools need the device plugin, not the DRA driver", "remove it"),
@@ -189,6 +192,8 @@ def _is_on(switch: str, platform: Platform, chart: UpstreamChart) -> bool:
         "migManager.enabled": platform.partitioner is Partitioner.MIG_MANAGER,
         "gfd.enabled": True,
     }
+    if platform.vgpu_manager is not None:
+        ours |= dict.fromkeys(_OF_VGPUS, True)
     if switch in ours:
         return ours[switch]
     found: Any = platform.values

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from gpushare import modes
 from gpushare.catalog import drivers, upstream
-from gpushare.catalog.cards import Card
+from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
 from gpushare.core.wording import join_words

@@ -49,6 +49,18 @@ def cap_mib(pool: Pool, card: Card, profile: DeviceProfile | None, replicas: int
             return size // MIB
 
 
+def provided_bytes(pool: Pool, card: Card, profile: DeviceProfile | None, replicas: int) -> int | None:
+    """Return what a container with one share of a device may use: the cap, or the usable memory of an unshared device.
+
+    None if the device's memory is not known, or if the device is shared without a cap: nothing is promised to a container then.
+    """
+    if replicas > 1:
+        cap = cap_mib(pool, card, profile, replicas)
+        return None if cap is None else cap * MIB
+    usable = usable_bytes(memory_mib(card, profile), pool.memory.reserve)
+    return None if usable is None else max(usable, 0)
+
+
 def tolerance_mib(cap_mib: int, tolerance: Share) -> int:
     """Return how far a container may exceed its cap, in MiB, rounded up: enforcement is never stricter than the intent."""
     return -(-tolerance.of(cap_mib * MIB) // MIB)

@@ -13,6 +13,9 @@ class Point(Record):
 
     `shares` are shares in use, `asked_mib` the memory that their pods asked for, `granted_mib` the memory of these shares
     (None: not known), `nodes` and `gpus` those with at least one pod, `pending` the pods that wait for this pool.
+
+    Who asks for a part of a GPU or for whole ones asks for that part of its memory, reserve included; who asks for a resource,
+    for what it provides (0 if not known). A pod that several pools may serve waits for the first of them.
     """
 
     time: int
@@ -48,6 +51,22 @@ class PoolOutcome(Record):
     stranded_mib: int | None
     cost: float | None
     is_hourly: bool
+
+
+class Placement(Record):
+    """What became of one pod of the workload, the `pod`th of it, counted from 0.
+
+    It ran from `start` on, on a node of the pool, with these `devices` of it (positions in the supply's list, one for each
+    share); or it never did for a `reason`, and is pending in the pool. `pool` empty: no pool can ever serve it.
+    """
+
+    pod: int
+    pool: str
+    resource: str
+    node: int | None
+    devices: tuple[int, ...]
+    start: int | None
+    reason: str
 
 
 class Bounds(Record):

@@ -19,7 +19,8 @@ class Option(Record):
 
     `nodes_needed` is for all users; `users` is how many fit on the given nodes, or on those needed; None if they need
     different sizes. `wasted_mib` is the memory of the nodes needed (`total_mib`) that no user asked for, None if the card's
-    memory is not known. `suffices` is None if the number of nodes or users is open.
+    memory is not known. `suffices` is None if the number of nodes or users is open. `cost_per_hour` is that of the nodes
+    needed, None without a price.
     """
 
     variant: Variant
@@ -30,6 +31,7 @@ class Option(Record):
     suffices: bool | None
     total_mib: int | None
     wasted_mib: int | None
+    cost_per_hour: float | None
     unconfirmed: tuple[str, ...]
     notes: tuple[str, ...]
 

@@ -35,6 +35,8 @@ def document(sizing: Sizing) -> dict[str, Any]:
         "gpusPerNode": demand.gpus_per_node,
         "nodes": demand.nodes,
         "isolation": "memory" if demand.in_hardware else "none",
+        "currency": demand.price.currency or None if demand.price else None,
+        "pricePerGpuHour": demand.price.per_hour if demand.price else None,
         "needs": [{"memoryBytes": need.memory_bytes, "users": need.users} for need in demand.needs],
         "options": [_option(one, is_best=one is sizing.best) for one in sizing.options],
         "unfit": [{"mode": one.variant.word, "reason": one.reason} for one in sizing.unfit],
@@ -48,6 +50,7 @@ def comparison_document(compared: Comparison) -> dict[str, Any]:
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "SizeComparison",
+        "comparedBy": "cost" if compared.is_by_cost else "nodes",
         "best": None if compared.best is None else compared.best.demand.card.id,
         "cards": [document(one) for one in compared.sizings],
     }
@@ -66,6 +69,7 @@ def _option(one: Option, *, is_best: bool) -> dict[str, Any]:
         "faultIsolation": one.variant.faults.value,
         "totalMiB": one.total_mib,
         "wastedMiB": one.wasted_mib,
+        "costPerHour": one.cost_per_hour,
         "unconfirmed": list(one.unconfirmed),
         "notes": list(one.notes),
     }

@@ -8,21 +8,32 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpushare import modes
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.bundle.lock import EMPTY
+from gpushare.catalog.cards import Catalog
+from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
-from gpushare.intent.types import NodeSelector, Pool, Sharing
+from gpushare.intent.types import Intent, NodeSelector, Pool, Sharing
 from gpushare.modes import VARIANTS, fit
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant
+from gpushare.resolved.plan import resolve
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
+from gpushare.simulation import supply
+from gpushare.simulation.engine import simulate
+from gpushare.simulation.supply import Supply
 from gpushare.sizing.answer import Grant, Option, Sizing, Unfit
+from gpushare.workload.requests import Workload
 
 
-def size(demand: Demand, preferred: str | None = None) -> Sizing:
-    """Return every option of the demand and the best one: of all, or of the variant that the user prefers."""
+def size(demand: Demand, preferred: str | None = None, workload: Workload | None = None) -> Sizing:
+    """Return every option of the demand and the best one: of all, or of the variant that the user prefers.
+
+    `workload`: the users are its pods, who come and go; `demand` has the most of each size at once.
+    """
     found = list(_divisions(demand))
-    options = sorted((_option(demand, *one) for one in found if not isinstance(one, Unfit)), key=partial(_preference, demand))
+    made = (_option(demand, *one, workload) for one in found if not isinstance(one, Unfit))
+    options = sorted(made, key=partial(_preference, demand))
     unfit = tuple(one for one in found if isinstance(one, Unfit))
     best = next((one for one in options if preferred in (None, one.variant.word)), None)
     in_order = tuple(sorted(options, key=lambda one: VARIANTS.index(one.variant)))
@@ -42,13 +53,17 @@ def _divisions(demand: Demand) -> Iterator[tuple[Variant, Sharing] | Unfit]:
             yield from ((variant, sharing) for sharing in found)
 
 
-def _option(demand: Demand, variant: Variant, sharing: Sharing) -> Option:
+def _option(demand: Demand, variant: Variant, sharing: Sharing, workload: Workload | None) -> Option:
     pool = _pool(demand, sharing)
     grants = tuple(_grants(demand, pool))
     offered = tuple((grant.provides_bytes, grant.kind.per_node) for grant in grants)
     needed, users = _nodes_and_users(demand, offered)
+    asked = sum((users or 0 if need.users is None else need.users) * need.memory_bytes for need in demand.needs)
+    if workload is not None:
+        needed, asked = _simulated(demand, pool, workload)
+        users = None if users is None else (needed if demand.nodes is None else demand.nodes) * _per_node(demand, offered)
     nodes = needed if demand.nodes is None else demand.nodes
-    total, wasted = _memory(demand, needed, users)
+    total, wasted = _memory(demand, needed, asked)
     is_open = demand.nodes is None or demand.needs[0].users is None
     return Option(
         variant=variant,
@@ -59,6 +74,7 @@ def _option(demand: Demand, variant: Variant, sharing: Sharing) -> Option:
         suffices=None if is_open else needed <= nodes,
         total_mib=total,
         wasted_mib=wasted,
+        cost_per_hour=demand.price.per_hour * needed * demand.gpus_per_node if demand.price else None,
         unconfirmed=_unconfirmed(demand, pool, grants),
         notes=tuple(modes.of(pool).notes(demand.card)),
     )
@@ -74,9 +90,8 @@ def _pool(demand: Demand, sharing: Sharing, nodes: int = 0) -> Pool:
 def _grants(demand: Demand, pool: Pool) -> Iterator[Grant]:
     layouts = modes.of(pool).layouts(demand.card)
     for kind in shares.kinds(pool, demand.card, layouts) if layouts else ():
-        cap = caps.cap_mib(pool, demand.card, kind.profile, kind.replicas)
-        provides = usable_bytes(kind.memory_mib, None) if cap is None else cap * MIB
-        yield Grant(kind=kind, cap_mib=cap, provides_bytes=provides or 0)
+        asked = (pool, demand.card, kind.profile, kind.replicas)
+        yield Grant(kind=kind, cap_mib=caps.cap_mib(*asked), provides_bytes=caps.provided_bytes(*asked) or 0)
 
 
 def _nodes_and_users(demand: Demand, offered: fit.Shares) -> tuple[int, int | None]:
@@ -87,15 +102,27 @@ def _nodes_and_users(demand: Demand, offered: fit.Shares) -> tuple[int, int | No
     first = demand.needs[0]
     needed = (demand.nodes or 0) if first.users is None else fit.nodes_for(offered, demand.needs) or 0
     nodes = needed if demand.nodes is None else demand.nodes
-    return needed, nodes * fit.per_node(offered, first.memory_bytes) if len(demand.needs) == 1 else None
+    return needed, nodes * _per_node(demand, offered) if len(demand.needs) == 1 else None
 
 
-def _memory(demand: Demand, nodes: int, users: int | None) -> tuple[int, int] | tuple[None, None]:
+def _per_node(demand: Demand, offered: fit.Shares) -> int:
+    return fit.per_node(offered, demand.needs[0].memory_bytes)
+
+
+def _simulated(demand: Demand, pool: Pool, workload: Workload) -> tuple[int, int]:
+    """Return how many nodes the pods of a workload need as they come and go, and what those of the peak ask for in bytes."""
+    intent = Intent(name="size", pools=(pool,))
+    plan = resolve(intent, Catalog(own={demand.card.id: demand.card}), EMPTY)
+    offered = replace(supply.of(plan, {}).pools[0], nodes=None)
+    (outcome,) = simulate(Supply(pools=(offered,), quotas={}), workload).pools
+    return outcome.nodes, outcome.peak.asked_mib * MIB
+
+
+def _memory(demand: Demand, nodes: int, asked: int) -> tuple[int, int] | tuple[None, None]:
     """Return the memory of the nodes, and how much of it no user asked for, in MiB; None if the card's is not known."""
     if demand.card.memory_mib is None:
         return None, None
     total = nodes * demand.gpus_per_node * demand.card.memory_mib
-    asked = sum((users or 0 if need.users is None else need.users) * need.memory_bytes for need in demand.needs)
     return total, max(total - -(-asked // MIB), 0)
 
 
@@ -114,15 +141,22 @@ def _of_profile(demand: Demand, kind: ShareKind) -> Iterator[str]:
         yield from (f"{text} of {kind.profile.name}" for fact, text in relied.items() if fact in doubts)
 
 
-def rank(demand: Demand, one: Option) -> tuple[int, ...]:
-    """Return what makes an option better, as a sort key: that it suffices, then the least cost, then the most isolation."""
+def rank(demand: Demand, one: Option, *, by_cost: bool = False) -> tuple[float, ...]:
+    """Return what makes an option better, as a sort key: that it suffices, then the least cost, then the most isolation.
+
+    The cost is the number of nodes or, if users are open, that of users; with `by_cost` it is money, that of one user if users
+    are open.
+    """
     isolation = (list(MemoryIsolation).index(one.variant.memory), list(FaultIsolation).index(one.variant.faults))
-    cost = one.nodes_needed if demand.needs[0].users is not None else -(one.users or 0)
+    is_open = demand.needs[0].users is None
+    cost: float = -(one.users or 0) if is_open else one.nodes_needed
+    if by_cost and one.cost_per_hour is not None:
+        cost = one.cost_per_hour / (one.users or 1) if is_open else one.cost_per_hour
     decided = (*isolation, cost) if one.suffices else (cost, *isolation)
     return (one.suffices is False, *decided, one.wasted_mib or 0)
 
 
-def _preference(demand: Demand, one: Option) -> tuple[int, ...]:
+def _preference(demand: Demand, one: Option) -> tuple[float, ...]:
     """Return the sort key of a card's options: their rank, and between equals what is simpler for users of one size."""
     kinds, compute = len(one.grants), -_compute(one)
     parts = (kinds, compute) if len(demand.needs) == 1 else (compute, kinds)
@@ -148,7 +182,8 @@ def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], prefe
     what = f"of {preferred}, " if preferred else ""
     isolated = "no memory is shared" if best.variant.memory is MemoryIsolation.HARDWARE else "memory is separated by caps"
     if best.suffices is False:
-        return f"{what}{pluralize(best.nodes_needed, 'node')} needed, the fewest; {demand.nodes} are not enough"
+        given = "1 is" if demand.nodes == 1 else f"{demand.nodes} are"
+        return f"{what}{pluralize(best.nodes_needed, 'node')} needed, the fewest; {given} not enough"
     if best.suffices:
         return f"{what}fits, with the strongest isolation: {isolated}"
     if demand.nodes is None:

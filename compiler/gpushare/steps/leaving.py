@@ -8,7 +8,7 @@ from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
-from gpushare.steps import nvidia_release
+from gpushare.steps import nvidia_release, virtual_machines
 
 NAMESPACE = "PLUGIN_NAMESPACE"
 """What the commands have for the namespace of a plugin that the intent does not state."""
@@ -25,7 +25,7 @@ def next_steps(plan: Plan) -> tuple[str, ...]:
         return ()
     by_helm = _restore_by_helm(plan)
     instead = [f"instead, if Helm installed NVIDIA's chart: {by_helm}"] if plan.intent.gitops and by_helm else []
-    return (_restore(plan), *instead, *_deletions(plan))
+    return (*virtual_machines.leaving(plan), _restore(plan), *instead, *_deletions(plan))
 
 
 def delete_config_maps(plan: Plan, namespace: str = "") -> str:
@@ -51,6 +51,9 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."
     yield from _by_helm(plan) if intent.gitops else _failed(plan)
     yield ""
+    if relabelled := [f"    {command}" for command in virtual_machines.leaving(plan)]:
+        yield "Let NVIDIA's own configs make the same vGPUs; none changes:"
+        yield from ("", *relabelled, "")
     if intent.platform.stack is Stack.EXISTING:
         yield f"Now or later, {_restore(plan)}."
     else:

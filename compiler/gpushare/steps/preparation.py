@@ -53,7 +53,7 @@ def namespaces(plan: Plan) -> Iterator[str]:
 
 def labels(plan: Plan) -> Iterator[str]:
     """Yield the commands for labels by which pools select nodes, and which no program sets."""
-    pools = [pool for pool in plan.pools if any(not is_set_by_a_program(key) for key, _ in _required(pool.pool.nodes))]
+    pools = [pool for pool in plan.every_pool if any(not is_set_by_a_program(key) for key, _ in _required(pool.pool.nodes))]
     if not pools:
         return
     yield "Pools select nodes by these labels, which only you can set: replace NODE by the names of the pool's nodes."

@@ -16,4 +16,6 @@ NVIDIA = Vendor(
     cluster_kinds=("ClusterPolicy", "NVIDIADriver"),
     runtime_class="nvidia",
     catalogue="cards",
+    workload_label="nvidia.com/gpu.workload.config",
+    vgpu_label="nvidia.com/vgpu.config",
 )

@@ -15,6 +15,8 @@ class Vendor(Record):
     the configuration of the device plugin, `layout_label` that of the vendor's own partitioner, `sharing_label` how the plugin
     shares; one that begins with `deploy_labels` says whether a program of the operator runs there.
 
+    Of nodes for virtual machines: `workload_label` says what a node runs, `vgpu_label` names the config of its vGPUs.
+
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
     `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`.
     """
@@ -32,6 +34,8 @@ class Vendor(Record):
     cluster_kinds: tuple[str, ...]
     runtime_class: str
     catalogue: str
+    workload_label: str = ""
+    vgpu_label: str = ""
 
     @property
     def prefix(self) -> str:

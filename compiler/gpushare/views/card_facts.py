@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpushare import mig
-from gpushare.catalog.cards import Card, Geometry, MigProfile, NvLink, PartitionMode
+from gpushare.catalog.cards import Card, Geometry, MigProfile, NvLink, PartitionMode, Vgpus
 from gpushare.intent.types import Layout
 
 
@@ -41,6 +41,7 @@ def _entry(card: Card) -> dict[str, Any]:
         "migSupported": card.mig_supported,
         "mig": None if card.mig is None else _geometry(card.mig),
         "partitionModes": [_mode(mode) for mode in card.partition_modes],
+        "vgpu": None if card.vgpu is None else _vgpus(card.vgpu),
         "note": card.note,
         "unconfirmed": list(card.unconfirmed),
     }
@@ -55,6 +56,11 @@ def _mode(mode: PartitionMode) -> dict[str, Any]:
         "computeUnits": mode.compute_units,
         "unconfirmed": list(mode.unconfirmed),
     }
+
+
+def _vgpus(vgpus: Vgpus) -> dict[str, Any]:
+    types = [{"name": one.name, "maxCount": one.max_count} for one in vgpus.types]
+    return {"types": types} if vgpus.refused is None else {"refused": vgpus.refused.value}
 
 
 def _geometry(geometry: Geometry) -> dict[str, Any]:

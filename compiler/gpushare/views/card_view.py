@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpushare import mig
-from gpushare.catalog.cards import Card, Geometry, MigProfile, PartitionMode
+from gpushare.catalog.cards import Card, Geometry, MigProfile, PartitionMode, VgpuRefusal
 from gpushare.core.printable import visible
 from gpushare.core.record import replace
 from gpushare.core.wording import layout_text, mib, pluralize
@@ -83,6 +83,7 @@ def _facts(card: Card, capability: tuple[int, int]) -> list[tuple[str, str]]:
         ("GFD label", card.product, "product"),
         ("MPS", f"at most {card.mps_max_replicas} replicas" if card.mps_supported else "no", "mps"),
         ("MIG", _mig_words(card), "migSupported"),
+        ("vGPU", _vgpu_words(card), "vgpu"),
     ]
     return [(title, value + ("" if value == "?" else _doubt(card, field))) for title, value, field in facts]
 
@@ -92,6 +93,21 @@ def _mig_words(card: Card) -> str:
         return {True: "yes, but its profiles are not known", False: "no", None: "?"}[card.mig_supported]
     driver = f", driver {card.mig.min_driver} or newer" if card.mig.min_driver else ""
     return f"at most {pluralize(card.mig.max_instances, 'instance')}, {card.mig.units} memory slices{driver}"
+
+
+_REFUSED = {
+    VgpuRefusal.VENDOR_VFIO: "only with vendor-specific VFIO, which NVIDIA's vGPU device manager does not support",
+    VgpuRefusal.HGX: "not with NVIDIA's operator, which has none on HGX boards",
+    VgpuRefusal.BEFORE_TURING: "not with NVIDIA's operator, which has none before Turing",
+}
+
+
+def _vgpu_words(card: Card) -> str:
+    if card.vgpu is None:
+        return "?"
+    if card.vgpu.refused is not None:
+        return _REFUSED[card.vgpu.refused]
+    return ", ".join(f"{one.name} x{one.max_count}" for one in card.vgpu.types)
 
 
 def _layout_drivers(card: Card) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from gpushare.compare.changes import Amount, Comparison, GpuChange, Outage, PoolChange
+from gpushare.compare.changes import Amount, Comparison, Costs, GpuChange, Outage, PoolChange
 from gpushare.compare.files import SettingChange
 from gpushare.views import comparison_words as words
 from gpushare.views.comparison_verdict import verdict
@@ -23,6 +23,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "podsDisturbed": comparison.disturbed,
         "pools": {pool.name: _pool(pool) for pool in comparison.pools},
         "capacity": {name: _amount(amount) for name, amount in comparison.capacity},
+        "cost": None if comparison.costs is None else _costs(comparison.costs),
         "operatorMigStrategy": dict(zip(("before", "after"), comparison.mig_strategies, strict=True)),
         "moves": [
             {"node": move.node, "from": move.source, "to": move.target, "podsDisturbed": move.disturbed}
@@ -50,6 +51,15 @@ def document(comparison: Comparison) -> dict[str, Any]:
             for one in comparison.files
         ],
         "intent": _settings(comparison.intent),
+    }
+
+
+def _costs(costs: Costs) -> dict[str, Any]:
+    return {
+        "currency": costs.currency or None,
+        "before": costs.before,
+        "after": costs.after,
+        "pools": {one.pool: {"before": one.before, "after": one.after} for one in costs.pools},
     }
 
 

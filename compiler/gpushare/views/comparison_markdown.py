@@ -15,7 +15,7 @@ def page(comparison: Comparison) -> str:
         return "**No changes.** Both bundles are equal.\n"
     lines = [f"**{words.format_summary(comparison)}**", "", *(f"- {one}" for one in verdict(comparison)), ""]
     lines += [*_pools(comparison), *_strategy(comparison)]
-    lines += [*_moves(comparison), *_capacity(comparison), *_quotas(comparison)]
+    lines += [*_moves(comparison), *_capacity(comparison), *_costs(comparison), *_quotas(comparison)]
     lines += _listed("What the pools become", [line for pool in words.affected(comparison) for line in _fate(pool)])
     lines += _listed("Who is affected", [_effect(one) for one in comparison.effects])
     lines += _listed("Out of service", [f"{code(one.pool)}: {words.format_outage(one)}" for one in comparison.outages])
@@ -61,6 +61,11 @@ def _capacity(comparison: Comparison) -> list[str]:
         if one.before != one.after
     ]
     return ["| capacity | before | after |", "|---|---|---|", *rows, ""] if rows else []
+
+
+def _costs(comparison: Comparison) -> list[str]:
+    rows = [f"| {code(name)} | {before} | {after} |" for name, before, after, _ in words.format_costs(comparison)]
+    return [f"| {words.cost_header(comparison)} | before | after |", "|---|---|---|", *rows, ""] if rows else []
 
 
 def _quotas(comparison: Comparison) -> list[str]:

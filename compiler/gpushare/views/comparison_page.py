@@ -92,6 +92,8 @@ def _tables(comparison: Comparison, memory: Sequence[Sequence[MemoryTotals]]) ->
     capacity = list(words.format_capacity(comparison))
     yield table("Capacity", ("Resource", "Before", "After", "Change"), capacity, id="capacity", numbers=(1, 2, 3), codes=(0,))
     yield table("Memory of the cluster", ("Memory", "Before", "After"), _memory_rows(*memory), id="memory", numbers=(1, 2))
+    unit, costs = words.cost_header(comparison), list(words.format_costs(comparison))
+    yield table("Cost of an hour", (f"Pool ({unit})", "Before", "After", "Change"), costs, id="costs", numbers=(1, 2, 3))
     quotas = [words.format_quota(one) for one in comparison.quotas]
     headers = ("Namespace", "Resource", "Before", "After", "Problem")
     yield table("Quotas", headers, quotas, id="quotas", numbers=(2, 3), codes=(1,))

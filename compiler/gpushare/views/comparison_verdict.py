@@ -25,6 +25,7 @@ _RUNNING = {
     EffectKind.HANDED_OVER: "The former GitOps tool must be detached first: deleting its objects releases every node.",
     EffectKind.ADOPTED: "The adoption changes, for every node.",
     EffectKind.ENDED: "Running containers over their cap are killed from then on.",
+    EffectKind.VMS: "Nodes of virtual machines must be labelled by hand, when these are shut down.",
 }
 _LATER = {
     EffectKind.ENFORCED: "Caps are enforced differently, for running containers too.",

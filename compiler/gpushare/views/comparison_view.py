@@ -32,7 +32,7 @@ def render(comparison: Comparison, style: Style) -> str:
     groups = folding.alike((name, about, about) for name, about in _pools(comparison, style))
     shown = "".join(_heading(names, style, *about) for names, about in groups)
     shown += _strategy(comparison, style) + _moves(comparison.moves, style)
-    shown += _capacity(comparison, style) + _quotas(comparison.quotas, style)
+    shown += _capacity(comparison, style) + _costs(comparison, style) + _quotas(comparison.quotas, style)
     shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.format_order(comparison), 1)], style)
     shown += _section(
         "CLUSTER", [words.format_effect(one, _arrow(style)) for one in comparison.effects if one.pool is None], style
@@ -107,6 +107,12 @@ def _moves(moves: tuple[Move, ...], style: Style) -> str:
 def _capacity(comparison: Comparison, style: Style) -> str:
     rows = list(words.format_capacity(comparison))
     headers = ("CAPACITY", "BEFORE", "AFTER", "CHANGE")
+    return table(headers, rows, style, numbers=("BEFORE", "AFTER", "CHANGE")) + "\n" if rows else ""
+
+
+def _costs(comparison: Comparison, style: Style) -> str:
+    rows = list(words.format_costs(comparison))
+    headers = (words.cost_header(comparison), "BEFORE", "AFTER", "CHANGE")
     return table(headers, rows, style, numbers=("BEFORE", "AFTER", "CHANGE")) + "\n" if rows else ""
 
 

@@ -10,6 +10,7 @@ from gpushare import vendors
 from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange, Start
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, FileKind, SettingChange
+from gpushare.core import prices
 from gpushare.core.units import show_duration
 from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.gitops import TOOLS, Tool
@@ -46,12 +47,14 @@ _EFFECTS = {
     EffectKind.DRIVERLESS: "the operator removes the driver, and nothing replaces it: "
     "a node without a driver of its own loses its GPUs",
     EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
+    EffectKind.VMS: "a person must shut down the virtual machines of the pool's nodes, then label these: see README.md",
 }
 _ALSO = {
     EffectKind.RELEASED: "a GitOps tool releases every node",
     EffectKind.DRIVERLESS: "the driver is removed",
     EffectKind.HANDED_OVER: "the former GitOps tool must be detached first",
     EffectKind.APPLIED: "files must be applied by hand",
+    EffectKind.VMS: "nodes of virtual machines must be labelled by hand",
     EffectKind.ADOPTED: "the adoption changes",
     EffectKind.BEGINS: "changes that nodes still hold back may begin",
     EffectKind.ENDED: "containers may be killed",
@@ -278,6 +281,25 @@ def format_capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str
             yield name, known(amount.before), known(amount.after), difference
 
 
+def format_costs(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each pool whose cost of an hour changes, and the sum of several pools, if known: before, after, the difference."""
+    costs = comparison.costs
+    if costs is None:
+        return
+    changed = [one for one in costs.pools if one.before != one.after]
+    rows = [(one.pool, one.before, one.after) for one in changed]
+    if changed and len(costs.pools) > 1 and costs.before is not None and costs.after is not None:
+        rows.append(("all pools", costs.before, costs.after))
+    for name, before, after in rows:
+        difference = "?" if before is None or after is None else f"{after - before:+,.2f}"
+        yield name, prices.amount(before, ""), prices.amount(after, ""), difference
+
+
+def cost_header(comparison: Comparison) -> str:
+    """Return the unit of costs, such as `EUR/H`."""
+    return f"{comparison.costs.currency if comparison.costs and comparison.costs.currency else 'COST'}/H"
+
+
 def format_quota(one: QuotaChange) -> tuple[str, str, str, str, str]:
     """Return the namespace, the resource, the number before and after, and what is wrong with it."""
     before, after = ("-" if number is None else str(number) for number in (one.before, one.after))
@@ -298,6 +320,8 @@ def format_summary(comparison: Comparison) -> str:
     """Return a summary in one line."""
     counts = Counter(pool.change for pool in comparison.pools)
     parts = [f"{counts[change]} {word}" for change, word in _CHANGES.items() if counts[change]]
+    counted = sum(one.kind is EffectKind.VMS for one in comparison.effects)
+    parts += [f"{counted} of virtual machines"] if counted else []
     shown = "Pools: " + (", ".join(parts) or "none changed")
     if comparison.is_configmap_only:
         return shown + ". ConfigMaps only: no node is touched, no pod disturbed."

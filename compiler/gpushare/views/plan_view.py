@@ -1,35 +1,55 @@
 """The plan for people: a table of the pools, and per pool its resources and the memory map of each distinct GPU."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from gpushare import backends
+from gpushare.core.prices import Price, amount, exact
+from gpushare.core.record import NOTHING
 from gpushare.core.wording import join_first, layout_text, mib, pluralize
-from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan
+from gpushare.resolved import gpu_parts
+from gpushare.resolved.costs import Costs, of_plan
+from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan, VmPool
 from gpushare.views import folding, memory_map
 from gpushare.views.card_view import left_over
-from gpushare.views.terminal import BOLD, DIM, Style, table
+from gpushare.views.terminal import BOLD, DIM, Style, table, wrapped
 
 WHOLE = 8
 """The number of slices of most cards: whole GPUs are drawn as wide as partitioned ones."""
 
 
-def render(plan: Plan, style: Style) -> str:
-    """Return the whole plan."""
+def render(plan: Plan, style: Style, prices: Mapping[str, Price] = NOTHING) -> str:
+    """Return the whole plan. `prices` are by pool."""
     platform = plan.intent.platform
-    shown = style.paint(plan.intent.name, BOLD) + f"  {pluralize(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
+    shown = (
+        style.paint(plan.intent.name, BOLD)
+        + f"  {pluralize(len(plan.pools) + len(plan.vm_pools), 'pool')}, stack {platform.stack.value}, "
+    )
     shown += f"namespace {plan.intent.namespace}\n\n"
     if plan.intent.observes:
         shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
-    rows = map(_row, plan.pools)
-    shown += table(_HEADERS, rows, style, numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE",), uncut=("CARD", "MODE"))
-    shown += "".join(_drawn(plan.pools, style))
+    costs = of_plan(plan, prices)
+    cost = (f"{costs.currency or 'COST'}/H",) if costs.pools else ()
+    listed = sorted([*map(_row, plan.pools), *map(_vm_row, plan.vm_pools)])
+    rows = [(*row, *((amount(costs.of(row[0]), ""),) if cost else ())) for row in listed]
+    numbers = ("NODES", "GPUS/NODE", *cost)
+    shown += table((*_HEADERS, *cost), rows, style, numbers=numbers, dropped=("PROFILE",), uncut=("CARD", "MODE"))
+    shown += "".join(wrapped(line, style) for line in cost_lines(costs))
+    shown += "".join(_drawn(plan.pools, prices, style)) + "".join(_machines(pool, style) for pool in plan.vm_pools)
     return shown + (_quotas(plan, style) if plan.quotas else "")
 
 
 def known(number: int | None) -> str:
     """Return the number, `?` if unknown."""
     return "?" if number is None else str(number)
+
+
+def cost_lines(costs: Costs) -> Iterator[str]:
+    """Yield what an hour of all pools costs, and of which pools it is not known; nothing without prices."""
+    if costs.pools:
+        unknown = [name for name, cost in costs.pools if cost is None]
+        without = f", without {join_first(unknown)}: price or number of nodes not known" if unknown else ""
+        yield f"cost: {amount(costs.known, costs.currency)} an hour{without}"
 
 
 _HEADERS = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
@@ -39,35 +59,64 @@ def _row(pool: PoolPlan) -> tuple[str, ...]:
     return pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key
 
 
-def _drawn(pools: Iterable[PoolPlan], style: Style) -> Iterator[str]:
+def _vm_row(pool: VmPool) -> tuple[str, ...]:
+    return pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(pool.pool.gpus_per_node), pool.config.name
+
+
+def _machines(pool: VmPool, style: Style) -> str:
+    """Return what a pool for virtual machines gives them."""
+    title = f"\n{style.paint(pool.name, BOLD)}  {pool.card.name}, {pool.mode.value}, for virtual machines\n"
+    return title + table(VM_HEADERS, [vm_cells(pool)], style, numbers=VM_HEADERS[2:], indent=2)
+
+
+VM_HEADERS = ("RESOURCE", "VGPU", "PER GPU", "PER NODE", "TOTAL")
+
+
+def vm_cells(pool: VmPool) -> tuple[str, ...]:
+    """Return what virtual machines request, the type, and how many vGPUs a GPU, a node and all nodes have."""
+    return pool.resource, pool.kind.name, str(pool.kind.max_count), str(pool.per_node), known(pool.total)
+
+
+def _drawn(pools: Iterable[PoolPlan], prices: Mapping[str, Price], style: Style) -> Iterator[str]:
     """Yield what each pool offers, once for all pools of which it is the same."""
-    texts = [(pool.name, _pool(pool, style)) for pool in pools]
+    texts = [(pool.name, _pool(pool, prices.get(pool.name), style)) for pool in pools]
     for names, text in folding.alike((name, text, text) for name, text in texts):
         yield "\n" + style.paint(join_first(names), BOLD) + text
 
 
-def _pool(pool: PoolPlan, style: Style) -> str:
+def _pool(pool: PoolPlan, price: Price | None, style: Style) -> str:
     """Return what follows the pool's name."""
     shown = f"  {pool.card.name}, {pool.mode.value}\n"
     if pool.layout_of_goal is not None:
         shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
-    shown += _resources(pool, style)
+    shown += _resources(pool, price, style)
     return shown + "".join(_gpu(pool, gpus, style) for gpus in alike(pool))
 
 
-def _resources(pool: PoolPlan, style: Style) -> str:
-    headers = ("RESOURCE", "PER NODE", "TOTAL", "DEVICE", "CAP")
-    return table(headers, resource_rows(pool), style, numbers=headers[1:], indent=2)
+def _resources(pool: PoolPlan, price: Price | None, style: Style) -> str:
+    headers = ("RESOURCE", "PER NODE", "TOTAL", "DEVICE", "CAP", *share_header(price))
+    return table(headers, resource_rows(pool, price), style, numbers=headers[1:], indent=2)
 
 
-def resource_rows(pool: PoolPlan) -> list[tuple[str, str, str, str, str]]:
-    """Return for each resource its name, the numbers per node and in all, and the memory and cap of its devices."""
-    rows = []
+def share_header(price: Price | None) -> tuple[str, ...]:
+    """Return the header of the column with the price of a share, empty without a price."""
+    return (f"{price.currency or 'COST'}/SHARE-H",) if price else ()
+
+
+def resource_rows(pool: PoolPlan, price: Price | None = None) -> list[tuple[str, ...]]:
+    """Return for each resource its name, the numbers per node and in all, the memory and cap of its devices, and its price.
+
+    The price is that of one share for an hour, if that of a GPU is known.
+    """
+    rows: list[tuple[str, ...]] = []
+    parts = gpu_parts.of_resources(pool) if price else {}
     for resource in pool.resources:
         devices = [device for device in pool.devices if device.resource == resource.name]
         memories = _distinct(mib(device.memory_mib) for device in devices)
         caps = _distinct("-" if device.cap_mib is None else mib(device.cap_mib) for device in devices)
-        rows.append((resource.name, str(resource.per_node), known(resource.total), memories, caps))
+        part = parts.get(resource.name)
+        money = (exact(None if part is None else part * price.per_hour),) if price else ()
+        rows.append((resource.name, str(resource.per_node), known(resource.total), memories, caps, *money))
     return rows
 
 

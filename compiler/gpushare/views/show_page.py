@@ -1,15 +1,18 @@
 """The plan as one HTML page that needs no network: pools, memory maps to scale, pods to copy, quotas."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpushare import backends
 from gpushare.core import emit, memory_totals
 from gpushare.core.diagnostics import Finding
 from gpushare.core.memory_totals import MemoryTotals
+from gpushare.core.prices import Price, amount
 from gpushare.core.printable import visible
+from gpushare.core.record import NOTHING
 from gpushare.core.wording import join_first, layout_text, pluralize
 from gpushare.render import readme
+from gpushare.resolved.costs import of_plan
 from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
 from gpushare.views import folding, html_page, plan_view
 from gpushare.views.card_view import left_over
@@ -21,9 +24,9 @@ _POOL, _RESOURCE = "⟨pool⟩", "⟨resource⟩"
 """Where the script writes the names: characters that no name has."""
 
 
-def page(plan: Plan, findings: Sequence[Finding], written: str) -> str:
-    """Return the page. `findings` are the warnings of the intent, `written` is the time."""
-    described = ((pool.name, *_described(pool, plan)) for pool in plan.pools)
+def page(plan: Plan, findings: Sequence[Finding], written: str, prices: Mapping[str, Price] = NOTHING) -> str:
+    """Return the page. `findings` are the warnings of the intent, `written` is the time, `prices` are by pool."""
+    described = ((pool.name, *_described(pool, plan, prices.get(pool.name))) for pool in plan.pools)
     nodes = {pool.name: _nodes(pool) for pool in plan.pools}
     cards = [{**card, **html_page.heading(names, nodes)} for names, card in folding.alike(described)]
     quotas = table(
@@ -33,11 +36,19 @@ def page(plan: Plan, findings: Sequence[Finding], written: str) -> str:
         numbers=(2,),
         codes=(1,),
     )
+    machines = table(
+        "Virtual machines",
+        ("Pool", "Card", "Nodes", *(title.capitalize() for title in plan_view.VM_HEADERS)),
+        [(one.name, one.card.name, plan_view.known(one.nodes), *plan_view.vm_cells(one)) for one in plan.vm_pools],
+        numbers=(2, 5, 6, 7),
+        codes=(3,),
+    )
     return html_page.render(
         "show.html.j2",
-        tables=[*(card["resources"] for card in cards), quotas],
+        tables=[*(card["resources"] for card in cards), machines, quotas],
+        machines=machines,
         name=visible(plan.intent.name),
-        facts=_facts(plan),
+        facts=_facts(plan, prices),
         memory=html_page.memory_facts([_memory(pool, pool.nodes) for pool in plan.pools]),
         legend=html_page.legend(card["mode"] for card in cards),
         written=written,
@@ -53,17 +64,22 @@ def page(plan: Plan, findings: Sequence[Finding], written: str) -> str:
     )
 
 
-def _facts(plan: Plan) -> list[dict[str, str]]:
+def _facts(plan: Plan, prices: Mapping[str, Price]) -> list[dict[str, str]]:
     platform = plan.intent.platform
-    nodes = [pool.nodes for pool in plan.pools]
-    gpus = [None if pool.nodes is None else pool.nodes * len(pool.gpus) for pool in plan.pools]
+    sizes = [(pool.nodes, pool.pool.gpus_per_node) for pool in plan.pools]
+    sizes += [(pool.nodes, pool.pool.gpus_per_node) for pool in plan.vm_pools]
+    nodes = [number for number, _ in sizes]
+    gpus = [None if number is None else number * each for number, each in sizes]
     facts = {
-        "Pools": str(len(plan.pools)),
+        "Pools": str(len(plan.pools) + len(plan.vm_pools)),
         "Nodes": _total(nodes),
         "GPUs": _total(gpus),
         "Stack": platform.stack.value,
         "Namespace": plan.intent.namespace,
     }
+    costs = of_plan(plan, prices)
+    if costs.pools:
+        facts["Cost per hour"] = amount(costs.known, costs.currency) + (" + ?" if None in dict(costs.pools).values() else "")
     return [{"name": name, "value": visible(value)} for name, value in facts.items()]
 
 
@@ -74,9 +90,9 @@ def _total(numbers: Iterable[int | None]) -> str:
     return str(known) if None not in listed else f"{known} + ?" if known else "?"
 
 
-def _described(pool: PoolPlan, plan: Plan) -> tuple[str, dict[str, Any]]:
+def _described(pool: PoolPlan, plan: Plan, price: Price | None) -> tuple[str, dict[str, Any]]:
     """Return what has to be equal for two pools to have one card, and what the card says."""
-    resources = _resources(pool)
+    resources = _resources(pool, price)
     names = [row[0] for row in resources.rows]
     namespaces = sorted(pool.pool.namespaces)
     pod = emit.yaml_text(readme.pod(pool, names[0], plan))
@@ -110,10 +126,11 @@ def _memory(pool: PoolPlan, nodes: int | None) -> MemoryTotals:
     return memory_totals.of_node(pool.card.memory_mib, len(pool.gpus), devices).of_nodes(nodes)
 
 
-def _resources(pool: PoolPlan) -> Table:
-    rows = plan_view.resource_rows(pool)
-    headers = ("Resource", "Per node", "Total", "Device", "Cap")
-    return Table(title="Resources", headers=headers, rows=tuple(rows), numbers=(1, 2, 3, 4), codes=(0,))
+def _resources(pool: PoolPlan, price: Price | None) -> Table:
+    rows = plan_view.resource_rows(pool, price)
+    money = (f"{price.currency or 'Cost'} per share-hour",) if price else ()
+    headers = ("Resource", "Per node", "Total", "Device", "Cap", *money)
+    return Table(title="Resources", headers=headers, rows=tuple(rows), numbers=tuple(range(1, len(headers))), codes=(0,))
 
 
 def _shared_pods(cards: Sequence[dict[str, Any]]) -> list[str]:

@@ -8,7 +8,7 @@ from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
 from gpushare.live.holders import Holder
 from gpushare.live.snapshot import Event, Pod, RuntimeMetrics, Usage
-from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, VmNode
 from gpushare.nodes import taints
 from gpushare.views.plan_view import known
 
@@ -140,6 +140,11 @@ PENDING: tuple[Column[Pod], ...] = (
     Column(header="PENDING POD", page_header="Pod", value=lambda pod: pod.full_name),
     Column(header="REQUESTS", value=lambda pod: format_resources(pod.requests.items())),
     Column(header="WHY", value=lambda pod: next(iter(pod.problems), "")),
+)
+VM_NODES: tuple[Column[VmNode], ...] = (
+    Column(header="VM NODE", page_header="Node", value=lambda node: node.name),
+    Column(header="VGPU CONFIG", value=lambda node: node.config or "-"),
+    Column(header="VGPU STATE", value=lambda node: node.state or "-"),
 )
 COUNTERS: tuple[Column[RuntimeMetrics], ...] = (
     Column(header="NODE", value=lambda one: one.node),

@@ -6,7 +6,7 @@ from typing import Any
 from gpushare.live.holders import Holder
 from gpushare.live.observing import Observed
 from gpushare.live.snapshot import Event, ReadFailure, RuntimeMetrics
-from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status, VmNode
 
 
 def document(seen: Status) -> dict[str, Any]:
@@ -16,6 +16,7 @@ def document(seen: Status) -> dict[str, Any]:
         "kind": "Status",
         "pools": {pool.name: _pool(pool) for pool in seen.pools},
         "nodesWithoutPool": [_node(node) for node in seen.others],
+        **({"vmNodes": [_vm_node(node) for node in seen.vm_nodes]} if seen.vm_nodes else {}),
         "pendingPods": [
             {"namespace": pod.namespace, "name": pod.name, "requests": dict(pod.requests), "why": list(pod.problems)}
             for pod in seen.pending
@@ -90,6 +91,10 @@ def _node(node: NodeStatus) -> dict[str, Any]:
         "pods": None if node.holders is None else [_holder(one) for one in node.holders],
         "metrics": None if node.metrics is None else _metrics(node.metrics),
     }
+
+
+def _vm_node(node: VmNode) -> dict[str, Any]:
+    return {"name": node.name, "config": node.config or None, "state": node.state or None}
 
 
 def _shares(shares: Iterable[ShareUsage]) -> dict[str, Any]:

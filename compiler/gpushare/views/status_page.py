@@ -18,6 +18,7 @@ from gpushare.views.status_columns import (
     OVER,
     PENDING,
     POOLS,
+    VM_NODES,
     Column,
     HolderLine,
     T,
@@ -49,6 +50,7 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
     tables = [
         _table("Pending pods", PENDING, seen.pending, "pending"),
         _table("Nodes with GPUs that belong to no pool", NODES, seen.others, "others"),
+        _table("Nodes for virtual machines", VM_NODES, seen.vm_nodes, "machines"),
         _table(
             "Pods on nodes of no pool", HOLDERS, _lines("", (one for node in seen.others for one in node.holders or ())), "held"
         ),

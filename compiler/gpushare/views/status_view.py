@@ -15,6 +15,7 @@ from gpushare.views.status_columns import (
     OVER,
     PENDING,
     POOLS,
+    VM_NODES,
     Column,
     HolderLine,
     T,
@@ -43,6 +44,7 @@ def render(seen: Status, style: Style, *, is_wide: bool, with_kills: bool) -> st
         shown += "\n" + _table(NODES, nodes, replace(style, whole_tables=True), is_wide=True) if nodes else ""
     else:
         shown += _unready(nodes, style)
+    shown += "\n" + _table(VM_NODES, seen.vm_nodes, style) if seen.vm_nodes else ""
     shown += _holders(seen, style, is_wide=is_wide, with_kills=with_kills)
     if seen.pending:
         shown += "\n" + _table(PENDING, seen.pending, style, most=_MAX_NODES)

@@ -15,7 +15,8 @@ All other memory is doubtful: no container is charged with it, and a reason of t
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 
 from gpushare_node.adapters.procs.processes import GpuUse, Processes
 from gpushare_node.core.structs import Struct, field
@@ -56,17 +57,18 @@ class Holders(Struct, frozen=False):
         `suspects`: the pids of offenders, of which it is looked at whether they have a GPU open.
         """
         rows, absent, owners = _rows(devices), [], {}
+        uses_gpu = cache(self.processes.uses_gpu)
         for row in rows:
             process = known.get(row[0])
             owner = owners[row] = _owner(self._owners.get(row), process)
-            if process is None or process is not owner or (row[0] in suspects and self._has_no_gpu(process)):
+            if process is None or process is not owner or (row[0] in suspects and _has_no_gpu(process, uses_gpu)):
                 absent.append(row)
         self._owners = owners
         self._since = {row: self._since.get(row, now) for row in absent}
         due = [row for row, since in self._since.items() if now - since >= _PATIENCE_SECONDS or row[0] in known]
         if not due:
             return {}, {}
-        may_hold = self._who_may_hold(grants)
+        may_hold = self._who_may_hold(grants, uses_gpu)
         found: dict[Row, tuple[Process, ...]] = {}
         doubtful: dict[Row, tuple[ContainerId, ...]] = {}
         for row in due:
@@ -81,10 +83,6 @@ class Holders(Struct, frozen=False):
                 doubtful[row] = tuple(candidates)
         return found, doubtful
 
-    def _has_no_gpu(self, process: Process) -> bool:
-        """Whether the driver cannot mean this process: it is a tenant's without a GPU."""
-        return process.kind is ProcessKind.TENANT and self.processes.uses_gpu(process.pid) is GpuUse.NO
-
     def _candidates(self, row: Row, process: Process | None, may_hold: _Open, grants: Mapping[ContainerId, Grant]) -> _Open:
         """Return the containers that may hold the memory of this row, with their processes that may."""
         owner = self._owners.get(row)
@@ -96,7 +94,7 @@ class Holders(Struct, frozen=False):
             return {one: () for one in (owner.container, process.container) if one is not None}
         return {one: held for one, held in may_hold.items() if one == owner.container and held}
 
-    def _who_may_hold(self, grants: Mapping[ContainerId, Grant]) -> _Open:
+    def _who_may_hold(self, grants: Mapping[ContainerId, Grant], uses_gpu: Callable[[int], GpuUse]) -> _Open:
         found: dict[ContainerId, tuple[Process, ...]] = {}
         deadline = time.monotonic() + _SEARCH_SECONDS
         for seen in self.processes.in_pods():
@@ -104,11 +102,16 @@ class Holders(Struct, frozen=False):
             container = process.container
             if process.kind is ProcessKind.SYSTEM or container is None:
                 continue
-            use = self.processes.uses_gpu(seen.pid) if time.monotonic() < deadline else GpuUse.UNREADABLE
+            use = uses_gpu(seen.pid) if time.monotonic() < deadline else GpuUse.UNREADABLE
             if use is not GpuUse.NO:
                 is_tenant = process.kind is ProcessKind.TENANT and bool(_devices(container, grants))
                 found[container] = found.get(container, ()) + ((process,) if is_tenant and use is GpuUse.YES else ())
         return found
+
+
+def _has_no_gpu(process: Process, uses_gpu: Callable[[int], GpuUse]) -> bool:
+    """Whether the driver cannot mean this process: it is a tenant's without a GPU."""
+    return process.kind is ProcessKind.TENANT and uses_gpu(process.pid) is GpuUse.NO
 
 
 def _devices(container: ContainerId, grants: Mapping[ContainerId, Grant]) -> frozenset[str]:

@@ -56,6 +56,7 @@ GROUPS = {
         for key in ("sm", "copy", "decoders", "encoders", "jpeg", "ofa")
     },
     "mps": {"mps.supported", "mps.maxReplicas"},
+    "vgpu": {"vgpu.types.name", "vgpu.types.maxCount", "vgpu.refused"},
 }
 GROUP_OF = {field: group for group, fields in GROUPS.items() for field in fields}
 SEVEN_SLICES = {"1g": 19, "1g+me": 20, "1g double": 15, "2g": 14, "3g": 9, "4g": 5, "7g": 0}

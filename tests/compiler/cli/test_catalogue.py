@@ -129,6 +129,7 @@ def test_explain_lists_every_code_and_explains_each() -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "advice",
         "card",
         "cards",
         "findings",
@@ -141,9 +142,11 @@ def test_explain_lists_every_code_and_explains_each() -> None:
         "node-policy",
         "offer",
         "plan",
+        "simulation",
         "size",
         "tenancy",
         "usage",
+        "workload",
     ],
 )
 def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:
@@ -163,11 +166,13 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
         card = cards.load(name)
         if (mode == "mig" and card.mig is None) or (mode == "mps" and not has_shares(card)):
             continue
+        if mode == "vgpu" and (card.vgpu is None or not card.vgpu.types):
+            continue
         text = run("init", "--mode", mode, "--card", name, "--name", "lab-1").stdout
         findings = pipeline.check(text.encode(), "intent.yaml").findings
         assert not [finding for finding in findings if is_error(finding)], (name, findings)
         made += 1
-    assert made > 30
+    assert made > (25 if mode == "vgpu" else 30)
 
 
 @pytest.mark.parametrize("mode", words.MODES)

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from gpushare.catalog import cards
+from gpushare.cli.commands import commands
+from gpushare.cli.exits import CouldNotRunError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 
@@ -81,6 +84,42 @@ def test_equal_sizes_are_merged() -> None:
     assert document["needs"] == [{"memoryBytes": 4 << 30, "users": 7}]
 
 
+def sized(*arguments: object) -> Result:
+    """A call in this process."""
+    return CliRunner().invoke(commands, ["size", *map(str, arguments)], standalone_mode=False)
+
+
+def test_a_workload_of_equal_pods_gives_the_table_of_as_many_users(tmp_path: Path) -> None:
+    (tmp_path / "pods.csv").write_text("memory,pool\n" + "4Gi,\n" * 39 + "4Gi,other\n4GB,\n")
+    done = sized("--card", "t4", "--workload", tmp_path / "pods.csv")
+    assert done.stdout == sized("--card", "t4", *ASKED).stdout
+    assert done.return_value == 0
+    assert "left out: line 42, column 1: memory" in done.stderr
+    assert "assumed: pools and cards that pods name do not count\n" in done.stderr
+
+
+def test_a_workload_of_pods_that_come_and_go_needs_less(tmp_path: Path) -> None:
+    (tmp_path / "pods.csv").write_text("memory,arrival,duration\n9Gi,0,2\n9Gi,1,2\n9Gi,2,2\n9Gi,3,2\n")
+    document = json.loads(sized("--card", "t4", "--workload", tmp_path / "pods.csv", "--format", "json").stdout)
+    assert schema.accepts(schema.load("size.v1"), document)
+    assert (document["needs"], document["options"][0]["nodesNeeded"]) == ([{"memoryBytes": 9 << 30, "users": 2}], 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "said"),
+    [
+        ("memory,share\n4Gi,\n,0.5\n", (), "1 of 2 pods do not ask for memory"),
+        ("memory\n1Gi\n2Gi\n3Gi\n4Gi\n5Gi\n", (), "there are 5 sizes"),
+        ("memory\n1Gi\n", ("--users", 3), "--workload is not for use with --memory, --users or --need"),
+    ],
+)
+def test_a_workload_that_size_cannot_compare_is_refused(tmp_path: Path, rows: str, more: tuple[object, ...], said: str) -> None:
+    (tmp_path / "pods.csv").write_text(rows)
+    problem = sized("--card", "t4", "--workload", tmp_path / "pods.csv", *more).exception
+    assert isinstance(problem, CouldNotRunError)
+    assert said in str(problem)
+
+
 def test_the_help_states_each_default_and_no_range_of_clicks() -> None:
     shown = gpushare("size", "--help").stdout
     assert "<=x<=" not in shown
@@ -114,10 +153,50 @@ def test_a_comparison_shows_each_cards_best_way_and_the_intent_of_the_best_card(
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("*  ", "   "))]
     assert [row[:3] for row in rows[1:3]] == [["*", "l4", "time-slicing"], ["t4", "exclusive", "1"]]
     assert "   p4: exclusive: a GPU has" in done.stdout
-    assert "Prices are not compared" in done.stdout
+    assert "Costs are not compared without --prices" in done.stdout
     intent = gpushare("size", *named, "--intent").stdout
     assert "card: l4" in intent
     assert done.stdout.endswith(intent)
+
+
+PRICES = "t4: 0.35 EUR/h\nl4: 0.60 EUR/h\na10: 1 EUR/h\n"
+
+
+def test_cards_with_prices_are_ordered_by_cost(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text(PRICES.replace("0.60", "0.70"))
+    asked = (*ASKED, "--prices", str(tmp_path / "prices.yaml"))
+    document = compared("l4", "a10", "t4", asked=asked)
+    costs = [next(way["costPerHour"] for way in one["options"] if way["best"]) for one in document["cards"]]
+    assert ([one["card"] for one in document["cards"]], document["comparedBy"]) == (["t4", "l4", "a10"], "cost")
+    assert costs == pytest.approx([0.35 * 14, 0.70 * 8, 8])
+    assert {(one["currency"], one["pricePerGpuHour"]) for one in document["cards"]} == {("EUR", 0.35), ("EUR", 0.7), ("EUR", 1)}
+    shown = gpushare("size", "--card", "l4", "--card", "t4", *asked).stdout
+    assert "The least cost comes first" in shown
+    assert "best: t4, time-slicing: the fewest nodes" in shown
+    assert "cost: 4.90 EUR an hour, 14 GPUs at 0.35 EUR/h" in shown
+    assert [line.split()[-1] for line in shown.splitlines()[2:5]] == ["EUR/H", "4.90", "5.60"]
+
+
+def test_without_the_number_of_users_the_cost_of_one_counts(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    asked = ("--memory", "4Gi", "--nodes", "1", "--prices", str(tmp_path / "prices.yaml"))
+    document = compared("a10", "l4", "t4", asked=asked)
+    assert [one["card"] for one in document["cards"]] == ["t4", "l4", "a10"], "0.35 of 3 users, 0.60 and 1 of 5"
+
+
+def test_a_card_without_a_price_is_compared_by_nodes(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("t4: 0.01/h")
+    asked = (*ASKED, "--prices", str(tmp_path / "prices.yaml"))
+    document = compared("l4", "t4", asked=asked)
+    assert ([one["card"] for one in document["cards"]], document["comparedBy"]) == (["l4", "t4"], "nodes")
+    assert "Costs are not compared, because l4 has no price" in gpushare("size", "--card", "l4", "--card", "t4", *asked).stdout
+
+
+def test_a_price_of_no_card_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("training: 1/h")
+    done = gpushare("size", "--card", "t4", *ASKED, "--prices", tmp_path / "prices.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no card 'training'" in done.stderr
 
 
 def test_users_that_fit_on_no_card_exit_with_1() -> None:

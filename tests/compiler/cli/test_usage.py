@@ -113,7 +113,7 @@ def test_wrong_call_asks_nothing(double: Double, intent: Path, call: tuple[str, 
         ("t4: 1/h\nt4: 2/h\n", "is not a mapping"),
         ("t4: 0.35", "t4 has the price '0.35'"),
         ("t4: -1/h", "t4 has the price '-1/h'"),
-        ("l4: 1/h", "the intent has no pool or card 'l4'"),
+        ("lab: 1/h", "there is no pool and no card 'lab'"),
         ("7: 1/h", "a key must be text"),
         ("t4: 1 EUR/h\nnotebooks: 1 USD/h", "several currencies"),
         ("t4: 1 EUR/h\nnotebooks: 1/h", "not all prices name a currency"),
@@ -130,7 +130,7 @@ def test_hint_at_names_of_prices_says_what_they_are(intent: Path) -> None:
     call = ["usage", str(intent), "--prometheus", "http://host", *MONTH, "--prices", str(intent.parent / "prices.yaml")]
     problem = CliRunner().invoke(commands, call, standalone_mode=False).exception
     assert isinstance(problem, CouldNotRunError)
-    assert problem.hint == "its pools and cards are notebooks and t4"
+    assert problem.hint.startswith("nearest: a100-pcie-40gb")
 
 
 def test_failure_of_one_query_is_the_end(double: Double, intent: Path) -> None:

@@ -35,6 +35,7 @@ from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comp
         ("spec/platform/registry", "mirror.example.org", EffectKind.RESTARTS),
         ("spec/platform/image/tag", "own", EffectKind.RESTARTS),
         (f"{P}/rollout/maxUnavailable", 2, EffectKind.ROLLOUT),
+        ("spec/pools/machines/sharing/profile", "A10-24Q", EffectKind.VMS),
         (f"{P}/enforcement/grace", "20s", EffectKind.ENFORCED),
         (f"{P}/enforcement/action", "none", EffectKind.ENFORCED),
     ],

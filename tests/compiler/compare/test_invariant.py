@@ -31,12 +31,14 @@ spec:
     + PLATFORM
     + """\
     driver: {repository: registry.example.org/nvidia, image: driver, version: "595.91.07"}
+    vgpuManager: {repository: registry.example.org/vgpu, image: vgpu-manager, version: "595.71.03"}
     registry: registry.example.org
     image: {repository: gpushare/node-runtime}
     imagePullSecrets: [mirror]
     namespaces: [monitoring]
     values: {dcgm: {enabled: true}}
   accept: {GS734: this is meant}
+  prices: {t4: 0.35 EUR/h, slices: 2.10 EUR/h}
   rollout:
     {maxUnavailable: 1, onBusy: wait, drainTimeout: 30m, paused: false,
      windows: [{days: [Sun], start: "22:00", duration: 6h, timezone: Europe/Zurich}]}
@@ -90,6 +92,11 @@ spec:
       nodes: {names: [n5]}
       gpusPerNode: 1
       sharing: {mode: mig, goal: {memory: 9Gi}, strategy: mixed}
+    machines:
+      card: a10
+      nodes: {names: [n6]}
+      gpusPerNode: 2
+      sharing: {mode: vgpu, profile: A10-12Q, kernel: "5.15"}
 """
 )
 P = "spec/pools/notebooks"
@@ -109,6 +116,9 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/platform/driver/repository", "registry.example.org/other"),
     ("spec/platform/driver/image", "driver2"),
     ("spec/platform/driver/version", "580.95.05"),
+    ("spec/platform/vgpuManager/repository", "registry.example.org/other"),
+    ("spec/platform/vgpuManager/image", "manager"),
+    ("spec/platform/vgpuManager/version", "580.159.01"),
     ("spec/platform/registry", "mirror.example.org"),
     ("spec/platform/charts", "oci://mirror.example.org/charts"),
     ("spec/adoption", "observe"),
@@ -123,6 +133,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/admission/enforce", "deny"),
     ("spec/admission/scope", "cluster"),
     ("spec/admission/localhostProfiles", ["lax", "strict"]),
+    ("spec/prices", {"t4": "0.35 EUR/h", "slices": "2 EUR/h"}),
     ("spec/monitoring/serviceMonitor", False),
     ("spec/monitoring/dashboard", False),
     ("spec/monitoring/alerts", False),
@@ -171,6 +182,9 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/pools/sized/sharing/goal/memory", "4Gi"),
     ("spec/pools/sized/sharing/goal", "balanced"),
     ("spec/pools/sized/sharing/strategy", "single"),
+    ("spec/pools/machines/sharing/profile", "A10-24Q"),
+    ("spec/pools/machines/sharing/kernel", "5.14"),
+    ("spec/pools/machines/nodes/names", ["n7"]),
     (f"{P}/memory/cap", "2Gi"),
     ("spec/pools/slices/memory/cap", {"1g.5gb": "1Gi"}),
     (f"{P}/memory/reserve", "400Mi"),
@@ -229,6 +243,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         document["spec"]["pools"].pop("groups")
     if path in ("spec/platform/stack", "spec/platform/runtimeClass"):
         document["spec"]["platform"] = {"stack": "existing", "namespaces": ["monitoring"], last: value}
+        document["spec"]["pools"].pop("machines")
     if path == "spec/pools/groups/sharing/layouts/0/gpus":
         document["spec"]["pools"]["groups"]["sharing"]["layouts"][1]["gpus"] = [0]
     if path.endswith("effect"):

@@ -67,6 +67,13 @@ def test_the_namespaces_of_the_bundle_and_of_nvidias_chart_come_back() -> None:
     assert "namespaces" not in spec["platform"]
 
 
+def test_prices_come_back() -> None:
+    text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text().replace("spec:", "spec:\n  prices: {t4: 0.35 EUR/h}", 1)
+    files = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY).artifacts
+    inputs = [InputFile(name=one.path, data=one.text.encode()) for one in files if one.path.startswith("nodes/pools")]
+    assert importing.build(inputs).draft.spec["prices"] == {"t4": "0.35 EUR/h"}
+
+
 def test_a_value_that_was_edited_in_a_bundle_is_reported_by_its_file_and_path() -> None:
     first = pipeline.compile_intent((ROOT / "examples/02-t4-notebooks/intent.yaml").read_bytes(), "intent.yaml", lock.EMPTY)
     files = {file.path: file.text for file in first.artifacts}

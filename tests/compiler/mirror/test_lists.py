@@ -30,6 +30,8 @@ def listed(*arguments: object) -> dict[str, str]:
 def test_mirror_targets_equal_images_txt(example: Path) -> None:
     bundle = example / "bundle"
     lines = [line for line in (bundle / "images.txt").read_text().splitlines() if not line.startswith("#")]
+    # The site builds this one and pushes it itself: nothing publishes it that could be mirrored.
+    lines = [line for line in lines if "/vgpu-manager:" not in line]
     assert set(listed(bundle, "--os", "x").values()) == {f"{line}-x" if "/driver:" in line else line for line in lines}
     assert listed(bundle) == listed(example / "intent.yaml")
 

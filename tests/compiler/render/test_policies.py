@@ -86,7 +86,8 @@ def test_offer_has_public_field_names_and_one_device_per_instance() -> None:
     document = offer.offer(plan)
     assert (document["apiVersion"], document["kind"]) == ("gpushare.dev/v1", "Offer")
     dense = document["pools"]["dense"]
-    assert list(dense) == ["card", "mode", "nodes", "gpusPerNode", "profile", "resources", "devices"]
+    money = ["pricePerGpuHour", "costPerHour", "costPerShareHour"]
+    assert list(dense) == ["card", "mode", "nodes", "gpusPerNode", "profile", "resources", "devices", *money]
     assert len(dense["devices"]) == 3 * 5 + 1
     assert dense["devices"][-1] == {
         "gpu": 3,

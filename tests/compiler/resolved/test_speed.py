@@ -1,10 +1,7 @@
 """As many pools as gpushare is tested with, with 20,000 nodes: what a compile costs, and that it grows with their number."""
 
-import gc
-from collections.abc import Iterator
 from functools import partial
 
-import pytest
 import yaml
 
 from gpushare import pipeline
@@ -12,18 +9,10 @@ from gpushare.bundle.lock import EMPTY
 from gpushare.core.diagnostics import is_error
 from gpushare.rules.pools import MOST_POOLS
 from tests.bench.intents import many_pools
-from tests.support.costs import grows_in_line, ratio
+from tests.support.costs import costs_below, grows_in_line
 
 NODES = 67
 """In each pool."""
-
-
-@pytest.fixture(autouse=True)
-def _without_garbage_collection() -> Iterator[None]:
-    """As the program runs."""
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def compiled(text: bytes) -> pipeline.Compilation:
@@ -36,7 +25,7 @@ def test_the_most_pools_compile_in_a_second() -> None:
     found = compiled(text)
     assert found.plan is not None
     assert (len(found.plan.pools), [one for one in found.findings if is_error(one)]) == (MOST_POOLS, [])
-    assert ratio(partial(compiled, text), partial(yaml.load, text, yaml.CSafeLoader)) < 10
+    assert costs_below(10, partial(compiled, text), partial(yaml.load, text, yaml.CSafeLoader))
 
 
 def test_the_cost_grows_with_the_number_of_pools() -> None:

@@ -1,5 +1,6 @@
 """What `size` says is what a compile of its intent gives, and what it counts is what brute force counts."""
 
+import random
 from itertools import product
 
 import pytest
@@ -12,9 +13,13 @@ from gpushare.core.units import MIB
 from gpushare.intent.types import Layout
 from gpushare.modes import VARIANTS, fit
 from gpushare.modes.demand import Demand, Need, Variant
+from gpushare.simulation import supply
+from gpushare.simulation.engine import simulate
+from gpushare.simulation.outcome import PoolOutcome
 from gpushare.sizing.answer import Option
 from gpushare.sizing.document import intent
 from gpushare.sizing.sizing import size
+from gpushare.workload.requests import PodRequest, Workload
 from tests.support import scale
 
 BY_WORD = {variant.word: variant for variant in VARIANTS}
@@ -67,23 +72,54 @@ def test_every_share_of_one_size_is_large_enough_and_the_nodes_suffice(card: str
         assert option.nodes_needed * enough >= 50 > (option.nodes_needed - 1) * enough
 
 
-def test_node_count_equals_placing_users_one_by_one() -> None:
-    needs = (Need(memory_bytes=8, users=3), Need(memory_bytes=5, users=4), Need(memory_bytes=2, users=9))
-    for shares in product([(2, 0), (2, 3)], [(5, 1), (6, 4)], [(8, 1), (9, 2)]):
-        assert fit.nodes_for(shares, needs) == _placed(shares, needs)
+def simulated(demand: Demand, option: Option, *, is_open: bool) -> PoolOutcome:
+    """What the engine says of the option's own intent, for pods that need what the users need."""
+    found = pipeline.check(emit.yaml_text(intent(demand, option)).encode(), "intent.yaml")
+    assert found.plan is not None
+    offered = supply.of(found.plan, {})
+    if is_open:
+        offered = replace(offered, pools=tuple(replace(pool, nodes=None) for pool in offered.pools))
+    outcome = simulate(offered, pods(demand))
+    assert not outcome.unserved
+    return outcome.pools[0]
 
 
-def _placed(shares: fit.Shares, needs: tuple[Need, ...]) -> int:
-    for nodes in range(1, 100):
-        free = sorted(provided for provided, number in shares for _ in range(number * nodes))
-        for wanted in (need.memory_bytes for need in needs for _ in range(need.users or 0)):
-            seat = next((provided for provided in free if provided >= wanted), None)
-            if seat is None:
-                break
-            free.remove(seat)
-        else:
-            return nodes
-    raise AssertionError("no number of nodes")
+def pods(demand: Demand) -> Workload:
+    asked = [need.memory_bytes for need in demand.needs for _ in range(need.users or 0)]
+    random.Random(len(asked)).shuffle(asked)
+    each = (PodRequest(namespace="a", name=f"pod-{number}", memory_bytes=one) for number, one in enumerate(asked))
+    return Workload(source="users", pods=tuple(each))
+
+
+def test_nodes_needed_are_those_that_simulate_needs() -> None:
+    for seed in range(scale.examples(600)):
+        chance = random.Random(seed)
+        card = cards.load(chance.choice(("t4", "a30", "a100-sxm4-80gb", "h100-sxm5-80gb", "l4", "v100-pcie-32gb")))
+        most = (card.memory_mib or 0) * MIB
+        sizes = {
+            most // chance.choice((1, 2, 3, 5, 8, 13)) * chance.randint(80, 100) // 100 for _ in range(chance.randint(1, 4))
+        }
+        needs = tuple(Need(memory_bytes=each, users=chance.randint(1, 30)) for each in sorted(sizes, reverse=True))
+        demand = Demand(card=card, needs=needs, gpus_per_node=chance.choice((1, 2, 8)))
+        options = size(demand).options
+        of_workload = size(demand, workload=pods(demand)).options
+        assert of_workload == options
+        for option in chance.sample(options, min(len(options), 2)):
+            grown = simulated(demand, option, is_open=True)
+            assert (grown.nodes, grown.stranded_mib is not None) == (option.nodes_needed, True), (seed, option.pool.sharing)
+            given = simulated(demand, option, is_open=False)
+            assert (given.nodes, given.pending, given.waited_seconds) == (option.nodes_needed, {}, 0)
+
+
+def test_users_who_come_and_go_need_the_nodes_of_their_peak() -> None:
+    demand = demanded("t4", (3, 7))
+    each = [PodRequest(namespace="a", name=str(at), memory_bytes=7 * GIB, arrival=at, duration=3) for at in range(9)]
+    found = size(demand, workload=Workload(source="users", pods=tuple(each)))
+    assert {one.variant.word: (one.nodes_needed, one.wasted_mib) for one in found.options} == {
+        "exclusive": (3, 3 * 15360 - 3 * 7168),
+        "time-slicing": (2, 2 * 15360 - 3 * 7168),
+        "mps": (2, 2 * 15360 - 3 * 7168),
+    }
 
 
 def test_no_share_is_large_enough() -> None:
@@ -109,7 +145,7 @@ def test_equal_node_counts_prefer_isolated_memory() -> None:
 
 
 @pytest.mark.parametrize("card", [card for card in cards.ids() if cards.load(card).mig])
-def test_users_of_one_size_get_instances_of_one_profile_unless_several_hold_more(card: str) -> None:
+def test_users_of_one_size_get_instances_of_one_profile(card: str) -> None:
     for size_gib in (3, 9, 17):
         options = size(demanded(card, (50, size_gib), gpus=2)).options
         for variant in (MIG, MIG_REPLICAS):
@@ -117,7 +153,7 @@ def test_users_of_one_size_get_instances_of_one_profile_unless_several_hold_more
             assert len(layouts) == len({layout for layout, _ in layouts})
             alone = [name for ((name, _), *others), _ in layouts if not others]
             assert len(alone) == len(set(alone)), "of one profile as many as fit, never fewer"
-            assert len(alone) == len(layouts), "no known card holds more in instances of several sizes"
+            assert len(alone) == len(layouts), "all of them ask for one resource"
 
 
 def layout(option: Option) -> Layout:
@@ -127,20 +163,6 @@ def layout(option: Option) -> Layout:
 
 def shares(option: Option) -> int:
     return sum(grant.kind.per_node for grant in option.grants)
-
-
-def test_several_profiles_are_proposed_where_they_hold_more_users_than_one() -> None:
-    a100 = cards.load("a100-sxm4-40gb")
-    assert a100.mig is not None
-    halves = tuple(
-        replace(profile, placements=profile.placements[-1:], max_count=1)
-        for profile in a100.mig.profiles
-        if profile.name in {"4g.20gb", "3g.20gb"}
-    )
-    uneven = replace(a100, mig=replace(a100.mig, profiles=halves))
-    found = size(Demand(card=uneven, needs=(Need(memory_bytes=15 * GIB, users=4),), in_hardware=True))
-    assert found.best is not None
-    assert (layout(found.best), found.best.nodes_needed) == ((("4g.20gb", 1), ("3g.20gb", 1)), 2)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_the_text_that_pods_share_gives_back_each_pod(name: str) -> None:
     plan = pipeline.compile_intent(written(pool(name)).encode(), "intent.yaml", lock.EMPTY).plan
     assert plan is not None
     (one,) = plan.pools
-    _, card = show_page._described(one, plan)
+    _, card = show_page._described(one, plan, None)
     assert card["pod_text"].replace("⟨pool⟩", name).replace("⟨resource⟩", card["resource"]) == card["pod"]
 
 

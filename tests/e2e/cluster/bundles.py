@@ -32,7 +32,12 @@ def rendered(bundle: Path, *arguments: str) -> str:
 
 
 def namespace(cluster: Cluster, name: str, **labels: str) -> None:
-    """Make a namespace; that it is there is fine. Pods can be made in it once its ServiceAccount is."""
+    """Make a namespace; that it is there is fine. Pods can be made in it once its ServiceAccount is.
+
+    One that ends takes nothing new, and is made again when it has gone.
+    """
+    path = f"/api/v1/namespaces/{name}"
+    cluster.wait(lambda: "deletionTimestamp" not in (cluster.read(path) or {}).get("metadata", {}), f"{name} does not end")
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
     account = ("get", "serviceaccount", "default", "--namespace", name)
     cluster.wait(lambda: cluster.try_kubectl(*account).returncode == 0, f"namespace {name} has its ServiceAccount")

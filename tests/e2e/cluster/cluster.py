@@ -142,6 +142,15 @@ class Cluster:
             time.sleep(0.1)
         return value
 
+    def await_kinds(self, *names: str) -> None:
+        """Until kubectl knows these kinds, such as `podmonitors.monitoring.coreos.com`, of definitions that are new.
+
+        A definition may be established, and the API server answer at the path of its kind, before its list of kinds has it.
+        """
+        for name in names:
+            asked = ("get", name, "--all-namespaces")
+            self.wait(lambda asked=asked: self.try_kubectl(*asked).returncode == 0, f"the API server knows {name}")
+
     def _is_ready(self, node: str) -> bool:
         found = self.read(f"/api/v1/nodes/{node}")
         conditions = found["status"].get("conditions", []) if found else []

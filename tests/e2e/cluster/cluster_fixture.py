@@ -89,8 +89,11 @@ class ClusterFixture:
         if cluster.read(f"/api/v1/namespaces/{NAMESPACE}/secrets", **known)["items"]:
             Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
         cluster.kubectl("delete", "configmap", "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
-        parts = (("/apis/batch/v1", "jobs"), ("/apis/coordination.k8s.io/v1", "leases"), ("/api/v1", "pods"))
-        cluster.empty(*(f"{group}/namespaces/{NAMESPACE}/{plural}" for group, plural in parts))
+        cluster.empty(
+            *(f"{group}/namespaces/{NAMESPACE}/{plural}" for group, plural in (("/apis/batch/v1", "jobs"), ("/api/v1", "pods")))
+        )
+        # Not before: a runtime that ends may still take its slot again.
+        cluster.empty(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")
         for node in cluster.nodes:
             self._clear_node(node)
         # What is compiled next is of no former generation.
@@ -171,13 +174,17 @@ class ClusterFixture:
         """The node as the API server has it."""
         return dict(self.cluster.read(f"/api/v1/nodes/{name}"))
 
+    def states(self) -> dict[str, Object]:
+        """All nodes by name, as the API server has them at one moment."""
+        return {str(node["metadata"]["name"]): node for node in self.cluster.read("/api/v1/nodes")["items"]}
+
     def labels(self, name: str) -> Mapping[str, str]:
         """The node's labels."""
         return dict(self.state(name)["metadata"]["labels"])
 
     def offer(self, name: str) -> dict[str, int]:
         """The GPU resources of which the node offers any."""
-        return _offer(self.state(name))
+        return offer_of(self.state(name))
 
     def await_no_former_resources(self, name: str) -> None:
         """Until kubelet has written that the resources of a plugin's former config are gone.
@@ -187,7 +194,7 @@ class ClusterFixture:
 
         def is_written() -> bool:
             node = self.state(name)
-            return _offer(node) == _counted(node["status"].get("capacity", {}))
+            return offer_of(node) == _counted(node["status"].get("capacity", {}))
 
         self.cluster.wait(is_written, f"kubelet has written that former resources of {name} are gone")
 
@@ -197,12 +204,16 @@ class ClusterFixture:
 
     def taints(self, name: str) -> set[str]:
         """Keys of the node's taints."""
-        return {taint["key"] for taint in self.state(name)["spec"].get("taints", ())}
+        return taints_of(self.state(name))
 
     def await_reason(self, name: str, reason: str, seconds: float = PATIENCE) -> Mapping[str, str]:
         """Until the node's condition has this reason; the condition."""
-        self.cluster.wait(lambda: self.condition(name).get("reason") == reason, f"{name} says {reason}", seconds)
-        return self.condition(name)
+
+        def said() -> Mapping[str, str]:
+            found = self.condition(name)
+            return found if found.get("reason") == reason else {}
+
+        return dict(self.cluster.wait(said, f"{name} says {reason}", seconds))
 
     def await_offer(self, name: str, pool: str, seconds: float = PATIENCE) -> None:
         """Until the node is of the pool, and ready."""
@@ -268,6 +279,12 @@ class ClusterFixture:
         assert pod is not None
         return self.cluster.kubectl("logs", pod["metadata"]["name"], "--namespace", NAMESPACE, "--container", container)
 
+    def restarts(self, node: str) -> list[int]:
+        """How often `partition` and `enforce` of the node's runtime were started again, as kubelet has told so far."""
+        pod = self.pod_of(node)
+        status = pod["status"] if pod else {}
+        return [one["restartCount"] for kind in ("initContainerStatuses", "containerStatuses") for one in status.get(kind, ())]
+
     def slots(self) -> list[str]:
         """The nodes that have a slot."""
         items = self.cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")["items"]
@@ -300,8 +317,10 @@ class ClusterFixture:
         self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where}, "spec": pod})
 
     def await_tenant(self, name: str, word: str, where: str = COURSE, seconds: float = PATIENCE) -> None:
-        """Until it has said the word: `ready`, `grown`."""
-        self.cluster.wait(lambda: word in self.words(name, where), f"{name} is {word}", seconds)
+        """Until it has said the word, `ready` or `grown`, and kubelet has told that it was started, which may be later."""
+        self.cluster.wait(
+            lambda: word in self.words(name, where) and self.phase(name, where) != "Pending", f"{name} is {word}", seconds
+        )
 
     def let_grow(self, node: str) -> None:
         """Tell the tenants on the node that are to grow, and wait for it, to do so now."""
@@ -337,6 +356,13 @@ class ClusterFixture:
 
     # --- what must be left ---
 
+    def await_no_trace(self, *kept: str) -> None:
+        """Until nothing else of ours is left. The pods of a hook end after the hook: the garbage collector takes them away."""
+        try:
+            self.cluster.wait(lambda: self.traces() == [*kept], "nothing else is left")
+        except MachineError as error:
+            raise MachineError(f"{error}\nleft: {self.traces()}") from error
+
     def traces(self) -> list[str]:
         """Everything of ours that is still to be found on nodes and in the cluster, in words."""
         found: list[str] = []
@@ -368,7 +394,13 @@ def _condition(node: Object) -> dict[str, str]:
     return next((one for one in node["status"].get("conditions", ()) if one["type"] == CONDITION), {})
 
 
-def _offer(node: Object) -> dict[str, int]:
+def taints_of(node: Object) -> set[str]:
+    """Keys of its taints."""
+    return {taint["key"] for taint in node["spec"].get("taints", ())}
+
+
+def offer_of(node: Object) -> dict[str, int]:
+    """The GPU resources of which it offers any."""
     return _counted(node["status"].get("allocatable", {}))
 
 
@@ -380,7 +412,7 @@ def _describe_node(node: Object) -> str:
     told, pool = _condition(node), node["metadata"]["labels"].get("gpushare.dev/pool")
     taints = [f"{one['key']}:{one['effect']}" for one in node["spec"].get("taints", ())]
     words = f"{told.get('reason')} since {told.get('lastTransitionTime')} ({told.get('message')})"
-    return f"{node['metadata']['name']}: of pool {pool}, {words}, offers {_offer(node)}, taints {taints}"
+    return f"{node['metadata']['name']}: of pool {pool}, {words}, offers {offer_of(node)}, taints {taints}"
 
 
 def _describe_pod(pod: Object) -> str:

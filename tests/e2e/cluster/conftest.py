@@ -27,6 +27,7 @@ LONGEST = (
     "test_busy_node",
     "test_faults",
     "test_pacing",
+    "test_advise",
 )
 """Files that take minutes, the longest first: workers take whole files, and all are to end at about the same time."""
 

@@ -150,7 +150,13 @@ def _configuration(cluster: Cluster, bundle: Path, folder: Path) -> dict[str, An
 
 
 def _pods(cluster: Cluster, path: str, label: str) -> list[dict[str, Any]]:
-    return list(cluster.read(path, labelSelector=label)["items"])
+    """The pods that run or will: one that kubelet has refused, or that is being deleted, may never have an address."""
+    found = cluster.read(path, labelSelector=label)["items"]
+    return [
+        pod
+        for pod in found
+        if pod["status"].get("phase") in ("Pending", "Running") and "deletionTimestamp" not in pod["metadata"]
+    ]
 
 
 def _targets(cluster: Cluster, discovery: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,8 @@ from urllib.parse import urlencode
 
 from tests.e2e.cluster.machine import PATIENCE, MachineError
 
+_NOT_NOW = (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE, http.HTTPStatus.GATEWAY_TIMEOUT)
+
 
 class _SocketConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
@@ -81,11 +83,11 @@ def read(proxy: Path, path: str, **query: str) -> bytes | None:
     """What the API server has at the path; None where there is no such thing. MachineError.
 
     As every client of Kubernetes, it asks again where the server says that it is not ready to answer: it refuses a kind so
-    while it starts to store the objects of a definition that is new.
+    while it starts to store the objects of a definition that is new, and any while its storage is too slow.
     """
     wanted = f"{path}?{urlencode(query)}" if query else path
     deadline = time.monotonic() + PATIENCE
-    while (answer := send(proxy, "GET", wanted)).status == 429 and time.monotonic() < deadline:
+    while (answer := send(proxy, "GET", wanted)).status in _NOT_NOW and time.monotonic() < deadline:
         time.sleep(1)
     if answer.status == 404:
         return None

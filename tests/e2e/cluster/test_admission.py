@@ -51,6 +51,9 @@ ANYTHING = {"env": [{"name": ENV, "value": "all"}], **PRIVILEGED}
 def policies(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The cluster with the chart's objects, and namespaces: tenants that the intent names, others, one that is exempt."""
     with admitting(api, INTENT, tmp_path_factory.mktemp("admission")):
+        # Of the policies this comes into force on its own, too.
+        stray = pod(where="strangers", hostPID=True)
+        api.wait(lambda: "elsewhere" in str(created(api, stray).warnings), "the policy of other namespaces is in force")
         yield api
 
 
@@ -176,6 +179,8 @@ def named(item: Object, name: str, where: str) -> Object:
 
 
 def test_quotas_are_enforced(policies: Cluster) -> None:
-    assert "exceeded quota" in refusal(policies, pod(({GPU: 5},), choose="whole"))
+    # Before it has counted once, a quota refuses everything.
+    beyond = pod(({GPU: 5},), choose="whole")
+    policies.wait(lambda: "exceeded quota" in refusal(policies, beyond), "the quota has been counted")
     assert refusal(policies, pod(({GPU: 4},), choose="whole")) == ""
     assert refusal(policies, pod(({GPU: 5},), where="strangers", choose="whole")) == ""

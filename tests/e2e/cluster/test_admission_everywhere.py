@@ -44,7 +44,8 @@ def test_namespace_exemption_needs_permission(policies: Cluster) -> None:
     rules = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "get", "patch", "update"]}]
     grant(policies, rules)
     policies.wait(lambda: labelled(policies, "example.org/a") == "", "operators may make namespaces")
-    assert "operator may not label namespace exempted" in labelled(policies)
+    told = "operator may not label namespace exempted"
+    policies.wait(lambda: told in labelled(policies), "the policy on exemptions is in force")
     grant(policies, [*rules, {"apiGroups": ["gpushare.dev"], "resources": ["exemptions"], "verbs": ["create"]}])
     policies.wait(lambda: labelled(policies) == "", "the right is there")
     policies.kubectl("delete", "clusterrole,clusterrolebinding", "operators")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.e2e.cluster.cluster_fixture import A100, COURSE, NEVER, ClusterFixture, intent
+from tests.e2e.cluster.cluster_fixture import A100, COURSE, NEVER, ClusterFixture, intent, offer_of, taints_of
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import PATIENCE
 
@@ -82,9 +82,10 @@ def test_new_layout_is_rolled_out_node_by_node(pool: ClusterFixture) -> None:
 
     def is_done() -> bool:
         nonlocal out
-        now = [pool.offer(node) for node in BOTH]
-        out = max(out, sum(offer not in offers or bool(pool.taints(node)) for node, offer in zip(BOTH, now, strict=True)))
-        return now == [{THREE: 6}] * 2
+        # At one moment: between two reads one node may end its change, and the other begin.
+        states = [*pool.states().values()]
+        out = max(out, sum(offer_of(node) not in offers or bool(taints_of(node)) for node in states))
+        return [offer_of(node) for node in states] == [{THREE: 6}] * 2
 
     pool.cluster.wait(is_done, "both nodes offer the new layout")
     assert out == 1
@@ -127,7 +128,7 @@ def test_sleeping_pod_is_waited_for_and_caps_are_enforced_meanwhile(pool: Cluste
 def test_evict_moves_tenants_away(pool: ClusterFixture) -> None:
     sleeper(pool, "asleep", "node-2", SEVEN)
     bring(pool, {SHARED: 8}, slicing(4, ", rollout: {onBusy: evict}"))
-    assert pool.phase("asleep") == "Gone"
+    pool.cluster.wait(lambda: pool.phase("asleep") == "Gone", "the pod is gone")
 
 
 def test_on_busy_fail_keeps_the_previous_layout_and_is_reported(pool: ClusterFixture) -> None:
@@ -163,8 +164,7 @@ def test_failing_node_stops_the_rollout_and_reports_why(pool: ClusterFixture) ->
     def failed() -> list[str]:
         return [node for node in BOTH if pool.condition(node)["reason"] in ("RolledBack", "PartitionFailed")]
 
-    pool.cluster.wait(failed, "a node fails")
-    [bad] = failed()
+    [bad] = pool.cluster.wait(failed, "a node fails")
     [good] = set(BOTH) - {bad}
     described = pool.cluster.kubectl("describe", "node", bad)
     assert "GPUShareReady" in described

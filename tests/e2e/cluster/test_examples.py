@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +55,8 @@ def define_kinds_of_the_prometheus_operator(api: Cluster) -> None:
     )
     folder = Path(json.loads(told.stdout)["Dir"]) / "example/prometheus-operator-crd"
     for plural in ("podmonitors", "prometheusrules"):
-        file = folder / f"monitoring.coreos.com_{plural}.yaml"
-        api.kubectl("apply", "--server-side", "--filename", str(file))
-        api.wait(partial(is_served, api, plural), f"the API server serves {plural}")
-
-
-def is_served(api: Cluster, plural: str) -> bool:
-    """Whether the kind is established. A new definition has the conditions null for a moment, which `kubectl wait` refuses."""
-    found = api.read(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.monitoring.coreos.com")
-    conditions = (found or {}).get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+        api.kubectl("apply", "--server-side", "--filename", str(folder / f"monitoring.coreos.com_{plural}.yaml"))
+        api.await_kinds(f"{plural}.monitoring.coreos.com")
 
 
 def is_kept_whole(api: Cluster, bundle: Path) -> bool:

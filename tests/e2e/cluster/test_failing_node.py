@@ -18,8 +18,7 @@ def test_failing_node_is_reported_until_its_pool_is_corrected(pools: ClusterFixt
     pools.tenant("works", "node-1", SHARED)
     pools.install(intent(notebooks=NOTEBOOKS, training=WRONG))
     said = pools.await_reason("node-2", "CardMismatch")
-    pools.cluster.wait(lambda: failures(pools, "training"), "the DaemonSet names the node")
-    [named] = failures(pools, "training")
+    [named] = pools.cluster.wait(lambda: failures(pools, "training"), "the DaemonSet names the node")
     assert (named["status"], named["reason"]) == ("False", "CardMismatch")
     assert named["message"] == f"node node-2: {said['message']}"
     assert failures(pools, "notebooks") == []

@@ -1,6 +1,6 @@
 """What goes wrong around the runtime, and that each time it ends as wanted, or with a reason that names the way out."""
 
-import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -30,10 +30,12 @@ def test_runtime_killed_during_a_partition_finishes_it(pool: ClusterFixture) -> 
     pool.install(intent(training=mig("{1g.5gb: 7}", QUICK)))
     await_offers(pool, {SEVEN: 14})
     for node in BOTH:
-        pod = pool.pod_of(node)
-        assert pod is not None
-        [partition] = pod["status"]["initContainerStatuses"]
-        assert partition["restartCount"] == 1
+        pool.cluster.wait(lambda node=node: pool.restarts(node) == [1, 0], "kubelet has started it again, once")
+
+
+def without_side(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels, with the plugin's profile without which of its two names it has."""
+    return {name: value[:-2] if name == CONFIG else value for name, value in labels.items()}
 
 
 def test_kubelet_restart_keeps_shares_and_tenants(pool: ClusterFixture) -> None:
@@ -42,14 +44,24 @@ def test_kubelet_restart_keeps_shares_and_tenants(pool: ClusterFixture) -> None:
     try:
         before = pool.labels("node-1")
         node.stop_kubelet()
+        said = heartbeat(pool)
         node.start_kubelet()
+        # Until then all is as the former one has told.
+        pool.cluster.wait(lambda: heartbeat(pool) != said, "the new kubelet has told of the node")
         pool.cluster.wait(lambda: pool.offer("node-1") == {SEVEN: 14}, "the shares are offered again")
         pool.cluster.wait(lambda: pool.is_ready("node-1"), "the runtime is Ready")
-        assert pool.labels("node-1") == before
-        assert pool.condition("node-1")["reason"] == "Ready"
+        pool.await_reason("node-1", "Ready")
+        # On a slow machine the plugin is back so late that the runtime has published the profile under its other name.
+        assert without_side(pool.labels("node-1")) == without_side(before)
         assert pool.phase("tenant") == "Running"
     finally:
         pool.dismiss("tenant")
+
+
+def heartbeat(cluster_fixture: ClusterFixture) -> str:
+    """When kubelet has last told that node-1 is ready."""
+    conditions = cluster_fixture.state("node-1")["status"]["conditions"]
+    return next(str(one["lastHeartbeatTime"]) for one in conditions if one["type"] == "Ready")
 
 
 def test_label_claiming_the_node_for_another_pool_is_corrected(pool: ClusterFixture) -> None:
@@ -61,7 +73,7 @@ def test_label_claiming_the_node_for_another_pool_is_corrected(pool: ClusterFixt
     pool.await_offer("node-1", "training")
     await_offers(pool, {THREE: 6}, ("node-1",))
     assert pool.fake_nvml("node-1").calls() == []
-    assert len(pool.runtime_pods("node-1")) == 1
+    pool.cluster.wait(lambda: len(pool.runtime_pods("node-1")) == 1, "the other pool's pod ends")
 
 
 def test_foreign_label_manager_is_reported_and_the_label_restored(pool: ClusterFixture) -> None:
@@ -73,16 +85,16 @@ def test_foreign_label_manager_is_reported_and_the_label_restored(pool: ClusterF
 
 
 def test_a_profile_that_the_plugin_does_not_see_yet_is_waited_for(pool: ClusterFixture) -> None:
-    """Kubelet projects a ConfigMap's change a minute late; the label flips at once."""
-    text = intent(training=slicing(6, QUICK))
-    chart = pool.compile(text) / "chart"
-    [key] = {path.stem for path in (chart / "files" / "profiles").glob("time-slicing-*.yaml")} - set(_keys(pool))
-    pool.release.install(chart.parent)
-    patch = json.dumps({"data": {f"{key}-a": None, f"{key}-b": None}})
-    pool.cluster.kubectl("patch", "configmap", "gpushare-profiles", "--namespace", NAMESPACE, "--patch", patch)
+    """Kubelet projects a ConfigMap's change a minute late; the label flips at once. Here the change comes late itself."""
+    bundle = pool.compile(intent(training=slicing(6, QUICK)))
+    profiles = (bundle / "chart" / "files" / "profiles").glob("time-slicing-*.yaml")
+    [new] = [path for path in profiles if path.stem not in _keys(pool)]
+    late = new.rename(bundle / new.name)
+    pool.release.install(bundle)
     pool.await_reason("node-1", "WaitingForPlugin")
     assert "gpushare.dev/repartitioning" in pool.taints("node-1")
-    pool.release.install(chart.parent)
+    late.rename(new)
+    pool.release.install(bundle)
     await_offers(pool, {SHARED: 12})
 
 
@@ -108,7 +120,7 @@ def test_driver_upgrade_during_a_change_waits_for_the_runtime(pool: ClusterFixtu
     def label(value: str) -> None:
         pool.cluster.kubectl("label", "node", "node-1", f"{GPU_CLIENTS}={value}", "--overwrite")
 
-    assert len(clients()) == 1
+    pool.cluster.wait(lambda: len(clients()) == 1, "the former runtime's pod has ended")
     sleeper(pool, "asleep", "node-1", SHARED)
     pool.install(intent(training=mig("{1g.5gb: 7}", QUICK)))
     pool.await_reason("node-1", "GPUBusy")

@@ -139,4 +139,4 @@ def test_first_week_walkthrough(week: Week) -> None:
         week.run(command)
         assert week.tenants() == before, command
     assert not cluster_fixture.condition("node-1")
-    assert cluster_fixture.offer("node-1") == {SHARED: 8}
+    await_offers(cluster_fixture, {"node-1": {SHARED: 8}})

@@ -1,6 +1,5 @@
 """The commands on a running cluster under exactly the printed rights, on a real API server."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from tests.e2e.cluster.bundles import NAMESPACE, namespace
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.control_plane import OPERATOR, write_kubeconfig
 from tests.e2e.cluster.machine import API_SERVICE, PATIENCE
@@ -37,9 +37,7 @@ def test_printed_rbac_rules_are_sufficient_and_necessary(api: Cluster, ask: Ask)
     bundle = ROOT / "examples/01-heterogeneous/bundle"
     denied = ask("status")
     assert "403" in denied.stderr
-    # Other tests of the same cluster may have made it.
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-system"}}
-    api.kubectl("apply", "--filename", "-", stdin=json.dumps(namespace))
+    namespace(api, NAMESPACE)
     rights = ask("rbac", "--group", "operators", "--helm-values").stdout
     api.kubectl("apply", "--filename", "-", stdin=rights)
     try:
@@ -51,4 +49,3 @@ def test_printed_rbac_rules_are_sufficient_and_necessary(api: Cluster, ask: Ask)
         assert ask("status").returncode == 0
     finally:
         api.kubectl("delete", "--filename", "-", stdin=rights)
-        api.kubectl("delete", "namespace", "gpu-system", "--wait=false")

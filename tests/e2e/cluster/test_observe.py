@@ -152,7 +152,9 @@ def test_observe_then_enforce_then_observe(nodes: ClusterFixture) -> None:
     nodes.cluster.wait(lambda: created(nodes.cluster, offending()).refusal != "", "admission refuses again")
     nodes.dismiss("before")
     await_offers(nodes, {SHARED: 8})
-    assert not any(WOULD in nodes.state(node)["metadata"]["annotations"] for node in BOTH)
+    nodes.cluster.wait(
+        lambda: not any(WOULD in nodes.state(node)["metadata"]["annotations"] for node in BOTH), "nothing is left to do"
+    )
 
     # Observed again: the node stays as it is and serves, and a tenant over a new cap lives.
     nodes.tenant("between", "node-1", SHARED, "--mib", "100", "--grow-to", "9000", "--grow-after", NEVER)

@@ -38,14 +38,6 @@ def pools(cluster_fixture: ClusterFixture) -> ClusterFixture:
     return cluster_fixture
 
 
-def restarts(cluster_fixture: ClusterFixture, node: str) -> list[int]:
-    """How often the containers of the node's runtime were started again."""
-    pod = cluster_fixture.pod_of(node)
-    assert pod is not None
-    status = pod["status"]
-    return [one["restartCount"] for one in (*status["initContainerStatuses"], *status["containerStatuses"])]
-
-
 @pytest.mark.failure_case(29)
 def test_caps_and_running_changes_continue_without_an_api_server(pools: ClusterFixture) -> None:
     shared, sliced = (pools.node(node) for node in BOTH)
@@ -71,7 +63,7 @@ def test_caps_and_running_changes_continue_without_an_api_server(pools: ClusterF
         lambda: all(pools.offer(node).get(resource) == count for node, (resource, count) in shares.items()),
         "all shares are offered",
     )
-    assert [restarts(pools, node) for node in BOTH] == [[0, 0], [0, 0]]
+    assert [pools.restarts(node) for node in BOTH] == [[0, 0], [0, 0]]
 
 
 def test_events_of_an_outage_are_reported_afterwards(pools: ClusterFixture) -> None:

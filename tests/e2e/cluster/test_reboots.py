@@ -71,12 +71,13 @@ def test_tenants_from_before_a_reboot_do_not_block_restoring_the_layout(pools: C
 def test_reboot_during_a_change_ends_in_the_new_layout(pools: ClusterFixture) -> None:
     """The second GPU has one of its new instances and waits for the next, and the former ones are gone."""
     for node in BOTH:
+        pools.fake_nvml(node).forget_calls()
         pools.fake_nvml(node).delay(CREATE, 110, times=1, after=1, gpu=1)
     pools.install(layouts(TWOS))
     for node in BOTH:
-        is_there = pools.fake_nvml(node).instances
-        pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 1, f"{node} is amid its change")
-        assert len(is_there(0)) == 3
+        fake_nvml = pools.fake_nvml(node)
+        pools.cluster.wait(lambda calls=fake_nvml.calls: str(calls()).count(CREATE) == 5, f"{node} is amid its change")
+        assert [len(fake_nvml.instances(gpu)) for gpu in (0, 1)] == [3, 1]
         pools.reboot(node)
     await_both(pools, OF_TWOS)
     assert not pools.slots()

@@ -42,7 +42,7 @@ def test_release_is_upgraded_rolled_back_and_uninstalled_without_residue(nodes: 
     await_offers(nodes, {SHARED: 8})
     done = nodes.release.try_helm("uninstall", "gpushare")
     assert done.returncode == 0, done.stderr
-    assert nodes.traces() == [KEPT]
+    nodes.await_no_trace(KEPT)
     await_whole(nodes)
     # The plugin's values still name our ConfigMap when it starts again.
     restart_plugins(nodes, "--mounted")
@@ -143,7 +143,7 @@ def test_uninstall_abandoned_by_helm_withdraws_its_requests(nodes: ClusterFixtur
     nodes.install(intent(training=FAST))
     await_offers(nodes, {SEVEN: 14})
     nodes.release.uninstall()
-    assert nodes.traces() == [KEPT]
+    nodes.await_no_trace(KEPT)
 
 
 def test_uninstall_blocked_by_tenants_reports_the_node_and_changes_nothing(nodes: ClusterFixture) -> None:
@@ -164,7 +164,7 @@ def test_uninstall_blocked_by_tenants_reports_the_node_and_changes_nothing(nodes
     assert refused.returncode != 0
     print(refused.stderr)
     nodes.release.uninstall()
-    assert nodes.traces() == [KEPT]
+    nodes.await_no_trace(KEPT)
 
 
 def sync(cluster_fixture: ClusterFixture, bundle: Path) -> list[Any]:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
-from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING, ClusterFixture, intent
+from tests.e2e.cluster.cluster_fixture import NEVER, NOTEBOOKS, SHARED, SLICE, TRAINING, ClusterFixture, intent
 from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.mps import Daemon
 
@@ -109,12 +109,14 @@ def test_offender_under_mps_is_terminated_through_the_daemon(pools: ClusterFixtu
             "--grow-to",
             "4300",
             "--grow-after",
-            "4",
+            NEVER,
             "--on-term",
             "ignore",
         )
         daemon.connect("neighbour", "offender")
         [offender] = daemon.pids("offender")
+        # Not before both are clients.
+        pools.let_grow("node-1")
         pools.cluster.wait(lambda: pools.phase("offender") == "Failed", "the offender is ended")
         assert daemon.terminated() == [offender]
         assert pools.phase("neighbour") == "Running"

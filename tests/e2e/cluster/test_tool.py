@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +69,7 @@ def make(cluster: Cluster, tmp_path: Path) -> Iterator[Make]:
 def left(name: str) -> list[str]:
     """What there is of a cluster, found without the tool's own means: processes, mounts, network, cgroups, folder."""
     found = [str(path) for path in (ROOT / name, Path("/run/netns", name)) if path.exists()]
-    # By file descriptors: somebody else's cgroups may lie deeper than a path can tell.
-    for above, below, _, _ in os.fwalk("/sys/fs/cgroup"):
-        found += [f"{above}/{one}" for one in below if one.startswith(f"{name}-node-")]
+    found += cgroups_from(f"{name}-node-")
     found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{ROOT}/{name}/" in line]
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -82,6 +80,15 @@ def left(name: str) -> list[str]:
         if (f"{ROOT}/{name}/" in words or f"/{name}-node-" in cgroups) and is_running(int(process.name)):
             found.append(f"process {process.name}: {words}")
     return found
+
+
+def cgroups_from(beginning: str) -> list[str]:
+    """The machine's cgroups with names that begin so. By file descriptors: others may lie deeper than a path can tell."""
+    while True:
+        # One that goes while it is listed ends the walk.
+        with suppress(FileNotFoundError):
+            walk = os.fwalk("/sys/fs/cgroup")
+            return [f"{above}/{one}" for above, below, _, _ in walk for one in below if one.startswith(beginning)]
 
 
 @pytest.fixture
@@ -161,7 +168,7 @@ def watch_a_pod_come(make: Make, cluster: Cluster) -> None:
     try:
         assert make("kubectl", "apply --filename -", stdin=json.dumps(TWIN)).returncode == 0
         assert watch.stdout is not None
-        assert select.select([watch.stdout], [], [], 30)[0], "it tells while it runs"
+        assert select.select([watch.stdout], [], [], PATIENCE)[0], "it tells while it runs"
         assert watch.stdout.readline().startswith("twin")
         assert watch.poll() is None
     finally:

@@ -8,9 +8,11 @@ import pypdf
 import pytest
 import yaml
 
+from gpushare.views import advice_page
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import SHARED, lively
 from tests.compiler.rules.intents import pool, written
+from tests.compiler.views import advice
 from tests.support.browser import Browser, browser
 from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT
@@ -23,7 +25,7 @@ PAGES = {
     "empty-plan": ("plan", "--html", FIRST, FIRST),
 }
 CHANGE = ("layout: {2g.10gb: 2, 1g.5gb: 3}", "layout: {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}")
-NAMES = (*PAGES, "changed", "status")
+NAMES = (*PAGES, "changed", "status", "simulation", "advice")
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 22, 28)"}
 A4 = 680
 """Between the margins, in pixels of CSS."""
@@ -48,7 +50,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "changed.yaml").write_text(FIRST.read_text().replace(*CHANGE), encoding="utf-8")
     commands = {**PAGES, "changed": ("plan", "--html", FIRST, folder / "changed.yaml")}
     written = {name: gpushare(*arguments).stdout for name, arguments in commands.items()}
-    for name, text in {**written, "status": status(folder)}.items():
+    written |= {"status": status(folder), "simulation": simulation(folder), "advice": advised()}
+    for name, text in written.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in NAMES}
 
@@ -60,8 +63,26 @@ def status(folder: Path) -> str:
         return gpushare("status", "--html", "--kills", environment=server.kubeconfig(folder / "kubeconfig")).stdout
 
 
+def simulation(folder: Path) -> str:
+    """A week of notebooks on two clusters: one has too few nodes at the busiest hours."""
+    for name, nodes in (("enough", 12), ("few", 4)):
+        shared = pool(nodes=f"{{matchLabels: {{gpu: t4}}, expected: {nodes}}}")
+        large = pool("training", "a100-sxm4-40gb", "{names: [n1]}", "{mode: mig, layout: {3g.20gb: 2}}")
+        (folder / f"{name}.yaml").write_text(written(shared, large, prices="{t4: 0.35 EUR/h}"), encoding="utf-8")
+    workload = ROOT / "examples/workloads/notebooks.yaml"
+    return gpushare(
+        "simulate", "--html", folder / "few.yaml", "--workload", workload, "--compare", folder / "enough.yaml"
+    ).stdout
+
+
+def advised() -> str:
+    history = advice.history()
+    diff = "-      sharing: {mode: time-slicing, replicas: 4}\n+      sharing: {mode: time-slicing, replicas: 5}\n"
+    return advice_page.page(advice.advice(history), history, advice.plan(), "2026-01-01 00:00:00 UTC", diff)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("width", [360, 1440])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_page_at_either_width_and_theme(tab: Browser, files: dict[str, Path], name: str, width: int, theme: str) -> None:
     tab.console.clear()
@@ -123,6 +144,7 @@ def test_without_a_clipboard_the_pod_is_selected(tab: Browser, files: dict[str, 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("simulation", ["Intents compared", "Shares in use: at most", "Assumed"]),
         ("01-heterogeneous", ["kind: Pod", "hpc", "Quotas", "2200Mi"]),
         ("plan", ["Settings of the intent", "spec.pools.hpc", "Capacity"]),
     ],
@@ -157,7 +179,9 @@ def test_only_pods_scroll_horizontally_on_a_phone(tab: Browser, files: dict[str,
     [
         ("01-heterogeneous", {"Per node", "Total", "Device", "Cap", "Resource", "At most"}),
         ("changed", {"Before", "After", "Change"}),
+        ("advice", {"Now", "Advised", "Containers", "p95", "Most", "Used", "With the cap"}),
         ("status", {"Wanted", "Offered", "Used", "Free", "In use", "State", "Reason", "Since", "Message"}),
+        ("simulation", {"Never ran", "Stranded GiB", "GPU-hours", "Cost EUR", "Mean wait", "Intent"}),
     ],
 )
 def test_on_a_phone_every_value_has_its_heading(tab: Browser, files: dict[str, Path], name: str, words: set[str]) -> None:
@@ -184,6 +208,20 @@ def test_maps_are_to_scale(tab: Browser, files: dict[str, Path], width: int, sid
     one = dict(sizes)["1g.5gb"]
     assert dict(sizes) == {name: pytest.approx(number * one + (number - 1) * 2, abs=0.3) for name, number in slices.items()}
     assert [row[0][:2] for row in (before, after)] == [["2g.10gb", "g2 w2"]] * 2, "what is kept is first on both sides"
+
+
+@pytest.mark.parametrize(("width", "columns"), [(1280, 2), (360, 1)])
+def test_curves_of_intents_are_side_by_side_where_there_is_room(
+    tab: Browser, files: dict[str, Path], width: int, columns: int
+) -> None:
+    tab.requests.clear()
+    tab.open(files["simulation"], width=width)
+    boxes = "[...document.querySelectorAll('#pool-notebooks .curve')].map((one) => one.getBoundingClientRect())"
+    curves = tab.run(f"{boxes}.map((box) => [box.left, box.width, box.height])")
+    assert len(curves) >= 4
+    assert len({left for left, _, _ in curves}) == columns
+    assert min(min(wide, high) for _, wide, high in curves) > 60
+    assert tab.requests == [files["simulation"].as_uri()]
 
 
 def test_shares_of_a_device_are_drawn(tab: Browser, files: dict[str, Path]) -> None:
@@ -244,3 +282,17 @@ def test_page_is_readable_without_its_script(tab: Browser, files: dict[str, Path
     tab.open(bare)
     assert tab.run("document.querySelector('.tools').checkVisibility()") is False
     assert tab.run("[...document.querySelectorAll('.pool .map')].every((one) => one.checkVisibility())") is True
+
+
+def test_use_is_drawn_to_scale(tab: Browser, files: dict[str, Path]) -> None:
+    """The caps are where the curve's scale has them, and the areas stay inside the drawing."""
+    tab.open(files["advice"], width=1280)
+    box = "(one) => { const at = one.getBoundingClientRect(); return [at.top, at.bottom, at.left, at.right].map(Math.round); }"
+    top, bottom, left, right = tab.run(f"({box})(document.querySelector('#pool-notebooks svg'))")
+    for area in tab.run(f"[...document.querySelectorAll('#pool-notebooks .under')].map({box})"):
+        assert top <= area[0] < area[1] <= bottom + 1
+        assert left <= area[2] + 1
+        assert area[3] <= right + 1
+    now, then = tab.run(f"[...document.querySelectorAll('#pool-notebooks .limit')].slice(0, 2).map({box})")
+    parts = [(bottom - one[0]) / (bottom - top) for one in (now, then)]
+    assert parts[0] / parts[1] == pytest.approx(3724 / 2800, abs=0.03)

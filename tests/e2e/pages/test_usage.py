@@ -1,19 +1,15 @@
 """`gpushare usage` with a real Prometheus that has two days of which every number is known."""
 
 import json
-import socket
-import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
-from tests.support.waiting import wait_for
+from tests.e2e.pages.served import serving
 
 START = int(datetime(2026, 1, 31, tzinfo=UTC).timestamp())
 HOUR, HOURS = 3600, 48
@@ -62,32 +58,8 @@ def openmetrics() -> str:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("prometheus")
-    (folder / "history.txt").write_text(openmetrics())
-    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "history.txt"), str(folder / "data")]
-    subprocess.run(command, check=True, capture_output=True)
-    (folder / "prometheus.yml").write_text("{}")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    arguments = [
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--storage.tsdb.retention.time=100y",
-    ]
-    with (folder / "log").open("w") as log, subprocess.Popen(["prometheus", *arguments], stderr=log) as server:
-        try:
-            wait_for(lambda: is_ready(port), "Prometheus is ready")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-
-
-def is_ready(port: int) -> bool:
-    with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/-/ready") as answer:
-        return bool(answer.status == 200)
-    return False
+    with serving(tmp_path_factory.mktemp("prometheus"), openmetrics()) as url:
+        yield url
 
 
 def test_hours_of_real_samples_are_counted_and_gaps_are_named(address: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -45,10 +46,21 @@ def distributions(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {f"{path.name.partition('-')[0]}{path.suffix}": path for path in folder.iterdir()}
 
 
-def install(venv: Path, *what: str | Path, cwd: Path) -> None:
+@pytest.fixture(scope="module")
+def wheels(distributions: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What both projects and their builds need: to choose it from all releases of all projects takes half a minute, once."""
+    folder = tmp_path_factory.mktemp("wheels")
+    builds = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    ours = [path for path in distributions.values() if path.suffix == ".whl"]
+    run(sys.executable, "-m", "pip", "download", "-q", "--dest", folder, *ours, *builds, cwd=folder)
+    return folder
+
+
+def install(venv: Path, *what: str | Path, wheels: Path, cwd: Path) -> None:
     """Into a new environment, by the pip of this one: to put pip into each takes seconds."""
     run(sys.executable, "-m", "venv", "--without-pip", venv, cwd=cwd)
-    run(sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "install", "-q", *what, cwd=cwd)
+    words = ("-m", "pip", "--python", venv / "bin" / "python", "install", "-q", "--no-compile")
+    run(sys.executable, *words, *what, cwd=cwd, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels))
 
 
 def works_in(venv: Path, place: Path) -> None:
@@ -67,14 +79,16 @@ def works_in(venv: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["wheel", "sdist", "editable"])
-def test_an_install_works_from_an_empty_folder(form: str, clone: Path, distributions: dict[str, Path], tmp_path: Path) -> None:
+def test_an_install_works_from_an_empty_folder(
+    form: str, clone: Path, distributions: dict[str, Path], wheels: Path, tmp_path: Path
+) -> None:
     what: dict[str, list[str | Path]] = {
         "wheel": [distributions["gpushare_compiler.whl"]],
         "sdist": [distributions["gpushare_compiler.gz"]],
         "editable": ["-e", clone],
     }
     venv = tmp_path / "venv"
-    install(venv, *what[form], cwd=tmp_path)
+    install(venv, *what[form], wheels=wheels, cwd=tmp_path)
     works_in(venv, tmp_path / "empty")
 
 
@@ -91,6 +105,15 @@ def reads_a_cluster(venv: Path, place: Path) -> None:
     assert (done.returncode, yaml.safe_load(done.stdout)["kind"]) == (3, "Drift"), done.stderr
 
 
+def advises(venv: Path, place: Path, *, is_tested: bool) -> None:
+    """The command that needs the node runtime."""
+    (place / "use.csv").write_text("time,namespace,pod,used_mib\n1735689600,atlas,job,1000\n1735689660,atlas,job,1000\n")
+    words = [str(venv / "bin" / "gpushare"), "advise", "intent.yaml", "--usage", "use.csv"]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == is_tested, done.stderr
+    assert is_tested or 'pip install "gpushare-compiler[advise]"' in done.stderr
+
+
 def named_source() -> str:
     """The place of the sources that the pipelines of docs/pipelines install from."""
     texts = [path.read_text() for path in sorted((ROOT / "docs/pipelines").glob("*.yaml"))]
@@ -99,13 +122,15 @@ def named_source() -> str:
 
 
 @pytest.mark.parametrize("line", install_lines.install_lines())
-def test_a_line_of_our_texts_installs_what_it_names(line: str, distributions: dict[str, Path], tmp_path: Path) -> None:
+def test_a_line_of_our_texts_installs_what_it_names(
+    line: str, distributions: dict[str, Path], wheels: Path, tmp_path: Path
+) -> None:
     clone, index, venv = copy_to(tmp_path / "clone"), tmp_path / "index", tmp_path / "venv"
     commit(clone)
     git(clone, "tag", f"v{__version__}")
     index.mkdir()
-    for path in distributions.values():
-        (index / path.name).symlink_to(path)
+    for name, path in {path.name: path for path in (*wheels.iterdir(), *distributions.values())}.items():
+        (index / name).symlink_to(path)
     source = named_source()
     repository = source.removeprefix("git+").rpartition("@")[0]
     run(sys.executable, "-m", "venv", venv, cwd=tmp_path)
@@ -123,13 +148,15 @@ def test_a_line_of_our_texts_installs_what_it_names(line: str, distributions: di
     installed = {path.name for path in (venv / "bin").iterdir()}
     for project in install_lines.projects(line):
         run(sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "show", "--quiet", project, cwd=tmp_path)
-    assert ("gpushare-node" in installed) == ("node-runtime" in line or "gpushare-node" in line)
+    assert ("gpushare-node" in installed) == ("node-runtime" in line or "gpushare-node" in line or "[advise]" in line)
     if "gpushare-node" in installed:
         assert run(venv / "bin" / "gpushare-node", "--version", cwd=tmp_path).startswith("gpushare-node ")
-    assert ("gpushare" in installed) == bool({".", '"$GPUSHARE"', "gpushare-compiler"} & set(line.split()))
+    has_compiler = {".", '"$GPUSHARE"'} & set(line.split()) or "gpushare-compiler" in install_lines.projects(line)
+    assert ("gpushare" in installed) == bool(has_compiler)
     if "gpushare" in installed:
         works_in(venv, tmp_path / "empty")
         reads_a_cluster(venv, tmp_path / "empty")
+        advises(venv, tmp_path / "empty", is_tested="gpushare-node" in installed)
 
 
 def test_wheel_and_sdist_hold_every_data_file(clone: Path, distributions: dict[str, Path]) -> None:

@@ -38,7 +38,7 @@ from tests.node.enforce.enforcement import (
 )
 from tests.node.enforce.enforcement import policy as policy_of
 from tests.node.enforce.hostile_node import GPUS, MIB, RESTARTING, TENANTS, UNKNOWN, HostileNode
-from tests.support.process_fixtures import systemd_path
+from tests.support.process_fixtures import MemoryFiles, MemoryProc, systemd_path
 
 _ENDING = frozenset({CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT})
 _ENDED_SECONDS = 60
@@ -124,6 +124,8 @@ class EnforcementFuzz(HostileNode):
         self.clock, self.told = ManualClock(), EvictingCluster()
         self.last_shown = {one.uids[0]: one for one in self.list.known}
         self.processes = LinuxProcesses(self.fake_proc.root)
+        if isinstance(self.fake_proc, MemoryProc):
+            self.processes._files = MemoryFiles(self.fake_proc)
         self._uses_gpu = self.processes.uses_gpu
         self.processes.uses_gpu = self._meddle  # type: ignore[method-assign]
         self._list_members = self.processes.members
@@ -162,7 +164,7 @@ class EnforcementFuzz(HostileNode):
 
     def _meddle(self, pid: int) -> GpuUse:
         """Between judgement and signal, things happen too."""
-        if self.rng.random() < 0.1 and pid != self.pids[0]:
+        if self.rng.random() < 0.2 and pid != self.pids[0]:
             self.born(pid) if self.rng.random() < 0.5 else self.move(pid)
             self.note_open()
         return self._uses_gpu(pid)

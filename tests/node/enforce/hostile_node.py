@@ -16,7 +16,7 @@ from gpushare_node.backends.backend import Allocation, Checkpoint
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.process_list import Device, Kind, ProcessEntry
 from tests.node.enforce.enforcement import MAPPED, NAMESPACE, SHARED, YOUNG, FakePodList, container_id, pod, pod_uid
-from tests.support.process_fixtures import FakeProc, stat_line, systemd_path
+from tests.support.process_fixtures import FakeProc, MemoryProc, stat_line, systemd_path
 
 MIB = 1 << 20
 TOTAL = 163840 * MIB
@@ -48,11 +48,13 @@ class HostileNode:
 
     `veiled` are the GPUs whose list is not the truth, of which `lying` are those whose list contradicts itself, and `plausible`
     those whose list does not. `veiled_before` are those of the cycle before. `rows` counts all that were listed.
+    `is_in_memory`: /proc is a MemoryProc.
     """
 
     folder: Path
     pids: tuple[int, ...]
     rng: Random
+    is_in_memory: bool = False
     rows: int = 0
     starts: int = 0
     beings: dict[int, FuzzProcess] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class HostileNode:
 
     def __post_init__(self) -> None:
         (self.folder / "proc").mkdir()
-        self.fake_proc = FakeProc(self.folder / "proc")
+        self.fake_proc = (MemoryProc if self.is_in_memory else FakeProc)(self.folder / "proc")
         self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, RESTARTING)}
         numbers = (*TENANTS, *SYSTEM, RESTARTING)
         self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in numbers}

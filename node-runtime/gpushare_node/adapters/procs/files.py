@@ -19,7 +19,7 @@ from gpushare_node.core.structs import Struct
 _STAT_BYTES = 1024
 """A stat line is shorter: 52 numbers and a name of at most 64 bytes; the fields used here begin within the first 500 bytes."""
 
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES, _PAGE_BYTES = 1 << 16, 1 << 12
 _STATES = {b"D": "waits for a device", b"T": "stopped", b"t": "traced", b"Z": "zombie", b"X": "zombie"}
 _KERNEL_THREAD, _EXITING = 0x00200000, 0x00000004
 """PF_KTHREAD and PF_EXITING of the kernel's task flags."""
@@ -125,22 +125,25 @@ class ProcFiles:
 
     def is_ending(self, pid: int) -> bool:
         """Whether it closes its files now: they are not shown any more, but the driver frees their memory only after that."""
-        stat = self._stat(self._living(pid))
+        _, stat = self._living(pid)
         return stat is not None and stat.is_exiting and stat.state not in _ENDED
 
-    def cgroup(self, pid: int | str) -> str | None:
-        """Return the text of the process's cgroup file; bytes that are not UTF-8 are escaped."""
-        raw = self._read_whole(f"{self._living(pid)}/cgroup")
+    def cgroup(self, pid: int | str, known: Stat | None = None) -> str | None:
+        """Return the text of the process's cgroup file; bytes that are not UTF-8 are escaped.
+
+        `known`: its stat, if the caller has just read it.
+        """
+        raw = self._read(f"{self._living(pid, known)[0]}/cgroup")
         return None if raw is None else raw.decode("utf-8", "backslashreplace")
 
     def comm(self, pid: int) -> bytes | None:
         """Return the name as the process set it: any bytes."""
-        raw = self._read_whole(f"{pid}/comm")
+        raw = self._read(f"{pid}/comm")
         return None if raw is None else raw.removesuffix(b"\n")
 
     def status(self, pid: int) -> ProcessStatus | None:
         """Return the effective uid and the pids. The kernel escapes line feeds in the name, so no line can be forged."""
-        raw = self._read_whole(f"{pid}/status")
+        raw = self._read(f"{pid}/status")
         if raw is None:
             return None
         uids = re.search(rb"^Uid:\t\d+\t(\d+)", raw, re.MULTILINE)
@@ -155,7 +158,7 @@ class ProcFiles:
     def namespace(self, pid: int | str) -> str | None:
         """Return the pid namespace, such as `pid:[4026531836]`. For other users' processes it needs CAP_SYS_PTRACE."""
         try:
-            return os.readlink(f"{self._root}/{self._living(pid)}/ns/pid")  # noqa: PTH115 - no path: it is the name of a namespace
+            return os.readlink(f"{self._root}/{self._living(pid)[0]}/ns/pid")  # noqa: PTH115 - no path: it is the name of a namespace
         except OSError:
             return None
 
@@ -165,7 +168,7 @@ class ProcFiles:
         Waits for the lock on the process's memory map, which the process may hold while the kernel loads a page that it reads.
         """
         try:
-            with open(f"{self._root}/{self._living(pid)}/maps", "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs more than the file
+            with open(f"{self._root}/{self._living(pid)[0]}/maps", "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs more than the file
                 tail, longest = b"", max(map(len, parts))
                 while chunk := file.read(_CHUNK_BYTES):
                     if any(part in tail + chunk for part in parts):
@@ -185,7 +188,7 @@ class ProcFiles:
         needs CAP_DAC_READ_SEARCH.
         """
         deadline = time.thread_time() + seconds
-        living = self._living(pid)
+        living, _ = self._living(pid)
         found, first = self._has_open(living, majors, deadline), int(living.rpartition("/")[2])
         for thread in self._threads(pid):
             if found is not False:
@@ -212,13 +215,15 @@ class ProcFiles:
             return None
         return None if None in answers else False
 
-    def _living(self, pid: int | str) -> str:
-        """Return the folder of the process or, if its main thread has ended before the others, of a thread that lives."""
-        found = self.stat(int(pid)) if isinstance(pid, int) else None
-        if found is None or found.state not in _ENDED or found.threads <= 1:
-            return str(pid)
-        folders = (f"{pid}/task/{thread}" for thread in self._threads(pid))
-        return next((folder for folder in folders if (own := self._stat(folder)) and own.state not in _ENDED), str(pid))
+    def _living(self, pid: int | str, known: Stat | None = None) -> tuple[str, Stat | None]:
+        """Return folder and stat of the process or, if its main thread has ended before the others, of a thread that lives."""
+        found = known or (self.stat(pid) if isinstance(pid, int) else None)
+        if found is not None and found.state in _ENDED and found.threads > 1:
+            for thread in self._threads(pid):
+                own = self._stat(f"{pid}/task/{thread}")
+                if own is not None and own.state not in _ENDED:
+                    return f"{pid}/task/{thread}", own
+        return str(pid), found
 
     def _threads(self, pid: int | str) -> list[int]:
         try:
@@ -228,25 +233,18 @@ class ProcFiles:
 
     def pid_max(self) -> int | None:
         """Return the kernel's limit of pids."""
-        raw = self._read_whole("sys/kernel/pid_max")
+        raw = self._read("sys/kernel/pid_max")
         return int(raw) if raw is not None and raw.strip().isdigit() else None
 
-    def _read_whole(self, name: str) -> bytes | None:
-        """Return the whole file, which may be longer than one read returns."""
-        try:
-            with open(f"{self._root}/{name}", "rb") as file:  # noqa: PTH123 - as above
-                return file.read()
-        except OSError:
-            return None
-
-    def _read(self, name: str, size: int) -> bytes | None:
-        """Return the beginning of the file with the fewest system calls: half the time of `open`."""
+    def _read(self, name: str, size: int | None = None) -> bytes | None:
+        """Return the whole file, or what one read of `size` returns of it: half the time of `open`."""
         try:
             file = os.open(f"{self._root}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
         try:
-            return os.read(file, size)
+            # The kernel may return less than is asked for before the end of a file.
+            return os.read(file, size) if size else b"".join(iter(lambda: os.read(file, _PAGE_BYTES), b""))
         except OSError:
             return None
         finally:

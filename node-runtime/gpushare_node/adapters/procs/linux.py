@@ -56,12 +56,9 @@ class LinuxProcesses(Processes):
 
         Nothing is remembered: a process changes its cgroup without another pid or start time, as a container's first one does.
         """
-        found = ((pid, self._files.stat(pid), self._files.cgroup(pid)) for pid in pids)
-        return {
-            pid: _seen(pid, stat, locate(text, self._own))
-            for pid, stat, text in found
-            if stat is not None and not stat.has_ended() and text is not None
-        }
+        living = ((pid, stat) for pid in pids if (stat := self._files.stat(pid)) is not None and not stat.has_ended())
+        found = ((pid, stat, self._files.cgroup(pid, stat)) for pid, stat in living)
+        return {pid: _seen(pid, stat, locate(text, self._own)) for pid, stat, text in found if text is not None}
 
     def lacks_fabric_manager(self) -> bool:
         """Whether the host certainly has NVSwitches, and no living process that is the fabric manager.

@@ -41,8 +41,7 @@ class ArgoCd:
         """Install its objects and start its processes."""
         for definition in custom_resources():
             self.cluster.kubectl("apply", "--server-side", "--filename", definition)
-        for kind in ("applications", "appprojects", "applicationsets"):
-            self.cluster.wait(lambda at=f"{_API}/{kind}": self.cluster.read(at), f"the API server knows {kind}")
+        self.cluster.await_kinds(*(f"{kind}.argoproj.io" for kind in ("applications", "appprojects", "applicationsets")))
         self.cluster.apply(*_objects())
         self.folder.mkdir()
         for part in ("redis", "repo-server", "application-controller", "applicationset-controller"):
@@ -161,19 +160,19 @@ class ArgoCd:
 
     def state(self, name: str) -> tuple[str, str]:
         """Its sync status and its health; empty words while nothing has been compared."""
-        status = (self.application(name) or {}).get("status", {})
-        return status.get("sync", {}).get("status", ""), status.get("health", {}).get("status", "")
+        return _state(self.application(name))
 
     def revision(self, name: str) -> str:
         """The commit that was compared last."""
-        application = self.application(name) or {}
-        return str(application.get("status", {}).get("sync", {}).get("revision", ""))
+        return _revision(self.application(name))
 
     def await_state(self, name: str, *wanted: str, revision: str = "", seconds: float = PATIENCE) -> None:
         """Until it has this sync status and health, at this commit if one is given. MachineError with what it says instead."""
 
         def is_there() -> bool:
-            return self.state(name) == wanted and revision in ("", self.revision(name))
+            # At one moment: its state may be that of the commit before.
+            found = self.application(name)
+            return _state(found) == wanted and revision in ("", _revision(found))
 
         try:
             self.cluster.wait(is_there, f"{name} is {' and '.join(wanted)}", seconds)
@@ -222,6 +221,15 @@ class ArgoCd:
     def syncs(self, name: str) -> int:
         """How many syncs its history has."""
         return len((self.application(name) or {}).get("status", {}).get("history", ()))
+
+
+def _state(application: Object | None) -> tuple[str, str]:
+    status = (application or {}).get("status", {})
+    return status.get("sync", {}).get("status", ""), status.get("health", {}).get("status", "")
+
+
+def _revision(application: Object | None) -> str:
+    return str((application or {}).get("status", {}).get("sync", {}).get("revision", ""))
 
 
 def _is_ill(resource: Mapping[str, Any]) -> bool:

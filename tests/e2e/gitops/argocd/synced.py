@@ -45,10 +45,6 @@ class Synced(SyncedCluster):
         """As the bundle's README says."""
         self.cluster.kubectl("apply", "--filename", self.repository.folder / PATH / "argocd" / file)
 
-    def await_no_trace(self, *kept: str) -> None:
-        """Until nothing else of ours is left. The hook's pods end after the Application, whose last act deletes them."""
-        self.cluster.wait(lambda: self.cluster_fixture.traces() == list(kept), "nothing else is left")
-
     def await_commit(self, commit: str, health: str = "Healthy") -> None:
         """Until our chart is synced to the commit and has this health. The root is told of the commit as by a webhook."""
         self.argocd.refresh(ROOT)

@@ -162,7 +162,7 @@ def test_a_bundle_that_fails_on_its_node_is_degraded_with_the_reason(synced: Syn
 def test_observing_leaves_nvidias_chart_and_the_gpus_as_they_are(synced: Synced) -> None:
     commit = synced.commit("  adoption: observe\n", notebooks=NOTEBOOKS, training=TRAINING)
     synced.await_commit(commit)
-    assert synced.cluster_fixture.condition("node-2")["reason"] == "Observing"
+    synced.cluster_fixture.await_reason("node-2", "Observing")
     synced.cluster.wait(lambda: synced.argocd.state(ROOT) == ("OutOfSync", "Healthy"), "the root keeps what Git has no more")
     assert synced.cluster.try_kubectl("get", "clusterpolicy", "cluster-policy").returncode == 0
     assert all(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
@@ -183,7 +183,7 @@ def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
     assert synced.argocd.application(ROOT) is not None
     synced.cluster_fixture.dismiss("works")
     synced.cluster.wait(lambda: synced.argocd.application(ROOT) is None, "the Applications are gone")
-    synced.await_no_trace(KEPT)
+    synced.cluster_fixture.await_no_trace(KEPT)
     assert synced.cluster.get("applications", "--namespace", "argocd")["items"] == []
     assert synced.cluster.try_kubectl("get", "namespace", NAMESPACE).returncode == 0
 
@@ -194,9 +194,9 @@ def test_deletion_of_a_bundle_that_observes_leaves_nothing(synced: Synced) -> No
     for file in ("project.yaml", "root.yaml"):
         synced.apply(file)
     synced.await_commit(commit)
-    assert synced.cluster_fixture.condition("node-1")["reason"] == "Observing"
+    synced.cluster_fixture.await_reason("node-1", "Observing")
     synced.cluster.kubectl("delete", "application", ROOT, "--namespace", "argocd")
-    synced.await_no_trace(KEPT)
+    synced.cluster_fixture.await_no_trace(KEPT)
 
 
 def test_gpushare_goes_as_the_readme_says_and_nvidias_chart_stays(synced: Synced) -> None:
@@ -206,7 +206,7 @@ def test_gpushare_goes_as_the_readme_says_and_nvidias_chart_stays(synced: Synced
     synced.await_commit(commit)
     synced.await_config_map("gpushare-profiles")
     synced.leave(since="patch application")
-    synced.await_no_trace()
+    synced.cluster_fixture.await_no_trace()
     synced.await_config_map("")
     assert [one["metadata"]["name"] for one in synced.cluster.get("applications", "--namespace", "argocd")["items"]] == [
         NVIDIAS

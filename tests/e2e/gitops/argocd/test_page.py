@@ -21,4 +21,4 @@ def test_the_commands_of_the_page_install_change_and_remove(synced: Synced, tmp_
             synced.cluster.wait(lambda: cluster_fixture.offer("node-1") == {SHARED: 12}, "the commit is on the node")
         said.append(reader.run(command))
     assert any("The GPUs have the pool's layout" in text for text in said)
-    synced.await_no_trace()
+    cluster_fixture.await_no_trace()

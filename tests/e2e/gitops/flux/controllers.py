@@ -39,8 +39,7 @@ class Flux:
         """Install its definitions and start its processes."""
         for definition in custom_resources():
             self.cluster.kubectl("apply", "--server-side", "--filename", definition)
-        for kind, version in KINDS.items():
-            self.cluster.wait(lambda at=f"/apis/{version}/{kind}": self.cluster.read(at), f"the API server knows {kind}")
+        self.cluster.await_kinds(*(f"{kind}.{version.partition('/')[0]}" for kind, version in KINDS.items()))
         self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         for name in ("", "artifacts", "repositories", "tmp"):
             (self.folder / name).mkdir()

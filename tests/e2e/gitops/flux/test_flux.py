@@ -101,7 +101,7 @@ def test_observing_leaves_nvidias_chart_and_the_gpus_as_they_are(synced: Synced)
     commit = synced.commit("  adoption: observe\n", notebooks=NOTEBOOKS, training=TRAINING)
     synced.await_commit(commit)
     synced.flux.await_commit(SYNC, commit)
-    assert synced.cluster_fixture.condition("node-2")["reason"] == "Observing"
+    synced.cluster_fixture.await_reason("node-2", "Observing")
     assert synced.flux.names("helmreleases") == {OURS, NVIDIAS}
     assert synced.cluster.try_kubectl("get", "clusterpolicy", "cluster-policy").returncode == 0
     assert all(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
@@ -126,5 +126,5 @@ def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
     synced.await_config_map("")
     kinds = "helmrelease.helm.toolkit.fluxcd.io,helmrepository,configmap"
     synced.cluster.kubectl("delete", kinds, NVIDIAS, "--namespace", FLUX)
-    assert synced.cluster_fixture.traces() == []
+    synced.cluster_fixture.await_no_trace()
     assert synced.cluster.try_kubectl("get", "namespace", NAMESPACE).returncode == 0

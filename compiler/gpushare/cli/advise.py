@@ -1,0 +1,283 @@
+"""`gpushare advise`: from measured use of GPU memory to a change of the intent, with its back-test."""
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpushare.cli import options, prometheus_options
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from gpushare.advice.advised import Advice
+    from gpushare.advice.history import History
+    from gpushare.cli.inputs import LoadedIntent
+
+_MAX_CONTAINERS = 1_000_000
+_DAY = 86400
+_MAX_DAYS = 366
+_DAYS = re.compile(r"([0-9]{1,3})d\Z")
+_WINDOW = 14 * _DAY
+_PERCENT = re.compile(r"([0-9]{1,2}(?:\.[0-9]{1,3})?)%?\Z")
+_INSTALL = 'install it: pip install "gpushare-compiler[advise]"; in a clone: pip install . ./node-runtime'
+_COLUMNS = "a URL begins with http:// or https://; a CSV has the columns time, namespace, pod and used"
+
+
+def _duration(value: object) -> int:
+    """Return the seconds of `14d` or of a Go duration."""
+    from gpushare.core.units import parse_duration  # noqa: PLC0415 - `--help` needs no parser
+
+    days = _DAYS.match(str(value))
+    seconds = int(days[1]) * _DAY if days else parse_duration(value)
+    if not seconds or seconds > _MAX_DAYS * _DAY:
+        raise click.BadParameter(f"{str(value)[:40]!r} is not a time such as 14d or 36h, of at most {_MAX_DAYS}d")
+    return seconds
+
+
+def _risk(value: object) -> float:
+    """Return endings for each container and week."""
+    found = _PERCENT.match(str(value))
+    if not found:
+        raise click.BadParameter(f"{str(value)[:40]!r} is not a percentage from 0 to 99.999, such as 1%")
+    return float(found[1]) / 100
+
+
+@click.command(cls=options.Command, short_help="Advise replicas, caps and modes from measured use.")
+@options.intent_argument()
+@options.overlays()
+@click.option(
+    "--usage",
+    required=True,
+    envvar="PROMETHEUS_URL",
+    metavar="URL|FILE",
+    help=f"A Prometheus, or a CSV (`-`: stdin); default: $PROMETHEUS_URL. {prometheus_options.LOGIN}",
+)
+@click.option("--window", type=_duration, metavar="TIME", help="How far back to look. Default: 14d; of a CSV, all of it.")
+@options.only_pools()
+@options.prices()
+@click.option(
+    "--risk",
+    type=_risk,
+    default="0",
+    metavar="PERCENT",
+    help="The most containers of 100 that may be ended in a week. Default: 0, none may be seen.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["present", "memory", "none"]),
+    default="present",
+    help="What may separate containers: at least what does now, hardware alone, or anything. Default: present.",
+)
+@click.option("--min-history", type=_duration, default="12h", metavar="TIME", help="Advise from this much on. Default: 12h.")
+@click.option(
+    "--min-containers",
+    type=options.number(_MAX_CONTAINERS),
+    default=10,
+    metavar="N",
+    help="Advise from so many containers of a pool on. Default: 10.",
+)
+@options.product_format("text", "json", "html")
+@click.option("--html", "style", flag_value="html", help="The same as --format html.")
+@click.option("--write", "writes", is_flag=True, help="Patch INTENT; comments and everything else stay as they are.")
+@prometheus_options.connection()
+def command(  # noqa: PLR0913, PLR0917 - one for each option
+    intent: str,
+    overlays: tuple[str, ...],
+    usage: str,
+    window: int | None,
+    pools: tuple[str, ...],
+    prices: str | None,
+    risk: float,
+    isolation: str,
+    min_history: int,
+    min_containers: int,
+    style: str,
+    writes: bool,
+    cluster: str,
+    headers: tuple[str, ...],
+    cacert: str,
+    timeout: int,
+) -> ExitCode:
+    """Advise what to change in the pools of INTENT, from the GPU memory that containers used.
+
+    The first two thirds of the history are learned from. The change is tested on
+    the last third: the node runtime's own code is given what containers used,
+    and says which of them it would have ended under the new cap. They are named.
+
+    The output has the change as a diff of INTENT; --write patches the file.
+    Nothing is advised from too little history, too few containers, a history
+    with gaps, or use that ran against the present caps. docs/advise.md has the
+    rules, and the columns of a CSV.
+
+    For example:
+      gpushare advise intent.yaml --usage http://localhost:9090
+      gpushare advise intent.yaml --usage use.csv --pool notebooks --write
+      gpushare advise intent.yaml --usage use.csv --risk 1% --prices prices.yaml
+      gpushare advise --html intent.yaml --usage use.csv > advice.html
+
+    Exit codes:
+      0  done, with or without advice
+      1  INTENT has errors
+      2  INTENT, the use or the prices could not be read, INTENT could not be
+         patched, or the node runtime is not installed
+    """
+    from gpushare.cli import inputs, price_input, report, streams  # noqa: PLC0415 - `--help` needs none of it
+
+    if writes and "-" in (intent, *overlays):
+        raise click.UsageError("--write needs the name of a file, not standard input")
+    if usage == "-" and "-" in (intent, *overlays):
+        raise click.UsageError("standard input can be only one of INTENT, its overlays and --usage")
+    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
+    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
+    code = report.verdict(read.findings, strict=False)
+    if code is not ExitCode.DONE:
+        return code
+    inputs.refuse_unknown(pools, [pool.name for pool in read.plan.pools], "the intent has no pool for containers")
+    priced = price_input.of_pools(read.plan, prices)
+    advising = _advising()
+    if re.match(r"https?://", usage):
+        with prometheus_options.asking(usage, headers, cacert, timeout) as prometheus:
+            from gpushare.advice import prometheus_history  # noqa: PLC0415 - as above
+
+            now = int(time.time())
+            period = now - (window or _WINDOW), now
+            history = prometheus_history.read(prometheus, read.plan, period, cluster=cluster, tell=streams.progress)
+    else:
+        history = _from_file(usage, window)
+    history = advising.of_pools(history, read.plan)
+    from gpushare.advice.candidates import Isolation  # noqa: PLC0415 - as above
+
+    settings = advising.Settings(
+        risk=risk, isolation=Isolation(isolation), min_seconds=min_history, min_containers=min_containers
+    )
+    advice = advising.advise(read.plan, read.text.data, history, priced, settings, pools)
+    patch = _Patch(intent, overlays, read, advice)
+    if writes:
+        patch.write()
+    _show(advice, read, history, patch, style, is_written=writes and bool(patch.diff))
+    return ExitCode.DONE
+
+
+def _advising() -> "ModuleType":
+    """Return the module that advises. Raises CouldNotRunError if the node runtime of this gpushare is not installed."""
+    from gpushare import __version__  # noqa: PLC0415 - as above
+
+    try:
+        from gpushare.advice import advising, replay  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").partition(".")[0] != "gpushare_node":
+            raise
+        raise CouldNotRunError("the node runtime, whose code tests the advice, is not installed", _INSTALL) from problem
+    if replay.runtime_version != __version__:
+        found = f"the node runtime that is installed is {replay.runtime_version}, and this gpushare {__version__}"
+        raise CouldNotRunError(f"{found}: the advice would be tested by other code than enforces it", _INSTALL)
+    return advising
+
+
+def _from_file(name: str, window: int | None) -> "History":
+    from gpushare.advice import csv_history  # noqa: PLC0415 - as above
+    from gpushare.advice.history import HistoryError  # noqa: PLC0415 - as above
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
+    from gpushare.core.record import replace  # noqa: PLC0415 - as above
+
+    try:
+        history = csv_history.read(*streams.read(name, csv_history.MAX_BYTES, _COLUMNS))
+    except HistoryError as problem:
+        raise CouldNotRunError(str(problem), problem.hint) from problem
+    return history if window is None else replace(history, start=max(history.start, history.end - window))
+
+
+class _Patch:
+    """The changes of the intent's file. `after` None: it cannot be patched; `problem` says why, `hint` what to write."""
+
+    def __init__(self, name: str, overlays: tuple[str, ...], read: "LoadedIntent", advice: "Advice") -> None:
+        from gpushare.advice import patch  # noqa: PLC0415 - as above
+        from gpushare.cli import inputs  # noqa: PLC0415 - as above
+
+        self._name = name
+        changes = {one.pool: one.change.fields for one in advice.pools if one.change is not None}
+        parts = getattr(read.text, "parts", ()) or (read.text,)
+        self._file: str = parts[0].file
+        self._before = _bytes(name, parts[0].text)
+        self.problem = self.hint = ""
+        try:
+            self.after: bytes | None = patch.patched(self._before, self._file, changes, inputs.read_overlays(name, overlays))
+            self.diff = patch.difference(self._before, self.after, self._file)
+        except patch.UnpatchableError as problem:
+            self.after, self.diff, self.problem, self.hint = None, "", str(problem), problem.hint
+
+    def write(self) -> None:
+        """Replace the file. Raises CouldNotRunError if it cannot be patched or written, or was changed meanwhile."""
+        from gpushare.cli import streams  # noqa: PLC0415 - as above
+
+        if self.after is None:
+            raise CouldNotRunError(self.problem, self.hint)
+        if self.after == self._before:
+            return
+        path = Path(self._name).resolve()
+        temporary: str | None = None
+        try:
+            mode = path.stat().st_mode & 0o7777
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+                temporary = file.name
+                file.write(self.after)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(mode)
+            with path.open("r+b") as present:  # a file that may not be written is not replaced either
+                if present.read() != self._before:
+                    raise CouldNotRunError(f"{self._name} was changed meanwhile, and is not patched", "run the command again")
+            Path(temporary).replace(path)
+            temporary = None
+        except OSError as problem:
+            raise CouldNotRunError(f"cannot write {self._name}: {streams.reason(problem)}") from problem
+        finally:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    Path(temporary).unlink()
+
+
+def _bytes(name: str, text: str) -> bytes:
+    """Return the intent's bytes. Raises CouldNotRunError if they are no longer what was read."""
+    if name == "-":
+        return text.encode()
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
+    from gpushare.reading import source  # noqa: PLC0415 - as above
+
+    data, _ = streams.read(name, source.MAX_BYTES)
+    if data.decode("utf-8-sig", "replace") != text:
+        raise CouldNotRunError(f"{name} was changed meanwhile", "run the command again")
+    return data
+
+
+def _show(  # noqa: PLR0913 - all that is shown
+    advice: "Advice", read: "LoadedIntent", history: "History", patch: _Patch, style: str, *, is_written: bool
+) -> None:
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
+
+    if style == "json":
+        from gpushare.core import emit  # noqa: PLC0415 - as above
+        from gpushare.views import advice_document  # noqa: PLC0415 - as above
+
+        diff = None if patch.after is None else patch.diff
+        made = advice_document.document(advice, read.plan.intent.name, history, diff, is_written=is_written)
+        streams.product(emit.json_text(made))
+    elif style == "html":
+        from gpushare.views import advice_page  # noqa: PLC0415 - as above
+
+        streams.product(advice_page.page(advice, history, read.plan, streams.time_of_output(), patch.diff))
+    else:
+        from gpushare.views import advice_view, terminal  # noqa: PLC0415 - as above
+
+        shown = advice_view.render(advice, read.plan, history, terminal.detect_style(sys.stdout))
+        streams.write(shown + (f"\n{patch.diff}" if patch.diff else ""))
+    if patch.after is None:
+        streams.warn(f"gpushare: {patch.problem}\n{streams.hint(patch.hint)}")

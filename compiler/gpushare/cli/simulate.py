@@ -1,0 +1,173 @@
+"""`gpushare simulate`: what becomes of a workload on the pools of an intent, and of other intents beside it."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gpushare.cli import options
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+
+if TYPE_CHECKING:
+    from gpushare.cli.inputs import LoadedIntent
+    from gpushare.core.prices import Price
+    from gpushare.simulation.simulated import Searched, Simulations
+    from gpushare.workload.requests import Workload
+
+_SCORINGS = ("least-allocated", "most-allocated")
+
+
+@click.command(cls=options.Command, short_help="Simulate what becomes of a workload on the pools.")
+@options.intent_argument()
+@options.overlays()
+@click.option(
+    "--workload", required=True, type=options.INTENT, metavar="FILE", help="CSV, pods as JSON or YAML, or a generator's YAML."
+)
+@click.option(
+    "--compare", "others", multiple=True, type=options.INTENT, metavar="OTHER", help="Another intent to compare; repeatable."
+)
+@click.option("--search", "searches", is_flag=True, help="Also search for the pools that serve the workload at least cost.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["memory", "none"]),
+    default="none",
+    help="With --search. memory: leave out modes whose users share the memory of a device. Default: none.",
+)
+@options.prices()
+@click.option(
+    "--scoring",
+    type=click.Choice(_SCORINGS),
+    default=_SCORINGS[0],
+    help="Which node the scheduler takes. Default: least-allocated, as Kubernetes.",
+)
+@options.product_format("text", "json", "html")
+@click.option("--html", "style", flag_value="html", help="The same as --format html.")
+def command(  # noqa: PLR0913, PLR0917 - one for each option
+    intent: str,
+    overlays: tuple[str, ...],
+    workload: str,
+    others: tuple[str, ...],
+    searches: bool,
+    isolation: str,
+    prices: str | None,
+    scoring: str,
+    style: str,
+) -> ExitCode:
+    """Simulate what becomes of the pods of a workload on the pools of INTENT.
+
+    Pods are placed as the cluster does it: the scheduler chooses the node, the
+    device plugin the GPU; quotas, namespaces and admission count. A pool without
+    a number of nodes gets as many as the pods need.
+
+    FILE is a CSV whose first line names its columns. A row is a pod that asks
+    for one of memory (4Gi), share (0.25, 1/4, 25%), gpus and resource (and
+    count); it may have namespace, name, pool, card, arrival and duration.
+    Or FILE is what `kubectl get pods -A -o json` prints, or the parameters of a
+    generator (`gpushare schema workload`).
+
+    --search divides the nodes of INTENT's pools in all ways that the cards allow,
+    each pool into up to four, and prints the cheapest as `pools:` of an intent:
+    by price if all pools have one, else by the number of GPUs.
+
+    Rows that cannot be read are left out, with their line and the reason.
+
+    For example:
+      gpushare simulate intent.yaml --workload pods.csv
+      gpushare simulate intent.yaml --workload pods.csv --compare other.yaml
+      gpushare simulate intent.yaml --workload pods.csv --prices prices.yaml
+      gpushare simulate intent.yaml --workload pods.csv --search
+      gpushare simulate --html intent.yaml --workload pods.csv > page.html
+      kubectl get pods -A -o json | gpushare simulate intent.yaml --workload -
+
+    Exit codes:
+      0  all pods ran, at once or later
+      1  pods of the workload never ran on INTENT, or an intent has errors
+      2  a file could not be read, or no row of FILE can be used
+    """
+    from gpushare.cli import inputs, report, streams, workload_input  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.core.record import replace  # noqa: PLC0415 - as above
+
+    if isolation != "none" and not searches:
+        raise CouldNotRunError("--isolation is for use with --search", "add --search")
+    _refuse_two_from_stdin(intent, *overlays, workload, *others, prices or "")
+    pods = workload_input.read(workload)
+    read = [inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)]
+    read += [inputs.compiled(other, inputs.bundle_of(other)) for other in others]
+    for one in read:
+        report.report(one.findings, one.text.texts, report.chosen(None), as_product=False)
+    if any(report.verdict(one.findings, strict=False) is not ExitCode.DONE for one in read):
+        return ExitCode.FINDINGS
+    priced = _prices(read, prices)
+    found = _simulate(pods, read, priced, scoring)
+    if searches:
+        found = replace(found, searched=_search(pods, read[0], priced[0], scoring, in_hardware=isolation == "memory"))
+    if style == "json":
+        from gpushare.core import emit  # noqa: PLC0415 - as above
+        from gpushare.views import simulation_document  # noqa: PLC0415 - as above
+
+        streams.product(emit.json_text(simulation_document.document(found)))
+    elif style == "html":
+        from gpushare.views import simulation_page  # noqa: PLC0415 - as above
+
+        streams.product(simulation_page.page(found, streams.time_of_output()))
+    else:
+        from gpushare.views import simulation_view, terminal  # noqa: PLC0415 - as above
+
+        streams.write(simulation_view.render(found, terminal.detect_style(sys.stdout)))
+    return ExitCode.FINDINGS if found.intents[0].never_ran else ExitCode.DONE
+
+
+def _refuse_two_from_stdin(*names: str) -> None:
+    if names.count("-") > 1:
+        raise CouldNotRunError("standard input can be only one of the files", "write the other into a file")
+
+
+def _prices(read: "Sequence[LoadedIntent]", file: str | None) -> "list[Mapping[str, Price]]":
+    """Return the prices of each intent's pools. A file may name pools of any of the intents. Raises CouldNotRunError."""
+    from gpushare.cli import inputs, price_input  # noqa: PLC0415 - as above
+    from gpushare.core import prices  # noqa: PLC0415 - as above
+
+    plans = [one.plan for one in read]
+    if file is None:
+        return [price_input.of_pools(plan, None) for plan in plans]
+    cards = [{pool.name: pool.card.id for pool in plan.every_pool} for plan in plans]
+    known = price_input.read(file, dict.fromkeys(name for each in cards for name in each), inputs.catalog_of(*read))
+    return [prices.of_pools(known, each) for each in cards]
+
+
+def _simulate(
+    workload: "Workload",
+    read: "Sequence[LoadedIntent]",
+    prices: "Sequence[Mapping[str, Price]]",
+    scoring: str,
+) -> "Simulations":
+    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
+    from gpushare.core.printable import visible  # noqa: PLC0415 - as above
+    from gpushare.simulation import engine, supply  # noqa: PLC0415 - as above
+    from gpushare.simulation.simulated import Simulated, Simulations  # noqa: PLC0415 - as above
+
+    settings = engine.Settings(scoring=engine.Scoring(scoring))
+    intents = []
+    for one, priced in zip(read, prices, strict=True):
+        offered = supply.of(one.plan, priced)
+        with Progress(f"simulating {len(workload.pods)} pods on {visible(one.text.file)}"):
+            outcome = engine.simulate(offered, workload, settings)
+        intents.append(Simulated(file=one.text.file, name=one.plan.intent.name, supply=offered, outcome=outcome))
+    return Simulations(workload=workload, scoring=scoring, intents=tuple(intents))
+
+
+def _search(
+    workload: "Workload", read: "LoadedIntent", prices: "Mapping[str, Price]", scoring: str, *, in_hardware: bool
+) -> "Searched":
+    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
+    from gpushare.simulation import engine, fragment  # noqa: PLC0415 - as above
+    from gpushare.simulation.known import Constraints  # noqa: PLC0415 - as above
+    from gpushare.simulation.search import search  # noqa: PLC0415 - as above
+    from gpushare.simulation.simulated import Searched  # noqa: PLC0415 - as above
+
+    settings = engine.Settings(scoring=engine.Scoring(scoring))
+    with Progress("searching for pools that cost less"):
+        found = search(read.plan, workload, prices, settings, Constraints(in_hardware=in_hardware))
+    written = read.text.data["spec"]["pools"]
+    return Searched(found=found, pools=tuple(fragment.pools(one, written) for one in found.candidates))

@@ -1,0 +1,66 @@
+"""What a pool for virtual machines resolves to: the vGPUs of its nodes, and the labels by which NVIDIA's programs make them.
+
+The node runtime has no part in such a pool: nothing on its nodes is offered to containers.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpushare import modes
+from gpushare.backends import vgpu
+from gpushare.backends.vgpu import VgpuConfig
+from gpushare.catalog.cards import Card, VgpuType
+from gpushare.intent.types import Pool
+from gpushare.resolved.resolved_pool import ResolvedPool
+
+
+class VmPool(ResolvedPool):
+    """One pool for virtual machines, resolved."""
+
+    kind: VgpuType
+    config: VgpuConfig
+
+    @property
+    def resource(self) -> str:
+        """The resource that a virtual machine requests."""
+        return vgpu.resource(self.vendor, self.kind)
+
+    @property
+    def per_node(self) -> int:
+        """How many vGPUs a node has."""
+        return self.kind.max_count * self.pool.gpus_per_node
+
+    @property
+    def total(self) -> int | None:
+        """How many vGPUs all nodes have; None if the number of nodes is unknown."""
+        return None if self.nodes is None else self.per_node * self.nodes
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that a person sets on the pool's nodes."""
+        return vgpu.labels(self.vendor, self.config.name)
+
+
+def resolve(pool: Pool, card: Card, terms: tuple[Mapping[str, Any], ...]) -> VmPool:
+    """Return the resolved pool. A ValueError is a bug: the rules accepted a type that the card lacks."""
+    kind = modes.of(pool).vgpu_type(card)
+    if kind is None:
+        raise ValueError(f"pool {pool.name}: no vGPU type")
+    return VmPool(pool=pool, card=card, kind=kind, config=vgpu.config(card, kind), terms=terms)
+
+
+def entries(pools: tuple[VmPool, ...]) -> dict[str, dict[str, Any]]:
+    """Return the entry of every pool in the Offer, by pool name. Field names are a public contract."""
+    return {pool.name: _entry(pool) for pool in pools}
+
+
+def _entry(pool: VmPool) -> dict[str, Any]:
+    return {
+        "card": pool.card.id,
+        "mode": pool.mode.value,
+        "nodes": pool.nodes,
+        "gpusPerNode": pool.pool.gpus_per_node,
+        "profile": pool.kind.name,
+        "config": pool.config.name,
+        "resources": {pool.resource: {"perNode": pool.per_node, "total": pool.total}},
+    }

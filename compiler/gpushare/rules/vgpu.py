@@ -1,0 +1,174 @@
+"""Rules on pools for virtual machines: GS310 to GS317."""
+
+from collections.abc import Iterator, Mapping
+
+from gpushare import modes
+from gpushare.catalog.cards import Card, VgpuRefusal
+from gpushare.core.diagnostics import Finding, Severity
+from gpushare.core.wording import join_first, join_words, nearest
+from gpushare.intent.types import Pool, Stack
+from gpushare.rules.card_names import a_card
+from gpushare.rules.rule import Rule, RuleContext, pool_path
+
+MEDIATED_BEFORE = (6, 0)
+"""The kernel from which the driver has vendor-specific VFIO instead of mediated devices (NVIDIA gpu-operator issue 2594)."""
+
+MANAGER = ("spec", "platform", "vgpuManager")
+_INSTEAD = (
+    "for containers share the GPUs by another mode",
+    "for virtual machines, pass whole GPUs through (workload type vm-passthrough), which gpushare does not configure",
+    "KubeVirt 1.9 takes virtual functions of vendor-specific VFIO as PCI host devices, without the operator",
+)
+_WHY: Mapping[VgpuRefusal, str] = {
+    VgpuRefusal.HGX: "NVIDIA's operator has no vGPU on HGX boards, such as {card}",
+    VgpuRefusal.BEFORE_TURING: "NVIDIA's operator has no vGPU before Turing, and {card} is older",
+}
+_OF_CONTAINERS = ("memory", "enforcement", "rollout", "namespaces", "default")
+"""Fields of a pool that concern containers."""
+
+
+def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
+    return ((pool, card) for pool, card in context.pools_with_card() if modes.of(pool).serves_vms)
+
+
+def _machines(context: RuleContext) -> list[Pool]:
+    return [pool for pool in context.intent.pools if modes.of(pool).serves_vms]
+
+
+def check_card(context: RuleContext) -> Iterator[Finding]:
+    """GS310: a card without vGPUs that NVIDIA's operator makes."""
+    for pool, card in _pools(context):
+        if card.vgpu is None:
+            message = f"no source knows vGPUs of {a_card(card)}"
+        elif card.vgpu.refused is not None and card.vgpu.refused in _WHY:
+            message = _WHY[card.vgpu.refused].format(card=a_card(card))
+        else:
+            continue
+        yield Finding(code="GS310", message=message, hints=_INSTEAD, path=pool_path(pool, "card"))
+
+
+def check_mediated(context: RuleContext) -> Iterator[Finding]:
+    """GS311: a card or a kernel with which the driver has no mediated devices, the only ones that NVIDIA's manager creates."""
+    for pool, card in _pools(context):
+        kernel = modes.of(pool).kernel
+        if card.vgpu is not None and card.vgpu.refused is VgpuRefusal.VENDOR_VFIO:
+            what, path = a_card(card), pool_path(pool, "card")
+        elif kernel is not None and kernel >= MEDIATED_BEFORE:
+            what, path = f"kernel {kernel[0]}.{kernel[1]}", pool_path(pool, "sharing", "kernel")
+        else:
+            continue
+        message = f"with {what} NVIDIA's driver has vendor-specific VFIO, which NVIDIA's vGPU device manager does not support"
+        yield Finding(code="GS311", message=message, hints=(*_INSTEAD, _KERNELS), path=path)
+
+
+_KERNELS = "the manager serves kernels before 6.0: those of Ubuntu 22.04 (5.15) and of OpenShift 4.18 to 4.22 (5.14)"
+
+
+def check_kernel(context: RuleContext) -> Iterator[Finding]:
+    """GS312: a pool that does not state the kernel of its nodes."""
+    for pool, card in _pools(context):
+        if modes.of(pool).kernel is None and card.vgpu is not None and card.vgpu.types:
+            yield Finding(
+                code="GS312",
+                severity=Severity.WARNING,
+                message=f"pool {pool.name} gets vGPUs only if the kernel of its nodes is older than 6.0",
+                hints=('write what `uname -r` prints on them, such as kernel: "5.15"', _KERNELS),
+                path=pool_path(pool, "sharing"),
+            )
+
+
+def check_profile(context: RuleContext) -> Iterator[Finding]:
+    """GS313: a type of vGPU that the card lacks."""
+    for pool, card in _pools(context):
+        if card.vgpu is None or not card.vgpu.types or modes.of(pool).vgpu_type(card) is not None:
+            continue
+        names, wanted = [one.name for one in card.vgpu.types], modes.of(pool).sharing.profile
+        near = nearest(wanted, names)
+        hint = f"nearest: {join_words(near, 'or')}" if near else f"its types are {join_first(names, 12)}"
+        yield Finding(
+            code="GS313",
+            message=f"{a_card(card)} has no vGPU type {wanted}",
+            hints=(hint, f"`gpushare cards {card.id}` lists all"),
+            path=pool_path(pool, "sharing", "profile"),
+        )
+
+
+def check_settings(context: RuleContext) -> Iterator[Finding]:
+    """GS314: a setting of containers on a pool for virtual machines."""
+    for pool in _machines(context):
+        written = context.document.get("spec", {}).get("pools", {}).get(pool.name, {})
+        for field in _OF_CONTAINERS:
+            if field in written:
+                yield Finding(
+                    code="GS314",
+                    message=f"{field} concerns containers, and pool {pool.name} is for virtual machines",
+                    hints=(f"leave {field} out",),
+                    path=pool_path(pool, field),
+                    on_key=True,
+                )
+        if pool.autoscaler is not None:
+            yield Finding(
+                code="GS314",
+                message=f"autoscaler concerns nodes with the node runtime, and pool {pool.name} is for virtual machines",
+                hints=("leave autoscaler out: a person labels each node",),
+                path=pool_path(pool, "nodes", "autoscaler"),
+                on_key=True,
+            )
+
+
+def check_quotas(context: RuleContext) -> Iterator[Finding]:
+    """GS315: a quota on a pool for virtual machines."""
+    machines = {pool.name for pool in _machines(context)}
+    for quota in context.intent.quotas:
+        if quota.pool in machines:
+            yield Finding(
+                code="GS315",
+                message=f"pool {quota.pool} is for virtual machines: quotas limit what containers request",
+                hints=("leave it out, and limit virtual machines where they are created",),
+                path=("spec", "quotas", quota.namespace, quota.pool),
+                on_key=True,
+            )
+
+
+def check_stack(context: RuleContext) -> Iterator[Finding]:
+    """GS316: vGPUs without gpu-operator."""
+    stack = context.intent.platform.stack
+    if stack is Stack.GPU_OPERATOR:
+        return
+    for pool in _machines(context):
+        yield Finding(
+            code="GS316",
+            message=f"only gpu-operator makes vGPUs, and the stack is {stack.value}",
+            hints=(f"write stack: gpu-operator, or leave pool {pool.name} out",),
+            path=pool_path(pool, "sharing", "mode"),
+        )
+
+
+def check_manager(context: RuleContext) -> Iterator[Finding]:
+    """GS317: vGPUs without the image of NVIDIA's vGPU manager, or that image without vGPUs."""
+    machines, manager = _machines(context), context.intent.platform.vgpu_manager
+    if machines and manager is None:
+        yield Finding(
+            code="GS317",
+            message="vGPUs need NVIDIA's vGPU manager, whose licence keeps its image private: only you know where it is",
+            hints=(
+                'write platform: {vgpuManager: {repository: registry.example.org/nvidia, version: "595.71.03"}}, with yours',
+                "build the image from the -vgpu-kvm driver of NVIDIA's licensing portal, by NVIDIA's gpu-driver-container",
+            ),
+            path=pool_path(machines[0], "sharing", "mode"),
+        )
+    elif manager is not None and not machines:
+        message = "no pool has mode vgpu, so that no node needs the vGPU manager"
+        yield Finding(code="GS317", message=message, hints=("leave vgpuManager out",), path=MANAGER, on_key=True)
+
+
+RULES = (
+    Rule(code="GS310", check=check_card),
+    Rule(code="GS311", check=check_mediated),
+    Rule(code="GS312", check=check_kernel),
+    Rule(code="GS313", check=check_profile),
+    Rule(code="GS314", check=check_settings),
+    Rule(code="GS315", check=check_quotas),
+    Rule(code="GS316", check=check_stack),
+    Rule(code="GS317", check=check_manager),
+)

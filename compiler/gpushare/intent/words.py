@@ -16,5 +16,5 @@ class Mode(StrEnum):
 
 MODES = tuple(mode.value for mode in Mode)
 
-VARIANTS = ("exclusive", "mig", "partition", "mig-replicas", "time-slicing", "mps")
+VARIANTS = ("exclusive", "mig", "mig-replicas", "partition", "time-slicing", "mps")
 """The words of `modes.VARIANTS`, in their order."""

@@ -28,6 +28,12 @@ class ManagerConfig(Record):
     profile: Mapping[str, Any]
 
 
+def document(profiles: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manager's file. It stops the named services of the host, which hold GPUs, while it divides them."""
+    services = {"names": ["amd-metrics-exporter", "gpuagent"]}
+    return {"gpu-config-profiles": dict(sorted(profiles.items())), "gpuClientSystemdServices": services}
+
+
 def whole(card: Card) -> PartitionMode | None:
     """Return the mode of whole GPUs; None if nothing divides the card."""
     return next((mode for mode in card.partition_modes if (mode.compute, mode.memory) == _WHOLE), None)

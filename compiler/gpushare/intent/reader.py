@@ -106,7 +106,7 @@ def _platform(document: Document) -> Platform:
         return _platform({**rest, "stack": Stack.NONE.value, "amd": shared})
     return Platform(
         stack=Stack(stack),
-        amd=_amd(document.get("amd", {})),
+        amd=_amd(document["amd"]) if "amd" in document else None,
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
         driver=None if driver is None else Driver(**driver),

@@ -380,7 +380,7 @@ class Platform(Record):
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespace`: where the device plugin runs and reads its configs; None: in the bundle's.
     `namespaces`: where more of the platform's own pods run, besides these two and kube-system. `amd` is AMD's stack, whose
-    version, namespace and values are the platform's own where no pool has NVIDIA's cards.
+    version, namespace and values are the platform's own where no pool has NVIDIA's cards; None: the intent names none.
     """
 
     stack: Stack = Stack.GPU_OPERATOR
@@ -396,12 +396,23 @@ class Platform(Record):
     namespace: str | None = None
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
-    amd: Amd = Amd()
+    amd: Amd | None = None
 
     @property
     def installs_chart(self) -> bool:
         """Whether the bundle has values of one of NVIDIA's charts."""
         return self.stack in (Stack.GPU_OPERATOR, Stack.DEVICE_PLUGIN)
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """The words of the stacks that the intent names: NVIDIA's, then AMD's."""
+        words = [self.stack.value] if self.stack is not Stack.NONE else []
+        return tuple(dict.fromkeys([*words, *([self.amd.stack.value] if self.amd else [])]))
+
+    @property
+    def of_amd(self) -> Amd:
+        """AMD's stack, for a pool of its cards: what is installed already where nothing else is said of any stack."""
+        return self.amd or Amd(stack=AmdStack.EXISTING)
 
     @property
     def runtime_class(self) -> str:
@@ -488,7 +499,8 @@ class Intent(Record):
     @property
     def platform_namespaces(self) -> tuple[str, ...]:
         """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
-        return tuple(sorted({"kube-system", self.namespace, self.plugin_namespace, *self.platform.namespaces}))
+        of_amd = (self.platform.amd.namespace,) if self.platform.amd else ()
+        return tuple(sorted({"kube-system", self.namespace, self.plugin_namespace, *of_amd, *self.platform.namespaces}))
 
     @property
     def tenant_namespaces(self) -> tuple[str, ...]:

@@ -4,10 +4,12 @@ A pair of a compute mode and a memory mode is legal if the catalogue has it for 
 reload of the driver applies it to all GPUs (AMD SMI, docs/conceptual/partition.md).
 """
 
-from typing import Any
+from collections import Counter
+from itertools import chain
+from typing import Any, ClassVar
 
 from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode
-from gpushare.intent.types import Layout, MigStrategy, Partition, Sharing
+from gpushare.intent.types import Layout, Mechanism, MigStrategy, Partition, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.modes.traits import ModeTraits
@@ -38,6 +40,9 @@ class PartitionTraits(ModeTraits[Partition]):
     description = "Each GPU is divided into partitions by AMD's driver, one container each, each with memory of its own."
     pool_name = "partitions"
     starter_card = "mi300x"
+    vendors = frozenset({"amd"})
+    settings = ("strategy",)
+    mechanisms: ClassVar[frozenset[Mechanism]] = frozenset({Mechanism.AUTO})
     replication_key = ""
     variants = (Variant(word="partition", divide=_divide, memory=MemoryIsolation.HARDWARE, faults=FaultIsolation.PROCESS),)
 
@@ -47,12 +52,19 @@ class PartitionTraits(ModeTraits[Partition]):
         return None if card.partition_modes else ("partitions", "mig" if card.mig else "exclusive")
 
     @property
-    def by_name(self) -> bool:
-        """Whether each mode is a resource of its own."""
-        return self.sharing.strategy is MigStrategy.MIXED
+    def leftover(self) -> str:
+        """The mode of the first entry."""
+        return f"compute: {self.sharing.groups[0].compute}" if self.sharing.groups else ""
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The GPU indexes of each entry of `layouts`."""
+        return tuple(group.gpus for group in self.sharing.groups)
 
     def layouts(self, card: Card, pinned: Layout | None = None) -> tuple[Layout, ...] | None:  # noqa: ARG002 - no mode is a goal
         """Return the layout of each GPU: so many partitions of one mode. None if the card lacks the pair or a GPU has none."""
+        if self.groups and Counter(chain.from_iterable(self.groups)) != Counter(range(self.pool.gpus_per_node)):
+            return None
         of_gpu = {index: group.compute for group in self.sharing.groups for index in group.gpus}
         found = [self._layout(card, of_gpu.get(index, self.sharing.compute)) for index in range(self.pool.gpus_per_node)]
         return tuple(layout for layout in found if layout) if all(found) else None

@@ -28,6 +28,9 @@ class ModeTraits(Generic[S]):
 
     variants: ClassVar[tuple[Variant, ...]]
 
+    vendors: ClassVar[frozenset[str]] = frozenset({"nvidia"})
+    """Whose cards have it: keys of `VENDORS`."""
+
     settings: ClassVar[tuple[str, ...]] = ("rename", "placement")
     """The fields of `sharing` that do not say how devices are divided."""
 
@@ -84,6 +87,16 @@ class ModeTraits(Generic[S]):
     def written(self) -> tuple[tuple[LayoutGroup, ...], Layout]:
         """The layouts that the user wrote, as (groups by GPU index, layout of all GPUs): at least one of them is empty."""
         return (), ()
+
+    @property
+    def leftover(self) -> str:
+        """What an entry of `layouts` says of GPUs that the others leave out."""
+        return "layout: none"
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The GPU indexes of each entry of `layouts`; empty without that field."""
+        return tuple(group.gpus for group in self.written[0])
 
     def layouts(self, card: Card, pinned: Layout | None = None) -> tuple[Layout, ...] | None:  # noqa: ARG002 - as above
         """Return the layout of each GPU index of a node, in canonical order; the empty layout is a whole GPU.

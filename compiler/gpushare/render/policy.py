@@ -74,7 +74,7 @@ def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
     config = pool.manager_config
     return {
         "vendor": pool.card.vendor,
-        "stack": platform.amd.stack.value,
+        "stack": platform.of_amd.stack.value,
         "partitioner": "config-manager" if config else "none",
         "profile": None,
         "migConfig": None,

@@ -22,6 +22,7 @@ from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
+from gpushare.vendors.nvidia import NVIDIA
 
 __all__ = [
     "DevicePlan",
@@ -85,6 +86,11 @@ class Plan(Record):
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
     vm_pools: tuple[VmPool, ...] = ()
+
+    @property
+    def has_nvidia(self) -> bool:
+        """Whether any pool has cards of NVIDIA's."""
+        return any(pool.vendor is NVIDIA for pool in self.every_pool)
 
     @property
     def every_pool(self) -> tuple[ResolvedPool, ...]:
@@ -175,7 +181,7 @@ def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool,
         resources=_resources(shape.kinds, pool.nodes.count),
         profile=shape.profile,
         mig_config=shape.mig_config if by_mig_manager else None,
-        manager_config=shape.manager_config if intent.platform.amd.stack is AmdStack.GPU_OPERATOR else None,
+        manager_config=shape.manager_config if intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR else None,
         layout_of_goal=shape.layouts[0] if question else None,
         terms=assignment.terms(pool),
         goal_question=question,

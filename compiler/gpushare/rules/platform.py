@@ -39,7 +39,7 @@ def _needs_operator(message: str, field: str, otherwise: str) -> Finding:
 def check_existing(context: RuleContext) -> Iterator[Finding]:
     """GS706: settings of a chart that the bundle does not install."""
     platform = context.intent.platform
-    if platform.installs_chart:
+    if platform.stack is not Stack.EXISTING:
         return
     settings = {"version": platform.version is not None, "values": bool(platform.values), "charts": platform.charts is not None}
     for field, given in settings.items():

@@ -12,7 +12,7 @@ from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 
 def _daemon_pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
-    return ((pool, card) for pool, card in context.pools_with_card() if modes.of(pool).has_daemon)
+    return ((pool, card) for pool, card in context.pools_with_mode() if modes.of(pool).has_daemon)
 
 
 def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:

@@ -2,6 +2,9 @@
 
 from gpushare.vendors.vendor import Vendor
 
+MANAGER_TAINT = "amd-dcm"
+"""The taint, with value `up` and effect NoExecute, while the config manager divides the GPUs of a node."""
+
 AMD = Vendor(
     name="AMD",
     domain="amd.com",
@@ -16,4 +19,5 @@ AMD = Vendor(
     cluster_kinds=("DeviceConfig",),
     runtime_class="",
     catalogue="amd",
+    tool="amd-smi",
 )

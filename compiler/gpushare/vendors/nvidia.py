@@ -16,6 +16,7 @@ NVIDIA = Vendor(
     cluster_kinds=("ClusterPolicy", "NVIDIADriver"),
     runtime_class="nvidia",
     catalogue="cards",
+    tool="nvidia-smi",
     workload_label="nvidia.com/gpu.workload.config",
     vgpu_label="nvidia.com/vgpu.config",
 )

@@ -18,7 +18,7 @@ class Vendor(Record):
     Of nodes for virtual machines: `workload_label` says what a node runs, `vgpu_label` names the config of its vGPUs.
 
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
-    `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`.
+    `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`; `tool` shows a node's GPUs.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Vendor(Record):
     cluster_kinds: tuple[str, ...]
     runtime_class: str
     catalogue: str
+    tool: str
     workload_label: str = ""
     vgpu_label: str = ""
 

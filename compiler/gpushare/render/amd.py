@@ -130,14 +130,14 @@ def _operator(platform: Platform) -> dict[str, Any]:
 
     Beside NVIDIA's chart, which brings node feature discovery, it installs none; our pools need none of its labels.
     """
-    repository, _, tag = image(platform, "operator").rpartition(":")
+    repository, _, _ = image(platform, "operator").rpartition(":")
     is_alone = platform.stack is Stack.NONE
     return {
         "crds": {"defaultCR": {"install": False, "upgrade": False}},
         "defaultDCMConfigMap": {"install": False},
         "node-feature-discovery": {"enabled": is_alone},
         "installdefaultNFDRule": is_alone,
-        "controllerManager": {"manager": {"image": {"repository": repository, "tag": tag}}},
+        **({"controllerManager": {"manager": {"image": {"repository": repository}}}} if platform.registry else {}),
         **({"global": {"imagePullSecrets": _secrets(platform)}} if platform.image_pull_secrets else {}),
     }
 
@@ -176,3 +176,5 @@ def images(plan: Plan) -> Iterator[str]:
     if version != chart.version:
         yield f"# {chart.name} {version}: these are the images of {chart.version}"
     yield from (image(plan.intent.platform, part) for part in _PARTS[amd.stack])
+    if amd.stack is AmdStack.GPU_OPERATOR:
+        yield f"# Those of its subcharts: helm show values {chart.name} --repo {chart.repository} --version {version}"

@@ -1,4 +1,4 @@
-"""Rules on vendors, and on the partitions of AMD's GPUs: GS223, GS320 to GS325 and GS751 to GS754."""
+"""Rules on vendors, and on the partitions of AMD's GPUs: GS223, GS320 to GS324 and GS751 to GS754."""
 
 import re
 from collections.abc import Iterator
@@ -135,17 +135,6 @@ def check_several(context: RuleContext) -> Iterator[Finding]:
             yield warn_of_pool("GS324", pool, message, "make a pool for each mode, with nodes of its own", "sharing", "layouts")
 
 
-def check_settings(context: RuleContext) -> Iterator[Finding]:
-    """GS325: a cap in a pool of AMD's: its memory is bounded by the partition alone."""
-    for pool, _ in _pools(context):
-        written = context.document.get("spec", {}).get("pools", {}).get(pool.name, {}).get("memory", {})
-        for field in ("cap", "oversubscribe"):
-            if field in written and modes.of(pool).mode.value in ("exclusive", "partition"):
-                message = f"{field} has no effect: a container of pool {pool.name} has whole devices, with memory of their own"
-                hint = f"leave {field} out, or choose smaller partitions"
-                yield warn_of_pool("GS325", pool, message, hint, "memory", field)
-
-
 def check_tolerations(context: RuleContext) -> Iterator[Finding]:
     """GS223: a toleration with which AMD's device plugin stays on a node while its GPUs are divided."""
     for pool, _ in _pools(context):
@@ -248,15 +237,13 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
 
 
 def check_gitops(context: RuleContext) -> Iterator[Finding]:
-    """GS754: AMD's chart in a bundle that Argo CD or Flux sync: gpushare writes no objects for it."""
+    """GS754: AMD's cards in a bundle that Argo CD or Flux sync."""
     amd = next((pool for pool, _ in _pools(context)), None)
-    if amd is None or context.intent.platform.of_amd.stack is AmdStack.EXISTING:
-        return
-    for tool in context.intent.gitops:
+    for tool in context.intent.gitops if amd else ():
         yield Finding(
             code="GS754",
-            message=f"gpushare writes no objects of {tool} for AMD's chart",
-            hints=("install AMD's chart by other means and write amd: {stack: existing}", f"or leave {tool} out and use Helm"),
+            message=f"gpushare writes no objects of {tool} for AMD's stack yet",
+            hints=(f"leave {tool} out: README.md of the bundle has the commands of Helm",),
             path=("spec", "gitops", tool),
             on_key=True,
         )
@@ -269,7 +256,6 @@ RULES = (
     Rule(code="GS322", check=check_single),
     Rule(code="GS323", check=check_manager),
     Rule(code="GS324", check=check_several),
-    Rule(code="GS325", check=check_settings),
     Rule(code="GS751", check=check_stack),
     Rule(code="GS752", check=check_release),
     Rule(code="GS753", check=check_names),

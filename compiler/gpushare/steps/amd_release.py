@@ -23,9 +23,9 @@ def step(plan: Plan) -> Iterator[str]:
         return
     amd = plan.intent.platform.of_amd
     drivers = {pool.card.name: pool.card.min_driver for pool in pools(plan) if pool.card.min_driver}
-    listed = join_words([f"{name} that of ROCm {version}" for name, version in drivers.items()])
-    yield "Nodes need AMD's driver: gpushare installs none." + (
-        f" The first that divides GPUs is of the {listed}." if listed else ""
+    listed = join_words([f"that of ROCm {version} on {name}" for name, version in drivers.items()])
+    yield "Nodes need AMD's driver, which gpushare does not install" + (
+        f"; for partitions at least {listed}." if listed else "."
     )
     if amd.stack is AmdStack.EXISTING:
         yield "AMD's device plugin is installed already, and stays as it is. It must offer what the table above says: the node"

@@ -25,4 +25,12 @@ class ExclusiveTraits(ModeTraits[Exclusive]):
     pool_name = "whole"
     starter_card = "h100-sxm5-80gb"
     replication_key = ""
-    variants = (Variant(word="exclusive", divide=_divide, memory=MemoryIsolation.HARDWARE, faults=FaultIsolation.HARDWARE),)
+    variants = (
+        Variant(
+            word="exclusive",
+            divide=_divide,
+            memory=MemoryIsolation.HARDWARE,
+            faults=FaultIsolation.HARDWARE,
+            vendors=vendors,
+        ),
+    )

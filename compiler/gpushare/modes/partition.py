@@ -9,10 +9,15 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode
+from gpushare.catalog.device_memory import usable_bytes
+from gpushare.core.units import MIB
 from gpushare.intent.types import Layout, Mechanism, MigStrategy, Partition, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.modes.traits import ModeTraits
+
+_REFUSED = "TPX"
+"""AMD's config manager does not set it."""
 
 
 def find(card: Card, compute: str, memory: str) -> PartitionMode | None:
@@ -20,16 +25,22 @@ def find(card: Card, compute: str, memory: str) -> PartitionMode | None:
     return next((mode for mode in card.partition_modes if (mode.compute, mode.memory) == (compute, memory)), None)
 
 
+def is_offered(mode: PartitionMode) -> bool:
+    """Whether a mode is proposed to those who name none: it divides, is confirmed, and AMD's programs set it."""
+    return mode.partitions > 1 and "mode" not in mode.unconfirmed and mode.compute != _REFUSED
+
+
 def _divide(demand: Demand) -> list[Sharing] | str:
     modes, need = demand.card.partition_modes, demand.needs[0]
     if not modes:
         return "the card has no partitions"
-    known = [(mode.memory_mib, mode) for mode in modes if mode.partitions > 1 and mode.memory_mib]
-    fitting = [mode for memory, mode in known if memory >= need.memory_mib and "mode" not in mode.unconfirmed]
+    known = [(usable_bytes(mode.memory_mib, None) or 0, mode) for mode in modes if is_offered(mode)]
+    fitting = [mode for usable, mode in known if usable >= need.memory_bytes]
     if not fitting:
-        return too_small("a partition", max((memory for memory, _ in known), default=0), need)
+        return too_small("a partition", max((usable for usable, _ in known), default=0) // MIB, need)
     most = max(mode.partitions for mode in fitting)
-    chosen = next(mode for mode in fitting if mode.partitions == most)
+    # Of memory modes the one that divides memory most: AMD validates CPX with NPS4.
+    chosen = next(mode for mode in reversed(fitting) if mode.partitions == most)
     return [Partition(compute=chosen.compute, memory=chosen.memory)]
 
 
@@ -44,7 +55,15 @@ class PartitionTraits(ModeTraits[Partition]):
     settings = ("strategy",)
     mechanisms: ClassVar[frozenset[Mechanism]] = frozenset({Mechanism.AUTO})
     replication_key = ""
-    variants = (Variant(word="partition", divide=_divide, memory=MemoryIsolation.HARDWARE, faults=FaultIsolation.PROCESS),)
+    variants = (
+        Variant(
+            word="partition",
+            divide=_divide,
+            memory=MemoryIsolation.HARDWARE,
+            faults=FaultIsolation.PROCESS,
+            vendors=vendors,
+        ),
+    )
 
     @classmethod
     def missing(cls, card: Card) -> tuple[str, str] | None:

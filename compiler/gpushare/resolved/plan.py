@@ -22,7 +22,6 @@ from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
-from gpushare.vendors.nvidia import NVIDIA
 
 __all__ = [
     "DevicePlan",
@@ -90,7 +89,7 @@ class Plan(Record):
     @property
     def has_nvidia(self) -> bool:
         """Whether any pool has cards of NVIDIA's."""
-        return any(pool.vendor is NVIDIA for pool in self.every_pool)
+        return any(pool.card.vendor == "nvidia" for pool in self.every_pool)
 
     @property
     def every_pool(self) -> tuple[ResolvedPool, ...]:

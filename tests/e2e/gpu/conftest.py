@@ -11,6 +11,16 @@ from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.calls import Calls
 
 
+class OneGpu:
+    """What a node for enforcement's tests must know of its GPUs."""
+
+    def __init__(self, uuid: str) -> None:
+        self._uuid = uuid
+
+    def uuid(self, _gpu: int) -> str:
+        return self._uuid
+
+
 @pytest.fixture(scope="module")
 def calls() -> Calls:
     return Calls()

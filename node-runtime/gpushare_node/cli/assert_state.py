@@ -10,7 +10,7 @@ from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
 from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.membership.node_labels import mig_label
+from gpushare_node.membership.node_labels import layout_request
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import DriverError
 
@@ -59,7 +59,11 @@ def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], pr
 
 def _labels(policy: Policy, node: NodeView) -> list[tuple[str, str, bool]]:
     """Return each label, its expected value, and whether it matches. The plugin's profile may have either of its two names."""
-    exact = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.profile, **mig_label(policy)}
+    exact = {POOL_LABEL: policy.pool, **layout_request(policy)}
+    if policy.layout_name:
+        exact[PROFILE_LABEL] = policy.layout_name
     either = node.labels.get(PLUGIN_LABEL) in (f"{policy.profile}-a", f"{policy.profile}-b")
     labels = [(name, value, node.labels.get(name) == value) for name, value in exact.items()]
+    if not policy.profile:
+        return labels
     return [*labels, (PLUGIN_LABEL, f"{policy.profile}-a or -b", either)]

@@ -1,6 +1,6 @@
 """The policy of a node that leaves its pool: whole GPUs, no MIG, no sharing. Pure.
 
-AMD's GPUs keep their modes: only a profile of the config manager changes them, and the pool's policy names no other than its own.
+AMD's GPUs keep their modes: only a profile of the config manager changes them, and a policy names no other than its own.
 """
 
 import hashlib

@@ -14,6 +14,7 @@ from gpushare_node.adapters.kube.cluster import (
 )
 from gpushare_node.adapters.kube.views import FIELD_MANAGER
 from gpushare_node.core.policy import Partitioner, Policy
+from gpushare_node.vendors import of
 
 _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
@@ -52,15 +53,21 @@ def is_requested(node: NodeView) -> bool:
 
 
 def desired(policy: Policy, published: Published) -> dict[str, str]:
-    """Return all labels that a node of the pool must have."""
-    labels = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.profile, PLUGIN_LABEL: published.key}
-    return labels | mig_label(policy)
+    """Return all labels that a node of the pool must have. Those that only a free node may get are `layout_request`."""
+    names = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.layout_name, PLUGIN_LABEL: published.key}
+    return {label: value for label, value in names.items() if value} | mig_label(policy)
 
 
 def mig_label(policy: Policy) -> dict[str, str]:
     """Return the label that names the layout for mig-manager; nothing where this runtime partitions."""
     asks = policy.partitioner is Partitioner.MIG_MANAGER and policy.mig_config is not None
     return {MIG_LABEL: policy.mig_config} if asks and policy.mig_config else {}
+
+
+def layout_request(policy: Policy) -> dict[str, str]:
+    """Return the label that names the layout for the vendor's own program, whichever it is; nothing where none is asked."""
+    asks = policy.partitioner is Partitioner.CONFIG_MANAGER and policy.manager_config is not None
+    return {of(policy.vendor).layout_label: policy.manager_config or ""} if asks else mig_label(policy)
 
 
 def own_labels(labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:

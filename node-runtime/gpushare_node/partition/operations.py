@@ -33,7 +33,7 @@ class CreateInstance(Struct):
 
 
 class ChangeModes(Struct):
-    """Divide an AMD GPU by other modes. `before` are those that it has. This runtime cannot do it: AMD's config manager does."""
+    """Divide an AMD GPU by other modes. `before` are those that it has. Only AMD's config manager can."""
 
     uuid: str
     before: str

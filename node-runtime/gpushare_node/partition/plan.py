@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 
 from gpushare_node.core.policy import DesiredGpu, DesiredInstance, Policy
 from gpushare_node.core.structs import Struct, replace
-from gpushare_node.partition.fitness import UnfitError, UnfitReason, check_card, check_fault, find_target, needs_modes, needs_switch
+from gpushare_node.partition.fitness import (
+    UnfitError,
+    UnfitReason,
+    check_card,
+    check_fault,
+    find_target,
+    needs_modes,
+    needs_switch,
+)
 from gpushare_node.partition.layout import Layout, LayoutError, resolve
 from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.partition.placement import Place, PlacementProblem, place_instances

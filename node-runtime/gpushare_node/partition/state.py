@@ -89,7 +89,7 @@ class Modes(Struct):
 
 
 class Gpu(Struct):
-    """One GPU. `mig` None: it does not support MIG; `modes` None: it does not support AMD's partitions. With a `fault`, only index and fault are reliable.
+    """One GPU. `mig` None: it does not support MIG; `modes` None: AMD's partitions. With a `fault`, only index and fault count.
 
     `is_busy`: something uses the GPU that is not known to run on one of its instances. `pci_device_id` has the policy's form
     (`0x20B010DE`).

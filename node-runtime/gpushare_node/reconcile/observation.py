@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, PLUGIN_LABEL, REPARTITIONING_TAINTS, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, NodeView, PodView
 from gpushare_node.backends.backend import Backend, CheckpointError
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
@@ -66,9 +66,7 @@ def observe(
         "leftAlone": {str(unfit_gpu.index): unfit_gpu.detail[:_MAX_DETAIL] for unfit_gpu in view.plan.unfit},
         "labels": labels,
         "taints": [policy.repartitioning_taint.value] if drains else [],
-        "removedTaints": sorted(
-            {taint.key for taint in node.taints if taint.key in (*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)}
-        ),
+        "removedTaints": sorted({taint.key for taint in node.taints if taint.key in (*NOT_READY_TAINTS, *CHANGE_TAINTS)}),
         "resources": {} if resources == offered else resources,
         "pods": _bounded(using, MAX_PODS),
         "unknown": unknown,

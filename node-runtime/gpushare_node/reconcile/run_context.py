@@ -30,6 +30,7 @@ from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import DriverError
+from gpushare_node.vendors.vendor import Eviction
 
 _TICK_SECONDS = 1.0
 
@@ -208,6 +209,12 @@ class RunContext(Struct, frozen=False):
         if claim or not any(taint.key == key for taint in node.taints):
             self.cluster.change_taints(add=(Taint(key=key, effect="NoSchedule"),), labels=claim)
             self.record_step("taint", "node", Status.CHANGED, f"{key} is set")
+
+    def evict_by_taint(self, taint: Eviction) -> None:
+        """Send away every pod that does not tolerate this taint, platform's and clients of the GPUs included."""
+        if not any((one.key, one.value) == (taint.key, taint.value) for one in self.cluster.node().taints):
+            self.cluster.change_taints(add=(Taint(key=taint.key, effect="NoExecute", value=taint.value),))
+            self.record_step("taint", "node", Status.CHANGED, f"{taint.key}={taint.value}:NoExecute is set")
 
     def remove_taints(self, *keys: str) -> None:
         """Remove those of these taints that the node has."""

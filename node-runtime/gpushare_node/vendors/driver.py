@@ -75,7 +75,10 @@ def code_text(code: int) -> str:
 
 
 class Versions(Struct):
-    """The installed versions. `nvml` is empty, and `cuda` None, for another vendor's driver. `cuda` is the newest CUDA that the driver supports, as `13.0`; None if it does not report it."""
+    """The installed versions. `cuda` is the newest CUDA that the driver supports, as `13.0`; None if it does not report it.
+
+    Another vendor's driver has neither: then `nvml` is empty.
+    """
 
     driver: str
     nvml: str

@@ -180,7 +180,9 @@ class FakeSysfs:
     def _node(self, folder: Path, gpu_id: int, properties: dict[str, int], memory: int = 0) -> None:
         _write(folder, gpu_id=str(gpu_id), properties="\n".join(f"{name} {value}" for name, value in properties.items()))
         if memory:
-            _write(folder / "mem_banks/0", properties=f"heap_type 1\nsize_in_bytes {memory}\nflags 0\nwidth 8192\nmem_clk_max 1300")
+            _write(
+                folder / "mem_banks/0", properties=f"heap_type 1\nsize_in_bytes {memory}\nflags 0\nwidth 8192\nmem_clk_max 1300"
+            )
 
 
 def _write(folder: Path, **files: str) -> None:

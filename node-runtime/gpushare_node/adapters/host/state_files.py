@@ -30,8 +30,8 @@ class Journal(Struct):
     `attempts` counts the failed runs for this policy under this `driver`, the last one at `failed_at_seconds` of the boot's
     monotonic clock; `pending_modes` are the GPUs whose pending MIG mode this runtime requested; `paused` are labels of GPU
     clients with their values before the pause; `is_changing` is true from the first change until a whole layout, the new or
-    the old, is in place. `is_new_layout`: that change is no repair, and no window delays what is left of it. `requested` is what
-    AMD's config manager was last asked for in this boot, until it has answered; empty if nothing is.
+    the old, is in place. `is_new_layout`: that change is no repair, and no window delays what is left of it.
+    `requested` is what AMD's config manager was asked for in this boot, until its answer is carried out; empty if nothing is.
     """
 
     policy_digest: str

@@ -1,7 +1,7 @@
 """Reads GpuInfo: one GPU with everything that a plan needs, or the fault that prevents a plan.
 
-A file that is absent, unreadable, or contradicts KFD makes the GPU unreadable, and so does an unknown list of processes: what is
-not known to be free counts as in use.
+A file that is absent, unreadable, or contradicts KFD makes the GPU unreadable, and so does an unknown list of processes: what
+is not known to be free counts as in use.
 """
 
 from collections.abc import Mapping, Sequence

@@ -26,7 +26,7 @@ def _open_driver(observe: Observe = ignore, *, pid_max: int, reads_only: bool = 
 
 
 def is_here() -> bool:
-    """Whether AMD's driver is loaded on this host, with KFD, and NVIDIA's is not: a processor may have an AMD GPU of its own."""
+    """Whether this host has AMD's driver, with KFD, and not NVIDIA's: a processor may have an AMD GPU of its own."""
     modules = root() / "module"
     return (root() / "class/kfd/kfd").is_dir() and (modules / "amdgpu").is_dir() and not (modules / "nvidia").is_dir()
 

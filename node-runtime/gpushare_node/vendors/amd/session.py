@@ -18,7 +18,7 @@ from gpushare_node.vendors.driver import Code, DriverError, GpuInfo, Observe, Ve
 
 
 class _Kept(Struct):
-    """What does not change of a GPU as long as its mode is `compute`; `gpu_ids` and `places` are in the order of its devices."""
+    """What does not change of a GPU while its mode is `compute`; `gpu_ids` and `places` are in the order of its devices."""
 
     address: str
     compute: str | None
@@ -60,7 +60,9 @@ class Session:
         addresses = self._sysfs.gpus()
         strange = sorted(facts.nodes.keys() - set(addresses))
         if strange:
-            facts = replace(facts, problems=(*facts.problems, f"KFD lists {', '.join(strange)}, which the driver does not have"))
+            facts = replace(
+                facts, problems=(*facts.problems, f"KFD lists {', '.join(strange)}, which the driver does not have")
+            )
         gpus = _distinct(tuple(read_gpu(self._sysfs, index, address, facts) for index, address in enumerate(addresses)))
         self._kept = {}
         for gpu in gpus:
@@ -148,6 +150,7 @@ class Session:
     def next_xid(self, timeout_ms: int) -> Xid | None:
         """Wait, and return None: sysfs reports no faults."""
         time.sleep(timeout_ms / 1000)
+        return None
 
 
 def _distinct(gpus: tuple[GpuInfo, ...]) -> tuple[GpuInfo, ...]:

@@ -1,7 +1,6 @@
 """Sysfs: the files of sysfs under a folder, with errors that say which file and why. Decides nothing."""
 
 import errno
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -30,18 +29,18 @@ class Sysfs:
 
     def gpus(self) -> tuple[str, ...]:
         """Return the PCI addresses of the GPUs that the driver has, in order. DriverError if it is not loaded."""
-        names = self._call(_GPUS, lambda: os.listdir(self._root / _GPUS))
+        names = self._call(_GPUS, lambda: _names(self._root / _GPUS))
         return tuple(sorted(name for name in names if _ADDRESS.fullmatch(name)))
 
     def nodes(self) -> tuple[str, ...]:
         """Return the folders of KFD's nodes. DriverError if there is no KFD, or if it is being made anew."""
-        names = self._call(_NODES, lambda: os.listdir(self._root / _NODES))
+        names = self._call(_NODES, lambda: _names(self._root / _NODES))
         return tuple(f"{_NODES}/{name}" for name in sorted(names, key=lambda name: (len(name), name)))
 
     def pids(self) -> tuple[int, ...]:
         """Return the processes that have KFD open, on whichever GPU. SysfsError if that is not known."""
         try:
-            names = os.listdir(self._root / _PROCESSES)
+            names = _names(self._root / _PROCESSES)
         except OSError as error:
             raise SysfsError(f"the processes on the GPUs cannot be read: {_PROCESSES}: {error.strerror}") from error
         if not all(name.isdecimal() for name in names):
@@ -87,7 +86,7 @@ class Sysfs:
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a folder; none if it does not exist."""
         try:
-            return tuple(sorted(os.listdir(self._root / path)))
+            return tuple(sorted(_names(self._root / path)))
         except OSError:
             return ()
 
@@ -103,3 +102,7 @@ class Sysfs:
             raise DriverError(path, code) from error
         finally:
             self._observe(path, monotonic() - began, code)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]

@@ -1,6 +1,5 @@
 """AMD's GPUs as sysfs shows them: devices, modes, processes; and that nothing absent or contradictory counts as free."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,26 +128,27 @@ def test_hidden_nodes_of_kfd_are_a_lack_of_permission(tmp_path: Path, monkeypatc
     assert error.value.code == Code.NO_PERMISSION
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text)
+def _write(path: Path, text: str) -> int:
+    return path.write_text(text)
 
 
 BROKEN: dict[str, tuple[Callable[[FakeSysfs], object], str]] = {
-    "no list of processes": (lambda made: os.rmdir(made.root / PROCESSES), "processes"),
+    "no list of processes": (lambda made: (made.root / PROCESSES).rmdir(), "processes"),
     "a strange process": (lambda made: (made.root / PROCESSES / "x1").mkdir(), "x1"),
-    "a node less": (lambda made: os.unlink(made.node_folder(0, 7) / "properties"), "properties"),
+    "a node less": (lambda made: (made.node_folder(0, 7) / "properties").unlink(), "properties"),
     "no node": (lambda made: [_write(made.node_folder(0, part) / "gpu_id", "0") for part in range(8)], "does not list"),
     "another mode": (lambda made: _write(made.gpu_folder(0) / "current_compute_partition", "DPX"), "KFD lists 8 devices"),
-    "no memory mode": (lambda made: os.unlink(made.gpu_folder(0) / "current_memory_partition"), "current_memory_partition"),
+    "no memory mode": (lambda made: (made.gpu_folder(0) / "current_memory_partition").unlink(), "current_memory_partition"),
     "an unknown mode": (lambda made: _write(made.gpu_folder(0) / "current_memory_partition", "UNKNOWN"), "UNKNOWN"),
-    "a mode of a card without": (lambda made: os.unlink(made.gpu_folder(0) / "current_compute_partition"), "cannot be divided"),
+    "a mode of a card without": (lambda made: (made.gpu_folder(0) / "current_compute_partition").unlink(), "cannot be divided"),
     "a device twice": (
-        lambda made: _write(
-            made.node_folder(0, 1) / "properties", (made.node_folder(0, 2) / "properties").read_text()
-        ),
+        lambda made: _write(made.node_folder(0, 1) / "properties", (made.node_folder(0, 2) / "properties").read_text()),
         "twice",
     ),
-    "no device file": (lambda made: os.rename(made.root / "devices/platform", made.root / "elsewhere"), "no device of the driver"),
+    "no device file": (
+        lambda made: (made.root / "devices/platform").rename(made.root / "elsewhere"),
+        "no device of the driver",
+    ),
     "no location": (lambda made: _write(made.node_folder(0, 1) / "properties", "simd_count 4"), "location_id"),
     "no memory": (lambda made: _write(made.gpu_folder(0) / "mem_info_vram_total", "?"), "mem_info_vram_total"),
 }
@@ -169,7 +169,7 @@ def test_what_is_absent_or_contradicts_itself_is_a_fault(tmp_path: Path, case: s
 
 def test_nodes_of_a_gpu_that_the_driver_lacks_make_every_gpu_doubtful(tmp_path: Path) -> None:
     made = node(tmp_path, ("mi300x", 2, "SPX", "NPS1"))
-    os.rename(made.gpu_folder(1), tmp_path / "gone")
+    made.gpu_folder(1).rename(tmp_path / "gone")
     [gpu] = Session.open(tmp_path).survey()
     assert gpu.fault is not None
     assert "0000:15:00.0" in gpu.fault.detail

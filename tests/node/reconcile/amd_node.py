@@ -1,7 +1,7 @@
 """A node with AMD's GPUs for the closed loop: a made-up sysfs, an API server over HTTP, a folder, and AMD's programs.
 
-Before every write of the runtime the invariants of `reconcile/config_manager.py` are checked. A run can be killed before or
-after any of its writes: to the API server or to its folder. Time passes only where the runtime sleeps; the others act then.
+Before every write of the runtime the invariants of `reconcile/config_manager.py` are checked. A run can be killed before any
+of its writes, to the API server or to its folder. Time passes only where the runtime sleeps; the others act then.
 """
 
 import json
@@ -101,7 +101,6 @@ class _Folder(StateDir):
     def _writing(self, name: str, write: Callable[[], None]) -> None:
         self._step()
         super()._writing(name, write)
-        self._step()
 
 
 class _Connection(Connection):
@@ -115,9 +114,7 @@ class _Connection(Connection):
             return super().ask(request)
         self.step()
         self.check(request)
-        answer = super().ask(request)
-        self.step()
-        return answer
+        return super().ask(request)
 
 
 class AmdNode:
@@ -134,6 +131,7 @@ class AmdNode:
         self.entries: list[dict[str, Any]] = []
         self.results: list[StepResult] = []
         self.steps, self.kill_at = 0, -1
+        self.kill_when: Callable[[], bool] = lambda: False
         self.allowed: list[Policy] = []
         """What the hardware may have when the taint goes: the policy's modes, or those of the one before."""
         self.violations: list[str] = []
@@ -183,13 +181,13 @@ class AmdNode:
         except Killed:
             return None
         finally:
-            self.kill_at = -1
+            self.kill_at, self.kill_when = -1, lambda: False
             assert not self.violations, self.violations
 
     def _step(self) -> None:
-        """A step before or after a write. Who is killed writes nothing more."""
+        """A step before a write. Who is killed writes nothing more."""
         self.steps += 1
-        if 0 <= self.kill_at < self.steps:
+        if 0 <= self.kill_at < self.steps or self.kill_when():
             raise Killed
 
     def deps(self, pool: str) -> Dependencies:

@@ -8,7 +8,7 @@ from gpushare_node.core.policy import OnBusy, Partitioner, Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.reconcile.amd_node import EXPORTER, LABELLER, NAME, OURS, PLUGIN, TAINT, AmdNode, amd
+from tests.node.reconcile.amd_node import EXPORTER, LABELLER, OURS, PLUGIN, TAINT, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
 from tests.support.fake_amd.config_manager import LABEL, STATE
 from tests.support.fake_api.server import ApiServer
@@ -36,6 +36,13 @@ def at_peace(node: AmdNode, policy: Policy, modes: list[str]) -> None:
 def ready(outcome: Outcome | None) -> None:
     assert outcome is not None
     assert outcome.reason is ConditionReason.READY, outcome
+
+
+def die_after_request(node: AmdNode) -> None:
+    """A run ends right after it has asked the config manager."""
+    node.kill_when = lambda: node.labels().get(LABEL) == DIVIDED.manager_config
+    assert node.run(DIVIDED) is None
+    node.clock.sleep(1.0)
 
 
 def test_a_new_node_is_divided_by_the_config_manager(node: AmdNode) -> None:
@@ -85,12 +92,12 @@ def test_another_label_is_replaced_once_the_tenants_have_gone(node: AmdNode) -> 
 def test_a_change_waits_for_tenants_and_leaves_them_alone(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     node.tenant("training", pid=100)
-    outcome = node.run(DIVIDED)
+    outcome = node.run(rollout(DIVIDED, drain_timeout_seconds=60))
     assert outcome is not None
     assert (outcome.reason, "science/training" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert (node.modes(), node.taints(), node.labels()[LABEL]) == (SPX, set(), WHOLE.manager_config)
     assert node.offered() == dict(WHOLE.resources)
-    ends = node.clock.time + 120
+    ends = node.clock.time + 30
     node.on_tick = lambda time: node.end_tenant("training", pid=100) if time > ends else None
     ready(node.run(DIVIDED))
     at_peace(node, DIVIDED, CPX)
@@ -204,17 +211,12 @@ def test_after_a_reboot_the_gpus_are_divided_again(node: AmdNode) -> None:
 def test_a_policy_that_returns_in_the_middle_of_a_change_is_asked_for_as_well(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     node.manager.work_seconds = 600.0
-    assert node.run(DIVIDED, kill_at=killed_after_request(node)) is None
+    die_after_request(node)
     assert (node.labels()[LABEL], node.modes()) == (DIVIDED.manager_config, SPX)
     node.manager.work_seconds = 30.0
     ready(node.run(WHOLE))
     at_peace(node, WHOLE, SPX)
     assert node.manager.asked[-1] == WHOLE.manager_config
-
-
-def killed_after_request(node: AmdNode) -> int:
-    """The step after which the label is written: found by killing a run of another node like this one."""
-    return 22
 
 
 def test_a_gpu_that_cannot_be_read_stops_the_change(node: AmdNode) -> None:
@@ -266,7 +268,7 @@ def test_a_label_of_somebody_else_stays_at_a_release(node: AmdNode) -> None:
 def test_release_in_the_middle_of_a_change_waits_for_the_manager(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     node.manager.work_seconds = 600.0
-    assert node.run(DIVIDED, kill_at=killed_after_request(node)) is None
+    die_after_request(node)
     node.allowed = []
     outcome = node.release()
     assert outcome is not None
@@ -274,25 +276,11 @@ def test_release_in_the_middle_of_a_change_waits_for_the_manager(node: AmdNode) 
     assert (node.modes(), node.taints()) == (CPX, set())
 
 
-@pytest.mark.parametrize("former", [None, WHOLE], ids=["new", "changed"])
-def test_a_run_that_is_killed_at_any_write_is_finished_by_the_next(
-    tmp_path: Path, api: ApiServer, former: Policy | None
-) -> None:
-    node = AmdNode(tmp_path, api)
+@pytest.mark.parametrize("at", range(3, 18, 3))
+def test_a_run_that_is_killed_before_a_write_is_finished_by_the_next(tmp_path: Path, api: ApiServer, at: int) -> None:
+    node = AmdNode(tmp_path, api, gpus=1)
     node.manager.work_seconds, node.start_seconds = 2.0, 1.0
-    for at in range(200):
-        if former is not None:
-            ready(node.run(former))
-        elif at:
-            node.release()
-            node.reboot()
-        outcome = node.run(DIVIDED, kill_at=at)
-        if outcome is not None:
-            break
-        ready(node.run(DIVIDED))
-        at_peace(node, DIVIDED, CPX)
-        if former is None:
-            node.label(**{LABEL: None, STATE: None})
-    assert at > 10
-    ready(node.run(DIVIDED))
-    assert node.api.condition(NAME) is not None
+    target = amd("CPX", "NPS4", gpus=1)
+    assert node.run(target, kill_at=at) is None
+    ready(node.run(target))
+    at_peace(node, target, ["CPX/NPS4"])

@@ -209,7 +209,8 @@ def sharings(card: cards.Card) -> Iterator[str]:
 
 def pools_of_every_kind() -> list[str]:
     """A pool for each card and each way to share it, as lines of an intent."""
-    wanted = [(card, sharing) for card in cards.ids() for sharing in sharings(cards.load(card))]
+    known = [card for card in cards.ids() if cards.load(card).vendor == "nvidia"]
+    wanted = [(card, sharing) for card in known for sharing in sharings(cards.load(card))]
     return [
         f"    p{number}: {{card: {card}, nodes: {{matchLabels: {{p: p{number}}}}}, gpusPerNode: 4, sharing: {sharing}"
         f"{MORE[number % len(MORE)]}}}\n"

@@ -5,6 +5,7 @@ import yaml
 from gpushare.intent.types import Autoscaler
 from gpushare.nodes import taints
 from gpushare.reading import schema
+from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, REPARTITIONING_TAINTS
 from tests.support.paths import ROOT
 
@@ -27,7 +28,9 @@ def test_a_policy_may_name_the_keys_that_the_node_runtime_adds() -> None:
 def test_admission_policy_lets_the_runtime_write_only_these_taints() -> None:
     fence = yaml.safe_load((CHART / "admission/fence.yaml").read_text())
     (ours,) = [one["expression"] for one in fence["variables"] if one["name"] == "ourTaints"]
-    assert yaml.safe_load(ours) == list(taints.OUR_TAINTS)
+    always, _, of_amd = ours.partition(" + ")
+    assert yaml.safe_load(always) == list(taints.OUR_TAINTS)
+    assert of_amd == f"(variables.amd != '' ? ['{MANAGER_TAINT}'] : [])"
 
 
 def test_the_prefixes_are_those_that_cluster_autoscaler_knows() -> None:

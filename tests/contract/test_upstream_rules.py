@@ -110,6 +110,13 @@ def hardware(spec: Any) -> Hardware:
     return [node[index] for index in sorted(node)]
 
 
+def compute_capability(card: str) -> tuple[int, int]:
+    """That of one of NVIDIA's cards."""
+    known = cards.load(card).compute_capability
+    assert known is not None, card
+    return known
+
+
 def plugin_environments(files: Files, stack: str) -> list[str]:
     """MIG_STRATEGY as the plugin may find it: the operator's setting, and nothing where the profiles decide."""
     if stack == "gpu-operator":
@@ -123,7 +130,7 @@ def check_nodes(files: Files) -> None:
     profiles, pools = below(files, "chart/files/profiles/"), upstream.read(files["nodes/pools.yaml"])["pools"]
     for name, policy in below(files, "chart/files/policies/").items():
         spec, node = policy["spec"], hardware(policy["spec"])
-        capability = cards.load(spec["card"]["id"]).compute_capability
+        capability = compute_capability(spec["card"]["id"])
         for strategy in plugin_environments(files, spec["stack"]):
             assert upstream.advertised(profiles[spec["profile"]], node, strategy, capability) == spec["resources"], name
         assert {key: one["perNode"] for key, one in pools[name]["resources"].items()} == spec["resources"]
@@ -240,7 +247,7 @@ def test_unchanged_node_advertises_the_same_under_the_next_strategy(stack: str) 
         profiles = below(files, "chart/files/profiles/")
         for policy in below(files, "chart/files/policies/").values():
             spec = policy["spec"]
-            capability = cards.load(spec["card"]["id"]).compute_capability
+            capability = compute_capability(spec["card"]["id"])
             for strategy in strategies:
                 offered = upstream.advertised(profiles[spec["profile"]], hardware(spec), strategy, capability)
                 assert offered == spec["resources"], (before, after, strategy)

@@ -1,5 +1,5 @@
 {{/*
-What the pods of all our DaemonSets have in common. Takes (root, ServiceAccount).
+What the pods of all our DaemonSets have in common. Takes (root, ServiceAccount, whether the GPUs are AMD's).
 */}}
 {{- define "gpushare.podBase" -}}
 {{- $root := index . 0 -}}
@@ -11,8 +11,8 @@ hostPID: true
 priorityClassName: {{ if include "gpushare.observes" $root }}gpushare-observe{{ else }}system-node-critical{{ end }}
 # A change of the hardware is brought to a safe point before the pod ends.
 terminationGracePeriodSeconds: 60
-{{- with $root.Values.runtimeClassName }}
-runtimeClassName: {{ . | quote }}
+{{- if and $root.Values.runtimeClassName (not (index . 2)) }}
+runtimeClassName: {{ $root.Values.runtimeClassName | quote }}
 {{- end }}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
@@ -61,11 +61,11 @@ A node without the label (an older operator, or not yet labelled) is ours.
 The driver manager of an older operator knows its own operands alone, drains no DaemonSet, and cannot unload a driver that we keep
 open. So our pods go with its validator, whose label it writes as well, and which is paused for nothing else.
 An administrator takes the runtime off a node by gpushare.dev/runtime=away, to reset a GPU that it has open.
-Takes (root, terms).
+Takes (root, terms, whether the GPUs are AMD's, whose operator has no such labels).
 */}}
 {{- define "gpushare.affinity" -}}
 {{- $clients := list (dict "key" "gpushare.dev/runtime" "operator" "NotIn" "values" (list "away")) -}}
-{{- if ne (index . 0).Values.stack "device-plugin" -}}
+{{- if and (ne (index . 0).Values.stack "device-plugin") (not (index . 2)) -}}
 {{- $upgrade := "paused-for-driver-upgrade" -}}
 {{- $change := "paused-for-mig-change" -}}
 {{- $away := list "false" $upgrade $change (printf "%s_%s" $change $upgrade) -}}
@@ -98,9 +98,10 @@ tolerationSeconds: {{ $toleration.tolerationSeconds | int64 }}
 {{- end }}
 
 {{/*
-Environment of a container that uses NVML. A fieldRef is one value to server-side apply, its defaulted apiVersion included: without
+Environment of a container that reads GPUs. A fieldRef is one value to server-side apply, its defaulted apiVersion included: without
 it every second field manager (Helm after kubectl, Argo CD after Helm) meets a conflict.
-Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring wanted).
+Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring wanted, the namespace of AMD's operator where the GPUs
+are AMD's: these are read in sysfs, and nothing of NVIDIA's runtime is asked for).
 */}}
 {{- define "gpushare.env" -}}
 - name: NODE_NAME
@@ -123,6 +124,10 @@ Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring 
     fieldRef:
       apiVersion: v1
       fieldPath: metadata.uid
+{{- if index . 3 }}
+- name: AMD_NAMESPACE
+  value: {{ index . 3 | quote }}
+{{- else }}
 - name: NVIDIA_VISIBLE_DEVICES
   value: all
 # compute brings the MPS control program.
@@ -137,15 +142,23 @@ Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring 
   value: all
 {{- end }}
 {{- end }}
+{{- end }}
 
 {{/*
-Mounts of every container, each with its volume in gpushare.volumes. Takes MPS wanted.
+Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS wanted, whether the GPUs are AMD's).
 */}}
 {{- define "gpushare.mounts" -}}
+{{- if index . 1 -}}
+# The driver's files on the GPUs, their partitions and processes. No device is opened: that would keep the config manager waiting.
+- name: sys
+  mountPath: /sys
+  readOnly: true
+{{- else -}}
 # Asks the runtime for all devices. The variable alone does not where the toolkit ignores it for unprivileged containers.
 - name: all-gpus
   mountPath: /var/run/nvidia-container-devices/all
   readOnly: true
+{{- end }}
 - name: state
   mountPath: /var/lib/gpushare
 - name: device-plugins
@@ -153,7 +166,7 @@ Mounts of every container, each with its volume in gpushare.volumes. Takes MPS w
   readOnly: true
 - name: tmp
   mountPath: /tmp
-{{- if . }}
+{{- if index . 0 }}
 # The MPS daemon may start, and mount its shared memory, after us.
 - name: mps
   mountPath: /run/nvidia/mps
@@ -166,13 +179,20 @@ Mounts of every container, each with its volume in gpushare.volumes. Takes MPS w
 
 {{/*
 Kubelet's folder is where kubelet was told; inside the container it is always the usual one. What only observes keeps nothing on the host. Takes (root, MPS wanted,
-whether it observes).
+whether it observes, whether the GPUs are AMD's).
 */}}
 {{- define "gpushare.volumes" -}}
+{{- if index . 3 -}}
+- name: sys
+  hostPath:
+    path: /sys
+    type: Directory
+{{- else -}}
 - name: all-gpus
   hostPath:
     path: /dev/null
     type: CharDevice
+{{- end }}
 - name: state
   {{- if index . 2 }}
   emptyDir:
@@ -204,10 +224,10 @@ whether it observes).
 {{/*
 A container that may change hardware. Privileged only if it must switch MIG or create instances; else root with KILL (it goes on
 holding tenants to their caps while it waits), SYS_PTRACE and SYS_ADMIN (the driver asks for it when the compute mode that MPS
-left behind is put right). Takes privileged.
+left behind is put right). With AMD's GPUs others change the hardware. Takes (privileged, whether the GPUs are AMD's).
 */}}
 {{- define "gpushare.hardwareSecurity" -}}
-{{- if . -}}
+{{- if index . 0 -}}
 privileged: true
 {{- else -}}
 allowPrivilegeEscalation: false
@@ -216,7 +236,9 @@ capabilities:
     - ALL
   add:
     - KILL
+    {{- if not (index . 1) }}
     - SYS_ADMIN
+    {{- end }}
     - SYS_PTRACE
 {{- end }}
 readOnlyRootFilesystem: true
@@ -236,16 +258,18 @@ limits:
 {{- end }}
 
 {{/*
-A pod that releases its node: it ends when the pool's label is removed. Takes (root, ServiceAccount, requirements of the nodes).
+A pod that releases its node: it ends when the pool's label is removed. Takes (root, ServiceAccount, requirements of the nodes, whether
+the GPUs are AMD's).
 */}}
 {{- define "gpushare.releasePod" -}}
 {{- $root := index . 0 -}}
 {{- $account := index . 1 -}}
 {{- $nodes := index . 2 -}}
-{{- $privileged := eq $root.Values.partitioner "gpushare" -}}
-{{- include "gpushare.podBase" (list $root $account) }}
+{{- $amd := index . 3 -}}
+{{- $privileged := and (eq $root.Values.partitioner "gpushare") (not $amd) -}}
+{{- include "gpushare.podBase" (list $root $account $amd) }}
 affinity:
-  {{- include "gpushare.affinity" (list $root (list (dict "matchExpressions" $nodes))) | nindent 2 }}
+  {{- include "gpushare.affinity" (list $root (list (dict "matchExpressions" $nodes)) $amd) | nindent 2 }}
 # The taints of a pool that is gone are not known.
 tolerations:
   - operator: Exists
@@ -258,21 +282,21 @@ containers:
       - release
     # Nor its card and its mode: MIG is assumed.
     env:
-      {{- include "gpushare.env" (list false $privileged true) | nindent 6 }}
+      {{- include "gpushare.env" (list false $privileged true ($amd | ternary ($root.Values.amd).namespace "")) | nindent 6 }}
     resources:
       {{- include "gpushare.resources" $root | nindent 6 }}
     securityContext:
-      {{- include "gpushare.hardwareSecurity" $privileged | nindent 6 }}
+      {{- include "gpushare.hardwareSecurity" (list $privileged $amd) | nindent 6 }}
     volumeMounts:
       - name: tenancy
         mountPath: /etc/gpushare
         readOnly: true
-      {{- include "gpushare.mounts" false | nindent 6 }}
+      {{- include "gpushare.mounts" (list false $amd) | nindent 6 }}
 volumes:
   # Without it no pod is evicted.
   - name: tenancy
     configMap:
       name: gpushare-tenancy
       optional: true
-  {{- include "gpushare.volumes" (list $root false "") | nindent 2 }}
+  {{- include "gpushare.volumes" (list $root false "" $amd) | nindent 2 }}
 {{- end }}

@@ -55,7 +55,9 @@ class Ways:
         self._pool, self._card, self._present, self._isolation = plan.pool, plan.card, present, isolation
 
     def is_allowed(self, variant: Variant) -> bool:
-        """Whether the variant keeps containers apart as well as is wanted."""
+        """Whether the variant keeps containers apart as well as is wanted, on a card that has it."""
+        if self._card.vendor not in variant.vendors:
+            return False
         if self._isolation is Isolation.NONE or self._present is None:
             return True
         if self._isolation is Isolation.MEMORY:
@@ -72,7 +74,7 @@ class Ways:
         more = (needs[0] * times // 4 for times in _TIMES)
         for need, variant in ((need, variant) for need in (*needs, *more) for variant in variants):
             demand = Demand(card=self._card, needs=(Need(memory_bytes=need),), gpus_per_node=self._pool.gpus_per_node, nodes=1)
-            divided = variant.divide(demand)
+            divided = variant.ways(demand)
             for sharing in () if isinstance(divided, str) else divided:
                 for one in self._with_fewer(sharing, need):
                     if not self._isolates_less(one):

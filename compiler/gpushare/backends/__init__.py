@@ -1,4 +1,4 @@
-"""What a pool's shares become for users and nodes: a back end has the methods of `DevicePlugin`, the only one yet.
+"""What a pool's shares become for users and nodes: a back end has the methods of `DevicePlugin`, for each vendor its own.
 
 No other package knows a back end by its name.
 """
@@ -8,24 +8,24 @@ from typing import Any
 
 from gpushare import modes
 from gpushare.backends import device_plugin
+from gpushare.backends.amd_device_plugin import AmdDevicePlugin
 from gpushare.backends.device_plugin import DevicePlugin
+from gpushare.backends.requests import quota_resource
+from gpushare.catalog.cards import Card
 from gpushare.intent.types import Pool
 
-
-def of(pool: Pool) -> DevicePlugin:
-    """Return the pool's back end."""
-    return DevicePlugin(pool)
+__all__ = ["of", "operator_mig_strategy", "quota_resource"]
 
 
-def quota_resource(key: str) -> str:
-    """Return the resource that a ResourceQuota limits under this key."""
-    return device_plugin.quota_resource(key)
+def of(pool: Pool, card: Card) -> DevicePlugin | AmdDevicePlugin:
+    """Return the back end of a pool that has this card."""
+    return AmdDevicePlugin(pool) if card.vendor == "amd" else DevicePlugin(pool)
 
 
 def operator_mig_strategy(pools: Iterable[Pool], former: Iterable[Mapping[str, Any]] = ()) -> str | None:
     """Return the MIG strategy that suits the nodes of these pools, and those that still have a former config of a lock.
 
-    The operator has one setting for all nodes; None if none suits them.
+    NVIDIA's operator has one setting for all nodes; None if none suits them.
     """
     needed = [modes.of(pool).mig_strategy for pool in pools]
     return device_plugin.one_mig_strategy([*needed, *map(device_plugin.mig_strategy_of_config, former)])

@@ -10,17 +10,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushare import modes
+from gpushare.backends.requests import QUOTA, limited
 from gpushare.bundle.artifact import content_hash
-from gpushare.catalog.cards import MigProfile
+from gpushare.catalog.cards import DeviceProfile
 from gpushare.intent.types import MigStrategy, Pool, SharePlacement
 from gpushare.vendors.nvidia import NVIDIA
 
 SHARED_SUFFIX = ".shared"
 
+PROFILE_LABEL = "gpushare.dev/profile"
+"""What the node runtime sets beside the plugin's own label."""
+
 MPS_ROOT = "/run/nvidia/mps"
 """Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""
 
-_QUOTA = "requests."
 _POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
 
 
@@ -30,10 +33,10 @@ class DevicePlugin:
     def __init__(self, pool: Pool) -> None:
         self._mode, self._sharing = modes.of(pool), pool.sharing
 
-    def names(self, profile: MigProfile | None, *, is_shared: bool) -> tuple[str, str]:
+    def names(self, profile: DeviceProfile | None, *, is_shared: bool) -> tuple[str, str]:
         """Return the name of a device's resource before sharing renames it, as in configs, and the one that pods request."""
         by_profile = profile and self._mode.mig_strategy != MigStrategy.SINGLE
-        base = f"{NVIDIA.partitions}{profile.resource_suffix}" if profile and by_profile else NVIDIA.whole_gpu
+        base = f"{NVIDIA.partitions[0]}{profile.resource_suffix}" if profile and by_profile else NVIDIA.whole_gpu
         return base, base + SHARED_SUFFIX if is_shared and self._sharing.rename else base
 
     def profile(self, replicated: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
@@ -59,20 +62,15 @@ class DevicePlugin:
 
     def labels(self, key: str) -> dict[str, list[str]]:
         """Return the labels by which a node gets the profile of that key, each with every value that it may have."""
-        return {NVIDIA.plugin_label: [f"{key}-a", f"{key}-b"]}
+        return {PROFILE_LABEL: [key], str(NVIDIA.plugin_label): [f"{key}-a", f"{key}-b"]}
 
     def quota_key(self, resource: str) -> str:
         """Return what a ResourceQuota calls the resource."""
-        return f"{_QUOTA}{resource}"
+        return f"{QUOTA}{resource}"
 
     def requesting(self, container: Mapping[str, Any], resource: str) -> dict[str, Any]:
         """Return the part of a pod's spec with the container, which gets one share of the resource."""
-        return {"containers": [{**container, "resources": {"limits": {resource: 1}}}]}
-
-
-def quota_resource(key: str) -> str:
-    """Return the resource that a ResourceQuota calls so."""
-    return key.removeprefix(_QUOTA)
+        return limited(container, resource)
 
 
 def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:

@@ -75,15 +75,13 @@ def intent_digest(intent: Intent) -> str:
         del plain["adoption"]
     if not intent.prices:
         del plain["prices"]
-    for field in ("own_runtime_class", "namespace"):
+    for field in ("own_runtime_class", "namespace", "vgpu_manager", "amd"):
         if plain["platform"][field] is None:
             del plain["platform"][field]
     for pool in plain["pools"]:
         for field in ("is_paused", "windows"):
             if not pool["rollout"][field]:
                 del pool["rollout"][field]
-    if plain["platform"]["vgpu_manager"] is None:
-        del plain["platform"]["vgpu_manager"]
     return digest(emit.canonical_json(plain))
 
 

@@ -4,7 +4,7 @@ The lock is a declared input of the next compile, so the same intent and the sam
 type, its text, and how a current set of profiles becomes a former one. Reads no files.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare import __version__
@@ -38,7 +38,10 @@ class GoalPin(Record):
 
 
 class Lock(Record):
-    """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first."""
+    """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first.
+
+    `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor.
+    """
 
     intent: str = ""
     files: Mapping[str, str] = NOTHING
@@ -49,6 +52,9 @@ class Lock(Record):
     former_mig_configs: tuple[Mapping[str, Any], ...] = ()
     vgpu_configs: Mapping[str, Any] = NOTHING
     former_vgpu_configs: tuple[Mapping[str, Any], ...] = ()
+    manager_configs: Mapping[str, Any] = NOTHING
+    former_manager_configs: tuple[Mapping[str, Any], ...] = ()
+    vendors: tuple[str, ...] = ()
 
 
 EMPTY = Lock()
@@ -92,6 +98,9 @@ def _lock(document: Mapping[str, Any]) -> Lock:
         former_mig_configs=tuple(document["formerMigConfigs"]),
         vgpu_configs=document.get("vgpuConfigs", {}),
         former_vgpu_configs=tuple(document.get("formerVgpuConfigs", ())),
+        manager_configs=document.get("managerConfigs", {}),
+        former_manager_configs=tuple(document.get("formerManagerConfigs", ())),
+        vendors=tuple(document.get("vendors", ())),
     )
 
 
@@ -109,6 +118,7 @@ def text(lock: Lock) -> str:
         "migConfigs": _in_order(lock.mig_configs),
         "formerMigConfigs": [_in_order(older) for older in lock.former_mig_configs],
         **_of_vgpus(lock),
+        **_of_vendors(lock),
         "files": _in_order(lock.files),
     }
     return emit.yaml_text(document, _HEADER)
@@ -124,6 +134,17 @@ def _of_vgpus(lock: Lock) -> dict[str, Any]:
     }
 
 
+def _of_vendors(lock: Lock) -> dict[str, Any]:
+    """Return the fields that a cluster with NVIDIA's GPUs alone does not have."""
+    if not lock.vendors:
+        return {}
+    return {
+        "vendors": list(lock.vendors),
+        "managerConfigs": _in_order(lock.manager_configs),
+        "formerManagerConfigs": [_in_order(older) for older in lock.former_manager_configs],
+    }
+
+
 def _in_order(mapping: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(mapping.items()))
 
@@ -136,6 +157,8 @@ def advance(  # noqa: PLR0913 - the parts of a lock
     profiles: Mapping[str, Any],
     mig_configs: Mapping[str, Any],
     vgpu_configs: Mapping[str, Any] = NOTHING,
+    manager_configs: Mapping[str, Any] = NOTHING,
+    vendors: Iterable[str] = (),
 ) -> Lock:
     """Return the next bundle's lock, without its files: where a set of names changed, the previous set becomes a former one."""
     return Lock(
@@ -147,6 +170,9 @@ def advance(  # noqa: PLR0913 - the parts of a lock
         former_mig_configs=_former(mig_configs, before.mig_configs, before.former_mig_configs),
         vgpu_configs=vgpu_configs,
         former_vgpu_configs=_former(vgpu_configs, before.vgpu_configs, before.former_vgpu_configs),
+        manager_configs=manager_configs,
+        former_manager_configs=_former(manager_configs, before.manager_configs, before.former_manager_configs),
+        vendors=tuple(sorted({*before.vendors, *vendors})),
     )
 
 
@@ -178,6 +204,11 @@ def all_mig_configs(lock: Lock) -> dict[str, Any]:
 def all_vgpu_configs(lock: Lock) -> dict[str, Any]:
     """Return every config of the vGPU device manager that a node may still use, by name."""
     return _merged(lock.vgpu_configs, lock.former_vgpu_configs)
+
+
+def all_manager_configs(lock: Lock) -> dict[str, Any]:
+    """Return every profile of AMD's config manager that a node may still use, by name."""
+    return _merged(lock.manager_configs, lock.former_manager_configs)
 
 
 def _merged(now: Mapping[str, Any], older: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:

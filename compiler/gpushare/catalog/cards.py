@@ -109,6 +109,40 @@ class Geometry(Record):
     unconfirmed: tuple[str, ...] = ()
 
 
+class PartitionMode(Record):
+    """One way in which all GPUs of a node with AMD's card are divided: a compute mode with a memory mode.
+
+    `memory_mib` is the smallest size seen of a partition, None if unknown; `partitions` those of one GPU. `unconfirmed` names
+    `mode` (no source confirms that it exists), `memoryMiB` or `computeUnits`.
+    """
+
+    compute: str
+    memory: str
+    partitions: int
+    memory_mib: int | None
+    compute_units: int | None
+    unconfirmed: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name as in resources and labels of AMD's device plugin: `cpx_nps4`."""
+        return f"{self.compute}_{self.memory}".lower()
+
+    @property
+    def resource_suffix(self) -> str:
+        """The name as written in Kubernetes resources."""
+        return self.name
+
+    @property
+    def compute_slices(self) -> int:
+        """The part of a GPU that computes for it: partitions of a GPU are equal."""
+        return 1
+
+
+DeviceProfile = MigProfile | PartitionMode
+"""What a part of a GPU is: an instance of MIG, or a partition of AMD's."""
+
+
 class VgpuType(Record):
     """One type of vGPU of one card, as NVIDIA's vGPU device manager names it, and how many of them one GPU has."""
 
@@ -130,6 +164,8 @@ class Card(Record):
     total seen (safe for caps), None if unknown. `mig` is None if the card has no MIG; `mig_supported` None means that neither
     is confirmed. `vgpu` is None if no source knows vGPUs of the card. `sources` are keys of `profiles/sources.yaml`.
     `unconfirmed` names the facts that no source confirms, by their keys in the card file (`memoryMiB`, `nvlink`, …).
+    `compute_capability` is None on cards of other vendors than NVIDIA; `partition_modes` are AMD's, `min_driver` is the first
+    ROCm release that has them.
     `vendor` is a key of `VENDORS`: that in whose folder the card's file is.
     """
 
@@ -138,7 +174,7 @@ class Card(Record):
     product: str
     architecture: str
     chip: str | None
-    compute_capability: tuple[int, int]
+    compute_capability: tuple[int, int] | None
     memory_mib: int | None
     memory_gb_nominal: int | None
     pci_device_ids: tuple[str, ...]
@@ -156,11 +192,18 @@ class Card(Record):
     sources: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
     vendor: str = "nvidia"
+    partition_modes: tuple[PartitionMode, ...] = ()
+    min_driver: str | None = None
 
     @cached_property
     def profiles(self) -> Mapping[str, MigProfile]:
         """The MIG profiles by name; empty if the card has none."""
         return {profile.name: profile for profile in self.mig.profiles} if self.mig else {}
+
+    @cached_property
+    def device_profiles(self) -> Mapping[str, DeviceProfile]:
+        """What parts of the card can be, by name: MIG profiles, or partition modes."""
+        return {**self.profiles, **{mode.name: mode for mode in self.partition_modes}}
 
 
 class Catalog(Record):
@@ -202,7 +245,8 @@ def _files() -> Mapping[str, tuple[str, Path]]:
 def load(card_id: str) -> Card:
     """Return a shipped card. Reads only that card's file. Raises KeyError if there is none."""
     vendor, path = _files()[card_id]
-    return replace(build(card_id, source.read(path.read_bytes(), str(path)).data), vendor=vendor)
+    document = source.read(path.read_bytes(), str(path)).data
+    return _amd(document) if vendor == "amd" else replace(build(card_id, document), vendor=vendor)
 
 
 def check(cards: Mapping[str, Any]) -> list[Finding]:
@@ -265,9 +309,54 @@ def build(card_id: str, document: Mapping[str, Any]) -> Card:
         device_filters=tuple(get("deviceFilters", ())),
         vgpu=_vgpus(document["vgpu"]) if get("vgpu") else None,
         note=get("note", ""),
-        sources=tuple(dict.fromkeys(key for keys in get("provenance", {}).values() for key in keys.split())),
+        sources=_cited(document),
         unconfirmed=tuple(get("unconfirmed", ())),
     )
+
+
+def _amd(document: Mapping[str, Any]) -> Card:
+    """Return the card of a file that passed `amd-card.v1`."""
+    get = document.get
+    return Card(
+        id=document["id"],
+        name=document["name"],
+        product=product_label(document["name"]),
+        architecture="unknown",
+        chip=None,
+        compute_capability=None,
+        memory_mib=_smallest(document),
+        memory_gb_nominal=document["memoryGBNominal"],
+        pci_device_ids=tuple(document["pciDeviceIds"]),
+        form_factor=None,
+        ecc=None,
+        nvlink=None,
+        mps_supported=False,
+        mps_max_replicas=0,
+        mig_supported=False,
+        mig=None,
+        device_filters=(),
+        note=get("note", ""),
+        sources=_cited(document),
+        unconfirmed=tuple(get("unconfirmed", ())),
+        vendor="amd",
+        partition_modes=tuple(_mode(row) for row in get("modes", ())),
+        min_driver=get("minDriver"),
+    )
+
+
+def _mode(row: Mapping[str, Any]) -> PartitionMode:
+    return PartitionMode(
+        compute=row["compute"],
+        memory=row["memory"],
+        partitions=row["partitions"],
+        memory_mib=_smallest(row),
+        compute_units=row["computeUnits"],
+        unconfirmed=tuple(row.get("unconfirmed", ())),
+    )
+
+
+def _cited(document: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key for keys in document.get("provenance", {}).values() for key in keys.split()))
 
 
 def _exact(document: Any) -> Any:

@@ -3,7 +3,7 @@
 A memory of None (or the 0 that unified-memory boards report) is unknown, and whatever depends on it is None.
 """
 
-from gpushare.catalog.cards import Card, MigProfile
+from gpushare.catalog.cards import Card, DeviceProfile
 from gpushare.core.units import MIB, Share
 
 DEFAULT_RESERVE = Share(percent_hundredths=300)
@@ -23,6 +23,6 @@ def usable_bytes(memory_mib: int | None, reserve: Share | None) -> int | None:
     return memory_mib * MIB - reserve_bytes(memory_mib, reserve) if memory_mib else None
 
 
-def memory_mib(card: Card, profile: MigProfile | None) -> int | None:
-    """Return the smallest catalogued memory of a whole card or of an instance; None if it was never measured."""
+def memory_mib(card: Card, profile: DeviceProfile | None) -> int | None:
+    """Return the smallest catalogued memory of a whole card or of a part of one; None if it was never measured."""
     return (card.memory_mib if profile is None else profile.memory_mib) or None

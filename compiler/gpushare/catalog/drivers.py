@@ -27,12 +27,14 @@ class DriverRange(Record):
 
 
 def branches(card: Card) -> DriverRange:
-    """Return the driver branches of a card. What no source tells has no bound; Thor (11.0) has drivers of its own."""
+    """Return NVIDIA's driver branches of a card. What no source tells has no bound; Thor (11.0) has drivers of its own."""
     capability = card.compute_capability
+    if capability is None:
+        return DriverRange(first=None, last=None)
     first = next((branch for start, branch in _FIRST if capability >= start and capability[0] == start[0]), None)
     return DriverRange(first=first, last=LAST_BEFORE_TURING if capability < TURING else None)
 
 
 def has_open_modules(card: Card) -> bool:
     """Whether NVIDIA's open kernel modules serve the card."""
-    return card.compute_capability >= TURING
+    return card.compute_capability is not None and card.compute_capability >= TURING

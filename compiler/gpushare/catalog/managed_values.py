@@ -39,6 +39,7 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
         "nfd.worker.tolerations": "write tolerations in the pools; operands get them all",
     },
     Stack.EXISTING: {},
+    Stack.NONE: {},
 }
 
 VGPUS: Mapping[str, str] = {

@@ -92,7 +92,11 @@ def _card(card_id: str, mode: str) -> "Card":
     from gpushare.cli import card_choice  # noqa: PLC0415 - as above
 
     card = card_choice.chosen(card_id)
-    missing = modes.named(mode).missing(card)
+    traits = modes.named(mode)
+    if card.vendor not in traits.vendors:
+        others = [one.mode.value for one in modes.MODES if card.vendor in one.vendors and one.missing(card) is None]
+        raise CouldNotRunError(f"{card.name} has no {mode}", f"take --mode {' or '.join(others)}")
+    missing = traits.missing(card)
     if missing:
         raise CouldNotRunError(f"{card.name} has no {missing[0]}", f"take --mode {missing[1]}")
     return card
@@ -148,6 +152,8 @@ def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: 
         "pool": pool,
         "layout": _layout(card),
         "vgpu": _vgpu(card),
+        "partition": next((one for one in reversed(card.partition_modes) if "mode" not in one.unconfirmed), None)
+        or next(iter(card.partition_modes), None),
     }
     return environment.get_template("intent.yaml.j2").render(facts)
 

@@ -17,6 +17,9 @@ from gpushare.importing import bundle_gitops, bundle_monitoring, platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota, Settings
 from gpushare.importing.parts import Notes, Part
+from gpushare.intent.types import Amd, AmdStack
+from gpushare.modes.partition import PartitionTraits
+from gpushare.vendors.amd import AMD
 
 _DRIVER = ("repository", "image", "version")
 
@@ -45,11 +48,13 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     own = facts.namespaces - {chart.at("pluginNamespace").text for chart in facts.bundle_charts}
     if len(own) == 1:
         draft.put(("namespace",), min(own), None, "from the bundle's namespace.yaml")
-    for policy in facts.policies[:1]:
+    _amd(facts, draft)
+    for policy in [one for one in facts.policies if not one.at("spec", "vendor").text][:1]:
         for field in ("stack", "partitioner"):
             if policy.at("spec", field).text:
                 word = policy.at("spec", field)
                 draft.put(("platform", field), word.text, word, "from the bundle's policies")
+    for policy in facts.policies[:1]:
         if policy.at("spec", "adoption").text:
             word = policy.at("spec", "adoption")
             draft.put(("adoption",), word.text, word, "from the bundle's policies")
@@ -59,6 +64,19 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     bundle_monitoring.add(facts, draft)
     for one in facts.settings:
         _settings(one, draft)
+
+
+def _amd(facts: Facts, draft: Draft) -> None:
+    """Add AMD's stack: that of the platform itself where no pool has NVIDIA's cards."""
+    policies = [one for one in facts.policies if one.at("spec", "vendor").text]
+    for policy in policies[:1]:
+        is_alone = len(policies) == len(facts.policies)
+        above = ("platform",) if is_alone else ("platform", "amd")
+        stack = policy.at("spec", "stack")
+        draft.put((*above, "stack"), stack.text, stack, "from the bundle's policies")
+        namespaces = {chart.at("amd", "namespace").text for chart in facts.bundle_charts} - {"", Amd().namespace}
+        if len(namespaces) == 1 and stack.text != AmdStack.EXISTING.value:
+            draft.put((*above, "namespace"), min(namespaces), None, "from the bundle's chart/values.yaml")
 
 
 def _settings(one: Settings, draft: Draft) -> None:
@@ -193,6 +211,8 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
     rename: dict[str, Any] = {}
     if shared and not all(device.at("resource").text.endswith(SHARED) for device in shared.values()):
         rename["rename"] = False
+    if mode == PartitionTraits.mode:
+        return _partitions(devices)
     if not modes.named(mode).is_partitioned:
         return {"mode": mode} | ({"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {})
     found: dict[str, Any] = {"mode": mode}
@@ -201,6 +221,16 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
     if shared:
         found["replicas"] = {str(profile): device.at("replicas").count for profile, device in sorted(shared.items(), key=str)}
     return found | rename
+
+
+def _partitions(devices: list[Part]) -> dict[str, Any]:
+    """Return the modes of AMD's partitions, which the devices are named after."""
+    of_gpu = {device.at("gpu").count or 0: device.at("profile").text.upper().partition("_") for device in devices}
+    memory, computes = next(iter(of_gpu.values()))[2], list(dict.fromkeys(one[0] for one in of_gpu.values()))
+    groups = [{"gpus": [gpu for gpu, one in of_gpu.items() if one[0] == word], "compute": word} for word in computes]
+    modes_of_gpus: dict[str, Any] = {"layouts": groups} if len(groups) > 1 else {"compute": computes[0]}
+    single = all(device.at("resource").text == AMD.whole_gpu for device in devices)
+    return {"mode": "partition", **modes_of_gpus, "memory": memory, **({"strategy": "single"} if single else {})}
 
 
 def _layouts(devices: list[Part], gpus: int) -> dict[str, Any]:

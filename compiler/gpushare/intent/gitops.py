@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from gpushare.core.record import Record
-from gpushare.intent.types import Intent, Stack
+from gpushare.intent.types import AmdStack, Intent
 
 PLAIN = r"[^\s$\\]+"
 """No tool replaces any of it: `$` begins a variable in Argo CD's paths and in Flux's substitutions."""
@@ -90,7 +90,7 @@ def object_name(intent: Intent, tool: str) -> str:
 
 def installs_upstream(intent: Intent) -> bool:
     """Return whether the bundle installs a chart of NVIDIA's."""
-    return intent.platform.stack is not Stack.EXISTING and not intent.observes
+    return intent.platform.installs_chart and not intent.observes
 
 
 def namespaces(intent: Intent) -> dict[str, str]:
@@ -98,6 +98,9 @@ def namespaces(intent: Intent) -> dict[str, str]:
     made = {"namespace.yaml": intent.namespace}
     if installs_upstream(intent) and intent.plugin_namespace != intent.namespace:
         made["platform-namespace.yaml"] = intent.plugin_namespace
+    amd = intent.platform.amd
+    if amd and amd.stack is not AmdStack.EXISTING and not intent.observes and amd.namespace not in made.values():
+        made["amd-namespace.yaml"] = amd.namespace
     return made
 
 

@@ -17,10 +17,13 @@ from gpushare.intent.types import (
     AdmissionMode,
     AdmissionScope,
     Adoption,
+    Amd,
+    AmdStack,
     Autoscaler,
     Balanced,
     CapValue,
     CapWord,
+    ComputeGroup,
     Driver,
     Enforcement,
     Exclusive,
@@ -40,6 +43,7 @@ from gpushare.intent.types import (
     NodeSelector,
     OnBusy,
     Operator,
+    Partition,
     Partitioner,
     Platform,
     Pool,
@@ -95,9 +99,14 @@ def _version(text: str) -> tuple[int, int] | None:
 
 
 def _platform(document: Document) -> Platform:
-    driver = document.get("driver")
+    driver, stack = document.get("driver"), document.get("stack", "gpu-operator")
+    if stack in (AmdStack.GPU_OPERATOR, AmdStack.DEVICE_PLUGIN):
+        shared = {key: document[key] for key in ("stack", "version", "namespace", "values") if key in document}
+        rest = {key: value for key, value in document.items() if key not in ("version", "namespace", "values")}
+        return _platform({**rest, "stack": Stack.NONE.value, "amd": shared})
     return Platform(
-        stack=Stack(document.get("stack", "gpu-operator")),
+        stack=Stack(stack),
+        amd=_amd(document["amd"]) if "amd" in document else None,
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
         driver=None if driver is None else Driver(**driver),
@@ -111,6 +120,12 @@ def _platform(document: Document) -> Platform:
         namespaces=tuple(document.get("namespaces", ())),
         values=_in_order(document.get("values", {})),
     )
+
+
+def _amd(document: Document) -> Amd:
+    given = {key: value for key, value in document.items() if key in ("version", "namespace")}
+    stack = AmdStack(document.get("stack", AmdStack.GPU_OPERATOR))
+    return Amd(stack=stack, values=_in_order(document.get("values", {})), **given)
 
 
 def _in_order(value: Any) -> Any:
@@ -185,6 +200,14 @@ def _sharing(document: Document) -> Sharing:
                 replicas=_counts(replicas) if isinstance(replicas, dict) else int(replicas),
                 rename=rename,
                 placement=placement,
+            )
+        case Mode.PARTITION:
+            groups = document.get("layouts", ())
+            return Partition(
+                memory=document["memory"],
+                compute=document.get("compute", ""),
+                groups=tuple(ComputeGroup(gpus=tuple(map(int, one["gpus"])), compute=one["compute"]) for one in groups),
+                strategy=MigStrategy(document.get("strategy", "mixed")),
             )
         case Mode.VGPU:
             return Vgpu(profile=document["profile"], kernel=_kernel(document.get("kernel")))

@@ -17,10 +17,19 @@ from gpushare.vendors.nvidia import NVIDIA
 
 
 class Stack(StrEnum):
-    """Which upstream chart serves the shares."""
+    """Which chart of NVIDIA's serves the shares; `none` where no pool has NVIDIA's cards."""
 
     GPU_OPERATOR = "gpu-operator"
     DEVICE_PLUGIN = "device-plugin"
+    EXISTING = "existing"
+    NONE = "none"
+
+
+class AmdStack(StrEnum):
+    """Which chart of AMD's serves the shares."""
+
+    GPU_OPERATOR = "amd-gpu-operator"
+    DEVICE_PLUGIN = "amd-device-plugin"
     EXISTING = "existing"
 
 
@@ -213,6 +222,27 @@ class Mig(Replicated):
     replicas: int | tuple[tuple[str, int], ...] = ()
 
 
+class ComputeGroup(Record):
+    """GPUs of a node, by index, that get the same compute mode."""
+
+    gpus: tuple[int, ...]
+    compute: str
+
+
+class Partition(Record):
+    """Partitions of AMD's GPUs: one memory mode for the node, and a compute mode for all GPUs or, in `groups`, by index.
+
+    `strategy` names the resources: `mixed` by mode, `single` all as whole GPUs. The other attributes are constants.
+    """
+
+    mode = Mode.PARTITION
+    replicas, rename, placement = (), True, SharePlacement.SPREAD
+    memory: str
+    compute: str = ""
+    groups: tuple[ComputeGroup, ...] = ()
+    strategy: MigStrategy = MigStrategy.MIXED
+
+
 class Vgpu(Record):
     """GPUs for virtual machines: each is divided into as many vGPUs of the type `profile` as it can have.
 
@@ -225,7 +255,7 @@ class Vgpu(Record):
     kernel: tuple[int, int] | None = None
 
 
-Sharing = Exclusive | TimeSlicing | Mps | Mig | Vgpu
+Sharing = Exclusive | TimeSlicing | Mps | Mig | Partition | Vgpu
 """The settings of a mode; what is true of the mode itself is in `modes`."""
 
 CapValue = int | CapWord
@@ -333,6 +363,15 @@ class RuntimeImage(Record):
     digest: str | None = None
 
 
+class Amd(Record):
+    """AMD's stack. `version` None: the newest known. `namespace` is where its programs run."""
+
+    stack: AmdStack = AmdStack.GPU_OPERATOR
+    version: str | None = None
+    namespace: str = "kube-amd-gpu"
+    values: Mapping[str, Any] = NOTHING
+
+
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
@@ -340,7 +379,8 @@ class Platform(Record):
     `charts`: the address from which NVIDIA's chart is installed, if not its publisher's: https://, http:// or oci://.
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespace`: where the device plugin runs and reads its configs; None: in the bundle's.
-    `namespaces`: where more of the platform's own pods run, besides these two and kube-system.
+    `namespaces`: where more of the platform's own pods run, besides these two and kube-system. `amd` is AMD's stack, whose
+    version, namespace and values are the platform's own where no pool has NVIDIA's cards; None: the intent names none.
     """
 
     stack: Stack = Stack.GPU_OPERATOR
@@ -356,6 +396,23 @@ class Platform(Record):
     namespace: str | None = None
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
+    amd: Amd | None = None
+
+    @property
+    def installs_chart(self) -> bool:
+        """Whether the bundle has values of one of NVIDIA's charts."""
+        return self.stack in (Stack.GPU_OPERATOR, Stack.DEVICE_PLUGIN)
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """The words of the stacks that the intent names: NVIDIA's, then AMD's."""
+        words = [self.stack.value] if self.stack is not Stack.NONE else []
+        return tuple(dict.fromkeys([*words, *([self.amd.stack.value] if self.amd else [])]))
+
+    @property
+    def of_amd(self) -> Amd:
+        """AMD's stack, for a pool of its cards: what is installed already where nothing else is said of any stack."""
+        return self.amd or Amd(stack=AmdStack.EXISTING)
 
     @property
     def runtime_class(self) -> str:
@@ -442,7 +499,8 @@ class Intent(Record):
     @property
     def platform_namespaces(self) -> tuple[str, ...]:
         """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
-        return tuple(sorted({"kube-system", self.namespace, self.plugin_namespace, *self.platform.namespaces}))
+        of_amd = (self.platform.amd.namespace,) if self.platform.amd else ()
+        return tuple(sorted({"kube-system", self.namespace, self.plugin_namespace, *of_amd, *self.platform.namespaces}))
 
     @property
     def tenant_namespaces(self) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ class Mode(StrEnum):
     TIME_SLICING = "time-slicing"
     MPS = "mps"
     MIG = "mig"
+    PARTITION = "partition"
     VGPU = "vgpu"
 
 
 MODES = tuple(mode.value for mode in Mode)
 
-VARIANTS = ("exclusive", "mig", "mig-replicas", "time-slicing", "mps")
+VARIANTS = ("exclusive", "mig", "mig-replicas", "partition", "time-slicing", "mps")
 """The words of `modes.VARIANTS`, in their order."""

@@ -12,7 +12,7 @@ from gpushare import vendors
 from gpushare.live.snapshot import POOL_LABEL, LiveNode
 
 Terms = Iterable[Mapping[str, Any]]
-_PAUSED = (*(vendor.deploy_labels for vendor in vendors.VENDORS.values()), "gpushare.dev/runtime")
+_PAUSED = (*filter(None, (vendor.deploy_labels for vendor in vendors.VENDORS.values())), "gpushare.dev/runtime")
 _TESTS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
     "In": lambda value, listed: value in listed,
     "NotIn": lambda value, listed: value not in listed,

@@ -11,7 +11,7 @@ from gpushare.core.record import NOTHING, Record
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
-PLUGIN_LABELS = tuple(vendor.plugin_label for vendor in vendors.VENDORS.values())
+PLUGIN_LABELS = tuple(filter(None, (vendor.plugin_label for vendor in vendors.VENDORS.values())))
 CONDITION = "GPUShareReady"
 PROFILES = "gpushare-profiles"
 """These are names of the node runtime: docs/bundle.md."""

@@ -4,11 +4,19 @@ from gpushare.intent.types import Pool
 from gpushare.modes.exclusive import ExclusiveTraits
 from gpushare.modes.mig import MigTraits
 from gpushare.modes.mps import MpsTraits
+from gpushare.modes.partition import PartitionTraits
 from gpushare.modes.time_slicing import TimeSlicingTraits
 from gpushare.modes.traits import AnyTraits, ModeTraits
 from gpushare.modes.vgpu import VgpuTraits
 
-MODES: tuple[type[AnyTraits], ...] = (ExclusiveTraits, MigTraits, TimeSlicingTraits, MpsTraits, VgpuTraits)
+MODES: tuple[type[AnyTraits], ...] = (
+    ExclusiveTraits,
+    MigTraits,
+    PartitionTraits,
+    TimeSlicingTraits,
+    MpsTraits,
+    VgpuTraits,
+)
 """Every mode, the simplest first."""
 
 VARIANTS = tuple(variant for mode in MODES for variant in mode.variants)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from gpushare import vendors
 from gpushare.catalog.cards import Card
 from gpushare.core.prices import Price
 from gpushare.core.record import Record
@@ -67,13 +68,20 @@ class Demand(Record):
 class Variant(Record):
     """One way of sharing a card: a mode, with or without replicas, and what it isolates.
 
-    `divide` returns what can serve a demand, or why nothing can.
+    `divide` returns what can serve a demand, or why nothing can; `vendors` are those whose cards it divides.
     """
 
     word: str
     divide: Callable[[Demand], list[Sharing] | str]
     memory: MemoryIsolation
     faults: FaultIsolation
+    vendors: frozenset[str] = frozenset({"nvidia"})
+
+    def ways(self, demand: Demand) -> list[Sharing] | str:
+        """Return what can serve a demand, or why nothing can, for a card of any vendor."""
+        if demand.card.vendor not in self.vendors:
+            return f"{vendors.of(demand.card).name} has no {self.word}"
+        return self.divide(demand)
 
 
 def too_small(what: str, usable_mib: int, need: Need) -> str:

@@ -6,6 +6,7 @@ from gpushare.intent.types import Exclusive, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.modes.traits import ModeTraits
+from gpushare.vendors import VENDORS
 
 
 def _divide(demand: Demand) -> list[Sharing] | str:
@@ -19,8 +20,17 @@ class ExclusiveTraits(ModeTraits[Exclusive]):
     """The traits of whole GPUs."""
 
     mode = Mode.EXCLUSIVE
+    vendors = frozenset(VENDORS)
     description = "Whole GPUs, one container each."
     pool_name = "whole"
     starter_card = "h100-sxm5-80gb"
     replication_key = ""
-    variants = (Variant(word="exclusive", divide=_divide, memory=MemoryIsolation.HARDWARE, faults=FaultIsolation.HARDWARE),)
+    variants = (
+        Variant(
+            word="exclusive",
+            divide=_divide,
+            memory=MemoryIsolation.HARDWARE,
+            faults=FaultIsolation.HARDWARE,
+            vendors=vendors,
+        ),
+    )

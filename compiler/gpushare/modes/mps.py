@@ -12,7 +12,7 @@ _CLIENT_LIMITS_FROM = (7, 0)
 
 def limits_clients(card: Card) -> bool:
     """Whether MPS holds each client to its share of the card."""
-    return card.compute_capability >= _CLIENT_LIMITS_FROM
+    return card.compute_capability is not None and card.compute_capability >= _CLIENT_LIMITS_FROM
 
 
 def has_shares(card: Card) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
-from gpushare.catalog.cards import Card, MigProfile, VgpuType
+from gpushare.catalog.cards import Card, DeviceProfile, VgpuType
 from gpushare.core.record import fields, replace
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
 from gpushare.intent.words import Mode
@@ -27,6 +27,9 @@ class ModeTraits(Generic[S]):
     """The card of a starter intent."""
 
     variants: ClassVar[tuple[Variant, ...]]
+
+    vendors: ClassVar[frozenset[str]] = frozenset({"nvidia"})
+    """Whose cards have it: keys of `VENDORS`."""
 
     settings: ClassVar[tuple[str, ...]] = ("rename", "placement")
     """The fields of `sharing` that do not say how devices are divided."""
@@ -85,6 +88,16 @@ class ModeTraits(Generic[S]):
         """The layouts that the user wrote, as (groups by GPU index, layout of all GPUs): at least one of them is empty."""
         return (), ()
 
+    @property
+    def leftover(self) -> str:
+        """What an entry of `layouts` says of GPUs that the others leave out."""
+        return "layout: none"
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The GPU indexes of each entry of `layouts`; empty without that field."""
+        return tuple(group.gpus for group in self.written[0])
+
     def layouts(self, card: Card, pinned: Layout | None = None) -> tuple[Layout, ...] | None:  # noqa: ARG002 - as above
         """Return the layout of each GPU index of a node, in canonical order; the empty layout is a whole GPU.
 
@@ -103,7 +116,7 @@ class ModeTraits(Generic[S]):
         """The version of the nodes' kernel, as far as the mode depends on it and the intent states it."""
         return None
 
-    def replicas_of(self, profile: MigProfile | None) -> int:
+    def replicas_of(self, profile: DeviceProfile | None) -> int:
         """Return how many shares a device is divided into. If GPUs are partitioned, only instances are, never whole GPUs."""
         if self.is_partitioned and profile is None:
             return 1

@@ -6,12 +6,14 @@ several clusters, the label `cluster` keeps nodes and pools of equal names apart
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from gpushare import vendors
 from gpushare.core.reasons import reasons
 from gpushare.core.record import Record
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare.vendors.vendor import Vendor
 
 NAMESPACE = "gpu-system"
 """The release's namespace in the rules; `groups` replaces it. Other products have DaemonSets whose names begin like ours."""
@@ -27,6 +29,7 @@ _PODS_OF_POOLS = (
 # A node that has just changed pools has series of both.
 _OF_NODES = "topk by (cluster, node) (1, max by (cluster, node, pool) (gpushare_build_info))"
 _GPUS = "|".join(vendor.exported for vendor in vendors.VENDORS.values())
+"""The resources of every vendor, in kube-state-metrics."""
 _OVER_CAP_MINUTES = 10
 _XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
 """Errors of memory, NVLink, the bus and the GPU's processor, without those that an application causes (13, 31, 43, 45)."""
@@ -310,13 +313,19 @@ ALERTS = (
 )
 
 
-def groups(runbooks: str = "", namespace: str = NAMESPACE, longest_grace: float = 0) -> dict[str, Any]:
+def groups(
+    runbooks: str = "",
+    namespace: str = NAMESPACE,
+    longest_grace: float = 0,
+    made_by: Iterable[Vendor] = tuple(vendors.VENDORS.values()),
+) -> dict[str, Any]:
     """Return the rules as Prometheus reads them.
 
     `runbooks` is the address of a page with docs/alerts.md; empty: no address. `namespace` is the release's, `longest_grace`
-    the seconds that a pool gives a container above its cap, during which no alert fires.
+    the seconds that a pool gives a container above its cap, during which no alert fires. `made_by`: whose GPUs there are.
     """
-    recordings = [{"record": one.name, "expr": one.expr} for one in RECORDINGS]
+    exported = "|".join(vendor.exported for vendor in made_by)
+    recordings = [{"record": one.name, "expr": one.expr.replace(_GPUS, exported)} for one in RECORDINGS]
     alerts = [_alert(one, runbooks, namespace) for one in ALERTS]
     minutes = max(_OVER_CAP_MINUTES, math.ceil(longest_grace / 60) + 5)
     for alert in alerts:

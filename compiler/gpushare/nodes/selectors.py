@@ -15,6 +15,7 @@ from gpushare.nodes import labels
 from gpushare.nodes.labels import LabelSet, Region
 
 POOL_LABEL = "gpushare.dev/pool"
+VENDOR_LABEL = "gpushare.dev/vendor"
 """The node label that the node runtime maintains: the pool that the node belongs to, or belonged to until it is released."""
 
 MAX_ALTERNATIVES = 64

@@ -10,6 +10,7 @@ from gpushare.core import emit
 from gpushare.core.record import replace
 from gpushare.intent.types import Stack
 from gpushare.render import (
+    amd,
     argocd,
     argocd_health,
     autoscaling,
@@ -31,6 +32,7 @@ from gpushare.render import (
 )
 from gpushare.resolved.plan import Plan
 from gpushare.steps import leaving
+from gpushare.vendors.amd import AMD
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
@@ -55,9 +57,11 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
         previous,
         intent=plan.digest,
         goals=goals,
-        profiles={pool.profile.key: pool.profile.config for pool in plan.pools},
+        profiles={pool.profile.key: pool.profile.config for pool in plan.pools if pool.vendor is not AMD},
         vgpu_configs={pool.config.name: list(map(dict, pool.config.entries)) for pool in plan.vm_pools},
         mig_configs={config.name: [dict(entry) for entry in config.entries] for config in configs},
+        manager_configs={one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
+        vendors=[pool.card.vendor for pool in plan.pools if pool.vendor is AMD],
     )
 
 
@@ -65,12 +69,12 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
     """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
     texts = {file.path: file.text for file in artifacts}
     policies = {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools}
-    return chart.values(plan, policies, leaving.next_steps(plan))
+    return chart.values(plan, policies, leaving.next_steps(plan), ["amd"] if amd.pools(plan) else [])
 
 
 def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
-    chart_values = chart.values(plan, policies, leaving.next_steps(plan))
+    chart_values = chart.values(plan, policies, leaving.next_steps(plan), new_lock.vendors)
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))
@@ -86,7 +90,9 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     for path, item in namespace.namespaces(plan).items():
         yield _yaml(path, item)
     yield from chart.static_files(
-        has_monitoring=any(monitoring.objects(plan)), has_vgpus=vgpu.config(plan, new_lock) is not None
+        has_monitoring=any(monitoring.objects(plan)),
+        has_vgpus=vgpu.config(plan, new_lock) is not None,
+        has_amd=bool(new_lock.vendors),
     )
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, new_lock, policies)
@@ -108,7 +114,8 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values))
     for path, item in (*argocd.objects(plan, checks), *synced_by_flux):
         yield _yaml(path, item)
-    yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
+    listed_images = images.images(plan, upstream_values, chart_values)
+    yield Artifact(path="images.txt", text=listed_images + "".join(f"{line}\n" for line in amd.images(plan)))
 
 
 def _autoscaling(plan: Plan) -> Iterator[Artifact]:
@@ -131,6 +138,11 @@ def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator
     vgpu_configs = vgpu.config(plan, new_lock)
     if vgpu_configs:
         yield Artifact(path=vgpu.FILE, text=vgpu_configs)
+    for path, document in amd.device_configs(plan):
+        yield _yaml(path, document)
+    manager_configs = amd.config(plan, new_lock)
+    if manager_configs:
+        yield Artifact(path=amd.CONFIG, text=manager_configs)
     for path, document in monitoring.objects(plan):
         yield _yaml(path, document)
 
@@ -144,6 +156,10 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
             if plan.intent.copies_config_map:
                 yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(new_lock)))
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
+        case Stack.NONE:
+            pass
+    if of_amd := amd.upstream_values(plan):
+        yield _yaml(f"{plan.intent.platform.of_amd.stack.value}/values.yaml", of_amd)
 
 
 def _yaml(path: str, document: dict[str, Any]) -> Artifact:

@@ -15,18 +15,21 @@ from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
 from gpushare.intent.types import Action, OnBusy, Partitioner, Platform, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.vendors.amd import AMD
 
 VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
 VGPU = "templates/vgpu/"
+OF_AMD = "templates/amd/"
 _KUBELET_ROOT = "/var/lib/kubelet"
 _LABELS_CLIENTS = "v26.7.0"
 """The first release of gpu-operator that does."""
 
 
-def static_files(*, has_monitoring: bool, has_vgpus: bool) -> Iterator[Artifact]:
+def static_files(*, has_monitoring: bool, has_vgpus: bool, has_amd: bool) -> Iterator[Artifact]:
     """Yield every file of the chart except its values; some templates only where there is something to render."""
-    left_out = tuple(folder for folder, has in ((MONITORING, has_monitoring), (VGPU, has_vgpus)) if not has)
+    parts = ((MONITORING, has_monitoring), (VGPU, has_vgpus), (OF_AMD, has_amd))
+    left_out = tuple(folder for folder, has in parts if not has)
     for inside, text in _static_texts(resources.chart()):
         if not inside.startswith(left_out):
             yield Artifact(path=f"chart/{inside}", text=text)
@@ -42,10 +45,12 @@ def _static_texts(root: Path) -> tuple[tuple[str, str], ...]:
     )
 
 
-def values(plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str]) -> dict[str, Any]:
+def values(
+    plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str], other_vendors: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods.
 
-    `next_steps`: what is left to do after an uninstall.
+    `next_steps`: what is left to do after an uninstall. `other_vendors`: whose GPUs beside NVIDIA's nodes have, or had.
     """
     platform, observes = plan.intent.platform, plan.intent.observes
     return {
@@ -61,6 +66,7 @@ def values(plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str]) -
         "kubeletRoot": kubelet_root(platform),
         "releaseAfter": "5m",
         "gpuClientLabel": _has_client_label(plan),
+        **({"amd": {"namespace": platform.of_amd.namespace}} if other_vendors else {}),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,
@@ -103,6 +109,7 @@ def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
     mode, enforcement, rollout = modes.of(pool.pool), pool.pool.enforcement, pool.pool.rollout
     return {
         "card": pool.card.id,
+        **({"vendor": pool.card.vendor} if pool.vendor is AMD else {}),
         "mode": pool.mode.value,
         "migCapable": pool.card.mig is not None or pool.card.mig_supported is True,
         "mig": mode.is_partitioned,

@@ -12,7 +12,7 @@ from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
 from gpushare.catalog.upstream import Image, UpstreamChart
 from gpushare.core.record import Record
-from gpushare.intent.types import Platform, Stack
+from gpushare.intent.types import Platform
 from gpushare.resolved.plan import Plan
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
@@ -105,7 +105,7 @@ def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any
     if plan.intent.observes:
         return "\n".join(lines) + "\n"
     lines += ["# The pods in its README", example_image(platform.registry)]
-    if platform.stack is not Stack.EXISTING:
+    if platform.installs_chart:
         chart = upstream.chart(platform.stack.value)
         lines += _of_chart(chart, platform, values)
     if manager := platform.vgpu_manager:

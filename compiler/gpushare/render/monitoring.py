@@ -10,6 +10,7 @@ from typing import Any
 from gpushare.core import emit
 from gpushare.monitoring import alerts, counters, dashboard
 from gpushare.resolved.plan import Plan
+from gpushare.vendors import VENDORS
 
 Object = dict[str, Any]
 
@@ -87,7 +88,8 @@ def section(plan: Plan) -> Iterator[str]:
 
 def _rules(plan: Plan) -> Object:
     graces = [pool.pool.enforcement.grace_seconds for pool in plan.pools]
-    return alerts.groups(plan.intent.monitoring.get("runbooks", ""), plan.intent.namespace, max(graces, default=0))
+    made_by = [vendor for vendor in VENDORS.values() if any(pool.vendor is vendor for pool in plan.every_pool)]
+    return alerts.groups(plan.intent.monitoring.get("runbooks", ""), plan.intent.namespace, max(graces, default=0), made_by)
 
 
 def _object(kind: str, labels: Mapping[str, str], *, version: str = _OPERATOR, name: str = "gpushare") -> Object:

@@ -6,11 +6,15 @@ Equal GPUs are one entry. The schema is `schemas/node-policy.v1.json`, which the
 from collections.abc import Iterator
 from typing import Any
 
+from gpushare.backends import config_manager
+from gpushare.catalog.cards import PartitionMode
 from gpushare.core import emit
+from gpushare.intent.types import Platform
 from gpushare.nodes import taints
 from gpushare.resolved import rollout_entry
-from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
+from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
+from gpushare.vendors.amd import AMD
 
 
 def policies(plan: Plan) -> dict[str, str]:
@@ -34,17 +38,14 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
             },
             "gpusPerNode": wanted.gpus_per_node,
             "mode": pool.mode.value,
-            "stack": platform.stack.value,
-            "partitioner": platform.partitioner.value,
-            "profile": pool.profile.key,
-            "migConfig": pool.mig_config.name if pool.mig_config else None,
-            "gpus": _gpus(pool.gpus),
+            **_programs(platform, pool),
+            "gpus": list(_gpus(pool)),
             "resources": {resource.name: resource.per_node for resource in pool.resources},
             "shares": list(_shares(pool)),
             "enforcement": {
                 "action": wanted.enforcement.action.value,
                 "graceSeconds": wanted.enforcement.grace_seconds,
-                "mechanism": wanted.enforcement.mechanism.value,
+                "mechanism": "none" if pool.vendor is AMD else wanted.enforcement.mechanism.value,
                 "noticeSeconds": wanted.enforcement.notice_seconds,
             },
             "rollout": rollout_entry.entry(wanted.rollout),
@@ -61,17 +62,40 @@ def _taint(pool: PoolPlan) -> dict[str, str]:
     return {} if key == taints.of(None).repartitioning else {"repartitioningTaint": key}
 
 
-def _gpus(gpus: tuple[GpuPlan, ...]) -> list[dict[str, Any]]:
-    groups: dict[tuple[bool, tuple[tuple[str, int | None, int, int], ...]], list[int]] = {}
-    for gpu in gpus:
+def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
+    """Return who offers and who divides the GPUs, and what they are told."""
+    if pool.vendor is not AMD:
+        return {
+            "stack": platform.stack.value,
+            "partitioner": platform.partitioner.value,
+            "profile": pool.profile.key,
+            "migConfig": pool.mig_config.name if pool.mig_config else None,
+        }
+    config = pool.manager_config
+    return {
+        "vendor": pool.card.vendor,
+        "stack": platform.of_amd.stack.value,
+        "partitioner": "config-manager" if config else "none",
+        "profile": None,
+        "migConfig": None,
+        "managerConfig": config.name if config else None,
+    }
+
+
+def _gpus(pool: PoolPlan) -> Iterator[dict[str, Any]]:
+    groups: dict[tuple[bool, tuple[tuple[str, int | None, int, int], ...], PartitionMode | None], list[int]] = {}
+    for gpu in pool.gpus:
         placed = sorted(gpu.instances, key=lambda instance: instance.start)
         instances = tuple((one.profile.name, one.profile.profile_id, one.start, one.size) for one in placed)
-        groups.setdefault((gpu.mig_enabled, instances), []).append(gpu.index)
+        groups.setdefault((gpu.mig_enabled, instances, gpu.partition or config_manager.whole(pool.card)), []).append(gpu.index)
     fields = ("profile", "profileId", "start", "size")
-    return [
-        {"indexes": indexes, "mig": mig, "instances": [dict(zip(fields, one, strict=True)) for one in instances]}
-        for (mig, instances), indexes in groups.items()
-    ]
+    for (mig, instances, partition), indexes in groups.items():
+        entry = {"indexes": indexes, "mig": mig, "instances": [dict(zip(fields, one, strict=True)) for one in instances]}
+        yield entry | ({"partition": _partition(partition)} if partition else {})
+
+
+def _partition(mode: PartitionMode) -> dict[str, Any]:
+    return {"compute": mode.compute, "memory": mode.memory, "devices": mode.partitions, "memoryMiB": mode.memory_mib}
 
 
 def _shares(pool: PoolPlan) -> Iterator[dict[str, Any]]:

@@ -85,8 +85,9 @@ def _selector(pool: PoolPlan | VmPool) -> dict[str, Any]:
 
 def _labels(pool: PoolPlan) -> dict[str, list[str]]:
     key = pool.profile.key
-    labels = {POOL_LABEL: [pool.name], "gpushare.dev/profile": [key], **backends.of(pool.pool).labels(key)}
-    return labels | ({pool.vendor.layout_label: [pool.mig_config.name]} if pool.mig_config else {})
+    labels = {POOL_LABEL: [pool.name], **backends.of(pool.pool, pool.card).labels(key)}
+    layout = pool.mig_config or pool.manager_config
+    return labels | ({pool.vendor.layout_label: [layout.name]} if layout else {})
 
 
 def _tolerances(pool: PoolPlan) -> list[int]:

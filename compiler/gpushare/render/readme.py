@@ -12,7 +12,8 @@ from gpushare.intent import gitops
 from gpushare.intent.types import Action, Partitioner, Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
-from gpushare.steps import leaving, nvidia_release, preparation, virtual_machines
+from gpushare.steps import amd_release, leaving, nvidia_release, preparation, virtual_machines
+from gpushare.vendors.amd import AMD
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _PLUGIN = {
@@ -123,17 +124,18 @@ def _consequence(pool: PoolPlan) -> str:
 
 def pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
     """Return a pod that uses one share of the pool."""
+    is_amd = pool.vendor is AMD
     container = {
         "name": "main",
         "image": example_image(plan.intent.platform.registry),
-        "command": ["nvidia-smi", "-L"],
+        "command": ["ls", "/dev/kfd", "/dev/dri"] if is_amd else ["nvidia-smi", "-L"],
     }
     spec: dict[str, object] = {"restartPolicy": "Never", "nodeSelector": {POOL_LABEL: pool.name}}
-    if plan.intent.platform.runtime_class:
+    if plan.intent.platform.runtime_class and not is_amd:
         spec["runtimeClassName"] = plan.intent.platform.runtime_class
     if pool.pool.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in pool.pool.tolerations]
-    spec |= backends.of(pool.pool).requesting(container, resource)
+    spec |= backends.of(pool.pool, pool.card).requesting(container, resource)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": f"{pool.name}-"}, "spec": spec}
 
 
@@ -160,6 +162,7 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     steps = (
         ("Namespaces" if len(gitops.namespaces(plan.intent)) > 1 else "Namespace", preparation.namespaces(plan)),
         ("Labels of nodes", preparation.labels(plan)),
+        ("AMD's chart", amd_release.step(plan)),
         *charts,
         ("Virtual machines", virtual_machines.labels(plan)),
         ("Check", _check(plan) if plan.pools else ()),
@@ -177,13 +180,15 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
 def _gpushare(plan: Plan) -> Iterator[str]:
     yield f"    helm upgrade --install gpushare chart --namespace {plan.intent.namespace} --timeout 5m"
     yield f"    kubectl --namespace {plan.intent.namespace} get daemonsets --selector {_OURS}"
-    next_step = "" if plan.intent.copies_config_map else " of the next step"
+    next_step = "" if plan.intent.copies_config_map or not plan.has_nvidia else " of the next step"
     yield from ("", "lists a DaemonSet for each pool, and `gpushare-release`. Without `--wait`: on a first installation the")
     yield f"pods wait for the driver and the device plugin{next_step}."
 
 
 def _upstream(plan: Plan) -> Iterator[str]:
     platform = plan.intent.platform
+    if platform.stack is Stack.NONE or (platform.stack is Stack.EXISTING and not plan.has_nvidia):
+        return
     if platform.stack is Stack.EXISTING:
         steps = "[existing/README.md](existing/README.md)"
         yield f"Configure the installed device plugin to read gpushare's profiles: {steps}."
@@ -222,5 +227,7 @@ def _not_generated(plan: Plan) -> Iterator[str]:
 
 def _missing(plan: Plan) -> Iterator[str]:
     platform = plan.intent.platform
+    if not plan.has_nvidia:
+        return
     if platform.stack is not Stack.GPU_OPERATOR or platform.values.get("toolkit", {}).get("enabled") is False:
         yield "- The container toolkit's settings: an image that sets NVIDIA_VISIBLE_DEVICES may see every GPU of its node."

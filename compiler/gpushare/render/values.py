@@ -28,7 +28,7 @@ _NAMED_SECRETS = ("imagePullSecrets", "node-feature-discovery.imagePullSecrets",
 def upstream_values(plan: Plan) -> Values:
     """Return the values for the chart of the intent's stack, the intent's own merged in; empty for stack `existing`."""
     platform = plan.intent.platform
-    if platform.stack is Stack.EXISTING:
+    if not platform.installs_chart:
         return {}
     settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin()
     return _combined(plan, (*settings, *_tolerations(plan, OUR_TAINTS)))

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare import backends, mig, modes
-from gpushare.backends import mig_parted
+from gpushare.backends import config_manager, mig_parted
+from gpushare.backends.config_manager import ManagerConfig
 from gpushare.backends.mig_parted import MigConfig
-from gpushare.catalog.cards import Card
+from gpushare.catalog.cards import Card, PartitionMode
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.mig import Instance
@@ -18,11 +19,12 @@ from gpushare.sharing.shares import ShareKind
 
 
 class GpuPlan(Record):
-    """What one GPU of a node resolves to. No instances and `mig_enabled` False: a whole GPU."""
+    """What one GPU of a node resolves to: MIG instances, AMD's `partition`, or neither, a whole GPU."""
 
     index: int
     mig_enabled: bool
     instances: tuple[Instance, ...]
+    partition: PartitionMode | None = None
 
 
 class DevicePlan(Record):
@@ -61,6 +63,7 @@ class NodeShape(Record):
     samples: tuple[DevicePlan, ...]
     profile: SharingProfile
     mig_config: MigConfig | None
+    manager_config: ManagerConfig | None
 
 
 def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
@@ -73,11 +76,9 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
         raise ValueError(f"pool {pool.name}: no layout")
     kinds = shares.kinds(pool, card, layouts)
     placed = {layout: _place(card, layout) for layout in set(layouts)}
-    gpus = tuple(
-        GpuPlan(index=index, mig_enabled=bool(layout), instances=placed[layout]) for index, layout in enumerate(layouts)
-    )
+    gpus = tuple(_gpu(card, index, layout, placed[layout]) for index, layout in enumerate(layouts))
     devices = _devices(pool, card, gpus, kinds)
-    key, config = backends.of(pool).profile({kind.base: kind.replicas for kind in kinds if kind.shared})
+    key, config = backends.of(pool, card).profile({kind.base: kind.replicas for kind in kinds if kind.shared})
     return NodeShape(
         layouts=layouts,
         kinds=kinds,
@@ -86,7 +87,13 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
         samples=_samples(devices),
         profile=SharingProfile(key=key, config=config),
         mig_config=mig_parted.config(pool, card, layouts),
+        manager_config=config_manager.config(card, layouts),
     )
+
+
+def _gpu(card: Card, index: int, layout: Layout, placed: tuple[Instance, ...]) -> GpuPlan:
+    partition = next((mode for mode in card.partition_modes if layout and mode.name == layout[0][0]), None)
+    return GpuPlan(index=index, mig_enabled=bool(placed), instances=placed, partition=partition)
 
 
 def _place(card: Card, layout: Layout) -> tuple[Instance, ...]:
@@ -119,7 +126,9 @@ def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[Sha
 
     devices: list[DevicePlan] = []
     for gpu in gpus:
-        if gpu.mig_enabled:
+        if gpu.partition:
+            devices += [device(gpu.index, gpu.partition.name, start, 1) for start in range(gpu.partition.partitions)]
+        elif gpu.mig_enabled:
             placed = sorted(gpu.instances, key=lambda instance: instance.start)
             devices += [device(gpu.index, item.profile.name, item.start, item.size) for item in placed]
         else:

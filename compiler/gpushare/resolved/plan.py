@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from gpushare import backends, mig, modes
+from gpushare.backends.config_manager import ManagerConfig
 from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
-from gpushare.intent.types import Intent, Layout, Partitioner, Pool, Quota
+from gpushare.intent.types import AmdStack, Intent, Layout, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
@@ -59,6 +60,7 @@ class PoolPlan(ResolvedPool):
     resources: tuple[ResourcePlan, ...]
     profile: SharingProfile
     mig_config: MigConfig | None
+    manager_config: ManagerConfig | None
     layout_of_goal: Layout | None
     goal_question: str = ""
 
@@ -83,6 +85,11 @@ class Plan(Record):
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
     vm_pools: tuple[VmPool, ...] = ()
+
+    @property
+    def has_nvidia(self) -> bool:
+        """Whether any pool has cards of NVIDIA's."""
+        return any(pool.card.vendor == "nvidia" for pool in self.every_pool)
 
     @property
     def every_pool(self) -> tuple[ResolvedPool, ...]:
@@ -173,6 +180,7 @@ def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool,
         resources=_resources(shape.kinds, pool.nodes.count),
         profile=shape.profile,
         mig_config=shape.mig_config if by_mig_manager else None,
+        manager_config=shape.manager_config if intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR else None,
         layout_of_goal=shape.layouts[0] if question else None,
         terms=assignment.terms(pool),
         goal_question=question,
@@ -195,7 +203,7 @@ def _quotas(intent: Intent, resolved: Mapping[str, tuple[Pool, Card, NodeShape]]
     for quota in intent.quotas:
         budget = hard.setdefault(quota.namespace, Counter())
         for resource, number in _granted(quota, *resolved[quota.pool]):
-            budget[backends.of(resolved[quota.pool][0]).quota_key(resource)] += number
+            budget[backends.of(*resolved[quota.pool][:2]).quota_key(resource)] += number
     return tuple(QuotaPlan(namespace=name, hard=tuple(sorted(budget.items()))) for name, budget in sorted(hard.items()))
 
 

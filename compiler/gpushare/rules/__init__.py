@@ -15,6 +15,7 @@ from gpushare.core.record import NOTHING, replace
 from gpushare.intent.types import Intent, Layout
 from gpushare.rules import (
     admission,
+    amd,
     argocd,
     autoscaling,
     enforcement,
@@ -44,6 +45,7 @@ MAX_PER_CODE = 100
 
 _MODULES = (
     admission,
+    amd,
     argocd,
     autoscaling,
     enforcement,

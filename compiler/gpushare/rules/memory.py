@@ -5,7 +5,7 @@ GS501 to GS504, GS507, GS509 and GS510. The rules on how caps are enforced are i
 
 from collections.abc import Iterator
 
-from gpushare import modes
+from gpushare import modes, vendors
 from gpushare.catalog.cards import Card
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
@@ -17,6 +17,7 @@ from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
+from gpushare.vendors.amd import AMD
 
 SMALL_CAP_MIB = 512
 """Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""
@@ -103,7 +104,13 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
         if cap is None:
             continue
         path, is_partitioned = pool_path(pool, "memory", "cap"), modes.of(pool).is_partitioned
-        if pool.sharing.replicas == () and not is_partitioned:
+        if card and vendors.of(card) is AMD:
+            message = (
+                f"the driver bounds what a container of pool {pool.name} has of AMD's GPUs, so memory.cap has no effect here"
+            )
+            hint = "remove it, or choose a mode with smaller partitions"
+            yield Finding(code="GS502", message=message, hints=(hint,), path=path)
+        elif pool.sharing.replicas == () and not is_partitioned:
             yield _nothing_shared("whole GPUs are not shared, so memory.cap has no effect here", path)
         elif isinstance(cap, tuple) and not is_partitioned:
             yield Finding(

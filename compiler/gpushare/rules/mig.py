@@ -21,7 +21,7 @@ from gpushare.rules.written_layouts import layout_groups, mig_pools, written_lay
 
 def check_support(context: RuleContext) -> Iterator[Finding]:
     """GS401: a card without MIG, or one for which the catalogue does not know whether it has MIG."""
-    for pool, card in context.pools_with_card():
+    for pool, card in context.pools_with_mode():
         if not modes.of(pool).is_partitioned or card.mig:
             continue
         known = card.mig_supported is False
@@ -64,10 +64,10 @@ def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Findi
 def check_coverage(context: RuleContext) -> Iterator[Finding]:
     """GS404: GPU indexes of `layouts` that are out of range, repeated or missing."""
     for pool in context.intent.pools:
-        groups = layout_groups(pool)
+        groups = modes.of(pool).groups
         seen: dict[int, int] = {}
         for at, group in enumerate(groups):
-            for position, gpu in enumerate(group.gpus):
+            for position, gpu in enumerate(group):
                 path = pool_path(pool, "sharing", "layouts", at, "gpus", position)
                 if not 0 <= gpu < pool.gpus_per_node:
                     yield _no_such_gpu(gpu, pool, path)
@@ -77,12 +77,15 @@ def check_coverage(context: RuleContext) -> Iterator[Finding]:
                     seen[gpu] = at
         missing = [gpu for gpu in range(pool.gpus_per_node) if gpu not in seen] if groups else []
         # A wrong index is usually a typo for the one that is missing: that is one mistake.
-        if len(missing) > sum(len(group.gpus) for group in groups) - len(seen):
+        if len(missing) > sum(map(len, groups)) - len(seen):
             many = "s" if len(missing) > 1 else ""
+            entry, whole = modes.of(pool).leftover, modes.of(pool).is_partitioned
             yield Finding(
                 code="GS404",
                 message=f"GPU{many} {join_words(missing)} of {pool.gpus_per_node} {'have' if many else 'has'} no layout",
-                hints=(f"add - {{gpus: {missing}, layout: none}} to leave {'them' if many else 'it'} whole",),
+                hints=(
+                    f"add - {{gpus: {missing}, {entry}}}" + (f" to leave {'them' if many else 'it'} whole" if whole else ""),
+                ),
                 path=pool_path(pool, "sharing", "layouts"),
                 on_key=True,
             )

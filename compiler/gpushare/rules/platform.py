@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gpushare import backends, modes
 from gpushare.catalog import image_registry
+from gpushare.catalog.cards import MigProfile
 from gpushare.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
@@ -157,7 +158,7 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
             hints=("`kubectl get runtimeclasses` prints the names; NVIDIA's is usually nvidia",),
             path=path,
         )
-    if platform.stack is not Stack.EXISTING:
+    if platform.installs_chart:
         is_operator = platform.stack is Stack.GPU_OPERATOR
         values = f"{{operator: {{runtimeClass: {name}}}}}" if is_operator else f"{{runtimeClassName: {name}}}"
         yield Finding(
@@ -197,7 +198,7 @@ def check_mig_manager(context: RuleContext) -> Iterator[Finding]:
         return
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():
-            if kind.profile and kind.profile.nvml_enum > LAST_KNOWN_TO_MIG_PARTED:
+            if isinstance(kind.profile, MigProfile) and kind.profile.nvml_enum > LAST_KNOWN_TO_MIG_PARTED:
                 yield Finding(
                     code="GS714",
                     message=f"mig-manager does not know profile {kind.profile.name}",

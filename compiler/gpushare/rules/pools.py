@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpushare import modes
+from gpushare import modes, vendors
 from gpushare.catalog import card_search
-from gpushare.catalog.cards import Card, NvLink
+from gpushare.catalog.cards import Card, NvLink, PartitionMode
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import join_first
@@ -22,6 +22,9 @@ NAME_LENGTH = 48
 
 RESERVED_NAMES = frozenset({"release", "uninstall"})
 """DaemonSet `gpushare-release` serves pools which no longer exist; `gpushare-uninstall` releases nodes for Argo CD."""
+
+
+_MEASURED = "the node runtime measures again and reports differences"
 
 
 def check_card(context: RuleContext) -> Iterator[Finding]:
@@ -86,14 +89,14 @@ def check_confirmed(context: RuleContext) -> Iterator[Finding]:
     """GS209: a number of the catalogue that no source confirms and that this pool uses."""
     for pool, card in context.pools_with_card():
         kinds = context.kinds(pool) or ()
-        facts = [*_board_facts(pool, card, kinds), *_profile_facts(pool, card, kinds)]
+        facts = [*_board_facts(pool, card, kinds), *_profile_facts(pool, card, kinds), *_mode_facts(context, pool, kinds)]
         if facts:
             relied = ", ".join(dict.fromkeys(facts))
             yield Finding(
                 code="GS209",
                 severity=Severity.WARNING,
                 message=f"pool {pool.name} relies on unconfirmed facts about {a_card(card)}: {relied}",
-                hints=("compare with nvidia-smi on such a node; the node runtime measures again and reports differences",),
+                hints=(f"compare with {vendors.of(card).tool} on such a node; {_MEASURED}",),
                 path=pool_path(pool, "card"),
             )
 
@@ -121,6 +124,17 @@ def _profile_facts(pool: Pool, card: Card, kinds: tuple[ShareKind, ...]) -> Iter
         if _is_capped(pool, kind) and profile.memory_mib:
             relied["memoryMiB"] = "memory"
         yield from (f"{text} of {profile.name}" for fact, text in relied.items() if fact in unconfirmed)
+
+
+def _mode_facts(context: RuleContext, pool: Pool, kinds: tuple[ShareKind, ...]) -> Iterator[str]:
+    """Yield the modes of AMD's cards that no source confirms, and their memory where it decides."""
+    decides = any(quota.pool == pool.name and quota.memory_bytes is not None for quota in context.intent.quotas)
+    decides = decides or pool.require.memory_bytes is not None
+    for kind in kinds:
+        if isinstance(kind.profile, PartitionMode):
+            mode = kind.profile
+            relied = {"mode": f"{mode.compute} with {mode.memory}", "memoryMiB": f"memory of {mode.name}" if decides else ""}
+            yield from (text for fact, text in relied.items() if text and fact in mode.unconfirmed)
 
 
 def _is_capped(pool: Pool, kind: ShareKind) -> bool:

@@ -58,6 +58,10 @@ class RuleContext:
             if card := self.card(pool):
                 yield pool, card
 
+    def pools_with_mode(self) -> Iterator[tuple[Pool, Card]]:
+        """Yield the pools whose card is known and of a vendor that has the mode, with it; GS320 reports the others."""
+        return ((pool, card) for pool, card in self.pools_with_card() if card.vendor in modes.of(pool).vendors)
+
     def layouts(self, pool: Pool) -> tuple[Layout, ...] | None:
         """Return the layout of each GPU of one node of the pool, by index; None if card, profile, index or goal is wrong."""
         if pool.name not in self._layouts:

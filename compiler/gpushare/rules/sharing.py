@@ -12,17 +12,18 @@ from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 
 def _daemon_pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
-    return ((pool, card) for pool, card in context.pools_with_card() if modes.of(pool).has_daemon)
+    return ((pool, card) for pool, card in context.pools_with_mode() if modes.of(pool).has_daemon)
 
 
 def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
     """GS301: more MPS replicas than the daemon admits; it would fail to start and the plugin would wait for it forever."""
     for pool, card in _daemon_pools(context):
         replicas = modes.of(pool).replicas_of(None)
-        if not card.mps_supported or replicas <= card.mps_max_replicas:
+        capability = card.compute_capability
+        if not card.mps_supported or capability is None or replicas <= card.mps_max_replicas:
             continue
-        major, minor = card.compute_capability
-        old = card.compute_capability < (7, 5)
+        major, minor = capability
+        old = capability < (7, 5)
         why = f"the device plugin allows {card.mps_max_replicas} on compute capability {major}.{minor}"
         yield Finding(
             code="GS301",

@@ -34,7 +34,7 @@ def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) ->
 
 def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart, Steps, Any, Any]]:
     platform = context.intent.platform
-    if platform.stack is Stack.EXISTING:
+    if not platform.installs_chart:
         return
     chart = judging_chart(platform)
     yield from ((chart, *found) for found in _walk(chart, platform.values))
@@ -85,7 +85,7 @@ def check_type(context: RuleContext) -> Iterator[Finding]:
             found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
         yield from found
         fine = fine and not found
-    if fine and context.intent.platform.stack is not Stack.EXISTING:
+    if fine and context.intent.platform.installs_chart:
         yield from _mappings(judging_chart(context.intent.platform), context.intent.platform.values)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from gpushare import modes
 from gpushare.catalog import drivers, upstream
-from gpushare.catalog.cards import Card
+from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
 from gpushare.core.wording import join_words
@@ -127,13 +127,19 @@ def _lacking(context: RuleContext, pool: Pool, plugin: tuple[int, ...]) -> Itera
     """Yield (what the plugin cannot do, what to write instead, path) for one pool."""
     if modes.of(pool).has_daemon and plugin < MPS_PLUGIN:
         yield "has no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
-    attributed = [kind.profile.name for kind in context.kinds(pool) or () if kind.profile and kind.profile.has_attributes]
+    attributed = [profile.name for profile in _profiles(context, pool) if profile.has_attributes]
     if attributed and plugin < EXACT_PLUGIN:
         lacks = f"cannot distinguish {attributed[0]} from other profiles of its size"
         yield lacks, "leave platform.version out, or use profiles without attributes", pool_path(pool, "sharing")
     if pool.sharing.placement is SharePlacement.PACK and plugin < EXACT_PLUGIN:
         where = pool_path(pool, "sharing", "placement")
         yield "ignores placement: pack", "leave platform.version out, or write placement: spread", where
+
+
+def _profiles(context: RuleContext, pool: Pool) -> Iterator[MigProfile]:
+    for kind in context.kinds(pool) or ():
+        if isinstance(kind.profile, MigProfile):
+            yield kind.profile
 
 
 def _old_plugin(message: str, hint: str, path: Path) -> Finding:
@@ -144,7 +150,7 @@ def _plugin_version(context: RuleContext) -> tuple[str, Path]:
     """Return the device plugin's version and its origin: the values, else the chart's release. Empty if it is not known."""
     platform = context.intent.platform
     here: Path = (*HERE, "version")
-    if platform.stack is Stack.EXISTING:
+    if not platform.installs_chart:
         return "", here
     chart = upstream.chart(platform.stack.value)
     section, key = ("devicePlugin", "version") if platform.stack is Stack.GPU_OPERATOR else ("image", "tag")

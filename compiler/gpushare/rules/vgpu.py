@@ -28,7 +28,7 @@ _OF_CONTAINERS = ("memory", "enforcement", "rollout", "namespaces", "default")
 
 
 def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
-    return ((pool, card) for pool, card in context.pools_with_card() if modes.of(pool).serves_vms)
+    return ((pool, card) for pool, card in context.pools_with_mode() if modes.of(pool).serves_vms)
 
 
 def _machines(context: RuleContext) -> list[Pool]:

@@ -4,13 +4,13 @@ Pure integers in bytes, rounded once, at the end. Knows pools and cards, neither
 """
 
 from gpushare import modes
-from gpushare.catalog.cards import Card, MigProfile
+from gpushare.catalog.cards import Card, DeviceProfile
 from gpushare.catalog.device_memory import memory_mib, usable_bytes
 from gpushare.core.units import MIB, Share
 from gpushare.intent.types import CapValue, CapWord, Pool
 
 
-def even_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) -> int | None:
+def even_mib(pool: Pool, card: Card, profile: DeviceProfile | None, replicas: int) -> int | None:
     """Return the `even` cap in MiB.
 
     Under MPS it is what the plugin's daemon gives each client, total memory over replicas: the daemon knows no reserve
@@ -25,7 +25,7 @@ def even_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) 
     return None if usable is None else max(usable, 0) // (replicas * MIB)
 
 
-def wanted_cap(pool: Pool, profile: MigProfile | None) -> CapValue:
+def wanted_cap(pool: Pool, profile: DeviceProfile | None) -> CapValue:
     """Return the cap that the pool requests on a shared device, not yet resolved to a number: bytes, `even` or `none`."""
     cap = pool.memory.cap
     if isinstance(cap, tuple):
@@ -33,7 +33,7 @@ def wanted_cap(pool: Pool, profile: MigProfile | None) -> CapValue:
     return CapWord.EVEN if cap is None else cap
 
 
-def cap_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) -> int | None:
+def cap_mib(pool: Pool, card: Card, profile: DeviceProfile | None, replicas: int) -> int | None:
     """Return what one container may use of one device, in MiB; None for no cap, as on every unshared device.
 
     A quantity is rounded down: use is counted in whole MiB, and a sum of caps must never exceed what was requested.
@@ -49,7 +49,7 @@ def cap_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) -
             return size // MIB
 
 
-def provided_bytes(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) -> int | None:
+def provided_bytes(pool: Pool, card: Card, profile: DeviceProfile | None, replicas: int) -> int | None:
     """Return what a container with one share of a device may use: the cap, or the usable memory of an unshared device.
 
     None if the device's memory is not known, or if the device is shared without a cap: nothing is promised to a container then.

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpushare import backends, mig, modes, vendors
-from gpushare.catalog.cards import Card, MigProfile
+from gpushare.catalog.cards import Card, DeviceProfile
 from gpushare.catalog.device_memory import memory_mib
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
@@ -12,13 +12,13 @@ from gpushare.sharing import caps
 
 
 class ShareKind(Record):
-    """Devices of a node that are offered in the same way: whole GPUs (`profile` None) or the instances of one profile.
+    """Devices of a node that are offered in the same way: whole GPUs (`profile` None) or the parts of one profile.
 
     `base` is the resource's name before sharing renames it, as device-plugin configs use it. `replicas` is 1 if nothing is
     shared. `devices` counts GPUs or instances of one node.
     """
 
-    profile: MigProfile | None
+    profile: DeviceProfile | None
     base: str
     resource: str
     replicas: int
@@ -70,14 +70,14 @@ def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[ShareKin
     for layout, gpus in Counter(per_gpu).items():
         counts.update({name: count * gpus for name, count in layout} if layout else {None: gpus})
     instances = tuple((name, count) for name, count in counts.items() if name is not None)
-    in_order = mig.canonical(card.mig, instances) if card.mig else ()
+    in_order = mig.canonical(card.mig, instances) if card.mig else instances
     whole = ((None, counts[None]),) if counts[None] else ()
-    return tuple(_kind(pool, card, card.profiles[name] if name else None, count) for name, count in (*in_order, *whole))
+    return tuple(_kind(pool, card, card.device_profiles[name] if name else None, count) for name, count in (*in_order, *whole))
 
 
-def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> ShareKind:
+def _kind(pool: Pool, card: Card, profile: DeviceProfile | None, devices: int) -> ShareKind:
     replicas = modes.of(pool).replicas_of(profile)
-    base, resource = backends.of(pool).names(profile, is_shared=replicas > 1)
+    base, resource = backends.of(pool, card).names(profile, is_shared=replicas > 1)
     return ShareKind(
         profile=profile,
         base=base,

@@ -14,8 +14,9 @@ from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.record import Record, replace
 from gpushare.core.units import MIB
-from gpushare.intent.types import Exclusive, Layout, Memory, Mig, Mps, Pool, Replicated, Sharing, TimeSlicing
+from gpushare.intent.types import Exclusive, Layout, Memory, Mig, Mps, Partition, Pool, Replicated, Sharing, TimeSlicing
 from gpushare.intent.words import Mode
+from gpushare.modes import partition
 from gpushare.modes.demand import MemoryIsolation, Variant
 from gpushare.sharing import caps
 
@@ -78,10 +79,12 @@ class _Search:
         yield Exclusive()
         for mode, build in ((Mode.TIME_SLICING, TimeSlicing), (Mode.MPS, Mps)):
             traits = modes.named(mode.value)
-            if traits.missing(self._card) is None:
+            if self._card.vendor in traits.vendors and traits.missing(self._card) is None:
                 like = self.changed(build(replicas=2, **self._kept))
                 for number in self._replicas(like, None, traits.most_replicas(self._card), 1000):
                     yield build(replicas=number, **self._kept)
+        for one in filter(partition.is_offered, self._card.partition_modes):
+            yield Partition(compute=one.compute, memory=one.memory)
         if self._card.mig is not None and mig.is_manageable(self._card.mig):
             yield from self._partitioned(self._card.mig)
 

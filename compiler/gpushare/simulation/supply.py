@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gpushare import backends
 from gpushare.bundle.admission import MUTATING_KUBERNETES
-from gpushare.catalog.cards import Card
+from gpushare.catalog.cards import Card, MigProfile, PartitionMode
 from gpushare.core.prices import Price
 from gpushare.core.record import Record
 from gpushare.core.units import MIB
@@ -117,10 +117,12 @@ def _device(pool: Pool, card: Card, sample: DevicePlan) -> tuple[int | None, int
     A part is the smaller of its parts of memory slices and of compute slices. An `even` cap is as large a part as a replica,
     although the reserve is taken off it.
     """
-    profile = card.profiles[sample.profile] if sample.profile else None
+    profile = card.device_profiles[sample.profile] if sample.profile else None
     provides = caps.provided_bytes(pool, card, profile, sample.replicas)
     memory = compute = (1, sample.replicas)
-    if profile and card.mig:
+    if isinstance(profile, PartitionMode):
+        memory = compute = (1, profile.partitions)
+    elif isinstance(profile, MigProfile) and card.mig:
         memory = (sample.size, card.mig.units * sample.replicas)
         compute = (profile.compute_slices, max(one.compute_slices for one in card.mig.profiles) * sample.replicas)
     even = caps.even_mib(pool, card, profile, sample.replicas) if sample.cap_mib else None

@@ -21,7 +21,11 @@ def intent(demand: Demand, option: Option) -> dict[str, Any]:
         "apiVersion": "gpushare.dev/v1",
         "kind": "ClusterIntent",
         "metadata": {"name": "my-cluster"},
-        "spec": {**({"cards": {pool.card: own}} if own else {}), "pools": {pool.name: described}},
+        "spec": {
+            **({"platform": {"stack": "amd-gpu-operator"}} if demand.card.vendor == "amd" else {}),
+            **({"cards": {pool.card: own}} if own else {}),
+            "pools": {pool.name: described},
+        },
     }
 
 

@@ -31,7 +31,7 @@ def size(demand: Demand, preferred: str | None = None, workload: Workload | None
 
     `workload`: the users are its pods, who come and go; `demand` has the most of each size at once.
     """
-    found = list(_divisions(demand))
+    found = list(_divisions(demand, preferred))
     made = (_option(demand, *one, workload) for one in found if not isinstance(one, Unfit))
     options = sorted(made, key=partial(_preference, demand))
     unfit = tuple(one for one in found if isinstance(one, Unfit))
@@ -40,13 +40,15 @@ def size(demand: Demand, preferred: str | None = None, workload: Workload | None
     return Sizing(demand=demand, options=in_order, unfit=unfit, best=best, reason=_reason(demand, best, unfit, preferred))
 
 
-def _divisions(demand: Demand) -> Iterator[tuple[Variant, Sharing] | Unfit]:
-    """Yield what can serve the demand, and for each variant that cannot why."""
+def _divisions(demand: Demand, preferred: str | None) -> Iterator[tuple[Variant, Sharing] | Unfit]:
+    """Yield what can serve the demand, and for each variant of the card's vendor, or the preferred one, that cannot why."""
     for variant in VARIANTS:
+        if demand.card.vendor not in variant.vendors and variant.word != preferred:
+            continue
         if demand.in_hardware and variant.memory is not MemoryIsolation.HARDWARE:
             yield Unfit(variant=variant, reason="users of one device share its memory: only caps separate them")
             continue
-        found = variant.divide(demand)
+        found = variant.ways(demand)
         if isinstance(found, str):
             yield Unfit(variant=variant, reason=found)
         else:

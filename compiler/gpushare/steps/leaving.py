@@ -8,7 +8,7 @@ from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
-from gpushare.steps import nvidia_release, virtual_machines
+from gpushare.steps import amd_release, nvidia_release, virtual_machines
 
 NAMESPACE = "PLUGIN_NAMESPACE"
 """What the commands have for the namespace of a plugin that the intent does not state."""
@@ -21,7 +21,7 @@ _NOT_OURS = "--selector 'app.kubernetes.io/name!=gpushare'"
 
 def next_steps(plan: Plan) -> tuple[str, ...]:
     """Return what is left to do after gpushare's uninstall, one command after the other, in the folder of the bundle."""
-    if plan.intent.observes:
+    if plan.intent.observes or not plan.has_nvidia:
         return ()
     by_helm = _restore_by_helm(plan)
     instead = [f"instead, if Helm installed NVIDIA's chart: {by_helm}"] if plan.intent.gitops and by_helm else []
@@ -46,6 +46,11 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     how = " (`nodes/cloud.md`)" if has_cloud else ""
     yield f"In this order, from this folder. If node pools start nodes with a taint of gpushare, first remove it there{how}."
     yield from ("", *_remove(plan), "    kubectl get nodes --selector gpushare.dev/pool", "")
+    if not plan.has_nvidia:
+        yield "It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is listed."
+        yield from _by_helm(plan) if intent.gitops else _failed(plan)
+        yield from ("", *amd_release.leaving(plan))
+        return
     yield "This makes every GPU whole. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
     stay, it = ("stay", "them") if len(intent.kept_config_maps) > 1 else ("stays", "it")
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."
@@ -54,6 +59,8 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     if relabelled := [f"    {command}" for command in virtual_machines.leaving(plan)]:
         yield "Let NVIDIA's own configs make the same vGPUs; none changes:"
         yield from ("", *relabelled, "")
+    if of_amd := tuple(amd_release.leaving(plan)):
+        yield from (*of_amd, "")
     if intent.platform.stack is Stack.EXISTING:
         yield f"Now or later, {_restore(plan)}."
     else:
@@ -93,7 +100,7 @@ def _restore(plan: Plan) -> str:
 
 def _restore_by_helm(plan: Plan) -> str:
     """Return the command on one line; none where the bundle does not install NVIDIA's chart."""
-    if plan.intent.platform.stack is Stack.EXISTING:
+    if not plan.intent.platform.installs_chart:
         return ""
     return " ".join(line.strip(" \\") for line in nvidia_release.upgrade(plan, _VALUES))
 

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Protocol
 
+from gpushare.vendors.amd import AMD
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare.vendors.vendor import Vendor
 
-VENDORS = {"nvidia": NVIDIA}
+VENDORS = {"nvidia": NVIDIA, "amd": AMD}
 """Every vendor, by the word that a node policy has for it. The first is meant where nothing names one."""
 
 GPU_RESOURCES = tuple(chain.from_iterable(vendor.gpu_resources for vendor in VENDORS.values()))

@@ -6,7 +6,7 @@ NVIDIA = Vendor(
     name="NVIDIA",
     domain="nvidia.com",
     whole_gpu="nvidia.com/gpu",
-    partitions="nvidia.com/mig-",
+    partitions=("nvidia.com/mig-",),
     exported="nvidia_com_(gpu|mig).*",
     plugin_label="nvidia.com/device-plugin.config",
     layout_label="nvidia.com/mig.config",
@@ -16,6 +16,7 @@ NVIDIA = Vendor(
     cluster_kinds=("ClusterPolicy", "NVIDIADriver"),
     runtime_class="nvidia",
     catalogue="cards",
+    tool="nvidia-smi",
     workload_label="nvidia.com/gpu.workload.config",
     vgpu_label="nvidia.com/vgpu.config",
 )

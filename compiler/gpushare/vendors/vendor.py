@@ -10,30 +10,31 @@ class Vendor(Record):
 
     `name` is the word with which the names of its cards begin.
 
-    Of resources: `whole_gpu`, and `partitions`, with which those of parts of a GPU begin; `exported` is the regular expression
-    of both in kube-state-metrics. Labels of a node: `plugin_label` names the configuration of the device plugin, `layout_label`
-    that of the vendor's own partitioner, `sharing_label` how the plugin shares; one that begins with `deploy_labels` says
-    whether a program of the operator runs there.
+    Of resources: `whole_gpu`, and `partitions`, with any of which those of parts of a GPU begin; `exported` is the regular
+    expression of all in kube-state-metrics. Labels of a node, None where the vendor has no such label: `plugin_label` names
+    the configuration of the device plugin, `layout_label` that of the vendor's own partitioner, `sharing_label` how the plugin
+    shares; one that begins with `deploy_labels` says whether a program of the operator runs there.
 
     Of nodes for virtual machines: `workload_label` says what a node runs, `vgpu_label` names the config of its vGPUs.
 
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
-    `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`.
+    `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`; `tool` shows a node's GPUs.
     """
 
     name: str
     domain: str
     whole_gpu: str
-    partitions: str
+    partitions: tuple[str, ...]
     exported: str
-    plugin_label: str
+    plugin_label: str | None
     layout_label: str
-    sharing_label: str
-    deploy_labels: str
+    sharing_label: str | None
+    deploy_labels: str | None
     charts: Mapping[str, str]
     cluster_kinds: tuple[str, ...]
     runtime_class: str
     catalogue: str
+    tool: str
     workload_label: str = ""
     vgpu_label: str = ""
 
@@ -43,6 +44,6 @@ class Vendor(Record):
         return f"{self.domain}/"
 
     @property
-    def gpu_resources(self) -> tuple[str, str]:
+    def gpu_resources(self) -> tuple[str, ...]:
         """With which the names of resources begin that are GPUs or parts of them."""
-        return self.whole_gpu, self.partitions
+        return self.whole_gpu, *self.partitions

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpushare import mig
-from gpushare.catalog.cards import Card, Geometry, MigProfile, NvLink, Vgpus
+from gpushare.catalog.cards import Card, Geometry, MigProfile, NvLink, PartitionMode, Vgpus
 from gpushare.intent.types import Layout
 
 
@@ -25,11 +25,12 @@ def layouts(card: Card) -> tuple[Layout, ...]:
 
 def _entry(card: Card) -> dict[str, Any]:
     return {
+        "vendor": card.vendor,
         "name": card.name,
         "product": card.product,
         "architecture": card.architecture,
         "chip": card.chip,
-        "computeCapability": ".".join(map(str, card.compute_capability)),
+        "computeCapability": None if card.compute_capability is None else ".".join(map(str, card.compute_capability)),
         "memoryMiB": card.memory_mib,
         "memoryGBNominal": card.memory_gb_nominal,
         "pciDeviceIds": list(card.pci_device_ids),
@@ -39,9 +40,21 @@ def _entry(card: Card) -> dict[str, Any]:
         "mps": {"supported": card.mps_supported, "maxReplicas": card.mps_max_replicas},
         "migSupported": card.mig_supported,
         "mig": None if card.mig is None else _geometry(card.mig),
+        "partitionModes": [_mode(mode) for mode in card.partition_modes],
         "vgpu": None if card.vgpu is None else _vgpus(card.vgpu),
         "note": card.note,
         "unconfirmed": list(card.unconfirmed),
+    }
+
+
+def _mode(mode: PartitionMode) -> dict[str, Any]:
+    return {
+        "compute": mode.compute,
+        "memory": mode.memory,
+        "partitions": mode.partitions,
+        "memoryMiB": mode.memory_mib,
+        "computeUnits": mode.compute_units,
+        "unconfirmed": list(mode.unconfirmed),
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpushare import mig
-from gpushare.catalog.cards import Card, Geometry, MigProfile, VgpuRefusal
+from gpushare.catalog.cards import Card, Geometry, MigProfile, PartitionMode, VgpuRefusal
 from gpushare.core.printable import visible
 from gpushare.core.record import replace
 from gpushare.core.wording import layout_text, mib, pluralize
@@ -34,19 +34,48 @@ def _folded(rows: Sequence[tuple[str, ...]], style: Style) -> Iterator[tuple[str
 def render(card: Card, style: Style) -> str:
     """Return everything about one card."""
     shown = style.paint(card.id, BOLD) + f"  {card.name}{_doubt(card, 'name')}\n\n"
-    facts = [*_facts(card), *_layout_drivers(card), *([("note", card.note)] if card.note else [])]
+    of_vendor = _amd_facts(card) if card.compute_capability is None else _facts(card, card.compute_capability)
+    facts = [*of_vendor, *_layout_drivers(card), *([("note", card.note)] if card.note else [])]
     shown += "".join(wrapped(f"  {name:<20} {visible(value)}", style, indent=23) for name, value in facts)
+    if card.partition_modes:
+        return shown + "\n" + _modes(card.partition_modes, style)
     if card.mig is None:
         return shown
     return shown + "\n" + _profiles(card.mig, style) + "\n" + _layouts(card, card.mig, style)
 
 
-def _facts(card: Card) -> list[tuple[str, str]]:
+def _amd_facts(card: Card) -> list[tuple[str, str]]:
+    driver = f"ROCm {card.min_driver} or newer" if card.min_driver else ""
+    words = f"{pluralize(len(card.partition_modes), 'mode')}, {driver}" if card.partition_modes else "no"
+    return [
+        ("memory", mib(card.memory_mib) + _doubt(card, "memoryMiB")),
+        ("PCI device ids", ", ".join(card.pci_device_ids) + _doubt(card, "pciDeviceIds")),
+        ("partitioning", words),
+    ]
+
+
+def _modes(modes: Iterable[PartitionMode], style: Style) -> str:
+    rows = [
+        (
+            mode.compute + ("?" if "mode" in mode.unconfirmed else ""),
+            mode.memory,
+            str(mode.partitions),
+            mib(mode.memory_mib) + ("?" if "memoryMiB" in mode.unconfirmed else ""),
+            "?" if mode.compute_units is None else f"{mode.compute_units}{'?' if 'computeUnits' in mode.unconfirmed else ''}",
+            mode.name,
+        )
+        for mode in modes
+    ]
+    headers = ("COMPUTE", "MEMORY MODE", "PARTITIONS", "MEMORY EACH", "UNITS EACH", "RESOURCE amd.com/")
+    return table(headers, rows, style, numbers=("PARTITIONS", "MEMORY EACH", "UNITS EACH"))
+
+
+def _facts(card: Card, capability: tuple[int, int]) -> list[tuple[str, str]]:
     nvlink = None if card.nvlink is None else {"true": "yes", "false": "no"}.get(card.nvlink.value, card.nvlink.value)
     facts = [
         ("memory", mib(card.memory_mib), "memoryMiB"),
         ("architecture", " ".join(filter(None, (card.architecture, card.chip))), "architecture"),
-        ("compute capability", ".".join(map(str, card.compute_capability)), "computeCapability"),
+        ("compute capability", ".".join(map(str, capability)), "computeCapability"),
         ("ECC", _yes(card.ecc), "ecc"),
         ("NVLink", nvlink or "?", "nvlink"),
         ("form factor", card.form_factor or "?", "formFactor"),

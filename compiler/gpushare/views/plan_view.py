@@ -23,7 +23,7 @@ def render(plan: Plan, style: Style, prices: Mapping[str, Price] = NOTHING) -> s
     platform = plan.intent.platform
     shown = (
         style.paint(plan.intent.name, BOLD)
-        + f"  {pluralize(len(plan.pools) + len(plan.vm_pools), 'pool')}, stack {platform.stack.value}, "
+        + f"  {pluralize(len(plan.pools) + len(plan.vm_pools), 'pool')}, stack {' and '.join(platform.stacks)}, "
     )
     shown += f"namespace {plan.intent.namespace}\n\n"
     if plan.intent.observes:
@@ -144,8 +144,9 @@ def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], style: Style) -> str:
     devices = devices_of(pool, gpu)
     title = f"GPU {ranges([one.index for one in gpus])}"
     if not gpu.mig_enabled or geometry is None:
-        cells = [_cell(device, 0, WHOLE, style) for device in devices]
-        return f"\n  {title}\n" + memory_map.bar(cells, WHOLE, style)
+        size = max(WHOLE // len(devices), 1)
+        cells = [_cell(device, device.start * size, size, style) for device in devices]
+        return f"\n  {title}\n" + memory_map.bar(cells, size * len(devices), style)
     cells = [_cell(device, device.start, device.size, style) for device in devices]
     left = left_over(gpu.instances, geometry)
     return f"\n  {title}  {style.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, style)

@@ -40,7 +40,7 @@ def expected(card: cards.Card, mode: str) -> str | None:
     """The code with which the pair is refused; None if it compiles. From the facts alone."""
     match mode:
         case "mps":
-            return None if card.mps_supported and card.compute_capability >= (7, 0) else "GS302"
+            return None if card.mps_supported and card.compute_capability and card.compute_capability >= (7, 0) else "GS302"
         case "mig":
             return None if card.mig else "GS401"
         case "vgpu" if card.vgpu is None or card.vgpu.refused in {"hgx", "before-turing"}:

@@ -40,6 +40,7 @@ def describe_gpu(gpu: Any, index: int, card: cards.Card, *, node: int = 0) -> No
     gpu.pci_device_id = int(card.pci_device_ids[0], 16)
     gpu.pci_bus = 0x07 + 8 * index
     gpu.architecture = _ARCHITECTURES[card.architecture]
+    assert card.compute_capability is not None, f"NVML knows no {card.id}"
     gpu.major, gpu.minor = card.compute_capability
     assert card.memory_mib is not None, f"nobody knows the memory of {card.id}"
     gpu.memory_bytes, gpu.reserved_bytes = card.memory_mib * _MIB, _RESERVED_MIB * _MIB

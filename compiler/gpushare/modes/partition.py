@@ -1,0 +1,105 @@
+"""Mode `partition`: AMD's driver divides a GPU into partitions of equal size; a process cannot allocate more than its own has.
+
+A pair of a compute mode and a memory mode is legal if the catalogue has it for the card. The memory mode is one for a node: a
+reload of the driver applies it to all GPUs (AMD SMI, docs/conceptual/partition.md).
+"""
+
+from collections import Counter
+from itertools import chain
+from typing import Any, ClassVar
+
+from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode
+from gpushare.catalog.device_memory import usable_bytes
+from gpushare.core.units import MIB
+from gpushare.intent.types import Layout, Mechanism, MigStrategy, Partition, Sharing
+from gpushare.intent.words import Mode
+from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
+from gpushare.modes.traits import ModeTraits
+
+_REFUSED = "TPX"
+"""AMD's config manager does not set it."""
+
+
+def find(card: Card, compute: str, memory: str) -> PartitionMode | None:
+    """Return the mode of the card with this pair; None if the catalogue has none."""
+    return next((mode for mode in card.partition_modes if (mode.compute, mode.memory) == (compute, memory)), None)
+
+
+def is_offered(mode: PartitionMode) -> bool:
+    """Whether a mode is proposed to those who name none: it divides, is confirmed, and AMD's programs set it."""
+    return mode.partitions > 1 and "mode" not in mode.unconfirmed and mode.compute != _REFUSED
+
+
+def _divide(demand: Demand) -> list[Sharing] | str:
+    modes, need = demand.card.partition_modes, demand.needs[0]
+    if not modes:
+        return "the card has no partitions"
+    known = [(usable_bytes(mode.memory_mib, None) or 0, mode) for mode in modes if is_offered(mode)]
+    fitting = [mode for usable, mode in known if usable >= need.memory_bytes]
+    if not fitting:
+        return too_small("a partition", max((usable for usable, _ in known), default=0) // MIB, need)
+    most = max(mode.partitions for mode in fitting)
+    # Of memory modes the one that divides memory most: AMD validates CPX with NPS4.
+    chosen = next(mode for mode in reversed(fitting) if mode.partitions == most)
+    return [Partition(compute=chosen.compute, memory=chosen.memory)]
+
+
+class PartitionTraits(ModeTraits[Partition]):
+    """The traits of partitions."""
+
+    mode = Mode.PARTITION
+    description = "Each GPU is divided into partitions by AMD's driver, one container each, each with memory of its own."
+    pool_name = "partitions"
+    starter_card = "mi300x"
+    vendors = frozenset({"amd"})
+    settings = ("strategy",)
+    mechanisms: ClassVar[frozenset[Mechanism]] = frozenset({Mechanism.AUTO})
+    replication_key = ""
+    variants = (
+        Variant(
+            word="partition",
+            divide=_divide,
+            memory=MemoryIsolation.HARDWARE,
+            faults=FaultIsolation.PROCESS,
+            vendors=vendors,
+        ),
+    )
+
+    @classmethod
+    def missing(cls, card: Card) -> tuple[str, str] | None:
+        """Return that the card has no partitions."""
+        return None if card.partition_modes else ("partitions", "mig" if card.mig else "exclusive")
+
+    @property
+    def leftover(self) -> str:
+        """The mode of the first entry."""
+        return f"compute: {self.sharing.groups[0].compute}" if self.sharing.groups else ""
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The GPU indexes of each entry of `layouts`."""
+        return tuple(group.gpus for group in self.sharing.groups)
+
+    def layouts(self, card: Card, pinned: Layout | None = None) -> tuple[Layout, ...] | None:  # noqa: ARG002 - no mode is a goal
+        """Return the layout of each GPU: so many partitions of one mode. None if the card lacks the pair or a GPU has none."""
+        if self.groups and Counter(chain.from_iterable(self.groups)) != Counter(range(self.pool.gpus_per_node)):
+            return None
+        of_gpu = {index: group.compute for group in self.sharing.groups for index in group.gpus}
+        found = [self._layout(card, of_gpu.get(index, self.sharing.compute)) for index in range(self.pool.gpus_per_node)]
+        return tuple(layout for layout in found if layout) if all(found) else None
+
+    def _layout(self, card: Card, compute: str) -> Layout | None:
+        mode = find(card, compute, self.sharing.memory)
+        return None if mode is None else ((mode.name, mode.partitions),)
+
+    def replicas_of(self, profile: DeviceProfile | None) -> int:  # noqa: ARG002 - no partition is shared
+        """Return 1: AMD's device plugin offers no partition twice."""
+        return 1
+
+    def document(self) -> dict[str, Any]:
+        """Return the `sharing` section of an intent with this mode."""
+        sharing = self.sharing
+        groups = [{"gpus": list(one.gpus), "compute": one.compute} for one in sharing.groups]
+        modes: dict[str, Any] = {"layouts": groups} if groups else {"compute": sharing.compute}
+        single = {"strategy": "single"} if sharing.strategy is MigStrategy.SINGLE else {}
+        return {"mode": self.mode.value, **modes, "memory": sharing.memory, **single}

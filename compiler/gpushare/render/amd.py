@@ -1,0 +1,180 @@
+"""AMD's stack: a DeviceConfig for each pool, the file of its config manager, and the values of its chart.
+
+A DeviceConfig selects nodes by the label of their pool, so that no two select one node, which AMD's operator refuses. Its
+programs tolerate our taints, because they make a node ready; only the config manager tolerates its own taint, which drives the
+others away: device plugin and labeller read a node's partitions once, at their start (ROCm gpu-operator v1.5.1).
+A changed profile of the config manager would divide labelled nodes at once: names are content-addressed, former ones stay.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare.backends import config_manager
+from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
+from gpushare.catalog import amd_charts
+from gpushare.catalog.amd_charts import CONFIG_MANAGER
+from gpushare.catalog.image_registry import mirrored
+from gpushare.intent.types import AmdStack, Platform, Stack
+from gpushare.nodes.selectors import POOL_LABEL, VENDOR_LABEL
+from gpushare.nodes.taints import OUR_TAINTS
+from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.vendors.amd import AMD
+
+FOLDER = "chart/files/amd"
+CONFIG = f"{FOLDER}/config.json"
+
+CONFIG_MAP = "gpushare-dcm"
+"""The ConfigMap with the config manager's file, in the namespace of AMD's stack."""
+
+_LABELS = ["compute-memory-partition", "compute-partitioning-supported", "memory-partitioning-supported"]
+"""What AMD's labeller writes beside its defaults."""
+
+_PARTS = {
+    AmdStack.GPU_OPERATOR: ("operator", "devicePlugin", "nodeLabeller", "metricsExporter", CONFIG_MANAGER, "initContainer"),
+    AmdStack.DEVICE_PLUGIN: ("devicePlugin",),
+    AmdStack.EXISTING: (),
+}
+
+
+def pools(plan: Plan) -> tuple[PoolPlan, ...]:
+    """Return the pools with AMD's cards."""
+    return tuple(pool for pool in plan.pools if pool.vendor is AMD)
+
+
+def installs(plan: Plan) -> bool:
+    """Whether the bundle installs a chart of AMD's."""
+    return bool(pools(plan)) and not plan.intent.observes and plan.intent.platform.of_amd.stack is not AmdStack.EXISTING
+
+
+def device_configs(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the specifications of the DeviceConfigs, each with its file, where AMD's operator serves the pools."""
+    if installs(plan) and plan.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR:
+        for pool in pools(plan):
+            yield f"{FOLDER}/device-configs/{pool.name}.yaml", _device_config(plan, pool)
+
+
+def _device_config(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
+    platform, monitors = plan.intent.platform, bool(plan.intent.monitoring.get("serviceMonitor"))
+    tolerations = _tolerations([pool])
+    secrets = [{"name": name} for name in platform.image_pull_secrets]
+    return {
+        "selector": {POOL_LABEL: pool.name},
+        "driver": {"enable": False},
+        "commonConfig": {
+            "initContainerImage": image(platform, "initContainer"),
+            **({"imageRegistrySecrets": secrets} if secrets else {}),
+        },
+        "devicePlugin": {
+            "enableDevicePlugin": True,
+            "devicePluginImage": image(platform, "devicePlugin"),
+            "devicePluginArguments": dict(pool.profile.config),
+            "devicePluginTolerations": tolerations,
+            "enableNodeLabeller": True,
+            "nodeLabellerImage": image(platform, "nodeLabeller"),
+            "nodeLabellerArguments": _LABELS,
+            "nodeLabellerTolerations": tolerations,
+        },
+        "metricsExporter": {
+            "enable": True,
+            "image": image(platform, "metricsExporter"),
+            "serviceType": "ClusterIP",
+            "port": 5000,
+            "tolerations": tolerations,
+            **({"prometheus": {"serviceMonitor": {"enable": True}}} if monitors else {}),
+        },
+        "configManager": {
+            "enable": pool.manager_config is not None,
+            "image": image(platform, CONFIG_MANAGER),
+            "config": {"name": CONFIG_MAP},
+            "configManagerTolerations": tolerations,
+        },
+    }
+
+
+def _tolerations(served: list[PoolPlan]) -> list[dict[str, Any]]:
+    """Return those of our taints and of the pools, each once."""
+    wanted = [{"key": key, "operator": "Exists"} for key in OUR_TAINTS]
+    wanted += [dict(toleration) for pool in served for toleration in pool.pool.tolerations]
+    return [one for number, one in enumerate(wanted) if one not in wanted[:number]]
+
+
+def config(plan: Plan, new_lock: Lock) -> str | None:
+    """Return the text of the config manager's file; None if no node has the manager."""
+    if plan.intent.observes or not any(pool.manager_config for pool in plan.pools):
+        return None
+    return json.dumps(config_manager.document(lock.all_manager_configs(new_lock)), indent=2) + "\n"
+
+
+def upstream_values(plan: Plan) -> dict[str, Any]:
+    """Return the values of AMD's chart, the intent's own merged in; empty if the bundle installs none."""
+    if not installs(plan):
+        return {}
+    platform = plan.intent.platform
+    values = _operator(platform) if platform.of_amd.stack is AmdStack.GPU_OPERATOR else _plugin(plan)
+    _merge(values, platform.of_amd.values)
+    return values
+
+
+def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(ours := values.get(key), dict) and isinstance(value, Mapping):
+            _merge(ours, value)
+        else:
+            values[key] = value
+
+
+def _operator(platform: Platform) -> dict[str, Any]:
+    """Return the values of the operator: our DeviceConfigs and ConfigMap take the place of its own.
+
+    Beside NVIDIA's chart, which brings node feature discovery, it installs none; our pools need none of its labels.
+    """
+    repository, _, _ = image(platform, "operator").rpartition(":")
+    is_alone = platform.stack is Stack.NONE
+    return {
+        "crds": {"defaultCR": {"install": False, "upgrade": False}},
+        "defaultDCMConfigMap": {"install": False},
+        "node-feature-discovery": {"enabled": is_alone},
+        "installdefaultNFDRule": is_alone,
+        **({"controllerManager": {"manager": {"image": {"repository": repository}}}} if platform.registry else {}),
+        **({"global": {"imagePullSecrets": _secrets(platform)}} if platform.image_pull_secrets else {}),
+    }
+
+
+def _plugin(plan: Plan) -> dict[str, Any]:
+    """Return the values of the device plugin alone: it runs on nodes that the node runtime has labelled."""
+    platform = plan.intent.platform
+    repository, _, tag = image(platform, "devicePlugin").rpartition(":")
+    return {
+        "dp": {"image": {"repository": repository, "tag": tag}},
+        "imagePullSecrets": _secrets(platform),
+        "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}, *_tolerations(list(pools(plan)))],
+        "node_selector_enabled": True,
+        "node_selector": {"feature.node.kubernetes.io/pci-0300_1002.present": None, VENDOR_LABEL: "amd"},
+    }
+
+
+def _secrets(platform: Platform) -> list[dict[str, str]]:
+    return [{"name": name} for name in platform.image_pull_secrets]
+
+
+def image(platform: Platform, part: str) -> str:
+    """Return the image of a part, from the site's registry if there is one."""
+    repository, _, tag = amd_charts.chart(platform.of_amd.stack.value).images[part].rpartition(":")
+    return f"{mirrored(repository, platform.registry)}:{tag}"
+
+
+def images(plan: Plan) -> Iterator[str]:
+    """Yield the lines of `images.txt` on AMD's chart."""
+    if not installs(plan):
+        return
+    amd = plan.intent.platform.of_amd
+    chart = amd_charts.chart(amd.stack.value)
+    version = amd.version or chart.version
+    yield f"# AMD's chart: helm pull {chart.name} --repo {chart.repository} --version {version}"
+    if version != chart.version:
+        yield f"# {chart.name} {version}: these are the images of {chart.version}"
+    yield from (image(plan.intent.platform, part) for part in _PARTS[amd.stack])
+    if amd.stack is AmdStack.GPU_OPERATOR:
+        yield f"# Those of its subcharts: helm show values {chart.name} --repo {chart.repository} --version {version}"

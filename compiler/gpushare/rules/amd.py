@@ -1,0 +1,263 @@
+"""Rules on vendors, and on the partitions of AMD's GPUs: GS223, GS320 to GS324 and GS751 to GS754."""
+
+import re
+from collections.abc import Iterator
+
+from gpushare import modes, vendors
+from gpushare.backends import config_manager
+from gpushare.catalog import amd_charts
+from gpushare.catalog.cards import Card
+from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.wording import join_words
+from gpushare.intent.types import AmdStack, MigStrategy, Partition, Platform, Pool, Stack
+from gpushare.modes import partition
+from gpushare.rules.card_names import a_card, product
+from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.vendors.amd import AMD, MANAGER_TAINT
+
+PLATFORM = ("spec", "platform")
+
+_VERSION = r"v\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
+
+
+def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
+    return ((pool, card) for pool, card in context.pools_with_card() if vendors.of(card) is AMD)
+
+
+def _partitions(context: RuleContext) -> Iterator[tuple[Pool, Card, Partition]]:
+    for pool, card in context.pools_with_mode():
+        if isinstance(pool.sharing, Partition):
+            yield pool, card, pool.sharing
+
+
+def _written(pool: Pool, sharing: Partition) -> Iterator[tuple[str, Path]]:
+    """Yield every compute mode of the pool with its path."""
+    if not sharing.groups:
+        yield sharing.compute, pool_path(pool, "sharing", "compute")
+    for at, group in enumerate(sharing.groups):
+        yield group.compute, pool_path(pool, "sharing", "layouts", at, "compute")
+
+
+def check_mode(context: RuleContext) -> Iterator[Finding]:
+    """GS320: a mode that the vendor of the card does not have."""
+    for pool, card in context.pools_with_card():
+        traits, vendor = modes.of(pool), vendors.of(card)
+        if card.vendor in traits.vendors:
+            continue
+        others = [mode.mode.value for mode in modes.MODES if card.vendor in mode.vendors and mode.missing(card) is None]
+        yield Finding(
+            code="GS320",
+            message=f"{vendor.name} has no {traits.mode.value}, and {a_card(card)} is {vendor.name}'s",
+            hints=(_instead(card) if vendor is AMD else f"write mode: {join_words(others, 'or')}",),
+            path=pool_path(pool, "sharing", "mode"),
+            causes=(pool_path(pool, "card"),),
+        )
+
+
+def _instead(card: Card) -> str:
+    shared = next((mode for mode in reversed(card.partition_modes) if "mode" not in mode.unconfirmed), None)
+    if shared is None:
+        return "write mode: exclusive: nothing divides this card, and AMD's device plugin offers no GPU twice"
+    sharing = f"{{mode: partition, compute: {shared.compute}, memory: {shared.memory}}}"
+    return f"write sharing: {sharing}, {shared.partitions} partitions of a GPU, or mode: exclusive; nothing else divides it"
+
+
+def check_pair(context: RuleContext) -> Iterator[Finding]:
+    """GS321: a compute mode with a memory mode that the card does not have."""
+    for pool, card, sharing in _partitions(context):
+        if not card.partition_modes:
+            yield Finding(
+                code="GS321",
+                message=f"nothing divides {a_card(card)} into partitions",
+                hints=("write mode: exclusive",),
+                path=pool_path(pool, "sharing", "mode"),
+                causes=(pool_path(pool, "card"),),
+            )
+            continue
+        for compute, path in _written(pool, sharing):
+            if partition.find(card, compute, sharing.memory) is None:
+                yield Finding(
+                    code="GS321",
+                    message=f"{a_card(card)} has no {compute} with {sharing.memory}",
+                    hints=(f"{product(card)} has {_legal(card)}",),
+                    path=path,
+                    causes=(pool_path(pool, "sharing", "memory"),),
+                )
+
+
+def _legal(card: Card) -> str:
+    """Return the pairs that exist: every memory mode of each compute mode."""
+    memory: dict[str, list[str]] = {}
+    for mode in card.partition_modes:
+        memory.setdefault(mode.compute, []).append(mode.memory)
+    return join_words([f"{compute} with {join_words(found, 'or')}" for compute, found in memory.items()])
+
+
+def check_single(context: RuleContext) -> Iterator[Finding]:
+    """GS322: several compute modes on a node whose resources all have one name: AMD's device plugin exits."""
+    for pool, _, sharing in _partitions(context):
+        computes = dict.fromkeys(group.compute for group in sharing.groups)
+        if sharing.strategy is MigStrategy.SINGLE and len(computes) > 1:
+            yield Finding(
+                code="GS322",
+                message=f"with strategy: single AMD's device plugin exits on a node with {join_words(computes)}",
+                hints=("write strategy: mixed, which names each mode, or one compute mode",),
+                path=pool_path(pool, "sharing", "strategy"),
+            )
+
+
+def check_manager(context: RuleContext) -> Iterator[Finding]:
+    """GS323: a compute mode that AMD's config manager refuses."""
+    if context.intent.platform.of_amd.stack is not AmdStack.GPU_OPERATOR:
+        return
+    for pool, card, sharing in _partitions(context):
+        for compute, path in _written(pool, sharing):
+            if compute not in config_manager.MODES and partition.find(card, compute, sharing.memory):
+                every = dict.fromkeys(mode.compute for mode in card.partition_modes)
+                others = [one for one in every if one in config_manager.MODES]
+                yield Finding(
+                    code="GS323",
+                    message=f"AMD's config manager refuses {compute}, in every release that was read",
+                    hints=(
+                        f"write {join_words(others, 'or')}",
+                        "or divide the GPUs yourself, and write stack: amd-device-plugin, with which nothing changes them",
+                    ),
+                    path=path,
+                )
+
+
+def check_several(context: RuleContext) -> Iterator[Finding]:
+    """GS324: several compute modes on a node, which AMD does not recommend."""
+    for pool, _, sharing in _partitions(context):
+        computes = dict.fromkeys(group.compute for group in sharing.groups)
+        if len(computes) > 1:
+            message = f"AMD does not recommend several compute modes on a node, and pool {pool.name} has {join_words(computes)}"
+            yield warn_of_pool("GS324", pool, message, "make a pool for each mode, with nodes of its own", "sharing", "layouts")
+
+
+def check_tolerations(context: RuleContext) -> Iterator[Finding]:
+    """GS223: a toleration with which AMD's device plugin stays on a node while its GPUs are divided."""
+    for pool, _ in _pools(context):
+        for number, toleration in enumerate(pool.tolerations):
+            is_of_manager = toleration.get("key", MANAGER_TAINT) == MANAGER_TAINT
+            if is_of_manager and toleration.get("effect", "NoExecute") == "NoExecute":
+                yield Finding(
+                    code="GS223",
+                    message=f"AMD's programs and pods of pool {pool.name} would stay on a node while its GPUs are divided",
+                    hints=(f"name the key of the taint that is meant, but not {MANAGER_TAINT}",),
+                    path=pool_path(pool, "tolerations", number),
+                )
+
+
+def check_stack(context: RuleContext) -> Iterator[Finding]:
+    """GS751: a stack of a vendor whose cards no pool has, or pools without a stack of their vendor."""
+    platform = context.intent.platform
+    found = [(pool, vendors.of(card) is AMD) for pool, card in context.pools_with_card()]
+    amd = next((pool for pool, is_amd in found if is_amd), None)
+    others = next((pool for pool, is_amd in found if not is_amd), None)
+    stack = (*PLATFORM, "stack")
+    if platform.stack is Stack.NONE and others:
+        amd_stack = platform.of_amd.stack.value
+        yield Finding(
+            code="GS751",
+            message=f"pool {others.name} has NVIDIA's cards, which stack {amd_stack} does not serve",
+            hints=(f"write stack: gpu-operator and amd: {{stack: {amd_stack}}}",),
+            path=stack,
+        )
+    if amd and platform.stack in (Stack.GPU_OPERATOR, Stack.DEVICE_PLUGIN):
+        if others is None and len(found) == len(context.intent.pools):
+            yield Finding(
+                code="GS751",
+                message=f"stack {platform.stack.value} is NVIDIA's, and no pool has NVIDIA's cards",
+                hints=("write platform: {stack: amd-gpu-operator}, or amd-device-plugin, or existing",),
+                path=stack if "stack" in context.document.get("spec", {}).get("platform", {}) else PLATFORM,
+            )
+        elif platform.amd is None:
+            yield Finding(
+                code="GS751",
+                message=f"stack {platform.stack.value} does not serve pool {amd.name}, which has AMD's cards",
+                hints=("add platform.amd: {stack: amd-gpu-operator}, or amd-device-plugin, or existing",),
+                path=pool_path(amd, "card"),
+            )
+    is_complete = len(found) == len(context.intent.pools)
+    if amd is None and platform.amd is not None and platform.stack is not Stack.NONE and is_complete:
+        message = "no pool has AMD's cards, so that no node needs AMD's stack"
+        yield Finding(code="GS751", message=message, hints=("leave amd out",), path=(*PLATFORM, "amd"), on_key=True)
+
+
+def check_release(context: RuleContext) -> Iterator[Finding]:
+    """GS752: a release of AMD's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
+    platform = context.intent.platform
+    amd = platform.of_amd
+    if amd.stack is AmdStack.EXISTING:
+        for field, given in (("version", amd.version is not None), ("values", bool(amd.values))):
+            if given:
+                message = f"stack existing installs no chart of AMD's, so {field} has no effect"
+                yield Finding(code="GS752", message=message, hints=(f"leave {field} out",), path=_of_amd(platform, field))
+        return
+    if amd.version is None or amd.stack is not AmdStack.GPU_OPERATOR:
+        return
+    where = _of_amd(platform, "version")
+    if not re.match(_VERSION, amd.version):
+        hint = "write a release such as v1.5.1"
+        yield Finding(code="GS752", message=f"invalid version {amd.version!r} of AMD's chart", hints=(hint,), path=where)
+        return
+    chart = amd_charts.chart(amd.stack.value)
+    for pool, card in _pools(context):
+        needed = (amd_charts.CONFIG_MANAGER,) if card.partition_modes else ()
+        for part in (*needed, card.id):
+            if chart.lacks(part, amd.version):
+                lacks = "has no config manager" if part == amd_charts.CONFIG_MANAGER else f"does not know {a_card(card)}"
+                yield Finding(
+                    code="GS752",
+                    message=f"AMD's operator {amd.version} {lacks}",
+                    hints=(f"pool {pool.name} needs {chart.firsts[part]} or newer: leave version out",),
+                    path=where,
+                )
+                break
+
+
+def _of_amd(platform: Platform, field: str) -> Path:
+    """Return where a setting of AMD's stack is written: in a cluster with NVIDIA's cards too, below `amd`."""
+    return (*PLATFORM, field) if platform.stack is Stack.NONE else (*PLATFORM, "amd", field)
+
+
+def check_names(context: RuleContext) -> Iterator[Finding]:
+    """GS753: names by mode with the chart of AMD's device plugin alone, which gives the plugin no arguments."""
+    if context.intent.platform.of_amd.stack is not AmdStack.DEVICE_PLUGIN:
+        return
+    for pool, _, sharing in _partitions(context):
+        if sharing.strategy is MigStrategy.MIXED:
+            yield Finding(
+                code="GS753",
+                message="the chart amd-gpu starts AMD's device plugin with the strategy single, and has no value to change it",
+                hints=("write strategy: single: partitions are then amd.com/gpu", "or write stack: amd-gpu-operator"),
+                path=pool_path(pool, "sharing"),
+            )
+
+
+def check_gitops(context: RuleContext) -> Iterator[Finding]:
+    """GS754: AMD's cards in a bundle that Argo CD or Flux sync."""
+    amd = next((pool for pool, _ in _pools(context)), None)
+    for tool in context.intent.gitops if amd else ():
+        yield Finding(
+            code="GS754",
+            message=f"gpushare writes no objects of {tool} for AMD's stack yet",
+            hints=(f"leave {tool} out: README.md of the bundle has the commands of Helm",),
+            path=("spec", "gitops", tool),
+            on_key=True,
+        )
+
+
+RULES = (
+    Rule(code="GS223", check=check_tolerations),
+    Rule(code="GS320", check=check_mode),
+    Rule(code="GS321", check=check_pair),
+    Rule(code="GS322", check=check_single),
+    Rule(code="GS323", check=check_manager),
+    Rule(code="GS324", check=check_several),
+    Rule(code="GS751", check=check_stack),
+    Rule(code="GS752", check=check_release),
+    Rule(code="GS753", check=check_names),
+    Rule(code="GS754", check=check_gitops),
+)

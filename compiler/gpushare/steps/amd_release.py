@@ -1,0 +1,70 @@
+"""The step of the bundle's `README.md` that installs AMD's chart, and what becomes of it when gpushare leaves."""
+
+from collections.abc import Iterator
+
+from gpushare.catalog import amd_charts
+from gpushare.core.wording import join_words
+from gpushare.intent.types import AmdStack
+from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.vendors.amd import AMD, MANAGER_TAINT
+
+_RELEASES = {AmdStack.GPU_OPERATOR: "amd-gpu-operator", AmdStack.DEVICE_PLUGIN: "amd-device-plugin"}
+"""What Helm calls what it installed."""
+
+
+def pools(plan: Plan) -> list[PoolPlan]:
+    """Return the pools with AMD's cards."""
+    return [pool for pool in plan.pools if pool.vendor is AMD]
+
+
+def step(plan: Plan) -> Iterator[str]:
+    """Yield the lines of the step; none without AMD's cards."""
+    if not pools(plan):
+        return
+    amd = plan.intent.platform.of_amd
+    drivers = {pool.card.name: pool.card.min_driver for pool in pools(plan) if pool.card.min_driver}
+    listed = join_words([f"that of ROCm {version} on {name}" for name, version in drivers.items()])
+    yield "Nodes need AMD's driver, which gpushare does not install" + (
+        f"; for partitions at least {listed}." if listed else "."
+    )
+    if amd.stack is AmdStack.EXISTING:
+        yield "AMD's device plugin is installed already, and stays as it is. It must offer what the table above says: the node"
+        yield "runtime compares it, and changes nothing."
+        return
+    if amd.stack is AmdStack.GPU_OPERATOR:
+        yield "AMD's chart needs cert-manager. It is first, because gpushare's chart has objects of its kinds and namespace."
+    chart = amd_charts.chart(amd.stack.value)
+    yield ""
+    yield f"    helm upgrade --install {_RELEASES[amd.stack]} {chart.name} --repo {chart.repository} \\"
+    yield f"      --version {amd.version or chart.version} --namespace {amd.namespace} \\"
+    yield f"      --values {amd.stack.value}/values.yaml --timeout 10m"
+    yield f"    kubectl --namespace {amd.namespace} get pods --output wide"
+    yield ""
+    if amd.stack is AmdStack.DEVICE_PLUGIN:
+        yield "lists a pod for each node as soon as gpushare has labelled it. Nothing of it divides GPUs: bring the GPUs of"
+        yield "each pool into their modes yourself, with `amd-smi`."
+        return
+    yield "lists the operator's own pods; the others follow when gpushare has labelled the nodes."
+    if any(pool.manager_config for pool in pools(plan)):
+        yield f"While the GPUs of a node are divided it has the taint `{MANAGER_TAINT}=up:NoExecute`, which ends every pod"
+        yield "without a toleration of it. Before the first change, give one to all that must stay on the nodes, such as the"
+        yield "network plugin and kube-proxy in `kube-system`:"
+        yield ""
+        yield f"    {{key: {MANAGER_TAINT}, operator: Equal, value: up, effect: NoExecute}}"
+
+
+def leaving(plan: Plan) -> Iterator[str]:
+    """Yield what becomes of AMD's stack when gpushare is removed."""
+    if not pools(plan):
+        return
+    amd = plan.intent.platform.of_amd
+    yield "GPUs of AMD's stay divided as they are."
+    if amd.stack is AmdStack.GPU_OPERATOR:
+        yield "gpushare's DeviceConfigs go with it, and with them AMD's device plugin from its nodes: apply DeviceConfigs of"
+        yield "your own to go on without gpushare, or remove AMD's operator:"
+    elif amd.stack is AmdStack.DEVICE_PLUGIN:
+        yield "AMD's device plugin is for nodes with the label `gpushare.dev/vendor`, which is gone: set `node_selector` of its"
+        yield "chart, or remove it:"
+    else:
+        return
+    yield from ("", f"    helm uninstall {_RELEASES[amd.stack]} --namespace {amd.namespace} --timeout 10m", "")

@@ -1,0 +1,228 @@
+"""Every card of AMD's with every compute mode, memory mode, stack and naming compiles or is refused, and how.
+
+What exists is written here in another form than in the catalogue: by the number of compute dies, after the driver's rule, less
+what firmware and programs do not have.
+"""
+
+from itertools import product
+
+import pytest
+
+from gpushare import modes
+from gpushare.catalog import cards
+from gpushare.core.diagnostics import Severity, is_error
+from gpushare.modes.partition import find
+from tests.compiler.rules.intents import check, pool, written
+
+AMD = [name for name in cards.ids() if cards.load(name).vendor == "amd"]
+
+COMPUTE = ("SPX", "DPX", "TPX", "QPX", "CPX")
+MEMORY = ("NPS1", "NPS2", "NPS4")
+
+DIES = {"mi300a": 6, "mi300x": 8, "mi308x": 4, "mi325x": 8, "mi350p": 4, "mi350x": 8, "mi355x": 8}
+"""The compute dies (XCDs) of the cards that can be divided."""
+
+OF_DIES = {8: ("SPX", "DPX", "QPX", "CPX"), 6: ("SPX", "TPX", "CPX"), 4: ("SPX", "DPX", "CPX")}
+"""The compute modes that the driver has for so many dies."""
+
+WITH = {"SPX": ("NPS1",), "DPX": ("NPS1", "NPS2"), "TPX": ("NPS1",), "QPX": ("NPS1", "NPS4"), "CPX": ("NPS1", "NPS4")}
+"""The memory modes that the driver lets a compute mode have."""
+
+FIRMWARE = {"mi300a": ("NPS1",), "mi350p": ("NPS1",), "mi350x": ("NPS1", "NPS2"), "mi355x": ("NPS1", "NPS2")}
+"""The memory modes of cards that lack some: NPS4 of the MI350 series occurs in negative tests only."""
+
+UNCONFIRMED = {
+    ("mi308x", "DPX", "NPS2"),
+    ("mi308x", "CPX", "NPS4"),
+    ("mi350x", "CPX", "NPS2"),
+    ("mi355x", "CPX", "NPS2"),
+    *(("mi350p", compute, "NPS1") for compute in OF_DIES[4]),
+}
+"""Pairs for which sources disagree or are missing; CPX with NPS2 the driver has in virtual machines only."""
+
+
+def exists(card: str, compute: str, memory: str) -> bool:
+    if (card, compute, memory) in UNCONFIRMED:
+        return True
+    has_compute = compute in OF_DIES[DIES[card]] if card in DIES else False
+    return has_compute and memory in WITH[compute] and memory in FIRMWARE.get(card, MEMORY)
+
+
+def partition(compute: str, memory: str, strategy: str = "mixed") -> str:
+    return f"{{mode: partition, compute: {compute}, memory: {memory}, strategy: {strategy}}}"
+
+
+def intent(card: str, sharing: str, stack: str = "amd-gpu-operator", **more: str) -> str:
+    return written(pool("research", card, sharing=sharing, **more), platform=f"{{stack: {stack}}}")
+
+
+def errors(text: str) -> list[str]:
+    return sorted({finding.code for finding in check(text) if is_error(finding)})
+
+
+def warnings(text: str) -> set[str]:
+    return {finding.code for finding in check(text) if finding.severity is Severity.WARNING} - {"GS725"}
+
+
+def expected(card: str, compute: str, memory: str, stack: str, strategy: str) -> list[str]:
+    codes = []
+    if not exists(card, compute, memory):
+        codes.append("GS321")
+    elif compute == "TPX" and stack == "amd-gpu-operator":
+        codes.append("GS323")
+    if strategy == "mixed" and stack == "amd-device-plugin":
+        codes.append("GS753")
+    return codes
+
+
+def test_the_cards_are_those_of_the_catalogue() -> None:
+    assert set(DIES) == {name for name in AMD if cards.load(name).partition_modes}
+    assert {name for name in AMD if name not in DIES} == {"mi100", "mi210", "mi250", "mi250x"}
+
+
+@pytest.mark.parametrize("card", AMD)
+def test_every_pair_compiles_or_is_refused(card: str) -> None:
+    pairs = {f"{compute}-{memory}".lower(): (compute, memory) for compute, memory in product(COMPUTE, MEMORY)}
+    for stack, strategy in product(("amd-gpu-operator", "amd-device-plugin", "existing"), ("mixed", "single")):
+        pools = [
+            pool(name, card, nodes=f"{{matchLabels: {{node.example.org/mode: {name}}}}}", sharing=partition(*pair, strategy))
+            for name, pair in pairs.items()
+        ]
+        found = check(written(*pools, platform=f"{{stack: {stack}}}"))
+        for name, pair in pairs.items():
+            of_pool = [one for one in found if one.path[:3] == ("spec", "pools", name)]
+            wrong = sorted(one.code for one in of_pool if is_error(one))
+            assert wrong == expected(card, *pair, stack, strategy), (pair, stack, strategy)
+            is_doubtful = (card, *pair) in UNCONFIRMED
+            assert any(one.code == "GS209" for one in of_pool) == is_doubtful, (pair, stack, strategy)
+
+
+@pytest.mark.parametrize("card", DIES)
+def test_partitions_are_as_many_as_the_mode_says_and_no_larger_than_their_part(card: str) -> None:
+    loaded = cards.load(card)
+    for mode in loaded.partition_modes:
+        number = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4, "CPX": DIES[card]}[mode.compute]
+        assert mode.partitions == number
+        assert mode.memory_mib is not None
+        assert loaded.memory_mib is not None
+        assert mode.memory_mib * number <= loaded.memory_mib, (mode.name, "a partition has at most its part")
+
+
+def test_a_refused_pair_names_the_legal_ones() -> None:
+    found = next(one for one in check(intent("mi300x", partition("SPX", "NPS4"))) if one.code == "GS321")
+    assert found.message == "an Instinct MI300X has no SPX with NPS4"
+    legal = "SPX with NPS1, DPX with NPS1 or NPS2, QPX with NPS1 or NPS4 and CPX with NPS1 or NPS4"
+    assert found.hints == (f"Instinct MI300X has {legal}",)
+    assert found.path == ("spec", "pools", "research", "sharing", "compute")
+
+
+OF_NVIDIA = {
+    "time-slicing": "{mode: time-slicing, replicas: 2}",
+    "mps": "{mode: mps, replicas: 2}",
+    "mig": "{mode: mig, goal: most-instances}",
+    "vgpu": "{mode: vgpu, profile: A10-12Q}",
+}
+
+
+@pytest.mark.parametrize("card", AMD)
+def test_modes_of_nvidia_say_what_exists_instead(card: str) -> None:
+    assert {*OF_NVIDIA, "exclusive", "partition"} == {mode.mode.value for mode in modes.MODES}
+    for mode, sharing in OF_NVIDIA.items():
+        found = [one for one in check(intent(card, sharing)) if one.code == "GS320"]
+        assert [one.message.split(",")[0] for one in found] == [f"AMD has no {mode}"]
+        assert ("mode: partition" in found[0].hints[0]) == (card in DIES and card != "mi350p")
+        assert "mode: exclusive" in found[0].hints[0]
+
+
+def test_partitions_of_nvidia_do_not_exist() -> None:
+    text = written(pool("research", "a100-sxm4-40gb", sharing=partition("CPX", "NPS4")))
+    (found,) = [one for one in check(text) if is_error(one)]
+    assert found.code == "GS320"
+    assert found.hints == ("write mode: exclusive, mig, time-slicing or mps",)
+
+
+LAYOUTS = "layouts: [{{gpus: [0, 1], compute: SPX}}, {{gpus: {}, compute: CPX}}]"
+
+
+@pytest.mark.parametrize("strategy", ["mixed", "single"])
+def test_several_modes_on_a_node_need_names_by_mode(strategy: str) -> None:
+    sharing = f"{{mode: partition, memory: NPS1, strategy: {strategy}, {LAYOUTS.format([2, 3])}}}"
+    text = intent("mi300x", sharing)
+    assert errors(text) == (["GS322"] if strategy == "single" else [])
+    assert "GS324" in warnings(text)
+
+
+@pytest.mark.parametrize("gpus", [[2], [2, 2, 3], [2, 3, 4]])
+def test_layouts_name_every_gpu_once(gpus: list[int]) -> None:
+    sharing = f"{{mode: partition, memory: NPS1, {LAYOUTS.format(gpus)}}}"
+    assert errors(intent("mi300x", sharing)) == ["GS404"]
+
+
+def test_a_legal_pair_of_each_entry_is_checked_with_the_memory_mode_of_the_node() -> None:
+    sharing = f"{{mode: partition, memory: NPS4, {LAYOUTS.format([2, 3])}}}"
+    found = [one.path for one in check(intent("mi300x", sharing)) if one.code == "GS321"]
+    assert found == [("spec", "pools", "research", "sharing", "layouts", 0, "compute")]
+
+
+@pytest.mark.parametrize(
+    ("platform", "card", "code"),
+    [
+        ("{}", "mi300x", "GS751"),
+        ("{stack: device-plugin}", "mi210", "GS751"),
+        ("{stack: existing}", "mi300x", None),
+        ("{stack: amd-gpu-operator}", "mi300x", None),
+        ("{stack: amd-gpu-operator}", "l4", "GS751"),
+        ("{amd: {stack: amd-gpu-operator}}", "l4", "GS751"),
+        ("{stack: amd-gpu-operator, version: v1.2.2}", "mi300x", "GS752"),
+        ("{stack: amd-gpu-operator, version: v1.2.2}", "mi210", None),
+        ("{stack: amd-gpu-operator, version: v1.3.1}", "mi300x", None),
+        ("{stack: amd-gpu-operator, version: v1.3.1}", "mi355x", "GS752"),
+        ("{stack: amd-gpu-operator, version: v1.5.0}", "mi350p", "GS752"),
+        ("{stack: amd-gpu-operator, version: '1.5'}", "mi300x", "GS752"),
+        ("{stack: existing, amd: {stack: existing, version: v1.5.1}}", "mi300x", "GS752"),
+    ],
+)
+def test_a_stack_serves_the_cards_of_its_vendor(platform: str, card: str, code: str | None) -> None:
+    found = check(written(pool("research", card, sharing="{mode: exclusive}"), platform=platform))
+    assert [one.code for one in found if is_error(one)] == ([code] if code else [])
+
+
+def test_both_vendors_in_one_intent_need_both_stacks() -> None:
+    nodes = "{matchLabels: {node.example.org/flavour: gpu-l4}}"
+    whole = pool("b", "l4", nodes, sharing="{mode: exclusive}")
+    pools = pool("a", "mi300x", sharing=partition("CPX", "NPS4")), whole
+    assert errors(written(*pools, platform="{amd: {}}")) == []
+    assert errors(written(*pools)) == ["GS751"]
+
+
+@pytest.mark.parametrize(
+    ("toleration", "is_refused"),
+    [
+        ("{operator: Exists}", True),
+        ("{key: amd-dcm, operator: Exists}", True),
+        ("{key: amd-dcm, operator: Exists, effect: NoSchedule}", False),
+        ("{key: example.org/gpu, operator: Exists}", False),
+    ],
+)
+def test_no_program_of_amd_stays_while_gpus_are_divided(toleration: str, is_refused: bool) -> None:
+    text = intent("mi300x", partition("CPX", "NPS4"), tolerations=f"[{toleration}]")
+    assert errors(text) == (["GS223"] if is_refused else [])
+
+
+def test_a_cap_is_refused_because_the_partition_bounds_memory() -> None:
+    text = intent("mi300x", partition("CPX", "NPS4"), memory="{cap: 8Gi}")
+    assert errors(text) == ["GS502"]
+
+
+@pytest.mark.parametrize("tool", ["argocd", "flux"])
+def test_no_tool_syncs_amds_stack(tool: str) -> None:
+    key = {"argocd": "repoURL", "flux": "url"}[tool]
+    settings = f"{{{tool}: {{{key}: 'https://git.example.org/gpu.git', path: clusters/bundle}}}}"
+    text = written(
+        pool("research", "mi210", sharing="{mode: exclusive}"), platform="{stack: amd-gpu-operator}", gitops=settings
+    )
+    assert errors(text) == ["GS754"]
+
+
+def test_find_returns_none_for_a_pair_that_is_not_there() -> None:
+    assert find(cards.load("mi300x"), "SPX", "NPS4") is None

@@ -319,11 +319,6 @@ class Policy(Struct):
         """Whether nothing on the node may be changed."""
         return self.adoption is Adoption.OBSERVE
 
-    @property
-    def layout_name(self) -> str:
-        """The name of what the nodes have; empty where nothing is configured on them."""
-        return self.profile or self.manager_config or ""
-
     def share_of(self, partition: DesiredPartition) -> Share:
         """Return the share of a device of such a GPU: the resource may be named by the modes."""
         suffix = f"/{partition.compute}_{partition.memory}".lower()

@@ -9,16 +9,20 @@ from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     PROFILE_LABEL,
     RELEASE_ANNOTATION,
+    VENDOR_LABEL,
     NodeView,
     PodView,
 )
 from gpushare_node.adapters.kube.views import FIELD_MANAGER
-from gpushare_node.core.policy import Partitioner, Policy
+from gpushare_node.core.policy import Partitioner, Policy, Vendor
 from gpushare_node.vendors import of
 
 _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
-_OWN = (POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL, MIG_LABEL)
+_OWN = (POOL_LABEL, VENDOR_LABEL, PROFILE_LABEL, PLUGIN_LABEL, MIG_LABEL)
+
+CLAIM = frozenset({POOL_LABEL, VENDOR_LABEL})
+"""What says that a node is a pool's. It is removed last, at once."""
 
 
 def pools_present(pods: Iterable[PodView]) -> frozenset[str]:
@@ -54,8 +58,14 @@ def is_requested(node: NodeView) -> bool:
 
 def desired(policy: Policy, published: Published) -> dict[str, str]:
     """Return all labels that a node of the pool must have. Those that only a free node may get are `layout_request`."""
-    names = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.layout_name, PLUGIN_LABEL: published.key}
-    return {label: value for label, value in names.items() if value} | mig_label(policy)
+    names = {PROFILE_LABEL: policy.profile, PLUGIN_LABEL: published.key}
+    return claim(policy) | {label: value for label, value in names.items() if value} | mig_label(policy)
+
+
+def claim(policy: Policy) -> dict[str, str]:
+    """Return the labels that say that a node is the pool's."""
+    vendor = {} if policy.vendor is Vendor.NVIDIA else {VENDOR_LABEL: policy.vendor.value}
+    return {POOL_LABEL: policy.pool} | vendor
 
 
 def mig_label(policy: Policy) -> dict[str, str]:
@@ -75,7 +85,7 @@ def own_labels(labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str
 
     Other programs may write those of nvidia.com/: they count only if our field manager owns them.
     """
-    ours = {name for name in (POOL_LABEL, PROFILE_LABEL) if name in labels}
+    ours = {name for name in (POOL_LABEL, VENDOR_LABEL, PROFILE_LABEL) if name in labels}
     ours |= {name for name in (PLUGIN_LABEL, MIG_LABEL) if name in labels and owners.get(name) == FIELD_MANAGER}
     return {name: labels[name] for name in _OWN if name in ours}
 

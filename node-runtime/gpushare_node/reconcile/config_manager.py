@@ -19,6 +19,7 @@ from gpushare_node.adapters.kube.cluster import ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.core.structs import Struct, replace
+from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.drain import Drain
@@ -88,8 +89,7 @@ class ConfigManager(Struct):
         if not context.cluster.has_server:
             text = "AMD's config manager divides this pool's GPUs, which requires an API server"
             raise Blocked(ConditionReason.CONFIG_MANAGER_FAILED, text, is_unchanged=True)
-        if self._vendor.layout_taint is not None:
-            context.evict_by_taint(self._vendor.layout_taint)
+        self._send_away()
         if value is not None and not self._is_asked(value):
             unmet = context.wait(self._find_users, _LEAVE_SECONDS)
             if unmet is not None and self._may_do_without(view):
@@ -110,7 +110,23 @@ class ConfigManager(Struct):
         context.record_step("layout", "node", Status.FAILED, answer)
         return PartitionResult(results=(), reason=ConditionReason.CONFIG_MANAGER_FAILED, message=answer)
 
+    def admit_again(self, view: GpuView) -> None:
+        """Remove the taint of a run that was killed before it asked for anything: the GPUs are right without that."""
+        taint = self._vendor.layout_taint
+        is_tainted = taint is not None and any(one.key == taint.key for one in self._context.cluster.node().taints)
+        if is_tainted and is_converged(view):
+            self._admit_again("the taint was left behind", Status.OK)
+
     # The request.
+
+    def _send_away(self) -> None:
+        """Have every program leave, but no tenant: those were drained, and one that came since is waited for again."""
+        pods = self._pods()
+        if pods:
+            text = f"in use by {join_first(pods, _MAX_NAMED)}"
+            raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True)
+        if self._vendor.layout_taint is not None:
+            self._context.evict_by_taint(self._vendor.layout_taint)
 
     def _outstanding(self) -> str:
         """Return what the manager was asked for and has not been carried out; empty if that is nothing."""

@@ -74,8 +74,10 @@ class _Convergence(Struct, frozen=False):
             drain.taint_if_wrong()
             raise Blocked(*worst(view), is_unchanged=True)
         if ConfigManager(drain=drain, digest=self.desired.digest).must_act(view):
-            offered = frozenset(context.deps.backend.advertised(self.node.allocatable))
-            drain.request = replace(drain.request, affected=drain.request.affected | offered)
+            # The manager's taint ends every pod: none may hold a GPU by then, under whatever name.
+            held = {resource for holder in context.holders() for resource in holder.resources}
+            offered = context.deps.backend.advertised(self.node.allocatable).keys()
+            drain.request = replace(drain.request, affected=drain.request.affected | held | offered)
             is_managed = True
         else:
             is_managed = False

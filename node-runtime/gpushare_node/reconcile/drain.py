@@ -11,6 +11,7 @@ from gpushare_node.core.windows import locate
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView
+from gpushare_node.membership.node_labels import claim
 from gpushare_node.membership.selection import Standing
 from gpushare_node.partition.operations import ChangeModes, DestroyInstance, DisableMig
 from gpushare_node.reconcile import client_pause, rollout_window
@@ -165,8 +166,8 @@ class Drain(Struct, frozen=False):
     def _add_taint(self) -> None:
         if not self._is_tainted:
             policy = self.request.policy
-            pool = None if self.request.is_leaving else policy.pool
-            self.context.add_taint(self.node, policy.repartitioning_taint.value, pool)
+            labels = {} if self.request.is_leaving else claim(policy)
+            self.context.add_taint(self.node, policy.repartitioning_taint.value, labels)
             self._is_tainted = True
 
     def _await(self, seconds: float, *, is_last: bool) -> GpuView:

@@ -71,6 +71,7 @@ class HardwareChange(Struct, frozen=False):
     def _configure(self, view: GpuView) -> PartitionResult:
         manager = ConfigManager(drain=self.drain, digest=self.digest)
         if not manager.must_act(view):
+            manager.admit_again(view)
             return self._partition(view)
         change = manager.run(view)
         if change.reason is None:

@@ -54,7 +54,7 @@ class ProfilePublication(Struct, frozen=False):
         if node_labels.must_apply(node_labels.desired(self.policy, published), node.labels, node.owners):
             self._apply(published, node)
         else:
-            self.context.record_step("labels", "node", Status.OK, published.key or self.policy.layout_name)
+            self.context.record_step("labels", "node", Status.OK, published.key or self.policy.pool)
 
     def await_plugin(self) -> Unmet | None:
         """Wait until the node offers `desired`; return what is wrong after five minutes. `publish` must have been called."""
@@ -73,7 +73,7 @@ class ProfilePublication(Struct, frozen=False):
         self.context.cluster.apply_labels(node_labels.desired(self.policy, published))
         self._published = published
         self._applied_at = self.context.slept
-        self.context.record_step("labels", "node", Status.CHANGED, published.key or self.policy.layout_name)
+        self.context.record_step("labels", "node", Status.CHANGED, published.key or self.policy.pool)
 
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first

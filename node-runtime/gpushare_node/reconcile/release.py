@@ -136,7 +136,7 @@ class Release(Struct):
 
     def _remove_profile_label(self) -> None:
         """Without its label the device plugin returns to its default, and so does the MPS daemon."""
-        remove_labels(self.context, keeps=frozenset({POOL_LABEL, PROFILE_LABEL, MIG_LABEL}))
+        remove_labels(self.context, keeps=node_labels.CLAIM | {PROFILE_LABEL, MIG_LABEL})
 
     def _affected(self, policy: Policy) -> frozenset[str]:
         """Return whom the plugin's return to its default disturbs: no pod if our label is not set, for that has happened."""
@@ -147,7 +147,7 @@ class Release(Struct):
     def _clean_node(self, devices: frozenset[str]) -> None:
         """Remove all marks but the pool label. The uninstall Job gets its answer first: without the label this pod may end."""
         context = self.context
-        remove_labels(context, keeps=frozenset({POOL_LABEL}))
+        remove_labels(context, keeps=node_labels.CLAIM)
         withdraw_request(context, self.former)
         context.wait(lambda: self._find_stale(devices), _FORGET_SECONDS)
         context.remove_taints(*NOT_READY_TAINTS, *CHANGE_TAINTS)

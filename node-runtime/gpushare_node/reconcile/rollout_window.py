@@ -16,7 +16,7 @@ What the plugin offers at the moment does not count: while it restarts it offers
 from collections.abc import Mapping
 
 from gpushare_node.adapters.host.state_dir import Journal
-from gpushare_node.adapters.kube.cluster import PROFILE_LABEL
+from gpushare_node.adapters.kube.cluster import PROFILE_LABEL, VENDOR_LABEL
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.core.windows import locate
@@ -52,7 +52,8 @@ class Change(Struct):
         if self.journal is not None and self.journal.is_changing and self.journal.is_new_layout:
             return False
         if self.former is None or self.former_view is None:
-            return PROFILE_LABEL in self.labels and not self._restores_published()
+            is_known = PROFILE_LABEL in self.labels or VENDOR_LABEL in self.labels
+            return is_known and not self._restores_published()
         if self.former.is_alike(self.policy):
             return False
         requested = layout_request(self.policy).items() - layout_request(self.former).items()
@@ -60,9 +61,10 @@ class Change(Struct):
         return not (is_requested or self._is_changed(self.former_view) or _is_lost(self.former, self.former_view))
 
     def _restores_published(self) -> bool:
-        """Without the former policy: whether nothing goes, and the profile that the node's label names stays."""
+        """Without the former policy: whether nothing goes, and what the node's label names stays."""
+        published = {PROFILE_LABEL: self.policy.profile} if self.policy.profile else layout_request(self.policy)
         creates_only = all(isinstance(operation, CreateInstance) for operation in self.view.plan.operations)
-        return creates_only and not self.view.compute_modes and self.labels[PROFILE_LABEL] == self.policy.layout_name
+        return creates_only and not self.view.compute_modes and published.items() <= self.labels.items()
 
     def _is_changed(self, former_view: GpuView) -> bool:
         """Whether the hardware has the desired layout already, which is not the former one."""

@@ -57,9 +57,9 @@ class GpuVendor(Struct):
 
     plugin_apps: frozenset[str]
     """The device plugin's pods: label `app` or `app.kubernetes.io/name`."""
-    restarted: tuple[str, ...]
-    """With which the names of the DaemonSets end whose pods read the GPUs once, when they start: they are deleted after a
-    change. Empty if they follow a label."""
+    restarted: str
+    """The label of pods of the bundle's that read the GPUs once, when they start, so that they are deleted after a change; its
+    value begins with our name. Empty if they follow a label."""
     clients: tuple[str, ...]
     """After `deploy_labels`: the operator's programs that keep GPUs open."""
     client_apps: frozenset[str]

@@ -55,6 +55,14 @@ from tests.support.fake_api.server import ApiServer
 NAME = "n1"
 SPACE = "kube-amd-gpu"
 MANAGER, PLUGIN, LABELLER, EXPORTER = "manager", "x-device-plugin", "x-node-labeller", "x-metrics-exporter"
+PROGRAMS: dict[str, dict[str, str]] = {
+    MANAGER: {"app.kubernetes.io/name": "device-config-manager"},
+    PLUGIN: {},
+    LABELLER: {},
+    EXPORTER: {"app.kubernetes.io/name": "metrics-exporter"},
+}
+"""What AMD's operator runs for the pool's DeviceConfig, with the labels of their pods."""
+
 TAINT = "amd-dcm"
 OURS = "gpushare.dev/repartitioning"
 
@@ -135,9 +143,10 @@ class AmdNode:
         self.allowed: list[Policy] = []
         """What the hardware may have when the taint goes: the policy's modes, or those of the one before."""
         self.violations: list[str] = []
-        self.tolerant: set[str] = {"manager"}
+        self.tolerant: set[str] = {MANAGER}
         """The pods that tolerate every taint."""
-        self.is_plugin_dead = False
+        self.missing: set[str] = set()
+        """The programs that have no pod."""
         self.on_tick: Callable[[float], object] = lambda _: None
         self.start_seconds = 10.0
         self._registered: dict[str, list[str]] = {}
@@ -152,11 +161,7 @@ class AmdNode:
             terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in self._terms()]
             self.api.add_daemonset("gpushare-training", terms=terms)
         self.api.add_node(NAME, labels={"role": "gpu"})
-        self.api.add_pod(
-            "manager", namespace=SPACE, node=NAME, uid="uid-manager", labels={"app.kubernetes.io/name": "device-config-manager"}
-        )
-        for name in (PLUGIN, LABELLER, EXPORTER):
-            self._start(name)
+        self._tick(0.0)
 
     @staticmethod
     def _terms() -> list[tuple[str, str]]:
@@ -263,25 +268,29 @@ class AmdNode:
                 name = pod["metadata"]["name"]
                 if name not in self.tolerant:
                     self._remove(pod["metadata"]["namespace"], name)
-        for name in (PLUGIN, LABELLER, EXPORTER):
-            if self._has(name) or (TAINT in self.taints() and name not in self.tolerant):
+        for name in PROGRAMS:
+            if POOL_LABEL not in self.labels():
+                # The DeviceConfig selects nodes by this label.
+                self._remove(SPACE, name)
+            if POOL_LABEL not in self.labels() or self._has(name) or (TAINT in self.taints() and name not in self.tolerant):
                 self._absent[name] = time
-            elif time - self._absent.get(name, time) >= self.start_seconds:
+            elif name not in self.missing and time - self._absent.get(name, time) >= self.start_seconds:
                 self._start(name)
             self._absent.setdefault(name, time)
         if self._registered and not self._has(PLUGIN):
             self._offer({})
-        if self._has("manager"):
+        if self._has(MANAGER):
             self.manager.look(self.labels().get(LABEL), time)
 
     def _start(self, name: str) -> None:
         """The DaemonSet's pod starts. The plugin reads the GPUs once; the exporter holds them open."""
         self._numbers += 1
         owner = {"kind": "DaemonSet", "name": name, "uid": f"uid-of-{name}", "controller": True}
-        self.api.add_pod(name, namespace=SPACE, node=NAME, uid=f"{name}-{self._numbers}", owner=owner)
+        labels = {"daemonset-name": "gpushare-training"} | PROGRAMS[name]
+        self.api.add_pod(name, namespace=SPACE, node=NAME, uid=f"{name}-{self._numbers}", owner=owner, labels=labels)
         if name == EXPORTER:
             self.sysfs.start(900)
-        if name == PLUGIN and not self.is_plugin_dead:
+        if name == PLUGIN:
             try:
                 self._offer(offers(self.sysfs.root, self.strategy))
             except HeterogeneousError:
@@ -300,7 +309,7 @@ class AmdNode:
 
     def _tell(self, message: str) -> None:
         self._numbers += 1
-        about = {"kind": "Pod", "name": "manager", "namespace": SPACE, "uid": "uid-manager"}
+        about = {"kind": "Pod", "name": MANAGER, "namespace": SPACE, "uid": self.pod_uid(MANAGER)}
         event = {"involvedObject": about, "message": message, "lastTimestamp": f"2026-11-26T{self._numbers:06}"}
         self.api.add("events", f"event-{self._numbers}", event, namespace=SPACE)
 
@@ -308,9 +317,10 @@ class AmdNode:
         """All processes end, the GPUs are whole, and the manager applies its label if nothing uses them."""
         self.boot_id += "'"
         self.sysfs.reboot()
-        for name in (PLUGIN, LABELLER, EXPORTER):
+        for name in PROGRAMS:
             self._remove(SPACE, name)
-            self._start(name)
+            if POOL_LABEL in self.labels():
+                self._start(name)
         self.manager.start(self.labels().get(LABEL), self.clock.now())
 
     def tenant(self, name: str, device: str = "0000:05:00.0", *, pid: int = 0) -> None:

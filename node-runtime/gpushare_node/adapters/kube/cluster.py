@@ -15,6 +15,8 @@ from gpushare_node.vendors import LAYOUT_TAINTS, of
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
+VENDOR_LABEL = "gpushare.dev/vendor"
+"""Whose the GPUs are, where they are not NVIDIA's: another pod releases such a node. It comes and goes with the pool's."""
 PLUGIN_LABEL = of(Vendor.NVIDIA).plugin_label
 MIG_LABEL = of(Vendor.NVIDIA).layout_label
 RELEASE_ANNOTATION = "gpushare.dev/release"

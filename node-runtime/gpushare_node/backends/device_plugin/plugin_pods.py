@@ -9,6 +9,7 @@ from gpushare_node.vendors import of
 
 _APP, _NAME = "app", "app.kubernetes.io/name"
 _PROFILES = "gpushare-profiles"
+_OURS, _PLUGIN = "gpushare-", "-device-plugin"
 _MAX_NAMED = 3
 
 
@@ -19,7 +20,7 @@ def explain(pods: Iterable[PodView], policy: Policy) -> str:
     """
     vendor = of(policy.vendor)
     if vendor.restarted:
-        found = [pod for pod in restartable(pods, policy) if pod.controller.endswith(vendor.restarted[0])]
+        found = [pod for pod in restartable(pods, policy) if pod.controller.endswith(_PLUGIN)]
     else:
         found = [pod for pod in pods if not vendor.plugin_apps.isdisjoint({pod.labels.get(_APP), pod.labels.get(_NAME)})]
     if not found:
@@ -35,12 +36,15 @@ def explain(pods: Iterable[PodView], policy: Policy) -> str:
 
 
 def restartable(pods: Iterable[PodView], policy: Policy) -> tuple[PodView, ...]:
-    """Return the pods of the vendor's DaemonSets that read the GPUs once, when they start. One that is ending is none."""
-    names = of(policy.vendor).restarted
-    if not names:
+    """Return the pods of the bundle's device plugin that read the GPUs once, when they start. One that is ending is none.
+
+    Of the pods that AMD's operator makes of a DeviceConfig, only device plugin and labeller have no name of a program.
+    """
+    label = of(policy.vendor).restarted
+    if not label:
         return ()
     return tuple(
         pod
         for pod in pods
-        if pod.controller.startswith("DaemonSet/") and pod.controller.endswith(names) and not pod.is_terminating
+        if pod.labels.get(label, "").startswith(_OURS) and _NAME not in pod.labels and not pod.is_terminating
     )

@@ -49,8 +49,8 @@ AMD = GpuVendor(
     sharing_label="",
     deploy_labels="",
     plugin_apps=frozenset(),
-    # gpu-operator's DaemonSets, after the name of their DeviceConfig.
-    restarted=("-device-plugin", "-node-labeller"),
+    # gpu-operator's, with the name of their DeviceConfig.
+    restarted="daemonset-name",
     clients=(),
     client_apps=frozenset(),
     partitioner_app="device-config-manager",

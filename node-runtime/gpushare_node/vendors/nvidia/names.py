@@ -29,7 +29,7 @@ NVIDIA = GpuVendor(
     deploy_labels="nvidia.com/gpu.deploy.",
     # gpu-operator's DaemonSet, and the plugin's own chart.
     plugin_apps=frozenset({"nvidia-device-plugin-daemonset", "nvidia-device-plugin"}),
-    restarted=(),
+    restarted="",
     clients=("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "nvsm"),
     client_apps=frozenset(
         {

@@ -64,6 +64,8 @@ class FakeSysfs:
         self.root = root
         self.gpus = [FakeGpu(CARDS[card], f"{0xA0B0C0D000000000 + number:016x}") for number, card in enumerate(cards)]
         self.processes: dict[int, dict[tuple[int, int], int]] = {}
+        self.number_shift = 28
+        """Where KFD's locations have the numbers of a GPU's nodes: 0 in other kernels."""
         self.load()
 
     def address(self, gpu: int) -> str:
@@ -168,7 +170,7 @@ class FakeSysfs:
                 "simd_count": 304 * 4 // gpu.parts,
                 "vendor_id": 0x1002,
                 "device_id": int(card.device, 16),
-                "location_id": bus << 8 | (part << 28 if gpu.parts > 1 else 0),
+                "location_id": bus << 8 | (part << self.number_shift if gpu.parts > 1 else 0),
                 "domain": 0,
                 "drm_render_minor": 128 + minor,
                 "unique_id": int(gpu.unique_id, 16) + part,

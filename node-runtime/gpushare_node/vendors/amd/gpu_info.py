@@ -4,7 +4,7 @@ A file that is absent, unreadable, or contradicts KFD makes the GPU unreadable, 
 is not known to be free counts as in use.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.partition.state import Fault, FaultKind, Modes
@@ -29,9 +29,9 @@ class NodeFacts(Struct):
     problems: tuple[str, ...] = ()
 
 
-def read_facts(sysfs: Sysfs) -> NodeFacts:
+def read_facts(sysfs: Sysfs, addresses: Collection[str]) -> NodeFacts:
     """Return what concerns all GPUs. DriverError if the driver is not loaded, or hides KFD's nodes."""
-    nodes, problems = read_nodes(sysfs)
+    nodes, problems = read_nodes(sysfs, addresses)
     partitions = {}
     for name in sysfs.names(_PLATFORM):
         if name.startswith(_PARTITION):

@@ -56,8 +56,8 @@ class Session:
 
     def survey(self) -> tuple[GpuInfo, ...]:
         """Return every GPU, in the order of PCI addresses, as the config manager numbers them."""
-        facts = read_facts(self._sysfs)
         addresses = self._sysfs.gpus()
+        facts = read_facts(self._sysfs, addresses)
         strange = sorted(facts.nodes.keys() - set(addresses))
         if strange:
             facts = replace(

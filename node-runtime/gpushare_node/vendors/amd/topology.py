@@ -1,10 +1,11 @@
 """KFD's topology: a node for each device that the driver makes of a GPU: the GPU itself, or each partition.
 
-The location of a node is the GPU's PCI bus, device and function; with several nodes the four highest bits number them (Linux,
-drivers/gpu/drm/amd/amdkfd/kfd_topology.c). The container's device cgroup hides nodes: then reading one is not permitted.
+The location of a node is the GPU's PCI bus, device and function. With several nodes of a GPU some kernels number them in the
+four highest bits, others in those of the function (Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c), so that the function
+counts only where several GPUs have one slot. The container's device cgroup hides nodes: then reading one is not permitted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.vendors.amd.sysfs import Sysfs, SysfsError
@@ -22,13 +23,16 @@ class KfdNode(Struct):
     memory_mib: int | None
 
 
-def read_nodes(sysfs: Sysfs) -> tuple[Mapping[str, list[KfdNode]], tuple[str, ...]]:
-    """Return the devices by the PCI address of their GPU, and why others could not be read. DriverError as for `Sysfs`."""
+def read_nodes(sysfs: Sysfs, addresses: Collection[str]) -> tuple[Mapping[str, list[KfdNode]], tuple[str, ...]]:
+    """Return the devices by the PCI address of their GPU, and why others could not be read. DriverError as for `Sysfs`.
+
+    `addresses` are those of the GPUs that the driver has.
+    """
     found: dict[str, list[KfdNode]] = {}
     problems = []
     for folder in sysfs.nodes():
         try:
-            node = _read(sysfs, folder)
+            node = _read(sysfs, folder, addresses)
         except SysfsError as error:
             problems.append(str(error))
             continue
@@ -40,7 +44,7 @@ def read_nodes(sysfs: Sysfs) -> tuple[Mapping[str, list[KfdNode]], tuple[str, ..
     return found, tuple(problems)
 
 
-def _read(sysfs: Sysfs, folder: str) -> KfdNode | None:
+def _read(sysfs: Sysfs, folder: str, addresses: Collection[str]) -> KfdNode | None:
     """Return the node; None if it is a processor's."""
     gpu_id = sysfs.number(f"{folder}/gpu_id")
     if gpu_id == 0:
@@ -51,7 +55,9 @@ def _read(sysfs: Sysfs, folder: str) -> KfdNode | None:
     except KeyError as error:
         raise SysfsError(f"{folder}/properties has no {error.args[0]}") from error
     pci = location & _PCI_BITS
-    address = f"{domain:04x}:{pci >> 8:02x}:{pci >> 3 & 0x1F:02x}.{pci & 7}"
+    slot = f"{domain:04x}:{pci >> 8:02x}:{pci >> 3 & 0x1F:02x}."
+    there = [one for one in addresses if one.startswith(slot)]
+    address = there[0] if len(there) == 1 else f"{slot}{pci & 7}"
     return KfdNode(gpu_id=gpu_id, address=address, render_minor=minor, memory_mib=_memory_mib(sysfs, folder))
 
 

@@ -78,6 +78,15 @@ def test_a_gpu_is_described_by_the_files_of_its_own(tmp_path: Path) -> None:
     assert [one.memory_mib for one in first.devices] == [24558, *[24574] * 7]
 
 
+def test_partitions_are_their_gpus_wherever_the_kernel_numbers_them(tmp_path: Path) -> None:
+    made = node(tmp_path, ("mi300x", 2, "CPX", "NPS4"))
+    before = Session.open(tmp_path).survey()
+    made.number_shift = 0
+    made.load()
+    assert Session.open(tmp_path).survey() == before
+    assert all(gpu.fault is None for gpu in before)
+
+
 def test_processes_are_those_of_kfd_on_every_gpu_and_their_memory_is_the_devices(tmp_path: Path) -> None:
     made = node(tmp_path, ("mi300x", 2, "CPX", "NPS4"))
     made.start(4711, (1, 3, 2048))

@@ -113,7 +113,7 @@ class Outage(Record):
     """One pool's nodes that go out of service: how many, how many at once, for how long each.
 
     `seconds` is without tenants; a node with tenants first waits for them up to `drain_seconds`, in service. None: not known.
-    `start` is None if it may begin now.
+    `start` is None if it may begin now; `is_bound`: `seconds` is the most that it may take, and nothing was measured.
     """
 
     pool: str
@@ -121,6 +121,7 @@ class Outage(Record):
     at_once: int | None
     seconds: int
     drain_seconds: int
+    is_bound: bool = False
     on_busy: str
     start: Start | None = None
 

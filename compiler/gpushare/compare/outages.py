@@ -10,6 +10,7 @@ from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.intent.types import OnBusy
 from gpushare.intent.windows import CHANGE_SECONDS, Window, locate
 from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.vendors.amd import AMD
 
 _RELABEL_SECONDS = 5
 """From the taint to the new allocatable: 3.6 s (`python -m tests.bench.cluster_loop`), rounded up."""
@@ -17,6 +18,9 @@ _LAYOUT_SECONDS = 10
 """The same with instances to destroy and create. The driver's part is an estimate: the measurement simulates GPUs."""
 _MODE_SECONDS = 60
 """The same with a change of MIG mode, where the reset of each GPU takes up to half a minute; an estimate too."""
+
+_MANAGER_SECONDS = 1900
+"""How long the node runtime waits for AMD's config manager, which tries for half an hour: nothing of it was measured."""
 
 
 def outage(
@@ -42,6 +46,7 @@ def outage(
         nodes=nodes,
         at_once=_at_once(rollout["maxUnavailable"], change.nodes.after or change.nodes.before),
         seconds=seconds,
+        is_bound=seconds == _MANAGER_SECONDS,
         drain_seconds=rollout["drainTimeoutSeconds"],
         on_busy=rollout["onBusy"],
         start=_start(rollout, now) if any(is_held) else None,
@@ -102,6 +107,8 @@ def _ways(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Iter
 
 def _seconds(old: PoolSide | None, new: PoolSide) -> int:
     """Return the seconds for one node; 0 if only the pool's name changes."""
+    if new.vendor is AMD and (old is None or old.layouts != new.layouts):
+        return _MANAGER_SECONDS
     if old is None:
         return _MODE_SECONDS
     if old.card == new.card and old.layouts == new.layouts:

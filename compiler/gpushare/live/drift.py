@@ -21,7 +21,16 @@ from gpushare.live.api_objects import clean, document
 from gpushare.live.live_pools import policy_text
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
-from gpushare.live.snapshot import PLUGIN_LABELS, POOL_LABEL, PROFILE_LABEL, PROFILES, Condition, LiveNode, Snapshot
+from gpushare.live.snapshot import (
+    LAYOUT_LABELS,
+    PLUGIN_LABELS,
+    POOL_LABEL,
+    PROFILE_LABEL,
+    PROFILES,
+    Condition,
+    LiveNode,
+    Snapshot,
+)
 
 _PROFILES = "chart/files/profiles/"
 _INSTALL = "install the bundle: its README lists the commands"
@@ -248,7 +257,7 @@ def _one_node(node: LiveNode, condition: Condition, pool: str, entry: Mapping[st
         known = reasons().get(condition.reason)
         kind = Kind.HARDWARE if known is not None and known.is_hardware else Kind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
-    for label in (POOL_LABEL, PROFILE_LABEL, *PLUGIN_LABELS):
+    for label in (POOL_LABEL, PROFILE_LABEL, *PLUGIN_LABELS, *LAYOUT_LABELS):
         allowed, value = entry["labels"].get(label, ()), node.labels.get(label)
         if allowed and value not in allowed:
             actual = "missing" if value is None else value

@@ -81,7 +81,7 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
     side = PoolSide(
         card=clean(spec["card"]["id"]),
         mode=clean(spec["mode"]),
-        profile=clean(spec["profile"]),
+        profile=clean(spec["profile"] or ""),
         priority=0,
         count=None,
         names=frozenset(),
@@ -119,10 +119,19 @@ def _caps(spec: Mapping[str, Any]) -> Mapping[str, int | None]:
     return caps
 
 
+def _partition(mode: Mapping[str, Any] | None) -> str | None:
+    """Return the mode of AMD's partitions as policies and resources name it."""
+    return f"{clean(mode['compute'])}_{clean(mode['memory'])}".lower() if mode else None
+
+
 def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]]) -> tuple[tuple[Device, ...], ...]:
     gpus: dict[int, tuple[Device, ...]] = {}
     for group in spec["gpus"]:
-        placed = [(clean(one["profile"]), int(one["start"])) for one in group["instances"]] if group["mig"] else [(None, 0)]
+        placed: list[tuple[str | None, int]] = [(None, 0)]
+        if group["mig"]:
+            placed = [(clean(one["profile"]), int(one["start"])) for one in group["instances"]]
+        elif (mode := _partition(group.get("partition"))) in shares:
+            placed = [(mode, start) for start in range(int(group["partition"]["devices"]))]
         devices = tuple(
             Device(resource=shares[profile][0], profile=profile, start=start, replicas=shares[profile][1])
             for profile, start in placed

@@ -12,6 +12,8 @@ from gpushare.core.record import NOTHING, Record
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
 PLUGIN_LABELS = tuple(filter(None, (vendor.plugin_label for vendor in vendors.VENDORS.values())))
+LAYOUT_LABELS = tuple(vendor.layout_label for vendor in vendors.VENDORS.values() if vendor.plugin_label is None)
+"""What the node runtime sets where the vendor's plugin follows no label."""
 CONDITION = "GPUShareReady"
 PROFILES = "gpushare-profiles"
 """These are names of the node runtime: docs/bundle.md."""

@@ -247,7 +247,7 @@ def test_unknown_card_id_is_refused_even_if_it_is_a_path() -> None:
 
 def test_every_citation_is_used_somewhere() -> None:
     folder = resources.upstream()
-    used = {key for card_id in IDS for key in cards.load(card_id).sources}
+    used = {key for card_id in cards.ids() for key in cards.load(card_id).sources}
     for path in folder.glob("*.yaml"):
         facts = read(path)
         used |= {key for keys in facts.get("provenance", {}).values() for key in keys.split()}

@@ -86,11 +86,13 @@ class LiveCluster:
         offers: Mapping[str, object] = {}
         if pool:
             policy = yaml.safe_load(self.files[f"chart/files/policies/{pool}.yaml"])["spec"]
-            marks |= {
-                "gpushare.dev/pool": pool,
+            of_vendor = {
                 "gpushare.dev/profile": policy["profile"],
-                "nvidia.com/device-plugin.config": policy["profile"] + "-a",
+                "nvidia.com/device-plugin.config": f"{policy['profile']}-a",
             }
+            if policy.get("vendor") == "amd":
+                of_vendor = {"gpushare.dev/vendor": "amd", "dcm.amd.com/gpu-config-profile": policy["managerConfig"]}
+            marks |= {"gpushare.dev/pool": pool, **of_vendor}
             offers = policy["resources"]
         self.api.add_node(name, labels={**marks, **(labels or {})}, allocatable=offers if allocatable is None else allocatable)
         if pool:

@@ -1,0 +1,202 @@
+"""The bundle of pools with AMD's cards: policies, DeviceConfigs, the config manager's file, values; nothing of NVIDIA's."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from gpushare import pipeline
+from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
+from gpushare.catalog import cards
+from gpushare.modes.partition import is_offered
+from gpushare.nodes.taints import OUR_TAINTS
+from tests.compiler.render.compiled import document, files, intent
+
+OPERATOR = "{stack: amd-gpu-operator}"
+MIXED = "{amd: {stack: amd-gpu-operator}}"
+PARTITIONS = "{mode: partition, compute: CPX, memory: NPS4}"
+CONFIG = "chart/files/amd/config.json"
+
+
+def pool(card: str = "mi300x", sharing: str = PARTITIONS, label: str = "a", gpus: int = 8, more: str = "") -> str:
+    nodes = f"{{matchLabels: {{p: {label}}}, expected: 2}}"
+    return f"{{card: {card}, nodes: {nodes}, gpusPerNode: {gpus}, sharing: {sharing}{more}}}"
+
+
+POOLS = {
+    "parts": pool(),
+    "whole": pool(sharing="{mode: exclusive}", label="b"),
+    "old": pool("mi210", "{mode: exclusive}", "c", 4),
+}
+
+
+def bundle(*names: str, platform: str = OPERATOR, more: str = "", **pools: str) -> dict[str, str]:
+    chosen = POOLS | pools
+    return files(*(names or chosen), platform=platform, more=more, **chosen)
+
+
+def spec(texts: dict[str, str], name: str) -> Any:
+    return document(texts, f"chart/files/policies/{name}.yaml")["spec"]
+
+
+def profiles(texts: dict[str, str]) -> Any:
+    return json.loads(texts[CONFIG])["gpu-config-profiles"]
+
+
+def device_config(texts: dict[str, str], name: str) -> Any:
+    return document(texts, f"chart/files/amd/device-configs/{name}.yaml")
+
+
+def test_a_policy_has_the_vendor_the_profile_and_the_modes() -> None:
+    found = spec(bundle(), "parts")
+    assert (found["vendor"], found["stack"], found["partitioner"]) == ("amd", "amd-gpu-operator", "config-manager")
+    assert found["profile"] is found["migConfig"] is None
+    [group] = found["gpus"]
+    assert group["partition"] == {"compute": "CPX", "memory": "NPS4", "devices": 8, "memoryMiB": 24576}
+    assert found["resources"] == {"amd.com/cpx_nps4": 64}
+    [share] = found["shares"]
+    assert (share["profile"], share["replicas"], share["capMiB"]) == ("cpx_nps4", 1, None)
+    assert found["enforcement"]["mechanism"] == "none"
+
+
+def test_whole_gpus_are_a_profile_where_the_card_can_be_divided() -> None:
+    texts = bundle()
+    found = spec(texts, "whole")
+    assert found["gpus"][0]["partition"] == {"compute": "SPX", "memory": "NPS1", "devices": 1, "memoryMiB": 196608}
+    assert profiles(texts)[found["managerConfig"]]["profiles"] == [
+        {"computePartition": "SPX", "memoryPartition": "NPS1", "numGPUsAssigned": 8}
+    ]
+    assert found["resources"] == {"amd.com/gpu": 8}
+    old = spec(texts, "old")
+    assert (old["partitioner"], old["managerConfig"]) == ("none", None)
+    assert "partition" not in old["gpus"][0]
+
+
+@pytest.mark.parametrize("stack", ["amd-device-plugin", "existing"])
+def test_nothing_divides_gpus_with_another_stack(stack: str) -> None:
+    single = pool(sharing="{mode: partition, compute: CPX, memory: NPS4, strategy: single}")
+    texts = bundle("parts", platform=f"{{stack: {stack}}}", parts=single)
+    found = spec(texts, "parts")
+    assert (found["stack"], found["partitioner"], found["managerConfig"]) == (stack, "none", None)
+    assert found["resources"] == {"amd.com/gpu": 64}
+    assert not [path for path in texts if path.startswith("chart/files/amd/")]
+    assert (f"{stack}/values.yaml" in texts) == (stack == "amd-device-plugin")
+
+
+@pytest.mark.parametrize("card", [name for name in cards.ids() if cards.load(name).partition_modes])
+def test_every_profile_counts_every_gpu_and_its_name_is_a_label_value(card: str) -> None:
+    for mode in filter(is_offered, cards.load(card).partition_modes):
+        sharing = f"{{mode: partition, compute: {mode.compute}, memory: {mode.memory}}}"
+        texts = bundle("parts", parts=pool(card, sharing, gpus=4))
+        [(name, profile)] = profiles(texts).items()
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name)
+        assert sum(entry["numGPUsAssigned"] for entry in profile["profiles"]) == 4
+        assert len({entry["memoryPartition"] for entry in profile["profiles"]}) == 1
+        assert spec(texts, "parts")["resources"] == {f"amd.com/{mode.name}": 4 * mode.partitions}
+        assert document(texts, "nodes/pools.yaml")["pools"]["parts"]["labels"] == {
+            "gpushare.dev/pool": ["parts"],
+            "dcm.amd.com/gpu-config-profile": [name],
+        }
+
+
+def test_the_manager_takes_gpus_in_the_order_of_their_indexes() -> None:
+    layouts = "[{gpus: [0, 3], compute: SPX}, {gpus: [1, 2], compute: CPX}]"
+    texts = bundle("parts", parts=pool(sharing=f"{{mode: partition, memory: NPS1, layouts: {layouts}}}", gpus=4))
+    [(name, profile)] = profiles(texts).items()
+    assert [(one["computePartition"], one["numGPUsAssigned"]) for one in profile["profiles"]] == [
+        ("SPX", 1),
+        ("CPX", 2),
+        ("SPX", 1),
+    ]
+    assert name.startswith("mixed-nps1-4-")
+    assert spec(texts, "parts")["resources"] == {"amd.com/cpx_nps1": 16, "amd.com/spx_nps1": 2}
+    assert len(spec(texts, "parts")["shares"]) == 2
+
+
+def test_a_changed_mode_has_another_name_and_the_former_one_stays() -> None:
+    first = pipeline.compile_intent(intent("parts", platform=OPERATOR, **POOLS), "", lock.EMPTY)
+    before = {file.path: file.text for file in first.artifacts}
+    memory = lock.read(before[lock.FILE].encode())
+    assert isinstance(memory, Lock)
+    changed = {"parts": pool(sharing="{mode: partition, compute: DPX, memory: NPS2}")}
+    second = pipeline.compile_intent(intent("parts", platform=OPERATOR, **changed), "", memory)
+    after = {file.path: file.text for file in second.artifacts}
+    assert profiles(after).items() > profiles(before).items()
+    assert memory.vendors == ("amd",)
+    again = lock.read(after[lock.FILE].encode())
+    assert isinstance(again, Lock)
+    assert [*again.former_manager_configs[0]] == [*profiles(before)]
+
+
+def test_device_configs_select_disjoint_nodes_and_name_every_image_by_version() -> None:
+    texts = bundle()
+    found = {name: device_config(texts, name) for name in POOLS}
+    assert [one["selector"] for one in found.values()] == [{"gpushare.dev/pool": name} for name in POOLS]
+    images = re.findall(r"\S+/\S+:\S+", "\n".join(text for path, text in texts.items() if "device-configs" in path))
+    assert images
+    assert not [image for image in images if image.strip('"').endswith("latest")]
+    strategies = [one["devicePlugin"]["devicePluginArguments"]["resource_naming_strategy"] for one in found.values()]
+    assert strategies == ["mixed", "single", "single"]
+    assert [one["configManager"]["enable"] for one in found.values()] == [True, True, False]
+
+
+def test_amds_programs_tolerate_our_taints_and_those_of_the_pool_but_not_the_managers() -> None:
+    texts = bundle("parts", parts=pool(more=", tolerations: [{key: example.org/gpu, operator: Exists}]"))
+    plugin = device_config(texts, "parts")["devicePlugin"]
+    for field in ("devicePluginTolerations", "nodeLabellerTolerations"):
+        assert [one["key"] for one in plugin[field]] == [*OUR_TAINTS, "example.org/gpu"]
+
+
+def test_images_come_from_the_registry_of_the_site() -> None:
+    texts = bundle("parts", platform="{stack: amd-gpu-operator, registry: registry.example.org/mirror}")
+    found = device_config(texts, "parts")
+    assert found["configManager"]["image"] == "registry.example.org/mirror/rocm/device-config-manager:v1.5.1"
+    assert found["configManager"]["image"] in texts["images.txt"].splitlines()
+    manager = document(texts, "amd-gpu-operator/values.yaml")["controllerManager"]["manager"]
+    assert manager["image"] == {"repository": "registry.example.org/mirror/rocm/amd-gpu-operator"}
+
+
+def test_node_feature_discovery_comes_with_one_operator_only() -> None:
+    alone, both = bundle(), bundle("parts", "gpu", platform=MIXED, gpu=pool("l4", "{mode: exclusive}", "d"))
+    for texts, is_alone in ((alone, True), (both, False)):
+        values = document(texts, "amd-gpu-operator/values.yaml")
+        assert values["node-feature-discovery"] == {"enabled": is_alone}
+        assert values["crds"]["defaultCR"]["install"] is False
+    assert "gpu-operator/values.yaml" in both
+    assert not [path for path in alone if path.startswith(("gpu-operator/", "chart/files/profiles/", "existing/"))]
+
+
+def test_the_intents_own_values_are_merged_last() -> None:
+    texts = bundle(
+        "parts", platform="{stack: amd-gpu-operator, values: {kmm: {enabled: false}, crds: {defaultCR: {upgrade: true}}}}"
+    )
+    values = document(texts, "amd-gpu-operator/values.yaml")
+    assert values["kmm"] == {"enabled": False}
+    assert values["crds"] == {"defaultCR": {"install": False, "upgrade": True}}
+
+
+def test_quotas_count_partitions() -> None:
+    texts = bundle("parts", more="  quotas: {team: {parts: 12}}\n")
+    assert document(texts, "chart/values.yaml")["quotas"] == {"team": {"requests.amd.com/cpx_nps4": 12}}
+
+
+def test_a_cluster_without_amds_cards_has_nothing_of_it() -> None:
+    texts = bundle("gpu", platform="{}", gpu=pool("l4", "{mode: exclusive}", "d"))
+    assert not [path for path in texts if "amd" in path]
+    assert "amd" not in document(texts, "chart/values.yaml")
+    assert "vendor" not in spec(texts, "gpu")
+
+
+def test_the_readme_installs_amds_chart_before_ours() -> None:
+    text = bundle()["README.md"]
+    assert text.index("### 3. AMD's chart") < text.index("### 4. gpushare")
+    assert "that of ROCm 6.4 on AMD Instinct MI300X" in text
+    assert "amd-dcm=up:NoExecute" in text
+    assert "nvidia" not in text.lower().replace("nvidia.com/gpu", "")
+
+
+def test_an_observing_bundle_leaves_amds_stack_alone() -> None:
+    texts = bundle(more="  adoption: observe\n")
+    assert not [path for path in texts if path.startswith(("amd-", "chart/files/amd/"))]

@@ -240,7 +240,7 @@ class ConfigManager(Struct):
         return f"the config manager reports success, but {'; '.join(texts)}" if texts else None
 
     def _admit_again(self, how: str, status: Status) -> None:
-        """Admit the vendor's own pods again; those that are there and have read the former GPUs start anew."""
+        """Admit the vendor's own pods again; those that have read the former GPUs are deleted."""
         context = self._context
         stale = context.deps.backend.restartable(context.cluster.pods(), self._policy)
         if self._vendor.layout_taint is not None:

@@ -134,7 +134,7 @@ class ProfilePublication(Struct, frozen=False):
 
 
 def restart_plugin(context: RunContext, pods: Iterable[PodView]) -> None:
-    """Delete these pods, whose DaemonSets make them anew. ClusterError."""
+    """Delete these pods, whose DaemonSets create others. ClusterError."""
     for pod in pods:
         outcome = context.cluster.evict(pod, is_forced=True)
         status = Status.CHANGED if outcome in (Eviction.EVICTED, Eviction.GONE) else Status.FAILED

@@ -1,6 +1,6 @@
 """FakeSysfs: the files of sysfs that AMD's driver makes, in a folder: GPUs, their modes, KFD's topology and processes.
 
-A change of the modes makes the devices anew, as the driver does: a KFD node and a render device for each, the first under the
+A change of the modes makes all devices again, as the driver does: a KFD node and a render device for each, the first under the
 GPU's PCI device, all others under platform devices. A memory mode of which the compute mode is not legal changes that too
 (Linux, drivers/gpu/drm/amd/amdgpu/aqua_vanjaram.c).
 """
@@ -84,7 +84,7 @@ class FakeSysfs:
     # The driver.
 
     def load(self) -> None:
-        """The driver starts, with the modes that it has: all its files are made anew."""
+        """The driver starts, with the modes that it has: all its files are new."""
         self.unload()
         (self.root / GPUS).mkdir(parents=True)
         (self.root / "devices/platform").mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ class Sysfs:
         return tuple(sorted(name for name in names if _ADDRESS.fullmatch(name)))
 
     def nodes(self) -> tuple[str, ...]:
-        """Return the folders of KFD's nodes. DriverError if there is no KFD, or if it is being made anew."""
+        """Return the folders of KFD's nodes. DriverError if there is no KFD, or if the driver is being loaded."""
         names = self._call(_NODES, lambda: _names(self._root / _NODES))
         return tuple(f"{_NODES}/{name}" for name in sorted(names, key=lambda name: (len(name), name)))
 

@@ -65,7 +65,7 @@ class ConfigManager(Struct):
         """Whether the manager must be asked, or its answer be awaited.
 
         A node whose GPUs are right is asked too if it has another label, because the manager applies that when its pod starts;
-        without any label it changes nothing, so that whoever uses the GPUs is left in peace.
+        without any label it changes nothing, so that a node in use keeps its tenants.
         """
         policy = self._policy
         if policy.partitioner is not Partitioner.CONFIG_MANAGER:

@@ -266,6 +266,7 @@ class AmdNode:
         if TAINT in self.taints():
             for pod in self._pods():
                 name = pod["metadata"]["name"]
+                self._forbid("a tenant is ended by the taint", pod["metadata"]["namespace"] == "science")
                 if name not in self.tolerant:
                     self._remove(pod["metadata"]["namespace"], name)
         for name in PROGRAMS:

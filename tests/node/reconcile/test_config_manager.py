@@ -1,13 +1,16 @@
 """A pool of AMD's GPUs, which the config manager divides: asked by its label on a free node, and never taken at its word."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from gpushare_node.core.policy import OnBusy, Partitioner, Policy
 from gpushare_node.core.structs import replace
+from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors.amd.session import Session
 from tests.node.reconcile.amd_node import EXPORTER, LABELLER, MANAGER, OURS, PLUGIN, TAINT, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
 from tests.support.fake_amd.config_manager import LABEL, STATE
@@ -243,6 +246,15 @@ def test_without_a_config_manager_modes_are_compared_and_reported(node: AmdNode)
     assert "GPU 0: it has SPX/NPS1; the pool is for CPX/NPS4" in outcome.message
     ready(node.run(plain(WHOLE)))
     assert (LABEL in node.labels(), node.taints(), node.labels()["gpushare.dev/pool"]) == (False, set(), "training")
+
+
+def test_a_node_that_is_only_observed_says_what_the_manager_would_be_asked(node: AmdNode) -> None:
+    deps = node.deps("training")
+    surveys = Session.open(node.sysfs.root).survey()
+    found = json.loads(observe(DIVIDED, surveys, deps.cluster.node(), deps.cluster.pods(), deps.backend).would)
+    assert found["gpus"] == {"0": ["divide by CPX/NPS4"], "1": ["divide by CPX/NPS4"]}
+    assert found["labels"][LABEL] == DIVIDED.manager_config
+    assert (found["taints"], found["resources"]) == ([TAINT], {"amd.com/gpu": 16})
 
 
 def test_release_removes_labels_and_taints_and_leaves_the_modes(node: AmdNode) -> None:

@@ -1,5 +1,6 @@
 """A change by AMD's config manager that is killed before any of its writes is finished by the next run."""
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.core.policy import Policy
-from tests.node.reconcile.amd_node import AmdNode, amd
+from tests.node.reconcile.amd_node import PLUGIN, AmdNode, amd
+from tests.node.reconcile.loop_node import rollout
 from tests.node.reconcile.test_config_manager import at_peace, ready
 from tests.support.fake_amd.config_manager import LABEL, STATE
 from tests.support.fake_api.server import ApiServer
@@ -80,3 +82,74 @@ def test_a_release_that_is_killed_before_any_write_is_finished_by_the_next(tmp_p
             if is_done:
                 break
     assert at > 3
+
+
+class Life:
+    """What may happen to a node between two starts of the program, by chance."""
+
+    def __init__(self, node: AmdNode, seed: int) -> None:
+        self.node, self.chance = node, random.Random(seed)
+        self.policies = (WHOLE, DIVIDED, amd("CPX", gpus=1), amd("DPX", gpus=1))
+        self.count = 0
+
+    def happen(self) -> None:
+        """One thing."""
+        node, chance = self.node, self.chance
+        thing = chance.choice(
+            (self.arrive, self.arrive, self.leave, node.reboot, self.refuse, self.heal, self.meddle, self.tolerate, self.wait)
+        )
+        thing()
+
+    def arrive(self) -> None:
+        """A tenant comes where the scheduler may put it: on a node that offers GPUs and has no taint."""
+        if self.node.offered() and not self.node.taints():
+            self.count += 1
+            self.node.tenant(f"tenant-{self.count}", pid=1000 + self.count if self.chance.random() < 0.7 else 0)
+
+    def leave(self) -> None:
+        for name in self.node.tenants()[:1]:
+            self.node.end_tenant(name, pid=1000 + int(name.rpartition("-")[2]))
+
+    def refuse(self) -> None:
+        if self.chance.random() < 0.5:
+            self.node.sysfs.gpus[0].refuses = "AMDSMI_STATUS_BUSY"
+        else:
+            self.node.manager.skips = frozenset({0})
+
+    def heal(self) -> None:
+        self.node.sysfs.gpus[0].refuses, self.node.manager.skips = "", frozenset()
+
+    def meddle(self) -> None:
+        """Somebody writes the manager's labels."""
+        name, values = self.chance.choice(
+            ((LABEL, (None, "foreign", "dpx-nps1-1-01234567")), (STATE, (None, "success", "failure")))
+        )
+        self.node.label(**{name: self.chance.choice(values)})
+
+    def tolerate(self) -> None:
+        self.node.tolerant ^= {PLUGIN}
+
+    def wait(self) -> None:
+        self.node.clock.sleep(self.chance.choice((1.0, 30.0, 600.0)))
+
+    def start(self) -> None:
+        """The program starts, with some policy, and may be killed."""
+        policy = self.chance.choice(self.policies)
+        kill_at = self.chance.randrange(30) if self.chance.random() < 0.6 else -1
+        self.node.run(rollout(policy, drain_timeout_seconds=30), kill_at=kill_at)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_happens_the_invariants_hold_and_the_node_recovers(tmp_path: Path, seed: int) -> None:
+    with new_node(tmp_path / "node") as node:
+        life = Life(node, seed)
+        for _ in range(12):
+            life.happen()
+            life.start()
+        life.heal()
+        while node.tenants():
+            life.leave()
+        node.label(**{LABEL: None, STATE: None})
+        outcomes = [node.run(DIVIDED) for _ in range(3)]
+        ready(outcomes[-1])
+        at_peace(node, DIVIDED, ["CPX/NPS4"])

@@ -1,7 +1,7 @@
 """AMD's own rules, as its programs have them, to hold bundles against: no code of ours.
 
-After ROCm device-config-manager v1.3.1 (validateProfile), k8s-device-plugin v1.31.0.10 (names of resources) and gpu-operator v1.5.1
-(arguments of the plugin, selectors of DeviceConfigs).
+After ROCm device-config-manager v1.3.1 (validateProfile), k8s-device-plugin v1.31.0.10 (names of resources) and gpu-operator
+v1.5.1 (arguments of the plugin, selectors of DeviceConfigs).
 """
 
 from collections import Counter

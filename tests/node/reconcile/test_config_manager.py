@@ -7,6 +7,7 @@ import pytest
 
 from gpushare_node.core.policy import OnBusy, Partitioner, Policy
 from gpushare_node.core.structs import replace
+from gpushare_node.reconcile import config_manager
 from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
@@ -115,7 +116,8 @@ def test_a_pool_that_evicts_does_not_wait(node: AmdNode) -> None:
     at_peace(node, DIVIDED, CPX)
 
 
-def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode) -> None:
+def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_manager, "_LEAVE_SECONDS", 60.0)
     ready(node.run(WHOLE))
     node.tolerant.add(EXPORTER)
     outcome = node.run(DIVIDED)
@@ -138,16 +140,16 @@ def test_a_plugin_that_tolerates_the_taint_is_started_anew(node: AmdNode) -> Non
 def test_the_answer_to_an_earlier_request_is_not_taken_for_the_new_one(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     assert node.labels()[STATE] == "success"
-    node.manager.work_seconds = 1200.0
+    node.manager.work_seconds = 120.0
     began = node.clock.time
     ready(node.run(DIVIDED))
-    assert node.clock.time - began > 1200
+    assert node.clock.time - began > 120
     at_peace(node, DIVIDED, CPX)
 
 
 def test_one_gpu_that_refuses_is_a_failure_with_the_managers_reason(node: AmdNode) -> None:
     ready(node.run(WHOLE))
-    node.sysfs.gpus[1].refuses = "AMDSMI_STATUS_AMDGPU_RESTART_ERR"
+    node.sysfs.gpus[1].refuses, node.manager.give_up_seconds = "AMDSMI_STATUS_AMDGPU_RESTART_ERR", 120.0
     outcome = node.run(DIVIDED)
     assert outcome is not None
     assert outcome.reason is ConditionReason.CONFIG_MANAGER_FAILED

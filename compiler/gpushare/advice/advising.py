@@ -236,7 +236,7 @@ class _Adviser:
 
     def _terms(self, one: Candidate) -> Terms:
         enforcement = one.pool.enforcement
-        tolerance = caps.tolerance_mib(one.cap_bytes // MIB, enforcement.tolerance) * MIB if one.is_capped else 0
+        tolerance = caps.tolerance_mib(one.pool, one.cap_bytes // MIB) * MIB if one.is_capped else 0
         return Terms(
             cap_bytes=one.cap_bytes,
             tolerance_bytes=tolerance,

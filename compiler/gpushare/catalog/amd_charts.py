@@ -14,7 +14,8 @@ CONFIG_MANAGER = "configManager"
 class AmdChart(Record):
     """One chart. `releases`: oldest first. `images` are those of the last release, by the part that runs them.
 
-    `firsts`: the first release with the config manager, and with a card, by its id.
+    `firsts`: the first release with the config manager, and with a card, by its id. `values` are the types of those that an
+    intent may set, by dotted path; `owned` those that it may not, with what to do instead.
     """
 
     name: str
@@ -22,11 +23,26 @@ class AmdChart(Record):
     releases: tuple[str, ...]
     images: Mapping[str, str]
     firsts: Mapping[str, str] = NOTHING
+    values: Mapping[str, str] = NOTHING
+    owned: Mapping[str, str] = NOTHING
 
     @property
     def version(self) -> str:
         """The newest release that is known."""
         return self.releases[-1]
+
+    def owner(self, path: str) -> str | None:
+        """Return the value at a path that an intent may not set: the path, or one above it; None if it may."""
+        return next((own for own in self.owned if f"{path}.".startswith(f"{own}.")), None)
+
+    def known(self, path: str) -> str | None:
+        """Return the path of the chart's value that one at a path is, or is below; None if the chart has none."""
+        types = self.values.items()
+        return next((one for one, kind in types if path == one or (kind == "object" and path.startswith(f"{one}."))), None)
+
+    def is_section(self, path: str) -> bool:
+        """Whether the chart has values below the path, and none at it."""
+        return any(one.startswith(f"{path}.") for one in (*self.values, *self.owned))
 
     def lacks(self, part: str, release: str) -> bool:
         """Whether a release is older than the first one with the part."""
@@ -44,4 +60,6 @@ def chart(stack: str) -> AmdChart:
         releases=tuple(facts["releases"]),
         images=facts["images"],
         firsts=facts.get("firsts", {}),
+        values=facts["values"],
+        owned=facts["owned"],
     )

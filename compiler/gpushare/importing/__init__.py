@@ -13,6 +13,7 @@ from gpushare.core.units import is_dns_label
 from gpushare.core.wording import shorten
 from gpushare.importing import (
     accounting,
+    amd_nodes,
     bundles,
     collecting,
     config_pools,
@@ -141,6 +142,7 @@ def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple
 def _cluster(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
     selector = Selector(facts, notes)
     pools.add(facts, draft, notes, selector, with_vms=wanted.stack == OPERATOR)
+    amd_nodes.add(facts, draft, notes)
     if draft.pools or facts.nodes:
         pools.unused(facts, notes, selector)
     else:

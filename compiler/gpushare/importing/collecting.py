@@ -10,6 +10,7 @@ from pathlib import PurePath
 from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import (
+    amd_nodes,
     bundle_gitops,
     bundle_monitoring,
     bundles,
@@ -58,6 +59,9 @@ class Collector:
             self._monitored.add(file)
         if part.at("kind").value == "ConfigMap":
             self._config_maps.append((part, file))
+        elif amd_nodes.is_config(part):
+            self.facts.device_configs.append(part)
+            self.facts.files_read.add(file)
         elif self._read(part, file):
             self.facts.files_read.add(file)
 
@@ -77,6 +81,10 @@ class Collector:
             for part, file in sorted(chosen, key=lambda one: described(one[0])):
                 self._config_map(part, file, read)
         for part, file in self._config_maps:
+            text = part.at("data", amd_nodes.FILE)
+            if "gpu-config-profiles" in text.text:
+                self.facts.manager_profiles |= amd_nodes.profiles(text, self._notes)
+                self.facts.files_read.add(file)
             if self._is_misindented(part):
                 self.facts.files_read.add(file)
         if self.facts.bundle:
@@ -101,7 +109,7 @@ class Collector:
             self._node(part)
         elif kind == "ResourceQuota":
             self.facts.quotas += quota_objects.read(part, self._notes)
-            if any("nvidia.com/" in key for key, _ in part.at("spec", "hard").items()):
+            if any(quota_objects.is_of_gpus(key) for key, _ in part.at("spec", "hard").items()):
                 self._account(part, "ResourceQuota", described(part))
         elif kind == "ClusterPolicy" and part.at("apiVersion").text.startswith("nvidia.com/"):
             self._values(

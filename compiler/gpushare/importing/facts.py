@@ -5,6 +5,7 @@ Owns the types. Each has the part of the input that it is from, for findings, an
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from gpushare.core.record import NOTHING, Record
 from gpushare.importing.accounting import Accounted
@@ -123,6 +124,8 @@ class Facts:
         self.configs: list[PluginConfig] = []
         self.mig_configs: list[MigPartedConfig] = []
         self.vgpu_configs: list[VgpuManagerConfig] = []
+        self.device_configs: list[Part] = []
+        self.manager_profiles: dict[str, Any] = {}
         self.nodes: list[ImportedNode] = []
         self.settings: list[Settings] = []
         self.quotas: list[ImportedQuota] = []

@@ -5,7 +5,8 @@ Facts: GFD's labels (k8s-device-plugin v0.20.0, internal/lm), and the labels tha
 """
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from gpushare.core.record import Record
 from gpushare.importing import card_names
@@ -168,6 +169,13 @@ def pool_labels(node: ImportedNode) -> list[tuple[str, str]]:
 def own_labels(node: ImportedNode) -> list[tuple[str, str]]:
     """Return the labels that neither Kubernetes, a cloud nor NVIDIA's programs write."""
     return [pair for pair in node.labels.unmarked.items() if "/" in pair[0] and pair[1] and not _FOREIGN.search(pair[0])]
+
+
+def own_label(nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]]) -> tuple[str, str] | None:
+    """Return a label of the users' own that has exactly these nodes, of all that were given."""
+    common = set.intersection(*(set(own_labels(node)) for node in nodes))
+    fitting = sorted(pair for pair in common if everywhere[pair] == len(nodes))
+    return next(iter(sorted(fitting, key=lambda pair: ("gpu" not in pair[0].lower(), pair))), None)
 
 
 def taints(node: ImportedNode) -> list[tuple[tuple[str, str], ...]]:

@@ -292,7 +292,7 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
     sharing, names = kind.sharing, [node.name for node in nodes]
     homes = Counter(pair for node in nodes for pair in node_objects.pool_labels(node))
     home = next((pair for pair in node_objects.pool_labels(nodes[0]) if homes[pair] == len(nodes) == everywhere[pair]), None)
-    home = home or _label(nodes, everywhere)
+    home = home or node_objects.own_label(nodes, everywhere)
     selection: dict[str, Any] = {"names": names}
     if home:
         selection = {"matchLabels": dict([home]), "expected": len(nodes)}
@@ -309,13 +309,6 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
     offered = {} if modes.named(sharing["mode"]).serves_vms else sharing_fields.resources(sharing, kind.layouts)
     for resource, profile in offered.items():
         draft.offer(resource, path, profile)
-
-
-def _label(nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]]) -> tuple[str, str] | None:
-    """Return a label of the users' own that has exactly these nodes, of all that were given."""
-    common = set.intersection(*(set(node_objects.own_labels(node)) for node in nodes))
-    fitting = sorted(pair for pair in common if everywhere[pair] == len(nodes))
-    return next(iter(sorted(fitting, key=lambda pair: ("gpu" not in pair[0].lower(), pair))), None)
 
 
 def _comment(  # noqa: PLR0913, PLR0917 - what the comments name

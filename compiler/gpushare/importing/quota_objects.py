@@ -1,4 +1,4 @@
-"""ResourceQuota objects: what they say about NVIDIA's resources.
+"""ResourceQuota objects: what they say about resources of vendors of GPUs.
 
 Fact: Kubernetes has quotas of extended resources only as `requests.<resource>`; the bare name and `limits.` have no effect.
 """
@@ -10,19 +10,25 @@ from gpushare.importing.accounting import shown
 from gpushare.importing.documents import described
 from gpushare.importing.facts import ImportedQuota
 from gpushare.importing.parts import Notes, Part
+from gpushare.vendors import VENDORS
 
 _PREFIX = "requests."
 _HAMI = ("gpumem", "gpucores", "gpumem-percentage", "vgpu")
 _SCOPES = ("scopes", "scopeSelector")
 
 
+def is_of_gpus(key: str) -> bool:
+    """Whether a key of a quota is about resources of a vendor of GPUs."""
+    return any(vendor.prefix in key for vendor in VENDORS.values())
+
+
 def read(part: Part, notes: Notes) -> Iterator[ImportedQuota]:
-    """Yield the lines on NVIDIA's resources."""
+    """Yield the lines on such resources."""
     namespace = part.at("metadata", "namespace").text
     if _is_scoped(part, notes):
         return
     for key, value in part.at("spec", "hard").items():
-        if "nvidia.com/" not in key:
+        if not is_of_gpus(key):
             continue
         resource = key.removeprefix(_PREFIX)
         if key.rpartition("/")[2] in _HAMI:
@@ -43,7 +49,7 @@ def read(part: Part, notes: Notes) -> Iterator[ImportedQuota]:
 
 def _is_scoped(part: Part, notes: Notes) -> bool:
     """Report a ResourceQuota that counts some pods only: an intent's counts all, so that the limits would be others."""
-    hard = [value for key, value in part.at("spec", "hard").items() if "nvidia.com/" in key]
+    hard = [value for key, value in part.at("spec", "hard").items() if is_of_gpus(key)]
     scopes = [part.at("spec", field) for field in _SCOPES if part.at("spec", field).value]
     if not hard or not scopes:
         return False

@@ -108,5 +108,5 @@ def _shares(pool: PoolPlan) -> Iterator[dict[str, Any]]:
             "replicas": device.replicas,
             "memoryMiB": device.memory_mib,
             "capMiB": cap,
-            "toleranceMiB": 0 if cap is None else caps.tolerance_mib(cap, pool.pool.enforcement.tolerance),
+            "toleranceMiB": 0 if cap is None else caps.tolerance_mib(pool.pool, cap),
         }

@@ -92,5 +92,4 @@ def _labels(pool: PoolPlan) -> dict[str, list[str]]:
 
 def _tolerances(pool: PoolPlan) -> list[int]:
     """Return the distinct tolerances of the pool's caps, in order."""
-    tolerance = pool.pool.enforcement.tolerance
-    return sorted({caps.tolerance_mib(device.cap_mib, tolerance) for device in pool.samples if device.cap_mib is not None})
+    return sorted({caps.tolerance_mib(pool.pool, device.cap_mib) for device in pool.samples if device.cap_mib is not None})

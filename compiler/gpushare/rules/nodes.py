@@ -14,7 +14,14 @@ from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 
 _DOMAINS = tuple(vendor.domain for vendor in vendors.VENDORS.values())
-REWRITTEN = (*_DOMAINS, "beta.amd.com", "dcm.amd.com", "gpushare.dev", "feature.node.kubernetes.io", "profile.node.kubernetes.io")
+REWRITTEN = (
+    *_DOMAINS,
+    "beta.amd.com",
+    "dcm.amd.com",
+    "gpushare.dev",
+    "feature.node.kubernetes.io",
+    "profile.node.kubernetes.io",
+)
 """Prefixes of labels that come and go with the sharing itself, or with the pods that write them: the last two are those of node
 feature discovery (https://github.com/kubernetes-sigs/node-feature-discovery/issues/1752)."""
 

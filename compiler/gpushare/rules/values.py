@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare.catalog import upstream
+from gpushare.catalog import amd_charts, upstream
+from gpushare.catalog.amd_charts import AmdChart
 from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
-from gpushare.core.wording import join_words
-from gpushare.intent.types import Partitioner, Platform, Stack
+from gpushare.core.wording import join_words, nearest
+from gpushare.intent.types import AmdStack, Partitioner, Platform, Stack
 from gpushare.rules import contradictions
 from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext
@@ -42,6 +43,13 @@ def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart, Steps, Any, 
 
 def check_known(context: RuleContext) -> Iterator[Finding]:
     """GS708: a value that the chart does not know. Helm would accept it, and it would have no effect."""
+    for amd, path, _, at in _of_amd(context):
+        dotted = ".".join(path)
+        if amd.known(dotted) is None and amd.owner(dotted) is None:
+            near = nearest(dotted, amd.values)
+            hint = f"nearest: {join_words(near, 'or')}" if near else f"`helm show values {amd.name}` lists all"
+            message = f"{amd.name} {amd.version} has no value {dotted}"
+            yield Finding(code="GS708", message=message, hints=(hint,), path=at, on_key=True)
     for chart, path, _, verdict in _checked(context):
         if isinstance(verdict, Unknown):
             lists_all = f"`helm show values {chart.name}` lists all"
@@ -59,6 +67,33 @@ def _nested(dotted: str) -> str:
     return "".join(f"{key}: {{" for key in above) + f"{last}: …" + "}" * len(above)
 
 
+def _of_amd(context: RuleContext) -> Iterator[tuple[AmdChart, Steps, Any, Path]]:
+    """Yield every value for AMD's chart that is no section of it: the chart, the path there and in the intent."""
+    platform = context.intent.platform
+    if platform.amd is not None and platform.amd.stack is not AmdStack.EXISTING:
+        chart = amd_charts.chart(platform.amd.stack.value)
+        above: Path = HERE if platform.stack is Stack.NONE else ("spec", "platform", "amd", "values")
+        yield from ((chart, path, value, (*above, *path)) for path, value in _below(chart, platform.amd.values, ()))
+
+
+def _below(chart: AmdChart, values: Mapping[str, Any], above: Steps) -> Iterator[tuple[Steps, Any]]:
+    for key, value in values.items():
+        path = (*above, str(key))
+        if isinstance(value, Mapping) and chart.is_section(".".join(path)):
+            yield from _below(chart, value, path)
+        else:
+            yield path, value
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "integer": (int,),
+    "string": (str,),
+    "array": (list, tuple),
+    "object": (Mapping,),
+}
+
+
 def check_dropped(context: RuleContext) -> Iterator[Finding]:
     """GS709: a value that the chart had in an earlier version, or only seems to have."""
     for chart, path, _, verdict in _checked(context):
@@ -70,6 +105,12 @@ def check_dropped(context: RuleContext) -> Iterator[Finding]:
 
 def check_type(context: RuleContext) -> Iterator[Finding]:
     """GS710: a value that the chart does not expect, or that the API server rejects."""
+    for amd, path, value, at in _of_amd(context):
+        kind = amd.values.get(".".join(path))
+        is_wrong = kind is not None and (not isinstance(value, _KINDS[kind]) or (kind == "integer" and isinstance(value, bool)))
+        if is_wrong and value is not None:
+            message = f"{'.'.join(path)} of {amd.name} must be of type {kind}"
+            yield Finding(code="GS710", message=message, hints=(f"write a value of type {kind}",), path=at)
     fine = True
     for chart, path, value, verdict in _checked(context):
         if not isinstance(verdict, Known):
@@ -106,6 +147,9 @@ def _wrong(where: Path, wrong: Iterable[contradictions.Wrong]) -> Iterator[Findi
 
 def check_owned(context: RuleContext) -> Iterator[Finding]:
     """GS711: a value that the compiler sets itself."""
+    for amd, path, _, at in _of_amd(context):
+        if own := amd.owner(".".join(path)):
+            yield Finding(code="GS711", message=f"gpushare sets {own} itself", hints=(amd.owned[own],), path=at, on_key=True)
     ours: Mapping[str, str] | None = None
     for chart, path, value, verdict in _checked(context):
         ours = owned(context.intent, chart) if ours is None else ours

@@ -6,7 +6,7 @@ Pure integers in bytes, rounded once, at the end. Knows pools and cards, neither
 from gpushare import modes
 from gpushare.catalog.cards import Card, DeviceProfile
 from gpushare.catalog.device_memory import memory_mib, usable_bytes
-from gpushare.core.units import MIB, Share
+from gpushare.core.units import MIB
 from gpushare.intent.types import CapValue, CapWord, Pool
 
 
@@ -61,9 +61,13 @@ def provided_bytes(pool: Pool, card: Card, profile: DeviceProfile | None, replic
     return None if usable is None else max(usable, 0)
 
 
-def tolerance_mib(cap_mib: int, tolerance: Share) -> int:
-    """Return how far a container may exceed its cap, in MiB, rounded up: enforcement is never stricter than the intent."""
-    return -(-tolerance.of(cap_mib * MIB) // MIB)
+def tolerance_mib(pool: Pool, cap_mib: int) -> int:
+    """Return how far a container may exceed its cap, in MiB, rounded up: enforcement is never stricter than the intent.
+
+    Nor than the limit that the mode's own daemon sets: a client at that limit is within its cap.
+    """
+    asked = -(-pool.enforcement.tolerance.of(cap_mib * MIB) // MIB)
+    return max(asked, modes.of(pool).unlimited_mib)
 
 
 def shares_for(memory_bytes: int, cap_mib: int) -> int:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,8 +158,10 @@ def test_an_overlay_has_the_bounds_of_an_intent() -> None:
         assert [(one.code, one.file) for one in merged("a: 1\n", text).findings][:1] == [(code, "over1.yaml")]
 
 
-def test_size_limit_applies_to_merged_overlays() -> None:
-    half = "a%d: [" + ", ".join(["1"] * (tree.MAX_WEIGHT // 2)) + "]\n"
+def test_size_limit_applies_to_merged_overlays(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 2000
+    monkeypatch.setattr(overlay, "MAX_WEIGHT", most)
+    half = "a%d: [" + ", ".join(["1"] * (most // 2)) + "]\n"
     document = merged(half % 1, half % 2, half % 3)
     assert [(one.code, one.file) for one in document.findings] == [("GS008", "over2.yaml")]
 

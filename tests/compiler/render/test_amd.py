@@ -169,12 +169,12 @@ def test_node_feature_discovery_comes_with_one_operator_only() -> None:
 
 
 def test_the_intents_own_values_are_merged_last() -> None:
-    texts = bundle(
-        "parts", platform="{stack: amd-gpu-operator, values: {kmm: {enabled: false}, crds: {defaultCR: {upgrade: true}}}}"
-    )
+    own = "{kmm: {enabled: false}, controllerManager: {replicas: 2}, node-feature-discovery: {enabled: false}}"
+    texts = bundle("parts", platform=f"{{stack: amd-gpu-operator, values: {own}}}")
     values = document(texts, "amd-gpu-operator/values.yaml")
-    assert values["kmm"] == {"enabled": False}
-    assert values["crds"] == {"defaultCR": {"install": False, "upgrade": True}}
+    assert values["kmm"] == values["node-feature-discovery"] == {"enabled": False}
+    assert values["controllerManager"] == {"replicas": 2}
+    assert values["crds"] == {"defaultCR": {"install": False, "upgrade": False}}
 
 
 def test_quotas_count_partitions() -> None:

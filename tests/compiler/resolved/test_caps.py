@@ -12,7 +12,7 @@ from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB, Share
 from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, TimeSlicing
 from gpushare.sharing import caps
-from tests.compiler.resolved.builders import A100, memory, pool
+from tests.compiler.resolved.builders import A100, enforcement, memory, pool
 
 T4 = cards.load("t4")
 SLICED = TimeSlicing(replicas=4)
@@ -84,11 +84,25 @@ def test_a_profile_that_a_map_leaves_out_gets_even() -> None:
 
 @given(st.integers(1, 200_000), st.integers(0, 10_000))
 def test_tolerance_is_rounded_up(cap_mib: int, hundredths: int) -> None:
-    assert caps.tolerance_mib(cap_mib, Share(percent_hundredths=hundredths)) == ceil(Fraction(cap_mib * hundredths, 10_000))
+    tolerant = pool(SLICED, **enforcement(tolerance=Share(percent_hundredths=hundredths)))
+    assert caps.tolerance_mib(tolerant, cap_mib) == ceil(Fraction(cap_mib * hundredths, 10_000))
 
 
 def test_a_tolerance_in_bytes_is_rounded_up_to_a_mib() -> None:
-    assert caps.tolerance_mib(1000, Share(bytes=MIB + 1)) == 2
+    assert caps.tolerance_mib(pool(SLICED, **enforcement(tolerance=Share(bytes=MIB + 1))), 1000) == 2
+
+
+@pytest.mark.parametrize("contexts", [1, 2, 16])
+def test_a_client_that_fills_the_limit_of_mps_is_within_its_cap(contexts: int) -> None:
+    """Measured: the limit leaves out 2 MiB of each context, which the driver lists."""
+    served = pool(Mps(replicas=4))
+    limit = caps.cap_mib(served, cards.load(A100), None, 4)
+    assert limit is not None
+    assert limit + 2 * contexts <= limit + caps.tolerance_mib(served, limit)
+
+
+def test_a_larger_tolerance_counts_under_mps() -> None:
+    assert caps.tolerance_mib(pool(Mps(replicas=4), **enforcement(tolerance=Share(bytes=100 * MIB))), 1000) == 100
 
 
 def test_memory_quota_counts_only_whole_shares() -> None:

@@ -226,3 +226,32 @@ def test_no_tool_syncs_amds_stack(tool: str) -> None:
 
 def test_find_returns_none_for_a_pair_that_is_not_there() -> None:
     assert find(cards.load("mi300x"), "SPX", "NPS4") is None
+
+
+@pytest.mark.parametrize(
+    ("stack", "values", "code"),
+    [
+        ("amd-gpu-operator", "{kmm: {watch: false}, controllerManager: {replicas: 2}}", None),
+        ("amd-gpu-operator", "{controllerManager: {replica: 2}}", "GS708"),
+        ("amd-gpu-operator", "{controllerManager: 2}", "GS708"),
+        ("amd-gpu-operator", "{controllerManager: {replicas: two}}", "GS710"),
+        ("amd-gpu-operator", "{upgradeCRD: 1}", "GS710"),
+        ("amd-gpu-operator", "{upgradeCRD: null}", None),
+        ("amd-gpu-operator", "{deviceConfig: {spec: {driver: {enable: true}}}}", "GS711"),
+        ("amd-gpu-operator", "{crds: {defaultCR: {install: true}}}", "GS711"),
+        ("amd-device-plugin", "{dp: {resources: {limits: {cpu: 1}}}}", None),
+        ("amd-device-plugin", "{dp: {image: {tag: latest}}}", "GS711"),
+        ("amd-device-plugin", "{replicas: 2}", "GS708"),
+    ],
+)
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_values_are_judged_by_amds_chart(stack: str, values: str, code: str | None, is_alone: bool) -> None:
+    own = f"stack: {stack}, values: {values}"
+    beside = pool("gpu", "l4", "{matchLabels: {node.example.org/flavour: l4}}", sharing="{mode: exclusive}")
+    pools = [pool("research", "mi210", sharing="{mode: exclusive}"), *([] if is_alone else [beside])]
+    found = [
+        one for one in check(written(*pools, platform=f"{{{own}}}" if is_alone else f"{{amd: {{{own}}}}}")) if is_error(one)
+    ]
+    assert [one.code for one in found] == ([code] if code else [])
+    above = ("spec", "platform", "values") if is_alone else ("spec", "platform", "amd", "values")
+    assert all(one.path[: len(above)] == above for one in found)

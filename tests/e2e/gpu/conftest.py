@@ -4,9 +4,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpushare.catalog import cards
+from gpushare.catalog.cards import Card
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.calls import Calls
+
+
+class OneGpu:
+    """What a node for enforcement's tests must know of its GPUs."""
+
+    def __init__(self, uuid: str) -> None:
+        self._uuid = uuid
+
+    def uuid(self, _gpu: int) -> str:
+        return self._uuid
 
 
 @pytest.fixture(scope="module")
@@ -34,4 +46,16 @@ def whole(surveys: tuple[GpuInfo, ...]) -> GpuInfo:
     """A GPU that is not under MIG. Its mode is not ours to change."""
     found = [survey for survey in surveys if survey.mig is None or not survey.mig.current]
     assert found, "every GPU here is under MIG; these tests take a whole one"
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def card(whole: GpuInfo) -> Card:
+    """The catalogue's card that this GPU is."""
+    known = [one for one in map(cards.load, cards.ids()) if whole.pci_device_id in one.pci_device_ids]
+    found = [one for one in known if whole.name in (one.name, *one.name_aliases)]
+    ids = [one.id for one in known]
+    assert len(found) == 1, (
+        f"{whole.name} with PCI ids {whole.pci_device_id} is no single card of the catalogue; by PCI ids: {ids}"
+    )
     return found[0]

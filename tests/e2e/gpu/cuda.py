@@ -1,30 +1,42 @@
 """CUDA: a real process that allocates on a real GPU through the driver's own library, and holds it."""
 
+import subprocess
+
 from tests.support.process_fixtures import ProcessPool, said
 
-PROGRAM = """import ctypes, os, signal, sys, time
-uuid, mib, is_deaf = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "deaf"
-if is_deaf:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-os.environ["CUDA_VISIBLE_DEVICES"] = uuid
+_BEGIN = """import ctypes, os, signal, sys, threading, time
+os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
 cuda = ctypes.CDLL("libcuda.so.1")
 def call(name, *arguments):
     code = getattr(cuda, name)(*arguments)
     if code:
-        sys.exit(print(f"{name}: CUDA error {code}", flush=True) or 1)
-device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-call("cuInit", 0)
-call("cuDeviceGet", ctypes.byref(device), 0)
-call("cuCtxCreate_v2", ctypes.byref(context), 0, device)
-call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(mib << 20))
-print("ready", flush=True)
-time.sleep(120)
+        print(f"{name}: CUDA error {code}", flush=True)
+        os._exit(1)
+def context():
+    device, made = ctypes.c_int(), ctypes.c_void_p()
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(device), 0)
+    call("cuCtxCreate_v2", ctypes.byref(made), 0, device)
+def allocate(mib):
+    memory = ctypes.c_uint64()
+    call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(mib << 20))
+    return memory
+def ready(text="ready"):
+    print(text, flush=True)
 """
+HELD_SECONDS = 120
+HOLD = f"context(); allocate(int(sys.argv[2])); ready(); time.sleep({HELD_SECONDS})\n"
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+
+
+def start(process_pool: ProcessPool, uuid: str, code: str, *arguments: str) -> "tuple[subprocess.Popen[str], str]":
+    """A process that runs this on this GPU, and the line that it says when it is there, or why not."""
+    process = process_pool.start(_BEGIN + code, uuid, *arguments)
+    return process, said(process)
 
 
 def hold(process_pool: ProcessPool, uuid: str, mib: int, *, is_deaf: bool = False) -> int:
     """The pid of a process that holds so much of this GPU, beside what its context takes. `is_deaf`: it ignores SIGTERM."""
-    process = process_pool.start(PROGRAM, uuid, str(mib), "deaf" if is_deaf else "")
-    heard = said(process)
+    process, heard = start(process_pool, uuid, DEAF * is_deaf + HOLD, str(mib))
     assert heard == "ready", heard or "the CUDA process ended without a word; what it wrote is above"
     return process.pid

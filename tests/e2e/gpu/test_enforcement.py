@@ -10,6 +10,7 @@ import pytest
 
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.session import Session
+from tests.e2e.gpu.conftest import OneGpu
 from tests.e2e.gpu.cuda import hold
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.process_fixtures import ProcessPool, open_process_pool, systemd_path
@@ -23,16 +24,6 @@ STEPS = ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
 MAX_CYCLES = 20
 
 
-class Node:
-    """What the stage must know of the GPUs."""
-
-    def __init__(self, uuid: str) -> None:
-        self._uuid = uuid
-
-    def uuid(self, _gpu: int) -> str:
-        return self._uuid
-
-
 @pytest.fixture
 def process_pool() -> Iterator[ProcessPool]:
     with open_process_pool() as everyone:
@@ -44,7 +35,7 @@ def enforcement(tmp_path: Path, whole: GpuInfo, process_pool: ProcessPool) -> It
     # The watcher alone: a limit of the driver's would be set on cgroups that are made up.
     made = EnforcementFixture(
         tmp_path,
-        Node(whole.uuid),  # type: ignore[arg-type]
+        OneGpu(whole.uuid),  # type: ignore[arg-type]
         process_pool,
         deadline=30.0,
         share={"capMiB": CAP_MIB},

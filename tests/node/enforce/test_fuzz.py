@@ -32,9 +32,9 @@ def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Sta
 @pytest.mark.parametrize(
     ("mode", "admission", "rows", "seed"),
     [
-        ("time-slicing", "none", 60_000 if scale.is_long else 20_000, 1),
-        ("mps", "none", 30_000 if scale.is_long else 15_000, 2),
-        ("time-slicing", "deny", 120_000 if scale.is_long else 20_000, 5),
+        ("time-slicing", "none", 60_000 if scale.is_long else 7_000, 1),
+        ("mps", "none", 30_000 if scale.is_long else 7_000, 2),
+        ("time-slicing", "deny", 120_000 if scale.is_long else 7_000, 5),
     ],
 )
 def test_no_process_is_signalled_without_proof_on_a_hostile_node(
@@ -46,8 +46,8 @@ def test_no_process_is_signalled_without_proof_on_a_hostile_node(
 @pytest.mark.parametrize(
     ("mode", "rows", "seed"),
     [
-        ("time-slicing", 1_000_000 if scale.is_long else 20_000, 3),
-        ("mps", 500_000 if scale.is_long else 20_000, 4),
+        ("time-slicing", 1_000_000 if scale.is_long else 10_000, 3),
+        ("mps", 500_000 if scale.is_long else 10_000, 4),
     ],
 )
 def test_no_process_is_signalled_without_proof_in_a_million_rows(start_fuzz: _Start, mode: str, rows: int, seed: int) -> None:
@@ -57,16 +57,19 @@ def test_no_process_is_signalled_without_proof_in_a_million_rows(start_fuzz: _St
 
 def prove(fuzz: EnforcementFuzz, rows: int) -> None:
     """Let so many rows be listed. The fuzz itself judges each signal; enough of them, and in time, were sent."""
-    least = 3 if fuzz.mode == "mps" else 10
-    # Under MPS few are killed, in some runs of so many rows too few to prove anything.
-    while fuzz.rows < rows or (fuzz.sent.get("SIGKILL", 0) <= least and fuzz.rows < 4 * rows):
+    # In some runs of so many rows too few are killed to prove anything, under MPS most often.
+    while fuzz.rows < rows or (not has_killed_enough(fuzz) and fuzz.rows < 100_000):
         fuzz.cycle()
     print(f"{fuzz.rows} rows, sent {fuzz.sent}, {fuzz.raw} raw, the defiant one ended after {sorted(fuzz.defied)[-9:]} s")
     if fuzz.mode == "time-slicing":
         longest = 4 * SETTINGS.confirm_seconds + SETTINGS.exit_seconds
-        assert len(fuzz.defied) > 5
-        assert fuzz.unproven > 5
         assert max(fuzz.defied) <= longest, "\n".join(fuzz.longest_trace)
         assert fuzz.waited <= longest
-    assert fuzz.sent["SIGTERM"] > 10
-    assert fuzz.sent["SIGKILL"] > least
+    assert has_killed_enough(fuzz)
+
+
+def has_killed_enough(fuzz: EnforcementFuzz) -> bool:
+    """Whether so much happened that it would have shown a fault."""
+    if fuzz.mode == "time-slicing" and (len(fuzz.defied) <= 5 or fuzz.unproven <= 5):
+        return False
+    return fuzz.sent.get("SIGTERM", 0) > 10 and fuzz.sent.get("SIGKILL", 0) > (3 if fuzz.mode == "mps" else 10)

@@ -16,7 +16,10 @@ from gpushare_node.adapters.kube.rollout_slots import (
 )
 from tests.node.adapters.kube.kube_fixture import FakeClock
 from tests.node.adapters.kube.slots import On, has_slot, holders, takes, verbs
+from tests.support import scale
 from tests.support.fake_api.server import ApiServer
+
+WAITS = 1000 if scale.is_long else 200
 
 
 def test_slots_are_limited_to_the_configured_number(api: ApiServer, connected: On) -> None:
@@ -62,7 +65,7 @@ def test_waiting_writes_nothing_and_a_slot_costs_two_writes(api: ApiServer, conn
     first, second = connected("n1"), connected("n2")
     first.take_slot(1)
     api.forget_requests()
-    for _ in range(1000):
+    for _ in range(WAITS):
         clock.seconds += 100
         first.renew_slot()
         assert not has_slot(second)
@@ -70,7 +73,7 @@ def test_waiting_writes_nothing_and_a_slot_costs_two_writes(api: ApiServer, conn
     assert has_slot(second)
     second.renew_slot()
     second.release_slot()
-    assert verbs(api).count("PUT") == 1000 * 100 // RENEW_SECONDS, "of the first, and no other"
+    assert verbs(api).count("PUT") == WAITS * 100 // RENEW_SECONDS, "of the first, and no other"
     assert [verb for verb in verbs(api) if verb != "PUT"] == ["DELETE", "POST", "DELETE"]
 
 

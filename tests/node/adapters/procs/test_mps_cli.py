@@ -206,7 +206,7 @@ def test_missing_or_unexecutable_control_program_is_an_error(daemon: Daemon, tmp
 
 
 def test_mps_control_leaks_no_descriptor_or_process(daemon: Daemon, program: str) -> None:
-    control = ControlProgram(daemon.pipe, program=program, timeout_seconds=2.0)
+    control = ControlProgram(daemon.pipe, program=program, timeout_seconds=0.5)
     before, others = open_files(), set(children(os.getpid()))
     for fault in (None, "hang", "endless", "exit"):
         if fault:

@@ -1,0 +1,90 @@
+"""A comparison reports every change of a field that concerns AMD's cards, and what becomes of nodes and pods."""
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare import pipeline
+from gpushare.bundle import lock
+from gpushare.catalog import cards
+from gpushare.compare import compare
+from gpushare.compare.changes import Change, Comparison
+from gpushare.pipeline import Compilation
+from gpushare.render import pools
+
+INTENT = """
+apiVersion: gpushare.dev/v1
+kind: ClusterIntent
+metadata: {name: lab}
+spec:
+  platform: {amd: {stack: amd-gpu-operator, version: v1.5.1, namespace: kube-amd-gpu, values: {kmm: {watch: true}}}}
+  pools:
+    parts: {card: mi300x, nodes: {names: [n1, n2]}, gpusPerNode: 8, sharing: {mode: partition, compute: CPX, memory: NPS1}}
+    unlike:
+      card: mi300x
+      nodes: {names: [n3]}
+      gpusPerNode: 2
+      sharing: {mode: partition, memory: NPS1, layouts: [{gpus: [0], compute: SPX}, {gpus: [1], compute: CPX}]}
+    whole: {card: mi300x, nodes: {names: [n4]}, gpusPerNode: 8, sharing: {mode: exclusive}}
+    shared: {card: t4, nodes: {names: [n5]}, gpusPerNode: 1, sharing: {mode: time-slicing, replicas: 2}}
+"""
+P = "spec/pools/parts/sharing"
+
+CHANGES: tuple[tuple[str, Any, Change | None], ...] = (
+    ("spec/platform/amd/stack", "existing", Change.RELABEL),
+    ("spec/platform/amd/version", "v1.5.0", None),
+    ("spec/platform/amd/namespace", "amd", None),
+    ("spec/platform/amd/values", {"kmm": {"watch": False}}, None),
+    (f"{P}/compute", "DPX", Change.REPARTITION),
+    (f"{P}/memory", "NPS4", Change.REPARTITION),
+    (f"{P}/strategy", "single", Change.RELABEL),
+    ("spec/pools/unlike/sharing/layouts/1/compute", "QPX", Change.REPARTITION),
+)
+"""Every field that only AMD's cards have, and what a change of it is for the pool's nodes."""
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    document: dict[str, Any] = copy.deepcopy(yaml.safe_load(INTENT))
+    *above, last = path.split("/")
+    place: Any = document
+    for key in above:
+        place = place[int(key)] if isinstance(place, list) else place[key]
+    place[last] = value
+    if path.endswith("amd/stack"):
+        document["spec"]["platform"]["amd"] = {"stack": value}
+    return document
+
+
+def compiled(document: dict[str, Any]) -> Compilation:
+    found = pipeline.compile_intent(yaml.safe_dump(document, sort_keys=False).encode(), "intent.yaml", lock.EMPTY)
+    assert found.artifacts, found.findings
+    return found
+
+
+BASE = compiled(yaml.safe_load(INTENT))
+
+
+def comparison(old: Compilation, new: Compilation) -> Comparison:
+    assert old.plan is not None
+    assert new.plan is not None
+    texts = [{file.path: file.text for file in side.artifacts} for side in (old, new)]
+    documents = pools.pools_document(old.plan), pools.pools_document(new.plan)
+    return compare(*documents, lambda card: cards.load(card).mig, (texts[0], texts[1]))
+
+
+@pytest.mark.parametrize(("path", "value", "change"), CHANGES, ids=[path for path, *_ in CHANGES])
+def test_every_change_is_reported(path: str, value: Any, change: Change | None) -> None:
+    told = comparison(BASE, compiled(changed(path, value)))
+    assert not told.is_empty
+    assert told.files
+    if change is not None:
+        assert change in {one.change for one in told.pools}
+
+
+def test_a_change_of_partitions_takes_as_long_as_the_config_manager_may() -> None:
+    told = comparison(BASE, compiled(changed(f"{P}/compute", "DPX")))
+    [outage] = told.outages
+    assert (outage.pool, outage.nodes, outage.is_bound) == ("parts", 2, True)
+    assert outage.seconds >= 30 * 60

@@ -1,0 +1,134 @@
+"""Clusters with AMD's GPUs: Nodes, DeviceConfigs and the config manager's file become pools."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare import pipeline
+from gpushare.core.diagnostics import is_error
+from gpushare.importing import InputFile, build
+
+PROFILES = {
+    "unlike": {
+        "profiles": [
+            {"computePartition": "SPX", "memoryPartition": "NPS1", "numGPUsAssigned": 1},
+            {"computePartition": "CPX", "memoryPartition": "NPS1", "numGPUsAssigned": 3},
+        ]
+    }
+}
+
+
+def node(name: str, capacity: dict[str, int], device: str = "74a1", **labels: str) -> dict[str, Any]:
+    found = {"amd.com/gpu.device-id": device, **{key.replace("__", "/"): value for key, value in labels.items()}}
+    shown = {key: str(value) for key, value in capacity.items()}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": found}, "status": {"capacity": shown}}
+
+
+def imported(*objects: dict[str, Any]) -> tuple[Any, list[str]]:
+    text = "---\n".join(yaml.safe_dump(one) for one in objects)
+    found = build([InputFile(name="cluster.yaml", data=text.encode())], "lab")
+    codes = [one.code for one in found.findings if is_error(one)]
+    return (yaml.safe_load(found.text)["spec"] if found.text else None), codes
+
+
+def checked(spec: Any) -> None:
+    document = {"apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": "lab"}, "spec": spec}
+    findings = pipeline.check(yaml.safe_dump(document).encode(), "intent.yaml").findings
+    assert not [one for one in findings if is_error(one)], findings
+
+
+CPX = {"mode": "partition", "compute": "CPX", "memory": "NPS4"}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "device", "labels", "card", "gpus", "sharing"),
+    [
+        ({"amd.com/cpx_nps4": 64}, "74a1", {}, "mi300x", 8, CPX),
+        ({"amd.com/gpu": 8}, "0x74a1", {}, "mi300x", 8, {"mode": "exclusive"}),
+        ({"amd.com/spx_nps1": 8}, "74a1", {}, "mi300x", 8, {"mode": "partition", "compute": "SPX", "memory": "NPS1"}),
+        ({"amd.com/gpu": 4}, "740f", {}, "mi210", 4, {"mode": "exclusive"}),
+        (
+            {"amd.com/gpu": 64},
+            "74a1",
+            {"amd.com__gpu.compute-memory-partition": "cpx_nps4"},
+            "mi300x",
+            8,
+            CPX | {"strategy": "single"},
+        ),
+        ({"amd.com/gpu": 8}, "740c", {"amd.com__gpu.product-name": "AMD_Instinct_MI250X"}, "mi250x", 8, {"mode": "exclusive"}),
+    ],
+)
+def test_a_pool_follows_from_what_nodes_offer(  # noqa: PLR0917 - the columns of a table
+    capacity: dict[str, int], device: str, labels: dict[str, str], card: str, gpus: int, sharing: dict[str, Any]
+) -> None:
+    spec, codes = imported(node("a", capacity, device, **labels))
+    assert codes == []
+    [pool] = spec["pools"].values()
+    assert (pool["card"], pool["gpusPerNode"], pool["sharing"], pool["nodes"]) == (card, gpus, sharing, {"names": ["a"]})
+    assert spec["platform"]["amd"] == {"stack": "existing"}
+    checked(spec)
+
+
+def test_the_profile_of_the_label_says_which_gpus_have_which_mode() -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "dcm", "namespace": "amd"},
+        "data": {"config.json": json.dumps({"gpu-config-profiles": PROFILES})},
+    }
+    device = {
+        "apiVersion": "amd.com/v1alpha1",
+        "kind": "DeviceConfig",
+        "metadata": {"name": "default", "namespace": "amd"},
+        "spec": {},
+    }
+    labels = {"dcm.amd.com__gpu-config-profile": "unlike"}
+    offers = {"amd.com/spx_nps1": 1, "amd.com/cpx_nps1": 24}
+    spec, codes = imported(config, device, node("a", offers, **labels))
+    assert codes == []
+    [pool] = spec["pools"].values()
+    assert pool["sharing"]["layouts"] == [{"gpus": [0], "compute": "SPX"}, {"gpus": [1, 2, 3], "compute": "CPX"}]
+    assert spec["platform"]["amd"] == {"stack": "existing", "namespace": "amd"}
+    checked(spec)
+
+
+def test_nodes_alike_are_one_pool_that_a_label_of_the_users_selects() -> None:
+    nodes = [node(name, {"amd.com/cpx_nps4": 64}, example__role="chat") for name in ("a", "b")]
+    for one in nodes:
+        one["metadata"]["labels"]["example.org/role"] = one["metadata"]["labels"].pop("example/role")
+    spec, codes = imported(*nodes)
+    assert codes == []
+    assert spec["pools"]["chat"]["nodes"] == {"matchLabels": {"example.org/role": "chat"}, "expected": 2}
+
+
+def test_quotas_on_partitions_are_carried() -> None:
+    hard = {"requests.amd.com/cpx_nps4": "12"}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "team"},
+        "spec": {"hard": hard},
+    }
+    spec, codes = imported(quota, node("a", {"amd.com/cpx_nps4": 64}))
+    assert codes == []
+    assert spec["quotas"] == {"team": {"mi300x-partition": 12}}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "device"),
+    [
+        ({"amd.com/gpu": 8}, "ffff"),
+        ({"amd.com/cpx_nps4": 63}, "74a1"),
+        ({"amd.com/spx_nps1": 1, "amd.com/cpx_nps1": 24}, "74a1"),
+    ],
+)
+def test_what_is_no_mode_of_the_card_is_an_error(capacity: dict[str, int], device: str) -> None:
+    assert imported(node("a", capacity, device))[1] == ["GS862"]
+
+
+def test_a_file_of_the_manager_that_is_no_json_is_an_error() -> None:
+    data = {"config.json": "gpu-config-profiles: {}"}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "dcm", "namespace": "amd"}, "data": data}
+    assert imported(config, node("a", {"amd.com/gpu": 8}))[1] == ["GS850"]

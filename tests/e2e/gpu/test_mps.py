@@ -1,0 +1,179 @@
+"""MPS on a real GPU: its limit on pinned memory, what the driver lists of its clients, and how one client alone is ended."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpushare.intent.types import Mps
+from gpushare.sharing import caps
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.mps import HostMpsControl
+from gpushare_node.adapters.procs.mps_cli import ControlProgram
+from gpushare_node.guard.identity import Process, ProcessKind
+from gpushare_node.guard.process_list import Mps as Reachability
+from gpushare_node.vendors.driver import GpuInfo
+from gpushare_node.vendors.nvidia.session import Session
+from tests.compiler.resolved.builders import pool
+from tests.e2e.gpu.conftest import OneGpu
+from tests.e2e.gpu.cuda import DEAF, HELD_SECONDS, HOLD, hold, start
+from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, pod_uid
+from tests.support.process_fixtures import ProcessPool, open_process_pool, said, systemd_path, tell
+from tests.support.waiting import wait_for
+
+CONTROL = "nvidia-cuda-mps-control"
+PIPE = "mps/nvidia.com/gpu.shared/pipe"
+"""Where the device plugin has it below its folder."""
+LIMIT_MIB = 4096
+CAP_MIB = 2048
+"""A lower one, which only the node runtime enforces."""
+
+
+def control(line: str) -> str:
+    return subprocess.run([CONTROL], input=f"{line}\n", capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: a socket's may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="mps-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def process_pool(_daemon: None) -> Iterator[ProcessPool]:
+    with open_process_pool() as everyone:
+        yield everyone
+
+
+@pytest.fixture
+def _daemon(folder: Path, monkeypatch: pytest.MonkeyPatch, whole: GpuInfo) -> Iterator[None]:
+    """A daemon of this GPU alone, that gives every client the limit. The compute mode stays as it is."""
+    assert shutil.which(CONTROL), f"{CONTROL} is not on PATH"
+    for variable, name in (("CUDA_MPS_PIPE_DIRECTORY", PIPE), ("CUDA_MPS_LOG_DIRECTORY", "log")):
+        (folder / name).mkdir(parents=True)
+        monkeypatch.setenv(variable, str(folder / name))
+    daemon = dict(os.environ) | {"CUDA_VISIBLE_DEVICES": whole.uuid}
+    subprocess.run([CONTROL, "-d"], env=daemon, check=True, timeout=30)
+    try:
+        control(f"set_default_device_pinned_mem_limit 0 {LIMIT_MIB}M")
+        yield
+    finally:
+        control("quit -t 5")
+        print(*(file.read_text() for file in (folder / "log").glob("*.log")), sep="\n")
+
+
+def test_the_limit_refuses_and_the_driver_lists_clients(
+    process_pool: ProcessPool, whole: GpuInfo, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    modest = hold(process_pool, "0", LIMIT_MIB // 4)
+    assert start(process_pool, "0", HOLD, str(LIMIT_MIB + 512))[1] == "cuMemAlloc_v2: CUDA error 2"
+    full, largest = start(process_pool, "0", LARGEST, str(LIMIT_MIB))
+    rows = {row.pid: (row.used_bytes or 0) >> 20 for row in session.read_device(whole.uuid).rows or ()}
+    with capsys.disabled():
+        print(f"\nMPS, limit {LIMIT_MIB} MiB: a client allocates {largest} MiB, its row has {rows.get(full.pid)} MiB")
+    assert rows.get(modest, 0) >= LIMIT_MIB // 4
+    assert 0 < int(largest) <= LIMIT_MIB
+    served = pool(Mps(replicas=2))
+    assert rows.get(full.pid, 0) <= LIMIT_MIB + caps.tolerance_mib(served, LIMIT_MIB), "a client at its limit is over its cap"
+
+
+@pytest.fixture
+def mps(folder: Path, processes: LinuxProcesses) -> HostMpsControl:
+    return HostMpsControl(processes, is_system=lambda _: True, root=folder / "mps")
+
+
+@pytest.fixture
+def processes() -> LinuxProcesses:
+    return LinuxProcesses()
+
+
+def test_the_daemon_answers_every_question_of_the_runtime(
+    process_pool: ProcessPool, mps: HostMpsControl, folder: Path, whole: GpuInfo
+) -> None:
+    pid = hold(process_pool, "0", 64)
+    daemon = ControlProgram(folder / PIPE)
+    print({line: daemon.ask(line) for line in ("get_server_list", "get_default_active_thread_percentage")})
+    (server,) = daemon.servers()
+    print(daemon.ask(f"get_server_status {server}"), daemon.ask(f"get_default_device_pinned_mem_limit {whole.index}"))
+    assert daemon.clients(server) == (pid,)
+    assert (mps.state(), mps.faults()) == (Reachability.REACHABLE, frozenset())
+    assert mps.limit_mib(whole.index) == LIMIT_MIB
+
+
+def test_a_terminated_client_loses_the_gpu_and_its_neighbour_works_on(
+    process_pool: ProcessPool, mps: HostMpsControl, session: Session, whole: GpuInfo, processes: LinuxProcesses
+) -> None:
+    ended, neighbour = (start(process_pool, "0", BUSY, "512")[0] for _ in range(2))
+    target = identified(processes, ended.pid)
+    assert mps.terminate([target]) == {target}
+    wait_for(lambda: ended.pid not in {row.pid for row in session.read_device(whole.uuid).rows or ()})
+    assert "CUDA error" in said(ended)
+    works_on(neighbour)
+
+
+def test_a_container_over_its_cap_is_ended_and_its_neighbour_works_on(
+    tmp_path: Path, folder: Path, process_pool: ProcessPool, whole: GpuInfo
+) -> None:
+    enforcement = EnforcementFixture(
+        tmp_path,
+        OneGpu(whole.uuid),  # type: ignore[arg-type]
+        process_pool,
+        share={"capMiB": CAP_MIB},
+        enforcement={"mechanism": "watcher"},
+        mode="mps",
+        profile="mps-01234567",
+    )
+    try:
+        ended, neighbour = (start(process_pool, "0", DEAF + BUSY, size)[0] for size in ("2048", "512"))
+        (server,) = ControlProgram(folder / PIPE).servers()
+        enforcement.fake_proc.show(server, "/system.slice/mps.service")
+        enforcement.mps = HostMpsControl(enforcement.processes, is_system=lambda _: True, root=folder / "mps")
+        enforcement.start()
+        for number, (name, process) in enumerate({"greedy": ended, "modest": neighbour}.items(), start=1):
+            enforcement.admit(number, name)
+            enforcement.fake_proc.show(process.pid, systemd_path(pod_uid(number), container_id(number)))
+        enforcement.run(20)
+        await_end(ended.pid)
+        print("\n".join(event.message for event in enforcement.told.events))
+        assert enforcement.told.reasons("greedy")[0] == "GPUMemoryOverCap"
+        assert enforcement.told.reasons("modest") == []
+        works_on(neighbour)
+    finally:
+        enforcement.enforcer.close()
+
+
+def identified(processes: LinuxProcesses, pid: int) -> Process:
+    seen = processes.look((pid,))[pid]
+    return Process(pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=None, kind=ProcessKind.TENANT)
+
+
+def works_on(process: "subprocess.Popen[str]") -> None:
+    """Its kernels of now still end, without an error."""
+    tell(process, "")
+    assert said(process) == "works"
+
+
+BUSY = """import select
+size = ctypes.c_size_t(int(sys.argv[2]) << 20)
+context(); memory = allocate(int(sys.argv[2])); ready()
+while True:
+    call("cuMemsetD8_v2", memory, 1, size); call("cuCtxSynchronize")
+    if select.select([sys.stdin], [], [], 0)[0]:
+        sys.stdin.readline()
+        call("cuMemsetD8_v2", memory, 1, size); call("cuCtxSynchronize")
+        ready("works")
+"""
+"""Keeps the GPU at work, and says so when it is asked."""
+LARGEST = f"""context()
+size = int(sys.argv[2])
+while cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(size << 20)):
+    size -= 2
+ready(size)
+time.sleep({HELD_SECONDS})
+"""
+"""Holds the most that it may allocate at once, in steps of 2 MiB."""

@@ -12,9 +12,11 @@ from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.amd.session import Session
+from tests.node.reconcile import amd_node
 from tests.node.reconcile.amd_node import EXPORTER, LABELLER, MANAGER, OURS, PLUGIN, TAINT, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
 from tests.support.fake_amd.config_manager import LABEL, STATE
+from tests.support.fake_amd.sysfs import hide_nodes
 from tests.support.fake_api.server import ApiServer
 
 DIVIDED = amd("CPX", "NPS4")
@@ -55,6 +57,14 @@ def test_a_new_node_is_divided_by_the_config_manager(node: AmdNode) -> None:
     assert node.labels()[STATE] == "success"
     assert (node.labels()["gpushare.dev/pool"], node.labels()["gpushare.dev/vendor"]) == ("training", "amd")
     assert "request the layout from the config manager" in node.changed()
+
+
+def test_an_unprivileged_container_is_enough(node: AmdNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.run(WHOLE)
+    hide_nodes(monkeypatch)
+    monkeypatch.setattr(amd_node, "offers", lambda *_: {"amd.com/gpu": [str(number) for number in range(16)]})
+    ready(node.run(DIVIDED))
+    assert (node.modes(), node.taints()) == (CPX, set())
 
 
 def test_a_node_that_matches_is_only_verified(node: AmdNode) -> None:

@@ -157,6 +157,20 @@ def test_the_answer_to_an_earlier_request_is_not_taken_for_the_new_one(node: Amd
     at_peace(node, DIVIDED, CPX)
 
 
+def test_an_answer_to_a_cancelled_request_is_not_the_last_word(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    asked_at: list[float] = []
+
+    def answer_too_early(time: float) -> None:
+        if node.labels().get(LABEL) == DIVIDED.manager_config and not asked_at:
+            asked_at.append(time)
+            node.label(**{STATE: "success"})
+
+    node.on_tick = answer_too_early
+    ready(node.run(DIVIDED))
+    at_peace(node, DIVIDED, CPX)
+
+
 def test_one_gpu_that_refuses_is_a_failure_with_the_managers_reason(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     node.sysfs.gpus[1].refuses, node.manager.give_up_seconds = "AMDSMI_STATUS_AMDGPU_RESTART_ERR", 120.0

@@ -30,6 +30,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 from gpushare_node.reporting.wording import join_first
 from gpushare_node.vendors import is_gpu_resource, of
+from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import GpuVendor
 
 _LEAVE_SECONDS = 900.0
@@ -37,6 +38,9 @@ _LEAVE_SECONDS = 900.0
 
 _NOTICE_SECONDS = 5.0
 """How long a label is absent before it is written again with the same value: the manager must see that."""
+
+_SETTLE_SECONDS = 60.0
+"""How long the GPUs may still differ after an answer."""
 
 _MAX_NAMED = 5
 _MAX_REASON = 300
@@ -229,15 +233,24 @@ class ConfigManager(Struct):
         return f": {_reason_of(events[0])}" if events else ""
 
     def _compare(self) -> str | None:
-        """Return how the hardware differs from the plan; None if it does not."""
+        """Return how the hardware differs from the plan; None if it does not.
+
+        It may for a while: a run of the manager that the request has cancelled can answer last.
+        """
         self._context.await_driver(self.drain.hardware)
-        view = self.drain.view = self.drain.hardware.look(self._policy, self.drain.allocated)
+        unmet = self._context.wait(self._find_difference, _SETTLE_SECONDS)
+        return None if unmet is None else f"the config manager reports success, but {unmet.message}"
+
+    def _find_difference(self) -> Unmet | None:
+        try:
+            view = self.drain.view = self.drain.hardware.look(self._policy, self.drain.allocated)
+        except DriverError as error:
+            return Unmet(reason=ConditionReason.WAITING_FOR_DRIVER, message=str(error))
         wrong = {gpu.index for gpu in view.plan.gpus if gpu.operations}
-        texts = [
-            f"GPU {gpu.index} has {gpu.modes.word}" for gpu in view.state.gpus if gpu.index in wrong and gpu.modes is not None
-        ]
+        found = [(gpu.index, gpu.modes) for gpu in view.state.gpus if gpu.index in wrong]
+        texts = [f"GPU {index} has {modes.word}" for index, modes in found if modes is not None]
         texts += [f"GPU {unfit.index}: {unfit.detail}" for unfit in view.plan.unfit]
-        return f"the config manager reports success, but {'; '.join(texts)}" if texts else None
+        return Unmet(reason=ConditionReason.PARTITIONING, message="; ".join(texts)) if texts else None
 
     def _admit_again(self, how: str, status: Status) -> None:
         """Admit the vendor's own pods again; those that have read the former GPUs are deleted."""

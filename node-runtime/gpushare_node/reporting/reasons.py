@@ -92,8 +92,7 @@ class ConditionReason(Enum):
     NO_PERMISSION = _failed(
         "NoPermission",
         "The driver denies the runtime access.",
-        "The init container must be privileged, and with AMD's GPUs the other one too; check for an admission policy that "
-        "removes the privilege.",
+        "The init container must be privileged; check for an admission policy that removes the privilege.",
     )
     STATE_UNWRITABLE = _failed(
         "StateUnwritable",

@@ -263,17 +263,20 @@ class AmdNode:
 
     def _tick(self, time: float) -> None:
         self.on_tick(time)
-        if TAINT in self.taints():
+        is_tainted = TAINT in self.taints()
+        if is_tainted:
             for pod in self._pods():
                 name = pod["metadata"]["name"]
                 self._forbid("a tenant is ended by the taint", pod["metadata"]["namespace"] == "science")
                 if name not in self.tolerant:
                     self._remove(pod["metadata"]["namespace"], name)
+        # The DeviceConfig selects nodes by this label.
+        is_ours = POOL_LABEL in self.labels()
+        there = {pod["metadata"]["name"] for pod in self._pods()}
         for name in PROGRAMS:
-            if POOL_LABEL not in self.labels():
-                # The DeviceConfig selects nodes by this label.
+            if name in there and not is_ours:
                 self._remove(SPACE, name)
-            if POOL_LABEL not in self.labels() or self._has(name) or (TAINT in self.taints() and name not in self.tolerant):
+            if not is_ours or name in there or (is_tainted and name not in self.tolerant):
                 self._absent[name] = time
             elif name not in self.missing and time - self._absent.get(name, time) >= self.start_seconds:
                 self._start(name)

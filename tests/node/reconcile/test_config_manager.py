@@ -7,13 +7,16 @@ import pytest
 
 from gpushare_node.core.policy import OnBusy, Partitioner, Policy
 from gpushare_node.core.structs import replace
+from gpushare_node.reconcile import config_manager
 from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.amd.session import Session
+from tests.node.reconcile import amd_node
 from tests.node.reconcile.amd_node import EXPORTER, LABELLER, MANAGER, OURS, PLUGIN, TAINT, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
 from tests.support.fake_amd.config_manager import LABEL, STATE
+from tests.support.fake_amd.sysfs import hide_nodes
 from tests.support.fake_api.server import ApiServer
 
 DIVIDED = amd("CPX", "NPS4")
@@ -54,6 +57,14 @@ def test_a_new_node_is_divided_by_the_config_manager(node: AmdNode) -> None:
     assert node.labels()[STATE] == "success"
     assert (node.labels()["gpushare.dev/pool"], node.labels()["gpushare.dev/vendor"]) == ("training", "amd")
     assert "request the layout from the config manager" in node.changed()
+
+
+def test_an_unprivileged_container_is_enough(node: AmdNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.run(WHOLE)
+    hide_nodes(monkeypatch)
+    monkeypatch.setattr(amd_node, "offers", lambda *_: {"amd.com/gpu": [str(number) for number in range(16)]})
+    ready(node.run(DIVIDED))
+    assert (node.modes(), node.taints()) == (CPX, set())
 
 
 def test_a_node_that_matches_is_only_verified(node: AmdNode) -> None:
@@ -115,7 +126,8 @@ def test_a_pool_that_evicts_does_not_wait(node: AmdNode) -> None:
     at_peace(node, DIVIDED, CPX)
 
 
-def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode) -> None:
+def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_manager, "_LEAVE_SECONDS", 60.0)
     ready(node.run(WHOLE))
     node.tolerant.add(EXPORTER)
     outcome = node.run(DIVIDED)
@@ -138,16 +150,30 @@ def test_a_plugin_that_tolerates_the_taint_is_started_anew(node: AmdNode) -> Non
 def test_the_answer_to_an_earlier_request_is_not_taken_for_the_new_one(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     assert node.labels()[STATE] == "success"
-    node.manager.work_seconds = 1200.0
+    node.manager.work_seconds = 120.0
     began = node.clock.time
     ready(node.run(DIVIDED))
-    assert node.clock.time - began > 1200
+    assert node.clock.time - began > 120
+    at_peace(node, DIVIDED, CPX)
+
+
+def test_an_answer_to_a_cancelled_request_is_not_the_last_word(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    asked_at: list[float] = []
+
+    def answer_too_early(time: float) -> None:
+        if node.labels().get(LABEL) == DIVIDED.manager_config and not asked_at:
+            asked_at.append(time)
+            node.label(**{STATE: "success"})
+
+    node.on_tick = answer_too_early
+    ready(node.run(DIVIDED))
     at_peace(node, DIVIDED, CPX)
 
 
 def test_one_gpu_that_refuses_is_a_failure_with_the_managers_reason(node: AmdNode) -> None:
     ready(node.run(WHOLE))
-    node.sysfs.gpus[1].refuses = "AMDSMI_STATUS_AMDGPU_RESTART_ERR"
+    node.sysfs.gpus[1].refuses, node.manager.give_up_seconds = "AMDSMI_STATUS_AMDGPU_RESTART_ERR", 120.0
     outcome = node.run(DIVIDED)
     assert outcome is not None
     assert outcome.reason is ConditionReason.CONFIG_MANAGER_FAILED

@@ -14,7 +14,6 @@ from tests.support.fake_amd.sysfs import FakeSysfs, RefusedError
 LABEL = "dcm.amd.com/gpu-config-profile"
 STATE = "dcm.amd.com/gpu-config-profile-state"
 RETRY_SECONDS = 60.0
-GIVE_UP_SECONDS = 1800.0
 
 
 @dataclass
@@ -26,6 +25,7 @@ class FakeConfigManager:
     write: Callable[[str, str], object]
     tell: Callable[[str], object]
     work_seconds: float = 30.0
+    give_up_seconds: float = 1800.0
     is_silent: bool = False
     skips: frozenset[int] = frozenset()
     """GPUs that it does not change, and calls changed all the same."""
@@ -49,7 +49,7 @@ class FakeConfigManager:
         if self._next is None or now < self._next or self.is_silent or label is None:
             return
         problems = self._apply(label)
-        if problems and now - self._began < GIVE_UP_SECONDS and label in self.profiles:
+        if problems and now - self._began < self.give_up_seconds and label in self.profiles:
             self._next = now + RETRY_SECONDS
             return
         self._next = None

@@ -8,12 +8,28 @@ GPU's PCI device, all others under platform devices. A memory mode of which the 
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 GPUS = "module/amdgpu/drivers/pci:amdgpu"
 NODES = "class/kfd/kfd/topology/nodes"
 PROCESSES = "class/kfd/kfd/proc"
 _MIB = 1 << 20
 _PARTS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
+
+
+def hide_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KFD refuses to show the nodes of GPUs, as to a container that may not open these."""
+    plain = Path.read_text
+
+    def read(path: Path, *arguments: Any, **named: Any) -> str:
+        text = plain(path, *arguments, **named)
+        if NODES in str(path) and (path.name != "gpu_id" or text.strip() != "0"):
+            raise PermissionError(1, "Operation not permitted")
+        return text
+
+    monkeypatch.setattr(Path, "read_text", read)
 
 
 class RefusedError(Exception):

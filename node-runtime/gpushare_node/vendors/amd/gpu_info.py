@@ -2,6 +2,8 @@
 
 A file that is absent, unreadable, or contradicts KFD makes the GPU unreadable, and so does an unknown list of processes: what
 is not known to be free counts as in use.
+
+A container that may not open the GPUs sees the modes, all processes, and the number of devices, but not which device is which.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from gpushare_node.core.structs import Struct
 from gpushare_node.partition.state import Fault, FaultKind, Modes
 from gpushare_node.vendors.amd.sysfs import Sysfs, SysfsError
-from gpushare_node.vendors.amd.topology import KfdNode, read_nodes
+from gpushare_node.vendors.amd.topology import KfdNode, read_topology
 from gpushare_node.vendors.driver import GpuDevice, GpuInfo
 
 _DEVICES = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
@@ -21,25 +23,55 @@ _PARTITION = "amdgpu_xcp"
 
 
 class NodeFacts(Struct):
-    """What concerns all GPUs: their devices by PCI address, the partitions' names by render minor, and who uses them."""
+    """What concerns all GPUs: their devices by PCI address, the partitions' names by render minor, and who uses them.
+
+    `counts` is the number of devices of each GPU, by its PCI address.
+    """
 
     nodes: Mapping[str, Sequence[KfdNode]]
+    counts: Mapping[str, int]
     partitions: Mapping[int, str]
     pids: tuple[int, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def read_facts(sysfs: Sysfs, addresses: Collection[str]) -> NodeFacts:
-    """Return what concerns all GPUs. DriverError if the driver is not loaded, or hides KFD's nodes."""
-    nodes, problems = read_nodes(sysfs, addresses)
+    """Return what concerns all GPUs. DriverError if the driver is not loaded."""
+    topology = read_topology(sysfs, addresses)
+    nodes: Mapping[str, Sequence[KfdNode]] = topology.nodes
+    strange = sorted(nodes.keys() - set(addresses))
+    problems = list(topology.problems)
+    if strange:
+        problems.append(f"KFD lists {', '.join(strange)}, which the driver does not have")
+    counts = {address: len(some) for address, some in nodes.items()}
+    pids: tuple[int, ...] = ()
+    try:
+        if topology.hidden:
+            counts, nodes = _share_out(sysfs, addresses, topology.hidden + sum(counts.values())), {}
+        pids = sysfs.pids()
+    except SysfsError as error:
+        problems.append(str(error))
     partitions = {}
     for name in sysfs.names(_PLATFORM):
         if name.startswith(_PARTITION):
             partitions.update(dict.fromkeys(_render_minors(sysfs, f"{_PLATFORM}/{name}"), name))
-    try:
-        return NodeFacts(nodes=nodes, partitions=partitions, pids=sysfs.pids(), problems=problems)
-    except SysfsError as error:
-        return NodeFacts(nodes=nodes, partitions=partitions, problems=(*problems, str(error)))
+    return NodeFacts(nodes=nodes, counts=counts, partitions=partitions, pids=pids, problems=tuple(problems))
+
+
+def _share_out(sysfs: Sysfs, addresses: Collection[str], total: int) -> dict[str, int]:
+    """Return how many devices each GPU has by its mode; SysfsError if so many in total are not what the modes make."""
+    found: dict[str, int] = {}
+    divided = []
+    for address in addresses:
+        mode = sysfs.find(f"{sysfs.folder(address)}/current_compute_partition")
+        if mode == "CPX":
+            divided.append(address)
+        else:
+            found[address] = 1 if mode is None else _DEVICES.get(mode, 0)
+    each, rest = divmod(total - sum(found.values()), len(divided) or total + 1)
+    if rest or (divided and each < 2):
+        raise SysfsError(f"KFD lists {total} devices, which the modes of the GPUs do not make")
+    return found | dict.fromkeys(divided, each)
 
 
 def read_gpu(sysfs: Sysfs, index: int, address: str, facts: NodeFacts) -> GpuInfo:
@@ -50,10 +82,10 @@ def read_gpu(sysfs: Sysfs, index: int, address: str, facts: NodeFacts) -> GpuInf
         uuid = _read_uuid(sysfs, folder) or uuid
         device_id = f"0x{sysfs.number(f'{folder}/device'):04X}{sysfs.number(f'{folder}/vendor'):04X}"
         name = sysfs.find(f"{folder}/product_name") or f"AMD GPU {device_id}"
-        devices = _read_devices(sysfs, address, facts)
-        modes = _read_modes(sysfs, folder, len(devices))
         if facts.problems:
             raise SysfsError("; ".join(facts.problems))
+        devices = _read_devices(sysfs, address, facts)
+        modes = _read_modes(sysfs, folder, facts.counts[address])
         return GpuInfo(
             index=index,
             uuid=uuid,
@@ -92,7 +124,7 @@ def _read_uuid(sysfs: Sysfs, folder: str) -> str | None:
 
 def _read_devices(sysfs: Sysfs, address: str, facts: NodeFacts) -> tuple[GpuDevice, ...]:
     nodes = facts.nodes.get(address, ())
-    if not nodes:
+    if not facts.counts.get(address):
         raise SysfsError(f"the driver has the GPU {address}, and KFD does not list it")
     own = _own_minors(sysfs, address)
     return tuple(GpuDevice(id=_device_id(node, own, facts), memory_mib=node.memory_mib) for node in nodes)

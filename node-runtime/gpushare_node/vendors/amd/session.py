@@ -58,11 +58,6 @@ class Session:
         """Return every GPU, in the order of PCI addresses, as the config manager numbers them."""
         addresses = self._sysfs.gpus()
         facts = read_facts(self._sysfs, addresses)
-        strange = sorted(facts.nodes.keys() - set(addresses))
-        if strange:
-            facts = replace(
-                facts, problems=(*facts.problems, f"KFD lists {', '.join(strange)}, which the driver does not have")
-            )
         gpus = _distinct(tuple(read_gpu(self._sysfs, index, address, facts) for index, address in enumerate(addresses)))
         self._kept = {}
         for gpu in gpus:

@@ -2,13 +2,15 @@
 
 The location of a node is the GPU's PCI bus, device and function. With several nodes of a GPU some kernels number them in the
 four highest bits, others in those of the function (Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c), so that the function
-counts only where several GPUs have one slot. The container's device cgroup hides nodes: then reading one is not permitted.
+counts only where several GPUs have one slot. A container may not read the nodes of GPUs that it may not open: then it only
+sees how many there are.
 """
 
 from collections.abc import Collection, Mapping
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.vendors.amd.sysfs import Sysfs, SysfsError
+from gpushare_node.vendors.driver import Code, DriverError
 
 _HEAP_PUBLIC, _HEAP_PRIVATE = 1, 2
 _PCI_BITS = 0xFFFF
@@ -23,16 +25,26 @@ class KfdNode(Struct):
     memory_mib: int | None
 
 
-def read_nodes(sysfs: Sysfs, addresses: Collection[str]) -> tuple[Mapping[str, list[KfdNode]], tuple[str, ...]]:
-    """Return the devices by the PCI address of their GPU, and why others could not be read. DriverError as for `Sysfs`.
+class Topology(Struct):
+    """The devices by the PCI address of their GPU, how many must not be read, and why others could not be read."""
 
-    `addresses` are those of the GPUs that the driver has.
-    """
+    nodes: Mapping[str, list[KfdNode]]
+    hidden: int
+    problems: tuple[str, ...]
+
+
+def read_topology(sysfs: Sysfs, addresses: Collection[str]) -> Topology:
+    """Return the topology. `addresses` are those of the GPUs that the driver has. DriverError as for `Sysfs`."""
     found: dict[str, list[KfdNode]] = {}
-    problems = []
+    problems, hidden = [], 0
     for folder in sysfs.nodes():
         try:
             node = _read(sysfs, folder, addresses)
+        except DriverError as error:
+            if error.code != Code.NO_PERMISSION:
+                raise
+            hidden += 1
+            continue
         except SysfsError as error:
             problems.append(str(error))
             continue
@@ -41,7 +53,7 @@ def read_nodes(sysfs: Sysfs, addresses: Collection[str]) -> tuple[Mapping[str, l
     minors = [node.render_minor for nodes in found.values() for node in nodes]
     twice = sorted({minor for minor in minors if minors.count(minor) > 1})
     problems += [f"KFD lists renderD{minor} twice" for minor in twice]
-    return found, tuple(problems)
+    return Topology(nodes=found, hidden=hidden, problems=tuple(problems))
 
 
 def _read(sysfs: Sysfs, folder: str, addresses: Collection[str]) -> KfdNode | None:

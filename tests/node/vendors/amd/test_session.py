@@ -1,5 +1,6 @@
 """AMD's GPUs as sysfs shows them: devices, modes, processes; and that nothing absent or contradictory counts as free."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from gpushare_node.partition.state import FaultKind
 from gpushare_node.vendors.amd.session import Session
 from gpushare_node.vendors.driver import Code, DriverError
 from tests.support.fake_amd.offers import HeterogeneousError, offers
-from tests.support.fake_amd.sysfs import NODES, PROCESSES, FakeSysfs
+from tests.support.fake_amd.sysfs import NODES, PROCESSES, FakeSysfs, hide_nodes
 
 Divided = tuple[str, int, str, str]
 
@@ -121,20 +122,28 @@ def test_without_the_driver_there_is_no_session(tmp_path: Path) -> None:
     assert none.value.code == gone.value.code == Code.DRIVER_NOT_LOADED
 
 
-def test_hidden_nodes_of_kfd_are_a_lack_of_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = node(tmp_path, ("mi300x", 1, "SPX", "NPS1"))
-    session, hidden = Session.open(tmp_path), made.node_folder(0) / "properties"
-    plain = Path.read_text
+@pytest.mark.parametrize(("compute", "memory", "devices"), [("SPX", "NPS1", 1), ("DPX", "NPS2", 2), ("CPX", "NPS4", 8)])
+def test_an_unprivileged_container_sees_modes_and_processes_and_the_number_of_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compute: str, memory: str, devices: int
+) -> None:
+    made = node(tmp_path, ("mi300x", 2, compute, memory))
+    made.start(4711, (1, 0, 2048))
+    hide_nodes(monkeypatch)
+    session = Session.open(tmp_path)
+    first, second = session.survey()
+    assert (first.fault, first.devices, second.pids) == (None, (), ((None, 4711),))
+    assert first.modes is not None
+    assert (first.modes.word, first.modes.devices) == (f"{compute}/{memory}", devices)
+    assert session.read_device(second.uuid).rows == ()
 
-    def read(path: Path, *arguments: object, **named: object) -> str:
-        if path == hidden:
-            raise PermissionError(1, "Operation not permitted")
-        return plain(path, *arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Path, "read_text", read)
-    with pytest.raises(DriverError) as error:
-        session.survey()
-    assert error.value.code == Code.NO_PERMISSION
+def test_hidden_nodes_that_are_too_few_are_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = node(tmp_path, ("mi300x", 2, "CPX", "NPS4"))
+    shutil.rmtree(made.node_folder(1, 7))
+    hide_nodes(monkeypatch)
+    for gpu in Session.open(tmp_path).survey():
+        assert gpu.fault is not None
+        assert "KFD lists 15 devices" in gpu.fault.detail
 
 
 def _write(path: Path, text: str) -> int:

@@ -136,6 +136,7 @@ def test_third_party_packages_are_imported_only_in_their_modules(house: House) -
     [
         ("gpushare_node.backends.device_plugin", {"gpushare_node.cli.wiring"}),
         ("gpushare_node.vendors.nvidia", {"gpushare_node.vendors"}),
+        ("gpushare_node.vendors.amd", {"gpushare_node.vendors"}),
     ],
 )
 def test_a_back_end_and_a_vendor_are_imported_only_where_one_is_chosen(package: str, importers: set[str]) -> None:

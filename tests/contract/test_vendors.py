@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpushare.vendors import VENDORS
+from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node import vendors
 from gpushare_node.core.policy import Vendor
@@ -100,26 +101,18 @@ def test_a_policy_has_a_word_for_every_vendor() -> None:
     assert policy["properties"]["spec"]["properties"]["vendor"]["enum"] == [*VENDORS, None]
 
 
-def test_compiler_and_node_runtime_have_the_same_names() -> None:
-    ours = (
-        NVIDIA.prefix,
-        NVIDIA.whole_gpu,
-        NVIDIA.gpu_resources,
-        NVIDIA.plugin_label,
-        NVIDIA.layout_label,
-        NVIDIA.sharing_label,
-        NVIDIA.deploy_labels,
-    )
-    node = vendors.of(Vendor.NVIDIA)
-    assert ours == (
-        node.resources,
-        node.whole_gpu,
-        node.gpu_resources,
-        node.plugin_label,
-        node.layout_label,
-        node.sharing_label,
-        node.deploy_labels,
-    )
+@pytest.mark.parametrize("word", VENDORS)
+def test_compiler_and_node_runtime_have_the_same_names(word: str) -> None:
+    vendor, node = VENDORS[word], vendors.of(Vendor(word))
+    ours = (vendor.prefix, vendor.whole_gpu, vendor.gpu_resources, vendor.plugin_label, vendor.layout_label)
+    assert ours == (node.resources, node.whole_gpu, node.gpu_resources, node.plugin_label or None, node.layout_label)
+    assert (vendor.sharing_label, vendor.deploy_labels) == (node.sharing_label or None, node.deploy_labels or None)
+
+
+def test_compiler_and_node_runtime_know_the_taint_of_amds_config_manager() -> None:
+    taint = vendors.of(Vendor.AMD).layout_taint
+    assert taint is not None
+    assert taint.key == MANAGER_TAINT
 
 
 def test_every_vendor_of_a_policy_is_implemented_on_the_node() -> None:

@@ -91,6 +91,10 @@ class Backend(Protocol):
         """Return the UUIDs that are registered and do not exist."""
         ...
 
+    def restartable(self, pods: Iterable[PodView], policy: Policy) -> tuple[PodView, ...]:
+        """Return the pods that must be deleted to read the GPUs again; none if the plugin follows a label."""
+        ...
+
     def explain(self, pods: Iterable[PodView], policy: Policy) -> str:
         """Return a clause on the plugin's pods, to follow a message; empty if nothing is known to be wrong with them."""
         ...

@@ -18,6 +18,7 @@ from gpushare_node.cli.wiring import (
     folder,
     machine,
     tenancy_file,
+    vendor_of,
 )
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy
@@ -78,6 +79,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer, policy: Polic
         followed=enforcers.followed,
         platform=tenants.platform,
         release_after_seconds=getattr(run.arguments, "release_after", RELEASE_AFTER_SECONDS),
+        vendor=vendor_of(policy),
     )
 
 

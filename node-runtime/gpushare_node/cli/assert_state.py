@@ -1,6 +1,6 @@
 """`assert`: whether the node's GPUs, and what it offers to Kubernetes, match the policy. Reads only."""
 
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Cluster, ClusterError, NodeView
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, Cluster, ClusterError, NodeView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.cli.checkpoint_devices import read_allocated
 from gpushare_node.cli.exits import Exit
@@ -10,7 +10,7 @@ from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
 from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.membership.node_labels import mig_label
+from gpushare_node.membership.node_labels import claim, layout_request
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import DriverError
 
@@ -59,7 +59,9 @@ def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], pr
 
 def _labels(policy: Policy, node: NodeView) -> list[tuple[str, str, bool]]:
     """Return each label, its expected value, and whether it matches. The plugin's profile may have either of its two names."""
-    exact = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.profile, **mig_label(policy)}
+    exact = {**claim(policy), **({PROFILE_LABEL: policy.profile} if policy.profile else {}), **layout_request(policy)}
     either = node.labels.get(PLUGIN_LABEL) in (f"{policy.profile}-a", f"{policy.profile}-b")
     labels = [(name, value, node.labels.get(name) == value) for name, value in exact.items()]
+    if not policy.profile:
+        return labels
     return [*labels, (PLUGIN_LABEL, f"{policy.profile}-a or -b", either)]

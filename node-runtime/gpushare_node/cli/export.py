@@ -32,11 +32,11 @@ def export(run: Run) -> int:
 
 
 def describe(versions: Versions, surveys: Iterable[GpuInfo]) -> dict[str, Any]:
-    """Return the document. Everything in it is as NVML reports it; processes are counted, not named."""
+    """Return the document. Everything in it is as the driver reports it; processes are counted, not named."""
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "NodeState",
-        "driver": {"version": versions.driver, "nvml": versions.nvml, "cuda": versions.cuda},
+        "driver": {"version": versions.driver, "nvml": versions.nvml or None, "cuda": versions.cuda},
         "gpus": [_gpu(survey) for survey in sorted(surveys, key=lambda one: one.index)],
     }
 
@@ -62,6 +62,18 @@ def _gpu(survey: GpuInfo) -> dict[str, Any]:
         "computeMode": None if survey.compute_mode is None else survey.compute_mode.name.lower().replace("_", "-"),
         "processes": on_instances[None],
         "mig": _mig(survey, on_instances),
+        **_devices(survey),
+    }
+
+
+def _devices(survey: GpuInfo) -> dict[str, Any]:
+    """Return the modes and devices of an AMD GPU; nothing for another."""
+    if not survey.devices:
+        return {}
+    modes = survey.modes
+    return {
+        "partition": None if modes is None else {"compute": modes.compute, "memory": modes.memory},
+        "devices": [{"id": device.id, "memoryMiB": device.memory_mib} for device in survey.devices],
     }
 
 

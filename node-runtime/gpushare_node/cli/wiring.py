@@ -59,9 +59,9 @@ def backend_of(policy: Policy | None) -> Backend:
     return _BACKENDS[chosen]()
 
 
-def _vendor_of(policy: Policy | None) -> Vendor:
-    """Return the vendor of the policy's GPUs; without a policy, NVIDIA."""
-    return Vendor.NVIDIA if policy is None else policy.vendor
+def vendor_of(policy: Policy | None) -> Vendor:
+    """Return the vendor of the policy's GPUs; without a policy, that of the host's."""
+    return vendors.on_this_host() if policy is None else policy.vendor
 
 
 def open_driver(policy: Policy | None, metrics: "EnforcementMetrics | None" = None, *, reads_only: bool = False) -> Driver:
@@ -70,7 +70,7 @@ def open_driver(policy: Policy | None, metrics: "EnforcementMetrics | None" = No
     `reads_only`: the session makes no call that may change a GPU.
     """
     observe = ignore if metrics is None else metrics.observe_call
-    return vendors.of(_vendor_of(policy)).open_driver(observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
+    return vendors.of(vendor_of(policy)).open_driver(observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
 
 
 def bounded_driver(run: Run, policy: Policy | None) -> Callable[[], Driver]:
@@ -238,7 +238,7 @@ def machine(api: Api | None, tenants: TenancyFile, policy: Policy | None) -> Mac
             return ()
 
     return with_programs(
-        this_machine(vendor=_vendor_of(policy)),
+        this_machine(vendor=vendor_of(policy)),
         LinuxProcesses(),
         pods=pods,
         is_system=lambda seen, known: _is_system(seen, known, tenants.find()),

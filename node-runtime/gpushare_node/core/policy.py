@@ -21,6 +21,7 @@ __all__ = [
     "Card",
     "DesiredGpu",
     "DesiredInstance",
+    "DesiredPartition",
     "Enforcement",
     "Mechanism",
     "Mode",
@@ -44,6 +45,10 @@ _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PCI_ID = re.compile(r"0x[0-9A-F]{8}")
 _PROFILE_KEY = re.compile(r"[a-z][a-z-]{0,51}-[0-9a-f]{8}")
+_MAX_PARTITIONS = 8
+_MANAGER_CONFIG = re.compile(r"[a-z]+-nps[1-8]-[0-9]{1,2}-[0-9a-f]{8}")
+_COMPUTE = re.compile("[A-Z]PX")
+_MEMORY = re.compile("NPS[0-9]")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY = re.compile("|".join(DAYS))
@@ -95,6 +100,7 @@ class Mode(StrEnum):
     TIME_SLICING = "time-slicing"
     MPS = "mps"
     MIG = "mig"
+    PARTITION = "partition"
 
     @property
     def has_daemon(self) -> bool:
@@ -104,7 +110,7 @@ class Mode(StrEnum):
     @property
     def isolates_memory(self) -> bool:
         """Whether the hardware bounds the memory of every share."""
-        return self is Mode.MIG
+        return self in (Mode.MIG, Mode.PARTITION)
 
 
 class Stack(StrEnum):
@@ -112,6 +118,8 @@ class Stack(StrEnum):
 
     GPU_OPERATOR = "gpu-operator"
     DEVICE_PLUGIN = "device-plugin"
+    AMD_GPU_OPERATOR = "amd-gpu-operator"
+    AMD_DEVICE_PLUGIN = "amd-device-plugin"
     EXISTING = "existing"
 
 
@@ -125,6 +133,7 @@ class Vendor(StrEnum):
     """Whose GPUs the pool has."""
 
     NVIDIA = "nvidia"
+    AMD = "amd"
 
     @property
     def resources(self) -> str:
@@ -133,10 +142,12 @@ class Vendor(StrEnum):
 
 
 class Partitioner(StrEnum):
-    """The program that changes MIG on the node."""
+    """The program that divides the GPUs of the node. NONE: no program does, and what they have is only compared."""
 
     GPUSHARE = "gpushare"
     MIG_MANAGER = "mig-manager"
+    CONFIG_MANAGER = "config-manager"
+    NONE = "none"
 
 
 class Action(StrEnum):
@@ -149,12 +160,13 @@ class Action(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """What enforces the caps; `auto` is the best that the driver supports."""
+    """What enforces the caps; `auto` is the best that the driver supports, `none` where the hardware bounds every share."""
 
     AUTO = "auto"
     DRIVER = "driver"
     MPS = "mps"
     WATCHER = "watcher"
+    NONE = "none"
 
 
 class OnBusy(StrEnum):
@@ -200,11 +212,32 @@ class DesiredInstance(Struct):
     size: int
 
 
+class DesiredPartition(Struct):
+    """The modes by which AMD's driver divides a GPU, such as `CPX` and `NPS4`, and the devices that the GPU then is.
+
+    `memory_mib` is the smallest memory of a device, None if it is unknown.
+    """
+
+    compute: str
+    memory: str
+    devices: int
+    memory_mib: int | None = None
+
+    @property
+    def word(self) -> str:
+        """The modes as AMD writes them, `CPX/NPS4`."""
+        return f"{self.compute}/{self.memory}"
+
+
 class DesiredGpu(Struct):
-    """The desired state of the GPU with this index. MIG is on if and only if there are instances."""
+    """The desired state of the GPU with this index. MIG is on if and only if there are instances.
+
+    `partition` None: the GPU is an NVIDIA one, or cannot be divided, or its modes do not matter.
+    """
 
     index: int
     instances: tuple[DesiredInstance, ...]
+    partition: DesiredPartition | None = None
 
 
 class Share(Struct):
@@ -255,6 +288,9 @@ class Rollout(Struct):
 class Policy(Struct):
     """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must contain.
 
+    `profile` is the device plugin's config, empty if the plugin follows no label. `manager_config` is what AMD's config manager
+    is to apply, None if it is to apply nothing.
+
     `ignored` are paths of fields that a newer compiler wrote and that this runtime does not know.
     """
 
@@ -276,6 +312,7 @@ class Policy(Struct):
     adoption: Adoption = Adoption.ENFORCE
     backend: Backend = Backend.DEVICE_PLUGIN
     vendor: Vendor = Vendor.NVIDIA
+    manager_config: str | None = None
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -283,9 +320,15 @@ class Policy(Struct):
         """Whether nothing on the node may be changed."""
         return self.adoption is Adoption.OBSERVE
 
+    def share_of(self, partition: DesiredPartition) -> Share:
+        """Return the share of a device of such a GPU: the resource may be named by the modes."""
+        suffix = f"/{partition.compute}_{partition.memory}".lower()
+        return next((share for share in self.shares if share.resource.endswith(suffix)), self.shares[0])
+
     def is_alike(self, other: "Policy") -> bool:
         """Whether both give a node the same layout and resources, even if they differ otherwise: caps, rollout, names."""
-        return (self.mode, self.profile, self.gpus, self.resources) == (other.mode, other.profile, other.gpus, other.resources)
+        own = (self.mode, self.profile, self.manager_config, self.gpus, self.resources)
+        return own == (other.mode, other.profile, other.manager_config, other.gpus, other.resources)
 
 
 @lru_cache(maxsize=2)
@@ -321,7 +364,7 @@ def read(text: str) -> Policy:
         "enforcement",
         "rollout",
         "namespaces",
-        optional=("repartitioningTaint", "adoption", "backend", "vendor"),
+        optional=("repartitioningTaint", "adoption", "backend", "vendor", "managerConfig"),
     )
     vendor = spec["vendor"].optional(lambda value: value.enum(Vendor)) or Vendor.NVIDIA
     policy = Policy(
@@ -331,7 +374,7 @@ def read(text: str) -> Policy:
         mode=spec["mode"].enum(Mode),
         stack=spec["stack"].enum(Stack),
         partitioner=spec["partitioner"].enum(Partitioner),
-        profile=spec["profile"].text(_PROFILE_KEY),
+        profile=spec["profile"].text(_PROFILE_KEY) if vendor is Vendor.NVIDIA else _optional_profile(spec["profile"]),
         mig_config=spec["migConfig"].optional(lambda value: value.text(at_most=63)),
         gpus=_gpus(spec["gpus"], spec["gpusPerNode"].integer(at_least=1, at_most=_MAX_GPUS)),
         resources=tuple((name, value.integer(at_least=1)) for name, value in spec["resources"].entries(at_least=1)),
@@ -344,8 +387,13 @@ def read(text: str) -> Policy:
         adoption=spec["adoption"].optional(lambda value: value.enum(Adoption)) or Adoption.ENFORCE,
         backend=spec["backend"].optional(lambda value: value.enum(Backend)) or Backend.DEVICE_PLUGIN,
         vendor=vendor,
+        manager_config=spec["managerConfig"].optional(lambda value: value.text(_MANAGER_CONFIG)),
     )
     return replace(policy, ignored=tuple(ignored))
+
+
+def _optional_profile(value: Field) -> str:
+    return value.optional(lambda one: one.text(_PROFILE_KEY)) or ""
 
 
 def _card(value: Field) -> Card:
@@ -375,12 +423,24 @@ def _gpus(value: Field, gpus_per_node: int) -> tuple[DesiredGpu, ...]:
 
 
 def _group(value: Field) -> Iterator[tuple[Field, DesiredGpu]]:
-    fields = value.fields("indexes", "mig", "instances")
+    fields = value.fields("indexes", "mig", "instances", optional=("partition",))
     instances = tuple(_instance(item) for item in fields["instances"].items())
     if fields["mig"].boolean() != bool(instances):
         raise fields["mig"].refusal("must be true exactly where instances are listed")
+    partition = fields["partition"].optional(_partition)
     for index in fields["indexes"].items(at_least=1):
-        yield index, DesiredGpu(index=index.integer(at_least=0, at_most=_MAX_GPUS - 1), instances=instances)
+        number = index.integer(at_least=0, at_most=_MAX_GPUS - 1)
+        yield index, DesiredGpu(index=number, instances=instances, partition=partition)
+
+
+def _partition(value: Field) -> DesiredPartition:
+    fields = value.fields("compute", "memory", "devices", "memoryMiB")
+    return DesiredPartition(
+        compute=fields["compute"].text(_COMPUTE),
+        memory=fields["memory"].text(_MEMORY),
+        devices=fields["devices"].integer(at_least=1, at_most=_MAX_PARTITIONS),
+        memory_mib=fields["memoryMiB"].optional(_positive),
+    )
 
 
 def _instance(value: Field) -> DesiredInstance:

@@ -106,11 +106,16 @@ def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
 def profiles(surveys: Iterable[GpuInfo], policy: Policy) -> Profiles:
     """Return the node's devices with their profiles. Split instances and GPUs with a fault are left out: theirs are unknown."""
     desired = {instance.profile_id: instance.profile for gpu in policy.gpus for instance in gpu.instances}
+    partitions = {gpu.index: gpu.partition for gpu in policy.gpus}
     found: dict[str, str | None] = {}
     for survey in surveys:
         if survey.fault is not None:
             continue
-        if survey.mig is None or not survey.mig.current:
+        if survey.devices:
+            target = partitions.get(survey.index)
+            profile = None if target is None else policy.share_of(target).profile
+            found.update({device.id: profile for device in survey.devices})
+        elif survey.mig is None or not survey.mig.current:
             found[survey.uuid] = None
         else:
             found.update(_instances(survey.mig, desired))

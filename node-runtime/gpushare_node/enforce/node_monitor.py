@@ -21,6 +21,7 @@ from gpushare_node.adapters.kube.cluster import (
     ClusterError,
     Event,
     EventType,
+    Eviction,
     NodeView,
 )
 from gpushare_node.core.structs import Struct, field
@@ -267,7 +268,10 @@ class NodeMonitor(Struct, frozen=False):
         """Publish the profile under its other name, so that the device plugin enumerates again. On the work queue's thread."""
         adapters = self.enforcer.adapters
         folder, last = adapters.folder, adapters.folder.profile()
-        if last is None or self.labels.get(PLUGIN_LABEL) != last.key:
+        if last is None or self.labels.get(PLUGIN_LABEL, "") != last.key:
+            return
+        if not last.key:
+            self._restart_plugin()
             return
         other = adapters.backend.flip(last)
         folder.keep_profile(other.key, other.devices)
@@ -275,6 +279,16 @@ class NodeMonitor(Struct, frozen=False):
         self.cluster.apply_labels(self.labels)
         text = f"The device plugin's config is now {other.key}, so that it enumerates again: the offer differs from the plan."
         self._send_event(EventReason.PLUGIN_RESTARTED, text)
+
+    def _restart_plugin(self) -> None:
+        """Delete the pods of a plugin that follows no label."""
+        adapters = self.enforcer.adapters
+        for pod in adapters.backend.restartable(adapters.pods.pods(), self.enforcer.config.policy):
+            if self.cluster.evict(pod, is_forced=True) is Eviction.EVICTED:
+                text = (
+                    f"Pod {pod.namespace}/{pod.name} was deleted, so that it enumerates again: the offer differs from the plan."
+                )
+                self._send_event(EventReason.PLUGIN_RESTARTED, text)
 
     def _restart(self) -> None:
         def delete() -> None:

@@ -1,4 +1,7 @@
-"""The policy of a node that leaves its pool: whole GPUs, no MIG, no sharing. Pure."""
+"""The policy of a node that leaves its pool: whole GPUs, no MIG, no sharing. Pure.
+
+AMD's GPUs keep their modes: only a profile of the config manager changes them, and a policy names no other than its own.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,6 +25,9 @@ from gpushare_node.core.structs import replace
 from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import GpuInfo
 
+_WHOLE_BY = {Vendor.AMD: Partitioner.NONE}
+"""What divides the GPUs of a node without a policy, where that is not this runtime."""
+
 _MIG_CONFIG = "all-disabled"
 """The config that every mig-manager has."""
 
@@ -36,15 +42,16 @@ def exclusive(policy: Policy) -> Policy:
         mode=Mode.EXCLUSIVE,
         profile="",
         mig_config=_MIG_CONFIG if policy.partitioner is Partitioner.MIG_MANAGER else None,
+        manager_config=None,
         gpus=tuple(DesiredGpu(index=gpu.index, instances=()) for gpu in policy.gpus),
         resources=((whole.resource, len(policy.gpus)),),
         shares=(whole,),
     )
 
 
-def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
+def exclusive_of(surveys: Sequence[GpuInfo], pool: str, vendor: Vendor = Vendor.NVIDIA) -> Policy:
     """Return the exclusive policy if no former one is known: the card is the first working GPU's, and it waits for tenants."""
-    whole = _whole(Vendor.NVIDIA)
+    whole = _whole(vendor)
     name = next((one.name for one in surveys if one.fault is None), "unknown")
     indexes = sorted({survey.index for survey in surveys}) or [0]
     return Policy(
@@ -53,7 +60,7 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
         card=Card(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
         mode=Mode.EXCLUSIVE,
         stack=Stack.GPU_OPERATOR,
-        partitioner=Partitioner.GPUSHARE,
+        partitioner=_WHOLE_BY.get(vendor, Partitioner.GPUSHARE),
         profile="",
         mig_config=None,
         gpus=tuple(DesiredGpu(index=index, instances=()) for index in indexes),
@@ -61,6 +68,7 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
         shares=(whole,),
         namespaces=(),
         enforcement=Enforcement(action=Action.NONE, grace_seconds=0, mechanism=Mechanism.AUTO),
+        vendor=vendor,
         rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=_DRAIN_SECONDS),
     )
 

@@ -8,6 +8,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 _FAULTS_WORST_FIRST = (
     UnfitReason.CARD_MISMATCH,
     UnfitReason.INVALID_LAYOUT,
+    UnfitReason.PARTITION_MISMATCH,
     UnfitReason.GPU_COUNT_MISMATCH,
     UnfitReason.PENDING_FOREIGN_CHANGE,
     UnfitReason.GPU_LOST,

@@ -40,6 +40,7 @@ _REASONS_WORST_FIRST = (
     ConditionReason.CARD_MISMATCH,
     ConditionReason.GPU_COUNT_MISMATCH,
     ConditionReason.INVALID_LAYOUT,
+    ConditionReason.PARTITION_MISMATCH,
     ConditionReason.PENDING_FOREIGN_CHANGE,
     ConditionReason.CLIENTS_RUNNING,
     ConditionReason.GPU_BUSY,

@@ -89,7 +89,7 @@ class JournalWriter:
         """Return the journal without what has expired: layouts expire with the boot, attempts with policy, driver and boot."""
         journal = self._folder.journal() or Journal(policy_digest=self._digest, boot_id=self._boot_id)
         if journal.boot_id != self._boot_id:
-            journal = replace(journal, boot_id=self._boot_id, attempts=0, former=())
+            journal = replace(journal, boot_id=self._boot_id, attempts=0, former=(), requested="")
         if journal.policy_digest != self._digest:
             journal = replace(journal, policy_digest=self._digest, attempts=0)
         if journal.attempts and self.driver and journal.driver != self.driver:

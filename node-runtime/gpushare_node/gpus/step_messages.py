@@ -9,7 +9,7 @@ from typing import assert_never
 
 from gpushare_node.core.policy import DesiredInstance
 from gpushare_node.partition import GpuPlan
-from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import GpuInfo
 
@@ -43,6 +43,9 @@ def step_result(operation: Operation, index: int, status: Status, names: Names, 
         case CreateInstance(profile_id=profile_id, start=start, size=size):
             lines = (), (_place(profile_id, start, size, names),)
             step = f"create {lines[1][0]}"
+        case ChangeModes(before=old, after=new):
+            lines = (old,), (new,)
+            step = f"divide by {new}"
         case _:
             assert_never(operation)
     before, after = lines if status is Status.CHANGED else ((), ())
@@ -62,6 +65,8 @@ def postponed_result(gpu: GpuPlan, desired: tuple[DesiredInstance, ...]) -> Step
 
 def layout_text(survey: GpuInfo) -> str:
     """Return the layout of a GPU as a short text."""
+    if survey.modes is not None:
+        return survey.modes.word
     if survey.mig is None or not survey.mig.current:
         return "whole"
     names = names_of(survey)

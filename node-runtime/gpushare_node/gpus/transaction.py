@@ -16,7 +16,7 @@ from gpushare_node.gpus.step_messages import layout_text, names_of, step_result
 from gpushare_node.gpus.steps import StepError, Steps, explain
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import GpuPlan
-from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import DriverError, GpuInfo, GpuInstance
@@ -133,6 +133,8 @@ class GpuTransaction:
                 self._steps.destroy(next(instance for instance in standing if instance.gi_id == gone.gi_id))
             case CreateInstance():
                 self._created.add(self._steps.create(operation))
+            case ChangeModes():
+                raise StepError(ConditionReason.PARTITION_FAILED, "only AMD's config manager divides these GPUs")
             case _:
                 assert_never(operation)
 

@@ -67,12 +67,14 @@ def build_view(
 
 
 def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
-    """Return the UUIDs that the device plugin must offer: whole GPUs without MIG, and MIG devices."""
+    """Return the ids that the device plugin must offer: of whole GPUs without MIG, MIG devices, and AMD's devices."""
     found: set[str] = set()
     for survey in surveys:
         if survey.fault is not None:
             continue
-        if survey.mig is None or not survey.mig.current:
+        if survey.devices:
+            found |= {device.id for device in survey.devices}
+        elif survey.mig is None or not survey.mig.current:
             found.add(survey.uuid)
         else:
             found |= {
@@ -105,6 +107,7 @@ def _gpu(survey: GpuInfo, allocated: frozenset[str], pending_modes: Mapping[str,
         mig=None if mig is None else _mig(survey, mig, allocated, pending_modes),
         is_busy=has_process or survey.uuid in allocated or not all(one.startswith(UUIDS) for one in allocated),
         fault=survey.fault,
+        modes=survey.modes,
     )
 
 

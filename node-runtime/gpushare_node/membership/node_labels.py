@@ -9,15 +9,20 @@ from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     PROFILE_LABEL,
     RELEASE_ANNOTATION,
+    VENDOR_LABEL,
     NodeView,
     PodView,
 )
 from gpushare_node.adapters.kube.views import FIELD_MANAGER
-from gpushare_node.core.policy import Partitioner, Policy
+from gpushare_node.core.policy import Partitioner, Policy, Vendor
+from gpushare_node.vendors import of
 
 _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
-_OWN = (POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL, MIG_LABEL)
+_OWN = (POOL_LABEL, VENDOR_LABEL, PROFILE_LABEL, PLUGIN_LABEL, MIG_LABEL)
+
+CLAIM = frozenset({POOL_LABEL, VENDOR_LABEL})
+"""What says that a node is a pool's. It is removed last, at once."""
 
 
 def pools_present(pods: Iterable[PodView]) -> frozenset[str]:
@@ -52,9 +57,15 @@ def is_requested(node: NodeView) -> bool:
 
 
 def desired(policy: Policy, published: Published) -> dict[str, str]:
-    """Return all labels that a node of the pool must have."""
-    labels = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.profile, PLUGIN_LABEL: published.key}
-    return labels | mig_label(policy)
+    """Return all labels that a node of the pool must have. Those that only a free node may get are `layout_request`."""
+    names = {PROFILE_LABEL: policy.profile, PLUGIN_LABEL: published.key}
+    return claim(policy) | {label: value for label, value in names.items() if value} | mig_label(policy)
+
+
+def claim(policy: Policy) -> dict[str, str]:
+    """Return the labels that say that a node is the pool's."""
+    vendor = {} if policy.vendor is Vendor.NVIDIA else {VENDOR_LABEL: policy.vendor.value}
+    return {POOL_LABEL: policy.pool} | vendor
 
 
 def mig_label(policy: Policy) -> dict[str, str]:
@@ -63,12 +74,18 @@ def mig_label(policy: Policy) -> dict[str, str]:
     return {MIG_LABEL: policy.mig_config} if asks and policy.mig_config else {}
 
 
+def layout_request(policy: Policy) -> dict[str, str]:
+    """Return the label that names the layout for the vendor's own program, whichever it is; nothing where none is asked."""
+    asks = policy.partitioner is Partitioner.CONFIG_MANAGER and policy.manager_config is not None
+    return {of(policy.vendor).layout_label: policy.manager_config or ""} if asks else mig_label(policy)
+
+
 def own_labels(labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
     """Return the labels that this project has set on the node.
 
     Other programs may write those of nvidia.com/: they count only if our field manager owns them.
     """
-    ours = {name for name in (POOL_LABEL, PROFILE_LABEL) if name in labels}
+    ours = {name for name in (POOL_LABEL, VENDOR_LABEL, PROFILE_LABEL) if name in labels}
     ours |= {name for name in (PLUGIN_LABEL, MIG_LABEL) if name in labels and owners.get(name) == FIELD_MANAGER}
     return {name: labels[name] for name in _OWN if name in ours}
 

@@ -7,8 +7,8 @@ layout fits.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from gpushare_node.core.policy import Card, DesiredGpu
-from gpushare_node.partition.state import FaultKind, Gpu, Mig, NodeGpus
+from gpushare_node.core.policy import Card, DesiredGpu, DesiredPartition, Partitioner
+from gpushare_node.partition.state import FaultKind, Gpu, Mig, Modes, NodeGpus
 
 _MEMORY_TOLERANCE = 0.05
 """Totals of one card differ by one per cent between drivers; cards that share a PCI id differ by a third."""
@@ -23,6 +23,7 @@ class UnfitReason(StrEnum):
     CARD_MISMATCH = "CardMismatch"
     PENDING_FOREIGN_CHANGE = "PendingForeignChange"
     INVALID_LAYOUT = "InvalidLayout"
+    PARTITION_MISMATCH = "PartitionMismatch"
 
 
 class UnfitError(Exception):
@@ -51,7 +52,8 @@ def find_target(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus) ->
         raise UnfitError(
             UnfitReason.GPU_COUNT_MISMATCH, f"the policy is for {len(desired)} GPUs and has no entry for this index"
         )
-    if {one.index for one in state.gpus} != desired.keys() and len({one.instances for one in desired.values()}) > 1:
+    is_uniform = len({(one.instances, one.partition) for one in desired.values()}) == 1
+    if {one.index for one in state.gpus} != desired.keys() and not is_uniform:
         raise UnfitError(
             UnfitReason.GPU_COUNT_MISMATCH,
             f"the policy has different layouts for {len(desired)} GPUs, the node has {len(state.gpus)}: "
@@ -84,3 +86,21 @@ def needs_switch(mig: Mig, *, to: bool) -> bool:
         word = "on" if mig.pending else "off"
         raise UnfitError(UnfitReason.PENDING_FOREIGN_CHANGE, f"another program requested MIG {word}, pending until a GPU reset")
     return mig.current != to or mig.pending != to
+
+
+def needs_modes(modes: Modes | None, *, to: DesiredPartition, by: Partitioner) -> bool:
+    """Whether the GPU's modes must change. UnfitError if the driver offers no such ones, or if no program changes them."""
+    if modes is None:
+        raise UnfitError(UnfitReason.INVALID_LAYOUT, f"the policy requires {to.word}; this GPU has no partitions")
+    if (modes.compute, modes.memory) == (to.compute, to.memory):
+        if modes.devices != to.devices:
+            text = f"the driver divides it by {to.word} into {modes.devices} devices, the policy into {to.devices}"
+            raise UnfitError(UnfitReason.INVALID_LAYOUT, text)
+        return False
+    for mode, offered in ((to.compute, modes.available_compute), (to.memory, modes.available_memory)):
+        if offered and mode not in offered:
+            text = f"the policy requires {to.word}; the driver does not offer {mode}, but {', '.join(offered)}"
+            raise UnfitError(UnfitReason.INVALID_LAYOUT, text)
+    if by is not Partitioner.CONFIG_MANAGER:
+        raise UnfitError(UnfitReason.PARTITION_MISMATCH, f"it has {modes.word}; the pool is for {to.word}")
+    return True

@@ -32,4 +32,12 @@ class CreateInstance(Struct):
     size: int
 
 
-Operation = EnableMig | DisableMig | DestroyInstance | CreateInstance
+class ChangeModes(Struct):
+    """Divide an AMD GPU by other modes. `before` are those that it has. Only AMD's config manager can."""
+
+    uuid: str
+    before: str
+    after: str
+
+
+Operation = EnableMig | DisableMig | DestroyInstance | CreateInstance | ChangeModes

@@ -7,11 +7,19 @@ follows from state and policy alone: after a crash, plan again from the state at
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gpushare_node.core.policy import Card, DesiredGpu, DesiredInstance, Policy
+from gpushare_node.core.policy import DesiredGpu, DesiredInstance, Policy
 from gpushare_node.core.structs import Struct, replace
-from gpushare_node.partition.fitness import UnfitError, UnfitReason, check_card, check_fault, find_target, needs_switch
+from gpushare_node.partition.fitness import (
+    UnfitError,
+    UnfitReason,
+    check_card,
+    check_fault,
+    find_target,
+    needs_modes,
+    needs_switch,
+)
 from gpushare_node.partition.layout import Layout, LayoutError, resolve
-from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.partition.placement import Place, PlacementProblem, place_instances
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 
@@ -63,7 +71,7 @@ def plan(state: NodeGpus, policy: Policy) -> PartitionPlan:
     unfit: list[Unfit] = []
     for gpu in state.gpus:
         try:
-            gpus.append(_plan_gpu(gpu, desired, state, policy.card))
+            gpus.append(_plan_gpu(gpu, desired, state, policy))
         except UnfitError as error:
             unfit.append(Unfit(index=gpu.index, reason=error.reason, detail=str(error)))
     for index in desired.keys() - {gpu.index for gpu in state.gpus}:
@@ -74,10 +82,15 @@ def plan(state: NodeGpus, policy: Policy) -> PartitionPlan:
     )
 
 
-def _plan_gpu(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus, card: Card) -> GpuPlan:
+def _plan_gpu(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus, policy: Policy) -> GpuPlan:
     check_fault(gpu)
-    check_card(gpu, card)
-    instances = find_target(gpu, desired, state).instances
+    check_card(gpu, policy.card)
+    target = find_target(gpu, desired, state)
+    instances, partition = target.instances, target.partition
+    if partition is not None and needs_modes(gpu.modes, to=partition, by=policy.partitioner):
+        before = "" if gpu.modes is None else gpu.modes.word
+        change = ChangeModes(uuid=gpu.uuid, before=before, after=partition.word)
+        return GpuPlan(index=gpu.index, uuid=gpu.uuid, operations=(change,), needs_idle_gpu=True, is_blocked=gpu.is_busy)
     if gpu.mig is not None:
         return _plan_mig(gpu, gpu.mig, instances)
     if instances:

@@ -70,8 +70,26 @@ class Mig(Struct):
     profiles: tuple[Profile, ...] = ()
 
 
+class Modes(Struct):
+    """How AMD's driver divides a GPU: the compute and the memory mode, those that it offers, and the resulting devices.
+
+    The lists are empty if the driver does not say what it offers.
+    """
+
+    compute: str
+    memory: str
+    devices: int
+    available_compute: tuple[str, ...] = ()
+    available_memory: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The modes as AMD writes them, `CPX/NPS4`."""
+        return f"{self.compute}/{self.memory}"
+
+
 class Gpu(Struct):
-    """One GPU. `mig` None: it does not support MIG. With a `fault`, only index and fault are reliable.
+    """One GPU. `mig` None: it does not support MIG; `modes` None: AMD's partitions. With a `fault`, only index and fault count.
 
     `is_busy`: something uses the GPU that is not known to run on one of its instances. `pci_device_id` has the policy's form
     (`0x20B010DE`).
@@ -85,6 +103,7 @@ class Gpu(Struct):
     mig: Mig | None
     is_busy: bool
     fault: Fault | None = None
+    modes: Modes | None = None
 
 
 class NodeGpus(Struct):

@@ -5,14 +5,15 @@ If the node is as the policy wants it, that is only verified: no slot, no taint,
 
 from enum import Enum
 
-from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, PLUGIN_LABEL, REPARTITIONING_TAINTS, NodeView
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, NodeView
 from gpushare_node.core.clock import wall_seconds
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import Policy
+from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus, worst
 from gpushare_node.gpus.hardware import Hardware, PartitionResult
 from gpushare_node.gpus.view import GpuView
+from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain, DrainRequest
 from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import ProfilePublication
@@ -68,7 +69,21 @@ class _Convergence(Struct, frozen=False):
         if not drain.request.is_partly and view.plan.operations and len(missing_gpus(view)) < len(view.plan.unfit):
             # A GPU that cannot follow would leave the node with half of each layout, after the tenants have lost their work.
             raise Blocked(*worst(view), is_unchanged=True)
-        needs_drain = view.plan.operations or view.compute_modes or drain.request.affected or self._is_relabelled()
+        if policy.partitioner is Partitioner.CONFIG_MANAGER and view.plan.operations and view.plan.unfit:
+            # It counts all GPUs of the node, and changes none if one is missing.
+            drain.taint_if_wrong()
+            raise Blocked(*worst(view), is_unchanged=True)
+        if ConfigManager(drain=drain, digest=self.desired.digest).must_act(view):
+            # The manager's taint ends every pod: none may hold a GPU by then, under whatever name.
+            held = {resource for holder in context.holders() for resource in holder.resources}
+            offered = context.deps.backend.advertised(self.node.allocatable).keys()
+            drain.request = replace(drain.request, affected=drain.request.affected | held | offered)
+            is_managed = True
+        else:
+            is_managed = False
+        needs_drain = (
+            view.plan.operations or view.compute_modes or drain.request.affected or self._is_relabelled() or is_managed
+        )
         if needs_drain:
             drain.request = replace(drain.request, is_disruptive=self._is_disruptive(view, drain.former_view))
             drain.taint_if_wrong()
@@ -161,7 +176,7 @@ class _Convergence(Struct, frozen=False):
             journal = self.context.deps.folder.journal()
             if journal is not None and journal.is_changing:
                 self.context.deps.folder.write_journal(replace(journal, is_changing=False, is_new_layout=False))
-            self.context.remove_taints(*REPARTITIONING_TAINTS)
+            self.context.remove_taints(*CHANGE_TAINTS)
         return _failure(self._view, change, drain)
 
     def _finish(self, view: GpuView, unmet: Unmet | None) -> Outcome:
@@ -177,7 +192,7 @@ class _Convergence(Struct, frozen=False):
                 folder.keep_policy(self.desired.text)
             if folder.journal() is not None:
                 folder.clear_journal()
-        context.remove_taints(*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)
+        context.remove_taints(*NOT_READY_TAINTS, *CHANGE_TAINTS)
         context.enforced = self.desired.policy
         context.slot.give_back()
         if view.plan.unfit:

@@ -7,7 +7,7 @@ from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import Cluster, PodView
 from gpushare_node.backends.backend import Backend
 from gpushare_node.core.clock import Clock, wall_seconds
-from gpushare_node.core.policy import Policy
+from gpushare_node.core.policy import Policy, Vendor
 from gpushare_node.core.structs import Struct
 from gpushare_node.core.tenancy import UNKNOWN
 from gpushare_node.gpus.hardware import Hardware
@@ -38,6 +38,7 @@ class Dependencies(Struct):
     returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
     namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. A node that its pool no
     longer selects is released after `release_after_seconds`. `wall` returns the date in seconds since 1970.
+    `vendor` is whose driver `open_hardware` opens.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -54,3 +55,4 @@ class Dependencies(Struct):
     platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
     release_after_seconds: float = RELEASE_AFTER_SECONDS
     wall: Callable[[], float] = wall_seconds
+    vendor: Vendor = Vendor.NVIDIA

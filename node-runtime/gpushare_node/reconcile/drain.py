@@ -5,14 +5,15 @@ It changes no hardware, and a drain that fails leaves the node as it was.
 
 from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.core.policy import OnBusy, Policy
+from gpushare_node.core.policy import OnBusy, Partitioner, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView
+from gpushare_node.membership.node_labels import claim
 from gpushare_node.membership.selection import Standing
-from gpushare_node.partition.operations import DestroyInstance, DisableMig
+from gpushare_node.partition.operations import ChangeModes, DestroyInstance, DisableMig
 from gpushare_node.reconcile import client_pause, rollout_window
 from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.run_context import RunContext
@@ -107,8 +108,12 @@ class Drain(Struct, frozen=False):
         return self.allocated
 
     def must_pause(self, view: GpuView) -> bool:
-        """Return whether GPU clients must be paused for the change. Without an API server nothing can pause them."""
-        return self.context.cluster.has_server and client_pause.must_pause(self.request.policy, view.plan)
+        """Return whether GPU clients must be paused for the change. Without an API server nothing can pause them.
+
+        Where AMD's config manager changes GPUs, its taint sends them away.
+        """
+        is_managed = self.request.policy.partitioner is Partitioner.CONFIG_MANAGER
+        return self.context.cluster.has_server and (is_managed or client_pause.must_pause(self.request.policy, view.plan))
 
     def _patience(self) -> float:
         rollout = self.request.policy.rollout
@@ -161,8 +166,8 @@ class Drain(Struct, frozen=False):
     def _add_taint(self) -> None:
         if not self._is_tainted:
             policy = self.request.policy
-            pool = None if self.request.is_leaving else policy.pool
-            self.context.add_taint(self.node, policy.repartitioning_taint.value, pool)
+            labels = {} if self.request.is_leaving else claim(policy)
+            self.context.add_taint(self.node, policy.repartitioning_taint.value, labels)
             self._is_tainted = True
 
     def _await(self, seconds: float, *, is_last: bool) -> GpuView:
@@ -206,7 +211,9 @@ class Drain(Struct, frozen=False):
 
     def _is_harmless(self, view: GpuView) -> bool:
         """Return whether the change is a repair that destroys nothing and is in no process's way, as after a reboot."""
-        is_destructive = any(isinstance(operation, DestroyInstance | DisableMig) for operation in view.plan.operations)
+        is_destructive = any(
+            isinstance(operation, DestroyInstance | DisableMig | ChangeModes) for operation in view.plan.operations
+        )
         return self.request.is_repair and self.blocker is None and not is_destructive
 
     def _may_go_on(self, view: GpuView) -> bool:
@@ -214,6 +221,8 @@ class Drain(Struct, frozen=False):
         holders = self.blocker.holders if self.blocker is not None else ()
         is_label_alone = any(holder.resources & self.request.affected for holder in holders)
         has_free = any(gpu.operations and not gpu.is_blocked for gpu in view.plan.gpus)
+        if self.request.policy.partitioner is Partitioner.CONFIG_MANAGER:
+            return False  # It changes all GPUs of the node.
         return self.request.is_partly and not is_label_alone and has_free
 
     def _stop_if_outdated(self) -> None:

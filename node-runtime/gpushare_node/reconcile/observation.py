@@ -7,17 +7,18 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, PLUGIN_LABEL, REPARTITIONING_TAINTS, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, NodeView, PodView
 from gpushare_node.backends.backend import Backend, CheckpointError
-from gpushare_node.core.policy import Policy
+from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.gpu_faults import missing_gpus
 from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
 from gpushare_node.gpus.view import GpuView, build_view
-from gpushare_node.membership.node_labels import desired
+from gpushare_node.membership.node_labels import desired, layout_request
 from gpushare_node.partition import GpuPlan
 from gpushare_node.reconcile.usage import Holder, find_affected, find_allocated, find_blocker, find_holders
 from gpushare_node.reporting.results import Status
+from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import GpuInfo
 
 MAX_STEPS = 16
@@ -59,16 +60,15 @@ def observe(
     using = sorted({_name(holder) for holder in blocker.holders}) if blocker else []
     gpus = {str(gpu.index): steps for gpu in view.plan.gpus if (steps := _steps(gpu, view, policy))}
     resources = backend.expected(policy, missing_gpus(view))
-    drains = bool(offered) and bool(gpus or affected or PLUGIN_LABEL in labels)
+    is_asked = policy.partitioner is Partitioner.CONFIG_MANAGER and bool(gpus or layout_request(policy).keys() & labels.keys())
+    drains = bool(offered) and bool(gpus or affected or PLUGIN_LABEL in labels or is_asked)
     found: dict[str, Any] = {
         "pool": policy.pool,
         "gpus": {index: _bounded(steps, MAX_STEPS) for index, steps in gpus.items()},
         "leftAlone": {str(unfit_gpu.index): unfit_gpu.detail[:_MAX_DETAIL] for unfit_gpu in view.plan.unfit},
         "labels": labels,
-        "taints": [policy.repartitioning_taint.value] if drains else [],
-        "removedTaints": sorted(
-            {taint.key for taint in node.taints if taint.key in (*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)}
-        ),
+        "taints": [*([policy.repartitioning_taint.value] if drains else []), *(LAYOUT_TAINTS if is_asked else [])],
+        "removedTaints": sorted({taint.key for taint in node.taints if taint.key in (*NOT_READY_TAINTS, *CHANGE_TAINTS)}),
         "resources": {} if resources == offered else resources,
         "pods": _bounded(using, MAX_PODS),
         "unknown": unknown,
@@ -80,7 +80,8 @@ def observe(
 def _labels(policy: Policy, node: NodeView, backend: Backend) -> dict[str, str]:
     """Return the labels that the node lacks. Which devices the profile is published for does not change its first name."""
     published = backend.publish(None, node.labels.get(PLUGIN_LABEL, ""), policy.profile, frozenset())
-    return {name: value for name, value in desired(policy, published).items() if node.labels.get(name) != value}
+    labels = desired(policy, published) | layout_request(policy)
+    return {name: value for name, value in labels.items() if node.labels.get(name) != value}
 
 
 def _steps(gpu: GpuPlan, view: GpuView, policy: Policy) -> list[str]:

@@ -1,4 +1,4 @@
-"""HardwareChange: changing the GPUs once they are free, either by this runtime or by mig-manager.
+"""HardwareChange: changing the GPUs once they are free: by this runtime, by mig-manager, or by AMD's config manager.
 
 An MPS server outlives its clients. It ends when its control daemon sees that the node's label has changed, so the label is
 published first, and what needs the GPU without the server comes after that.
@@ -12,6 +12,7 @@ from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.client_pause import ClientPause
+from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.rollout_window import HARDWARE_SECONDS
 from gpushare_node.reconcile.run_context import RunContext
@@ -22,12 +23,6 @@ from gpushare_node.vendors import of
 
 _SERVER_SECONDS = 300.0
 """As long as other GPU clients may take. The control daemon's pod ends only after the feature labels have been rewritten."""
-
-_FAILED = "failed"
-_SUCCESS = "success"
-
-_MIG_MANAGER_SECONDS = 1200.0
-"""The sum of mig-manager's own waits: four times five minutes for clients."""
 
 _STALE_SECONDS = 30.0
 """How long the state label may still have the value for the previous config."""
@@ -66,10 +61,22 @@ class HardwareChange(Struct, frozen=False):
             if change.reason is None:
                 self.publish()
             return change
+        if self._policy.partitioner is Partitioner.CONFIG_MANAGER:
+            return self._configure(view)
         if not self.drain.must_pause(view):
             return self._partition(view)
         with ClientPause(context=self._context, digest=self.digest).paused():
             return self._partition(view)
+
+    def _configure(self, view: GpuView) -> PartitionResult:
+        manager = ConfigManager(drain=self.drain, digest=self.digest)
+        if not manager.must_act(view):
+            manager.admit_again(view)
+            return self._partition(view)
+        change = manager.run(view)
+        if change.reason is None:
+            self.publish()
+        return change
 
     def _partition(self, view: GpuView) -> PartitionResult:
         if view.plan.operations or view.compute_modes:
@@ -125,7 +132,8 @@ class HardwareChange(Struct, frozen=False):
         self.drain.hardware.close()
         context.enforced = None
         self._label_for_mig_manager()
-        label = of(self._policy.vendor).layout_state_label
+        vendor = of(self._policy.vendor)
+        label = vendor.layout_state_label
         began_at, is_fresh = context.deps.clock.now(), False
 
         def find() -> Unmet | None:
@@ -133,13 +141,14 @@ class HardwareChange(Struct, frozen=False):
             nonlocal is_fresh
             state = context.cluster.node().labels.get(label, "")
             is_old = context.deps.clock.now() - began_at < _STALE_SECONDS
-            is_fresh = is_fresh or state not in (_SUCCESS, _FAILED) or not is_old
-            if state == _SUCCESS and is_fresh:
+            is_fresh = is_fresh or state not in (vendor.layout_done, vendor.layout_failed) or not is_old
+            if state == vendor.layout_done and is_fresh:
                 return None
-            reason = ConditionReason.PARTITION_FAILED if state == _FAILED and is_fresh else ConditionReason.PARTITIONING
+            has_failed = state == vendor.layout_failed and is_fresh
+            reason = ConditionReason.PARTITION_FAILED if has_failed else ConditionReason.PARTITIONING
             return Unmet(reason=reason, message=f"{label} is {state or 'absent'}")
 
-        unmet = context.wait(find, _MIG_MANAGER_SECONDS)
+        unmet = context.wait(find, vendor.layout_seconds)
         if unmet is not None:
             return PartitionResult(results=(), reason=unmet.reason, message=unmet.message)
         context.await_driver(self.drain.hardware)

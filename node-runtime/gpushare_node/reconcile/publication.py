@@ -3,10 +3,10 @@
 Owns the labels and the flips between a profile's two names. Changes no hardware and no taints.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.host.state_dir import Published
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, NodeView
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Eviction, NodeView, PodView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, replace
@@ -22,7 +22,7 @@ _GRACE_SECONDS = 30.0
 """A flip shows in kubelet's checkpoint within two seconds; a plugin that restarts takes somewhat longer."""
 _MPS_GRACE_SECONDS = 120.0
 """The plugin checks every half minute whether its MPS daemon answers; the daemon starts after the feature labels are set.
-A flip ends both."""
+A flip ends both. A pod that is deleted instead takes as long to start."""
 
 _MAX_FLIPS = 3
 _CONFLICT_SECONDS = 60.0
@@ -54,7 +54,7 @@ class ProfilePublication(Struct, frozen=False):
         if node_labels.must_apply(node_labels.desired(self.policy, published), node.labels, node.owners):
             self._apply(published, node)
         else:
-            self.context.record_step("labels", "node", Status.OK, published.key)
+            self.context.record_step("labels", "node", Status.OK, published.key or self.policy.pool)
 
     def await_plugin(self) -> Unmet | None:
         """Wait until the node offers `desired`; return what is wrong after five minutes. `publish` must have been called."""
@@ -67,13 +67,13 @@ class ProfilePublication(Struct, frozen=False):
         return unmet
 
     def _apply(self, published: Published, node: NodeView) -> None:
-        if node.labels.get(PLUGIN_LABEL) != published.key:
+        if node.labels.get(PLUGIN_LABEL, "") != published.key:
             # The plugin watches no other label.
             self.context.relabelling = Relabelling(sockets=self.context.deps.backend.find_sockets(), at=self.context.slept)
         self.context.cluster.apply_labels(node_labels.desired(self.policy, published))
         self._published = published
         self._applied_at = self.context.slept
-        self.context.record_step("labels", "node", Status.CHANGED, published.key)
+        self.context.record_step("labels", "node", Status.CHANGED, published.key or self.policy.pool)
 
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
@@ -111,10 +111,15 @@ class ProfilePublication(Struct, frozen=False):
         now = self.context.slept
         if self._applied_at is None:
             self._applied_at = now
-        grace = _MPS_GRACE_SECONDS if self.policy.mode.has_daemon else _GRACE_SECONDS
+        is_slow = self.policy.mode.has_daemon or (self._published is not None and not self._published.key)
+        grace = _MPS_GRACE_SECONDS if is_slow else _GRACE_SECONDS
         if self._published is None or self._flips >= _MAX_FLIPS or now - self._applied_at < grace * 2**self._flips:
             return
         self._flips += 1
+        if not self._published.key:
+            self._applied_at = now
+            restart_plugin(self.context, self.context.deps.backend.restartable(self.context.cluster.pods(), self.policy))
+            return
         other = self.context.deps.backend.flip(self._published)
         self.context.deps.folder.keep_profile(other.key, other.devices)
         self._apply(other, node)
@@ -126,6 +131,14 @@ class ProfilePublication(Struct, frozen=False):
             self._conflict_at = now
             self._apply(self._published, node)
         return Unmet(reason=ConditionReason.LABEL_CONFLICT, message=", ".join(taken))
+
+
+def restart_plugin(context: RunContext, pods: Iterable[PodView]) -> None:
+    """Delete these pods, whose DaemonSets create others. ClusterError."""
+    for pod in pods:
+        outcome = context.cluster.evict(pod, is_forced=True)
+        status = Status.CHANGED if outcome in (Eviction.EVICTED, Eviction.GONE) else Status.FAILED
+        context.record_step("restart", "node", status, f"pod {pod.namespace}/{pod.name} {outcome.value}")
 
 
 def remove_labels(context: RunContext, *, keeps: frozenset[str]) -> None:

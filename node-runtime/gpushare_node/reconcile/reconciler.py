@@ -5,9 +5,9 @@ way out GPU clients are resumed and the journal shows how far the change came; t
 """
 
 from gpushare_node.adapters.kube.cluster import (
+    CHANGE_TAINTS,
     POOL_LABEL,
     RELEASED_ANNOTATION,
-    REPARTITIONING_TAINTS,
     RETRY_ANNOTATION,
     WOULD_ANNOTATION,
     ClusterError,
@@ -98,7 +98,7 @@ class _Reconciler(Struct):
         """Return whether an earlier run can have left a slot. A failed one keeps it, even if the former layout is offered."""
         journal = self.context.deps.folder.journal()
         has_failed = journal is not None and journal.attempts > 0
-        return has_failed or any(taint.key in REPARTITIONING_TAINTS for taint in node.taints)
+        return has_failed or any(taint.key in CHANGE_TAINTS for taint in node.taints)
 
     def _leave(self) -> Outcome:
         """Release the node. Its layout is that of the former policy; how tenants are treated is what the pool says today."""

@@ -5,6 +5,7 @@ ends, so nothing may remain to be done.
 """
 
 from gpushare_node.adapters.kube.cluster import (
+    CHANGE_TAINTS,
     FIRST_CAPS_ANNOTATION,
     MIG_LABEL,
     NOT_READY_TAINTS,
@@ -12,7 +13,6 @@ from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     PROFILE_LABEL,
     RELEASED_ANNOTATION,
-    REPARTITIONING_TAINTS,
     NodeView,
 )
 from gpushare_node.backends.backend import CheckpointError
@@ -22,6 +22,7 @@ from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import node_labels
 from gpushare_node.membership.node_labels import find_successor, is_requested
+from gpushare_node.reconcile.config_manager import withdraw_request
 from gpushare_node.reconcile.drain import Drain, DrainRequest
 from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import remove_labels
@@ -97,12 +98,13 @@ class Release(Struct):
 
     def _make_exclusive(self) -> frozenset[str]:
         """Make the GPUs exclusive, and return the UUIDs of what is there then."""
-        policy = exclusive_of((), self.pool) if self.former is None else exclusive(self.former)
+        vendor = self.context.deps.vendor
+        policy = exclusive_of((), self.pool, vendor) if self.former is None else exclusive(self.former)
         hardware = self.context.deps.open_hardware(digest(policy))
         try:
             self.context.await_driver(hardware)
             if self.former is None:
-                policy = exclusive_of(hardware.look(policy, frozenset()).surveys, self.pool)
+                policy = exclusive_of(hardware.look(policy, frozenset()).surveys, self.pool, vendor)
             self._change(hardware, policy)
             return hardware.devices(hardware.look(policy, frozenset()))
         finally:
@@ -134,7 +136,7 @@ class Release(Struct):
 
     def _remove_profile_label(self) -> None:
         """Without its label the device plugin returns to its default, and so does the MPS daemon."""
-        remove_labels(self.context, keeps=frozenset({POOL_LABEL, PROFILE_LABEL, MIG_LABEL}))
+        remove_labels(self.context, keeps=node_labels.CLAIM | {PROFILE_LABEL, MIG_LABEL})
 
     def _affected(self, policy: Policy) -> frozenset[str]:
         """Return whom the plugin's return to its default disturbs: no pod if our label is not set, for that has happened."""
@@ -145,9 +147,10 @@ class Release(Struct):
     def _clean_node(self, devices: frozenset[str]) -> None:
         """Remove all marks but the pool label. The uninstall Job gets its answer first: without the label this pod may end."""
         context = self.context
-        remove_labels(context, keeps=frozenset({POOL_LABEL}))
+        remove_labels(context, keeps=node_labels.CLAIM)
+        withdraw_request(context, self.former)
         context.wait(lambda: self._find_stale(devices), _FORGET_SECONDS)
-        context.remove_taints(*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)
+        context.remove_taints(*NOT_READY_TAINTS, *CHANGE_TAINTS)
         context.cluster.clear_condition()
         annotations = context.cluster.node().annotations
         changed: dict[str, str | None] = {}

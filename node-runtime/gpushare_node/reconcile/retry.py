@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gpushare_node.adapters.host.state_dir import StateDirError, StateDirLockedError
-from gpushare_node.adapters.kube.cluster import REPARTITIONING_TAINTS, ClusterError
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, ClusterError
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.reconcile.pauses import Pauses
@@ -95,7 +95,7 @@ class Retry(Struct):
         context = self.context
         if context.is_touched or not context.may_untaint_on_abort or context.is_half_done():
             return False
-        context.remove_taints(*REPARTITIONING_TAINTS)
+        context.remove_taints(*CHANGE_TAINTS)
         # From here on the taint may be another pool's.
         context.may_untaint_on_abort = False
         return True

@@ -4,7 +4,7 @@ Held back is what takes a layout, or the plugin's config, from a node that has o
 
 - a node that never had a layout of ours: neither the folder has a policy nor the node our profile label;
 - a repair: the policy in force and the desired one give the same layout and resources, also if caps or names differ;
-- a node that lost its layout, as in a reboot: no GPU that should have MIG instances has any. If only some GPUs lost theirs, the
+- a node that lost its layout, as in a reboot: no GPU that should be divided is. If only some GPUs lost theirs, the
   others still serve tenants, and another layout waits;
 - what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is by then: the node is out
   of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels are missing;
@@ -16,13 +16,14 @@ What the plugin offers at the moment does not count: while it restarts it offers
 from collections.abc import Mapping
 
 from gpushare_node.adapters.host.state_dir import Journal
-from gpushare_node.adapters.kube.cluster import PROFILE_LABEL
+from gpushare_node.adapters.kube.cluster import PROFILE_LABEL, VENDOR_LABEL
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.view import GpuView
-from gpushare_node.membership.node_labels import mig_label
+from gpushare_node.membership.node_labels import layout_request
 from gpushare_node.partition.operations import CreateInstance
+from gpushare_node.partition.state import Gpu
 from gpushare_node.reporting.outcome import Blocked
 from gpushare_node.reporting.reasons import ConditionReason
 
@@ -51,17 +52,19 @@ class Change(Struct):
         if self.journal is not None and self.journal.is_changing and self.journal.is_new_layout:
             return False
         if self.former is None or self.former_view is None:
-            return PROFILE_LABEL in self.labels and not self._restores_published()
+            is_known = PROFILE_LABEL in self.labels or VENDOR_LABEL in self.labels
+            return is_known and not self._restores_published()
         if self.former.is_alike(self.policy):
             return False
-        requested = mig_label(self.policy).items() - mig_label(self.former).items()
+        requested = layout_request(self.policy).items() - layout_request(self.former).items()
         is_requested = bool(requested) and requested <= self.labels.items()
         return not (is_requested or self._is_changed(self.former_view) or _is_lost(self.former, self.former_view))
 
     def _restores_published(self) -> bool:
-        """Without the former policy: whether nothing goes, and the profile that the node's label names stays."""
+        """Without the former policy: whether nothing goes, and what the node's label names stays."""
+        published = {PROFILE_LABEL: self.policy.profile} if self.policy.profile else layout_request(self.policy)
         creates_only = all(isinstance(operation, CreateInstance) for operation in self.view.plan.operations)
-        return creates_only and not self.view.compute_modes and self.labels[PROFILE_LABEL] == self.policy.profile
+        return creates_only and not self.view.compute_modes and published.items() <= self.labels.items()
 
     def _is_changed(self, former_view: GpuView) -> bool:
         """Whether the hardware has the desired layout already, which is not the former one."""
@@ -69,10 +72,15 @@ class Change(Struct):
 
 
 def _is_lost(former: Policy, view: GpuView) -> bool:
-    """Whether no GPU that should have MIG instances by the former policy has any. What a faulty one has is not known."""
-    partitioned = {gpu.index for gpu in former.gpus if gpu.instances}
-    known = [gpu for gpu in view.state.gpus if gpu.index in partitioned and gpu.fault is None]
-    return bool(known) and not any(gpu.mig is not None and gpu.mig.current and gpu.mig.instances for gpu in known)
+    """Whether no GPU that should be divided by the former policy is. What a faulty one has is not known."""
+    divided = {gpu.index for gpu in former.gpus if gpu.instances or (gpu.partition is not None and gpu.partition.devices > 1)}
+    known = [gpu for gpu in view.state.gpus if gpu.index in divided and gpu.fault is None]
+    return bool(known) and not any(_is_divided(gpu) for gpu in known)
+
+
+def _is_divided(gpu: Gpu) -> bool:
+    has_instances = gpu.mig is not None and gpu.mig.current and bool(gpu.mig.instances)
+    return has_instances or (gpu.modes is not None and gpu.modes.devices > 1)
 
 
 def check(policy: Policy, now: float, seconds: float) -> None:

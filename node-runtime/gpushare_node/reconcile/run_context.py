@@ -3,7 +3,7 @@
 While a run waits, it enforces the caps of the policy in force: no other process does so before the run has ended.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from gpushare_node.adapters.host.state_dir import Journal
@@ -30,6 +30,7 @@ from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import DriverError
+from gpushare_node.vendors.vendor import Eviction
 
 _TICK_SECONDS = 1.0
 
@@ -197,17 +198,23 @@ class RunContext(Struct, frozen=False):
 
     # Taints.
 
-    def add_taint(self, node: NodeView, key: str, pool: str | None) -> None:
+    def add_taint(self, node: NodeView, key: str, labels: Mapping[str, str]) -> None:
         """Keep new pods away from the node, by the taint of this key.
 
-        A node without a pool label also gets that of `pool`: if the pool is deleted, its nodes are found by that label.
+        A node without a pool label also gets these: if the pool is deleted, its nodes are found by them.
         """
         if not self.cluster.has_server:
             return
-        claim = {POOL_LABEL: pool} if pool and POOL_LABEL not in node.labels else {}
+        claim = {} if POOL_LABEL in node.labels else labels
         if claim or not any(taint.key == key for taint in node.taints):
             self.cluster.change_taints(add=(Taint(key=key, effect="NoSchedule"),), labels=claim)
             self.record_step("taint", "node", Status.CHANGED, f"{key} is set")
+
+    def evict_by_taint(self, taint: Eviction) -> None:
+        """Send away every pod that does not tolerate this taint, platform's and clients of the GPUs included."""
+        if not any((one.key, one.value) == (taint.key, taint.value) for one in self.cluster.node().taints):
+            self.cluster.change_taints(add=(Taint(key=taint.key, effect="NoExecute", value=taint.value),))
+            self.record_step("taint", "node", Status.CHANGED, f"{taint.key}={taint.value}:NoExecute is set")
 
     def remove_taints(self, *keys: str) -> None:
         """Remove those of these taints that the node has."""

@@ -168,7 +168,7 @@ def find_affected(
         if policy.mode.has_daemon or labels.get(of(policy.vendor).sharing_label) == Mode.MPS:
             return frozenset(offered)
         return frozenset(name for name, count in offered.items() if now.get(name, 0) < count)
-    if former.profile == policy.profile:
+    if policy.profile and former.profile == policy.profile:
         return frozenset()
     if former.mode.has_daemon or policy.mode.has_daemon:
         # The control daemon restarts with its config, which ends every client.

@@ -67,7 +67,7 @@ class ConditionReason(Enum):
     )
     WAITING_FOR_DRIVER = _not(
         "WaitingForDriver",
-        "The NVIDIA driver does not answer yet.",
+        "The GPUs' driver does not answer yet.",
         "Wait for the driver's installation. If this persists, check the driver's pod, run `nvidia-smi` on the node, and check "
         "that the runtime class of gpushare's pods injects the driver: `platform.runtimeClass` sets it for stack `existing`.",
         lacks_driver=True,
@@ -119,8 +119,16 @@ class ConditionReason(Enum):
     )
     INVALID_LAYOUT = _failed(
         "InvalidLayout",
-        "The driver cannot place the requested MIG instances on this GPU.",
-        "Compare `gpushare cards CARD` with the output of `nvidia-smi mig -lgipp` on the node.",
+        "The driver cannot place the requested MIG instances on this GPU, or does not offer the requested partitions.",
+        "Compare `gpushare cards CARD` with the output of `nvidia-smi mig -lgipp` on the node, or on AMD's of "
+        "`amd-smi partition --accelerator`.",
+        is_hardware=True,
+    )
+    PARTITION_MISMATCH = _failed(
+        "PartitionMismatch",
+        "An AMD GPU is divided by other modes than the pool's, and no program of the pool's stack changes them.",
+        "Set the modes with AMD's tools (`amd-smi set --memory-partition`, then `--compute-partition`) once no process uses "
+        "the GPUs, or let `stack: amd-gpu-operator` with its config manager do it.",
         is_hardware=True,
     )
     GPU_LOST = _not(
@@ -226,6 +234,13 @@ class ConditionReason(Enum):
         "Check the message. The runtime waits one minute, then two, and from the third attempt on five minutes to six hours. A "
         "reboot, another driver, another policy or `kubectl annotate node NODE gpushare.dev/retry=now` starts it "
         "immediately.",
+    )
+    CONFIG_MANAGER_FAILED = _failed(
+        "ConfigManagerFailed",
+        "AMD's config manager did not divide the GPUs as the pool requires; the node keeps the taint amd-dcm.",
+        "Check the message, and the log of the pod device-config-manager on the node; `amd-smi partition` shows what the GPUs "
+        "have. A process with /dev/kfd open keeps it from working. The runtime requests the change again after one to ten "
+        "minutes, or immediately with `kubectl annotate node NODE gpushare.dev/retry=now`.",
     )
     ROLLED_BACK = _failed(
         "RolledBack",

@@ -4,19 +4,21 @@ What acts for a pool asks `of(policy.vendor)`; what only recognises what it find
 """
 
 from gpushare_node.core.policy import Vendor
+from gpushare_node.vendors.amd.names import AMD, is_here
 from gpushare_node.vendors.nvidia.names import NVIDIA
 from gpushare_node.vendors.vendor import GpuVendor
 
-_VENDORS = {Vendor.NVIDIA: NVIDIA}
+_VENDORS = {Vendor.NVIDIA: NVIDIA, Vendor.AMD: AMD}
 _ALL = tuple(_VENDORS.values())
 
 RESOURCES = tuple(one.resources for one in _ALL)
 UUIDS = tuple(prefix for one in _ALL for prefix in one.uuids)
-DEPLOY_LABELS = tuple(one.deploy_labels for one in _ALL)
+DEPLOY_LABELS = tuple(one.deploy_labels for one in _ALL if one.deploy_labels)
 CLIENT_LABELS = tuple(one.deploy_labels + client for one in _ALL for client in one.clients)
 CLIENT_APPS = frozenset(app for one in _ALL for app in one.client_apps)
 PARTITIONER_APPS = frozenset(one.partitioner_app for one in _ALL)
-DEVICE_MAJORS = frozenset(one.device_major for one in _ALL)
+LAYOUT_TAINTS = tuple(one.layout_taint.key for one in _ALL if one.layout_taint is not None)
+DEVICE_MAJORS = frozenset(one.device_major for one in _ALL if one.device_major is not None)
 DEVICE_FILES = tuple(one.device_files for one in _ALL)
 _GPU_RESOURCES = tuple(prefix for one in _ALL for prefix in one.gpu_resources)
 
@@ -26,6 +28,11 @@ def of(vendor: Vendor) -> GpuVendor:
     if vendor not in _VENDORS:
         raise NotImplementedError(f"GPUs of the vendor {vendor} are not supported")
     return _VENDORS[vendor]
+
+
+def on_this_host() -> Vendor:
+    """Return whose GPUs this host has, where no policy says it: NVIDIA's, unless only AMD's driver lists GPUs."""
+    return Vendor.AMD if is_here() else Vendor.NVIDIA
 
 
 def is_gpu_resource(name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.process_list import Device
-from gpushare_node.partition.state import Fault, Profile
+from gpushare_node.partition.state import Fault, Modes, Profile
 
 Observe = Callable[[str, float, int | None], None]
 """Called after every call of the driver with its name, its duration in seconds, and its code or None on success. From any
@@ -75,7 +75,10 @@ def code_text(code: int) -> str:
 
 
 class Versions(Struct):
-    """The installed versions. `cuda` is the newest CUDA that the driver supports, as `13.0`; None if it does not report it."""
+    """The installed versions. `cuda` is the newest CUDA that the driver supports, as `13.0`; None if it does not report it.
+
+    Another vendor's driver has neither: then `nvml` is empty.
+    """
 
     driver: str
     nvml: str
@@ -109,6 +112,13 @@ class MigInfo(Struct):
     profiles: tuple[Profile, ...] = ()
 
 
+class GpuDevice(Struct):
+    """A device that AMD's driver makes of a GPU, by the id under which AMD's device plugin offers it."""
+
+    id: str
+    memory_mib: int | None
+
+
 class ComputeMode(IntEnum):
     """Which processes may open contexts. MPS leaves EXCLUSIVE_PROCESS behind."""
 
@@ -123,6 +133,7 @@ class GpuInfo(Struct):
     `pci_device_id` has the policy's form (`0x20B010DE`), `pci_bus_id` the form of `nvidia-smi -i`. `pids` are the processes on
     the GPU by GPU instance, None for those on no known one; they come from every process list that the driver has.
     `is_fabric_ready`: whether the fabric manager has set up its NVLink; None on a GPU without NVSwitch, or if unknown.
+    `modes` and `devices` are an AMD GPU's; `modes` None: it cannot be divided.
     """
 
     index: int
@@ -134,6 +145,8 @@ class GpuInfo(Struct):
     compute_mode: ComputeMode | None = None
     is_fabric_ready: bool | None = None
     mig: MigInfo | None = None
+    modes: Modes | None = None
+    devices: tuple[GpuDevice, ...] = ()
     pids: tuple[tuple[int | None, int], ...] = ()
     fault: Fault | None = None
 

@@ -17,6 +17,13 @@ class OpenDriver(Protocol):
         ...
 
 
+class Eviction(Struct):
+    """A taint with the effect NoExecute, which ends all pods that do not tolerate it."""
+
+    key: str
+    value: str
+
+
 class GpuVendor(Struct):
     """One vendor. `open_driver` imports the driver's library only when it is called."""
 
@@ -31,11 +38,18 @@ class GpuVendor(Struct):
     """The prefixes of device ids that identify a device for certain."""
 
     plugin_label: str
-    """The configuration of the device plugin, which watches no other label."""
+    """The configuration of the device plugin, which watches no other label; empty if it watches none."""
     layout_label: str
     """The layout for the vendor's own program that partitions GPUs."""
     layout_state_label: str
     """What that program says of the layout."""
+    layout_done: str
+    layout_failed: str
+    """What it says at the end: that the GPUs have the layout, or that it has given up."""
+    layout_seconds: float
+    """How long that takes at most."""
+    layout_taint: "Eviction | None"
+    """What sends every other program away while it works; None if it does that itself."""
     sharing_label: str
     """How the device plugin shares: none, time-slicing or mps."""
     deploy_labels: str
@@ -43,18 +57,21 @@ class GpuVendor(Struct):
 
     plugin_apps: frozenset[str]
     """The device plugin's pods: label `app` or `app.kubernetes.io/name`."""
+    restarted: str
+    """The label of pods of the bundle's that read the GPUs once, when they start, so that they are deleted after a change; its
+    value begins with our name. Empty if they follow a label."""
     clients: tuple[str, ...]
     """After `deploy_labels`: the operator's programs that keep GPUs open."""
     client_apps: frozenset[str]
     """Label `app` of those programs' pods."""
     partitioner_app: str
-    """Label `app` of the vendor's own program that partitions GPUs."""
+    """Label `app` or `app.kubernetes.io/name` of the vendor's own program that partitions GPUs."""
 
-    device_major: int
-    """The major number of its character devices."""
+    device_major: int | None
+    """The major number of its character devices; None if it is another in each boot."""
     device_files: bytes
     """With which the paths of these devices begin."""
     reset_command: tuple[str, ...]
-    """The host's program that resets a GPU, and its arguments before the GPU's PCI address."""
+    """The host's program that resets a GPU, and its arguments before the GPU's PCI address; empty without one."""
     nodes_command: tuple[str, ...]
     """The same that creates the device nodes of a GPU's parts."""

@@ -245,7 +245,7 @@ def test_condition_reports_why_the_gpus_cannot_be_read(observed: Observed) -> No
     observed.gpus.unload()
     assert observed.apply().returncode == 0
     assert observed.condition()[:2] == ("False", "WaitingForDriver")
-    assert observed.would() == {"pool": "dense", "unknown": "The NVIDIA driver does not answer yet."}
+    assert observed.would() == {"pool": "dense", "unknown": "The GPUs' driver does not answer yet."}
     observed.gpus.reload()
     assert observed.apply().returncode == 0
     assert observed.condition()[:2] == ("False", "Observing")

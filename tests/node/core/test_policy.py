@@ -44,7 +44,7 @@ def test_a_policy_becomes_values_with_one_entry_for_each_gpu() -> None:
 
 REFUSED = [
     ((), "- a list", ".", "must be a mapping"),
-    (("spec", "mode"), "vgpu", "spec.mode", "must be one of exclusive, time-slicing, mps, mig, not 'vgpu'"),
+    (("spec", "mode"), "vgpu", "spec.mode", "must be one of exclusive, time-slicing, mps, mig, partition, not 'vgpu'"),
     (("spec", "gpusPerNode"), 17, "spec.gpusPerNode", "must be at most 16, not 17"),
     (("spec", "gpusPerNode"), True, "spec.gpusPerNode", "must be a whole number, not true"),
     (("spec", "gpusPerNode"), 7, "spec.gpus[0].indexes[7]", "must be below gpusPerNode, which is 7, not 7"),
@@ -65,7 +65,7 @@ REFUSED = [
     (("spec", "migConfig"), "x" * 64, "spec.migConfig", "must have at most 63 characters"),
     (("spec", "profile"), "x" * 999, "spec.profile", "…'"),
     (("spec", "backend"), "dra", "spec.backend", "must be one of device-plugin, not 'dra'"),
-    (("spec", "vendor"), "amd", "spec.vendor", "must be one of nvidia, not 'amd'"),
+    (("spec", "vendor"), "intel", "spec.vendor", "must be one of nvidia, amd, not 'intel'"),
     (("apiVersion",), "gpushare.dev/v2", "apiVersion", "must be one of gpushare.dev/v1, not 'gpushare.dev/v2'"),
 ]
 

@@ -25,6 +25,7 @@ from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.bounded_driver import BoundedDriver
+from gpushare_node.vendors.driver import Driver, Observe
 from gpushare_node.vendors.nvidia.session import Session
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import SLEEPING, FakeProc, ProcessPool, systemd_path
@@ -192,11 +193,12 @@ class EnforcementFixture:
         self.queue: Any = changes.pop("queue", InlineQueue())
         self.node_annotations: Any = changes.pop("node_annotations", None)
         self.deadline: float = changes.pop("deadline", 30.0)
+        self.open_driver: Callable[[Observe], Driver] = changes.pop("open_driver", Session.open)
         self.tenancy = folder / "tenancy.json"
         self.tenancy.write_text(tenancy_text(**changes.pop("tenancy", {})))
         self.ahead = 0.0
         """Of the right date."""
-        self.policy = policy(**changes)
+        self.policy: Policy = changes.pop("own_policy", None) or policy(**changes)
         self.enforcer = self.start()
 
     def start(self) -> Enforcer:
@@ -204,7 +206,7 @@ class EnforcementFixture:
         self.processes = LinuxProcesses(self.fake_proc.root)
         self.metrics = EnforcementMetrics(Registry())
         self.driver = BoundedDriver(
-            lambda: Session.open(self.metrics.observe_call), clock=self.clock, deadline_seconds=self.deadline
+            lambda: self.open_driver(self.metrics.observe_call), clock=self.clock, deadline_seconds=self.deadline
         )
         adapters = Adapters(
             driver=self.driver,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from gpushare_node.core.structs import replace
-from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus, Profile
 
 
@@ -27,6 +27,8 @@ def simulate(state: NodeGpus, operation: Operation, told: tuple[Profile, ...] = 
             own = replace(own, instances=_without(gpu, own, operation.instance))
         case CreateInstance():
             own = replace(own, instances=(*own.instances, _created(own, operation, is_whole=True)))
+        case ChangeModes():
+            raise AssertionError("no driver divides a GPU of NVIDIA's by modes")
         case _:
             assert_never(operation)
     return _with(state, replace(gpu, mig=own))
@@ -43,6 +45,8 @@ def halfway(state: NodeGpus, operation: Operation) -> NodeGpus:
             own = replace(own, instances=(*rest, replace(operation.instance, is_whole=False)))
         case CreateInstance():
             own = replace(own, instances=(*own.instances, _created(own, operation, is_whole=False)))
+        case ChangeModes():
+            raise AssertionError("no driver divides a GPU of NVIDIA's by modes")
         case _:
             assert_never(operation)
     return _with(state, replace(gpu, mig=own))

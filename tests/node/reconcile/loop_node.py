@@ -27,7 +27,7 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import DAYS, Mode, Policy, Share
+from gpushare_node.core.policy import DAYS, DesiredPartition, Mode, Policy, Share
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.programs import with_programs
@@ -102,7 +102,7 @@ def text_of(policy: Policy) -> str:
                 "mode": str(one.mode),
                 "stack": str(one.stack),
                 "partitioner": str(one.partitioner),
-                "profile": one.profile,
+                "profile": one.profile or None,
                 "migConfig": one.mig_config,
                 "gpus": [
                     {
@@ -112,6 +112,7 @@ def text_of(policy: Policy) -> str:
                             {"profile": each.profile, "profileId": each.profile_id, "start": each.start, "size": each.size}
                             for each in gpu.instances
                         ],
+                        "partition": gpu.partition and _partition(gpu.partition),
                     }
                     for gpu in one.gpus
                 ],
@@ -145,9 +146,16 @@ def text_of(policy: Policy) -> str:
                 },
                 "namespaces": [],
                 "repartitioningTaint": str(one.repartitioning_taint),
+                "vendor": str(one.vendor),
+                "managerConfig": one.manager_config,
             },
         }
     )
+
+
+def _partition(partition: DesiredPartition) -> dict[str, Any]:
+    modes = {"compute": partition.compute, "memory": partition.memory}
+    return {**modes, "devices": partition.devices, "memoryMiB": partition.memory_mib}
 
 
 SLOT = "gpushare-training.0"

@@ -146,6 +146,7 @@ def chooser(query: Mapping[str, str]) -> Callable[[Object], bool]:
             "status.phase": thing.get("status", {}).get("phase", ""),
             "reason": thing.get("reason", ""),
             "involvedObject.name": (thing.get("involvedObject") or {}).get("name", ""),
+            "involvedObject.uid": (thing.get("involvedObject") or {}).get("uid", ""),
             "involvedObject.kind": (thing.get("involvedObject") or {}).get("kind", ""),
         }
         return all(_holds(have, label) for label in labels) and all(_holds(values, field, closed=True) for field in fields)

@@ -41,6 +41,8 @@ def this_machine(roots: Iterable[Path] = ROOTS, vendor: Vendor = Vendor.NVIDIA) 
 
 
 def _run(roots: tuple[Path, ...], command: tuple[str, ...], timeout_seconds: float) -> str | None:
+    if not command:
+        return "this vendor has no program for it"
     # Searched at every call: the driver's container may have started since.
     program = find(command[0], roots)
     return f"there is no {command[0]} on the host" if program is None else program.run(command[1:], timeout_seconds)

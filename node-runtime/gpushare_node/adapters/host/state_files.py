@@ -31,6 +31,7 @@ class Journal(Struct):
     monotonic clock; `pending_modes` are the GPUs whose pending MIG mode this runtime requested; `paused` are labels of GPU
     clients with their values before the pause; `is_changing` is true from the first change until a whole layout, the new or
     the old, is in place. `is_new_layout`: that change is no repair, and no window delays what is left of it.
+    `requested` is what AMD's config manager was asked for in this boot, until its answer is carried out; empty if nothing is.
     """
 
     policy_digest: str
@@ -43,6 +44,7 @@ class Journal(Struct):
     paused: Mapping[str, str] = field(default_factory=dict)
     is_changing: bool = False
     is_new_layout: bool = False
+    requested: str = ""
 
 
 class Notice(Struct):
@@ -139,7 +141,7 @@ def read_journal(value: Field) -> Journal:
         "pending_modes",
         "paused",
         "is_changing",
-        optional=("is_new_layout",),
+        optional=("is_new_layout", "requested"),
     )
     return Journal(
         policy_digest=fields["policy_digest"].text(),
@@ -152,6 +154,7 @@ def read_journal(value: Field) -> Journal:
         paused={label: former.text() for label, former in fields["paused"].entries()},
         is_changing=fields["is_changing"].boolean(),
         is_new_layout=fields["is_new_layout"].optional(lambda one: one.boolean()) or False,
+        requested=fields["requested"].optional(lambda one: one.text()) or "",
     )
 
 

@@ -11,10 +11,12 @@ from typing import Protocol
 from gpushare_node.core.policy import RepartitioningTaint, Vendor
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.vendors import of
+from gpushare_node.vendors import LAYOUT_TAINTS, of
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
+VENDOR_LABEL = "gpushare.dev/vendor"
+"""Whose the GPUs are, where they are not NVIDIA's: another pod releases such a node. It comes and goes with the pool's."""
 PLUGIN_LABEL = of(Vendor.NVIDIA).plugin_label
 MIG_LABEL = of(Vendor.NVIDIA).layout_label
 RELEASE_ANNOTATION = "gpushare.dev/release"
@@ -35,6 +37,8 @@ REPARTITIONING_TAINT = RepartitioningTaint.DEFAULT.value
 NOT_READY_TAINTS = (NOT_READY_TAINT, "startup-taint.cluster-autoscaler.kubernetes.io/gpushare-not-ready")
 REPARTITIONING_TAINTS = tuple(taint.value for taint in RepartitioningTaint)
 """Only the policy's key is added, but all are removed: a node may still have the one that its pool had before."""
+CHANGE_TAINTS = (*REPARTITIONING_TAINTS, *LAYOUT_TAINTS)
+"""All that a node has only while its GPUs are changed."""
 
 
 class ClusterError(Exception):
@@ -196,6 +200,10 @@ class Cluster(EventSink, Protocol):
 
     def pods(self) -> tuple[PodView, ...]:
         """Read the pods of this node, in any phase."""
+        ...
+
+    def events_of(self, pod: PodView) -> tuple[str, ...]:
+        """Read the messages of the Events on this pod, the newest first."""
         ...
 
     def selects(self, node: NodeView) -> bool:

@@ -28,6 +28,10 @@ class NoCluster:
         """Return no pods. Which pods run is unknown: see `RunContext.holders`."""
         return ()
 
+    def events_of(self, pod: PodView) -> tuple[str, ...]:  # noqa: ARG002 - the Protocol's signature
+        """Return no messages."""
+        return ()
+
     def selects(self, node: NodeView) -> bool:  # noqa: ARG002 - the Protocol's signature
         """Return True: no DaemonSet can stop selecting the node."""
         return True

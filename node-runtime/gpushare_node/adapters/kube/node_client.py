@@ -94,6 +94,13 @@ class NodeClient:
         found = self._connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._place.node}"})
         return tuple(view_pod(pod) for pod in found.get("items") or ())
 
+    def events_of(self, pod: PodView) -> tuple[str, ...]:
+        """Read the messages of the Events on this pod, the newest first."""
+        query = {"fieldSelector": f"involvedObject.uid={pod.uids[0]}"}
+        events = self._connection.get(f"/api/v1/namespaces/{pod.namespace}/events", query).get("items") or ()
+        newest = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""), reverse=True)
+        return tuple(str(one.get("message") or "") for one in newest)
+
     def selects(self, node: NodeView) -> bool:
         """Whether the pool's DaemonSet selects the node by more than our own label; false if it is deleted or being deleted."""
         daemonset = self._daemonset()

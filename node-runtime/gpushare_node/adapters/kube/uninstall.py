@@ -9,11 +9,11 @@ only one page of it is in memory.
 from collections.abc import Callable, Iterator, Mapping
 
 from gpushare_node.adapters.kube.cluster import (
+    CHANGE_TAINTS,
     NOT_READY_TAINTS,
     POOL_LABEL,
     RELEASE_ANNOTATION,
     RELEASED_ANNOTATION,
-    REPARTITIONING_TAINTS,
     ClusterError,
 )
 from gpushare_node.adapters.kube.connection import MERGE_PATCH, METADATA, METADATA_LIST, Connection, Json, Request
@@ -29,7 +29,7 @@ ENDING_SECONDS = 90.0
 _OURS = "app.kubernetes.io/name=gpushare"
 _COMPONENT = "app.kubernetes.io/component"
 _COMPONENTS = frozenset({"node", "release"})
-_TAINTS = frozenset({*NOT_READY_TAINTS, *REPARTITIONING_TAINTS})
+_TAINTS = frozenset({*NOT_READY_TAINTS, *CHANGE_TAINTS})
 _NO_RIGHT = frozenset({401, 403})
 """Helm has given up, and has deleted the Job's permissions. They do not come back."""
 _MAX_REFUSALS = 1

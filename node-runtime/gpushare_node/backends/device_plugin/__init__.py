@@ -19,4 +19,5 @@ class DevicePlugin(Struct):
     expected = staticmethod(offer.expected)
     find_mismatch = staticmethod(offer.find_mismatch)
     find_stale = staticmethod(offer.find_stale)
+    restartable = staticmethod(plugin_pods.restartable)
     explain = staticmethod(plugin_pods.explain)

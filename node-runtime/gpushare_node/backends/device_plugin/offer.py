@@ -21,7 +21,9 @@ def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
     counts = Counter(dict(policy.resources))
     replicas = {share.profile: share for share in policy.shares}
     for gpu in policy.gpus:
-        if gpu.index in missing:
+        if gpu.index in missing and gpu.partition is not None:
+            counts[policy.share_of(gpu.partition).resource] -= gpu.partition.devices
+        elif gpu.index in missing:
             for profile in _profiles(gpu):
                 if profile in replicas:
                     counts[replicas[profile].resource] -= replicas[profile].replicas

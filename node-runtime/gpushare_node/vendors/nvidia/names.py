@@ -20,10 +20,16 @@ NVIDIA = GpuVendor(
     plugin_label="nvidia.com/device-plugin.config",
     layout_label="nvidia.com/mig.config",
     layout_state_label="nvidia.com/mig.config.state",
+    layout_done="success",
+    layout_failed="failed",
+    # The sum of its own waits: four times five minutes for clients.
+    layout_seconds=1200.0,
+    layout_taint=None,
     sharing_label="nvidia.com/gpu.sharing-strategy",
     deploy_labels="nvidia.com/gpu.deploy.",
     # gpu-operator's DaemonSet, and the plugin's own chart.
     plugin_apps=frozenset({"nvidia-device-plugin-daemonset", "nvidia-device-plugin"}),
+    restarted="",
     clients=("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "nvsm"),
     client_apps=frozenset(
         {

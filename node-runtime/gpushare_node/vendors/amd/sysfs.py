@@ -1,0 +1,108 @@
+"""Sysfs: the files of sysfs under a folder, with errors that say which file and why. Decides nothing."""
+
+import errno
+import re
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+from gpushare_node.vendors.driver import Code, DriverError, Observe
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_GPUS = "module/amdgpu/drivers/pci:amdgpu"
+_NODES = "class/kfd/kfd/topology/nodes"
+_PROCESSES = "class/kfd/kfd/proc"
+_T = TypeVar("_T")
+
+
+class SysfsError(Exception):
+    """A file of one GPU that is absent, unreadable, or contradicts another. The text is a sentence for people."""
+
+
+class Sysfs:
+    """The host's sysfs. Paths are relative to its folder."""
+
+    def __init__(self, root: Path, observe: Observe) -> None:
+        self._root = root
+        self._observe = observe
+
+    def gpus(self) -> tuple[str, ...]:
+        """Return the PCI addresses of the GPUs that the driver has, in order. DriverError if it is not loaded."""
+        names = self._call(_GPUS, lambda: _names(self._root / _GPUS))
+        return tuple(sorted(name for name in names if _ADDRESS.fullmatch(name)))
+
+    def nodes(self) -> tuple[str, ...]:
+        """Return the folders of KFD's nodes. DriverError if there is no KFD, or if the driver is being loaded."""
+        names = self._call(_NODES, lambda: _names(self._root / _NODES))
+        return tuple(f"{_NODES}/{name}" for name in sorted(names, key=lambda name: (len(name), name)))
+
+    def pids(self) -> tuple[int, ...]:
+        """Return the processes that have KFD open, on whichever GPU. SysfsError if that is not known."""
+        try:
+            names = _names(self._root / _PROCESSES)
+        except OSError as error:
+            raise SysfsError(f"the processes on the GPUs cannot be read: {_PROCESSES}: {error.strerror}") from error
+        if not all(name.isdecimal() for name in names):
+            raise SysfsError(f"the processes on the GPUs cannot be read: {_PROCESSES} lists {', '.join(sorted(names))[:80]}")
+        return tuple(sorted(map(int, names)))
+
+    def used_bytes(self, pid: int, gpu_id: int) -> int | None:
+        """Return how much memory of a node a process holds: 0 if it has ended, None if that is unknown."""
+        try:
+            return int((self._root / f"{_PROCESSES}/{pid}/vram_{gpu_id}").read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return None if (self._root / f"{_PROCESSES}/{pid}").is_dir() else 0
+        except (OSError, ValueError):
+            return None
+
+    def folder(self, address: str) -> str:
+        """Return the folder of a GPU."""
+        return f"{_GPUS}/{address}"
+
+    def text(self, path: str) -> str:
+        """Return what the file has, without spaces around it. SysfsError if it is not readable."""
+        try:
+            return (self._root / path).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            if error.errno in (errno.EPERM, errno.EACCES):
+                raise DriverError(path, Code.NO_PERMISSION) from error
+            raise SysfsError(f"{path} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise SysfsError(f"{path} is not text") from error
+
+    def find(self, path: str) -> str | None:
+        """Return what the file has; None if it does not exist. SysfsError if it is not readable."""
+        return self.text(path) if (self._root / path).exists() else None
+
+    def number(self, path: str) -> int:
+        """Return the number in the file, decimal or after 0x. SysfsError if it has none."""
+        text = self.text(path)
+        try:
+            return int(text, 0)
+        except ValueError as error:
+            raise SysfsError(f"{path} has no number, but {text[:40]!r}") from error
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Return the names in a folder; none if it does not exist."""
+        try:
+            return tuple(sorted(_names(self._root / path)))
+        except OSError:
+            return ()
+
+    def _call(self, path: str, call: Callable[[], _T]) -> _T:
+        """Return the answer. DriverError, with the path, if the folder is absent or unreadable."""
+        began, code = monotonic(), None
+        try:
+            return call()
+        except OSError as error:
+            absent = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
+            denied = error.errno in (errno.EPERM, errno.EACCES)
+            code = Code.DRIVER_NOT_LOADED if absent else Code.NO_PERMISSION if denied else Code.OPERATING_SYSTEM
+            raise DriverError(path, code) from error
+        finally:
+            self._observe(path, monotonic() - began, code)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]

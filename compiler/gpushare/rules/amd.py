@@ -12,12 +12,11 @@ from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, MigStrategy, Partition, Platform, Pool, Stack
 from gpushare.modes import partition
 from gpushare.rules.card_names import a_card, product
+from gpushare.rules.charts import AMD_VERSIONS
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 PLATFORM = ("spec", "platform")
-
-_VERSION = r"v\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
 
 
 def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
@@ -156,6 +155,14 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
     amd = next((pool for pool, is_amd in found if is_amd), None)
     others = next((pool for pool, is_amd in found if not is_amd), None)
     stack = (*PLATFORM, "stack")
+    if platform.stack is Stack.NONE and "amd" in context.document["spec"]["platform"]:
+        yield Finding(
+            code="GS751",
+            message=f"stack {platform.of_amd.stack.value} is AMD's, so platform.amd has no effect",
+            hints=("write version, namespace and values beside stack", "or write the stack of NVIDIA's cards as stack"),
+            path=(*PLATFORM, "amd"),
+            on_key=True,
+        )
     if platform.stack is Stack.NONE and others:
         amd_stack = platform.of_amd.stack.value
         yield Finding(
@@ -195,14 +202,15 @@ def check_release(context: RuleContext) -> Iterator[Finding]:
                 message = f"stack existing installs no chart of AMD's, so {field} has no effect"
                 yield Finding(code="GS752", message=message, hints=(f"leave {field} out",), path=_of_amd(platform, field))
         return
-    if amd.version is None or amd.stack is not AmdStack.GPU_OPERATOR:
+    if amd.version is None:
         return
-    where = _of_amd(platform, "version")
-    if not re.match(_VERSION, amd.version):
-        hint = "write a release such as v1.5.1"
-        yield Finding(code="GS752", message=f"invalid version {amd.version!r} of AMD's chart", hints=(hint,), path=where)
+    where, chart = _of_amd(platform, "version"), amd_charts.chart(amd.stack.value)
+    if not re.match(AMD_VERSIONS[amd.stack], amd.version):
+        message, hint = f"invalid version {amd.version!r} of {chart.name}", f"write it as the chart does: {chart.version}"
+        yield Finding(code="GS752", message=message, hints=(hint,), path=where)
         return
-    chart = amd_charts.chart(amd.stack.value)
+    if amd.stack is not AmdStack.GPU_OPERATOR:
+        return
     for pool, card in _pools(context):
         needed = (amd_charts.CONFIG_MANAGER,) if card.partition_modes else ()
         for part in (*needed, card.id):

@@ -180,6 +180,11 @@ def test_a_legal_pair_of_each_entry_is_checked_with_the_memory_mode_of_the_node(
         ("{stack: amd-gpu-operator, version: v1.5.0}", "mi350p", "GS752"),
         ("{stack: amd-gpu-operator, version: '1.5'}", "mi300x", "GS752"),
         ("{stack: existing, amd: {stack: existing, version: v1.5.1}}", "mi300x", "GS752"),
+        ("{stack: amd-device-plugin, version: 0.21.0}", "mi300x", None),
+        ("{stack: amd-device-plugin, version: v0.21.0}", "mi300x", "GS752"),
+        ("{stack: amd-device-plugin, version: '0.21.0; reboot'}", "mi300x", "GS752"),
+        ('{stack: amd-device-plugin, version: "0.21.0\\n"}', "mi300x", "GS752"),
+        ("{stack: amd-gpu-operator, amd: {namespace: rocm}}", "mi300x", "GS751"),
     ],
 )
 def test_a_stack_serves_the_cards_of_its_vendor(platform: str, card: str, code: str | None) -> None:

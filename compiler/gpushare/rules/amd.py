@@ -9,7 +9,7 @@ from gpushare.catalog import amd_charts
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, MigStrategy, Partition, Platform, Pool, Stack
+from gpushare.intent.types import AmdStack, MigStrategy, Partition, Pool, Stack
 from gpushare.modes import partition
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.charts import AMD_VERSIONS
@@ -155,7 +155,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
     amd = next((pool for pool, is_amd in found if is_amd), None)
     others = next((pool for pool, is_amd in found if not is_amd), None)
     stack = (*PLATFORM, "stack")
-    if platform.stack is Stack.NONE and "amd" in context.document["spec"]["platform"]:
+    if context.writes((*PLATFORM, "amd")) and context.amd_path() == PLATFORM:
         yield Finding(
             code="GS751",
             message=f"stack {platform.of_amd.stack.value} is AMD's, so platform.amd has no effect",
@@ -194,17 +194,16 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
 
 def check_release(context: RuleContext) -> Iterator[Finding]:
     """GS752: a release of AMD's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
-    platform = context.intent.platform
-    amd = platform.of_amd
+    amd = context.intent.platform.of_amd
     if amd.stack is AmdStack.EXISTING:
         for field, given in (("version", amd.version is not None), ("values", bool(amd.values))):
             if given:
                 message = f"stack existing installs no chart of AMD's, so {field} has no effect"
-                yield Finding(code="GS752", message=message, hints=(f"leave {field} out",), path=_of_amd(platform, field))
+                yield Finding(code="GS752", message=message, hints=(f"leave {field} out",), path=context.amd_path(field))
         return
     if amd.version is None:
         return
-    where, chart = _of_amd(platform, "version"), amd_charts.chart(amd.stack.value)
+    where, chart = context.amd_path("version"), amd_charts.chart(amd.stack.value)
     if not re.match(AMD_VERSIONS[amd.stack], amd.version):
         message, hint = f"invalid version {amd.version!r} of {chart.name}", f"write it as the chart does: {chart.version}"
         yield Finding(code="GS752", message=message, hints=(hint,), path=where)
@@ -223,11 +222,6 @@ def check_release(context: RuleContext) -> Iterator[Finding]:
                     path=where,
                 )
                 break
-
-
-def _of_amd(platform: Platform, field: str) -> Path:
-    """Return where a setting of AMD's stack is written: in a cluster with NVIDIA's cards too, below `amd`."""
-    return (*PLATFORM, field) if platform.stack is Stack.NONE else (*PLATFORM, "amd", field)
 
 
 def check_names(context: RuleContext) -> Iterator[Finding]:

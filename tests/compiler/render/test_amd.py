@@ -158,6 +158,25 @@ def test_images_come_from_the_registry_of_the_site() -> None:
     assert manager["image"] == {"repository": "registry.example.org/mirror/rocm/amd-gpu-operator"}
 
 
+def test_an_installed_stack_of_amd_alone_has_its_namespace_and_no_file_of_nvidia() -> None:
+    single = pool(sharing="{mode: partition, compute: CPX, memory: NPS4, strategy: single}")
+    texts = bundle("parts", platform="{stack: existing, namespace: rocm}", parts=single, more="  quotas: {team: {parts: 8}}\n")
+    values = document(texts, "chart/values.yaml")
+    assert (values["amd"], values["stack"]) == ({"namespace": "rocm"}, "none")
+    assert "pluginNamespace" not in values
+    assert values["admission"]["platformNamespaces"] == ["gpu-system", "kube-system", "rocm"]
+    assert not [path for path in texts if path.startswith("existing/")]
+    assert "amd-namespace.yaml" not in texts
+
+
+def test_beside_an_installed_stack_of_nvidia_amds_namespace_is_the_default() -> None:
+    texts = bundle("whole", "gpu", platform="{stack: existing, namespace: nvidia}", gpu=pool("l4", "{mode: exclusive}", "d"))
+    values = document(texts, "chart/values.yaml")
+    assert (values["amd"], values["stack"], values["pluginNamespace"]) == ({"namespace": "kube-amd-gpu"}, "existing", "nvidia")
+    assert {"kube-amd-gpu", "nvidia"} <= set(values["admission"]["platformNamespaces"])
+    assert "existing/README.md" in texts
+
+
 def test_node_feature_discovery_comes_with_one_operator_only() -> None:
     alone, both = bundle(), bundle("parts", "gpu", platform=MIXED, gpu=pool("l4", "{mode: exclusive}", "d"))
     for texts, is_alone in ((alone, True), (both, False)):

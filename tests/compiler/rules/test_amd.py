@@ -185,11 +185,35 @@ def test_a_legal_pair_of_each_entry_is_checked_with_the_memory_mode_of_the_node(
         ("{stack: amd-device-plugin, version: '0.21.0; reboot'}", "mi300x", "GS752"),
         ('{stack: amd-device-plugin, version: "0.21.0\\n"}', "mi300x", "GS752"),
         ("{stack: amd-gpu-operator, amd: {namespace: rocm}}", "mi300x", "GS751"),
+        ("{stack: existing, version: v1.5.1}", "mi300x", "GS752"),
+        ("{stack: existing, values: {kmm: {watch: true}}}", "mi300x", "GS752"),
+        ("{stack: existing, namespace: rocm, amd: {stack: existing}}", "mi300x", "GS706"),
+        ("{stack: amd-gpu-operator, charts: 'oci://registry.example.org/charts'}", "mi300x", "GS706"),
+        ("{stack: existing, charts: 'oci://registry.example.org/charts'}", "mi300x", "GS706"),
     ],
 )
 def test_a_stack_serves_the_cards_of_its_vendor(platform: str, card: str, code: str | None) -> None:
     found = check(written(pool("research", card, sharing="{mode: exclusive}"), platform=platform))
     assert [one.code for one in found if is_error(one)] == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("platform", "is_beside", "hint"),
+    [
+        ("{stack: existing}", False, "{namespace: kube-amd-gpu}"),
+        ("{stack: existing, namespace: rocm}", False, None),
+        ("{stack: existing, namespaces: [rocm]}", False, None),
+        ("{amd: {stack: existing}}", True, "{amd: {stack: existing, namespace: kube-amd-gpu}}"),
+        ("{stack: existing, namespace: nvidia}", True, "{amd: {stack: existing, namespace: kube-amd-gpu}}"),
+        ("{stack: existing, namespace: nvidia, amd: {stack: existing, namespace: rocm}}", True, None),
+        ("{stack: amd-gpu-operator}", False, None),
+    ],
+)
+def test_the_namespace_of_installed_programs_is_stated(platform: str, is_beside: bool, hint: str | None) -> None:
+    beside = pool("gpu", "l4", "{matchLabels: {node.example.org/flavour: l4}}", sharing="{mode: exclusive}")
+    pools = [pool("research", "mi210", sharing="{mode: exclusive}"), *([beside] if is_beside else [])]
+    found = [one.hints[0] for one in check(written(*pools, platform=platform)) if one.code == "GS622"]
+    assert [one.removeprefix("write platform: ").partition(", with ")[0] for one in found] == ([hint] if hint else [])
 
 
 def test_both_vendors_in_one_intent_need_both_stacks() -> None:

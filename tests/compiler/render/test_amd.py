@@ -155,7 +155,20 @@ def test_images_come_from_the_registry_of_the_site() -> None:
     assert found["configManager"]["image"] == "registry.example.org/mirror/rocm/device-config-manager:v1.5.1"
     assert found["configManager"]["image"] in texts["images.txt"].splitlines()
     manager = document(texts, "amd-gpu-operator/values.yaml")["controllerManager"]["manager"]
-    assert manager["image"] == {"repository": "registry.example.org/mirror/rocm/amd-gpu-operator"}
+    assert manager["image"] == {"repository": "registry.example.org/mirror/rocm/amd-gpu-operator", "tag": "v1.5.1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "operator"),
+    [
+        ("", "docker.io/rocm/amd-gpu-operator:v1.4.0"),
+        (", registry: reg.example.org", "reg.example.org/rocm/amd-gpu-operator:v1.4.0"),
+        (", values: {controllerManager: {manager: {image: {tag: fix}}}}", "docker.io/rocm/amd-gpu-operator:fix"),
+    ],
+)
+def test_the_image_of_an_older_operator_has_its_release_as_tag(more: str, operator: str) -> None:
+    listed = bundle("parts", platform=f"{{stack: amd-gpu-operator, version: v1.4.0{more}}}")["images.txt"].splitlines()
+    assert [line for line in listed if "/amd-gpu-operator" in line] == [operator]
 
 
 def test_an_installed_stack_of_amd_alone_has_its_namespace_and_no_file_of_nvidia() -> None:

@@ -47,6 +47,12 @@ def pools(plan: Plan) -> tuple[PoolPlan, ...]:
     return tuple(pool for pool in plan.pools if pool.vendor is AMD)
 
 
+def stack(plan: Plan) -> dict[str, str]:
+    """Return AMD's stack and its namespace, for the lock; empty without AMD's cards."""
+    amd = plan.intent.platform.of_amd
+    return {"namespace": amd.namespace, "stack": amd.stack.value} if pools(plan) else {}
+
+
 def installs(plan: Plan) -> bool:
     """Whether the bundle installs a chart of AMD's."""
     return bool(pools(plan)) and not plan.intent.observes and plan.intent.platform.of_amd.stack is not AmdStack.EXISTING

@@ -12,7 +12,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.modes.partition import is_offered
 from gpushare.nodes.taints import OUR_TAINTS
-from tests.compiler.render.compiled import document, files, intent
+from tests.compiler.render.compiled import compiled, document, files, intent
 
 OPERATOR = "{stack: amd-gpu-operator}"
 MIXED = "{amd: {stack: amd-gpu-operator}}"
@@ -128,6 +128,23 @@ def test_a_changed_mode_has_another_name_and_the_former_one_stays() -> None:
     again = lock.read(after[lock.FILE].encode())
     assert isinstance(again, Lock)
     assert [*again.former_manager_configs[0]] == [*profiles(before)]
+
+
+@pytest.mark.parametrize(
+    ("stack", "release"),
+    [("amd-gpu-operator", "amd-gpu-operator"), ("amd-device-plugin", "amd-device-plugin"), ("existing", None)],
+)
+def test_the_namespace_stays_when_the_last_pool_has_gone(stack: str, release: str | None) -> None:
+    pools = {"whole": POOLS["whole"], "gpu": pool("l4", "{mode: exclusive}", "d")}
+    before = intent("whole", "gpu", platform=f"{{amd: {{stack: {stack}, namespace: rocm}}}}", **pools)
+    _, texts = compiled(before)
+    for _ in range(2):
+        memory = lock.read(texts[lock.FILE].encode())
+        assert isinstance(memory, Lock)
+        _, texts = compiled(intent("gpu", platform="{}", **pools), memory)
+        assert document(texts, "chart/values.yaml")["amd"] == {"namespace": "rocm"}
+        commands = [line.strip() for line in texts["README.md"].splitlines() if "helm uninstall amd" in line]
+        assert commands == ([f"helm uninstall {release} --namespace rocm --timeout 10m"] if release else [])
 
 
 def test_device_configs_select_disjoint_nodes_and_name_every_image_by_version() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gpushare import modes, vendors
 from gpushare.backends import config_manager
-from gpushare.catalog import amd_charts
+from gpushare.catalog import amd_charts, card_search
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
@@ -43,11 +43,16 @@ def check_mode(context: RuleContext) -> Iterator[Finding]:
         traits, vendor = modes.of(pool), vendors.of(card)
         if card.vendor in traits.vendors:
             continue
+        is_own = pool.card in context.catalog.own
+        whose = "a card of spec.cards" if is_own else a_card(card)
         others = [mode.mode.value for mode in modes.MODES if card.vendor in mode.vendors and mode.missing(card) is None]
         yield Finding(
             code="GS320",
-            message=f"{vendor.name} has no {traits.mode.value}, and {a_card(card)} is {vendor.name}'s",
-            hints=(_instead(card) if vendor is AMD else f"write mode: {join_words(others, 'or')}",),
+            message=f"{vendor.name} has no {traits.mode.value}, and {whose} is {vendor.name}'s",
+            hints=(
+                _instead(card) if vendor is AMD else f"write mode: {join_words(others, 'or')}",
+                *((card_search.OF_NVIDIA_ONLY,) if is_own else ()),
+            ),
             path=pool_path(pool, "sharing", "mode"),
             causes=(pool_path(pool, "card"),),
         )
@@ -119,7 +124,7 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
                     message=f"AMD's config manager refuses {compute}, in every release that was read",
                     hints=(
                         f"write {join_words(others, 'or')}",
-                        "or divide the GPUs yourself, and write stack: amd-device-plugin, with which nothing changes them",
+                        "or divide the GPUs yourself, and write stack: amd-device-plugin and strategy: single",
                     ),
                     path=path,
                 )

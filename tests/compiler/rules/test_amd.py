@@ -238,6 +238,35 @@ def test_no_program_of_amd_stays_while_gpus_are_divided(toleration: str, is_refu
     assert errors(text) == (["GS223"] if is_refused else [])
 
 
+def test_the_mode_of_whole_gpus_is_a_fact_too() -> None:
+    assert "GS209" in warnings(intent("mi350p", "{mode: exclusive}"))
+    assert not [card for card in AMD if card != "mi350p" and "GS209" in warnings(intent(card, "{mode: exclusive}"))]
+
+
+def test_a_mode_that_the_manager_refuses_compiles_as_the_hint_says() -> None:
+    found = next(one for one in check(intent("mi300a", partition("TPX", "NPS1"))) if one.code == "GS323")
+    assert found.hints[1].endswith("stack: amd-device-plugin and strategy: single")
+    assert errors(intent("mi300a", partition("TPX", "NPS1", "single"), "amd-device-plugin")) == []
+
+
+def test_a_card_of_ones_own_is_nvidias() -> None:
+    own = '{mine: {name: AMD Instinct MI999X, computeCapability: "9.0", memoryMiB: 12288}}'
+    text = written(pool("research", "mine", sharing=partition("CPX", "NPS1")), cards=own)
+    found = next(one for one in check(text) if one.code == "GS320")
+    assert found.message == "NVIDIA has no partition, and a card of spec.cards is NVIDIA's"
+    assert found.hints[1] == "cards under spec.cards are NVIDIA's: AMD's are those of the catalogue"
+
+
+@pytest.mark.parametrize(
+    ("card", "is_amds"),
+    [("mi999x", True), ("AMD Instinct X", True), ("instinct-9", True), ("a999", False), ("mig-card", False)],
+)
+def test_no_one_is_told_to_describe_a_card_of_amds(card: str, is_amds: bool) -> None:
+    found = next(one for one in check(intent(card, "{mode: exclusive}", "gpu-operator")) if one.code == "GS201")
+    assert ("AMD's are those of the catalogue" in found.hints[-1]) == is_amds
+    assert ("nvidia-smi" in found.hints[-1]) != is_amds
+
+
 def test_a_cap_is_refused_because_the_partition_bounds_memory() -> None:
     text = intent("mi300x", partition("CPX", "NPS4"), memory="{cap: 8Gi}")
     assert errors(text) == ["GS502"]

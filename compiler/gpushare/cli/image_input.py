@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gpushare.bundle import lock, reader
+from gpushare.catalog.amd_charts import OF_SUBCHARTS
 from gpushare.cli import inputs, report
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core.record import Record, replace
@@ -76,7 +77,7 @@ def _of_amd(listed: str) -> Images:
     chart = images.amd_chart_of(listed)
     if chart is None:
         return Images(pulled=())
-    lists = next((line for line in listed.splitlines() if line.startswith(images.OF_SUBCHARTS)), "")
+    lists = next((line for line in listed.splitlines() if line.startswith(OF_SUBCHARTS)), "")
     text = f"gpushare does not know the images of the subcharts of {chart.name}"
     hint = f"list them with `{lists.partition(': ')[2]}`"
     lacking = (Omission(text=text, message=f"the list is incomplete: {text}", hint=hint),) if lists else ()

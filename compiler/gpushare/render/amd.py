@@ -14,12 +14,11 @@ from gpushare.backends import config_manager
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import amd_charts
-from gpushare.catalog.amd_charts import CONFIG_MANAGER
+from gpushare.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import AmdStack, Platform, Stack
 from gpushare.nodes.selectors import POOL_LABEL, VENDOR_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
-from gpushare.render.images import OF_AMD, OF_SUBCHARTS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.amd import AMD
 

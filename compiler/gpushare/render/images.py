@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.catalog import amd_charts, upstream
+from gpushare.catalog.amd_charts import OF_AMD
 from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
 from gpushare.catalog.upstream import Image, UpstreamChart
 from gpushare.core.record import Record
@@ -19,12 +20,6 @@ from gpushare.vendors.amd import AMD
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
 
 _VGPU_NOTE = "# NVIDIA's vGPU manager, which you build; the operator appends the node's system here too."
-
-OF_AMD = "# AMD's chart"
-"""With which the part on it begins."""
-
-OF_SUBCHARTS = "# Those of its subcharts"
-"""With which the line begins that says how to list them."""
 
 _PER_SYSTEM = ("driver", "gds", "gdrcopy")
 """Sections with kernel modules: the operator appends the node's system to their tags."""

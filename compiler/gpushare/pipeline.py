@@ -72,6 +72,7 @@ def compile_intent(data: bytes, file: str, lock: Lock, overlays: Sequence[Overla
         findings += custom_cards.check_cards(catalog.own)
         if _stops(findings):
             return _done(text, findings, built=built)
+    built = reader.of_vendors(built, catalog.vendors(pool.card for pool in built.pools))
     findings += rules.run_rules(built, catalog, text.data, plan.pinned_layouts(built, catalog, lock))
     if _stops(findings):
         findings += _acceptance(built, findings, whole=False)

@@ -40,7 +40,8 @@ class GoalPin(Record):
 class Lock(Record):
     """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first.
 
-    `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor.
+    `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor. `amd`: the stack
+    of AMD's cards and its namespace, which stay when no pool has such cards any more.
     """
 
     intent: str = ""
@@ -55,6 +56,7 @@ class Lock(Record):
     manager_configs: Mapping[str, Any] = NOTHING
     former_manager_configs: tuple[Mapping[str, Any], ...] = ()
     vendors: tuple[str, ...] = ()
+    amd: Mapping[str, str] = NOTHING
 
 
 EMPTY = Lock()
@@ -101,6 +103,7 @@ def _lock(document: Mapping[str, Any]) -> Lock:
         manager_configs=document.get("managerConfigs", {}),
         former_manager_configs=tuple(document.get("formerManagerConfigs", ())),
         vendors=tuple(document.get("vendors", ())),
+        amd=document.get("amd", {}),
     )
 
 
@@ -140,6 +143,7 @@ def _of_vendors(lock: Lock) -> dict[str, Any]:
         return {}
     return {
         "vendors": list(lock.vendors),
+        **({"amd": _in_order(lock.amd)} if lock.amd else {}),
         "managerConfigs": _in_order(lock.manager_configs),
         "formerManagerConfigs": [_in_order(older) for older in lock.former_manager_configs],
     }
@@ -159,6 +163,7 @@ def advance(  # noqa: PLR0913 - the parts of a lock
     vgpu_configs: Mapping[str, Any] = NOTHING,
     manager_configs: Mapping[str, Any] = NOTHING,
     vendors: Iterable[str] = (),
+    amd: Mapping[str, str] = NOTHING,
 ) -> Lock:
     """Return the next bundle's lock, without its files: where a set of names changed, the previous set becomes a former one."""
     return Lock(
@@ -173,6 +178,7 @@ def advance(  # noqa: PLR0913 - the parts of a lock
         manager_configs=manager_configs,
         former_manager_configs=_former(manager_configs, before.manager_configs, before.former_manager_configs),
         vendors=tuple(sorted({*before.vendors, *vendors})),
+        amd=amd or before.amd,
     )
 
 

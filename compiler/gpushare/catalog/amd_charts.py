@@ -10,6 +10,12 @@ from gpushare.reading import source
 
 CONFIG_MANAGER = "configManager"
 
+OF_AMD = "# AMD's chart"
+"""With which the part of `images.txt` on it begins."""
+
+OF_SUBCHARTS = "# Those of its subcharts"
+"""With which the line of `images.txt` begins that says how to list them."""
+
 
 class AmdChart(Record):
     """One chart. `releases`: oldest first. `images` are those of the last release, by the part that runs them.

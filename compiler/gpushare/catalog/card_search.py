@@ -24,6 +24,15 @@ DESCRIBE = (
 )
 """How a card that the catalogue lacks is described."""
 
+_OF_AMD = re.compile(r"(?i)(.*\b)?(amd|instinct|mi[0-9]+)")
+
+OF_NVIDIA_ONLY = "cards under spec.cards are NVIDIA's: AMD's are those of the catalogue"
+
+
+def describing(word: str) -> str:
+    """Return how a card that the catalogue lacks is described, or for a word such as AMD's names that it cannot be."""
+    return OF_NVIDIA_ONLY if _OF_AMD.match(word) else DESCRIBE
+
 
 def hints(word: str, catalog: Catalog) -> tuple[str, ...]:
     """Return hints on which cards of the catalogue the word may mean, and on cards of another size that it does not mean."""

@@ -5,7 +5,7 @@ Owns the types, the reading of `profiles/cards/*.yaml` and of the intent's own `
 allows, `card_check` whether an intent's own card is consistent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache, cached_property
 from itertools import islice
@@ -222,6 +222,10 @@ class Catalog(Record):
         """Return the MIG geometry of the card of that id; None without one."""
         card = self.get(card_id)
         return None if card is None else card.mig
+
+    def vendors(self, card_ids: Iterable[str]) -> set[str]:
+        """Return the vendors of those cards that `get` knows."""
+        return {card.vendor for card_id in card_ids if (card := self.get(card_id))}
 
     def ids(self) -> tuple[str, ...]:
         """Return every id that `get` knows, sorted."""

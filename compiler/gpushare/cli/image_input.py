@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gpushare.bundle import lock, reader
+from gpushare.catalog.amd_charts import OF_SUBCHARTS
 from gpushare.cli import inputs, report
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core.record import Record, replace
@@ -18,10 +19,10 @@ _UNKNOWN = ": gpushare knows only the tags of "
 
 
 class Images(Record):
-    """The images of one intent or bundle, and NVIDIA's chart. `omissions`: what of the images and the chart is not known."""
+    """The images of one intent or bundle, and its upstream charts. `omissions`: what of the images and charts is not known."""
 
     pulled: tuple[Pulled, ...]
-    chart: ChartSource | None = None
+    charts: tuple[ChartSource, ...] = ()
     omissions: tuple[Omission, ...] = ()
 
 
@@ -54,19 +55,33 @@ def _of_files(texts: Mapping[str, str], name: str) -> Images:
     texts_of_image = ("registry", "repository", "tag", "digest")
     if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
         raise _edited("chart/values.yaml", name)
-    pulled = (*images.own(values), *images.of_amd(texts["images.txt"]))
+    listed = texts["images.txt"]
+    of_amd = _of_amd(listed)
+    pulled = (*images.own(values), *of_amd.pulled)
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
     if stack is None:
-        return Images(pulled=pulled)
-    chart = images.chart_of(texts["images.txt"], stack)
-    omissions = () if chart else (_without_chart(stack, name),)
-    found = Images(pulled=pulled, chart=chart, omissions=omissions)
-    unknown = next((line for line in texts["images.txt"].splitlines() if _UNKNOWN in line), "")
+        return replace(of_amd, pulled=pulled)
+    chart = images.chart_of(listed, stack)
+    omissions = (*of_amd.omissions, *(() if chart else (_without_chart(stack, name),)))
+    found = Images(pulled=pulled, charts=(*([chart] if chart else []), *of_amd.charts), omissions=omissions)
+    unknown = next((line for line in listed.splitlines() if _UNKNOWN in line), "")
     if unknown:
         return replace(found, omissions=(*omissions, _without_tags(unknown)))
     upstream_values = _values(texts, f"{stack}/values.yaml", name)
     of_chart = images.of_chart(stack, upstream_values, values["image"].get("registry") or None)
     return replace(found, pulled=(*pulled, *of_chart))
+
+
+def _of_amd(listed: str) -> Images:
+    """Return what the text of images.txt says of AMD's chart."""
+    chart = images.amd_chart_of(listed)
+    if chart is None:
+        return Images(pulled=())
+    lists = next((line for line in listed.splitlines() if line.startswith(OF_SUBCHARTS)), "")
+    text = f"gpushare does not know the images of the subcharts of {chart.name}"
+    hint = f"list them with `{lists.partition(': ')[2]}`"
+    lacking = (Omission(text=text, message=f"the list is incomplete: {text}", hint=hint),) if lists else ()
+    return Images(pulled=images.of_amd(listed), charts=(chart,), omissions=lacking)
 
 
 def _without_chart(stack: str, name: str) -> Omission:

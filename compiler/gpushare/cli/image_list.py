@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("intent", type=options.INTENT, metavar="INTENT|BUNDLE")
 @options.overlays()
 @click.option("--to", metavar="REGISTRY", help="Copy to this registry, such as reg.example.org/mirror.")
-@click.option("--charts-to", metavar="REGISTRY", help="Copy NVIDIA's chart to this one, such as oci://reg.example.org/charts.")
+@click.option("--charts-to", metavar="REGISTRY", help="Copy the charts to this one, such as oci://reg.example.org/charts.")
 @click.option(
     "--image-from",
     metavar="REPOSITORY",
@@ -50,12 +50,12 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     """List the images that a bundle needs, each with its source and target.
 
     These are the node runtime's, the one in the README's examples, and those
-    of the enabled parts of NVIDIA's chart. The target is where the nodes pull
-    the image: the bundle's own reference, or with --to the same repository
-    under another registry.
+    of the enabled parts of NVIDIA's and AMD's charts. The target is where the
+    nodes pull the image: the bundle's own reference, or with --to the same
+    repository under another registry.
 
-    NVIDIA's chart is listed as well; its target is platform.charts of the
-    intent, or --charts-to.
+    The charts are listed as well; the target is --charts-to, or of NVIDIA's
+    platform.charts of the intent.
 
     With platform.registry the intent names the target of the node runtime's
     image, and --image-from the repository to which it was pushed. Without
@@ -100,19 +100,19 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     targets = [one.target for one in listed]
     # A registry is asked for a target, whatever its source.
     omissions = [*(one for one in lacking if not (verify and one.text in targets)), *images.omissions]
-    chart = copies.chart_copy(images.chart, charts_to)
-    targets += [chart.reference] if chart and chart.reference else []
+    charts = [copies.chart_copy(one, charts_to) for one in images.charts]
+    targets += [one.reference for one in charts if one.reference]
     missing = _missing(targets, plain_http=plain_http) if verify else None
     _warn(omissions)
     if style == "json":
-        _say_json(listed, chart, missing, omissions)
+        _say_json(listed, charts, missing, omissions)
     elif missing is not None:
         what = "images" if len(targets) == len(listed) else "images and charts"
         there = f"{len(targets) - len(missing)} of {len(targets)} {what} are there\n"
         streams.write("".join(f"missing {one}\n" for one in missing) + there)
     else:
         streams.write(
-            copy_formats.script(listed, style, chart) if style in copy_formats.SCRIPTS else copy_formats.plain(listed, chart)
+            copy_formats.script(listed, style, charts) if style in copy_formats.SCRIPTS else copy_formats.plain(listed, charts)
         )
     if strict and omissions:
         return ExitCode.FINDINGS
@@ -139,7 +139,7 @@ def _wrong_words(
 
 
 def _say_json(
-    listed: "tuple[Copy, ...]", chart: "ChartCopy | None", missing: tuple[str, ...] | None, omissions: "list[Omission]"
+    listed: "tuple[Copy, ...]", charts: "list[ChartCopy]", missing: tuple[str, ...] | None, omissions: "list[Omission]"
 ) -> None:
     from gpushare.core import emit  # noqa: PLC0415 - only for programs
 
@@ -155,18 +155,16 @@ def _say_json(
                     | ({} if missing is None else {"missing": one.target in missing})
                     for one in listed
                 ],
-                "charts": _charts(chart, missing),
+                "charts": [_chart(one, missing) for one in charts],
                 "incomplete": [one.text for one in omissions],
             }
         )
     )
 
 
-def _charts(chart: "ChartCopy | None", missing: tuple[str, ...] | None) -> list[dict[str, Any]]:
-    if chart is None:
-        return []
+def _chart(chart: "ChartCopy", missing: tuple[str, ...] | None) -> dict[str, Any]:
     found = {"name": chart.name, "version": chart.version, "source": chart.source, "target": chart.target}
-    return [found if missing is None or not chart.reference else {**found, "missing": chart.reference in missing}]
+    return found if missing is None or not chart.reference else {**found, "missing": chart.reference in missing}
 
 
 def _warn(omissions: "list[Omission]") -> None:

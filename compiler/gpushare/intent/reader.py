@@ -5,11 +5,12 @@ Total for such documents. Every default is defined here or in the types of `inte
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar, assert_never
 
 from gpushare.core import prices
 from gpushare.core.prices import Price
+from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import Share, parse_duration, parse_quantity, parse_share
 from gpushare.intent.types import (
     Action,
@@ -86,6 +87,24 @@ def build(document: Document) -> Intent:
         cards=spec.get("cards", {}),
         prices=_prices(spec.get("prices", {})),
     )
+
+
+def of_vendors(intent: Intent, vendors: Collection[str]) -> Intent:
+    """Return the intent of a cluster with cards of these vendors: with AMD's, `stack: existing` is AMD's stack too.
+
+    With AMD's alone it is not NVIDIA's, and the version, namespace and values beside it are AMD's.
+    """
+    platform = intent.platform
+    if platform.stack is not Stack.EXISTING or "amd" not in vendors:
+        return intent
+    if set(vendors) != {"amd"}:
+        return replace(intent, platform=replace(platform, amd=platform.amd or Amd(stack=AmdStack.EXISTING)))
+    if platform.amd is not None:
+        return replace(intent, platform=replace(platform, stack=Stack.NONE))
+    given = {} if platform.namespace is None else {"namespace": platform.namespace}
+    amd = Amd(stack=AmdStack.EXISTING, version=platform.version, values=platform.values, **given)
+    alone = replace(platform, stack=Stack.NONE, amd=amd, version=None, namespace=None, values=NOTHING)
+    return replace(intent, platform=alone)
 
 
 def _prices(document: Document) -> dict[str, Price]:

@@ -50,10 +50,8 @@ class ChartCopy(Record):
         return f"{self.target.removeprefix(OCI)}/{self.name}:{self.version.replace('+', '_')}"
 
 
-def chart_copy(chart: ChartSource | None, to: str | None) -> ChartCopy | None:
+def chart_copy(chart: ChartSource, to: str | None) -> ChartCopy:
     """Return the copy of a bundle's chart; `to`, the address of a registry, replaces the target that the bundle names."""
-    if chart is None:
-        return None
     return ChartCopy(name=chart.name, version=chart.version, source=chart.source, target=to or chart.used)
 
 

@@ -9,30 +9,31 @@ from shlex import quote
 from gpushare.mirror.copies import ChartCopy, Copy
 
 
-def script(copies: Sequence[Copy], tool: str, chart: ChartCopy | None = None) -> str:
+def script(copies: Sequence[Copy], tool: str, charts: Sequence[ChartCopy] = ()) -> str:
     """Return a shell script for one of SCRIPTS, without what has its source as target or none. It stops at the first failure.
 
     A chart is copied by Helm: its source is a repository of Helm's, which the tools for images do not read.
     """
     lines = ["#!/bin/sh", "set -eu"]
-    if chart and chart.source != chart.target:
-        lines += _of_chart(chart)
+    for chart in charts:
+        if chart.source != chart.target:
+            lines += _of_chart(chart)
     for copy in copies:
         if copy.source is not None and copy.source != copy.target:
             lines.append(_COMMANDS[tool].format(quote(copy.source), quote(copy.target)))
     return "\n".join(lines) + "\n"
 
 
-def plain(copies: Sequence[Copy], chart: ChartCopy | None = None) -> str:
+def plain(copies: Sequence[Copy], charts: Sequence[ChartCopy] = ()) -> str:
     """Return one line per image: its source, and its target if that is another reference.
 
-    The chart is a comment, and so is an image whose source is unknown.
+    A chart is a comment, and so is an image whose source is unknown.
     """
     lines = [
         f"# source unknown: {one.target}" if one.source is None else " ".join(dict.fromkeys((one.source, one.target)))
         for one in copies
     ]
-    if chart:
+    for chart in charts:
         lines.append(f"# chart {chart.name} {chart.version} " + " ".join(dict.fromkeys((chart.source, chart.target))))
     return "".join(f"{line}\n" for line in lines)
 

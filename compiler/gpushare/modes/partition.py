@@ -30,17 +30,25 @@ def is_offered(mode: PartitionMode) -> bool:
     return mode.partitions > 1 and "mode" not in mode.unconfirmed and mode.compute != _REFUSED
 
 
+def offered(card: Card) -> tuple[PartitionMode, ...]:
+    """Return the modes that are proposed; of those with partitions of one size the one that divides memory most.
+
+    AMD validates CPX with NPS4.
+    """
+    return tuple({(mode.compute, mode.memory_mib): mode for mode in card.partition_modes if is_offered(mode)}.values())
+
+
 def _divide(demand: Demand) -> list[Sharing] | str:
-    modes, need = demand.card.partition_modes, demand.needs[0]
-    if not modes:
+    modes, need = offered(demand.card), demand.needs[0]
+    if not demand.card.partition_modes:
         return "the card has no partitions"
-    known = [(usable_bytes(mode.memory_mib, None) or 0, mode) for mode in modes if is_offered(mode)]
+    if not modes:
+        return "no source confirms the partitions of the card"
+    known = [(usable_bytes(mode.memory_mib, None) or 0, mode) for mode in modes]
     fitting = [mode for usable, mode in known if usable >= need.memory_bytes]
     if not fitting:
         return too_small("a partition", max((usable for usable, _ in known), default=0) // MIB, need)
-    most = max(mode.partitions for mode in fitting)
-    # Of memory modes the one that divides memory most: AMD validates CPX with NPS4.
-    chosen = next(mode for mode in reversed(fitting) if mode.partitions == most)
+    chosen = max(fitting, key=lambda mode: mode.partitions)
     return [Partition(compute=chosen.compute, memory=chosen.memory)]
 
 

@@ -8,7 +8,7 @@ from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
 from gpushare.core.record import replace
-from gpushare.intent.types import Stack
+from gpushare.intent.types import Amd, Stack
 from gpushare.render import (
     amd,
     argocd,
@@ -31,7 +31,7 @@ from gpushare.render import (
     vgpu,
 )
 from gpushare.resolved.plan import Plan
-from gpushare.steps import leaving
+from gpushare.steps import amd_release, leaving
 from gpushare.vendors.amd import AMD
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
@@ -62,6 +62,7 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
         mig_configs={config.name: [dict(entry) for entry in config.entries] for config in configs},
         manager_configs={one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
         vendors=[pool.card.vendor for pool in plan.pools if pool.vendor is AMD],
+        amd=amd.stack(plan),
     )
 
 
@@ -69,16 +70,18 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
     """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
     texts = {file.path: file.text for file in artifacts}
     policies = {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools}
-    return chart.values(plan, policies, leaving.next_steps(plan), ["amd"] if amd.pools(plan) else [])
+    return chart.values(plan, policies, leaving.next_steps(plan), amd.stack(plan).get("namespace"))
 
 
 def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
-    chart_values = chart.values(plan, policies, leaving.next_steps(plan), new_lock.vendors)
+    amd_namespace = new_lock.amd.get("namespace", Amd().namespace) if new_lock.vendors else None
+    chart_values = chart.values(plan, policies, leaving.next_steps(plan), amd_namespace)
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))
-    more = (*argocd.section(plan, checks), *flux.section(plan), *monitoring.section(plan))
+    rest = () if amd.pools(plan) or observes else amd_release.removal(new_lock.amd)
+    more = (*argocd.section(plan, checks), *flux.section(plan), *rest, *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
     snippets = None if observes else cloud.cloud(plan)
     text = (

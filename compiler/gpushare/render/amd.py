@@ -14,7 +14,7 @@ from gpushare.backends import config_manager
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import amd_charts
-from gpushare.catalog.amd_charts import CONFIG_MANAGER
+from gpushare.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import AmdStack, Platform, Stack
 from gpushare.nodes.selectors import POOL_LABEL, VENDOR_LABEL
@@ -32,15 +32,24 @@ _LABELS = ["compute-memory-partition", "compute-partitioning-supported", "memory
 """What AMD's labeller writes beside its defaults."""
 
 _PARTS = {
-    AmdStack.GPU_OPERATOR: ("operator", "devicePlugin", "nodeLabeller", "metricsExporter", CONFIG_MANAGER, "initContainer"),
+    AmdStack.GPU_OPERATOR: ("devicePlugin", "nodeLabeller", "metricsExporter", CONFIG_MANAGER, "initContainer"),
     AmdStack.DEVICE_PLUGIN: ("devicePlugin",),
     AmdStack.EXISTING: (),
 }
+"""The parts whose images are in DeviceConfigs, or in the values of the device plugin."""
+
+_SUBCHARTS = ("node-feature-discovery", "kmm", "remediation")
 
 
 def pools(plan: Plan) -> tuple[PoolPlan, ...]:
     """Return the pools with AMD's cards."""
     return tuple(pool for pool in plan.pools if pool.vendor is AMD)
+
+
+def stack(plan: Plan) -> dict[str, str]:
+    """Return AMD's stack and its namespace, for the lock; empty without AMD's cards."""
+    amd = plan.intent.platform.of_amd
+    return {"namespace": amd.namespace, "stack": amd.stack.value} if pools(plan) else {}
 
 
 def installs(plan: Plan) -> bool:
@@ -130,14 +139,14 @@ def _operator(platform: Platform) -> dict[str, Any]:
 
     Beside NVIDIA's chart, which brings node feature discovery, it installs none; our pools need none of its labels.
     """
-    repository, _, _ = image(platform, "operator").rpartition(":")
+    repository, tag = operator_image(platform)
     is_alone = platform.stack is Stack.NONE
     return {
         "crds": {"defaultCR": {"install": False, "upgrade": False}},
         "defaultDCMConfigMap": {"install": False},
         "node-feature-discovery": {"enabled": is_alone},
         "installdefaultNFDRule": is_alone,
-        **({"controllerManager": {"manager": {"image": {"repository": repository}}}} if platform.registry else {}),
+        **({"controllerManager": {"manager": {"image": {"repository": repository, "tag": tag}}}} if platform.registry else {}),
         **({"global": {"imagePullSecrets": _secrets(platform)}} if platform.image_pull_secrets else {}),
     }
 
@@ -165,16 +174,24 @@ def image(platform: Platform, part: str) -> str:
     return f"{mirrored(repository, platform.registry)}:{tag}"
 
 
+def operator_image(platform: Platform) -> tuple[str, str]:
+    """Return repository and tag of the operator's image, which has the release of its chart as tag."""
+    repository, _, tag = image(platform, "operator").rpartition(":")
+    return repository, platform.of_amd.version or tag
+
+
 def images(plan: Plan) -> Iterator[str]:
     """Yield the lines of `images.txt` on AMD's chart."""
     if not installs(plan):
         return
-    amd = plan.intent.platform.of_amd
-    chart = amd_charts.chart(amd.stack.value)
-    version = amd.version or chart.version
-    yield f"# AMD's chart: helm pull {chart.name} --repo {chart.repository} --version {version}"
-    if version != chart.version:
-        yield f"# {chart.name} {version}: these are the images of {chart.version}"
-    yield from (image(plan.intent.platform, part) for part in _PARTS[amd.stack])
-    if amd.stack is AmdStack.GPU_OPERATOR:
-        yield f"# Those of its subcharts: helm show values {chart.name} --repo {chart.repository} --version {version}"
+    platform, values = plan.intent.platform, upstream_values(plan)
+    stack, chart = platform.of_amd.stack, amd_charts.chart(platform.of_amd.stack.value)
+    where = f"{chart.name} --repo {chart.repository} --version {platform.of_amd.version or chart.version}"
+    yield f"{OF_AMD}: helm pull {where}"
+    if stack is AmdStack.GPU_OPERATOR:
+        repository, tag = operator_image(platform)
+        own = values.get("controllerManager", {}).get("manager", {}).get("image", {})
+        yield f"{own.get('repository') or repository}:{own.get('tag') or tag}"
+    yield from (image(platform, part) for part in _PARTS[stack])
+    if stack is AmdStack.GPU_OPERATOR and any(values.get(part, {}).get("enabled", True) for part in _SUBCHARTS):
+        yield f"{OF_SUBCHARTS}: helm show values {where}"

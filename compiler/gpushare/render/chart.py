@@ -46,11 +46,11 @@ def _static_texts(root: Path) -> tuple[tuple[str, str], ...]:
 
 
 def values(
-    plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str], other_vendors: Sequence[str] = ()
+    plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str], amd_namespace: str | None = None
 ) -> dict[str, Any]:
     """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods.
 
-    `next_steps`: what is left to do after an uninstall. `other_vendors`: whose GPUs beside NVIDIA's nodes have, or had.
+    `next_steps`: what is left to do after an uninstall. `amd_namespace`: of AMD's stack, if nodes have or had its GPUs.
     """
     platform, observes = plan.intent.platform, plan.intent.observes
     return {
@@ -66,7 +66,7 @@ def values(
         "kubeletRoot": kubelet_root(platform),
         "releaseAfter": "5m",
         "gpuClientLabel": _has_client_label(plan),
-        **({"amd": {"namespace": platform.of_amd.namespace}} if other_vendors else {}),
+        **({"amd": {"namespace": amd_namespace}} if amd_namespace else {}),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,

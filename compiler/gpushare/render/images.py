@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.catalog import amd_charts, upstream
+from gpushare.catalog.amd_charts import OF_AMD
 from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
 from gpushare.catalog.upstream import Image, UpstreamChart
 from gpushare.core.record import Record
@@ -19,9 +20,6 @@ from gpushare.vendors.amd import AMD
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
 
 _VGPU_NOTE = "# NVIDIA's vGPU manager, which you build; the operator appends the node's system here too."
-
-OF_AMD = "# AMD's chart"
-"""With which the part on it begins."""
 
 _PER_SYSTEM = ("driver", "gds", "gdrcopy")
 """Sections with kernel modules: the operator appends the node's system to their tags."""
@@ -42,7 +40,7 @@ class Pulled(Record):
 
 
 class ChartSource(Record):
-    """NVIDIA's chart of a bundle: the repository that publishes it, and the one that the bundle's commands name."""
+    """An upstream chart of a bundle: the repository that publishes it, and the one that the bundle's commands name."""
 
     name: str
     version: str
@@ -51,6 +49,8 @@ class ChartSource(Record):
 
 
 _CHART = re.compile(r"^# The chart: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)$", re.MULTILINE)
+
+_AMD_CHART = re.compile(rf"^{OF_AMD}: helm pull (\S+) --repo (\S+) --version (\S+)$", re.MULTILINE)
 
 
 def chart_of(text: str, stack: str) -> ChartSource | None:
@@ -61,6 +61,15 @@ def chart_of(text: str, stack: str) -> ChartSource | None:
     registry, name, repository, version = found.groups()
     published = upstream.chart(stack).repository
     return ChartSource(name=name, version=version, source=published, used=registry or repository or published)
+
+
+def amd_chart_of(text: str) -> ChartSource | None:
+    """Return AMD's chart that the images.txt of a bundle names; None without one."""
+    found = _AMD_CHART.search(text)
+    if found is None:
+        return None
+    name, repository, version = found.groups()
+    return ChartSource(name=name, version=version, source=repository, used=repository)
 
 
 def own(chart_values: Mapping[str, Any]) -> tuple[Pulled, ...]:
@@ -96,11 +105,17 @@ def of_chart(stack: str, values: Mapping[str, Any], registry: str | None) -> tup
 
 def of_amd(text: str) -> tuple[Pulled, ...]:
     """Return the images of AMD's chart that the images.txt of a bundle lists; none without that chart."""
-    known = {hostless(one): one for stack in AMD.charts for one in amd_charts.chart(stack).images.values()}
+    images = [one for stack in AMD.charts for one in amd_charts.chart(stack).images.values()]
+    published = {f"/{hostless(repository)}": repository for one in images if (repository := one.rpartition(":")[0])}
     _, _, listed = text.partition(OF_AMD)
     used = [line for line in listed.splitlines() if line and not line.startswith(("#", ":"))]
-    sources = ((line, next((one for name, one in known.items() if line.endswith(f"/{name}")), "")) for line in used)
-    return tuple(Pulled(part="amd", source=source, used=line) for line, source in sources if source)
+    return tuple(Pulled(part="amd", source=_published(line, published), used=line) for line in used)
+
+
+def _published(reference: str, published: Mapping[str, str]) -> str:
+    """Return the reference in the repository that publishes it; one of a repository that the user wrote as it is."""
+    repository, _, tag = reference.rpartition(":")
+    return next((f"{one}:{tag}" for name, one in published.items() if repository.endswith(name)), reference)
 
 
 def _source(image: Image, chart: UpstreamChart, values: Mapping[str, Any], registry: str | None) -> str:

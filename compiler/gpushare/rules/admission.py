@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first
-from gpushare.intent.types import AdmissionMode, AdmissionScope, Pool, Stack
+from gpushare.intent.types import AdmissionMode, AdmissionScope, AmdStack, Pool, Stack
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import shares
 from gpushare.sharing.shares import Offer
@@ -51,13 +51,20 @@ def check_shut(context: RuleContext) -> Iterator[Finding]:
 
 def check_foreign(context: RuleContext) -> Iterator[Finding]:
     """GS622: an existing plugin, in a namespace that the intent does not list."""
-    intent = context.intent
-    if (
-        intent.platform.stack is Stack.EXISTING
-        and not intent.platform.namespaces
-        and intent.platform.namespace is None
-        and intent.admission.mode is not AdmissionMode.NONE
-    ):
+    intent, amd = context.intent, context.intent.platform.amd
+    if intent.platform.namespaces or intent.admission.mode is AdmissionMode.NONE:
+        return
+    if amd and amd.stack is AmdStack.EXISTING and not context.writes(context.amd_path("namespace")):
+        at = context.amd_path("stack")
+        written = "{amd: {stack: existing, namespace: kube-amd-gpu}}" if "amd" in at else "{namespace: kube-amd-gpu}"
+        yield Finding(
+            code="GS622",
+            severity=Severity.WARNING,
+            message=f"the intent does not name the namespace of AMD's programs, so they are expected in {amd.namespace}",
+            hints=(f"write platform: {written}, with the namespace that kubectl get daemonsets -A shows",),
+            path=at,
+        )
+    if intent.platform.stack is Stack.EXISTING and intent.platform.namespace is None:
         yield Finding(
             code="GS622",
             severity=Severity.WARNING,

@@ -5,19 +5,18 @@ from collections.abc import Iterator
 
 from gpushare import modes, vendors
 from gpushare.backends import config_manager
-from gpushare.catalog import amd_charts
+from gpushare.catalog import amd_charts, card_search
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, MigStrategy, Partition, Platform, Pool, Stack
+from gpushare.intent.types import AmdStack, MigStrategy, Partition, Pool, Stack
 from gpushare.modes import partition
 from gpushare.rules.card_names import a_card, product
+from gpushare.rules.charts import AMD_VERSIONS
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 PLATFORM = ("spec", "platform")
-
-_VERSION = r"v\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
 
 
 def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
@@ -44,11 +43,16 @@ def check_mode(context: RuleContext) -> Iterator[Finding]:
         traits, vendor = modes.of(pool), vendors.of(card)
         if card.vendor in traits.vendors:
             continue
+        is_own = pool.card in context.catalog.own
+        whose = "a card of spec.cards" if is_own else a_card(card)
         others = [mode.mode.value for mode in modes.MODES if card.vendor in mode.vendors and mode.missing(card) is None]
         yield Finding(
             code="GS320",
-            message=f"{vendor.name} has no {traits.mode.value}, and {a_card(card)} is {vendor.name}'s",
-            hints=(_instead(card) if vendor is AMD else f"write mode: {join_words(others, 'or')}",),
+            message=f"{vendor.name} has no {traits.mode.value}, and {whose} is {vendor.name}'s",
+            hints=(
+                _instead(card) if vendor is AMD else f"write mode: {join_words(others, 'or')}",
+                *((card_search.OF_NVIDIA_ONLY,) if is_own else ()),
+            ),
             path=pool_path(pool, "sharing", "mode"),
             causes=(pool_path(pool, "card"),),
         )
@@ -120,7 +124,7 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
                     message=f"AMD's config manager refuses {compute}, in every release that was read",
                     hints=(
                         f"write {join_words(others, 'or')}",
-                        "or divide the GPUs yourself, and write stack: amd-device-plugin, with which nothing changes them",
+                        "or divide the GPUs yourself, and write stack: amd-device-plugin and strategy: single",
                     ),
                     path=path,
                 )
@@ -156,6 +160,14 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
     amd = next((pool for pool, is_amd in found if is_amd), None)
     others = next((pool for pool, is_amd in found if not is_amd), None)
     stack = (*PLATFORM, "stack")
+    if context.writes((*PLATFORM, "amd")) and context.amd_path() == PLATFORM:
+        yield Finding(
+            code="GS751",
+            message=f"stack {platform.of_amd.stack.value} is AMD's, so platform.amd has no effect",
+            hints=("write version, namespace and values beside stack", "or write the stack of NVIDIA's cards as stack"),
+            path=(*PLATFORM, "amd"),
+            on_key=True,
+        )
     if platform.stack is Stack.NONE and others:
         amd_stack = platform.of_amd.stack.value
         yield Finding(
@@ -187,22 +199,22 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
 
 def check_release(context: RuleContext) -> Iterator[Finding]:
     """GS752: a release of AMD's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
-    platform = context.intent.platform
-    amd = platform.of_amd
+    amd = context.intent.platform.of_amd
     if amd.stack is AmdStack.EXISTING:
         for field, given in (("version", amd.version is not None), ("values", bool(amd.values))):
             if given:
                 message = f"stack existing installs no chart of AMD's, so {field} has no effect"
-                yield Finding(code="GS752", message=message, hints=(f"leave {field} out",), path=_of_amd(platform, field))
+                yield Finding(code="GS752", message=message, hints=(f"leave {field} out",), path=context.amd_path(field))
         return
-    if amd.version is None or amd.stack is not AmdStack.GPU_OPERATOR:
+    if amd.version is None:
         return
-    where = _of_amd(platform, "version")
-    if not re.match(_VERSION, amd.version):
-        hint = "write a release such as v1.5.1"
-        yield Finding(code="GS752", message=f"invalid version {amd.version!r} of AMD's chart", hints=(hint,), path=where)
+    where, chart = context.amd_path("version"), amd_charts.chart(amd.stack.value)
+    if not re.match(AMD_VERSIONS[amd.stack], amd.version):
+        message, hint = f"invalid version {amd.version!r} of {chart.name}", f"write it as the chart does: {chart.version}"
+        yield Finding(code="GS752", message=message, hints=(hint,), path=where)
         return
-    chart = amd_charts.chart(amd.stack.value)
+    if amd.stack is not AmdStack.GPU_OPERATOR:
+        return
     for pool, card in _pools(context):
         needed = (amd_charts.CONFIG_MANAGER,) if card.partition_modes else ()
         for part in (*needed, card.id):
@@ -215,11 +227,6 @@ def check_release(context: RuleContext) -> Iterator[Finding]:
                     path=where,
                 )
                 break
-
-
-def _of_amd(platform: Platform, field: str) -> Path:
-    """Return where a setting of AMD's stack is written: in a cluster with NVIDIA's cards too, below `amd`."""
-    return (*PLATFORM, field) if platform.stack is Stack.NONE else (*PLATFORM, "amd", field)
 
 
 def check_names(context: RuleContext) -> Iterator[Finding]:

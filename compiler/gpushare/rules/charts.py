@@ -4,11 +4,12 @@ import re
 
 from gpushare.catalog import upstream
 from gpushare.catalog.upstream import UpstreamChart
-from gpushare.intent.types import Platform, Stack
+from gpushare.intent.types import AmdStack, Platform, Stack
 
 _NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
 VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
-"""The form of a version, by stack."""
+AMD_VERSIONS = {AmdStack.GPU_OPERATOR: "v" + _NUMBER, AmdStack.DEVICE_PLUGIN: _NUMBER}
+"""The forms of a version, by stack."""
 
 
 def judging_chart(platform: Platform) -> UpstreamChart:

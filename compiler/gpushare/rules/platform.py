@@ -39,17 +39,17 @@ def _needs_operator(message: str, field: str, otherwise: str) -> Finding:
 def check_existing(context: RuleContext) -> Iterator[Finding]:
     """GS706: settings of a chart that the bundle does not install."""
     platform = context.intent.platform
-    if platform.stack is not Stack.EXISTING:
+    if platform.installs_chart:
         return
     settings = {"version": platform.version is not None, "values": bool(platform.values), "charts": platform.charts is not None}
+    what, instead = "stack existing installs no chart", ", or write stack: gpu-operator or stack: device-plugin"
+    if platform.stack is Stack.NONE:
+        settings |= {"namespace": platform.namespace is not None}
+        what, instead = "nothing of NVIDIA's is installed", ": AMD's stack does not read it"
     for field, given in settings.items():
         if given:
-            yield Finding(
-                code="GS706",
-                message=f"stack existing installs no chart, so {field} has no effect",
-                hints=(f"leave {field} out, or write stack: gpu-operator or stack: device-plugin",),
-                path=(*HERE, field),
-            )
+            message = f"{what}, so {field} has no effect"
+            yield Finding(code="GS706", message=message, hints=(f"leave {field} out{instead}",), path=(*HERE, field))
 
 
 def check_image_names(context: RuleContext) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpushare import modes, vendors
+from gpushare.backends import config_manager
 from gpushare.catalog import card_search
 from gpushare.catalog.cards import Card, NvLink, PartitionMode
 from gpushare.core.diagnostics import Finding, Path, Severity
@@ -32,7 +33,7 @@ def check_card(context: RuleContext) -> Iterator[Finding]:
     for pool in context.intent.pools:
         if context.card(pool) is None:
             is_certain = card_search.of_product(pool.card, context.catalog) is not None
-            others = () if is_certain else (f"`gpushare cards` lists all cards; {card_search.DESCRIBE}",)
+            others = () if is_certain else (f"`gpushare cards` lists all cards; {card_search.describing(pool.card)}",)
             yield Finding(
                 code="GS201",
                 message=f"unknown card {pool.card}",
@@ -89,7 +90,8 @@ def check_confirmed(context: RuleContext) -> Iterator[Finding]:
     """GS209: a number of the catalogue that no source confirms and that this pool uses."""
     for pool, card in context.pools_with_card():
         kinds = context.kinds(pool) or ()
-        facts = [*_board_facts(pool, card, kinds), *_profile_facts(pool, card, kinds), *_mode_facts(context, pool, kinds)]
+        of_modes = _mode_facts(context, pool, card, kinds)
+        facts = [*_board_facts(pool, card, kinds), *_profile_facts(pool, card, kinds), *of_modes]
         if facts:
             relied = ", ".join(dict.fromkeys(facts))
             yield Finding(
@@ -126,14 +128,15 @@ def _profile_facts(pool: Pool, card: Card, kinds: tuple[ShareKind, ...]) -> Iter
         yield from (f"{text} of {profile.name}" for fact, text in relied.items() if fact in unconfirmed)
 
 
-def _mode_facts(context: RuleContext, pool: Pool, kinds: tuple[ShareKind, ...]) -> Iterator[str]:
-    """Yield the modes of AMD's cards that no source confirms, and their memory where it decides."""
+def _mode_facts(context: RuleContext, pool: Pool, card: Card, kinds: tuple[ShareKind, ...]) -> Iterator[str]:
+    """Yield the modes of AMD's cards that no source confirms, that of whole GPUs too, and their memory where it decides."""
     decides = any(quota.pool == pool.name and quota.memory_bytes is not None for quota in context.intent.quotas)
     decides = decides or pool.require.memory_bytes is not None
     for kind in kinds:
-        if isinstance(kind.profile, PartitionMode):
-            mode = kind.profile
-            relied = {"mode": f"{mode.compute} with {mode.memory}", "memoryMiB": f"memory of {mode.name}" if decides else ""}
+        mode = kind.profile or config_manager.whole(card)
+        if isinstance(mode, PartitionMode):
+            of_memory = f"memory of {mode.name}" if decides and kind.profile else ""
+            relied = {"mode": f"{mode.compute} with {mode.memory}", "memoryMiB": of_memory}
             yield from (text for fact, text in relied.items() if text and fact in mode.unconfirmed)
 
 

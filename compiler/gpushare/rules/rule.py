@@ -12,10 +12,11 @@ from gpushare import modes
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import NOTHING, Record
-from gpushare.intent.types import Intent, Layout, Pool
+from gpushare.intent.types import Intent, Layout, Pool, Stack
 from gpushare.nodes.selectors import NodeAssignment
 from gpushare.sharing import shares
 from gpushare.sharing.shares import ShareKind
+from gpushare.vendors.amd import AMD
 
 
 class RuleContext:
@@ -61,6 +62,21 @@ class RuleContext:
     def pools_with_mode(self) -> Iterator[tuple[Pool, Card]]:
         """Yield the pools whose card is known and of a vendor that has the mode, with it; GS320 reports the others."""
         return ((pool, card) for pool, card in self.pools_with_card() if card.vendor in modes.of(pool).vendors)
+
+    def amd_path(self, *steps: str) -> Path:
+        """Return where a setting of AMD's stack is written: in a cluster with NVIDIA's cards too, below `amd`."""
+        written = self.document.get("spec", {}).get("platform", {})
+        is_alone = self.intent.platform.stack is Stack.NONE and ("amd" not in written or written.get("stack") in AMD.charts)
+        return ("spec", "platform", *(() if is_alone else ("amd",)), *steps)
+
+    def writes(self, path: Path) -> bool:
+        """Whether the intent has something at the path."""
+        found: Any = self.document
+        for step in path:
+            if step not in found:
+                return False
+            found = found[step]
+        return True
 
     def layouts(self, pool: Pool) -> tuple[Layout, ...] | None:
         """Return the layout of each GPU of one node of the pool, by index; None if card, profile, index or goal is wrong."""

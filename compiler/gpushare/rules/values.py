@@ -72,7 +72,7 @@ def _of_amd(context: RuleContext) -> Iterator[tuple[AmdChart, Steps, Any, Path]]
     platform = context.intent.platform
     if platform.amd is not None and platform.amd.stack is not AmdStack.EXISTING:
         chart = amd_charts.chart(platform.amd.stack.value)
-        above: Path = HERE if platform.stack is Stack.NONE else ("spec", "platform", "amd", "values")
+        above = context.amd_path("values")
         yield from ((chart, path, value, (*above, *path)) for path, value in _below(chart, platform.amd.values, ()))
 
 

@@ -83,7 +83,7 @@ class _Search:
                 like = self.changed(build(replicas=2, **self._kept))
                 for number in self._replicas(like, None, traits.most_replicas(self._card), 1000):
                     yield build(replicas=number, **self._kept)
-        for one in filter(partition.is_offered, self._card.partition_modes):
+        for one in partition.offered(self._card):
             yield Partition(compute=one.compute, memory=one.memory)
         if self._card.mig is not None and mig.is_manageable(self._card.mig):
             yield from self._partitioned(self._card.mig)

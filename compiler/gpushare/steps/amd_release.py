@@ -1,10 +1,11 @@
 """The step of the bundle's `README.md` that installs AMD's chart, and what becomes of it when gpushare leaves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpushare.catalog import amd_charts
 from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack
+from gpushare.nodes.selectors import VENDOR_LABEL
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
@@ -51,6 +52,21 @@ def step(plan: Plan) -> Iterator[str]:
         yield "network plugin and kube-proxy in `kube-system`:"
         yield ""
         yield f"    {{key: {MANAGER_TAINT}, operator: Equal, value: up, effect: NoExecute}}"
+
+
+def removal(last: Mapping[str, str]) -> Iterator[str]:
+    """Yield the section on removing the stack that served AMD's cards in an earlier bundle."""
+    release = _RELEASES.get(AmdStack(last["stack"])) if last else None
+    if release is None:
+        return
+    yield from (
+        "## AMD's chart",
+        "",
+        "No pool has AMD's cards. When no node is listed, AMD's chart can be removed:",
+        "",
+    )
+    yield f"    kubectl get nodes --selector {VENDOR_LABEL}=amd"
+    yield from (f"    helm uninstall {release} --namespace {last['namespace']} --timeout 10m", "")
 
 
 def leaving(plan: Plan) -> Iterator[str]:

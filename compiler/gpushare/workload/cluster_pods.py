@@ -20,7 +20,7 @@ from gpushare.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, 
 
 POOL_LABEL = "gpushare.dev/pool"
 _OTHER_GPUS = re.compile(r"(?:[^/]*\.)?gpu\.[^/]*/.|.*/(?:.*[.-])?(?:v?gpu|xpu|gaudi)(?:[.-].*)?\Z")
-"""Resources of vendors that no backend serves: gpu.intel.com/i915, amd.com/gpu, habana.ai/gaudi."""
+"""Resources of vendors that no backend serves: gpu.intel.com/i915, habana.ai/gaudi."""
 _BILLION = 10**9
 _MAX_NAME = 253
 _ENDED = ("Succeeded", "Failed")

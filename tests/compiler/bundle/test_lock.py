@@ -18,6 +18,8 @@ FULL = Lock(
     former=({"mig-1e345678": {"version": "v1"}}, {"exclusive-00000000": {"version": "v1"}}),
     mig_configs={"mig-aaaaaaaa": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]},
     former_mig_configs=({"mig-bbbbbbbb": [{"devices": "all", "mig-enabled": False}]},),
+    vendors=("amd",),
+    amd={"namespace": "rocm", "stack": "amd-gpu-operator"},
 )
 
 

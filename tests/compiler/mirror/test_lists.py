@@ -152,6 +152,35 @@ def test_nvidias_chart_is_listed_with_the_registry_that_the_commands_name() -> N
     assert chart(ROOT / "examples/13-existing-plugin/bundle") == []
 
 
+def test_amds_chart_is_listed_without_the_images_of_its_subcharts(tmp_path: Path) -> None:
+    example = ROOT / "examples/19-amd"
+    document = json.loads(gpushare("images", example / "bundle", "--format", "json").stdout)
+    assert [(one["name"], one["version"]) for one in document["charts"]] == [
+        ("gpu-operator", "v26.7.0"),
+        ("gpu-operator-charts", "v1.5.1"),
+    ]
+    assert document["incomplete"] == ["gpushare does not know the images of the subcharts of gpu-operator-charts"]
+    script = gpushare("images", example / "bundle", "--charts-to", "oci://r.example.org/c", "--format", "crane").stdout
+    assert "helm pull gpu-operator-charts --repo https://rocm.github.io/gpu-operator --version v1.5.1" in script
+    without = "amd: {stack: amd-gpu-operator, values: {kmm: {enabled: false}, remediation: {enabled: false}}}"
+    text = (example / "intent.yaml").read_text().replace("amd: {stack: amd-gpu-operator}", without)
+    (tmp_path / "intent.yaml").write_text(text)
+    done = gpushare("images", tmp_path / "intent.yaml")
+    assert "docker.io/rocm/amd-gpu-operator:v1.5.1" in done.stdout
+    assert "subcharts" not in done.stderr
+
+
+def test_an_image_of_amds_has_its_publisher_as_source(tmp_path: Path) -> None:
+    text = (ROOT / "examples/19-amd/intent.yaml").read_text()
+    moved = text.replace("image: {repository: registry.example.org/", "registry: r.example.org\n    image: {repository: ")
+    (tmp_path / "moved.yaml").write_text(moved)
+    found = listed(tmp_path / "moved.yaml")
+    assert found["docker.io/rocm/amd-gpu-operator:v1.5.1"] == "r.example.org/rocm/amd-gpu-operator:v1.5.1"
+    own = "values: {controllerManager: {manager: {image: {repository: own.example.org/operator, tag: a}}}}"
+    (tmp_path / "own.yaml").write_text(text.replace("{stack: amd-gpu-operator}", f"{{stack: amd-gpu-operator, {own}}}"))
+    assert listed(tmp_path / "own.yaml")["own.example.org/operator:a"] == "own.example.org/operator:a"
+
+
 def test_a_chart_for_a_repository_of_helms_is_left_to_its_owner(tmp_path: Path) -> None:
     text = (CLOSED / "intent.yaml").read_text().replace("oci://mirror.site.example/charts", "https://charts.site.example")
     (tmp_path / "intent.yaml").write_text(text)

@@ -12,7 +12,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.modes.partition import is_offered
 from gpushare.nodes.taints import OUR_TAINTS
-from tests.compiler.render.compiled import document, files, intent
+from tests.compiler.render.compiled import compiled, document, files, intent
 
 OPERATOR = "{stack: amd-gpu-operator}"
 MIXED = "{amd: {stack: amd-gpu-operator}}"
@@ -130,6 +130,23 @@ def test_a_changed_mode_has_another_name_and_the_former_one_stays() -> None:
     assert [*again.former_manager_configs[0]] == [*profiles(before)]
 
 
+@pytest.mark.parametrize(
+    ("stack", "release"),
+    [("amd-gpu-operator", "amd-gpu-operator"), ("amd-device-plugin", "amd-device-plugin"), ("existing", None)],
+)
+def test_the_namespace_stays_when_the_last_pool_has_gone(stack: str, release: str | None) -> None:
+    pools = {"whole": POOLS["whole"], "gpu": pool("l4", "{mode: exclusive}", "d")}
+    before = intent("whole", "gpu", platform=f"{{amd: {{stack: {stack}, namespace: rocm}}}}", **pools)
+    _, texts = compiled(before)
+    for _ in range(2):
+        memory = lock.read(texts[lock.FILE].encode())
+        assert isinstance(memory, Lock)
+        _, texts = compiled(intent("gpu", platform="{}", **pools), memory)
+        assert document(texts, "chart/values.yaml")["amd"] == {"namespace": "rocm"}
+        commands = [line.strip() for line in texts["README.md"].splitlines() if "helm uninstall amd" in line]
+        assert commands == ([f"helm uninstall {release} --namespace rocm --timeout 10m"] if release else [])
+
+
 def test_device_configs_select_disjoint_nodes_and_name_every_image_by_version() -> None:
     texts = bundle()
     found = {name: device_config(texts, name) for name in POOLS}
@@ -155,7 +172,39 @@ def test_images_come_from_the_registry_of_the_site() -> None:
     assert found["configManager"]["image"] == "registry.example.org/mirror/rocm/device-config-manager:v1.5.1"
     assert found["configManager"]["image"] in texts["images.txt"].splitlines()
     manager = document(texts, "amd-gpu-operator/values.yaml")["controllerManager"]["manager"]
-    assert manager["image"] == {"repository": "registry.example.org/mirror/rocm/amd-gpu-operator"}
+    assert manager["image"] == {"repository": "registry.example.org/mirror/rocm/amd-gpu-operator", "tag": "v1.5.1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "operator"),
+    [
+        ("", "docker.io/rocm/amd-gpu-operator:v1.4.0"),
+        (", registry: reg.example.org", "reg.example.org/rocm/amd-gpu-operator:v1.4.0"),
+        (", values: {controllerManager: {manager: {image: {tag: fix}}}}", "docker.io/rocm/amd-gpu-operator:fix"),
+    ],
+)
+def test_the_image_of_an_older_operator_has_its_release_as_tag(more: str, operator: str) -> None:
+    listed = bundle("parts", platform=f"{{stack: amd-gpu-operator, version: v1.4.0{more}}}")["images.txt"].splitlines()
+    assert [line for line in listed if "/amd-gpu-operator" in line] == [operator]
+
+
+def test_an_installed_stack_of_amd_alone_has_its_namespace_and_no_file_of_nvidia() -> None:
+    single = pool(sharing="{mode: partition, compute: CPX, memory: NPS4, strategy: single}")
+    texts = bundle("parts", platform="{stack: existing, namespace: rocm}", parts=single, more="  quotas: {team: {parts: 8}}\n")
+    values = document(texts, "chart/values.yaml")
+    assert (values["amd"], values["stack"]) == ({"namespace": "rocm"}, "none")
+    assert "pluginNamespace" not in values
+    assert values["admission"]["platformNamespaces"] == ["gpu-system", "kube-system", "rocm"]
+    assert not [path for path in texts if path.startswith("existing/")]
+    assert "amd-namespace.yaml" not in texts
+
+
+def test_beside_an_installed_stack_of_nvidia_amds_namespace_is_the_default() -> None:
+    texts = bundle("whole", "gpu", platform="{stack: existing, namespace: nvidia}", gpu=pool("l4", "{mode: exclusive}", "d"))
+    values = document(texts, "chart/values.yaml")
+    assert (values["amd"], values["stack"], values["pluginNamespace"]) == ({"namespace": "kube-amd-gpu"}, "existing", "nvidia")
+    assert {"kube-amd-gpu", "nvidia"} <= set(values["admission"]["platformNamespaces"])
+    assert "existing/README.md" in texts
 
 
 def test_node_feature_discovery_comes_with_one_operator_only() -> None:

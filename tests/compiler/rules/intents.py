@@ -48,7 +48,9 @@ def check_source(read: source.Source) -> list[Finding]:
     if not any(is_error(finding) for finding in findings):
         built = reader.build(read.data)
         own = {key: cards.build(key, card) for key, card in built.cards.items()}
-        findings += rules.run_rules(built, cards.Catalog(own=own), read.data)
+        catalog = cards.Catalog(own=own)
+        built = reader.of_vendors(built, catalog.vendors(pool.card for pool in built.pools))
+        findings += rules.run_rules(built, catalog, read.data)
     return [read.locate(finding) for finding in findings]
 
 

@@ -180,11 +180,40 @@ def test_a_legal_pair_of_each_entry_is_checked_with_the_memory_mode_of_the_node(
         ("{stack: amd-gpu-operator, version: v1.5.0}", "mi350p", "GS752"),
         ("{stack: amd-gpu-operator, version: '1.5'}", "mi300x", "GS752"),
         ("{stack: existing, amd: {stack: existing, version: v1.5.1}}", "mi300x", "GS752"),
+        ("{stack: amd-device-plugin, version: 0.21.0}", "mi300x", None),
+        ("{stack: amd-device-plugin, version: v0.21.0}", "mi300x", "GS752"),
+        ("{stack: amd-device-plugin, version: '0.21.0; reboot'}", "mi300x", "GS752"),
+        ('{stack: amd-device-plugin, version: "0.21.0\\n"}', "mi300x", "GS752"),
+        ("{stack: amd-gpu-operator, amd: {namespace: rocm}}", "mi300x", "GS751"),
+        ("{stack: existing, version: v1.5.1}", "mi300x", "GS752"),
+        ("{stack: existing, values: {kmm: {watch: true}}}", "mi300x", "GS752"),
+        ("{stack: existing, namespace: rocm, amd: {stack: existing}}", "mi300x", "GS706"),
+        ("{stack: amd-gpu-operator, charts: 'oci://registry.example.org/charts'}", "mi300x", "GS706"),
+        ("{stack: existing, charts: 'oci://registry.example.org/charts'}", "mi300x", "GS706"),
     ],
 )
 def test_a_stack_serves_the_cards_of_its_vendor(platform: str, card: str, code: str | None) -> None:
     found = check(written(pool("research", card, sharing="{mode: exclusive}"), platform=platform))
     assert [one.code for one in found if is_error(one)] == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("platform", "is_beside", "hint"),
+    [
+        ("{stack: existing}", False, "{namespace: kube-amd-gpu}"),
+        ("{stack: existing, namespace: rocm}", False, None),
+        ("{stack: existing, namespaces: [rocm]}", False, None),
+        ("{amd: {stack: existing}}", True, "{amd: {stack: existing, namespace: kube-amd-gpu}}"),
+        ("{stack: existing, namespace: nvidia}", True, "{amd: {stack: existing, namespace: kube-amd-gpu}}"),
+        ("{stack: existing, namespace: nvidia, amd: {stack: existing, namespace: rocm}}", True, None),
+        ("{stack: amd-gpu-operator}", False, None),
+    ],
+)
+def test_the_namespace_of_installed_programs_is_stated(platform: str, is_beside: bool, hint: str | None) -> None:
+    beside = pool("gpu", "l4", "{matchLabels: {node.example.org/flavour: l4}}", sharing="{mode: exclusive}")
+    pools = [pool("research", "mi210", sharing="{mode: exclusive}"), *([beside] if is_beside else [])]
+    found = [one.hints[0] for one in check(written(*pools, platform=platform)) if one.code == "GS622"]
+    assert [one.removeprefix("write platform: ").partition(", with ")[0] for one in found] == ([hint] if hint else [])
 
 
 def test_both_vendors_in_one_intent_need_both_stacks() -> None:
@@ -207,6 +236,35 @@ def test_both_vendors_in_one_intent_need_both_stacks() -> None:
 def test_no_program_of_amd_stays_while_gpus_are_divided(toleration: str, is_refused: bool) -> None:
     text = intent("mi300x", partition("CPX", "NPS4"), tolerations=f"[{toleration}]")
     assert errors(text) == (["GS223"] if is_refused else [])
+
+
+def test_the_mode_of_whole_gpus_is_a_fact_too() -> None:
+    assert "GS209" in warnings(intent("mi350p", "{mode: exclusive}"))
+    assert not [card for card in AMD if card != "mi350p" and "GS209" in warnings(intent(card, "{mode: exclusive}"))]
+
+
+def test_a_mode_that_the_manager_refuses_compiles_as_the_hint_says() -> None:
+    found = next(one for one in check(intent("mi300a", partition("TPX", "NPS1"))) if one.code == "GS323")
+    assert found.hints[1].endswith("stack: amd-device-plugin and strategy: single")
+    assert errors(intent("mi300a", partition("TPX", "NPS1", "single"), "amd-device-plugin")) == []
+
+
+def test_a_card_of_ones_own_is_nvidias() -> None:
+    own = '{mine: {name: AMD Instinct MI999X, computeCapability: "9.0", memoryMiB: 12288}}'
+    text = written(pool("research", "mine", sharing=partition("CPX", "NPS1")), cards=own)
+    found = next(one for one in check(text) if one.code == "GS320")
+    assert found.message == "NVIDIA has no partition, and a card of spec.cards is NVIDIA's"
+    assert found.hints[1] == "cards under spec.cards are NVIDIA's: AMD's are those of the catalogue"
+
+
+@pytest.mark.parametrize(
+    ("card", "is_amds"),
+    [("mi999x", True), ("AMD Instinct X", True), ("instinct-9", True), ("a999", False), ("mig-card", False)],
+)
+def test_no_one_is_told_to_describe_a_card_of_amds(card: str, is_amds: bool) -> None:
+    found = next(one for one in check(intent(card, "{mode: exclusive}", "gpu-operator")) if one.code == "GS201")
+    assert ("AMD's are those of the catalogue" in found.hints[-1]) == is_amds
+    assert ("nvidia-smi" in found.hints[-1]) != is_amds
 
 
 def test_a_cap_is_refused_because_the_partition_bounds_memory() -> None:

@@ -10,10 +10,11 @@ from gpushare.catalog import cards
 from gpushare.core import emit
 from gpushare.core.record import replace
 from gpushare.core.units import MIB
-from gpushare.intent.types import Layout
-from gpushare.modes import VARIANTS, fit
+from gpushare.intent.types import Layout, Partition
+from gpushare.modes import VARIANTS, fit, partition
 from gpushare.modes.demand import Demand, Need, Variant
 from gpushare.simulation import supply
+from gpushare.simulation.divisions import Sizes, divisions
 from gpushare.simulation.engine import simulate
 from gpushare.simulation.outcome import PoolOutcome
 from gpushare.sizing.answer import Option
@@ -226,3 +227,22 @@ def test_card_of_unknown_memory_has_no_options() -> None:
     found = size(demanded("rtx-pro-4000", (3, 20)))
     assert found.options == ()
     assert "the memory of the card is not known" in found.reason
+
+
+def test_partitions_that_no_source_confirms_are_not_proposed() -> None:
+    found = size(demanded("mi350p", (10, 4)))
+    assert [one.reason for one in found.unfit if one.variant.word == "partition"] == [
+        "no source confirms the partitions of the card"
+    ]
+
+
+@pytest.mark.parametrize("card", [card for card in cards.ids() if partition.offered(cards.load(card))])
+def test_size_proposes_a_mode_of_partitions_that_the_search_tries(card: str) -> None:
+    whole, *_ = size(demanded(card, (8, 1))).options
+    tried = divisions(whole.pool, cards.load(card), Sizes(memory_bytes=(GIB,), milli=()), lambda _: 0).found
+    partitions = [one.pool.sharing for one in tried if isinstance(one.pool.sharing, Partition)]
+    for gib in (1, 20, 40, 80):
+        options = [one for one in size(demanded(card, (8, gib))).options if one.variant.word == "partition"]
+        assert [one.pool.sharing for one in options if one.pool.sharing not in partitions] == []
+    of_cpx = [sharing.memory for sharing in partitions if sharing.compute == "CPX"]
+    assert of_cpx == ["NPS4" if card in ("mi300x", "mi325x") else "NPS1"]

@@ -26,6 +26,7 @@ _RUNNING = {
     EffectKind.ADOPTED: "The adoption changes, for every node.",
     EffectKind.ENDED: "Running containers over their cap are killed from then on.",
     EffectKind.VMS: "Nodes of virtual machines must be labelled by hand, when these are shut down.",
+    EffectKind.TAINTED: "While a node's GPUs are divided, every pod on it that does not tolerate AMD's taint ends.",
 }
 _LATER = {
     EffectKind.ENFORCED: "Caps are enforced differently, for running containers too.",

@@ -10,9 +10,12 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.compare import compare
-from gpushare.compare.changes import Change, Comparison
+from gpushare.compare.changes import Change, Comparison, PoolChange
+from gpushare.compare.effects import EffectKind
 from gpushare.pipeline import Compilation
 from gpushare.render import pools
+from gpushare.views import comparison_words
+from gpushare.views.comparison_verdict import verdict
 
 INTENT = """
 apiVersion: gpushare.dev/v1
@@ -88,3 +91,63 @@ def test_a_change_of_partitions_takes_as_long_as_the_config_manager_may() -> Non
     [outage] = told.outages
     assert (outage.pool, outage.nodes, outage.is_bound) == ("parts", 2, True)
     assert outage.seconds >= 30 * 60
+
+
+def of(told: Comparison, name: str) -> PoolChange:
+    return next(one for one in told.pools if one.name == name)
+
+
+def effects(told: Comparison) -> set[tuple[EffectKind, str | None]]:
+    return {(one.kind, one.pool) for one in told.effects}
+
+
+UNLIKE = "spec/pools/unlike/sharing/layouts"
+LESS = [{"gpus": [0, 1], "compute": "CPX"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "pool", "lost"),
+    [
+        (UNLIKE, LESS, "unlike", 9),
+        ("spec/pools/parts/gpusPerNode", 4, "parts", 64),
+        ("spec/pools/whole/gpusPerNode", 4, "whole", 8),
+    ],
+)
+def test_the_config_manager_needs_a_node_without_pods(path: str, value: Any, pool: str, lost: int) -> None:
+    told = comparison(BASE, compiled(changed(path, value)))
+    assert of(told, pool).disturbed_per_node == lost
+    assert {one for one in effects(told) if one[0] is EffectKind.TAINTED} == {(EffectKind.TAINTED, pool)}
+    assert any("every pod on it that does not tolerate AMD's taint ends" in one for one in verdict(told))
+
+
+def test_nodes_that_join_or_are_labelled_for_the_first_time_get_the_taint() -> None:
+    document = changed("spec/pools/parts/nodes/names", ["n1", "n2", "n6"])
+    assert (EffectKind.TAINTED, "parts") in effects(comparison(BASE, compiled(document)))
+    document = yaml.safe_load(INTENT)
+    removed = document["spec"]["pools"].pop("whole")
+    without = compiled(document)
+    assert (EffectKind.TAINTED, "whole") in effects(comparison(without, BASE))
+    own = compiled(changed("spec/platform/amd/stack", "existing"))
+    assert (EffectKind.TAINTED, "whole") in effects(comparison(own, BASE))
+    assert EffectKind.TAINTED not in {kind for kind, _ in effects(comparison(BASE, own))}
+    document["spec"]["pools"]["entire"] = removed
+    assert EffectKind.TAINTED not in {kind for kind, _ in effects(comparison(BASE, compiled(document)))}
+
+
+@pytest.mark.parametrize(("strategy", "lost"), [("mixed", 8), ("single", 0)])
+def test_partitions_of_a_whole_gpu_change_names_alone(strategy: str, lost: int) -> None:
+    sharing = {"mode": "partition", "compute": "SPX", "memory": "NPS1", "strategy": strategy}
+    told = comparison(BASE, compiled(changed("spec/pools/whole/sharing", sharing)))
+    assert of(told, "whole").change is Change.RELABEL
+    assert of(told, "whole").disturbed_per_node == lost
+    assert not any(one.is_bound for one in told.outages)
+    assert EffectKind.TAINTED not in {kind for kind, _ in effects(told)}
+
+
+def test_the_release_of_a_node_changes_no_gpu_and_waits_for_nobody() -> None:
+    document = yaml.safe_load(INTENT)
+    del document["spec"]["pools"]["parts"]
+    told = comparison(BASE, compiled(document))
+    assert (of(told, "parts").disturbed, of(told, "parts").touched, told.outages) == (0, 2, ())
+    lines = list(comparison_words.format_consequences(of(told, "parts"), "->"))
+    assert lines[0] == "a node that gpushare releases keeps its GPUs divided as they are"

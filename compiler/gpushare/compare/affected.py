@@ -5,6 +5,7 @@ No effects are reported for a part that one of the bundles does not have.
 
 from collections.abc import Iterator, Mapping
 
+from gpushare.compare.amd_effects import of_amd
 from gpushare.compare.bundles import POLICIES, VALUES, policy, values
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
@@ -37,6 +38,8 @@ def effects(
     found += of_gitops(old, new, changed)
     found += of_namespace(old, new)
     found += of_upstream(old, new, changed)
+    if before and after:
+        found += of_amd(old, new, changed, successors)
     return tuple(found)
 
 

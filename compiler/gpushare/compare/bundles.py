@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare.catalog.image_registry import reference
 from gpushare.compare.files import Files, parsed
 
 POLICIES = "chart/files/policies/"
 VALUES = "chart/values.yaml"
-
+IMAGES = "images.txt"
+NO_STACK = "none"
+"""The value `stack` of the chart without pools of NVIDIA's cards."""
+_OF_AMD = "# AMD's chart"
 
 OBSERVE = "observe"
 
@@ -38,3 +42,17 @@ def policy(files: Files, pool: str) -> Mapping[str, Any]:
     if spec.get("adoption") == OBSERVE:
         return spec | {"enforcement": (spec.get("enforcement") or {}) | {"action": "none"}}
     return spec
+
+
+def images(files: Files) -> tuple[frozenset[str], frozenset[str]]:
+    """Return NVIDIA's images, then AMD's; ours is a value of the chart too."""
+    image = values(files).get("image")
+    known = {key: one for key, one in image.items() if isinstance(one, str)} if isinstance(image, dict) else {}
+    ours = reference(known) if {"repository", "tag"} <= known.keys() else ""
+    nvidia, _, amd = files.get(IMAGES, "").partition(_OF_AMD)
+    has_nvidia = values(files).get("stack") != NO_STACK
+    return _listed(nvidia) - {ours} if has_nvidia else frozenset(), _listed(f"#{amd}")
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))

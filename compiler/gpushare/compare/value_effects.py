@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpushare.compare.bundles import NO_STACK
 from gpushare.compare.effects import Effect, EffectKind
+from gpushare.vendors.nvidia import NVIDIA
 
 _TENANCY = frozenset({"enforce", "scope", "tenants", "platformNamespaces"})
 """Keys that define who is a tenant: the runtime reads them as it runs; on a GPU not allocated to it, a tenant's cap is 0."""
@@ -60,8 +62,18 @@ def _cluster(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]
             yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=key, before=old.get(key), after=new.get(key))
     for key in ("stack", "partitioner", "cluster"):
         if old.get(key) != new.get(key):
-            kind = EffectKind.REINSTALLED if key == "stack" else EffectKind.RESTARTS
-            yield Effect(kind=kind, pool=None, subject=key, before=old.get(key), after=new.get(key))
+            yield from _of_program(key, old.get(key), new.get(key))
+
+
+def _of_program(key: str, before: Any, after: Any) -> Iterator[Effect]:
+    """Yield the effect of another stack or partitioner; of NVIDIA's first chart none, because nothing of it runs yet."""
+    if key != "stack":
+        yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=key, before=before, after=after)
+    elif after == NO_STACK:
+        if before in NVIDIA.charts:
+            yield Effect(kind=EffectKind.UNINSTALLED, pool=None, subject=key, before=before)
+    elif before != NO_STACK:
+        yield Effect(kind=EffectKind.REINSTALLED, pool=None, subject=key, before=before, after=after)
 
 
 def _refuses(key: str, before: Any, after: Any) -> bool:

@@ -51,7 +51,19 @@ _EFFECTS = {
     EffectKind.VMS: "a person must shut down the virtual machines of the pool's nodes, then label these: see README.md",
     EffectKind.TAINTED: "while a node's GPUs are divided, this taint ends every pod on it that does not tolerate it, "
     "pods without a GPU too: see README.md",
+    EffectKind.RENAMED: "AMD's operator renames the devices of all nodes of the pool at once, so that a node that waits for "
+    "its turn offers what it has, of the former size, under names of the new kind. Instead make a new pool of other nodes, or "
+    "keep strategy: single where every node has one mode",
+    EffectKind.WITHDRAWN: "AMD's device plugin leaves the pool's nodes, which offer no GPU until they are in a pool again; "
+    "running pods go on",
+    EffectKind.AMD_UPSTREAM: "AMD's programs that read it restart on all their nodes at once; running pods go on",
+    EffectKind.AMD_REINSTALLED: "AMD's programs leave every node with AMD's GPUs, which offers none until a device plugin runs "
+    "there again; running pods go on; uninstall the former release",
+    EffectKind.UNINSTALLED: "the bundle no longer has this chart: uninstall its release after this change",
 }
+_OF_SUBJECT = frozenset({EffectKind.APPLIED, EffectKind.TAINTED, EffectKind.WITHDRAWN})
+"""Effects without values before and after."""
+
 _ALSO = {
     EffectKind.RELEASED: "a GitOps tool releases every node",
     EffectKind.DRIVERLESS: "the driver is removed",
@@ -59,6 +71,11 @@ _ALSO = {
     EffectKind.APPLIED: "files must be applied by hand",
     EffectKind.VMS: "nodes of virtual machines must be labelled by hand",
     EffectKind.TAINTED: "pods that do not tolerate a taint of AMD's end",
+    EffectKind.AMD_REINSTALLED: "AMD's former release must be uninstalled",
+    EffectKind.UNINSTALLED: "a release must be uninstalled afterwards",
+    EffectKind.WITHDRAWN: "nodes offer none of AMD's GPUs",
+    EffectKind.RENAMED: "nodes that wait offer devices under other names",
+    EffectKind.AMD_UPSTREAM: "AMD's programs restart",
     EffectKind.ADOPTED: "the adoption changes",
     EffectKind.BEGINS: "changes that nodes still hold back may begin",
     EffectKind.ENDED: "containers may be killed",
@@ -92,8 +109,10 @@ def format_effect(one: Effect, arrow: str) -> str:
         return "the runtime's pods of the pool restart and check the layout; running pods continue"
     if one.kind is EffectKind.ADOPTED and one.after == "observe":
         return f"{one.subject} {_before_and_after(one, arrow)}: {_OBSERVED}"
-    if one.kind in {EffectKind.APPLIED, EffectKind.TAINTED}:
+    if one.kind in _OF_SUBJECT or (one.kind is EffectKind.AMD_UPSTREAM and one.pool is not None):
         return f"{one.subject}: {_EFFECTS[one.kind]}"
+    if one.kind is EffectKind.UNINSTALLED:
+        return f"{one.before}: {_EFFECTS[one.kind]}"
     if one.kind is EffectKind.RELEASED:
         return f"{_before_and_after(one, arrow)}: {_released(one.subject)}"
     if one.kind is EffectKind.BEGINS:

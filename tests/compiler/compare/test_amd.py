@@ -151,3 +151,106 @@ def test_the_release_of_a_node_changes_no_gpu_and_waits_for_nobody() -> None:
     assert (of(told, "parts").disturbed, of(told, "parts").touched, told.outages) == (0, 2, ())
     lines = list(comparison_words.format_consequences(of(told, "parts"), "->"))
     assert lines[0] == "a node that gpushare releases keeps its GPUs divided as they are"
+
+
+def amd_alone() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(INTENT)
+    del document["spec"]["pools"]["shared"]
+    document["spec"]["platform"] = document["spec"]["platform"]["amd"]
+    return document
+
+
+def words(told: Comparison, *kinds: EffectKind) -> list[str]:
+    return [comparison_words.format_effect(one, "->") for one in told.effects if one.kind in kinds]
+
+
+WHOLE, PARTS = {"mode": "exclusive"}, {"mode": "partition", "compute": "CPX", "memory": "NPS1"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "sharing", "naming"),
+    [
+        ("parts", WHOLE, "mixed -> single"),
+        ("whole", PARTS, "single -> mixed"),
+        ("whole", {**PARTS, "strategy": "single"}, None),
+        ("parts", {**PARTS, "compute": "DPX"}, None),
+    ],
+)
+def test_other_names_hold_for_all_nodes_of_a_pool_at_once(pool: str, sharing: dict[str, str], naming: str | None) -> None:
+    told = comparison(BASE, compiled(changed(f"spec/pools/{pool}/sharing", sharing)))
+    assert [one.pool for one in told.effects if one.kind is EffectKind.RENAMED] == ([pool] if naming else [])
+    for text in words(told, EffectKind.RENAMED):
+        assert text.startswith(f"resource_naming_strategy {naming}: ")
+        assert "make a new pool of other nodes, or keep strategy: single" in text
+    assert EffectKind.AMD_UPSTREAM not in {kind for kind, _ in effects(told)}
+
+
+def test_a_changed_device_config_restarts_amds_programs_on_all_nodes_of_its_pool() -> None:
+    told = comparison(BASE, compiled(changed("spec/pools/parts/tolerations", [{"key": "spot", "operator": "Exists"}])))
+    [text] = words(told, EffectKind.AMD_UPSTREAM)
+    assert text.startswith("DeviceConfig: configManager, devicePlugin, metricsExporter: AMD's programs that read it restart")
+    told = comparison(BASE, compiled(changed("spec/monitoring", {"serviceMonitor": True})))
+    assert {pool for kind, pool in effects(told) if kind is EffectKind.AMD_UPSTREAM} == {"parts", "unlike", "whole"}
+
+
+def test_images_and_values_are_those_of_their_vendor() -> None:
+    mirrored = amd_alone()
+    mirrored["spec"]["platform"]["registry"] = "mirror.example.org"
+    told = comparison(compiled(amd_alone()), compiled(mirrored))
+    assert EffectKind.UPSTREAM not in {kind for kind, _ in effects(told)}
+    assert {one.pool for one in told.effects if one.kind is EffectKind.AMD_UPSTREAM} == {None}
+    images = {one.subject: one for one in told.effects}["images"]
+    assert {one.startswith("mirror.example.org/rocm/") for one in images.after} == {True, False}
+    told = comparison(BASE, compiled(changed("spec/platform/amd/values", {"kmm": {"watch": False}})))
+    assert [text.partition(":")[0] for text in words(told, EffectKind.AMD_UPSTREAM)] == ["kmm.watch true -> false"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "shown"),
+    [
+        ("spec/platform/amd/stack", "existing", "amd.stack amd-gpu-operator -> existing"),
+        ("spec/platform/amd/namespace", "amd", "amd.namespace kube-amd-gpu -> amd"),
+    ],
+)
+def test_another_release_of_amds_takes_its_programs_from_every_node(path: str, value: str, shown: str) -> None:
+    told = comparison(BASE, compiled(changed(path, value)))
+    [text] = words(told, EffectKind.AMD_REINSTALLED)
+    assert text.startswith(f"{shown}: AMD's programs leave every node")
+    assert text.endswith("uninstall the former release")
+    assert not {EffectKind.REINSTALLED, EffectKind.WITHDRAWN, EffectKind.AMD_UPSTREAM} & {kind for kind, _ in effects(told)}
+    assert "Nodes with AMD's GPUs offer none until a device plugin runs there again." in verdict(told)
+
+
+def test_nodes_of_a_removed_pool_offer_nothing() -> None:
+    document = yaml.safe_load(INTENT)
+    entry = document["spec"]["pools"].pop("parts")
+    [text] = words(comparison(BASE, compiled(document)), EffectKind.WITHDRAWN)
+    assert text.startswith("amd-gpu-operator: AMD's device plugin leaves the pool's nodes")
+    document["spec"]["pools"]["pieces"] = entry
+    assert (EffectKind.WITHDRAWN, "parts") in effects(comparison(BASE, compiled(document)))
+    of_amd = {"stack": "amd-device-plugin"}
+    pools_of = {"parts": {**entry, "sharing": {**entry["sharing"], "strategy": "single"}}, "own": yaml.safe_load(OWN)}
+    before = {**document, "spec": {"platform": of_amd, "pools": pools_of}}
+    renamed = {**document, "spec": {"platform": of_amd, "pools": {"pieces": pools_of["parts"], "own": pools_of["own"]}}}
+    gone = {**document, "spec": {"platform": of_amd, "pools": {"own": pools_of["own"]}}}
+    assert EffectKind.WITHDRAWN not in {kind for kind, _ in effects(comparison(compiled(before), compiled(renamed)))}
+    assert (EffectKind.WITHDRAWN, "parts") in effects(comparison(compiled(before), compiled(gone)))
+
+
+OWN = "{card: mi210, nodes: {names: [n9]}, gpusPerNode: 2, sharing: {mode: exclusive}}"
+
+
+def test_a_chart_that_comes_has_no_effect_and_one_that_goes_is_uninstalled_afterwards() -> None:
+    of_amd = compiled(amd_alone())
+    other = yaml.safe_load(INTENT)
+    other["spec"]["pools"] = {"shared": other["spec"]["pools"]["shared"]}
+    del other["spec"]["platform"]["amd"]
+    of_nvidia = compiled(other)
+    gone = comparison(BASE, of_amd), comparison(BASE, of_nvidia)
+    shown = [text.partition(":")[0] for told in gone for text in words(told, EffectKind.UNINSTALLED)]
+    assert shown == ["gpu-operator", "amd-gpu-operator"]
+    releases = {EffectKind.REINSTALLED, EffectKind.AMD_REINSTALLED, EffectKind.UNINSTALLED}
+    for told in (comparison(of_amd, BASE), comparison(of_nvidia, BASE)):
+        assert not releases & {kind for kind, _ in effects(told)}
+    for told in (*gone, comparison(of_amd, BASE)):
+        assert not [text for text in words(told, *EffectKind) if text.startswith("stack ")]

@@ -10,7 +10,6 @@ from gpushare.vendors.amd import AMD
 
 _VALUES = {f"{stack}/values.yaml": stack for stack in AMD.charts}
 _CONFIGS = "chart/files/amd/device-configs/"
-_VENDOR = "amd"
 _NAMING = ("devicePlugin", "devicePluginArguments", "resource_naming_strategy")
 
 
@@ -62,11 +61,11 @@ def _is_image(path: tuple[str, ...]) -> bool:
 def _stack(files: Files) -> str | None:
     """Return AMD's stack; None without pools of AMD's cards, and where the bundle only observes them."""
     chart = next((stack for path, stack in _VALUES.items() if path in files), None)
-    return chart or ("existing" if _pools(files) and bundles.values(files).get("adoption") != bundles.OBSERVE else None)
-
-
-def _pools(files: Files) -> set[str]:
-    return {name for name, pool in (bundles.values(files).get("pools") or {}).items() if pool.get("vendor") == _VENDOR}
+    return chart or (
+        bundles.EXISTING
+        if bundles.amd_pools(bundles.values(files)) and bundles.values(files).get("adoption") != bundles.OBSERVE
+        else None
+    )
 
 
 def _withdrawn(old: Files, new: Files, successors: Mapping[str, str]) -> Iterator[Effect]:
@@ -76,7 +75,9 @@ def _withdrawn(old: Files, new: Files, successors: Mapping[str, str]) -> Iterato
     """
     observes = bundles.values(new).get("adoption") == bundles.OBSERVE
     stack = _stack(old)
-    for name in sorted(_pools(old) if stack in AMD.charts else ()):
-        is_gone = name not in _pools(new) and (f"{_CONFIGS}{name}.yaml" in old or name not in successors)
+    for name in sorted(bundles.amd_pools(bundles.values(old)) if stack in AMD.charts else ()):
+        is_gone = name not in bundles.amd_pools(bundles.values(new)) and (
+            f"{_CONFIGS}{name}.yaml" in old or name not in successors
+        )
         if is_gone or (observes and f"{_CONFIGS}{name}.yaml" in old):
             yield Effect(kind=EffectKind.WITHDRAWN, pool=name, subject=stack or "")

@@ -65,4 +65,4 @@ def _namespaces(files: Files) -> tuple[str, str]:
     """Return the namespace of our chart, and that of NVIDIA's device plugin; empty where no file says it."""
     path, values = "namespace.yaml", bundles.values(files)
     own = (parsed(path, files.get(path, "")) or {}).get("metadata", {}).get("name", "")
-    return own, "" if values.get("stack") == bundles.NO_STACK else values.get("pluginNamespace") or own
+    return own, values.get("pluginNamespace") or own if bundles.nvidia_stack(values) is not None else ""

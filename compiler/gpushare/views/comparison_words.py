@@ -228,7 +228,7 @@ def format_consequences(pool: PoolChange, arrow: str) -> Iterator[str]:
     """Yield what happens to the pool's nodes, GPUs and resources."""
     if pool.change is Change.GONE and not pool.successor:
         vendor = vendors.of_resources(one.name for one in pool.resources)
-        stay = "keeps its GPUs divided as they are" if vendor is AMD else f"offers its whole GPUs again, as {vendor.whole_gpu}"
+        stay = "keeps its GPUs as they are" if vendor is AMD else f"offers its whole GPUs again, as {vendor.whole_gpu}"
         yield f"a node that gpushare releases {stay}"
     if pool.successor:
         yield f"its nodes go to the new pool {pool.successor}"

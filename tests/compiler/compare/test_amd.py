@@ -150,13 +150,13 @@ def test_the_release_of_a_node_changes_no_gpu_and_waits_for_nobody() -> None:
     told = comparison(BASE, compiled(document))
     assert (of(told, "parts").disturbed, of(told, "parts").touched, told.outages) == (0, 2, ())
     lines = list(comparison_words.format_consequences(of(told, "parts"), "->"))
-    assert lines[0] == "a node that gpushare releases keeps its GPUs divided as they are"
+    assert lines[0] == "a node that gpushare releases keeps its GPUs as they are"
 
 
-def amd_alone() -> dict[str, Any]:
+def amd_alone(platform: dict[str, str] | None = None) -> dict[str, Any]:
     document: dict[str, Any] = yaml.safe_load(INTENT)
     del document["spec"]["pools"]["shared"]
-    document["spec"]["platform"] = document["spec"]["platform"]["amd"]
+    document["spec"]["platform"] = platform or document["spec"]["platform"]["amd"]
     return document
 
 
@@ -250,7 +250,10 @@ def test_a_chart_that_comes_has_no_effect_and_one_that_goes_is_uninstalled_after
     shown = [text.partition(":")[0] for told in gone for text in words(told, EffectKind.UNINSTALLED)]
     assert shown == ["gpu-operator", "amd-gpu-operator"]
     releases = {EffectKind.REINSTALLED, EffectKind.AMD_REINSTALLED, EffectKind.UNINSTALLED}
-    for told in (comparison(of_amd, BASE), comparison(of_nvidia, BASE)):
+    existing = compiled(amd_alone({"stack": "existing"}))
+    for told in (comparison(of_amd, BASE), comparison(of_nvidia, BASE), comparison(existing, BASE)):
         assert not releases & {kind for kind, _ in effects(told)}
-    for told in (*gone, comparison(of_amd, BASE)):
+    handed_over = comparison(of_amd, existing)
+    assert EffectKind.UPSTREAM not in {kind for kind, _ in effects(handed_over)}
+    for told in (*gone, comparison(of_amd, BASE), handed_over):
         assert not [text for text in words(told, *EffectKind) if text.startswith("stack ")]

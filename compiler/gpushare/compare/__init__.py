@@ -45,7 +45,8 @@ def compare(
     taints = [one for one in (tainted(change, cluster, moves) for change in changes) if one is not None]
     begun = _begun(texts, changes, cluster, moves, now)
     quotas = capacity.quotas(snapshots.quotas(old), snapshots.quotas(new), before, after)
-    found = affected.effects(*texts, changed, cluster.successors)
+    left = frozenset(move.source for move in moves if move.source and move.target is None)
+    found = affected.effects(*texts, changed, cluster.successors, left)
     return Comparison(
         pools=tuple(_uncounted(one) if begun.keys() & {one.name, one.successor} else one for one in changes),
         capacity=capacity.capacity(before, after),

@@ -17,9 +17,16 @@ from gpushare.core.record import NOTHING
 
 
 def effects(
-    old: Files, new: Files, changed: tuple[FileDiff, ...], successors: Mapping[str, str] = NOTHING
+    old: Files,
+    new: Files,
+    changed: tuple[FileDiff, ...],
+    successors: Mapping[str, str] = NOTHING,
+    left: frozenset[str] = frozenset(),
 ) -> tuple[Effect, ...]:
-    """Return every effect of the files that differ, those of pools first. `successors`: removed pool → its nodes' new pool."""
+    """Return every effect of the files that differ, those of pools first. `successors`: removed pool → its nodes' new pool.
+
+    `left` are the pools of which a node leaves for no pool.
+    """
     paths = {change.path for change in changed}
     before, after = values(old), values(new)
     denies = (after.get("admission") or {}).get("enforce", "deny") == "deny"
@@ -39,7 +46,7 @@ def effects(
     found += of_namespace(old, new)
     found += of_upstream(old, new, changed)
     if before and after:
-        found += of_amd(old, new, changed, successors)
+        found += of_amd(old, new, changed, successors, left)
     return tuple(found)
 
 

@@ -13,9 +13,11 @@ _CONFIGS = "chart/files/amd/device-configs/"
 _NAMING = ("devicePlugin", "devicePluginArguments", "resource_naming_strategy")
 
 
-def of_amd(old: Files, new: Files, changed: tuple[FileDiff, ...], successors: Mapping[str, str]) -> Iterator[Effect]:
+def of_amd(
+    old: Files, new: Files, changed: tuple[FileDiff, ...], successors: Mapping[str, str], left: frozenset[str]
+) -> Iterator[Effect]:
     """Yield the effects; of a chart of AMD's that is added none, because nothing of it runs yet."""
-    yield from _withdrawn(old, new, successors)
+    yield from _withdrawn(old, new, successors, left)
     stacks = before, after = _stack(old), _stack(new)
     if before is None or after is None:
         if before in AMD.charts and bundles.values(new).get("adoption") != bundles.OBSERVE:
@@ -68,16 +70,16 @@ def _stack(files: Files) -> str | None:
     )
 
 
-def _withdrawn(old: Files, new: Files, successors: Mapping[str, str]) -> Iterator[Effect]:
-    """Yield the pools whose nodes AMD's programs leave: those that are gone, and all where the new bundle only observes.
+def _withdrawn(old: Files, new: Files, successors: Mapping[str, str], left: frozenset[str]) -> Iterator[Effect]:
+    """Yield the pools whose nodes AMD's programs leave: of pools that are gone, and of all where the new bundle only observes.
 
     The label of the vendor, by which the device plugin alone selects nodes, stays on nodes that go to another pool.
     """
-    observes = bundles.values(new).get("adoption") == bundles.OBSERVE
-    stack = _stack(old)
-    for name in sorted(bundles.amd_pools(bundles.values(old)) if stack in AMD.charts else ()):
-        is_gone = name not in bundles.amd_pools(bundles.values(new)) and (
-            f"{_CONFIGS}{name}.yaml" in old or name not in successors
-        )
-        if is_gone or (observes and f"{_CONFIGS}{name}.yaml" in old):
+    stack, after = _stack(old), bundles.values(new)
+    if stack not in AMD.charts:
+        return
+    for name in sorted(bundles.amd_pools(bundles.values(old))):
+        is_gone, is_selected = name not in bundles.amd_pools(after), f"{_CONFIGS}{name}.yaml" in old
+        loses = is_gone or after.get("adoption") == bundles.OBSERVE if is_selected else is_gone and name not in successors
+        if loses or name in left:
             yield Effect(kind=EffectKind.WITHDRAWN, pool=name, subject=stack or "")

@@ -225,7 +225,10 @@ def test_nodes_of_a_removed_pool_offer_nothing() -> None:
     document = yaml.safe_load(INTENT)
     entry = document["spec"]["pools"].pop("parts")
     [text] = words(comparison(BASE, compiled(document)), EffectKind.WITHDRAWN)
-    assert text.startswith("amd-gpu-operator: AMD's device plugin leaves the pool's nodes")
+    assert text.startswith("amd-gpu-operator: AMD's device plugin leaves nodes that are no longer in the pool")
+    fewer = comparison(BASE, compiled(changed("spec/pools/parts/nodes/names", ["n1"])))
+    assert [one.pool for one in fewer.effects if one.kind is EffectKind.WITHDRAWN] == ["parts"]
+    assert fewer.outages == ()
     document["spec"]["pools"]["pieces"] = entry
     assert (EffectKind.WITHDRAWN, "parts") in effects(comparison(BASE, compiled(document)))
     of_amd = {"stack": "amd-device-plugin"}

@@ -27,7 +27,7 @@ def of_amd(
     for subject, (was, will) in (("amd.stack", stacks), ("amd.namespace", namespaces)):
         if was != will and before in AMD.charts:
             yield Effect(kind=EffectKind.AMD_REINSTALLED, pool=None, subject=subject, before=was, after=will)
-        elif was != will and subject == "amd.namespace":
+        if was != will and subject == "amd.namespace":
             yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=subject, before=was, after=will)
     if before == after:
         for change in changed:

@@ -144,7 +144,7 @@ def test_partitions_of_a_whole_gpu_change_names_alone(strategy: str, lost: int) 
     assert EffectKind.TAINTED not in {kind for kind, _ in effects(told)}
 
 
-def test_the_release_of_a_node_changes_no_gpu_and_waits_for_nobody() -> None:
+def test_the_release_of_a_node_changes_no_gpu_and_waits_for_no_pod() -> None:
     document = yaml.safe_load(INTENT)
     del document["spec"]["pools"]["parts"]
     told = comparison(BASE, compiled(document))

@@ -152,4 +152,4 @@ def test_gpus_of_amds_stay_as_they_are() -> None:
     assert "waits for nodes whose GPUs are in use" not in alone
     for text in (alone, both):
         assert "every GPU whole" not in text
-        assert "GPUs of AMD's stay divided as they are, and nodes with them wait for nobody." in text
+        assert "GPUs of AMD's stay divided as they are, and no pod that uses them is waited for." in text

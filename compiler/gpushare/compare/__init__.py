@@ -13,7 +13,7 @@ from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChang
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
-from gpushare.compare.outages import begins, outage
+from gpushare.compare.outages import begins, outage, tainted
 from gpushare.compare.snapshots import PoolSide
 from gpushare.core.record import replace
 from gpushare.core.units import total
@@ -42,9 +42,11 @@ def compare(
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
     spec = {one.name: bundles.policy(texts[1], one.name) or bundles.policy(texts[0], one.name) for one in changes}
     outages = [outage(one, cluster, moves, spec[one.name], now) for one in changes]
+    taints = [one for one in (tainted(change, cluster, moves) for change in changes) if one is not None]
     begun = _begun(texts, changes, cluster, moves, now)
     quotas = capacity.quotas(snapshots.quotas(old), snapshots.quotas(new), before, after)
-    found = affected.effects(*texts, changed, cluster.successors)
+    left = frozenset(move.source for move in moves if move.source and move.target is None)
+    found = affected.effects(*texts, changed, cluster.successors, left)
     return Comparison(
         pools=tuple(_uncounted(one) if begun.keys() & {one.name, one.successor} else one for one in changes),
         capacity=capacity.capacity(before, after),
@@ -52,7 +54,7 @@ def compare(
         quotas=quotas,
         mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
         files=changed,
-        effects=(*begun.values(), *found, *_of_vms(old, new), *capacity.refusing(quotas)),
+        effects=(*begun.values(), *taints, *found, *_of_vms(old, new), *capacity.refusing(quotas)),
         outages=tuple(one for one in outages if one is not None),
         costs=costs.costs(old, new),
     )

@@ -5,6 +5,7 @@ No effects are reported for a part that one of the bundles does not have.
 
 from collections.abc import Iterator, Mapping
 
+from gpushare.compare.amd_effects import of_amd
 from gpushare.compare.bundles import POLICIES, VALUES, policy, values
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
@@ -16,9 +17,16 @@ from gpushare.core.record import NOTHING
 
 
 def effects(
-    old: Files, new: Files, changed: tuple[FileDiff, ...], successors: Mapping[str, str] = NOTHING
+    old: Files,
+    new: Files,
+    changed: tuple[FileDiff, ...],
+    successors: Mapping[str, str] = NOTHING,
+    left: frozenset[str] = frozenset(),
 ) -> tuple[Effect, ...]:
-    """Return every effect of the files that differ, those of pools first. `successors`: removed pool → its nodes' new pool."""
+    """Return every effect of the files that differ, those of pools first. `successors`: removed pool → its nodes' new pool.
+
+    `left` are the pools of which a node leaves for no pool.
+    """
     paths = {change.path for change in changed}
     before, after = values(old), values(new)
     denies = (after.get("admission") or {}).get("enforce", "deny") == "deny"
@@ -37,6 +45,8 @@ def effects(
     found += of_gitops(old, new, changed)
     found += of_namespace(old, new)
     found += of_upstream(old, new, changed)
+    if before and after:
+        found += of_amd(old, new, changed, successors, left)
     return tuple(found)
 
 

@@ -3,11 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare.catalog.image_registry import reference
 from gpushare.compare.files import Files, parsed
 
 POLICIES = "chart/files/policies/"
 VALUES = "chart/values.yaml"
-
+IMAGES = "images.txt"
+EXISTING = "existing"
+"""The value `stack` where a vendor's programs are installed already."""
+_NO_STACK = "none"
+"""The same where no pool has NVIDIA's cards."""
+_AMD = "amd"
+_OF_AMD = "# AMD's chart"
 
 OBSERVE = "observe"
 
@@ -21,6 +28,18 @@ def values(files: Files) -> Mapping[str, Any]:
     if found.get("adoption") == OBSERVE and admission.get("enforce") == "deny":
         return found | {"admission": admission | {"enforce": "warn"}}
     return found
+
+
+def nvidia_stack(values: Mapping[str, Any]) -> str | None:
+    """Return the stack of NVIDIA's that the chart's values name, "" where they say nothing; None without NVIDIA's cards."""
+    stack, pools = values.get("stack", ""), values.get("pools") or {}
+    is_of_amd = stack == EXISTING and bool(pools) and pools.keys() == amd_pools(values)
+    return None if stack == _NO_STACK or is_of_amd else stack
+
+
+def amd_pools(values: Mapping[str, Any]) -> set[str]:
+    """Return the names of the pools with AMD's cards."""
+    return {name for name, pool in (values.get("pools") or {}).items() if pool.get("vendor") == _AMD}
 
 
 def terms(files: Files) -> dict[str, Any]:
@@ -38,3 +57,16 @@ def policy(files: Files, pool: str) -> Mapping[str, Any]:
     if spec.get("adoption") == OBSERVE:
         return spec | {"enforcement": (spec.get("enforcement") or {}) | {"action": "none"}}
     return spec
+
+
+def images(files: Files) -> tuple[frozenset[str], frozenset[str]]:
+    """Return NVIDIA's images, then AMD's; ours is a value of the chart too."""
+    image = values(files).get("image")
+    known = {key: one for key, one in image.items() if isinstance(one, str)} if isinstance(image, dict) else {}
+    ours = reference(known) if {"repository", "tag"} <= known.keys() else ""
+    nvidia, _, amd = files.get(IMAGES, "").partition(_OF_AMD)
+    return _listed(nvidia) - {ours} if nvidia_stack(values(files)) is not None else frozenset(), _listed(f"#{amd}")
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))

@@ -21,7 +21,11 @@ class EffectKind(StrEnum):
     removed, and nothing replaces it. FIRST_CAP: there was no cap; running containers are only warned, later ones held to it.
     NOTICED: the same, and running containers are held to it, too, when the policy's notice is over. BEGINS: changes of an
     earlier bundle that nodes still hold back may begin; `after` is the next opening as text, None: at once. VMS: a person
-    gives nodes for virtual machines other vGPUs; `before` and `after` are types or configs, None: no such pool.
+    gives nodes for virtual machines other vGPUs; `before` and `after` are types or configs, None: no such pool. TAINTED: while
+    AMD's config manager divides the GPUs of a node, a taint ends every pod on it that does not tolerate the taint. RENAMED: all
+    nodes of a pool offer what they have under names of the new kind. WITHDRAWN: AMD's device plugin leaves the nodes of a pool.
+    AMD_UPSTREAM: programs of AMD's restart. AMD_REINSTALLED: AMD's stack is another release. UNINSTALLED: the bundle no
+    longer has a chart.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -47,6 +51,12 @@ class EffectKind(StrEnum):
     NOTICED = "noticed"
     BEGINS = "begins"
     VMS = "vms"
+    TAINTED = "tainted"
+    RENAMED = "renamed"
+    WITHDRAWN = "withdrawn"
+    AMD_UPSTREAM = "amd-upstream"
+    AMD_REINSTALLED = "amd-reinstalled"
+    UNINSTALLED = "uninstalled"
 
 
 class Effect(Record):

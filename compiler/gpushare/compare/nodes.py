@@ -8,6 +8,7 @@ from gpushare.compare import gpus, snapshots
 from gpushare.compare.changes import Move
 from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.record import Record
+from gpushare.vendors.amd import AMD
 
 GeometryOf = Callable[[str], Geometry | None]
 """The MIG geometry of a card by its id; None if the card has none or is not known."""
@@ -25,8 +26,13 @@ class NodeMoves(Record):
     """The former bundle only observed these nodes: what runs there, and on which layout, is not known."""
 
     def disturbed(self, old: PoolSide, new: PoolSide) -> int:
-        """Return how many shares of one node the change from `old` to `new` removes."""
+        """Return how many shares of one node the change from `old` to `new` removes.
+
+        AMD's config manager changes GPUs only when no pod uses any GPU of the node.
+        """
         if old.card != new.card:
+            return old.shares
+        if new.manager_label is not None and old.layouts != new.layouts:
             return old.shares
         restarts = (old.has_daemon or new.has_daemon) and old.profile != new.profile
         return gpus.disturbed(old.gpus, new.gpus, self.geometry_of(old.card), restarts=restarts)
@@ -89,5 +95,7 @@ class NodeMoves(Record):
 
 
 def released(old: PoolSide) -> int:
-    """Return how many shares of one node are removed when gpushare releases it."""
+    """Return how many shares of one node are removed when gpushare releases it, which changes no GPU of AMD's."""
+    if old.vendor is AMD:
+        return 0
     return gpus.disturbed(old.gpus, snapshots.released(old), None, restarts=old.has_daemon)

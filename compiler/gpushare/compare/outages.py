@@ -10,7 +10,7 @@ from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.intent.types import OnBusy
 from gpushare.intent.windows import CHANGE_SECONDS, Window, locate
 from gpushare.nodes.selectors import POOL_LABEL
-from gpushare.vendors.amd import AMD
+from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 _RELABEL_SECONDS = 5
 """From the taint to the new allocatable: 3.6 s (`python -m tests.bench.cluster_loop`), rounded up."""
@@ -51,6 +51,17 @@ def outage(
         on_busy=rollout["onBusy"],
         start=_start(rollout, now) if any(is_held) else None,
     )
+
+
+def tainted(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Effect | None:
+    """Return that nodes of the pool get the taint for AMD's config manager, which new nodes get before their first pod."""
+    new = cluster.after.get(change.name)
+    ways = [(old, one) for old, one in _ways(change, cluster, moves) if one is new]
+    if change.change is Change.NEW and change.name not in cluster.successors.values() and new is not None:
+        ways.append((None, new))
+    if not any(_divides(old, one) for old, one in ways):
+        return None
+    return Effect(kind=EffectKind.TAINTED, pool=change.name, subject=MANAGER_TAINT)
 
 
 def begins(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], now: float | None) -> Effect | None:
@@ -107,8 +118,10 @@ def _ways(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Iter
 
 def _seconds(old: PoolSide | None, new: PoolSide) -> int:
     """Return the seconds for one node; 0 if only the pool's name changes."""
-    if new.vendor is AMD and (old is None or old.layouts != new.layouts):
+    if _divides(old, new):
         return _MANAGER_SECONDS
+    if new.vendor is AMD and (old is None or old.layouts != new.layouts):
+        return 0  # a person divides the GPUs
     if old is None:
         return _MODE_SECONDS
     if old.card == new.card and old.layouts == new.layouts:
@@ -116,6 +129,11 @@ def _seconds(old: PoolSide | None, new: PoolSide) -> int:
         alike = alike or not (new.profile or released(old))  # releasing whole GPUs affects no tenant
         return 0 if alike else _RELABEL_SECONDS
     return _LAYOUT_SECONDS if _modes(old) == _modes(new) else _MODE_SECONDS
+
+
+def _divides(old: PoolSide | None, new: PoolSide) -> bool:
+    """Whether AMD's config manager is told to divide the GPUs of a node, which may have another label or none."""
+    return new.manager_label is not None and (old is None or old.manager_label != new.manager_label)
 
 
 def _labels(side: PoolSide) -> dict[str, Any]:

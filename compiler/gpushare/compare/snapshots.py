@@ -7,11 +7,15 @@ from typing import Any
 
 from gpushare import backends, modes, vendors
 from gpushare.core.record import Record, replace
+from gpushare.vendors.amd import AMD
 from gpushare.vendors.vendor import Vendor
+
+_WHOLE = "spx_nps1"
+"""What AMD's driver calls a GPU that it does not divide."""
 
 
 class Device(Record):
-    """One device of a node: a whole GPU (`profile` None) or an instance."""
+    """One device of a node: a whole GPU (`profile` None, AMD's spx_nps1 too) or an instance."""
 
     resource: str
     profile: str | None
@@ -51,6 +55,11 @@ class PoolSide(Record):
     def vendor(self) -> Vendor:
         """Whose GPUs the pool has."""
         return vendors.of_resources(self.resources)
+
+    @property
+    def manager_label(self) -> Any:
+        """What tells AMD's config manager how to divide the GPUs; None if it does not divide them."""
+        return self.labels.get(AMD.layout_label)
 
     @property
     def layouts(self) -> tuple[Counter[str | None], ...]:
@@ -114,7 +123,7 @@ def _pool(entry: Mapping[str, Any]) -> PoolSide:
         gpus[device["gpu"]].append(
             Device(
                 resource=device["resource"],
-                profile=device["profile"],
+                profile=None if device["profile"] == _WHOLE else device["profile"],
                 start=device["start"],
                 replicas=device["replicas"],
                 memory_mib=device["memoryMiB"],

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from gpushare.catalog.image_registry import reference
 from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files, parsed
@@ -12,7 +11,6 @@ _OPERATOR = "gpu-operator/values.yaml"
 _UPSTREAM = (_OPERATOR, "device-plugin/values.yaml")
 _OF_DRIVER = ("driver", "daemonsets")
 """The sections of the values that the driver's DaemonSet is rendered from."""
-_IMAGES = "images.txt"
 _CHART = re.compile(r"^# The chart: .* --version (\S+)$", re.MULTILINE)
 
 
@@ -33,11 +31,14 @@ def of_upstream(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterat
                 if runs == (True, False) and one.path == ("driver", "enabled"):
                     continue
                 yield Effect(kind=kind, pool=None, subject=".".join(one.path), before=one.before, after=one.after)
-        elif change.path == _IMAGES:
-            before, after = (set(_images(side)) for side in (old, new))
-            if before != after:
-                both = {"before": sorted(before - after), "after": sorted(after - before)}
-                yield Effect(kind=EffectKind.UPSTREAM, pool=None, subject="images", **both)
+        elif change.path == bundles.IMAGES:
+            yield from of_images(EffectKind.UPSTREAM, *(bundles.images(side)[0] for side in (old, new)))
+
+
+def of_images(kind: EffectKind, before: frozenset[str], after: frozenset[str]) -> Iterator[Effect]:
+    """Yield the effect of other images of one vendor."""
+    if before != after:
+        yield Effect(kind=kind, pool=None, subject="images", before=sorted(before - after), after=sorted(after - before))
 
 
 def _runs_driver(files: Files) -> bool:
@@ -48,16 +49,8 @@ def _runs_driver(files: Files) -> bool:
 
 def _version(files: Files) -> str | None:
     """Return the version of the operator's chart; None if the bundle does not say it."""
-    found = _CHART.search(files.get(_IMAGES, ""))
+    found = _CHART.search(files.get(bundles.IMAGES, ""))
     return found[1] if found else None
-
-
-def _images(files: Files) -> Iterator[str]:
-    """Return NVIDIA's images; ours is a value of the chart too."""
-    image = bundles.values(files).get("image")
-    known = {key: one for key, one in image.items() if isinstance(one, str)} if isinstance(image, dict) else {}
-    ours = reference(known) if {"repository", "tag"} <= known.keys() else ""
-    return (line for line in files.get(_IMAGES, "").splitlines() if line and not line.startswith("#") and line != ours)
 
 
 def of_namespace(old: Files, new: Files) -> Iterator[Effect]:
@@ -69,7 +62,7 @@ def of_namespace(old: Files, new: Files) -> Iterator[Effect]:
 
 
 def _namespaces(files: Files) -> tuple[str, str]:
-    """Return the namespace of our chart, and that of the device plugin if it is another; empty where no file says it."""
-    path = "namespace.yaml"
+    """Return the namespace of our chart, and that of NVIDIA's device plugin; empty where no file says it."""
+    path, values = "namespace.yaml", bundles.values(files)
     own = (parsed(path, files.get(path, "")) or {}).get("metadata", {}).get("name", "")
-    return own, bundles.values(files).get("pluginNamespace") or own
+    return own, values.get("pluginNamespace") or own if bundles.nvidia_stack(values) is not None else ""

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpushare.compare.bundles import nvidia_stack
 from gpushare.compare.effects import Effect, EffectKind
+from gpushare.vendors.nvidia import NVIDIA
 
 _TENANCY = frozenset({"enforce", "scope", "tenants", "platformNamespaces"})
 """Keys that define who is a tenant: the runtime reads them as it runs; on a GPU not allocated to it, a tenant's cap is 0."""
@@ -58,10 +60,19 @@ def _cluster(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]
     for key in ("image", "imagePullSecrets", "runtimeClassName", "kubeletRoot", "releaseAfter", "gpuClientLabel"):
         if (old.get(key) or "") != (new.get(key) or ""):
             yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=key, before=old.get(key), after=new.get(key))
-    for key in ("stack", "partitioner", "cluster"):
+    yield from _of_stack(nvidia_stack(old), nvidia_stack(new))
+    for key in ("partitioner", "cluster"):
         if old.get(key) != new.get(key):
-            kind = EffectKind.REINSTALLED if key == "stack" else EffectKind.RESTARTS
-            yield Effect(kind=kind, pool=None, subject=key, before=old.get(key), after=new.get(key))
+            yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=key, before=old.get(key), after=new.get(key))
+
+
+def _of_stack(before: str | None, after: str | None) -> Iterator[Effect]:
+    """Yield the effect of another stack of NVIDIA's; of the first one none, because nothing of it runs yet."""
+    if after is None:
+        if before in NVIDIA.charts:
+            yield Effect(kind=EffectKind.UNINSTALLED, pool=None, subject="stack", before=before)
+    elif before is not None and before != after:
+        yield Effect(kind=EffectKind.REINSTALLED, pool=None, subject="stack", before=before, after=after)
 
 
 def _refuses(key: str, before: Any, after: Any) -> bool:

@@ -74,7 +74,7 @@ def leaving(plan: Plan) -> Iterator[str]:
     if not pools(plan):
         return
     amd = plan.intent.platform.of_amd
-    yield "GPUs of AMD's stay divided as they are."
+    yield "GPUs of AMD's stay divided as they are, and no pod that uses them is waited for."
     if amd.stack is AmdStack.GPU_OPERATOR:
         yield "gpushare's DeviceConfigs go with it, and with them AMD's device plugin from its nodes: apply DeviceConfigs of"
         yield "your own to go on without gpushare, or remove AMD's operator:"

@@ -47,11 +47,13 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     yield f"In this order, from this folder. If node pools start nodes with a taint of gpushare, first remove it there{how}."
     yield from ("", *_remove(plan), "    kubectl get nodes --selector gpushare.dev/pool", "")
     if not plan.has_nvidia:
-        yield "It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is listed."
+        yield "It takes minutes; it is done when no node is listed."
         yield from _by_helm(plan) if intent.gitops else _failed(plan)
         yield from ("", *amd_release.leaving(plan))
         return
-    yield "This makes every GPU whole. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
+    of_amd = tuple(amd_release.leaving(plan))
+    which = "every GPU of NVIDIA's" if of_amd else "every GPU"
+    yield f"This makes {which} whole. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
     stay, it = ("stay", "them") if len(intent.kept_config_maps) > 1 else ("stays", "it")
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."
     yield from _by_helm(plan) if intent.gitops else _failed(plan)
@@ -59,7 +61,7 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     if relabelled := [f"    {command}" for command in virtual_machines.leaving(plan)]:
         yield "Let NVIDIA's own configs make the same vGPUs; none changes:"
         yield from ("", *relabelled, "")
-    if of_amd := tuple(amd_release.leaving(plan)):
+    if of_amd:
         yield from (*of_amd, "")
     if intent.platform.stack is Stack.EXISTING:
         yield f"Now or later, {_restore(plan)}."

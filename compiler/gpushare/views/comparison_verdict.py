@@ -11,6 +11,8 @@ from gpushare.core.units import total
 from gpushare.core.wording import gib, join_first, join_words, pluralize
 
 _REFUSED = {
+    EffectKind.AMD_REINSTALLED: "new pods find none of AMD's GPUs",
+    EffectKind.RENAMED: "new pods may get devices of the former size",
     EffectKind.REFUSED: "new pods may be refused",
     EffectKind.ROUTED: "new pods that name no pool may be refused",
     EffectKind.UNPLACED: "new pods that select a removed pool find no node",
@@ -26,6 +28,7 @@ _RUNNING = {
     EffectKind.ADOPTED: "The adoption changes, for every node.",
     EffectKind.ENDED: "Running containers over their cap are killed from then on.",
     EffectKind.VMS: "Nodes of virtual machines must be labelled by hand, when these are shut down.",
+    EffectKind.TAINTED: "While a node's GPUs are divided, every pod on it that does not tolerate AMD's taint ends.",
 }
 _LATER = {
     EffectKind.ENFORCED: "Caps are enforced differently, for running containers too.",
@@ -33,12 +36,17 @@ _LATER = {
     EffectKind.NOTICED: "Running containers without a cap are warned, and held to the new one after the notice.",
     EffectKind.RAISED: "Running containers may use a raised cap at once.",
     EffectKind.UPSTREAM: "NVIDIA's components restart on every node.",
+    EffectKind.AMD_UPSTREAM: "AMD's programs restart on their nodes.",
 }
 _NEW = {
+    EffectKind.AMD_REINSTALLED: "Nodes with AMD's GPUs offer none until a device plugin runs there again.",
+    EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes, which offer no GPU until they are in a pool again.",
+    EffectKind.RENAMED: "Nodes that wait for their turn offer devices of the former size under names of the new kind.",
     EffectKind.REFUSED: "New pods that were admitted before may be refused.",
     EffectKind.UNPLACED: "New pods that select a removed pool find no node.",
     EffectKind.ROUTED: "New pods that name no pool may be sent to other nodes.",
     EffectKind.APPLIED: "Files that no GitOps tool syncs must be applied again.",
+    EffectKind.UNINSTALLED: "The release of a chart that the bundle no longer has must be uninstalled afterwards.",
 }
 
 

@@ -15,6 +15,7 @@ from gpushare.core.units import show_duration
 from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.gitops import TOOLS, Tool
 from gpushare.intent.windows import DAYS
+from gpushare.vendors.amd import AMD
 from gpushare.views.plan_view import known, ranges
 
 _MAX_LENGTH = 60
@@ -48,13 +49,33 @@ _EFFECTS = {
     "a node without a driver of its own loses its GPUs",
     EffectKind.APPLIED: "no tool syncs it: apply it again by hand",
     EffectKind.VMS: "a person must shut down the virtual machines of the pool's nodes, then label these: see README.md",
+    EffectKind.TAINTED: "while a node's GPUs are divided, this taint ends every pod on it that does not tolerate it, "
+    "pods without a GPU too: see README.md",
+    EffectKind.RENAMED: "AMD's operator renames the devices of all nodes of the pool at once, so that a node that waits for "
+    "its turn offers what it has, of the former size, under names of the new kind. Instead make a new pool of other nodes, or "
+    "keep strategy: single where every node has one mode",
+    EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes that are no longer in the pool: they offer no GPU until they are "
+    "in one again; running pods go on",
+    EffectKind.AMD_UPSTREAM: "AMD's programs that read it restart on all their nodes at once; running pods go on",
+    EffectKind.AMD_REINSTALLED: "AMD's programs leave every node with AMD's GPUs, which offers none until a device plugin runs "
+    "there again; running pods go on; uninstall the former release",
+    EffectKind.UNINSTALLED: "the bundle no longer has this chart: uninstall its release after this change",
 }
+_OF_SUBJECT = frozenset({EffectKind.APPLIED, EffectKind.TAINTED, EffectKind.WITHDRAWN})
+"""Effects without values before and after."""
+
 _ALSO = {
     EffectKind.RELEASED: "a GitOps tool releases every node",
     EffectKind.DRIVERLESS: "the driver is removed",
     EffectKind.HANDED_OVER: "the former GitOps tool must be detached first",
     EffectKind.APPLIED: "files must be applied by hand",
     EffectKind.VMS: "nodes of virtual machines must be labelled by hand",
+    EffectKind.TAINTED: "pods that do not tolerate a taint of AMD's end",
+    EffectKind.AMD_REINSTALLED: "AMD's former release must be uninstalled",
+    EffectKind.UNINSTALLED: "a release must be uninstalled afterwards",
+    EffectKind.WITHDRAWN: "nodes offer none of AMD's GPUs",
+    EffectKind.RENAMED: "nodes that wait offer devices under other names",
+    EffectKind.AMD_UPSTREAM: "AMD's programs restart",
     EffectKind.ADOPTED: "the adoption changes",
     EffectKind.BEGINS: "changes that nodes still hold back may begin",
     EffectKind.ENDED: "containers may be killed",
@@ -88,8 +109,10 @@ def format_effect(one: Effect, arrow: str) -> str:
         return "the runtime's pods of the pool restart and check the layout; running pods continue"
     if one.kind is EffectKind.ADOPTED and one.after == "observe":
         return f"{one.subject} {_before_and_after(one, arrow)}: {_OBSERVED}"
-    if one.kind is EffectKind.APPLIED:
+    if one.kind in _OF_SUBJECT or (one.kind is EffectKind.AMD_UPSTREAM and one.pool is not None):
         return f"{one.subject}: {_EFFECTS[one.kind]}"
+    if one.kind is EffectKind.UNINSTALLED:
+        return f"{one.before}: {_EFFECTS[one.kind]}"
     if one.kind is EffectKind.RELEASED:
         return f"{_before_and_after(one, arrow)}: {_released(one.subject)}"
     if one.kind is EffectKind.BEGINS:
@@ -204,8 +227,9 @@ def _pods(number: int | None) -> str:
 def format_consequences(pool: PoolChange, arrow: str) -> Iterator[str]:
     """Yield what happens to the pool's nodes, GPUs and resources."""
     if pool.change is Change.GONE and not pool.successor:
-        whole = vendors.of_resources(one.name for one in pool.resources).whole_gpu
-        yield f"a node that gpushare releases offers its whole GPUs again, as {whole}"
+        vendor = vendors.of_resources(one.name for one in pool.resources)
+        stay = "keeps its GPUs as they are" if vendor is AMD else f"offers its whole GPUs again, as {vendor.whole_gpu}"
+        yield f"a node that gpushare releases {stay}"
     if pool.successor:
         yield f"its nodes go to the new pool {pool.successor}"
     if pool.selector_changes:

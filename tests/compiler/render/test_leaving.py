@@ -141,3 +141,15 @@ def test_readme_says_what_to_do_after_a_failed_uninstall() -> None:
     text = section(files("hpc"))
     assert "    kubectl --namespace gpu-system logs job/gpushare-uninstall\n" in text
     assert "`helm uninstall gpushare --namespace gpu-system --no-hooks`" in text
+
+
+def test_gpus_of_amds_stay_as_they_are() -> None:
+    parts = "{card: mi300x, nodes: {names: [n8]}, gpusPerNode: 8, sharing: {mode: exclusive}}"
+    alone = section(files("parts", platform="{stack: amd-gpu-operator}", parts=parts))
+    both = section(files("hpc", "parts", platform="{amd: {stack: amd-gpu-operator}}", parts=parts))
+    assert "This makes every GPU of NVIDIA's whole." in both
+    assert "GPU of NVIDIA's" not in alone
+    assert "waits for nodes whose GPUs are in use" not in alone
+    for text in (alone, both):
+        assert "every GPU whole" not in text
+        assert "GPUs of AMD's stay divided as they are, and no pod that uses them is waited for." in text

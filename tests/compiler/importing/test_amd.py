@@ -40,13 +40,16 @@ def checked(spec: Any) -> None:
 
 
 CPX = {"mode": "partition", "compute": "CPX", "memory": "NPS4"}
+SPX = {"amd.com__gpu.vram": "192G", "amd.com__gpu.cu-count": "304"}
 
 
 @pytest.mark.parametrize(
     ("capacity", "device", "labels", "card", "gpus", "sharing"),
     [
         ({"amd.com/cpx_nps4": 64}, "74a1", {}, "mi300x", 8, CPX),
-        ({"amd.com/gpu": 8}, "0x74a1", {}, "mi300x", 8, {"mode": "exclusive"}),
+        ({"amd.com/gpu": 8}, "0x74a1", SPX, "mi300x", 8, {"mode": "exclusive"}),
+        ({"amd.com/gpu": 8}, "74a1", {"amd.com__gpu.cu-count": "304"}, "mi300x", 8, {"mode": "exclusive"}),
+        ({"amd.com/gpu": 4}, "74a8", {"beta.amd.com__gpu.vram": "191G"}, "mi308x", 4, {"mode": "exclusive"}),
         ({"amd.com/spx_nps1": 8}, "74a1", {}, "mi300x", 8, {"mode": "partition", "compute": "SPX", "memory": "NPS1"}),
         ({"amd.com/gpu": 4}, "740f", {}, "mi210", 4, {"mode": "exclusive"}),
         (
@@ -117,6 +120,62 @@ def test_quotas_on_partitions_are_carried() -> None:
 
 
 @pytest.mark.parametrize(
+    ("devices", "device", "vram", "units", "gpus", "compute"),
+    [
+        (16, "74a1", "96G", "152", 8, "DPX"),
+        (32, "74a1", "48G", "76", 8, "QPX"),
+        (64, "74a1", "24G", "38", 8, "CPX"),
+        (8, "74a1", "24G", "38", 1, "CPX"),
+        (32, "74a2", "48G", "20", 8, "CPX"),
+        (8, "75a8", "36G", "32", 2, "CPX"),
+    ],
+)
+def test_memory_and_compute_units_of_a_device_say_the_mode_where_no_label_does(  # noqa: PLR0917 - the columns of a table
+    devices: int, device: str, vram: str, units: str, gpus: int, compute: str
+) -> None:
+    labels = {"amd.com__gpu.vram": vram, "amd.com__gpu.cu-count": units}
+    spec, codes = imported(node("a", {"amd.com/gpu": devices}, device, **labels))
+    assert codes == []
+    [pool] = spec["pools"].values()
+    sharing = {"mode": "partition", "compute": compute, "memory": "NPS1", "strategy": "single"}
+    assert (pool["gpusPerNode"], pool["sharing"]) == (gpus, sharing)
+    checked(spec)
+
+
+def test_the_memory_mode_is_that_of_the_managers_profile_or_is_reported_as_assumed() -> None:
+    dpx = {"dpx": {"profiles": [{"computePartition": "DPX", "memoryPartition": "NPS2", "numGPUsAssigned": 8}]}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "dcm", "namespace": "amd"},
+        "data": {"config.json": json.dumps({"gpu-config-profiles": dpx})},
+    }
+    labels = {"amd.com__gpu.cu-count": "152", "dcm.amd.com__gpu-config-profile": "dpx"}
+    one = node("a", {"amd.com/gpu": 16}, **labels)
+    for objects, memory, codes in (([config, one], "NPS2", []), ([one], "NPS1", ["GS860"])):
+        text = "---\n".join(yaml.safe_dump(thing) for thing in objects)
+        found = build([InputFile(name="cluster.yaml", data=text.encode())], "lab")
+        [pool] = found.draft.pools.values()
+        assert (pool["sharing"]["memory"], [finding.code for finding in found.findings]) == (memory, codes)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {"amd.com__gpu.vram": "96G", "amd.com__gpu.cu-count": "304"},
+        {"amd.com__gpu.vram": "7G"},
+        {"amd.com__gpu.cu-count": "100"},
+        {"amd.com__gpu.cu-count": "38"},
+        {"amd.com__gpu.vram.96G": "2", "amd.com__gpu.vram.192G": "10"},
+        {"amd.com__gpu.compute-memory-partition": "octo_nps9", **SPX},
+    ],
+)
+def test_devices_of_which_no_label_says_whether_they_are_whole_gpus_are_an_error(labels: dict[str, str]) -> None:
+    assert imported(node("a", {"amd.com/gpu": 12}, **labels)) == (None, ["GS862"])
+
+
+@pytest.mark.parametrize(
     ("capacity", "device"),
     [
         ({"amd.com/gpu": 8}, "ffff"),
@@ -131,4 +190,4 @@ def test_what_is_no_mode_of_the_card_is_an_error(capacity: dict[str, int], devic
 def test_a_file_of_the_manager_that_is_no_json_is_an_error() -> None:
     data = {"config.json": "gpu-config-profiles: {}"}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "dcm", "namespace": "amd"}, "data": data}
-    assert imported(config, node("a", {"amd.com/gpu": 8}))[1] == ["GS850"]
+    assert imported(config, node("a", {"amd.com/gpu": 8}, **SPX))[1] == ["GS850"]

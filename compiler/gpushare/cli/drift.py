@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection) -> ExitCode:
     """Show how a running cluster differs from BUNDLE_OR_INTENT, and what to do.
 
-    That is: DaemonSets, ConfigMaps, quotas, Helm's values, labels of nodes,
-    what the node runtime reports of the hardware, and what the nodes offer. A
-    change that is still being rolled out is a difference, too. What cannot be
-    read is not compared, and is listed as not seen.
+    That is: DaemonSets, ConfigMaps, AMD's DeviceConfigs, quotas, Helm's values,
+    labels of nodes, what the node runtime reports of the hardware, and what the
+    nodes offer. A change that is still being rolled out is a difference, too.
+    What cannot be read is not compared, and is listed as not seen.
 
     For example:
       gpushare drift bundle
@@ -53,8 +53,13 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     code = inputs.report_findings(side, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code
-    plugin = bundles.values(side.files).get("pluginNamespace") or ""
-    scope = Scope(release=cluster.release_namespace or _release(side, cluster), plugin=str(plugin), values=True)
+    chart = bundles.values(side.files)
+    scope = Scope(
+        release=cluster.release_namespace or _release(side, cluster),
+        plugin=str(chart.get("pluginNamespace") or ""),
+        amd=drift.amd_namespace(side.files, chart),
+        values=True,
+    )
     snapshot = read(cluster, scope)
     found = drift.differences(side.files, side.document, snapshot)
     if style == "json":

@@ -20,6 +20,12 @@ from gpushare.core.units import is_dns_label, is_dns_subdomain
     metavar="NAMESPACE",
     help="Where the device plugin's configs are, if elsewhere: the intent's platform.namespace.",
 )
+@click.option(
+    "--amd-namespace",
+    default="",
+    metavar="NAMESPACE",
+    help="Also what `drift` reads where AMD's operator is.",
+)
 @click.option("--metrics", is_flag=True, help="Also what `status --kills` reads from the runtimes.")
 @click.option("--helm-values", is_flag=True, help="Also the Secrets of the namespace, for Helm's values in `drift`.")
 @click.option(
@@ -36,6 +42,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     account: str,
     release_namespace: str,
     plugin_namespace: str,
+    amd_namespace: str,
     metrics: bool,
     helm_values: bool,
     imports: tuple[str, ...],
@@ -58,7 +65,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     if sum(map(bool, (user, group, account))) > 1:
         raise click.UsageError("name one of --user, --group and --service-account")
-    for namespace in (release_namespace, *filter(None, [plugin_namespace]), *imports):
+    for namespace in (release_namespace, *filter(None, [plugin_namespace, amd_namespace]), *imports):
         if not is_dns_label(namespace):
             raise click.UsageError(f"{visible(namespace)!r} is not the name of a namespace")
     if account and not is_dns_subdomain(account):
@@ -68,7 +75,13 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     else:
         subject = rights.Subject(kind="ServiceAccount", name=account or rights.NAME, namespace=release_namespace)
     found = rights.objects(
-        release_namespace, subject, plugin=plugin_namespace, metrics=metrics, values=helm_values, imports=imports
+        release_namespace,
+        subject,
+        plugin=plugin_namespace,
+        amd=amd_namespace,
+        metrics=metrics,
+        values=helm_values,
+        imports=imports,
     )
     streams.product("---\n".join(emit.yaml_text(one) for one in found))
     return ExitCode.DONE

@@ -119,7 +119,9 @@ def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple
     nothing_in: list[tuple[InputFile, Part]] = []
     for one in inputs:
         broken, part = len(notes.findings), None
-        for part in reader.objects([one]):
+        if one.data.startswith(bundles.IMAGES):
+            collector.take_images(one.data.decode(errors="replace"), one.name)
+        for part in () if one.data.startswith(bundles.IMAGES) else reader.objects([one]):
             first = first or part
             collector.take(part, one.name)
         if len(notes.findings) == broken:

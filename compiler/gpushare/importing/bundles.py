@@ -1,26 +1,33 @@
 """A bundle that gpushare wrote, back to its intent: from nodes/pools.yaml, and what its other files add.
 
 Which files say more: a pool's profile (chart/files/profiles) its placement, a policy (chart/files/policies) stack and
-partitioner, namespace.yaml the namespace. No file says: goals (their layouts do), the reserve, `require`, `accept`,
-default pools, and upstream values that differ from the generated ones.
+partitioner, namespace.yaml the namespace, images.txt the versions of the charts. No file says: goals (their layouts do), the
+reserve, `require`, `accept`, default pools, and upstream values that differ from the generated ones.
 """
 
+import re
 from typing import Any
 
-from gpushare import backends, modes
+from gpushare import backends, modes, vendors
 from gpushare.bundle import reader
-from gpushare.catalog import cards
+from gpushare.catalog import amd_charts, cards, upstream
 from gpushare.catalog.device_memory import reserve_bytes
+from gpushare.core.diagnostics import Path
 from gpushare.core.units import MIB
 from gpushare.core.wording import shorten
 from gpushare.importing import bundle_gitops, bundle_monitoring, platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota, Settings
+from gpushare.importing.helm_values import OPERATOR, PLUGIN
 from gpushare.importing.parts import Notes, Part
 from gpushare.intent.types import Amd, AmdStack
 from gpushare.modes.partition import PartitionTraits
 from gpushare.vendors.amd import AMD
 
+IMAGES = b"# Every image of this bundle."
+"""How a bundle's images.txt begins."""
+_CHART = re.compile(r"^# (?:The|AMD's) chart: helm pull (?:oci://\S+/)?(\S+)(?: --repo \S+)? --version (\S+)\Z")
+_MAX_LINE = 1000
 _DRIVER = ("repository", "image", "version")
 
 
@@ -32,6 +39,12 @@ def is_pools(part: Part) -> bool:
 def is_chart(part: Part) -> bool:
     """Whether a document is a bundle's chart/values.yaml."""
     return all(part.has(key) for key in ("cluster", "stack", "partitioner", "pools", "admission")) and not part.has("kind")
+
+
+def charts(text: str) -> dict[str, str]:
+    """Return the versions of the charts, by name, that a bundle's images.txt names."""
+    lines = (_CHART.match(line) for line in text.splitlines() if len(line) <= _MAX_LINE)
+    return {found[1]: found[2] for found in lines if found}
 
 
 def add(facts: Facts, draft: Draft, notes: Notes) -> None:
@@ -64,19 +77,45 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     bundle_monitoring.add(facts, draft)
     for one in facts.settings:
         _settings(one, draft)
+    _nvidia_version(facts, draft)
+
+
+def _nvidia_version(facts: Facts, draft: Draft) -> None:
+    stack = draft.spec.get("platform", {}).get("stack", OPERATOR)
+    if stack in (OPERATOR, PLUGIN):
+        chart = upstream.chart(stack)
+        _version(("platform",), chart.name, chart.version, facts, draft)
+
+
+def _version(above: Path, name: str, newest: str, facts: Facts, draft: Draft) -> None:
+    """Add the version of a chart, if it is not the one that an intent without a version has."""
+    if facts.charts.get(name, newest) != newest:
+        draft.put((*above, "version"), facts.charts[name], None, "from the bundle's images.txt")
 
 
 def _amd(facts: Facts, draft: Draft) -> None:
     """Add AMD's stack: that of the platform itself where no pool has NVIDIA's cards."""
-    policies = [one for one in facts.policies if one.at("spec", "vendor").text]
-    for policy in policies[:1]:
-        is_alone = len(policies) == len(facts.policies)
-        above = ("platform",) if is_alone else ("platform", "amd")
-        stack = policy.at("spec", "stack")
-        draft.put((*above, "stack"), stack.text, stack, "from the bundle's policies")
-        namespaces = {chart.at("amd", "namespace").text for chart in facts.bundle_charts} - {"", Amd().namespace}
-        if len(namespaces) == 1 and stack.text != AmdStack.EXISTING.value:
-            draft.put((*above, "namespace"), min(namespaces), None, "from the bundle's chart/values.yaml")
+    known = cards.ids()
+    is_amd = [card in known and vendors.of(cards.load(card)) is AMD for card in (pool["card"] for pool in draft.pools.values())]
+    if not any(is_amd):
+        return
+    above = ("platform",) if all(is_amd) else ("platform", "amd")
+    said = next((one.at("spec", "stack") for one in facts.policies if one.at("spec", "vendor").text), None)
+    installed = next((stack for stack, name in AMD.charts.items() if name in facts.charts), "")
+    origin = "what serves AMD's GPUs now stays: none of the files says the bundle's stack"
+    if said is not None:
+        origin = "from the bundle's policies"
+    elif installed:
+        origin = "from the bundle's images.txt"
+    stack = said.text if said is not None else installed or AmdStack.EXISTING.value
+    draft.put((*above, "stack"), stack, said, origin)
+    if stack not in AMD.charts:
+        return
+    chart = amd_charts.chart(stack)
+    _version(above, chart.name, chart.version, facts, draft)
+    namespaces = {one.at("amd", "namespace").text for one in facts.bundle_charts} - {"", Amd().namespace}
+    if len(namespaces) == 1:
+        draft.put((*above, "namespace"), min(namespaces), None, "from the bundle's chart/values.yaml")
 
 
 def _settings(one: Settings, draft: Draft) -> None:

@@ -47,7 +47,7 @@ class Collector:
         self._reader = reader
         self._notes = notes
         self._config_maps: list[tuple[Part, str]] = []
-        self._monitored: set[str] = set()
+        self._of_bundle: set[str] = set()
         self.facts = Facts()
 
     def take(self, part: Part, file: str) -> None:
@@ -56,7 +56,7 @@ class Collector:
             self.facts.synced.append(part)
         if bundle_monitoring.field(part):
             self.facts.monitors.append(part)
-            self._monitored.add(file)
+            self._of_bundle.add(file)
         if part.at("kind").value == "ConfigMap":
             self._config_maps.append((part, file))
         elif amd_nodes.is_config(part):
@@ -64,6 +64,11 @@ class Collector:
             self.facts.files_read.add(file)
         elif self._read(part, file):
             self.facts.files_read.add(file)
+
+    def take_images(self, text: str, file: str) -> None:
+        """Read the images.txt of a bundle."""
+        self.facts.charts |= bundles.charts(text)
+        self._of_bundle.add(file)
 
     def finish(self) -> None:
         """Read the ConfigMaps that values name; of a kind that no values name or hold, those that have its shape."""
@@ -88,7 +93,7 @@ class Collector:
             if self._is_misindented(part):
                 self.facts.files_read.add(file)
         if self.facts.bundle:
-            self.facts.files_read |= self._monitored
+            self.facts.files_read |= self._of_bundle
 
     def _config_map(self, part: Part, file: str, read: Callable[[Part, str, str], None]) -> None:
         self.facts.files_read.add(file)

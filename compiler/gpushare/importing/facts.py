@@ -117,7 +117,8 @@ class ImportedQuota(Record):
 class Facts:
     """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools.
 
-    `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`.
+    `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`,
+    `charts` the versions of the charts that a bundle's images.txt names.
     """
 
     def __init__(self) -> None:
@@ -134,6 +135,7 @@ class Facts:
         self.bundle_charts: list[Part] = []
         self.synced: list[Part] = []
         self.monitors: list[Part] = []
+        self.charts: dict[str, str] = {}
         self.namespaces: set[str] = set()
         self.plugin_namespaces: set[str] = set()
         self.objects: list[Accounted] = []

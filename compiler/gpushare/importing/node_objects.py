@@ -13,6 +13,7 @@ from gpushare.importing import card_names
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
 from gpushare.nodes.clouds import CLOUDS
+from gpushare.vendors.amd import MANAGER_TAINT
 
 _GPU_KEYS = (
     "nvidia.com/gpu.product",
@@ -183,7 +184,7 @@ def taints(node: ImportedNode) -> list[tuple[tuple[str, str], ...]]:
     found = []
     for taint in node.part.at("spec", "taints").entries():
         key, value, effect = (taint.at(field).text for field in ("key", "value", "effect"))
-        if key and effect and not key.startswith(_OURS):
+        if key and effect and key != MANAGER_TAINT and not key.startswith(_OURS):
             operator = (("operator", "Equal"), ("value", value)) if value else (("operator", "Exists"),)
             found.append((("key", key), *operator, ("effect", effect)))
     return found

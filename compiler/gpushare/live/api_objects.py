@@ -12,7 +12,18 @@ from gpushare import backends, vendors
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
-from gpushare.live.snapshot import CONDITION, PROFILES, Condition, ConfigMap, DaemonSet, Event, LiveNode, LiveQuota, Pod
+from gpushare.live.snapshot import (
+    CONDITION,
+    PROFILES,
+    Condition,
+    ConfigMap,
+    DaemonSet,
+    DeviceConfig,
+    Event,
+    LiveNode,
+    LiveQuota,
+    Pod,
+)
 
 Json = Mapping[str, Any]
 
@@ -176,6 +187,11 @@ def config_map(item: Json) -> ConfigMap:
     """Return the ConfigMap of this object; its texts are not for printing."""
     data = {str(key): value for key, value in _map(item, "data").items() if isinstance(value, str)}
     return ConfigMap(name=clean(_map(item, "metadata").get("name")), data=data)
+
+
+def device_config(item: Json) -> DeviceConfig:
+    """Return the DeviceConfig of this object; its specification is not for printing."""
+    return DeviceConfig(name=clean(_map(item, "metadata").get("name")), spec=_map(item, "spec"))
 
 
 def daemonset(item: Json) -> DaemonSet:

@@ -22,7 +22,9 @@ from gpushare.live.live_pools import policy_text
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
 from gpushare.live.snapshot import (
+    AMD_CONFIGS,
     LAYOUT_LABELS,
+    MANAGER_PROFILES,
     PLUGIN_LABELS,
     POOL_LABEL,
     PROFILE_LABEL,
@@ -33,6 +35,10 @@ from gpushare.live.snapshot import (
 )
 
 _PROFILES = "chart/files/profiles/"
+_AMD = "chart/files/amd/"
+_DEVICE_CONFIGS = f"{_AMD}device-configs/"
+_OPEN = frozenset({"selector", "devicePluginArguments"})
+"""Mappings of a DeviceConfig for which the server has no defaults: whatever else is in them counts."""
 _INSTALL = "install the bundle: its README lists the commands"
 
 
@@ -57,6 +63,11 @@ class Difference(Record):
     remedy: str
 
 
+def amd_namespace(bundle: Files, chart: Mapping[str, Any]) -> str:
+    """Return where the bundle has objects for AMD's operator; empty if it has none. `chart` are the chart's values."""
+    return str((chart.get("amd") or {}).get("namespace") or "") if any(path.startswith(_AMD) for path in bundle) else ""
+
+
 def differences(bundle: Files, pools_document: Mapping[str, Any], snapshot: Snapshot) -> tuple[Difference, ...]:
     """Return every difference. `pools_document` is the bundle's nodes/pools.yaml."""
     chart = parsed(VALUES, bundle[VALUES])  # as they are installed: `values` turns what observes into what it does
@@ -75,6 +86,7 @@ def _objects(bundle: Files, chart: Mapping[str, Any], snapshot: Snapshot) -> Ite
     entries = chart.get("pools") or {}
     if snapshot.has_seen("daemonsets"):
         yield from _daemonsets(entries, snapshot)
+    yield from _of_amd(bundle, snapshot)
     if not snapshot.has_seen("configmaps"):
         return
     for pool, entry in sorted(entries.items()):
@@ -125,6 +137,38 @@ def _vgpu_configs(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
     if wanted is not None and (config is None or config.data.get("config.yaml", "").strip() != wanted.strip()):
         had = "missing" if config is None else "another text"
         yield _object(f"ConfigMap {vgpu.OPERATOR_CONFIG_MAP}", "the bundle's text", had)
+
+
+def _of_amd(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
+    """Yield what AMD's operator and config manager read otherwise. Fields that the bundle does not set may be the server's."""
+    wanted, config = bundle.get(f"{_AMD}config.json"), snapshot.configs.get(MANAGER_PROFILES)
+    text = config.data.get("config.json", "") if config else ""
+    if wanted is not None and snapshot.has_seen(AMD_CONFIGS) and document(text) != document(wanted):
+        yield _object(f"ConfigMap {MANAGER_PROFILES}", "the bundle's profiles", "missing" if config is None else "others")
+    if not snapshot.has_seen("deviceconfigs"):
+        return
+    paths = [path for path in bundle if path.startswith(_DEVICE_CONFIGS)]
+    specs = {
+        f"gpushare-{path.removeprefix(_DEVICE_CONFIGS).removesuffix('.yaml')}": parsed(path, bundle[path]) for path in paths
+    }
+    found = {one.name: one.spec for one in snapshot.device_configs}
+    for name in sorted(specs.keys() | found.keys()):
+        if name not in found:
+            yield _object(f"DeviceConfig {name}", "the bundle's", "missing")
+        elif name not in specs:
+            yield _object(f"DeviceConfig {name}", "no such pool", "present")
+        elif unlike := list(_below(specs[name], found[name], ())):
+            had, wants = (join_first([f"{'.'.join(one[0])}: {_text(one[at])}" for one in unlike]) for at in (2, 1))
+            yield _object(f"DeviceConfig {name}", wants, had)
+
+
+def _below(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """Yield what is wanted and is otherwise."""
+    if isinstance(wanted, dict) and isinstance(actual, dict) and not _OPEN.intersection(path[-1:]):
+        for key in sorted(wanted):
+            yield from _below(wanted[key], actual.get(key), (*path, key))
+    elif wanted != actual:
+        yield path, wanted, actual
 
 
 def _tenancy(chart: Mapping[str, Any], namespace: str) -> dict[str, Any]:

@@ -42,14 +42,25 @@ class Lists:
         self.api = api
         self.unseen: list[ReadFailure] = []
 
-    def read(
-        self, what: str, path: str, view: Callable[[Json], _T], keep: Callable[[_T], bool], query: Mapping[str, str]
+    def read(  # noqa: PLR0913 - what a request consists of
+        self,
+        what: str,
+        path: str,
+        view: Callable[[Json], _T],
+        keep: Callable[[_T], bool],
+        query: Mapping[str, str],
+        *,
+        may_lack: bool = False,
     ) -> tuple[_T, ...]:
-        """Return the objects to keep. A list that was not read to its end is empty: half of it would be wrong sums."""
+        """Return the objects to keep. A list that was not read to its end is empty: half of it would be wrong sums.
+
+        `may_lack`: a server without the resource has no objects of it.
+        """
         try:
             return self._whole(path, view, keep, query)
         except RequestError as problem:
-            self.miss(what, problem)
+            if problem.status != 404 or not may_lack:
+                self.miss(what, problem)
             return ()
 
     def one(self, what: str, path: str) -> Json | None:

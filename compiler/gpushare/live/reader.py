@@ -8,10 +8,13 @@ from gpushare.core.record import Record
 from gpushare.live import api_objects, helm_release, observing, runtime_metrics
 from gpushare.live.pages import Api, Lists
 from gpushare.live.snapshot import (
+    AMD_CONFIGS,
+    MANAGER_PROFILES,
     OTHER_PODS,
     PROFILES,
     RUNTIME_PODS,
     ConfigMap,
+    DeviceConfig,
     Event,
     LiveNode,
     LiveQuota,
@@ -20,6 +23,7 @@ from gpushare.live.snapshot import (
     RuntimeMetrics,
     Snapshot,
 )
+from gpushare.vendors.amd import AMD
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
@@ -34,11 +38,13 @@ KILLS = ("GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUProcessKil
 class Scope(Record):
     """What to read. `release` is gpushare's namespace; empty `node` and `namespace`: of all nodes and namespaces.
 
-    `plugin`: the namespace with the device plugin's configs, if it is another; empty: the release's.
+    `plugin`: the namespace with the device plugin's configs, if it is another; empty: the release's. `amd`: that of AMD's
+    operator, whose objects are then read.
     """
 
     release: str
     plugin: str = ""
+    amd: str = ""
     node: str = ""
     namespace: str = ""
     metrics: bool = False
@@ -62,6 +68,9 @@ def read(api: Api, scope: Scope) -> Snapshot:
         of_plugin = {PROFILES, OPERATOR_CONFIG_MAP}
         configs = {name: one for name, one in configs.items() if name not in of_plugin}
         configs |= {one.name: one for one in _configs(lists, scope.plugin) if one.name in of_plugin}
+    if scope.amd:
+        configs.pop(MANAGER_PROFILES, None)
+        configs |= {one.name: one for one in _configs(lists, scope.amd, AMD_CONFIGS) if one.name == MANAGER_PROFILES}
     path = f"/apis/apps/v1{ours}/daemonsets"
     daemonsets = lists.read("daemonsets", path, api_objects.daemonset, lambda one: bool(one.pool), labelled)
     refused = _refused(lists) if scope.metrics and any(map(observing.is_observed, nodes)) else None
@@ -74,6 +83,7 @@ def read(api: Api, scope: Scope) -> Snapshot:
         runtime=runtime,
         quotas=_quotas(lists, scope),
         configs=configs,
+        device_configs=_device_configs(lists, scope.amd) if scope.amd else (),
         daemonsets=daemonsets,
         events=_events(lists, scope, nodes) + _events_of_pods(lists, starting),
         starting=starting,
@@ -100,9 +110,15 @@ def _checked(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, unseen=(*snapshot.unseen, missing))
 
 
-def _configs(lists: Lists, namespace: str) -> tuple[ConfigMap, ...]:
+def _configs(lists: Lists, namespace: str, what: str = "configmaps") -> tuple[ConfigMap, ...]:
     path = f"/api/v1/namespaces/{quoted(namespace, safe='')}/configmaps"
-    return lists.read("configmaps", path, api_objects.config_map, lambda one: bool(one.name), {"labelSelector": _OURS})
+    return lists.read(what, path, api_objects.config_map, lambda one: bool(one.name), {"labelSelector": _OURS})
+
+
+def _device_configs(lists: Lists, namespace: str) -> tuple[DeviceConfig, ...]:
+    path = f"/apis/{AMD.domain}/v1alpha1/namespaces/{quoted(namespace, safe='')}/deviceconfigs"
+    view, query = api_objects.device_config, {"labelSelector": _OURS}
+    return lists.read("deviceconfigs", path, view, lambda one: bool(one.name), query, may_lack=True)
 
 
 def _nodes(lists: Lists, scope: Scope) -> tuple[LiveNode, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushare.core.record import Record
+from gpushare.vendors.amd import AMD
 from gpushare.vendors.nvidia import NVIDIA
 
 NAME = "gpushare-viewer"
@@ -27,13 +28,14 @@ def objects(  # noqa: PLR0913 - one for each option of the command
     subject: Subject,
     *,
     plugin: str = "",
+    amd: str = "",
     metrics: bool = False,
     values: bool = False,
     imports: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Return roles and bindings. `metrics`: for `status --kills`; `values`: `drift` compares the Helm release's values too.
 
-    `plugin`: the namespace with the device plugin's configs, if it is another.
+    `plugin`: the namespace with the device plugin's configs, if it is another. `amd`: that of AMD's operator, for `drift`.
     `imports`: the namespaces of which `import --live` reads ConfigMaps, and with `values` the Helm releases.
     """
     own = [_rule("configmaps", ["list"]), _rule("daemonsets", ["list"], group="apps")]
@@ -52,14 +54,17 @@ def objects(  # noqa: PLR0913 - one for each option of the command
     if imports:
         everywhere.append(_rule("clusterpolicies", ["list"], group=NVIDIA.domain))
     configs = [_rule("configmaps", ["list"]), *([_rule("secrets", ["list"])] if values else [])]
+    places = {release: own}
+    of_amd = [_rule("configmaps", ["list"]), _rule("deviceconfigs", ["list"], group=AMD.domain)]
+    for namespace, rules in ((plugin, configs[:1]), *((one, configs) for one in imports), (amd, of_amd)):
+        if namespace:
+            known = places.setdefault(namespace, [])
+            known += [rule for rule in rules if rule not in known]
     return [
         *_account(subject),
         {"apiVersion": _VERSION, "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": everywhere},
         _binding("ClusterRole", subject, {"name": NAME}),
-        {"apiVersion": _VERSION, "kind": "Role", "metadata": {"name": NAME, "namespace": release}, "rules": own},
-        _binding("Role", subject, {"name": NAME, "namespace": release}),
-        *(_role(plugin, [own[0]], subject) if plugin not in ("", release, *imports) else ()),
-        *(one for namespace in dict.fromkeys(imports) if namespace != release for one in _role(namespace, configs, subject)),
+        *(one for namespace, rules in places.items() for one in _role(namespace, rules, subject)),
     ]
 
 

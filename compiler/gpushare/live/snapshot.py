@@ -18,6 +18,11 @@ CONDITION = "GPUShareReady"
 PROFILES = "gpushare-profiles"
 """These are names of the node runtime: docs/bundle.md."""
 
+MANAGER_PROFILES = "gpushare-dcm"
+"""The ConfigMap of our chart with the file of AMD's config manager."""
+
+AMD_CONFIGS = "configmaps of AMD's operator"
+"""`ReadFailure.what` of the ConfigMaps beside AMD's operator."""
 
 RUNTIME_PODS = "pods of the runtime"
 """`ReadFailure.what` of the node runtime's own pods."""
@@ -112,6 +117,13 @@ class ConfigMap(Record):
     data: Mapping[str, str]
 
 
+class DeviceConfig(Record):
+    """One of our DeviceConfigs of AMD's operator, with its specification as it is: it is compared, and printed only clean."""
+
+    name: str
+    spec: Mapping[str, Any] = NOTHING
+
+
 class DaemonSet(Record):
     """The DaemonSet of one pool: the terms and labels by which it selects nodes, and the policy's digest."""
 
@@ -176,6 +188,7 @@ class Snapshot(Record):
     starting: tuple[Pod, ...] = ()
     quotas: tuple[LiveQuota, ...] = ()
     configs: Mapping[str, ConfigMap] = NOTHING
+    device_configs: tuple[DeviceConfig, ...] = ()
     daemonsets: tuple[DaemonSet, ...] = ()
     events: tuple[Event, ...] = ()
     values: Mapping[str, Any] | None = None

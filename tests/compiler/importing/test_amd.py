@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from gpushare import pipeline
+from gpushare.bundle import lock
 from gpushare.core.diagnostics import is_error
 from gpushare.importing import InputFile, build
 
@@ -40,13 +41,16 @@ def checked(spec: Any) -> None:
 
 
 CPX = {"mode": "partition", "compute": "CPX", "memory": "NPS4"}
+SPX = {"amd.com__gpu.vram": "192G", "amd.com__gpu.cu-count": "304"}
 
 
 @pytest.mark.parametrize(
     ("capacity", "device", "labels", "card", "gpus", "sharing"),
     [
         ({"amd.com/cpx_nps4": 64}, "74a1", {}, "mi300x", 8, CPX),
-        ({"amd.com/gpu": 8}, "0x74a1", {}, "mi300x", 8, {"mode": "exclusive"}),
+        ({"amd.com/gpu": 8}, "0x74a1", SPX, "mi300x", 8, {"mode": "exclusive"}),
+        ({"amd.com/gpu": 8}, "74a1", {"amd.com__gpu.cu-count": "304"}, "mi300x", 8, {"mode": "exclusive"}),
+        ({"amd.com/gpu": 4}, "74a8", {"beta.amd.com__gpu.vram": "191G"}, "mi308x", 4, {"mode": "exclusive"}),
         ({"amd.com/spx_nps1": 8}, "74a1", {}, "mi300x", 8, {"mode": "partition", "compute": "SPX", "memory": "NPS1"}),
         ({"amd.com/gpu": 4}, "740f", {}, "mi210", 4, {"mode": "exclusive"}),
         (
@@ -117,6 +121,62 @@ def test_quotas_on_partitions_are_carried() -> None:
 
 
 @pytest.mark.parametrize(
+    ("devices", "device", "vram", "units", "gpus", "compute"),
+    [
+        (16, "74a1", "96G", "152", 8, "DPX"),
+        (32, "74a1", "48G", "76", 8, "QPX"),
+        (64, "74a1", "24G", "38", 8, "CPX"),
+        (8, "74a1", "24G", "38", 1, "CPX"),
+        (32, "74a2", "48G", "20", 8, "CPX"),
+        (8, "75a8", "36G", "32", 2, "CPX"),
+    ],
+)
+def test_memory_and_compute_units_of_a_device_say_the_mode_where_no_label_does(  # noqa: PLR0917 - the columns of a table
+    devices: int, device: str, vram: str, units: str, gpus: int, compute: str
+) -> None:
+    labels = {"amd.com__gpu.vram": vram, "amd.com__gpu.cu-count": units}
+    spec, codes = imported(node("a", {"amd.com/gpu": devices}, device, **labels))
+    assert codes == []
+    [pool] = spec["pools"].values()
+    sharing = {"mode": "partition", "compute": compute, "memory": "NPS1", "strategy": "single"}
+    assert (pool["gpusPerNode"], pool["sharing"]) == (gpus, sharing)
+    checked(spec)
+
+
+def test_the_memory_mode_is_that_of_the_managers_profile_or_is_reported_as_assumed() -> None:
+    dpx = {"dpx": {"profiles": [{"computePartition": "DPX", "memoryPartition": "NPS2", "numGPUsAssigned": 8}]}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "dcm", "namespace": "amd"},
+        "data": {"config.json": json.dumps({"gpu-config-profiles": dpx})},
+    }
+    labels = {"amd.com__gpu.cu-count": "152", "dcm.amd.com__gpu-config-profile": "dpx"}
+    one = node("a", {"amd.com/gpu": 16}, **labels)
+    for objects, memory, codes in (([config, one], "NPS2", []), ([one], "NPS1", ["GS860"])):
+        text = "---\n".join(yaml.safe_dump(thing) for thing in objects)
+        found = build([InputFile(name="cluster.yaml", data=text.encode())], "lab")
+        [pool] = found.draft.pools.values()
+        assert (pool["sharing"]["memory"], [finding.code for finding in found.findings]) == (memory, codes)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {"amd.com__gpu.vram": "96G", "amd.com__gpu.cu-count": "304"},
+        {"amd.com__gpu.vram": "7G"},
+        {"amd.com__gpu.cu-count": "100"},
+        {"amd.com__gpu.cu-count": "38"},
+        {"amd.com__gpu.vram.96G": "2", "amd.com__gpu.vram.192G": "10"},
+        {"amd.com__gpu.compute-memory-partition": "octo_nps9", **SPX},
+    ],
+)
+def test_devices_of_which_no_label_says_whether_they_are_whole_gpus_are_an_error(labels: dict[str, str]) -> None:
+    assert imported(node("a", {"amd.com/gpu": 12}, **labels)) == (None, ["GS862"])
+
+
+@pytest.mark.parametrize(
     ("capacity", "device"),
     [
         ({"amd.com/gpu": 8}, "ffff"),
@@ -128,7 +188,65 @@ def test_what_is_no_mode_of_the_card_is_an_error(capacity: dict[str, int], devic
     assert imported(node("a", capacity, device))[1] == ["GS862"]
 
 
+def test_the_managers_taint_is_no_toleration_of_a_pool() -> None:
+    one = node("a", {"amd.com/cpx_nps4": 64})
+    lasting = {"key": "example.org/gpu", "effect": "NoSchedule"}
+    one["spec"] = {"taints": [{"key": "amd-dcm", "value": "up", "effect": "NoExecute"}, lasting]}
+    spec, codes = imported(one)
+    assert codes == []
+    [pool] = spec["pools"].values()
+    assert pool["tolerations"] == [{"key": "example.org/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    checked(spec)
+
+
+PLATFORMS = [
+    {"stack": "amd-gpu-operator", "version": "v1.4.1"},
+    {"stack": "amd-device-plugin", "version": "0.20.0"},
+    {"stack": "amd-gpu-operator"},
+    {"stack": "gpu-operator", "version": "v25.10.0", "amd": {"stack": "amd-gpu-operator", "version": "v1.4.1"}},
+    {"stack": "device-plugin", "amd": {"stack": "amd-device-plugin"}},
+]
+
+
+def compiled(platform: dict[str, Any]) -> dict[str, str]:
+    def pool(card: str, sharing: dict[str, Any]) -> dict[str, Any]:
+        return {"card": card, "nodes": {"matchLabels": {"x": card}, "expected": 1}, "gpusPerNode": 8, "sharing": sharing}
+
+    pools = {"parts": pool("mi300x", CPX | {"strategy": "single"})}
+    if "amd" in platform:
+        pools["whole"] = pool("a100-sxm4-40gb", {"mode": "exclusive"})
+    document = {"apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": "lab"}}
+    text = yaml.safe_dump(document | {"spec": {"platform": platform, "pools": pools}})
+    made = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
+    assert made.plan is not None, made.findings
+    return {one.path: one.text for one in made.artifacts}
+
+
+def of_bundle(files: dict[str, str], *parts: str) -> dict[str, Any]:
+    """The platform of the intent that these files of a bundle make."""
+    chosen = [InputFile(name=path, data=text.encode()) for path, text in files.items() if path.startswith(parts)]
+    found = build(chosen, "lab")
+    assert not [one for one in found.findings if one.code == "GS865" or is_error(one)], found.findings
+    spec: dict[str, Any] = yaml.safe_load(found.text)["spec"]
+    checked(spec)
+    platform: dict[str, Any] = spec["platform"]
+    return platform
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_stacks_and_versions_of_a_bundle_come_back(platform: dict[str, Any]) -> None:
+    files, partitioner = compiled(platform), {"partitioner": "gpushare"} if "amd" in platform else {}
+    assert of_bundle(files, "nodes/", "chart/files/policies/", "images.txt") == {**partitioner, **platform}
+    assert of_bundle(files, "nodes/", "images.txt").get("amd", platform) == platform.get("amd", platform)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_pools_of_a_bundle_alone_keep_what_serves_amds_gpus(platform: dict[str, Any]) -> None:
+    existing = {"stack": "existing"}
+    assert of_bundle(compiled(platform), "nodes/") == ({"amd": existing} if "amd" in platform else existing)
+
+
 def test_a_file_of_the_manager_that_is_no_json_is_an_error() -> None:
     data = {"config.json": "gpu-config-profiles: {}"}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "dcm", "namespace": "amd"}, "data": data}
-    assert imported(config, node("a", {"amd.com/gpu": 8}))[1] == ["GS850"]
+    assert imported(config, node("a", {"amd.com/gpu": 8}, **SPX))[1] == ["GS850"]

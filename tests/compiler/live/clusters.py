@@ -36,6 +36,12 @@ spec:
     team: {notebooks: 6}
 """
 SHARED = "nvidia.com/gpu.shared"
+PLURALS = {
+    "ConfigMap": "configmaps",
+    "DaemonSet": "daemonsets",
+    "DeviceConfig": "deviceconfigs",
+    "ResourceQuota": "resourcequotas",
+}
 OURS = {"app.kubernetes.io/name": "gpushare"}
 
 
@@ -66,7 +72,7 @@ class LiveCluster:
             self._install(thing)
 
     def _install(self, thing: dict[str, Any]) -> None:
-        plural = {"ConfigMap": "configmaps", "DaemonSet": "daemonsets", "ResourceQuota": "resourcequotas"}.get(thing["kind"])
+        plural = PLURALS.get(thing["kind"])
         if plural is not None:
             meta = thing["metadata"]
             self.api.add(plural, meta["name"], json.loads(json.dumps(thing)), namespace=meta["namespace"])

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _PATH = re.compile(
-    r"/(?:api|apis/(?P<group>[^/]+))/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<resource>[a-z]+)"
+    r"/(?:api|apis/(?P<group>[^/]+))/v1(?:alpha1)?(?:/namespaces/(?P<namespace>[^/]+))?/(?P<resource>[a-z]+)"
     r"(?:/(?P<name>[^/]+))?(?P<proxy>/proxy/.*)?"
 )
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from tests.support.fake_api.server import ApiServer, Fault
 
 _PATH = re.compile(
-    r"/(?:api|apis/[a-z0-9.]+)/v1(?:/namespaces/(?P<namespace>[^/]+))?"
-    r"/(?P<plural>nodes|pods|events|leases|daemonsets|configmaps|resourcequotas|secrets)(?:/(?P<name>[^/]+))?(?:/(?P<part>status|eviction))?",
+    r"/(?:api|apis/[a-z0-9.]+)/v1(?:alpha1)?(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?P<plural>nodes|pods|events|leases|daemonsets|configmaps|resourcequotas|secrets|deviceconfigs)"
+    r"(?:/(?P<name>[^/]+))?(?:/(?P<part>status|eviction))?",
 )
 
 

@@ -22,6 +22,7 @@ KINDS = {
     "configmaps": ("v1", "ConfigMap"),
     "resourcequotas": ("v1", "ResourceQuota"),
     "secrets": ("v1", "Secret"),
+    "deviceconfigs": ("amd.com/v1alpha1", "DeviceConfig"),
 }
 
 

@@ -5,6 +5,7 @@ of its writes, to the API server or to its folder. Time passes only where the ru
 """
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ PROGRAMS: dict[str, dict[str, str]] = {
 """What AMD's operator runs for the pool's DeviceConfig, with the labels of their pods."""
 
 TAINT = "amd-dcm"
+_BEGAN = 1_790_000_000.0
+"""When a node's clock is zero, in seconds since 1970."""
 OURS = "gpushare.dev/repartitioning"
 
 PARTS = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
@@ -206,8 +209,13 @@ class AmdNode:
             backend=DevicePlugin(read_checkpoint=lambda: read_checkpoint(self.checkpoint), find_sockets=frozenset),
             boot_id=self.boot_id,
             followed=self._followed,
+            wall=self.wall,
             vendor=Vendor.AMD,
         )
+
+    def wall(self) -> float:
+        """The date in seconds since 1970."""
+        return _BEGAN + self.clock.now()
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(boot_id=self.boot_id, reset=lambda _: "there is none", make_nodes=lambda: None)
@@ -261,8 +269,8 @@ class AmdNode:
 
     # AMD's programs, kubelet, and the controllers.
 
-    def _tick(self, time: float) -> None:
-        self.on_tick(time)
+    def _tick(self, now: float) -> None:
+        self.on_tick(now)
         is_tainted = TAINT in self.taints()
         if is_tainted:
             for pod in self._pods():
@@ -277,14 +285,14 @@ class AmdNode:
             if name in there and not is_ours:
                 self._remove(SPACE, name)
             if not is_ours or name in there or (is_tainted and name not in self.tolerant):
-                self._absent[name] = time
-            elif name not in self.missing and time - self._absent.get(name, time) >= self.start_seconds:
+                self._absent[name] = now
+            elif name not in self.missing and now - self._absent.get(name, now) >= self.start_seconds:
                 self._start(name)
-            self._absent.setdefault(name, time)
+            self._absent.setdefault(name, now)
         if self._registered and not self._has(PLUGIN):
             self._offer({})
         if self._has(MANAGER):
-            self.manager.look(self.labels().get(LABEL), time)
+            self.manager.look(self.labels().get(LABEL), now)
 
     def _start(self, name: str) -> None:
         """The DaemonSet's pod starts. The plugin reads the GPUs once; the exporter holds them open."""
@@ -294,6 +302,8 @@ class AmdNode:
         self.api.add_pod(name, namespace=SPACE, node=NAME, uid=f"{name}-{self._numbers}", owner=owner, labels=labels)
         if name == EXPORTER:
             self.sysfs.start(900)
+        if name == MANAGER:
+            self.manager.start(self.labels().get(LABEL), self.clock.now())
         if name == PLUGIN:
             try:
                 self._offer(offers(self.sysfs.root, self.strategy))
@@ -311,11 +321,13 @@ class AmdNode:
         data = {"PodDeviceEntries": self.entries or None, "RegisteredDevices": registered}
         self.checkpoint.write_text(json.dumps({"Data": data, "Checksum": 1}))
 
-    def _tell(self, message: str) -> None:
+    def _tell(self, reason: str, message: str) -> None:
+        """The manager's Event, on its pod by name."""
         self._numbers += 1
-        about = {"kind": "Pod", "name": MANAGER, "namespace": SPACE, "uid": self.pod_uid(MANAGER)}
-        event = {"involvedObject": about, "message": message, "lastTimestamp": f"2026-11-26T{self._numbers:06}"}
-        self.api.add("events", f"event-{self._numbers}", event, namespace=SPACE)
+        about = {"kind": "Pod", "name": MANAGER, "namespace": SPACE}
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.wall()))
+        event = {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": at}
+        self.api.add("events", f"{reason}{self._numbers:05}", event, namespace=SPACE)
 
     def reboot(self) -> None:
         """All processes end, the GPUs are whole, and the manager applies its label if nothing uses them."""
@@ -325,7 +337,6 @@ class AmdNode:
             self._remove(SPACE, name)
             if POOL_LABEL in self.labels():
                 self._start(name)
-        self.manager.start(self.labels().get(LABEL), self.clock.now())
 
     def tenant(self, name: str, device: str = "0000:05:00.0", *, pid: int = 0) -> None:
         """A pod with a device, and its process if it has one."""
@@ -346,6 +357,8 @@ class AmdNode:
             self.api.remove("pods", name, namespace=namespace)
         if name == EXPORTER:
             self.sysfs.end(900)
+        if name == MANAGER:
+            self.manager.stop()
 
     # What is seen.
 

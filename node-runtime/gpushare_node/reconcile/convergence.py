@@ -73,19 +73,22 @@ class _Convergence(Struct, frozen=False):
             # It counts all GPUs of the node, and changes none if one is missing.
             drain.taint_if_wrong()
             raise Blocked(*worst(view), is_unchanged=True)
-        if ConfigManager(drain=drain, digest=self.desired.digest).must_act(view):
+        manager = ConfigManager(drain=drain, digest=self.desired.digest)
+        is_managed, is_renamed = manager.must_act(view), False
+        if is_managed:
             # The manager's taint ends every pod: none may hold a GPU by then, under whatever name.
             held = {resource for holder in context.holders() for resource in holder.resources}
             offered = context.deps.backend.advertised(self.node.allocatable).keys()
             drain.request = replace(drain.request, affected=drain.request.affected | held | offered)
-            is_managed = True
-        else:
-            is_managed = False
+            # A node whose GPUs are right loses its offer for a name alone: that is no repair.
+            is_renamed = bool(offered) and is_converged(view) and not context.is_half_done()
         needs_drain = (
             view.plan.operations or view.compute_modes or drain.request.affected or self._is_relabelled() or is_managed
         )
         if needs_drain:
-            drain.request = replace(drain.request, is_disruptive=self._is_disruptive(view, drain.former_view))
+            is_disruptive = is_renamed or self._is_disruptive(view, drain.former_view)
+            is_repair = drain.request.is_repair and not is_renamed
+            drain.request = replace(drain.request, is_disruptive=is_disruptive, is_repair=is_repair)
             drain.taint_if_wrong()
             # An attempt whose backoff ends below changes GPUs without a drain.
             drain.await_window(CHANGE_SECONDS)

@@ -20,6 +20,7 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors import of
 
 
 class DrainRequest(Struct):
@@ -112,7 +113,7 @@ class Drain(Struct, frozen=False):
 
         Where AMD's config manager changes GPUs, its taint sends them away.
         """
-        is_managed = self.request.policy.partitioner is Partitioner.CONFIG_MANAGER
+        is_managed = of(self.request.policy.vendor).layout_taint is not None
         return self.context.cluster.has_server and (is_managed or client_pause.must_pause(self.request.policy, view.plan))
 
     def _patience(self) -> float:

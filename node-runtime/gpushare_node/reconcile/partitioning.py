@@ -61,7 +61,7 @@ class HardwareChange(Struct, frozen=False):
             if change.reason is None:
                 self.publish()
             return change
-        if self._policy.partitioner is Partitioner.CONFIG_MANAGER:
+        if of(self._policy.vendor).layout_taint is not None:
             return self._configure(view)
         if not self.drain.must_pause(view):
             return self._partition(view)
@@ -71,9 +71,9 @@ class HardwareChange(Struct, frozen=False):
     def _configure(self, view: GpuView) -> PartitionResult:
         manager = ConfigManager(drain=self.drain, digest=self.digest)
         if not manager.must_act(view):
-            manager.admit_again(view)
+            manager.tidy(view)
             return self._partition(view)
-        change = manager.run(view)
+        change = manager.run()
         if change.reason is None:
             self.publish()
         return change

@@ -67,6 +67,9 @@ class GpuVendor(Struct):
     partitioner_app: str
     """Label `app` or `app.kubernetes.io/name` of the vendor's own program that partitions GPUs."""
 
+    partitioner_stops: frozenset[str]
+    """The host's units that that program stops while it works."""
+
     device_major: int | None
     """The major number of its character devices; None if it is another in each boot."""
     device_files: bytes

@@ -98,6 +98,10 @@ def amd(compute: str = "SPX", memory: str = "NPS1", *, gpus: int = 2, pool: str 
     return Policy(**plain | changed)
 
 
+def _modes(policy: Policy) -> tuple[str, ...]:
+    return tuple(gpu.partition.word for gpu in policy.gpus if gpu.partition)
+
+
 class Killed(BaseException):
     """The program is gone."""
 
@@ -150,6 +154,8 @@ class AmdNode:
         """The pods that tolerate every taint."""
         self.missing: set[str] = set()
         """The programs that have no pod."""
+        self.units: dict[int, str] = {}
+        """The host's units of processes."""
         self.on_tick: Callable[[float], object] = lambda _: None
         self.start_seconds = 10.0
         self._registered: dict[str, list[str]] = {}
@@ -218,7 +224,12 @@ class AmdNode:
         return _BEGAN + self.clock.now()
 
     def _hardware(self, digest: str) -> Hardware:
-        machine = Machine(boot_id=self.boot_id, reset=lambda _: "there is none", make_nodes=lambda: None)
+        machine = Machine(
+            boot_id=self.boot_id,
+            reset=lambda _: "there is none",
+            make_nodes=lambda: None,
+            find_units=lambda pids: {pid: self.units[pid] for pid in pids if pid in self.units},
+        )
         return Hardware(
             open_driver=lambda: Session.open(self.sysfs.root),
             folder=self.folder,
@@ -248,20 +259,31 @@ class AmdNode:
             return
         labels = body.get("metadata", {}).get("labels") or {}
         if labels.get(LABEL) is not None:
-            self._forbid("a label is written while the GPUs are in use", bool(self.sysfs.processes or self.tenants()))
-            self._forbid("a label is written without the taint", TAINT not in self.taints())
+            is_used = bool(self.sysfs.processes.keys() - self.manager.services or self.tenants())
+            is_right = tuple(self.modes()) == _modes(self.allowed[-1])
+            self._forbid("a label is written while the GPUs are in use", is_used)
+            self._forbid("a label is written without the taint", TAINT not in self.taints() and not is_right)
             self._forbid("the former answer stays", STATE not in labels and STATE in self.labels())
         self._forbid("we answer for the manager", labels.get(STATE) is not None)
         for condition in body.get("status", {}).get("conditions") or ():
             if condition.get("status") == "True":
                 self._forbid("Ready with another offer", self.offered() != dict(self.allowed[-1].resources))
                 self._forbid("Ready with a taint", bool(self.taints()))
+                self._forbid("Ready with other modes", tuple(self.modes()) != _modes(self.allowed[-1]))
+                self._forbid("Ready while the manager works", self._has(MANAGER) and not self.manager.is_harmless)
 
     def _check_taints(self, operations: list[Any]) -> None:
         after = {taint["key"] for one in operations if one["path"] == "/spec/taints" for taint in one["value"] or ()}
         if TAINT in self.taints() and TAINT not in after:
-            modes = {tuple(gpu.partition.word for gpu in one.gpus if gpu.partition) for one in self.allowed}
+            modes = {_modes(one) for one in self.allowed}
             self._forbid(f"untainted with {self.modes()}", bool(self.allowed) and tuple(self.modes()) not in modes)
+            self._forbid("untainted while the manager works", self._has(MANAGER) and not self.manager.is_harmless)
+        if TAINT in after and TAINT not in self.taints():
+            is_right = any(tuple(self.modes()) == _modes(one) and self.offered() == dict(one.resources) for one in self.allowed)
+            self._forbid("a node that offers is emptied without a slot", is_right and not self.has_slot())
+
+    def has_slot(self) -> bool:
+        return any(lease["spec"].get("holderIdentity") == NAME for lease in self.api.leases("gpushare"))
 
     def _forbid(self, what: str, is_so: bool) -> None:
         if is_so:

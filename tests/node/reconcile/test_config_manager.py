@@ -149,6 +149,7 @@ def test_a_plugin_that_tolerates_the_taint_is_started_anew(node: AmdNode) -> Non
 
 def test_the_answer_to_an_earlier_request_is_not_taken_for_the_new_one(node: AmdNode) -> None:
     ready(node.run(WHOLE))
+    node.clock.sleep(60.0)
     assert node.labels()[STATE] == "success"
     node.manager.work_seconds = 120.0
     began = node.clock.time
@@ -177,7 +178,7 @@ def test_one_gpu_that_refuses_is_a_failure_with_the_managers_reason(node: AmdNod
     outcome = node.run(DIVIDED)
     assert outcome is not None
     assert outcome.reason is ConditionReason.CONFIG_MANAGER_FAILED
-    assert "PartitionFailure; GPU 1: AMDSMI_STATUS_AMDGPU_RESTART_ERR" in outcome.message
+    assert "PartitionFailure; GPU 1: Partition failed with reason: AMDSMI_STATUS_AMDGPU_RESTART_ERR" in outcome.message
     assert (node.taints(), node.condition()) == ({TAINT, OURS}, "ConfigManagerFailed")
     node.sysfs.gpus[1].refuses = ""
     ready(node.run(DIVIDED))

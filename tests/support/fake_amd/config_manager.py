@@ -59,7 +59,14 @@ class FakeConfigManager:
     @property
     def is_idle(self) -> bool:
         """Whether it works on nothing, and nothing waits."""
-        return self._run is self._next is self._queued is None
+        return self._run is None and self._next is None and self._queued is None
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether what it works on, and what waits, changes no GPU: they have the modes already."""
+        modes = [(gpu.compute, gpu.memory) for gpu in self.sysfs.gpus]
+        known = [self._run and self._run.profile, self._next, self._queued]
+        return all(self.profiles.get(one) in (None, modes) for one in known if one is not None)
 
     def start(self, label: str | None, now: float) -> None:
         """Its pod starts: after a boot of the node, too."""
@@ -127,7 +134,9 @@ class FakeConfigManager:
             return
         self.write(STATE, "failure")
         if run.attempts == 1:
-            self._tell("PartitionRetrying", run, "Partition failed, retrying.", f"Partition retrying for profile: {run.profile}")
+            self._tell(
+                "PartitionRetrying", run, "Partition failed, retrying.", f"Partition retrying for profile: {run.profile}"
+            )
         run.is_working, run.due = False, now + RETRY_SECONDS
 
     def _end_run(self) -> None:

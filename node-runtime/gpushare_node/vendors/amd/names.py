@@ -43,7 +43,7 @@ AMD = GpuVendor(
     layout_state_label="dcm.amd.com/gpu-config-profile-state",
     layout_done="success",
     layout_failed="failure",
-    # It tries again every minute, for half an hour.
+    # It tries again every minute, for half an hour, and its answer to the request before may come first.
     layout_seconds=1900.0,
     layout_taint=Eviction(key="amd-dcm", value="up"),
     sharing_label="",
@@ -54,6 +54,8 @@ AMD = GpuVendor(
     clients=(),
     client_apps=frozenset(),
     partitioner_app="device-config-manager",
+    # As its file names them.
+    partitioner_stops=frozenset({"amd-metrics-exporter.service", "gpuagent.service"}),
     device_major=None,
     device_files=b"/dev/kfd",
     reset_command=(),

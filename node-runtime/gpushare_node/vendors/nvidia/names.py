@@ -41,6 +41,7 @@ NVIDIA = GpuVendor(
         }
     ),
     partitioner_app="nvidia-mig-manager",
+    partitioner_stops=frozenset(),
     # Fixed: /proc/devices, and Linux's list of allocated devices.
     device_major=195,
     device_files=b"/dev/nvidia",

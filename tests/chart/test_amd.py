@@ -67,7 +67,7 @@ def test_the_operators_objects_are_in_its_namespace(objects: list[Object]) -> No
     assert manager["data"] == {"config.json": '{"gpu-config-profiles": {}}\n'}
     role = named(objects, "Role", "gpushare-node", "kube-amd-gpu")
     assert {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]} == {
-        "pods": ["delete", "list"],
+        "pods": ["delete"],
         "events": ["list"],
     }
 

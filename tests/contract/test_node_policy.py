@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gpushare import mig, pipeline
+from gpushare.backends import config_manager
 from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
@@ -25,7 +26,11 @@ EXAMPLES = ROOT / "examples"
 VALIDATOR = jsonschema.Draft7Validator(schema.load("node-policy.v1"))
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+OF_AMD = "{stack: amd-gpu-operator}"
+
 PLATFORMS = [
+    OF_AMD,
+    "{stack: existing}",
     "{}",
     "{partitioner: mig-manager}",
     "{stack: device-plugin}",
@@ -112,7 +117,8 @@ def base() -> Any:
     spec["namespaces"] = ["atlas"]
     spec["repartitioningTaint"] = OUR_TAINTS[-1]
     spec["migConfig"] = "all-disabled"
-    spec |= {"backend": "device-plugin", "vendor": "nvidia"}
+    spec |= {"backend": "device-plugin", "vendor": "nvidia", "managerConfig": "cpx-nps4-8-0123abcd"}
+    spec["gpus"][1]["partition"] = {"compute": "CPX", "memory": "NPS4", "devices": 8, "memoryMiB": 24576}
     window = {"days": ["Sat", "Sun"], "start": "22:00", "durationSeconds": 21600, "timezone": "Europe/Zurich"}
     spec["rollout"] |= {"paused": False, "windows": [window]}
     return document
@@ -197,6 +203,11 @@ def test_there_are_examples_of_every_mode() -> None:
 
 def sharings(card: cards.Card) -> Iterator[str]:
     yield "{mode: exclusive}"
+    for mode in card.partition_modes:
+        if mode.compute in config_manager.MODES:
+            yield f"{{mode: partition, compute: {mode.compute}, memory: {mode.memory}}}"
+    if card.vendor == "amd":
+        return
     yield "{mode: time-slicing, replicas: 3}" + ("" if card.memory_mib else ", memory: {cap: none}")
     if has_shares(card) and (card.memory_mib or 0) > 8192:
         yield "{mode: mps, replicas: 4}"
@@ -207,9 +218,9 @@ def sharings(card: cards.Card) -> Iterator[str]:
             yield f"{{mode: mig, layout: {{{layout[0][0]}: 1}}, replicas: {{{layout[0][0]}: 2}}}}"
 
 
-def pools_of_every_kind() -> list[str]:
-    """A pool for each card and each way to share it, as lines of an intent."""
-    known = [card for card in cards.ids() if cards.load(card).vendor == "nvidia"]
+def pools_of_every_kind(vendors: Container[str]) -> list[str]:
+    """A pool for each card of the vendors and each way to share it, as lines of an intent."""
+    known = [card for card in cards.ids() if cards.load(card).vendor in vendors]
     wanted = [(card, sharing) for card in known for sharing in sharings(cards.load(card))]
     return [
         f"    p{number}: {{card: {card}, nodes: {{matchLabels: {{p: p{number}}}}}, gpusPerNode: 4, sharing: {sharing}"
@@ -220,13 +231,14 @@ def pools_of_every_kind() -> list[str]:
 
 @pytest.mark.parametrize("platform", scale.some(list(PLATFORMS), len(PLATFORMS)))
 def test_every_policy_of_a_matrix_of_intents_is_accepted(platform: str) -> None:
-    pools = pools_of_every_kind()
+    vendors = {OF_AMD: {"amd"}, "{stack: existing}": {"amd", "nvidia"}}.get(platform, {"nvidia"})
+    pools = pools_of_every_kind(vendors)
     head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: matrix}\nspec:\n"
     data = f"{head}  platform: {platform}\n  pools:\n{''.join(pools)}".encode()
     compilation = pipeline.compile_intent(data, "matrix.yaml", lock.EMPTY)
     assert [finding.message for finding in compilation.findings if is_error(finding)] == []
     policies = [artifact for artifact in compilation.artifacts if "/files/policies/" in artifact.path]
-    assert len(policies) == len(pools) > 200
+    assert len(policies) == len(pools) > (200 if "nvidia" in vendors else 35)
     for artifact in policies:
         assert assert_same_verdict(yaml.load(artifact.text, LOADER)), artifact.path
 

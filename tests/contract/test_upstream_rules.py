@@ -3,6 +3,7 @@
 Judged by `upstream_validators`, over all examples and a matrix of pools and platforms, from the bundle's files alone.
 """
 
+import json
 import re
 from collections import Counter
 from functools import cache
@@ -18,6 +19,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
 from tests.compiler.golden.update import compiled, examples
+from tests.contract import amd_validators as amd
 from tests.contract import upstream_validators as upstream
 from tests.contract.upstream_validators import Hardware
 from tests.support import rendering, scale
@@ -129,6 +131,9 @@ def check_nodes(files: Files) -> None:
     """Each pool's node, as plugin and partitioner make it, offers what its policy and nodes/pools.yaml promise."""
     profiles, pools = below(files, "chart/files/profiles/"), upstream.read(files["nodes/pools.yaml"])["pools"]
     for name, policy in below(files, "chart/files/policies/").items():
+        if policy["spec"].get("vendor") == "amd":
+            check_amd(files, name, policy["spec"])
+            continue
         spec, node = policy["spec"], hardware(policy["spec"])
         capability = compute_capability(spec["card"]["id"])
         for strategy in plugin_environments(files, spec["stack"]):
@@ -139,6 +144,25 @@ def check_nodes(files: Files) -> None:
         assert spec["mode"] == "mig" or not any(node)
         check_shares(spec, node)
         check_partitioner(files, spec, node)
+
+
+def check_amd(files: Files, name: str, spec: Any) -> None:
+    """A pool's node, as AMD's config manager and device plugin make it, offers what its policy promises."""
+    modes: dict[int, tuple[amd.Mode | None, int]] = {}
+    for group in spec["gpus"]:
+        part = group.get("partition")
+        mode = ((part["compute"], part["memory"]), part["devices"]) if part else (None, 1)
+        modes |= dict.fromkeys(group["indexes"], mode)
+    gpus = [modes[index] for index in range(spec["gpusPerNode"])]
+    config = upstream.read(files[f"chart/files/amd/device-configs/{name}.yaml"])
+    assert (
+        amd.advertised(gpus, config["devicePlugin"]["devicePluginArguments"]["resource_naming_strategy"]) == spec["resources"]
+    )
+    assert config["selector"] == {"gpushare.dev/pool": name}
+    assert config["configManager"]["enable"] is (spec["managerConfig"] is not None)
+    if spec["managerConfig"]:
+        profiles = json.loads(files["chart/files/amd/config.json"])["gpu-config-profiles"]
+        assert amd.divided(profiles[spec["managerConfig"]], spec["gpusPerNode"]) == [mode for mode, _ in gpus]
 
 
 def check_shares(spec: Any, node: Hardware) -> None:
@@ -185,7 +209,9 @@ def check_metrics(values: Any, specs: list[Any]) -> None:
 def check_bundle(files: Files) -> None:
     check_configs(files)
     check_nodes(files)
-    specs = [policy["spec"] for policy in below(files, "chart/files/policies/").values()]
+    amd.check_device_configs(below(files, "chart/files/amd/device-configs/"))
+    every = [policy["spec"] for policy in below(files, "chart/files/policies/").values()]
+    specs = [spec for spec in every if spec.get("vendor") != "amd"]
     for stack in ("gpu-operator", "device-plugin"):
         assert (f"{stack}/values.yaml" in files) is (specs[0]["stack"] == stack)
     if specs[0]["stack"] == "gpu-operator":
@@ -325,3 +351,30 @@ def test_secrets_reach_every_section_that_gets_an_image() -> None:
     assert values["node-feature-discovery"]["imagePullSecrets"] == [{"name": "mirror"}, {"name": "other"}]
     values = upstream.read(bundle(("alike",), PLATFORMS["plugin-all"])["device-plugin/values.yaml"])
     assert values["imagePullSecrets"] == values["nfd"]["imagePullSecrets"] == [{"name": "mirror"}, {"name": "other"}]
+
+
+AMD_SHARINGS = {
+    "mi300x": [
+        f"{{mode: partition, compute: {one}}}" for one in ("CPX, memory: NPS4", "DPX, memory: NPS2", "SPX, memory: NPS1")
+    ],
+    "mi355x": ["{mode: partition, compute: DPX, memory: NPS2}", "{mode: exclusive}"],
+    "mi300a": ["{mode: partition, compute: CPX, memory: NPS1, strategy: single}"],
+    "mi210": ["{mode: exclusive}"],
+}
+
+
+def test_amds_pools_are_valid_upstream() -> None:
+    layouts = "[{gpus: [0, 2], compute: SPX}, {gpus: [1, 3], compute: CPX}]"
+    sharings = [(card, one) for card, several in AMD_SHARINGS.items() for one in several]
+    sharings += [("mi325x", f"{{mode: partition, memory: NPS1, layouts: {layouts}}}"), ("mi300x", "{mode: exclusive}")]
+    head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: amd}\nspec:\n"
+    pools = "".join(
+        f"    p{number}: {{card: {card}, nodes: {{matchLabels: {{p: p{number}}}}}, gpusPerNode: 4, sharing: {sharing}}}\n"
+        for number, (card, sharing) in enumerate(sharings)
+    )
+    text = f"{head}  platform: {{stack: amd-gpu-operator}}\n  pools:\n{pools}".encode()
+    compilation = pipeline.compile_intent(text, "amd.yaml", lock.EMPTY)
+    assert not [one for one in compilation.findings if is_error(one)]
+    files = {artifact.path: artifact.text for artifact in compilation.artifacts}
+    check_nodes(files)
+    amd.check_device_configs(below(files, "chart/files/amd/device-configs/"))

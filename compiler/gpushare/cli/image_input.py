@@ -54,7 +54,7 @@ def _of_files(texts: Mapping[str, str], name: str) -> Images:
     texts_of_image = ("registry", "repository", "tag", "digest")
     if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
         raise _edited("chart/values.yaml", name)
-    pulled = images.own(values)
+    pulled = (*images.own(values), *images.of_amd(texts["images.txt"]))
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
     if stack is None:
         return Images(pulled=pulled)

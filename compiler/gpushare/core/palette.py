@@ -45,6 +45,7 @@ LIGHT = Shades(
         "mps": "#bf6e9a",
         "mig": "#89d49d",
         "mig-replicas": "#c8aa51",
+        "partition": "#8a8e55",
     },
 )
 DARK = Shades(
@@ -64,6 +65,7 @@ DARK = Shades(
         "mps": "#6e122d",
         "mig": "#137e55",
         "mig-replicas": "#715011",
+        "partition": "#220232",
     },
 )
 

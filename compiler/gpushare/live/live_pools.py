@@ -130,7 +130,7 @@ def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]])
         placed: list[tuple[str | None, int]] = [(None, 0)]
         if group["mig"]:
             placed = [(clean(one["profile"]), int(one["start"])) for one in group["instances"]]
-        elif (mode := _partition(group.get("partition"))) in shares:
+        elif (mode := _partition(group.get("partition"))) and mode in shares:
             placed = [(mode, start) for start in range(int(group["partition"]["devices"]))]
         devices = tuple(
             Device(resource=shares[profile][0], profile=profile, start=start, replicas=shares[profile][1])

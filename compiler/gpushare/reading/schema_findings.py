@@ -35,7 +35,7 @@ _OF_TYPE = {
     "boolean": ("write true or false",),
     "integer": ("write a whole number",),
 }
-_PLANNED = {"partition", "dra"}
+_PLANNED = {"dra"}
 # Of several violations of one value, the first in this order is the mistake and the others follow from it.
 _RANK = (
     "not",

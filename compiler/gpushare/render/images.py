@@ -8,16 +8,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.catalog import upstream
+from gpushare.catalog import amd_charts, upstream
 from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
 from gpushare.catalog.upstream import Image, UpstreamChart
 from gpushare.core.record import Record
 from gpushare.intent.types import Platform
 from gpushare.resolved.plan import Plan
+from gpushare.vendors.amd import AMD
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
 
 _VGPU_NOTE = "# NVIDIA's vGPU manager, which you build; the operator appends the node's system here too."
+
+OF_AMD = "# AMD's chart"
+"""With which the part on it begins."""
 
 _PER_SYSTEM = ("driver", "gds", "gdrcopy")
 """Sections with kernel modules: the operator appends the node's system to their tags."""
@@ -88,6 +92,15 @@ def of_chart(stack: str, values: Mapping[str, Any], registry: str | None) -> tup
         for image in chart.images
         if _runs(image, chart, values)
     )
+
+
+def of_amd(text: str) -> tuple[Pulled, ...]:
+    """Return the images of AMD's chart that the images.txt of a bundle lists; none without that chart."""
+    known = {hostless(one): one for stack in AMD.charts for one in amd_charts.chart(stack).images.values()}
+    _, _, listed = text.partition(OF_AMD)
+    used = [line for line in listed.splitlines() if line and not line.startswith(("#", ":"))]
+    sources = ((line, next((one for name, one in known.items() if line.endswith(f"/{name}")), "")) for line in used)
+    return tuple(Pulled(part="amd", source=source, used=line) for line, source in sources if source)
 
 
 def _source(image: Image, chart: UpstreamChart, values: Mapping[str, Any], registry: str | None) -> str:

@@ -45,7 +45,8 @@ _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PCI_ID = re.compile(r"0x[0-9A-F]{8}")
 _PROFILE_KEY = re.compile(r"[a-z][a-z-]{0,51}-[0-9a-f]{8}")
-_MANAGER_CONFIG = re.compile(r"[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?")
+_MAX_PARTITIONS = 8
+_MANAGER_CONFIG = re.compile(r"[a-z]+-nps[1-8]-[0-9]{1,2}-[0-9a-f]{8}")
 _COMPUTE = re.compile("[A-Z]PX")
 _MEMORY = re.compile("NPS[0-9]")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
@@ -437,7 +438,7 @@ def _partition(value: Field) -> DesiredPartition:
     return DesiredPartition(
         compute=fields["compute"].text(_COMPUTE),
         memory=fields["memory"].text(_MEMORY),
-        devices=fields["devices"].integer(at_least=1),
+        devices=fields["devices"].integer(at_least=1, at_most=_MAX_PARTITIONS),
         memory_mib=fields["memoryMiB"].optional(_positive),
     )
 

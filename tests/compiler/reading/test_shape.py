@@ -46,14 +46,14 @@ CASES = [
     (SHARING, "sharing: {mode: mps, replicas: many}", ["GS103 10:38-42"], 'a whole number, not the text "many"'),
     # words
     ("gpushare.dev/v1", "gpushare.dev/v2", ["GS104 1:13-28"], "apiVersion must be gpushare.dev/v1, not gpushare.dev/v2"),
-    (SHARING, "sharing: {mode: partition}", ["GS104 10:23-32"], "partition is planned for a later version"),
-    (SHARING, "sharing: {mode: partition, replicas: 4}", ["GS104 10:23-32"], "partition is planned for a later version"),
+    (SHARING, "sharing: {mode: dra}", ["GS104 10:23-26"], "dra is planned for a later version"),
+    (SHARING, "sharing: {mode: dra, replicas: 4}", ["GS104 10:23-26"], "dra is planned for a later version"),
     (SHARING, "sharing: {mode: MIG}", ["GS104 10:23-26"], "did you mean mig?"),
     (
         SHARING,
         "sharing: {mode: 5, replicas: 4}",
         ["GS104 10:23-24"],
-        "mode must be exclusive, time-slicing, mps, mig or vgpu, not 5",
+        "mode must be exclusive, time-slicing, mps, mig, partition or vgpu, not 5",
     ),
     (SHARING, "sharing: {mode: mig, goal: balance}", ["GS104 10:34-41"], "did you mean balanced?"),
     (SHARING, "sharing: {mode: mig, layout: all}", ["GS104 10:36-39"], "layout must be a map from profile to number, or none"),

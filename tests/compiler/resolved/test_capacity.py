@@ -7,8 +7,11 @@ from gpushare.catalog import cards
 from gpushare.catalog.cards import Catalog
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import is_error
+from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.intent.types import (
+    Amd,
+    AmdStack,
     Exclusive,
     Instances,
     Layout,
@@ -19,14 +22,18 @@ from gpushare.intent.types import (
     MostInstances,
     Mps,
     NodeSelector,
+    Partition,
+    Platform,
     Pool,
     Sharing,
+    Stack,
     TimeSlicing,
 )
 from gpushare.modes.mps import has_shares
 from gpushare.rules import run_rules
 from tests.compiler.resolved.builders import A100, capacity, intent, memory, plan, planned, pool
 
+AMD = Platform(stack=Stack.NONE, amd=Amd(stack=AmdStack.EXISTING))
 SINGLE = MigStrategy.SINGLE
 SEVEN: Layout = (("1g.5gb", 7),)
 MIXED: Layout = (("2g.10gb", 2), ("1g.5gb", 3))
@@ -68,6 +75,8 @@ def test_totals_are_unknown_rather_than_one_when_the_nodes_are_not_counted() -> 
 
 
 def modes(card: cards.Card) -> list[Sharing]:
+    if card.vendor == "amd":
+        return [Exclusive(), *(Partition(compute=one.compute, memory=one.memory) for one in card.partition_modes)]
     mps = [Mps(replicas=card.mps_max_replicas)] if has_shares(card) else []
     return [Exclusive(), TimeSlicing(replicas=2), TimeSlicing(replicas=7, rename=False), *mps]
 
@@ -77,7 +86,9 @@ def layouts(card: cards.Card) -> tuple[Layout, ...]:
 
 
 def legal(*pools: Pool) -> bool:
-    return not any(is_error(finding) for finding in run_rules(intent(*pools), Catalog()))
+    is_amd = any(cards.load(one.card).vendor == "amd" for one in pools)
+    asked = replace(intent(*pools), platform=AMD) if is_amd else intent(*pools)
+    return not any(is_error(finding) for finding in run_rules(asked, Catalog()))
 
 
 def check_devices(one: Pool) -> None:
@@ -100,7 +111,8 @@ def check_devices(one: Pool) -> None:
             assert device.replicas == 1
     assert counted == {resource.name: resource.per_node for resource in resolved.resources}
     assert {device.gpu for device in resolved.devices} == set(range(one.gpus_per_node))
-    assert max(unit for _, unit in stands) < (card.mig.units if card.mig else 1)
+    parts = max((mode.partitions for mode in card.partition_modes), default=1)
+    assert max(unit for _, unit in stands) < (card.mig.units if card.mig else parts)
 
 
 @pytest.mark.parametrize("card_id", cards.ids())

@@ -129,6 +129,14 @@ class ClusterFixture:
         Neither kubelet nor the API server knows the resources of the former GPUs afterwards. By itself kubelet forgets those of
         a plugin that has gone after five minutes, and if it cannot write that at once, the node offers all of them for ever.
         """
+        self.withdraw_plugin(name)
+        node = self.node(name)
+        fake_nvml = self.fleet.equip(node, cards)
+        self.fleet.start_plugin(self.cluster, node)
+        return fake_nvml
+
+    def withdraw_plugin(self, name: str) -> None:
+        """Have the node offer none of its fake GPUs, and kubelet know none."""
         node = self.node(name)
         node.stop_kubelet()
         self.fleet.stop_plugin(node)
@@ -143,10 +151,7 @@ class ClusterFixture:
             "--patch",
             json.dumps({"status": {"capacity": former, "allocatable": former}}),
         )
-        fake_nvml = self.fleet.equip(node, cards)
         node.start_kubelet()
-        self.fleet.start_plugin(self.cluster, node)
-        return fake_nvml
 
     def reboot(self, name: str) -> None:
         """The node starts again: no process, no GPU instance and nothing of the plugin is left, and the boot is another.
@@ -405,7 +410,7 @@ def offer_of(node: Object) -> dict[str, int]:
 
 
 def _counted(resources: Mapping[str, str]) -> dict[str, int]:
-    return {key: int(count) for key, count in resources.items() if key.startswith("nvidia.com/") and count != "0"}
+    return {key: int(count) for key, count in resources.items() if key.startswith(("nvidia.com/", "amd.com/")) and count != "0"}
 
 
 def _describe_node(node: Object) -> str:

@@ -41,6 +41,9 @@ _NOTICE_SECONDS = 5.0
 _LEAST_SECONDS = 60.0
 """How long an answer is awaited that is overdue, after the runtime was away."""
 
+_READ_SECONDS = 30.0
+"""How often Events are read while the label does not change: an answer changes it, unless it is lost."""
+
 _MAX_NAMED = 5
 _NAME = "app.kubernetes.io/name"
 
@@ -251,22 +254,35 @@ class ConfigManager(Struct):
         """Return why the manager has not done what was requested; None if it has. Without `value` only its last word counts."""
         context, vendor, asked = self._context, self._vendor, self._outstanding()
         answer, verdicts = ManagerAnswer(), [Verdict.OPEN]
+        event: ManagerEvent | None = None
+        seen, read_at = "", -_READ_SECONDS
 
         def find() -> Unmet | None:
-            node = context.cluster.node()
+            nonlocal event, seen, read_at
+            node, now = context.cluster.node(), context.deps.clock.now()
             if value is not None:
                 self._refuse_change(node, asked)
-            elif not self._managers():
-                verdicts.append(Verdict.DONE)
-                return None
-            facts = self._find_facts(node, asked, is_compared=value is not None)
+            state = node.labels.get(vendor.layout_state_label, "")
+            if state != seen or now - read_at >= _READ_SECONDS:
+                if value is None and not self._managers():
+                    verdicts.append(Verdict.DONE)
+                    return None
+                event, seen, read_at = self._find_event(asked), state, now
+            facts = Facts(
+                now=now,
+                age=self._age(),
+                event=event,
+                is_labelled=state == vendor.layout_done,
+                difference=None if value is None else self._find_difference(),
+            )
             verdicts.append(answer.judge(facts, is_over=facts.age >= vendor.layout_seconds))
             if verdicts[-1] is not Verdict.OPEN:
                 return None
             if facts.is_labelled and facts.event is None and facts.difference:
                 # The answer to a request before this one.
                 context.cluster.write_labels({vendor.layout_state_label: None})
-            return Unmet(reason=ConditionReason.PARTITIONING, message=f"the config manager applies {asked}; {answer.text}")
+            text = "; ".join(filter(None, (f"the config manager applies {asked}", answer.text)))
+            return Unmet(reason=ConditionReason.PARTITIONING, message=text)
 
         context.set_condition(ConditionReason.PARTITIONING, f"the config manager applies {asked}")
         unmet = context.wait(find, max(_LEAST_SECONDS, vendor.layout_seconds - self._age()))
@@ -279,15 +295,6 @@ class ConfigManager(Struct):
         """Return how many seconds ago the request was made."""
         journal = self._context.deps.folder.journal()
         return 0.0 if journal is None else max(0.0, self._context.deps.wall() - journal.requested_at_seconds)
-
-    def _find_facts(self, node: NodeView, asked: str, *, is_compared: bool) -> Facts:
-        return Facts(
-            now=self._context.deps.clock.now(),
-            age=self._age(),
-            event=self._find_event(asked),
-            is_labelled=node.labels.get(self._vendor.layout_state_label) == self._vendor.layout_done,
-            difference=self._find_difference() if is_compared else None,
-        )
 
     def _find_event(self, asked: str) -> ManagerEvent | None:
         """Return what the manager's newest Event says of this request; None if it is not known."""

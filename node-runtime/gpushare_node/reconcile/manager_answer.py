@@ -103,7 +103,8 @@ class ManagerAnswer(Struct, frozen=False):
         if is_confirmed or is_quiet:
             return Verdict.DONE
         if event is None:
-            self.text = "; ".join(filter(None, (f"it has not answered for {facts.age:.0f} s", facts.difference)))
+            silence = f"it has not answered for {facts.age:.0f} s" if is_over else ""
+            self.text = "; ".join(filter(None, (silence, facts.difference)))
         return Verdict.FAILED if is_over else Verdict.OPEN
 
     def _look(self, facts: Facts) -> float:

@@ -374,6 +374,10 @@ class AmdNode:
         if pid:
             self.sysfs.end(pid)
 
+    def remove(self, program: str) -> None:
+        """The pod of one of AMD's programs ends."""
+        self._remove(SPACE, program)
+
     def _remove(self, namespace: str, name: str) -> None:
         if any(pod["metadata"]["name"] == name for pod in self._pods()):
             self.api.remove("pods", name, namespace=namespace)

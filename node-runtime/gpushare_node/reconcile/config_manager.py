@@ -32,9 +32,6 @@ from gpushare_node.vendors import is_gpu_resource, of
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import GpuVendor
 
-_LEAVE_SECONDS = 900.0
-"""How long pods may take to end after the taint. On one node of AMD's own tests this took ten and a half minutes."""
-
 _NOTICE_SECONDS = 5.0
 """How long the label is absent before it is written: the manager must see that it changes."""
 
@@ -101,7 +98,7 @@ class ConfigManager(Struct):
             )
         self._send_away()
         if value is not None and not self._is_asked(value):
-            self._await_users(_LEAVE_SECONDS)
+            self._await_users(self._vendor.leave_seconds)
             self._await_first_word()
             self._ask(value)
         failure = self._await_answer(value)

@@ -17,7 +17,7 @@ from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain, DrainRequest
 from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import ProfilePublication
-from gpushare_node.reconcile.rollout_window import CHANGE_SECONDS, Change
+from gpushare_node.reconcile.rollout_window import Change, change_seconds
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
@@ -91,7 +91,7 @@ class _Convergence(Struct, frozen=False):
             drain.request = replace(drain.request, is_disruptive=is_disruptive, is_repair=is_repair)
             drain.taint_if_wrong()
             # An attempt whose backoff ends below changes GPUs without a drain.
-            drain.await_window(CHANGE_SECONDS)
+            drain.await_window(change_seconds(policy))
         is_backing_off = hardware.is_backing_off(view)
         if needs_drain and not is_backing_off:
             view = drain.run(view)

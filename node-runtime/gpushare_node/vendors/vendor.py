@@ -52,6 +52,10 @@ class GpuVendor(Struct):
     """What sends every other program away while it works; None if it does that itself."""
     sharing_label: str
     """How the device plugin shares: none, time-slicing or mps."""
+    leave_seconds: float
+    """How long all other programs may take to leave the GPUs before a change."""
+    change_seconds: float
+    """A bound for the change itself, until the plugin offers the result."""
     deploy_labels: str
     """With which the labels begin that say whether a program of the vendor's operator runs on the node."""
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.core.policy import OnBusy, Partitioner, Policy
+from gpushare_node.core.policy import OnBusy, Partitioner, Policy, Window
 from gpushare_node.core.structs import replace
-from gpushare_node.reconcile import config_manager
 from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
@@ -127,8 +126,7 @@ def test_a_pool_that_evicts_does_not_wait(node: AmdNode) -> None:
     at_peace(node, DIVIDED, CPX)
 
 
-def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_manager, "_LEAVE_SECONDS", 60.0)
+def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     node.tolerant.add(EXPORTER)
     outcome = node.run(DIVIDED)
@@ -464,6 +462,16 @@ def test_another_label_is_replaced_only_as_the_rollout_allows(node: AmdNode) -> 
     assert node.offered() == dict(WHOLE.resources)
     ready(node.run(WHOLE))
     at_peace(node, WHOLE, SPX)
+
+
+@pytest.mark.parametrize(("left", "is_changed"), [(3000, False), (3900, True)])
+def test_a_change_fits_into_its_window(node: AmdNode, left: int, is_changed: bool) -> None:
+    ready(node.run(WHOLE))
+    opened = int(node.wall()) // 60 % (24 * 60)
+    window = Window(days=tuple(range(7)), start_minutes=opened, duration_seconds=left + 60, timezone="UTC")
+    outcome = node.run(rollout(DIVIDED, drain_timeout_seconds=0, windows=(window,)))
+    assert outcome is not None
+    assert (outcome.reason is ConditionReason.READY, node.modes() == CPX) == (is_changed, is_changed)
 
 
 def test_a_process_of_the_host_is_named_before_anything_is_sent_away(node: AmdNode) -> None:

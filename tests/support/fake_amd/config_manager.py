@@ -19,7 +19,6 @@ from tests.support.fake_amd.sysfs import FakeSysfs, RefusedError
 
 LABEL = "dcm.amd.com/gpu-config-profile"
 STATE = "dcm.amd.com/gpu-config-profile-state"
-RETRY_SECONDS = 60.0
 
 
 @dataclass
@@ -44,6 +43,7 @@ class FakeConfigManager:
     write: Callable[[str, str], object]
     tell: Callable[[str, str], object]
     work_seconds: float = 30.0
+    retry_seconds: float = 60.0
     give_up_seconds: float = 1800.0
     is_silent: bool = False
     skips: frozenset[int] = frozenset()
@@ -65,7 +65,7 @@ class FakeConfigManager:
     def is_harmless(self) -> bool:
         """Whether what it works on, and what waits, changes no GPU: they have the modes already."""
         modes = [(gpu.compute, gpu.memory) for gpu in self.sysfs.gpus]
-        known = [self._run and self._run.profile, self._next, self._queued]
+        known = (None if self._run is None else self._run.profile, self._next, self._queued)
         return all(self.profiles.get(one) in (None, modes) for one in known if one is not None)
 
     def start(self, label: str | None, now: float) -> None:
@@ -137,7 +137,7 @@ class FakeConfigManager:
             self._tell(
                 "PartitionRetrying", run, "Partition failed, retrying.", f"Partition retrying for profile: {run.profile}"
             )
-        run.is_working, run.due = False, now + RETRY_SECONDS
+        run.is_working, run.due = False, now + self.retry_seconds
 
     def _end_run(self) -> None:
         self._run = None

@@ -45,6 +45,10 @@ AMD = GpuVendor(
     layout_failed="failure",
     # It tries again every minute, for half an hour, and its answer to the request before may come first.
     layout_seconds=1900.0,
+    # On one node of AMD's own tests eviction took ten and a half minutes.
+    leave_seconds=900.0,
+    # The plugin's restart takes up to five minutes.
+    change_seconds=2220.0,
     layout_taint=Eviction(key="amd-dcm", value="up"),
     sharing_label="",
     deploy_labels="",

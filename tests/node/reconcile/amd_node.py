@@ -39,6 +39,7 @@ from gpushare_node.core.policy import (
     Share,
     Stack,
     Vendor,
+    read,
 )
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile.dependencies import Dependencies
@@ -279,8 +280,13 @@ class AmdNode:
             self._forbid(f"untainted with {self.modes()}", bool(self.allowed) and tuple(self.modes()) not in modes)
             self._forbid("untainted while the manager works", self._has(MANAGER) and not self.manager.is_harmless)
         if TAINT in after and TAINT not in self.taints():
-            is_right = any(tuple(self.modes()) == _modes(one) and self.offered() == dict(one.resources) for one in self.allowed)
-            self._forbid("a node that offers is emptied without a slot", is_right and not self.has_slot())
+            self._forbid("a node that offers is emptied without a slot", self.is_in_service() and not self.has_slot())
+
+    def is_in_service(self) -> bool:
+        """Whether the node offers what the policy in force says, and its GPUs have that."""
+        text = self.folder.policy()
+        policy = None if text is None else read(text)
+        return policy is not None and tuple(self.modes()) == _modes(policy) and self.offered() == dict(policy.resources)
 
     def has_slot(self) -> bool:
         return any(lease["spec"].get("holderIdentity") == NAME for lease in self.api.leases("gpushare"))

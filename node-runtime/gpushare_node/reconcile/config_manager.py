@@ -344,11 +344,19 @@ class ConfigManager(Struct):
 
 
 def withdraw_request(context: RunContext) -> None:
-    """Remove the label and the answer, if the label is ours. That changes no GPU, and cancels nothing. ClusterError."""
-    vendor, node = of(context.deps.vendor), context.cluster.node()
-    if vendor.layout_taint is not None and node.owners.get(vendor.layout_label) == WRITER:
-        context.cluster.write_labels({vendor.layout_label: None, vendor.layout_state_label: None})
-        context.record_step("labels", "node", Status.CHANGED, f"{vendor.layout_label} removed")
+    """Remove the label and the answer, if the label is ours. That changes no GPU, and cancels nothing. ClusterError.
+
+    An answer without a label is one to us if the policy in force requests anything.
+    """
+    vendor, node, former = of(context.deps.vendor), context.cluster.node(), context.former()
+    if vendor.layout_taint is None:
+        return
+    label, state = vendor.layout_label, vendor.layout_state_label
+    is_managed = former is not None and former.partitioner is Partitioner.CONFIG_MANAGER
+    is_left = label not in node.labels and state in node.labels and is_managed
+    if node.owners.get(label) == WRITER or is_left:
+        context.cluster.write_labels({label: None, state: None})
+        context.record_step("labels", "node", Status.CHANGED, f"{label} removed")
 
 
 def _asks(pod: PodView) -> bool:

@@ -1,4 +1,4 @@
-"""The verdict on a request to AMD's config manager, by its Events, its label and the GPUs. The rest is in `test_config_manager`."""
+"""The verdict on a request to AMD's config manager, by its Events, its label and the GPUs."""
 
 import json
 

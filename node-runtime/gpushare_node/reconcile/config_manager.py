@@ -93,9 +93,8 @@ class ConfigManager(Struct):
         context, value = self._context, self._value
         if not context.cluster.has_server:
             reason = ConditionReason.PARTITIONING if context.is_offline else ConditionReason.CONFIG_MANAGER_FAILED
-            raise Blocked(
-                reason, "AMD's config manager divides this pool's GPUs, which requires an API server", is_unchanged=True
-            )
+            text = "AMD's config manager divides this pool's GPUs, which requires an API server"
+            raise Blocked(reason, text, is_unchanged=True)
         self._send_away()
         if value is not None and not self._is_asked(value):
             self._await_users(self._vendor.leave_seconds)
@@ -118,9 +117,8 @@ class ConfigManager(Struct):
         context, label = self._context, self._vendor.layout_label
         if self._vendor.layout_taint is None or not context.cluster.has_server:
             return
-        taint, is_right = self._vendor.layout_taint.key, is_converged(view)
-        is_managed = self._policy.partitioner is Partitioner.CONFIG_MANAGER
-        if (is_right or not is_managed) and any(one.key == taint for one in context.cluster.node().taints):
+        is_right, is_managed = is_converged(view), self._policy.partitioner is Partitioner.CONFIG_MANAGER
+        if (is_right or not is_managed) and context.is_evicting():
             self._admit_again("the taint was left behind", Status.OK)
         if self._value is None:
             withdraw_request(context)
@@ -139,12 +137,16 @@ class ConfigManager(Struct):
         if pods:
             text = f"in use by {join_first(pods, _MAX_NAMED)}"
             raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True)
-        pids = self._pids(self.drain.hardware.look(self._policy, frozenset()))
-        services = sorted(self.drain.hardware.find_units(pids)) if pids else []
-        if services and not self._outstanding():
-            raise Blocked(ConditionReason.CLIENTS_RUNNING, self._open_in(services), is_unchanged=True)
+        if not self._outstanding():
+            self._refuse_host()
         if self._vendor.layout_taint is not None:
             self._context.evict_by_taint(self._vendor.layout_taint)
+
+    def _refuse_host(self) -> None:
+        pids = self._pids(self.drain.hardware.look(self._policy, frozenset()))
+        services = sorted(self.drain.hardware.find_units(pids)) if pids else []
+        if services:
+            raise Blocked(ConditionReason.CLIENTS_RUNNING, self._open_in(services), is_unchanged=True)
 
     def _outstanding(self) -> str:
         """Return what the manager was asked for and has not been carried out; empty if that is nothing.
@@ -213,8 +215,7 @@ class ConfigManager(Struct):
         """Write the journal: a change is in progress, and this is requested. `is_asked`: the label is written."""
         context = self._context
         before = context.deps.folder.journal()
-        is_same = is_asked and before is not None
-        at = before.requested_at_seconds if is_same and before else int(context.deps.wall())
+        at = before.requested_at_seconds if is_asked and before is not None else int(context.deps.wall())
         journal = replace(
             context.journal(self.digest),
             boot_id=context.deps.boot_id,

@@ -22,6 +22,7 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors import LAYOUT_TAINTS
 
 
 class _Layout(Enum):
@@ -193,6 +194,8 @@ class _Convergence(Struct, frozen=False):
         if not context.is_offline:
             if folder.policy() != self.desired.text:
                 folder.keep_policy(self.desired.text)
+            if context.is_evicting():
+                context.remove_taints(*LAYOUT_TAINTS)
             if folder.journal() is not None:
                 folder.clear_journal()
         context.remove_taints(*NOT_READY_TAINTS, *CHANGE_TAINTS)

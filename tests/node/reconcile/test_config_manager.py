@@ -13,7 +13,7 @@ from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.amd.session import Session
 from tests.node.reconcile import amd_node
-from tests.node.reconcile.amd_node import EXPORTER, LABELLER, MANAGER, OURS, PLUGIN, TAINT, AmdNode, amd
+from tests.node.reconcile.amd_node import EXPORTER, LABELLER, MANAGER, NAME, OURS, PLUGIN, TAINT, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
 from tests.support.fake_amd.config_manager import LABEL, STATE
 from tests.support.fake_amd.sysfs import hide_nodes
@@ -283,6 +283,17 @@ def test_a_node_that_is_only_observed_says_what_the_manager_would_be_asked(node:
     assert (found["taints"], found["resources"]) == ([TAINT], {"amd.com/gpu": 16})
 
 
+@pytest.mark.parametrize(("here", "taints"), [(None, []), ("foreign", [TAINT])])
+def test_a_node_that_is_only_observed_would_be_tainted_for_another_name_alone(
+    node: AmdNode, here: str | None, taints: list[str]
+) -> None:
+    node.label(**{LABEL: here})
+    deps = node.deps("training")
+    surveys = Session.open(node.sysfs.root).survey()
+    found = json.loads(observe(WHOLE, surveys, deps.cluster.node(), deps.cluster.pods(), deps.backend).would)
+    assert (found["labels"][LABEL], found.get("taints", [])) == (WHOLE.manager_config, taints)
+
+
 def test_release_removes_labels_and_taints_and_leaves_the_modes(node: AmdNode) -> None:
     ready(node.run(DIVIDED))
     node.tenant("training", pid=100)
@@ -505,6 +516,15 @@ def test_no_label_is_written_if_a_process_comes_while_it_is_absent(node: AmdNode
     node.sysfs.end(77)
     ready(node.run(DIVIDED))
     at_peace(node, DIVIDED, CPX)
+
+
+@pytest.mark.parametrize("policy", [WHOLE, replace(WHOLE, partitioner=Partitioner.NONE, manager_config=None)])
+def test_an_administrators_taint_stays(node: AmdNode, policy: Policy) -> None:
+    ready(node.run(policy))
+    mine = {"key": TAINT, "value": "up", "effect": "NoExecute"}
+    node.api.edit("nodes", NAME, lambda one: one["spec"].__setitem__("taints", [mine]))
+    node.run(policy)
+    assert node.taints() == {TAINT}
 
 
 # Another policy meanwhile.

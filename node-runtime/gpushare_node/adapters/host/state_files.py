@@ -32,7 +32,8 @@ class Journal(Struct):
     clients with their values before the pause; `is_changing` is true from the first change until a whole layout, the new or
     the old, is in place. `is_new_layout`: that change is no repair, and no window delays what is left of it.
     `requested` is what AMD's config manager was asked for in this boot, at `requested_at_seconds` since 1970, until its answer
-    is carried out; empty if nothing is. It `is_asked` once its label is known to have been written.
+    is carried out; empty if nothing is. It `is_asked` once its label is known to have been written. `is_evicting`: the taint
+    that the config manager needs is ours.
     """
 
     policy_digest: str
@@ -48,6 +49,7 @@ class Journal(Struct):
     requested: str = ""
     requested_at_seconds: int = 0
     is_asked: bool = False
+    is_evicting: bool = False
 
 
 class Notice(Struct):
@@ -144,7 +146,7 @@ def read_journal(value: Field) -> Journal:
         "pending_modes",
         "paused",
         "is_changing",
-        optional=("is_new_layout", "requested", "requested_at_seconds", "is_asked"),
+        optional=("is_new_layout", "requested", "requested_at_seconds", "is_asked", "is_evicting"),
     )
     return Journal(
         policy_digest=fields["policy_digest"].text(),
@@ -160,6 +162,7 @@ def read_journal(value: Field) -> Journal:
         requested=fields["requested"].optional(lambda one: one.text()) or "",
         requested_at_seconds=fields["requested_at_seconds"].optional(lambda one: one.integer(at_least=0)) or 0,
         is_asked=fields["is_asked"].optional(lambda one: one.boolean()) or False,
+        is_evicting=fields["is_evicting"].optional(lambda one: one.boolean()) or False,
     )
 
 

@@ -321,7 +321,7 @@ class ConfigManager(Struct):
             return ""
 
     def _find_difference(self) -> str:
-        """Return how the GPUs differ from the plan; empty if they do not. While the driver is loaded anew, they do."""
+        """Return how the GPUs differ from the plan; empty if they do not. While the driver is loaded again, they do."""
         try:
             view = self.drain.view = self.drain.hardware.look(self._policy, self.drain.allocated)
         except DriverError as error:

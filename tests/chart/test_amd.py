@@ -49,8 +49,8 @@ def test_pods_of_amds_pools_read_sysfs_and_ask_nothing_of_nvidias_runtime(object
         assert {"name": "sys", "mountPath": "/sys", "readOnly": True} in container["volumeMounts"]
         assert not [one["name"] for one in container["env"] if one["name"].startswith("NVIDIA_")]
         assert {"name": "AMD_NAMESPACE", "value": "kube-amd-gpu"} in container["env"]
-        assert container["securityContext"]["capabilities"]["add"] == ["KILL", "SYS_PTRACE"]
-        assert not container["securityContext"].get("privileged")
+        # KFD shows the devices, and what a process has of each, only to a container that may open them.
+        assert container["securityContext"]["privileged"]
 
 
 def test_pods_of_nvidias_pools_are_as_without_amd(
@@ -96,6 +96,16 @@ def test_the_fence_knows_the_namespace_of_amds_operator(objects: list[Object]) -
 
 def test_no_test_pod_takes_an_amd_gpu(objects: list[Object]) -> None:
     assert [one["metadata"]["name"] for one in objects if one["kind"] == "Pod"] == ["gpushare-test-slow"]
+
+
+def test_a_node_of_amds_is_released_by_a_container_that_sees_its_devices(objects: list[Object]) -> None:
+    [container] = containers_of(pod_of(named(objects, "DaemonSet", "amd-gpushare-release"))).values()
+    assert container["securityContext"]["privileged"]
+
+
+def test_without_the_operator_nothing_is_made_in_its_namespace(rendered: Callable[[Bundle, int], list[Object]]) -> None:
+    plain = bundle("amd-existing", {"parts": AMD_POOL}, amd={"namespace": "kube-amd-gpu"})
+    assert not [one for one in by_identity(rendered(plain, 4)) if "kube-amd-gpu" in one]
 
 
 def test_an_observing_chart_has_no_object_of_amds_operator(rendered: Callable[[Bundle, int], list[Object]]) -> None:

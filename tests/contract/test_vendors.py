@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare.backends import config_manager
 from gpushare.vendors import VENDORS
 from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare.vendors.nvidia import NVIDIA
@@ -117,3 +118,8 @@ def test_compiler_and_node_runtime_know_the_taint_of_amds_config_manager() -> No
 
 def test_every_vendor_of_a_policy_is_implemented_on_the_node() -> None:
     assert [vendors.of(vendor).resources for vendor in Vendor] == [vendor.resources for vendor in Vendor]
+
+
+def test_the_runtime_knows_which_services_the_config_manager_stops() -> None:
+    listed = config_manager.document({})["gpuClientSystemdServices"]["names"]
+    assert {f"{name}.service" for name in listed} == vendors.of(Vendor.AMD).partitioner_stops

@@ -3,10 +3,13 @@
 import random
 from zoneinfo import available_timezones
 
+import pytest
+
 from gpushare.intent import windows as ours
+from gpushare.vendors import VENDORS
+from gpushare_node import vendors
 from gpushare_node.core import windows as theirs
-from gpushare_node.core.policy import DAYS, Window
-from gpushare_node.reconcile import rollout_window
+from gpushare_node.core.policy import DAYS, Vendor, Window
 
 
 def test_both_find_the_same_openings() -> None:
@@ -35,5 +38,7 @@ def test_both_find_the_same_openings() -> None:
         assert (here.left_seconds, here.opens_at, here.opening) == (there.left_seconds, there.opens_at, there.opening)
 
 
-def test_both_know_the_same_bound_for_a_change() -> None:
-    assert ours.CHANGE_SECONDS == rollout_window.CHANGE_SECONDS
+@pytest.mark.parametrize("vendor", Vendor)
+def test_both_know_the_same_bound_for_a_change(vendor: Vendor) -> None:
+    known = vendors.of(vendor)
+    assert VENDORS[vendor.value].change_seconds == known.leave_seconds + known.change_seconds

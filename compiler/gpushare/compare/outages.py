@@ -8,8 +8,9 @@ from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.intent.types import OnBusy
-from gpushare.intent.windows import CHANGE_SECONDS, Window, locate
+from gpushare.intent.windows import Window, locate
 from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.vendors import VENDORS
 from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 _RELABEL_SECONDS = 5
@@ -49,7 +50,7 @@ def outage(
         is_bound=seconds == _MANAGER_SECONDS,
         drain_seconds=rollout["drainTimeoutSeconds"],
         on_busy=rollout["onBusy"],
-        start=_start(rollout, now) if any(is_held) else None,
+        start=_start(spec, now) if any(is_held) else None,
     )
 
 
@@ -74,7 +75,7 @@ def begins(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], now: float
     is_same = all(before.get(key) == after.get(key) for key in ("paused", "windows"))
     if not was_held or is_same or not after or after.get("paused"):
         return None
-    start = _start(after, now)
+    start = _start(new, now)
     return Effect(
         kind=EffectKind.BEGINS,
         pool=pool,
@@ -83,8 +84,9 @@ def begins(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], now: float
     )
 
 
-def _start(rollout: Mapping[str, Any], now: float | None) -> Start | None:
-    """Return what holds the change back; None if it may begin now, as far as the hour is concerned."""
+def _start(spec: Mapping[str, Any], now: float | None) -> Start | None:
+    """Return what holds the change to this policy back; None if it may begin now, as far as the hour is concerned."""
+    rollout = spec.get("rollout") or {}
     if rollout.get("paused"):
         return Start(is_paused=True)
     windows = [
@@ -95,7 +97,7 @@ def _start(rollout: Mapping[str, Any], now: float | None) -> Start | None:
         return None
     drain_seconds = 0 if rollout["onBusy"] == OnBusy.FAIL else rollout["drainTimeoutSeconds"]
     position = locate(windows, now)
-    if position.left_seconds >= CHANGE_SECONDS + drain_seconds:
+    if position.left_seconds >= VENDORS[spec.get("vendor", "nvidia")].change_seconds + drain_seconds:
         return None
     return Start(opens_at=position.opens_at, opening=position.opening)
 

@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.core.prices import Price
 from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import Share
-from gpushare.intent.windows import CHANGE_SECONDS, Window
+from gpushare.intent.windows import Window
 from gpushare.intent.words import Mode
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -299,9 +299,9 @@ class Rollout(Record):
     windows: tuple[Window, ...] = ()
 
     @property
-    def fitting_seconds(self) -> int:
-        """What must be left of a window for a change to begin: the drain's time and the change's own."""
-        return CHANGE_SECONDS + (0 if self.on_busy is OnBusy.FAIL else self.drain_timeout_seconds)
+    def waiting_seconds(self) -> int:
+        """How long a drain may take."""
+        return 0 if self.on_busy is OnBusy.FAIL else self.drain_timeout_seconds
 
 
 class Require(Record):

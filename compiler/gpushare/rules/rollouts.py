@@ -9,8 +9,9 @@ from gpushare.core.units import show_duration
 from gpushare.core.wording import join_first, join_words
 from gpushare.intent.reader import read_rollout
 from gpushare.intent.types import Rollout
-from gpushare.intent.windows import CHANGE_SECONDS, LATE_SECONDS, Window, known_zones
+from gpushare.intent.windows import LATE_SECONDS, Window, known_zones
 from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.vendors import VENDORS, of
 
 _LONGEST_SECONDS = 7 * 24 * 3600
 _ABBREVIATIONS = {
@@ -54,7 +55,8 @@ def check_durations(context: RuleContext) -> Iterator[Finding]:
     """GS220: a window of more than seven days, or one into which no drain and change ever fit."""
     for path, window, rollouts in _windows(context):
         seconds = window.duration_seconds
-        needed = {name: rollout.fitting_seconds + LATE_SECONDS for name, rollout in rollouts.items()}
+        changes = {name: _change_seconds(context, name) for name in rollouts}
+        needed = {name: changes[name] + rollout.waiting_seconds + LATE_SECONDS for name, rollout in rollouts.items()}
         short = [name for name, least in needed.items() if seconds < least]
         if seconds > _LONGEST_SECONDS:
             message, hint = "a window is open for at most seven days", "write 168h or less; windows may follow each other"
@@ -63,11 +65,12 @@ def check_durations(context: RuleContext) -> Iterator[Finding]:
             least = max(needed.values())
             whose = f" of pool {join_first(pools)}" if (pools := [name for name in short if name]) else ""
             message = f"no change{whose} ever begins in a window of {show_duration(seconds)}"
-            drain_seconds = least - CHANGE_SECONDS - LATE_SECONDS
-            parts = f"the drain's {show_duration(drain_seconds)}, the change's {show_duration(CHANGE_SECONDS)}"
+            change_seconds = max(changes[name] for name, seconds in needed.items() if seconds == least)
+            drain_seconds = least - change_seconds - LATE_SECONDS
+            parts = f"the drain's {show_duration(drain_seconds)}, the change's {show_duration(change_seconds)}"
             ways = f"{show_duration(least)} or more" + (", or a shorter drainTimeout" if drain_seconds else "")
             if least > _LONGEST_SECONDS:
-                most = show_duration(_LONGEST_SECONDS - CHANGE_SECONDS - LATE_SECONDS)
+                most = show_duration(_LONGEST_SECONDS - change_seconds - LATE_SECONDS)
                 ways = f"a shorter drainTimeout: a window is open for 168h at most, so it fits a drain of {most} at most"
             yield Finding(
                 code="GS220",
@@ -76,6 +79,12 @@ def check_durations(context: RuleContext) -> Iterator[Finding]:
                 path=(*path, "duration"),
                 causes=tuple(cause for name in short for cause in _causes(context, name)),
             )
+
+
+def _change_seconds(context: RuleContext, name: str) -> int:
+    """Return how long a change of this pool may take; the least of all where no pool is named, or its card is not known."""
+    card = next((card for pool, card in context.pools_with_card() if pool.name == name), None)
+    return min(one.change_seconds for one in VENDORS.values()) if card is None else of(card).change_seconds
 
 
 def _causes(context: RuleContext, name: str) -> Iterator[Path]:

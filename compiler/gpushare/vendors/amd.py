@@ -20,4 +20,5 @@ AMD = Vendor(
     runtime_class="",
     catalogue="amd",
     tool="amd-smi",
+    change_seconds=3120,
 )

@@ -17,6 +17,7 @@ NVIDIA = Vendor(
     runtime_class="nvidia",
     catalogue="cards",
     tool="nvidia-smi",
+    change_seconds=1800,
     workload_label="nvidia.com/gpu.workload.config",
     vgpu_label="nvidia.com/vgpu.config",
 )

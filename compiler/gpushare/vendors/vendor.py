@@ -17,6 +17,8 @@ class Vendor(Record):
 
     Of nodes for virtual machines: `workload_label` says what a node runs, `vgpu_label` names the config of its vGPUs.
 
+    `change_seconds` must be left of a rollout's window in addition to the drain's time: the node runtime's bound for a change.
+
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
     `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`; `tool` shows a node's GPUs.
     """
@@ -35,6 +37,7 @@ class Vendor(Record):
     runtime_class: str
     catalogue: str
     tool: str
+    change_seconds: int
     workload_label: str = ""
     vgpu_label: str = ""
 

@@ -161,6 +161,10 @@ class Hardware:
         known = self._machine.name_processes(pids)
         return {pid: known.get(pid, f"process {pid}") for pid in pids}
 
+    def find_units(self, pids: Collection[int]) -> Mapping[int, str]:
+        """Return the host's units that these processes belong to, by pid: a process of a pod has none."""
+        return self._machine.find_units(pids)
+
     def close(self) -> None:
         """Close the driver."""
         self._connection.close()

@@ -98,7 +98,8 @@ class JournalWriter:
 
     def _write(self, journal: Journal) -> None:
         written = self._folder.journal()
-        if journal.attempts or journal.former or journal.pending_modes or journal.paused or journal.is_changing:
+        is_marked = journal.is_changing or journal.is_evicting
+        if journal.attempts or journal.former or journal.pending_modes or journal.paused or is_marked:
             if journal != written:
                 self._folder.write_journal(journal)
         elif written is not None:

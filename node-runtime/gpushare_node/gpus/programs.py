@@ -41,7 +41,13 @@ def with_programs(
         names = _names(pods())
         return {pid: _name(pid, processes, names) for pid in pids}
 
-    return replace(machine, find_servers=find_servers, name_openers=name_openers, name_processes=name_processes)
+    def find_units(pids: Collection[int]) -> dict[int, str]:
+        found = {pid: _unit(seen) for pid, seen in processes.look(tuple(pids)).items() if not seen.candidates}
+        return {pid: unit for pid, unit in found.items() if unit}
+
+    return replace(
+        machine, find_servers=find_servers, name_openers=name_openers, name_processes=name_processes, find_units=find_units
+    )
 
 
 def openers_text(openers: tuple[str, ...]) -> str:
@@ -58,11 +64,12 @@ def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
     uid = seen.candidates[0].pod_uid if seen is not None and seen.candidates else ""
     comm = f" ({', '.join(filter(None, (details.comm, details.state)))})" if details is not None else ""
     pod = names.get(uid, f"uid {uid}, which is no longer on the node")
-    where = f" of pod {pod}" if uid else _unit(seen)
+    unit = _unit(seen)
+    where = f" of pod {pod}" if uid else f" of the host's {unit}" if unit else ""
     return f"process {pid}{comm}{where}"
 
 
 def _unit(seen: ProcessIdentity | None) -> str:
-    """Return the host's unit that a process outside pods belongs to: what must be stopped."""
+    """Return the host's unit that a process outside pods belongs to: what must be stopped. Empty if there is none."""
     found = _UNIT.search(seen.cgroup) if seen is not None else None
-    return f" of the host's {found['unit']}" if found else ""
+    return found["unit"] if found else ""

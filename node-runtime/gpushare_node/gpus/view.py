@@ -70,7 +70,7 @@ def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
     """Return the ids that the device plugin must offer: of whole GPUs without MIG, MIG devices, and AMD's devices."""
     found: set[str] = set()
     for survey in surveys:
-        if survey.fault is not None:
+        if survey.fault is not None or survey.is_hidden:
             continue
         if survey.devices:
             found |= {device.id for device in survey.devices}

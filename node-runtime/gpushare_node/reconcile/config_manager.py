@@ -1,19 +1,17 @@
-"""ConfigManager: a change of the GPUs by AMD's device-config-manager, which a node's label asks, and whose answer is a label.
+"""ConfigManager: a change of the GPUs by AMD's device-config-manager, which a node's label asks, and whose answer is awaited.
 
-It neither taints nor drains, gives no reason in its answer, and leaves the former answer in place until it has a new one. So
-everything is sent away by its taint, the former answer is deleted with the request, and the hardware is compared with the plan
-whatever it answers. Invariants, also after a kill at any step:
+It neither taints nor drains: everything is sent away by its taint first. Whatever it answers, the GPUs are compared with the
+plan: `manager_answer`. Invariants, also after a kill at any step:
 
-- The label is written only while no process has a GPU open and no pod holds one.
-- The taint is removed only if the hardware has what the policy, or the one in force before, says, and no answer is awaited.
+- The label is written only while no process has a GPU open and no pod holds one, and under the taint unless the GPUs have what
+  it names: then the manager changes nothing.
+- The taint is removed only if the GPUs have what the policy, or the one in force before, says, and no answer is awaited.
+- A node that offers what it should is tainted for another's label alone only as for a new layout: with a slot, in a window.
 - Pods that read the GPUs once, when they start, are deleted after the taint is removed, before the offer is compared.
 
-The journal has what was requested and not been carried out yet. A request of an earlier boot is none.
+The journal has what was requested and not been carried out yet, whatever the policy is by then. A request of an earlier boot is
+none. A request is over when the manager says its last word, or has no pod: the removal of the label cancels nothing.
 """
-
-import json
-from collections.abc import Mapping
-from typing import Any
 
 from gpushare_node.adapters.kube.cluster import ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
@@ -23,6 +21,7 @@ from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.drain import Drain
+from gpushare_node.reconcile.manager_answer import Facts, ManagerAnswer, ManagerEvent, Verdict, find_event
 from gpushare_node.reconcile.publication import restart_plugin
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Unmet
@@ -33,17 +32,16 @@ from gpushare_node.vendors import is_gpu_resource, of
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import GpuVendor
 
-_LEAVE_SECONDS = 900.0
-"""How long pods may take to end after the taint. On one node of AMD's own tests this took ten and a half minutes."""
-
 _NOTICE_SECONDS = 5.0
-"""How long a label is absent before it is written again with the same value: the manager must see that."""
+"""How long the label is absent before it is written: the manager must see that it changes."""
 
-_SETTLE_SECONDS = 60.0
-"""How long the GPUs may still differ after an answer."""
+_LEAST_SECONDS = 60.0
+"""How long an answer is awaited that is overdue, after the runtime was away."""
+
+_READ_SECONDS = 30.0
+"""How often Events are read while the label does not change: an answer changes it, unless it is lost."""
 
 _MAX_NAMED = 5
-_MAX_REASON = 300
 _NAME = "app.kubernetes.io/name"
 
 
@@ -65,86 +63,107 @@ class ConfigManager(Struct):
     def _vendor(self) -> GpuVendor:
         return of(self._policy.vendor)
 
+    @property
+    def _value(self) -> str | None:
+        """What the policy requests; None if it requests nothing."""
+        return self._policy.manager_config if self._policy.partitioner is Partitioner.CONFIG_MANAGER else None
+
     def must_act(self, view: GpuView) -> bool:
-        """Whether the manager must be asked, or its answer be awaited.
+        """Whether the manager must be asked on a node without pods, or its answer be awaited.
 
-        A node whose GPUs are right is asked too if it has another label, because the manager applies that when its pod starts;
-        without any label it changes nothing, so that a node in use keeps its tenants.
+        A node whose GPUs are right is asked too if it has another label, because the manager applies that when its pod starts.
         """
-        policy = self._policy
-        if policy.partitioner is not Partitioner.CONFIG_MANAGER:
+        if self._vendor.layout_taint is None:
             return False
-        if view.plan.operations or self._outstanding():
-            return True
-        if not self._context.cluster.has_server or policy.manager_config is None:
-            return False
-        here = self._context.cluster.node().labels.get(self._vendor.layout_label)
-        if here is None:
-            return not self._pods()
-        return here != policy.manager_config
+        is_managed = self._policy.partitioner is Partitioner.CONFIG_MANAGER
+        return bool(self._outstanding() or (is_managed and view.plan.operations) or self.is_misnamed())
 
-    def run(self, view: GpuView) -> PartitionResult:
-        """Have the manager change the GPUs, seen as `view` before, and compare them with the plan.
+    def is_misnamed(self) -> bool:
+        """Whether the node has another label than the policy's."""
+        if self._value is None or not self._context.cluster.has_server:
+            return False
+        return self._context.cluster.node().labels.get(self._vendor.layout_label) not in (None, self._value)
+
+    def run(self) -> PartitionResult:
+        """Have the manager change the GPUs, and compare them with the plan. Without a profile to request, await its last word.
 
         Blocked with CLIENTS_RUNNING or GPU_BUSY if something keeps using the GPUs, with LABEL_CONFLICT if another program
         changes the label meanwhile.
         """
-        context, value = self._context, self._policy.manager_config
+        context, value = self._context, self._value
         if not context.cluster.has_server:
+            reason = ConditionReason.PARTITIONING if context.is_offline else ConditionReason.CONFIG_MANAGER_FAILED
             text = "AMD's config manager divides this pool's GPUs, which requires an API server"
-            raise Blocked(ConditionReason.CONFIG_MANAGER_FAILED, text, is_unchanged=True)
+            raise Blocked(reason, text, is_unchanged=True)
         self._send_away()
         if value is not None and not self._is_asked(value):
-            unmet = context.wait(self._find_users, _LEAVE_SECONDS)
-            if unmet is not None and self._may_do_without(view):
-                self._admit_again(f"no label: {unmet.message}", Status.SKIPPED)
-                return PartitionResult(results=(), reason=None, message="")
-            if unmet is not None:
-                raise Blocked(unmet.reason, unmet.message, is_unchanged=True)
+            self._await_users(self._vendor.leave_seconds)
+            self._await_first_word()
             self._ask(value)
-        answer = self._await_answer()
-        if answer is None and value is not None:
-            answer = self._compare()
-        if answer is None:
+        failure = self._await_answer(value)
+        if failure is None or value is None:
             self._admit_again("by the config manager", Status.CHANGED)
             return PartitionResult(results=(), reason=None, message="")
         self._keep(requested="")
-        if value is None:
-            return PartitionResult(results=(), reason=None, message="")
-        context.record_step("layout", "node", Status.FAILED, answer)
-        return PartitionResult(results=(), reason=ConditionReason.CONFIG_MANAGER_FAILED, message=answer)
+        context.record_step("layout", "node", Status.FAILED, failure)
+        return PartitionResult(results=(), reason=ConditionReason.CONFIG_MANAGER_FAILED, message=failure)
 
-    def admit_again(self, view: GpuView) -> None:
-        """Remove the taint of a run that was killed before it asked for anything: the GPUs are right without that."""
-        taint = self._vendor.layout_taint
-        is_tainted = taint is not None and any(one.key == taint.key for one in self._context.cluster.node().taints)
-        if is_tainted and is_converged(view):
+    def tidy(self, view: GpuView) -> None:
+        """Put right what needs no change of the GPUs, on a node where the manager is not at work.
+
+        The taint of a run that was killed before it asked for anything goes, and a label of ours that the policy has not. GPUs
+        that are right get theirs once nothing uses them, so that the manager divides them again when the node has booted.
+        """
+        context, label = self._context, self._vendor.layout_label
+        if self._vendor.layout_taint is None or not context.cluster.has_server:
+            return
+        is_right, is_managed = is_converged(view), self._policy.partitioner is Partitioner.CONFIG_MANAGER
+        if (is_right or not is_managed) and context.is_evicting():
             self._admit_again("the taint was left behind", Status.OK)
+        if self._value is None:
+            withdraw_request(context)
+        elif is_right and label not in context.cluster.node().labels and self._find_users() is None:
+            context.cluster.write_labels({label: self._value, self._vendor.layout_state_label: None})
+            context.record_step("labels", "node", Status.CHANGED, f"{label} is {self._value}")
 
     # The request.
 
     def _send_away(self) -> None:
-        """Have every program leave, but no tenant: those were drained, and one that came since is waited for again."""
+        """Have every program leave, but no tenant: those were drained, and one that came since is waited for again.
+
+        The taint ends no program of the host, so that one that must be stopped first is reported before it.
+        """
         pods = self._pods()
         if pods:
             text = f"in use by {join_first(pods, _MAX_NAMED)}"
             raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True)
+        if not self._outstanding():
+            self._refuse_host()
         if self._vendor.layout_taint is not None:
             self._context.evict_by_taint(self._vendor.layout_taint)
 
+    def _refuse_host(self) -> None:
+        pids = self._pids(self.drain.hardware.look(self._policy, frozenset()))
+        services = sorted(self.drain.hardware.find_units(pids)) if pids else []
+        if services:
+            raise Blocked(ConditionReason.CLIENTS_RUNNING, self._open_in(services), is_unchanged=True)
+
     def _outstanding(self) -> str:
-        """Return what the manager was asked for and has not been carried out; empty if that is nothing."""
-        journal = self._context.deps.folder.journal()
-        return journal.requested if journal is not None and journal.boot_id == self._context.deps.boot_id else ""
+        """Return what the manager was asked for and has not been carried out; empty if that is nothing.
+
+        A run that was killed just before it wrote the label has asked for nothing. A label that has gone since cancels nothing.
+        """
+        context, journal = self._context, self._context.deps.folder.journal()
+        if journal is None or journal.boot_id != context.deps.boot_id:
+            return ""
+        if journal.is_asked or not journal.requested or not context.cluster.has_server:
+            return journal.requested
+        is_there = context.cluster.node().labels.get(self._vendor.layout_label) == journal.requested
+        return journal.requested if is_there else ""
 
     def _is_asked(self, value: str) -> bool:
         here = self._context.cluster.node().labels.get(self._vendor.layout_label)
         return here == value == self._outstanding()
-
-    def _may_do_without(self, view: GpuView) -> bool:
-        """Return whether the GPUs are right, and nothing else names other modes."""
-        here = self._context.cluster.node().labels.get(self._vendor.layout_label)
-        return not view.plan.operations and not self._outstanding() and here is None
 
     def _find_users(self) -> Unmet | None:
         """Return what uses a GPU, or may do so: nothing unknown is taken for nothing."""
@@ -156,12 +175,18 @@ class ConfigManager(Struct):
             return Unmet(reason=ConditionReason.GPU_UNREADABLE, message=text)
         if pods:
             return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in use by {join_first(pods, _MAX_NAMED)}")
+        pids = self._pids(view)
+        return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=self._open_in(pids)) if pids else None
+
+    def _pids(self, view: GpuView) -> list[int]:
+        """Return the processes that keep the manager from working: it stops some of the host's services itself."""
         pids = sorted({pid for survey in view.surveys for _, pid in survey.pids})
-        if not pids:
-            return None
+        units = self.drain.hardware.find_units(pids) if pids else {}
+        return [pid for pid in pids if units.get(pid) not in self._vendor.partitioner_stops]
+
+    def _open_in(self, pids: list[int]) -> str:
         names = self.drain.hardware.names(pids[:_MAX_NAMED])
-        text = f"/dev/kfd is open in {join_first([names.get(pid, f'process {pid}') for pid in pids], _MAX_NAMED)}"
-        return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=text)
+        return f"/dev/kfd is open in {join_first([names.get(pid, f'process {pid}') for pid in pids], _MAX_NAMED)}"
 
     def _pods(self) -> list[str]:
         """Return the pods that hold GPUs by kubelet's files, or that were promised some and may get them at any moment."""
@@ -169,22 +194,36 @@ class ConfigManager(Struct):
         return sorted(held | {f"pod {pod.namespace}/{pod.name}" for pod in self._context.cluster.pods() if _asks(pod)})
 
     def _ask(self, value: str) -> None:
-        """Write the label, and delete the former answer with it. The manager notices only a value that changes."""
-        context, vendor = self._context, self._vendor
-        context.is_touched = True
-        self._keep(requested="")
-        if context.cluster.node().labels.get(vendor.layout_label) == value:
-            context.cluster.write_labels({vendor.layout_label: None, vendor.layout_state_label: None})
+        """Write the label once nothing uses the GPUs, and delete the former answer with it."""
+        context, label, state = self._context, self._vendor.layout_label, self._vendor.layout_state_label
+        if label in context.cluster.node().labels:
+            context.cluster.write_labels({label: None, state: None})
             context.sleep(_NOTICE_SECONDS)
+            self._await_users(0.0)
+        context.is_touched = True
         self._keep(requested=value)
-        context.cluster.write_labels({vendor.layout_label: value, vendor.layout_state_label: None})
+        context.cluster.write_labels({label: value, state: None})
+        self._keep(requested=value, is_asked=True)
         context.record_step("request the layout from the config manager", "node", Status.CHANGED, value)
 
-    def _keep(self, *, requested: str) -> None:
-        """Write the journal: a change is in progress, and this is requested."""
+    def _await_users(self, seconds: float) -> None:
+        unmet = self._context.wait(self._find_users, seconds)
+        if unmet is not None:
+            raise Blocked(unmet.reason, unmet.message, is_unchanged=True)
+
+    def _keep(self, *, requested: str, is_asked: bool = False) -> None:
+        """Write the journal: a change is in progress, and this is requested. `is_asked`: the label is written."""
         context = self._context
         before = context.deps.folder.journal()
-        journal = replace(context.journal(self.digest), boot_id=context.deps.boot_id, is_changing=True, requested=requested)
+        at = before.requested_at_seconds if is_asked and before is not None else int(context.deps.wall())
+        journal = replace(
+            context.journal(self.digest),
+            boot_id=context.deps.boot_id,
+            is_changing=True,
+            requested=requested,
+            requested_at_seconds=at if requested else 0,
+            is_asked=is_asked,
+        )
         if not self.drain.request.is_repair:
             journal = replace(journal, is_new_layout=True)
         if journal != before:
@@ -192,28 +231,81 @@ class ConfigManager(Struct):
 
     # The answer.
 
-    def _await_answer(self) -> str | None:
-        """Return why the manager has not done what was requested; None if it says that it has."""
-        context, vendor, asked = self._context, self._vendor, self._outstanding()
-        answers = []
+    def _await_first_word(self) -> None:
+        """Wait until the manager is at work on the request before this one: its answers are in the order of its requests.
+
+        Else an answer to a still older request for the same profile could be taken for this one's.
+        """
+        context, asked = self._context, self._outstanding()
+        if not asked or asked == self._value:
+            return
 
         def find() -> Unmet | None:
-            node = context.cluster.node()
-            self._refuse_change(node, asked)
-            state = node.labels.get(vendor.layout_state_label, "")
-            if state in (vendor.layout_done, vendor.layout_failed):
-                answers.append(state)
+            if not self._managers() or self._find_event(asked) is not None or self._age() >= self._vendor.layout_seconds:
                 return None
-            text = f"the config manager applies {asked}: {vendor.layout_state_label} is {state or 'absent'}"
+            return Unmet(reason=ConditionReason.PARTITIONING, message=f"the config manager applies {asked} first")
+
+        context.is_touched = True
+        context.wait(find, max(_LEAST_SECONDS, self._vendor.layout_seconds - self._age()))
+
+    def _await_answer(self, value: str | None) -> str | None:
+        """Return why the manager has not done what was requested; None if it has. Without `value` only its last word counts."""
+        context, vendor, asked = self._context, self._vendor, self._outstanding()
+        answer, verdicts = ManagerAnswer(), [Verdict.OPEN]
+        event: ManagerEvent | None = None
+        seen, read_at = "", -_READ_SECONDS
+
+        def find() -> Unmet | None:
+            nonlocal event, seen, read_at
+            node, now = context.cluster.node(), context.deps.clock.now()
+            if value is not None:
+                self._refuse_change(node, asked)
+            state = node.labels.get(vendor.layout_state_label, "")
+            if state != seen or now - read_at >= _READ_SECONDS:
+                if value is None and not self._managers():
+                    verdicts.append(Verdict.DONE)
+                    return None
+                event, seen, read_at = self._find_event(asked), state, now
+            facts = Facts(
+                now=now,
+                age=self._age(),
+                event=event,
+                is_labelled=state == vendor.layout_done,
+                difference=None if value is None else self._find_difference(),
+            )
+            verdicts.append(answer.judge(facts, is_over=facts.age >= vendor.layout_seconds))
+            if verdicts[-1] is not Verdict.OPEN:
+                return None
+            if facts.is_labelled and facts.event is None and facts.difference:
+                # The answer to a request before this one.
+                context.cluster.write_labels({vendor.layout_state_label: None})
+            text = "; ".join(filter(None, (f"the config manager applies {asked}", answer.text)))
             return Unmet(reason=ConditionReason.PARTITIONING, message=text)
 
         context.set_condition(ConditionReason.PARTITIONING, f"the config manager applies {asked}")
-        unmet = context.wait(find, vendor.layout_seconds)
-        if unmet is not None:
-            return f"the config manager has not answered for {vendor.layout_seconds:.0f} s to {asked}{self._explain()}"
-        return (
-            None if answers[-1] == vendor.layout_done else f"the config manager reports a failure of {asked}{self._explain()}"
-        )
+        unmet = context.wait(find, max(_LEAST_SECONDS, vendor.layout_seconds - self._age()))
+        if verdicts[-1] is Verdict.DONE:
+            return None
+        text = answer.text if unmet is None else unmet.message
+        return f"the config manager has not applied {asked}: {text}{self._describe_absence()}"
+
+    def _age(self) -> float:
+        """Return how many seconds ago the request was made."""
+        journal = self._context.deps.folder.journal()
+        return 0.0 if journal is None else max(0.0, self._context.deps.wall() - journal.requested_at_seconds)
+
+    def _find_event(self, asked: str) -> ManagerEvent | None:
+        """Return what the manager's newest Event says of this request; None if it is not known."""
+        journal = self._context.deps.folder.journal()
+        since = 0 if journal is None else journal.requested_at_seconds
+        try:
+            events = [event for pod in self._managers() for event in self._context.cluster.events_of(pod)]
+        except ClusterError:
+            return None
+        return find_event(events, asked, since)
+
+    def _managers(self) -> list[PodView]:
+        return [pod for pod in self._context.cluster.pods() if pod.labels.get(_NAME) == self._vendor.partitioner_app]
 
     def _refuse_change(self, node: NodeView, asked: str) -> None:
         label = self._vendor.layout_label
@@ -221,36 +313,24 @@ class ConfigManager(Struct):
             self._keep(requested="")
             raise Blocked(ConditionReason.LABEL_CONFLICT, ", ".join(node.describe_drift({label: asked})))
 
-    def _explain(self) -> str:
-        """Return a clause with what the manager's newest Event says, and what the GPUs have; empty if neither is known."""
+    def _describe_absence(self) -> str:
+        """Return a clause if the manager has no pod on the node."""
         try:
-            pods = [pod for pod in self._context.cluster.pods() if pod.labels.get(_NAME) == self._vendor.partitioner_app]
-            events = [text for pod in pods for text in self._context.cluster.events_of(pod)]
-        except ClusterError as error:
-            return f"; its Events cannot be read: {error}"
-        if not pods:
-            return f"; no pod {self._vendor.partitioner_app} is on the node"
-        return f": {_reason_of(events[0])}" if events else ""
+            return "" if self._managers() else f"; no pod {self._vendor.partitioner_app} is on the node"
+        except ClusterError:
+            return ""
 
-    def _compare(self) -> str | None:
-        """Return how the hardware differs from the plan; None if it does not.
-
-        It may for a while: a run of the manager that the request has cancelled can answer last.
-        """
-        self._context.await_driver(self.drain.hardware)
-        unmet = self._context.wait(self._find_difference, _SETTLE_SECONDS)
-        return None if unmet is None else f"the config manager reports success, but {unmet.message}"
-
-    def _find_difference(self) -> Unmet | None:
+    def _find_difference(self) -> str:
+        """Return how the GPUs differ from the plan; empty if they do not. While the driver is loaded again, they do."""
         try:
             view = self.drain.view = self.drain.hardware.look(self._policy, self.drain.allocated)
         except DriverError as error:
-            return Unmet(reason=ConditionReason.WAITING_FOR_DRIVER, message=str(error))
+            return str(error)
         wrong = {gpu.index for gpu in view.plan.gpus if gpu.operations}
         found = [(gpu.index, gpu.modes) for gpu in view.state.gpus if gpu.index in wrong]
         texts = [f"GPU {index} has {modes.word}" for index, modes in found if modes is not None]
         texts += [f"GPU {unfit.index}: {unfit.detail}" for unfit in view.plan.unfit]
-        return Unmet(reason=ConditionReason.PARTITIONING, message="; ".join(texts)) if texts else None
+        return "; ".join(texts)
 
     def _admit_again(self, how: str, status: Status) -> None:
         """Admit the vendor's own pods again; those that have read the former GPUs are deleted."""
@@ -259,33 +339,26 @@ class ConfigManager(Struct):
         if self._vendor.layout_taint is not None:
             context.remove_taints(self._vendor.layout_taint.key)
         restart_plugin(context, stale)
-        self._keep(requested="")
+        if self._outstanding():
+            self._keep(requested="")
         context.record_step("layout", "node", status, how)
 
 
-def withdraw_request(context: RunContext, former: Policy | None) -> None:
-    """Remove the label and the answer, if the label is ours. That changes no GPU. ClusterError."""
-    vendor, node = of(context.deps.vendor), context.cluster.node()
-    here = node.labels.get(vendor.layout_label)
-    is_managed = former is None or former.partitioner is Partitioner.CONFIG_MANAGER
-    if vendor.layout_taint is None or here is None or not is_managed:
+def withdraw_request(context: RunContext) -> None:
+    """Remove the label and the answer, if the label is ours. That changes no GPU, and cancels nothing. ClusterError.
+
+    An answer without a label is one to us if the policy in force requests anything.
+    """
+    vendor, node, former = of(context.deps.vendor), context.cluster.node(), context.former()
+    if vendor.layout_taint is None:
         return
-    if node.owners.get(vendor.layout_label) == WRITER:
-        context.cluster.write_labels({vendor.layout_label: None, vendor.layout_state_label: None})
-        context.record_step("labels", "node", Status.CHANGED, f"{vendor.layout_label} removed")
+    label, state = vendor.layout_label, vendor.layout_state_label
+    is_managed = former is not None and former.partitioner is Partitioner.CONFIG_MANAGER
+    is_left = label not in node.labels and state in node.labels and is_managed
+    if node.owners.get(label) == WRITER or is_left:
+        context.cluster.write_labels({label: None, state: None})
+        context.record_step("labels", "node", Status.CHANGED, f"{label} removed")
 
 
 def _asks(pod: PodView) -> bool:
     return not pod.has_ended and any(map(is_gpu_resource, pod.resources))
-
-
-def _reason_of(message: str) -> str:
-    """Return what an Event of the manager says as one sentence: its message is a JSON document."""
-    try:
-        document: Mapping[str, Any] = json.loads(message)
-        gpus = [one for one in document.get("GPUStatus") or () if "succ" not in str(one.get("Status")).lower()]
-        texts = [f"GPU {one.get('GpuID')}: {one.get('Message') or one.get('Status')}" for one in gpus]
-        text = "; ".join([str(document.get("Reason") or document.get("FinalStatus") or ""), *texts])
-    except (ValueError, AttributeError, TypeError):
-        text = message
-    return " ".join(text.split())[:_MAX_REASON]

@@ -17,11 +17,12 @@ from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain, DrainRequest
 from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import ProfilePublication
-from gpushare_node.reconcile.rollout_window import CHANGE_SECONDS, Change
+from gpushare_node.reconcile.rollout_window import Change, change_seconds
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors import LAYOUT_TAINTS
 
 
 class _Layout(Enum):
@@ -73,22 +74,25 @@ class _Convergence(Struct, frozen=False):
             # It counts all GPUs of the node, and changes none if one is missing.
             drain.taint_if_wrong()
             raise Blocked(*worst(view), is_unchanged=True)
-        if ConfigManager(drain=drain, digest=self.desired.digest).must_act(view):
+        manager = ConfigManager(drain=drain, digest=self.desired.digest)
+        is_managed, is_renamed = manager.must_act(view), False
+        if is_managed:
             # The manager's taint ends every pod: none may hold a GPU by then, under whatever name.
             held = {resource for holder in context.holders() for resource in holder.resources}
             offered = context.deps.backend.advertised(self.node.allocatable).keys()
             drain.request = replace(drain.request, affected=drain.request.affected | held | offered)
-            is_managed = True
-        else:
-            is_managed = False
+            # A node whose GPUs are right loses its offer for a name alone: that is no repair.
+            is_renamed = bool(offered) and is_converged(view) and not context.is_half_done()
         needs_drain = (
             view.plan.operations or view.compute_modes or drain.request.affected or self._is_relabelled() or is_managed
         )
         if needs_drain:
-            drain.request = replace(drain.request, is_disruptive=self._is_disruptive(view, drain.former_view))
+            is_disruptive = is_renamed or self._is_disruptive(view, drain.former_view)
+            is_repair = drain.request.is_repair and not is_renamed
+            drain.request = replace(drain.request, is_disruptive=is_disruptive, is_repair=is_repair)
             drain.taint_if_wrong()
             # An attempt whose backoff ends below changes GPUs without a drain.
-            drain.await_window(CHANGE_SECONDS)
+            drain.await_window(change_seconds(policy))
         is_backing_off = hardware.is_backing_off(view)
         if needs_drain and not is_backing_off:
             view = drain.run(view)
@@ -190,6 +194,8 @@ class _Convergence(Struct, frozen=False):
         if not context.is_offline:
             if folder.policy() != self.desired.text:
                 folder.keep_policy(self.desired.text)
+            if context.is_evicting():
+                context.remove_taints(*LAYOUT_TAINTS)
             if folder.journal() is not None:
                 folder.clear_journal()
         context.remove_taints(*NOT_READY_TAINTS, *CHANGE_TAINTS)

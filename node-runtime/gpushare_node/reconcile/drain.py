@@ -20,6 +20,7 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.vendors import of
 
 
 class DrainRequest(Struct):
@@ -91,7 +92,7 @@ class Drain(Struct, frozen=False):
         Blocked, with nothing changed, if that cannot be reached now, or before the window closes.
         """
         seconds = self._patience()
-        self.await_window(seconds + rollout_window.CHANGE_SECONDS)
+        self.await_window(seconds + rollout_window.change_seconds(self.request.policy))
         if not seconds or (self._must_queue() and self._gives_way()):
             # A node that does not wait, or not yet, takes no taint and no slot before its GPUs are free.
             self._await(0.0, is_last=False)
@@ -112,7 +113,7 @@ class Drain(Struct, frozen=False):
 
         Where AMD's config manager changes GPUs, its taint sends them away.
         """
-        is_managed = self.request.policy.partitioner is Partitioner.CONFIG_MANAGER
+        is_managed = of(self.request.policy.vendor).layout_taint is not None
         return self.context.cluster.has_server and (is_managed or client_pause.must_pause(self.request.policy, view.plan))
 
     def _patience(self) -> float:
@@ -125,7 +126,8 @@ class Drain(Struct, frozen=False):
         patience, windows = self._patience(), self.request.policy.rollout.windows
         if not self.request.is_disruptive or not windows:
             return patience
-        left = locate(windows, self.context.deps.wall()).left_seconds - patience - rollout_window.CHANGE_SECONDS
+        needed = patience + rollout_window.change_seconds(self.request.policy)
+        left = locate(windows, self.context.deps.wall()).left_seconds - needed
         return min(patience, max(1.0, left / 2))
 
     @property

@@ -60,7 +60,8 @@ def observe(
     using = sorted({_name(holder) for holder in blocker.holders}) if blocker else []
     gpus = {str(gpu.index): steps for gpu in view.plan.gpus if (steps := _steps(gpu, view, policy))}
     resources = backend.expected(policy, missing_gpus(view))
-    is_asked = policy.partitioner is Partitioner.CONFIG_MANAGER and bool(gpus or layout_request(policy).keys() & labels.keys())
+    is_misnamed = bool(layout_request(policy).keys() & labels.keys() & node.labels.keys())
+    is_asked = policy.partitioner is Partitioner.CONFIG_MANAGER and (bool(gpus) or is_misnamed)
     drains = bool(offered) and bool(gpus or affected or PLUGIN_LABEL in labels or is_asked)
     found: dict[str, Any] = {
         "pool": policy.pool,

@@ -14,7 +14,6 @@ from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.client_pause import ClientPause
 from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain
-from gpushare_node.reconcile.rollout_window import HARDWARE_SECONDS
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
@@ -54,14 +53,14 @@ class HardwareChange(Struct, frozen=False):
         Blocked with CLIENTS_RUNNING if an MPS server or another GPU client does not end.
         """
         # The drain may have taken longer than it should, or the clock been set.
-        self.drain.await_window(HARDWARE_SECONDS)
+        self.drain.await_window(of(self._policy.vendor).change_seconds)
         view = self._await_mps_servers(view)
         if self._policy.partitioner is Partitioner.MIG_MANAGER and (view.plan.operations or not view.compute_modes):
             change = self._supervise(view)
             if change.reason is None:
                 self.publish()
             return change
-        if self._policy.partitioner is Partitioner.CONFIG_MANAGER:
+        if of(self._policy.vendor).layout_taint is not None:
             return self._configure(view)
         if not self.drain.must_pause(view):
             return self._partition(view)
@@ -71,9 +70,9 @@ class HardwareChange(Struct, frozen=False):
     def _configure(self, view: GpuView) -> PartitionResult:
         manager = ConfigManager(drain=self.drain, digest=self.digest)
         if not manager.must_act(view):
-            manager.admit_again(view)
+            manager.tidy(view)
             return self._partition(view)
-        change = manager.run(view)
+        change = manager.run()
         if change.reason is None:
             self.publish()
         return change
@@ -82,7 +81,7 @@ class HardwareChange(Struct, frozen=False):
         if view.plan.operations or view.compute_modes:
             view = self.drain.settle()
         if not self._context.is_touched:
-            self.drain.await_window(HARDWARE_SECONDS / 2)
+            self.drain.await_window(of(self._policy.vendor).change_seconds / 2)
         self._context.close_driver()
         self._context.is_touched = True
         if not self.drain.request.is_repair:

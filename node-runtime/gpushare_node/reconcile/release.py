@@ -148,9 +148,9 @@ class Release(Struct):
         """Remove all marks but the pool label. The uninstall Job gets its answer first: without the label this pod may end."""
         context = self.context
         remove_labels(context, keeps=node_labels.CLAIM)
-        withdraw_request(context, self.former)
+        withdraw_request(context)
         context.wait(lambda: self._find_stale(devices), _FORGET_SECONDS)
-        context.remove_taints(*NOT_READY_TAINTS, *CHANGE_TAINTS)
+        context.remove_taints(*NOT_READY_TAINTS, *CHANGE_TAINTS, is_lost=self.former is None)
         context.cluster.clear_condition()
         annotations = context.cluster.node().annotations
         changed: dict[str, str | None] = {}

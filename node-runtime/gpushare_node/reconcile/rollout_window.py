@@ -26,14 +26,7 @@ from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.state import Gpu
 from gpushare_node.reporting.outcome import Blocked
 from gpushare_node.reporting.reasons import ConditionReason
-
-_CLIENTS_SECONDS = 600.0
-"""How long MPS servers and GPU clients may take to exit before the hardware changes: five minutes each."""
-HARDWARE_SECONDS = 1200.0
-"""A bound for the change itself. mig-manager's own waits add up to it: four times five minutes. Resets and instances of sixteen
-GPUs take minutes, and the plugin's restart up to five."""
-CHANGE_SECONDS = _CLIENTS_SECONDS + HARDWARE_SECONDS
-"""What must be left of a window in addition to the drain's time. The compiler knows the same number."""
+from gpushare_node.vendors import of
 
 
 class Change(Struct):
@@ -81,6 +74,12 @@ def _is_lost(former: Policy, view: GpuView) -> bool:
 def _is_divided(gpu: Gpu) -> bool:
     has_instances = gpu.mig is not None and gpu.mig.current and bool(gpu.mig.instances)
     return has_instances or (gpu.modes is not None and gpu.modes.devices > 1)
+
+
+def change_seconds(policy: Policy) -> float:
+    """Return what must be left of a window in addition to the drain's time. The compiler knows the same numbers."""
+    vendor = of(policy.vendor)
+    return vendor.leave_seconds + vendor.change_seconds
 
 
 def check(policy: Policy, now: float, seconds: float) -> None:

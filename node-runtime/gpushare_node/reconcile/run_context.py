@@ -18,7 +18,7 @@ from gpushare_node.adapters.kube.cluster import (
 )
 from gpushare_node.backends.backend import NO_CHECKPOINT, CheckpointError, Socket
 from gpushare_node.core.policy import Policy, PolicyError, read
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership.node_labels import is_requested
 from gpushare_node.membership.selection import Selection, Standing
@@ -29,6 +29,7 @@ from gpushare_node.reconcile.usage import Blocker, Holder, find_holders
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import Eviction
 
@@ -211,17 +212,30 @@ class RunContext(Struct, frozen=False):
             self.record_step("taint", "node", Status.CHANGED, f"{key} is set")
 
     def evict_by_taint(self, taint: Eviction) -> None:
-        """Send away every pod that does not tolerate this taint, platform's and clients of the GPUs included."""
+        """Send away every pod that does not tolerate this taint, platform's and clients of the GPUs included.
+
+        The journal says that it is ours: an administrator divides GPUs under the same one.
+        """
         if not any((one.key, one.value) == (taint.key, taint.value) for one in self.cluster.node().taints):
+            self.deps.folder.write_journal(replace(self.journal(self.digest), is_evicting=True))
             self.cluster.change_taints(add=(Taint(key=taint.key, effect="NoExecute", value=taint.value),))
             self.record_step("taint", "node", Status.CHANGED, f"{taint.key}={taint.value}:NoExecute is set")
 
-    def remove_taints(self, *keys: str) -> None:
-        """Remove those of these taints that the node has."""
-        here = tuple(taint.key for taint in self.cluster.node().taints if taint.key in keys)
+    def is_evicting(self) -> bool:
+        """Return whether a taint that sends away every pod is ours, as far as the journal knows."""
+        journal = self.deps.folder.journal()
+        return journal is not None and journal.is_evicting
+
+    def remove_taints(self, *keys: str, is_lost: bool = False) -> None:
+        """Remove those of these taints that the node has, and that are not an administrator's. `is_lost`: the journal is."""
+        journal, is_evicting = self.deps.folder.journal(), self.is_evicting()
+        ours = {key for key in keys if is_evicting or is_lost or key not in LAYOUT_TAINTS}
+        here = tuple(taint.key for taint in self.cluster.node().taints if taint.key in ours)
         if here:
             self.cluster.change_taints(remove=here)
             self.record_step("taint", "node", Status.CHANGED, f"{', '.join(here)} removed")
+        if journal is not None and is_evicting and not ours.isdisjoint(LAYOUT_TAINTS):
+            self.deps.folder.write_journal(replace(journal, is_evicting=False))
 
     # Waiting.
 

@@ -20,6 +20,7 @@ PARTITIONER_APPS = frozenset(one.partitioner_app for one in _ALL)
 LAYOUT_TAINTS = tuple(one.layout_taint.key for one in _ALL if one.layout_taint is not None)
 DEVICE_MAJORS = frozenset(one.device_major for one in _ALL if one.device_major is not None)
 DEVICE_FILES = tuple(one.device_files for one in _ALL)
+_READ_ONCE = tuple(prefix for one in _ALL if one.restarted for prefix in one.gpu_resources)
 _GPU_RESOURCES = tuple(prefix for one in _ALL for prefix in one.gpu_resources)
 
 
@@ -33,6 +34,11 @@ def of(vendor: Vendor) -> GpuVendor:
 def on_this_host() -> Vendor:
     """Return whose GPUs this host has, where no policy says it: NVIDIA's, unless only AMD's driver lists GPUs."""
     return Vendor.AMD if is_here() else Vendor.NVIDIA
+
+
+def is_read_once(name: str) -> bool:
+    """Whether the plugin of this resource reads the GPUs once, when it starts: whatever it offers else is of before."""
+    return name.startswith(_READ_ONCE)
 
 
 def is_gpu_resource(name: str) -> bool:

@@ -133,7 +133,8 @@ class GpuInfo(Struct):
     `pci_device_id` has the policy's form (`0x20B010DE`), `pci_bus_id` the form of `nvidia-smi -i`. `pids` are the processes on
     the GPU by GPU instance, None for those on no known one; they come from every process list that the driver has.
     `is_fabric_ready`: whether the fabric manager has set up its NVLink; None on a GPU without NVSwitch, or if unknown.
-    `modes` and `devices` are an AMD GPU's; `modes` None: it cannot be divided.
+    `modes` and `devices` are an AMD GPU's; `modes` None: it cannot be divided. `is_hidden`: the devices are not known, but how
+    many there are, and which processes use each of them is not known either.
     """
 
     index: int
@@ -147,6 +148,7 @@ class GpuInfo(Struct):
     mig: MigInfo | None = None
     modes: Modes | None = None
     devices: tuple[GpuDevice, ...] = ()
+    is_hidden: bool = False
     pids: tuple[tuple[int | None, int], ...] = ()
     fault: Fault | None = None
 

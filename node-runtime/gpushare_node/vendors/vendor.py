@@ -52,6 +52,10 @@ class GpuVendor(Struct):
     """What sends every other program away while it works; None if it does that itself."""
     sharing_label: str
     """How the device plugin shares: none, time-slicing or mps."""
+    leave_seconds: float
+    """How long all other programs may take to leave the GPUs before a change."""
+    change_seconds: float
+    """A bound for the change itself, until the plugin offers the result."""
     deploy_labels: str
     """With which the labels begin that say whether a program of the vendor's operator runs on the node."""
 
@@ -66,6 +70,9 @@ class GpuVendor(Struct):
     """Label `app` of those programs' pods."""
     partitioner_app: str
     """Label `app` or `app.kubernetes.io/name` of the vendor's own program that partitions GPUs."""
+
+    partitioner_stops: frozenset[str]
+    """The host's units that that program stops while it works."""
 
     device_major: int | None
     """The major number of its character devices; None if it is another in each boot."""

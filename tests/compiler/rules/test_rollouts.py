@@ -2,9 +2,11 @@
 
 import pytest
 
-from gpushare.intent.windows import CHANGE_SECONDS, LATE_SECONDS
+from gpushare.intent.windows import LATE_SECONDS
 from gpushare.reading import source
 from gpushare.reading.overlay import merge
+from gpushare.vendors.amd import AMD
+from gpushare.vendors.nvidia import NVIDIA
 from tests.compiler.rules.intents import check, check_source, pool, written
 
 NIGHT = 'days: [Sat], start: "22:00"'
@@ -63,11 +65,22 @@ def test_known_zones_are_not(zone: str) -> None:
     ],
 )
 def test_a_window_must_fit_drain_and_change(rollout: str, drain_minutes: int, hint: str) -> None:
-    least = drain_minutes + (CHANGE_SECONDS + LATE_SECONDS) // 60
+    least = drain_minutes + (NVIDIA.change_seconds + LATE_SECONDS) // 60
     assert told(f"{least}m", rollout=rollout) == []
     ((code, place, hints),) = told(f"{least - 1}m59s", rollout=rollout)
     assert (code, place) == ("GS220", "duration")
     assert hints[1] == hint
+
+
+def test_a_change_of_amds_gpus_takes_longer() -> None:
+    assert AMD.change_seconds > NVIDIA.change_seconds
+    text = CLUSTER.format(rollout="", own=f"windows: [{{{NIGHT}, duration: 1h15m}}]").replace("card: t4", "card: mi300x")
+    found = check(text.replace("  pools:", "  platform: {stack: amd-gpu-operator}\n  pools:"))
+    [hints] = [one.hints for one in found if one.code == "GS220"]
+    assert hints == (
+        "the drain's 30m, the change's 52m and 10m until a node begins must fit",
+        "write 1h32m or more, or a shorter drainTimeout",
+    )
 
 
 def test_a_drain_longer_than_any_window_gets_no_hint_to_a_longer_window() -> None:

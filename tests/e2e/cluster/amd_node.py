@@ -57,10 +57,11 @@ class AmdGpus:
         root = self.node.path(INSIDE)
         (root / "fs/cgroup").mkdir(parents=True)  # containerd mounts the cgroups there
         self.sysfs = FakeSysfs(root, "mi300x", "mi300x")
-        self.manager = FakeConfigManager(self.sysfs, {}, self._write, self._tell, work_seconds=3.0, give_up_seconds=5.0)
+        self.manager = FakeConfigManager(self.sysfs, {}, self._write, self._tell)
+        self.manager.work_seconds, self.manager.retry_seconds, self.manager.give_up_seconds = 3.0, 3.0, 5.0
         self._numbers = itertools.count()
         self._plugin: tuple[str, int] | None = None
-        self._manager_uid = ""
+        self._manager_uid = self._manager_name = ""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._work)
 
@@ -104,21 +105,22 @@ class AmdGpus:
     def _work(self) -> None:
         while not self._is_over.wait(0.25):
             with suppress(MachineError):
-                self._serve(self._uid("device-plugin"))
-                uid, label = self._uid("device-config-manager"), self._fixture.labels(self.name).get(LABEL)
+                self._serve(self._pod("device-plugin")[0])
+                uid, self._manager_name = self._pod("device-config-manager")
+                label = self._fixture.labels(self.name).get(LABEL)
                 if uid and uid != self._manager_uid:
                     self.manager.start(label, time.monotonic())
                 elif uid:
                     self.manager.look(label, time.monotonic())
                 self._manager_uid = uid
 
-    def _uid(self, name: str) -> str:
-        """The uid of the program's pod that runs; empty without one."""
+    def _pod(self, name: str) -> tuple[str, str]:
+        """The uid and the name of the program's pod that runs; empty without one."""
         pods = self._cluster.read(f"/api/v1/namespaces/{SPACE}/pods", labelSelector=f"tests/program={name}")["items"]
         running = (
             pod for pod in pods if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
         )
-        return next((str(pod["metadata"]["uid"]) for pod in running), "")
+        return next(((str(pod["metadata"]["uid"]), str(pod["metadata"]["name"])) for pod in running), ("", ""))
 
     def _serve(self, uid: str) -> None:
         """Have the device plugin run for the pod of this uid, and no other."""
@@ -133,13 +135,15 @@ class AmdGpus:
     def _write(self, name: str, value: str) -> None:
         self._cluster.kubectl("label", "node", self.name, f"{name}={value}", "--overwrite")
 
-    def _tell(self, message: str) -> None:
-        about = {"apiVersion": "v1", "kind": "Pod", "namespace": SPACE, "uid": self._manager_uid}
+    def _tell(self, reason: str, message: str) -> None:
+        """The manager's Event names its pod without a uid."""
+        about = {"kind": "Pod", "namespace": SPACE, "name": self._manager_name}
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"manager-{next(self._numbers)}", "namespace": SPACE},
             "involvedObject": about,
+            "reason": reason,
             "message": message,
             "lastTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }

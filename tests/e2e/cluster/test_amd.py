@@ -74,7 +74,7 @@ def test_gpu_that_fails_is_reported_in_the_managers_words(cluster_fixture: Clust
     gpus.sysfs.gpus[1].refuses = "AMDSMI_STATUS_AMDGPU_RESTART_ERR"
     install(cluster_fixture, gpus, "CPX", "NPS4")
     said = cluster_fixture.await_reason(NODE, "ConfigManagerFailed")
-    assert "GPU 1: AMDSMI_STATUS_AMDGPU_RESTART_ERR" in said["message"]
+    assert "GPU 1: Partition failed with reason: AMDSMI_STATUS_AMDGPU_RESTART_ERR" in said["message"]
     assert "amd-dcm" in cluster_fixture.taints(NODE)
     gpus.sysfs.gpus[1].refuses = ""
     cluster_fixture.cluster.kubectl("annotate", "node", NODE, "gpushare.dev/retry=now")

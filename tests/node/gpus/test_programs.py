@@ -87,6 +87,12 @@ def test_host_service_is_reported_by_its_systemd_unit(
 
 
 @pytest.mark.failure_case(96)
+def test_units_are_those_of_the_host_alone(fake_proc: FakeProc, process_pool: ProcessPool) -> None:
+    service = fake_proc.show(process_pool.pid(SLEEPING), "/system.slice/amd-metrics-exporter.service")
+    tenants = fake_proc.show(process_pool.pid(SLEEPING), systemd_path(POD_B, CONTAINER_B))
+    assert machine(fake_proc).find_units([service, tenants, 1 << 22]) == {service: "amd-metrics-exporter.service"}
+
+
 def test_running_dgx_services_block_the_mode_change(tmp_path: Path) -> None:
     """They are no pods and no label pauses them: nothing is broken, they are named, and the next run goes through."""
     node = GpuNode(tmp_path)

@@ -5,6 +5,7 @@ of its writes, to the API server or to its folder. Time passes only where the ru
 """
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from gpushare_node.core.policy import (
     Share,
     Stack,
     Vendor,
+    read,
 )
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile.dependencies import Dependencies
@@ -64,6 +66,8 @@ PROGRAMS: dict[str, dict[str, str]] = {
 """What AMD's operator runs for the pool's DeviceConfig, with the labels of their pods."""
 
 TAINT = "amd-dcm"
+_BEGAN = 1_790_000_000.0
+"""When a node's clock is zero, in seconds since 1970."""
 OURS = "gpushare.dev/repartitioning"
 
 PARTS = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
@@ -93,6 +97,10 @@ def amd(compute: str = "SPX", memory: str = "NPS1", *, gpus: int = 2, pool: str 
         "vendor": Vendor.AMD,
     }
     return Policy(**plain | changed)
+
+
+def _modes(policy: Policy) -> tuple[str, ...]:
+    return tuple(gpu.partition.word for gpu in policy.gpus if gpu.partition)
 
 
 class Killed(BaseException):
@@ -147,6 +155,8 @@ class AmdNode:
         """The pods that tolerate every taint."""
         self.missing: set[str] = set()
         """The programs that have no pod."""
+        self.units: dict[int, str] = {}
+        """The host's units of processes."""
         self.on_tick: Callable[[float], object] = lambda _: None
         self.start_seconds = 10.0
         self._registered: dict[str, list[str]] = {}
@@ -206,11 +216,21 @@ class AmdNode:
             backend=DevicePlugin(read_checkpoint=lambda: read_checkpoint(self.checkpoint), find_sockets=frozenset),
             boot_id=self.boot_id,
             followed=self._followed,
+            wall=self.wall,
             vendor=Vendor.AMD,
         )
 
+    def wall(self) -> float:
+        """The date in seconds since 1970."""
+        return _BEGAN + self.clock.now()
+
     def _hardware(self, digest: str) -> Hardware:
-        machine = Machine(boot_id=self.boot_id, reset=lambda _: "there is none", make_nodes=lambda: None)
+        machine = Machine(
+            boot_id=self.boot_id,
+            reset=lambda _: "there is none",
+            make_nodes=lambda: None,
+            find_units=lambda pids: {pid: self.units[pid] for pid in pids if pid in self.units},
+        )
         return Hardware(
             open_driver=lambda: Session.open(self.sysfs.root),
             folder=self.folder,
@@ -240,20 +260,36 @@ class AmdNode:
             return
         labels = body.get("metadata", {}).get("labels") or {}
         if labels.get(LABEL) is not None:
-            self._forbid("a label is written while the GPUs are in use", bool(self.sysfs.processes or self.tenants()))
-            self._forbid("a label is written without the taint", TAINT not in self.taints())
+            is_used = bool(self.sysfs.processes.keys() - self.manager.services or self.tenants())
+            is_right = tuple(self.modes()) == _modes(self.allowed[-1])
+            self._forbid("a label is written while the GPUs are in use", is_used)
+            self._forbid("a label is written without the taint", TAINT not in self.taints() and not is_right)
             self._forbid("the former answer stays", STATE not in labels and STATE in self.labels())
         self._forbid("we answer for the manager", labels.get(STATE) is not None)
         for condition in body.get("status", {}).get("conditions") or ():
             if condition.get("status") == "True":
                 self._forbid("Ready with another offer", self.offered() != dict(self.allowed[-1].resources))
                 self._forbid("Ready with a taint", bool(self.taints()))
+                self._forbid("Ready with other modes", tuple(self.modes()) != _modes(self.allowed[-1]))
+                self._forbid("Ready while the manager works", self._has(MANAGER) and not self.manager.is_harmless)
 
     def _check_taints(self, operations: list[Any]) -> None:
         after = {taint["key"] for one in operations if one["path"] == "/spec/taints" for taint in one["value"] or ()}
         if TAINT in self.taints() and TAINT not in after:
-            modes = {tuple(gpu.partition.word for gpu in one.gpus if gpu.partition) for one in self.allowed}
+            modes = {_modes(one) for one in self.allowed}
             self._forbid(f"untainted with {self.modes()}", bool(self.allowed) and tuple(self.modes()) not in modes)
+            self._forbid("untainted while the manager works", self._has(MANAGER) and not self.manager.is_harmless)
+        if TAINT in after and TAINT not in self.taints():
+            self._forbid("a node that offers is emptied without a slot", self.is_in_service() and not self.has_slot())
+
+    def is_in_service(self) -> bool:
+        """Whether the node offers what the policy in force says, and its GPUs have that."""
+        text = self.folder.policy()
+        policy = None if text is None else read(text)
+        return policy is not None and tuple(self.modes()) == _modes(policy) and self.offered() == dict(policy.resources)
+
+    def has_slot(self) -> bool:
+        return any(lease["spec"].get("holderIdentity") == NAME for lease in self.api.leases("gpushare"))
 
     def _forbid(self, what: str, is_so: bool) -> None:
         if is_so:
@@ -261,8 +297,8 @@ class AmdNode:
 
     # AMD's programs, kubelet, and the controllers.
 
-    def _tick(self, time: float) -> None:
-        self.on_tick(time)
+    def _tick(self, now: float) -> None:
+        self.on_tick(now)
         is_tainted = TAINT in self.taints()
         if is_tainted:
             for pod in self._pods():
@@ -277,14 +313,14 @@ class AmdNode:
             if name in there and not is_ours:
                 self._remove(SPACE, name)
             if not is_ours or name in there or (is_tainted and name not in self.tolerant):
-                self._absent[name] = time
-            elif name not in self.missing and time - self._absent.get(name, time) >= self.start_seconds:
+                self._absent[name] = now
+            elif name not in self.missing and now - self._absent.get(name, now) >= self.start_seconds:
                 self._start(name)
-            self._absent.setdefault(name, time)
+            self._absent.setdefault(name, now)
         if self._registered and not self._has(PLUGIN):
             self._offer({})
         if self._has(MANAGER):
-            self.manager.look(self.labels().get(LABEL), time)
+            self.manager.look(self.labels().get(LABEL), now)
 
     def _start(self, name: str) -> None:
         """The DaemonSet's pod starts. The plugin reads the GPUs once; the exporter holds them open."""
@@ -294,6 +330,8 @@ class AmdNode:
         self.api.add_pod(name, namespace=SPACE, node=NAME, uid=f"{name}-{self._numbers}", owner=owner, labels=labels)
         if name == EXPORTER:
             self.sysfs.start(900)
+        if name == MANAGER:
+            self.manager.start(self.labels().get(LABEL), self.clock.now())
         if name == PLUGIN:
             try:
                 self._offer(offers(self.sysfs.root, self.strategy))
@@ -311,11 +349,13 @@ class AmdNode:
         data = {"PodDeviceEntries": self.entries or None, "RegisteredDevices": registered}
         self.checkpoint.write_text(json.dumps({"Data": data, "Checksum": 1}))
 
-    def _tell(self, message: str) -> None:
+    def _tell(self, reason: str, message: str) -> None:
+        """The manager's Event, on its pod by name."""
         self._numbers += 1
-        about = {"kind": "Pod", "name": MANAGER, "namespace": SPACE, "uid": self.pod_uid(MANAGER)}
-        event = {"involvedObject": about, "message": message, "lastTimestamp": f"2026-11-26T{self._numbers:06}"}
-        self.api.add("events", f"event-{self._numbers}", event, namespace=SPACE)
+        about = {"kind": "Pod", "name": MANAGER, "namespace": SPACE}
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.wall()))
+        event = {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": at}
+        self.api.add("events", f"{reason}{self._numbers:05}", event, namespace=SPACE)
 
     def reboot(self) -> None:
         """All processes end, the GPUs are whole, and the manager applies its label if nothing uses them."""
@@ -325,7 +365,6 @@ class AmdNode:
             self._remove(SPACE, name)
             if POOL_LABEL in self.labels():
                 self._start(name)
-        self.manager.start(self.labels().get(LABEL), self.clock.now())
 
     def tenant(self, name: str, device: str = "0000:05:00.0", *, pid: int = 0) -> None:
         """A pod with a device, and its process if it has one."""
@@ -341,11 +380,17 @@ class AmdNode:
         if pid:
             self.sysfs.end(pid)
 
+    def remove(self, program: str) -> None:
+        """The pod of one of AMD's programs ends."""
+        self._remove(SPACE, program)
+
     def _remove(self, namespace: str, name: str) -> None:
         if any(pod["metadata"]["name"] == name for pod in self._pods()):
             self.api.remove("pods", name, namespace=namespace)
         if name == EXPORTER:
             self.sysfs.end(900)
+        if name == MANAGER:
+            self.manager.stop()
 
     # What is seen.
 

@@ -1,19 +1,19 @@
 """A pool of AMD's GPUs, which the config manager divides: asked by its label on a free node, and never taken at its word."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpushare_node.core.policy import OnBusy, Partitioner, Policy
+from gpushare_node.core.policy import OnBusy, Partitioner, Policy, Window
 from gpushare_node.core.structs import replace
-from gpushare_node.reconcile import config_manager
 from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.amd.session import Session
 from tests.node.reconcile import amd_node
-from tests.node.reconcile.amd_node import EXPORTER, LABELLER, MANAGER, OURS, PLUGIN, TAINT, AmdNode, amd
+from tests.node.reconcile.amd_node import EXPORTER, LABELLER, MANAGER, NAME, OURS, PLUGIN, TAINT, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
 from tests.support.fake_amd.config_manager import LABEL, STATE
 from tests.support.fake_amd.sysfs import hide_nodes
@@ -126,8 +126,7 @@ def test_a_pool_that_evicts_does_not_wait(node: AmdNode) -> None:
     at_peace(node, DIVIDED, CPX)
 
 
-def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_manager, "_LEAVE_SECONDS", 60.0)
+def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     node.tolerant.add(EXPORTER)
     outcome = node.run(DIVIDED)
@@ -149,6 +148,7 @@ def test_a_plugin_that_tolerates_the_taint_is_started_anew(node: AmdNode) -> Non
 
 def test_the_answer_to_an_earlier_request_is_not_taken_for_the_new_one(node: AmdNode) -> None:
     ready(node.run(WHOLE))
+    node.clock.sleep(60.0)
     assert node.labels()[STATE] == "success"
     node.manager.work_seconds = 120.0
     began = node.clock.time
@@ -177,7 +177,7 @@ def test_one_gpu_that_refuses_is_a_failure_with_the_managers_reason(node: AmdNod
     outcome = node.run(DIVIDED)
     assert outcome is not None
     assert outcome.reason is ConditionReason.CONFIG_MANAGER_FAILED
-    assert "PartitionFailure; GPU 1: AMDSMI_STATUS_AMDGPU_RESTART_ERR" in outcome.message
+    assert "PartitionFailure; GPU 1: Partition failed with reason: AMDSMI_STATUS_AMDGPU_RESTART_ERR" in outcome.message
     assert (node.taints(), node.condition()) == ({TAINT, OURS}, "ConfigManagerFailed")
     node.sysfs.gpus[1].refuses = ""
     ready(node.run(DIVIDED))
@@ -283,6 +283,17 @@ def test_a_node_that_is_only_observed_says_what_the_manager_would_be_asked(node:
     assert (found["taints"], found["resources"]) == ([TAINT], {"amd.com/gpu": 16})
 
 
+@pytest.mark.parametrize(("here", "taints"), [(None, []), ("foreign", [TAINT])])
+def test_a_node_that_is_only_observed_would_be_tainted_for_another_name_alone(
+    node: AmdNode, here: str | None, taints: list[str]
+) -> None:
+    node.label(**{LABEL: here})
+    deps = node.deps("training")
+    surveys = Session.open(node.sysfs.root).survey()
+    found = json.loads(observe(WHOLE, surveys, deps.cluster.node(), deps.cluster.pods(), deps.backend).would)
+    assert (found["labels"][LABEL], found.get("taints", [])) == (WHOLE.manager_config, taints)
+
+
 def test_release_removes_labels_and_taints_and_leaves_the_modes(node: AmdNode) -> None:
     ready(node.run(DIVIDED))
     node.tenant("training", pid=100)
@@ -321,3 +332,235 @@ def test_a_run_that_is_killed_before_a_write_is_finished_by_the_next(tmp_path: P
     assert node.run(target, kill_at=at) is None
     ready(node.run(target))
     at_peace(node, target, ["CPX/NPS4"])
+
+
+# What the manager says, and when that counts.
+
+
+def mixed(policy: Policy) -> Policy:
+    """The same, with the resources named by the modes."""
+    partition = policy.gpus[0].partition
+    assert partition is not None
+    word = f"{partition.compute}_{partition.memory}".lower()
+    share = replace(policy.shares[0], resource=f"amd.com/{word}", profile=word)
+    return replace(policy, resources=((share.resource, policy.resources[0][1]),), shares=(share,))
+
+
+def later(node: AmdNode, seconds: float, happens: Callable[[], object]) -> None:
+    """This happens once, so many seconds from now."""
+    due, done = node.clock.time + seconds, list[bool]()
+
+    def tick(now: float) -> None:
+        if now >= due and not done:
+            done.append(True)
+            happens()
+
+    node.on_tick = tick
+
+
+def refuse(node: AmdNode, gpu: int, words: str = "AMDSMI_STATUS_BUSY") -> None:
+    node.sysfs.gpus[gpu].refuses = words
+
+
+def test_failure_is_not_the_managers_last_word(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    refuse(node, 1)
+    later(node, 400.0, lambda: refuse(node, 1, ""))
+    ready(node.run(DIVIDED))
+    at_peace(node, DIVIDED, CPX)
+    assert node.manager.asked.count(DIVIDED.manager_config or "") == 1, "a new request would restart its half hour"
+
+
+def test_a_profile_may_arrive_in_the_managers_file_after_the_request(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    profiles = node.manager.profiles
+    node.manager.profiles = {WHOLE.manager_config or "": [("SPX", "NPS1")] * 2}
+    later(node, 120.0, lambda: node.manager.read(profiles))
+    ready(node.run(DIVIDED))
+    at_peace(node, DIVIDED, CPX)
+
+
+def test_a_profile_that_the_managers_file_lacks_is_a_failure_after_some_minutes(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.manager.profiles = {WHOLE.manager_config or "": [("SPX", "NPS1")] * 2}
+    began = node.clock.time
+    outcome = node.run(DIVIDED)
+    assert outcome is not None
+    assert (outcome.reason, "NonExistentProfile" in outcome.message) == (ConditionReason.CONFIG_MANAGER_FAILED, True)
+    assert 180 < node.clock.time - began < 300
+
+
+def test_the_success_of_an_older_request_is_not_believed(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.manager.work_seconds = 300.0
+    die_after_request(node)
+    node.clock.sleep(20.0)
+    ready(node.run(WHOLE))
+    at_peace(node, WHOLE, SPX)
+    node.clock.sleep(900.0)
+    assert (node.modes(), node.manager.is_idle) == (SPX, True)
+
+
+@pytest.mark.parametrize("lost", ["label", "event", "both"])
+def test_an_answer_that_is_lost_is_seen_on_the_gpus(node: AmdNode, lost: str) -> None:
+    ready(node.run(WHOLE))
+    node.clock.sleep(60.0)
+    if lost != "event":
+        node.manager.write = lambda *_: None
+    if lost != "label":
+        node.manager.tell = lambda *_: None
+    began = node.clock.time
+    ready(node.run(DIVIDED))
+    assert (node.modes(), node.clock.time - began < 600) == (CPX, True)
+
+
+def test_an_event_of_an_earlier_request_explains_no_later_one(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    refuse(node, 1, "AMDSMI_STATUS_AMDGPU_RESTART_ERR")
+    node.manager.give_up_seconds = 120.0
+    outcome = node.run(DIVIDED)
+    assert outcome is not None
+    assert "RESTART_ERR" in outcome.message
+    node.manager.is_silent = True
+    outcome = node.run(DIVIDED)
+    assert outcome is not None
+    assert "RESTART_ERR" not in outcome.message
+
+
+def test_release_waits_while_the_manager_tries_again(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    refuse(node, 1)
+    node.manager.give_up_seconds = 300.0
+    node.kill_when = lambda: node.labels().get(STATE) == "failure"
+    node.run(DIVIDED)
+    node.allowed = []
+    outcome = node.release()
+    assert outcome is not None
+    assert (outcome.reason, node.taints(), node.manager.is_idle) == (ConditionReason.RELEASED, set(), True)
+
+
+def test_release_without_the_managers_pod_waits_for_nothing(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.manager.work_seconds = 600.0
+    die_after_request(node)
+    node.missing.add(MANAGER)
+    node.remove(MANAGER)
+    node.allowed, began = [], node.clock.time
+    outcome = node.release()
+    assert outcome is not None
+    assert (outcome.reason, node.clock.time - began < 120) == (ConditionReason.RELEASED, True)
+
+
+# A node that offers.
+
+
+def test_a_node_in_service_is_not_emptied_for_a_name(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.label(**{LABEL: None, STATE: None})
+    for _ in range(2):
+        ready(node.run(rollout(WHOLE, is_paused=True)))
+        assert not {"taint", "request the layout from the config manager"} & set(node.changed())
+        assert node.offered() == dict(WHOLE.resources)
+
+
+def test_another_label_is_replaced_only_as_the_rollout_allows(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.clock.sleep(60.0)
+    node.label(**{LABEL: "foreign"})
+    outcome = node.run(rollout(WHOLE, is_paused=True))
+    assert outcome is not None
+    assert (outcome.reason, node.taints()) == (ConditionReason.ROLLOUT_PAUSED, set())
+    assert node.offered() == dict(WHOLE.resources)
+    ready(node.run(WHOLE))
+    at_peace(node, WHOLE, SPX)
+
+
+@pytest.mark.parametrize(("left", "is_changed"), [(3000, False), (3900, True)])
+def test_a_change_fits_into_its_window(node: AmdNode, left: int, is_changed: bool) -> None:
+    ready(node.run(WHOLE))
+    opened = int(node.wall()) // 60 % (24 * 60)
+    window = Window(days=tuple(range(7)), start_minutes=opened, duration_seconds=left + 60, timezone="UTC")
+    outcome = node.run(rollout(DIVIDED, drain_timeout_seconds=0, windows=(window,)))
+    assert outcome is not None
+    assert (outcome.reason is ConditionReason.READY, node.modes() == CPX) == (is_changed, is_changed)
+
+
+def test_a_process_of_the_host_is_named_before_anything_is_sent_away(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.sysfs.start(7)
+    node.units[7] = "trainer.service"
+    plugin, began = node.pod_uid(PLUGIN), node.clock.time
+    outcome = node.run(DIVIDED)
+    assert outcome is not None
+    assert (outcome.reason, "process 7" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
+    assert (node.taints(), node.pod_uid(PLUGIN), node.clock.time - began < 60) == (set(), plugin, True)
+
+
+def test_the_hosts_services_that_the_manager_stops_block_no_change(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.sysfs.start(7)
+    node.units[7] = "amd-metrics-exporter.service"
+    node.manager.services = frozenset({7})
+    ready(node.run(DIVIDED))
+    at_peace(node, DIVIDED, CPX)
+
+
+def test_no_label_is_written_if_a_process_comes_while_it_is_absent(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.on_tick = lambda _: node.sysfs.start(77) if LABEL not in node.labels() else None
+    outcome = node.run(DIVIDED)
+    assert outcome is not None
+    assert outcome.reason is ConditionReason.CLIENTS_RUNNING
+    assert (LABEL in node.labels(), node.taints(), node.modes()) == (False, set(), SPX)
+    node.on_tick = lambda _: None
+    node.sysfs.end(77)
+    ready(node.run(DIVIDED))
+    at_peace(node, DIVIDED, CPX)
+
+
+@pytest.mark.parametrize("policy", [WHOLE, replace(WHOLE, partitioner=Partitioner.NONE, manager_config=None)])
+def test_an_administrators_taint_stays(node: AmdNode, policy: Policy) -> None:
+    ready(node.run(policy))
+    mine = {"key": TAINT, "value": "up", "effect": "NoExecute"}
+    node.api.edit("nodes", NAME, lambda one: one["spec"].__setitem__("taints", [mine]))
+    node.run(policy)
+    assert node.taints() == {TAINT}
+
+
+# Another policy meanwhile.
+
+
+def unmanaged(policy: Policy) -> Policy:
+    return replace(policy, partitioner=Partitioner.NONE, manager_config=None)
+
+
+def test_a_pool_without_the_manager_awaits_what_was_requested(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.manager.work_seconds = 600.0
+    die_after_request(node)
+    outcome = node.run(unmanaged(WHOLE))
+    assert outcome is not None
+    assert (outcome.reason, node.modes()) == (ConditionReason.PARTITION_MISMATCH, CPX)
+    ready(node.run(unmanaged(DIVIDED)))
+    assert (node.taints(), LABEL in node.labels(), node.offered()) == (set(), False, dict(DIVIDED.resources))
+
+
+def test_a_pool_without_the_manager_keeps_no_taint_of_its(node: AmdNode) -> None:
+    ready(node.run(WHOLE))
+    node.kill_when = lambda: TAINT in node.taints()
+    node.run(DIVIDED)
+    ready(node.run(unmanaged(WHOLE)))
+    assert (node.taints(), LABEL in node.labels()) == (set(), False)
+
+
+def test_a_plugin_that_has_read_the_former_modes_is_started_anew(node: AmdNode) -> None:
+    node.strategy = "mixed"
+    policy = mixed(DIVIDED)
+    ready(node.run(policy))
+    node.missing.add(EXPORTER)
+    node.reboot()
+    node.remove(EXPORTER)
+    node.clock.sleep(120.0)
+    assert (node.modes(), node.offered()) == (CPX, {"amd.com/spx_nps1": 2})
+    ready(node.run(policy))
+    assert node.offered() == dict(policy.resources)

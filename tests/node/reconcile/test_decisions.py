@@ -171,3 +171,20 @@ def test_node_belongs_to_a_pool_while_its_label_and_pod_exist() -> None:
     assert find_owner({POOL_LABEL: "new"}, [runtime_pod("old")], "new") is None
     assert find_successor([runtime_pod("old"), runtime_pod("new"), pod("other")], "old") == "new"
     assert find_successor([runtime_pod("old")], "old") is None
+
+
+PARTS = {"amd.com/gpu": 2}
+
+
+def test_a_plugin_that_reads_the_gpus_once_is_stale_whatever_else_it_offers() -> None:
+    devices = frozenset({"0000:05:00.0", "amdgpu_xcp_0"})
+    more = find_mismatch(PARTS, devices, {"amd.com/gpu": devices | {"amdgpu_xcp_1"}}, {"amd.com/gpu": 3})
+    other = find_mismatch(PARTS, devices, {"amd.com/gpu": frozenset({"0000:05:00.0", "0000:15:00.0"})}, PARTS)
+    named = find_mismatch(PARTS, devices, {"amd.com/spx_nps1": devices}, {"amd.com/spx_nps1": 2})
+    for lack in (more, other, named):
+        assert lack is not None
+        assert lack.is_stale
+
+
+def test_devices_that_are_not_known_are_not_compared() -> None:
+    assert find_mismatch(PARTS, frozenset(), {"amd.com/gpu": frozenset({"0000:05:00.0", "amdgpu_xcp_0"})}, PARTS) is None

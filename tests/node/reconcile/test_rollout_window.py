@@ -16,15 +16,17 @@ from gpushare_node.core.windows import locate
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import plan
 from gpushare_node.partition.state import Fault, FaultKind, Gpu, Mig, NodeGpus
-from gpushare_node.reconcile.rollout_window import CHANGE_SECONDS, Change
+from gpushare_node.reconcile.rollout_window import Change
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.vendors.nvidia.names import NVIDIA
 from tests.node.gpus.gpu_node import A100, IDS
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
 from tests.support import scale
 from tests.support.fake_api.server import ApiServer
 
 HOUR, DAY = 3600, 24 * 3600
+CHANGE_SECONDS = NVIDIA.leave_seconds + NVIDIA.change_seconds
 NIGHTS = Window(days=(0, 1, 2, 3, 4, 5, 6), start_minutes=22 * 60, duration_seconds=2 * HOUR, timezone="UTC")
 """From 22:00 to midnight. The clock of a node starts on a Thursday at midnight."""
 OPENS = 22.0 * HOUR

@@ -19,7 +19,8 @@ class Machine(Struct):
 
     Both calls return what went wrong as a sentence, also if the host lacks the program for it; None: it is done.
     `find_servers` returns those of the pids that are MPS servers; `name_openers` names the processes that have a GPU's device
-    open or mapped, `name_processes` these.
+    open or mapped, `name_processes` these. `find_units` returns the host's units of these processes, by pid: those of pods have
+    none.
     """
 
     boot_id: str
@@ -28,6 +29,7 @@ class Machine(Struct):
     find_servers: Callable[[Collection[int]], frozenset[int]] = lambda _: frozenset()
     name_openers: Callable[[], tuple[str, ...]] = tuple
     name_processes: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {}
+    find_units: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {}
 
 
 def this_machine(roots: Iterable[Path] = ROOTS, vendor: Vendor = Vendor.NVIDIA) -> Machine:

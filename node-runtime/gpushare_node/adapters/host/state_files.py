@@ -31,7 +31,9 @@ class Journal(Struct):
     monotonic clock; `pending_modes` are the GPUs whose pending MIG mode this runtime requested; `paused` are labels of GPU
     clients with their values before the pause; `is_changing` is true from the first change until a whole layout, the new or
     the old, is in place. `is_new_layout`: that change is no repair, and no window delays what is left of it.
-    `requested` is what AMD's config manager was asked for in this boot, until its answer is carried out; empty if nothing is.
+    `requested` is what AMD's config manager was asked for in this boot, at `requested_at_seconds` since 1970, until its answer
+    is carried out; empty if nothing is. It `is_asked` once its label is known to have been written. `is_evicting`: the taint
+    that the config manager needs is ours.
     """
 
     policy_digest: str
@@ -45,6 +47,9 @@ class Journal(Struct):
     is_changing: bool = False
     is_new_layout: bool = False
     requested: str = ""
+    requested_at_seconds: int = 0
+    is_asked: bool = False
+    is_evicting: bool = False
 
 
 class Notice(Struct):
@@ -141,7 +146,7 @@ def read_journal(value: Field) -> Journal:
         "pending_modes",
         "paused",
         "is_changing",
-        optional=("is_new_layout", "requested"),
+        optional=("is_new_layout", "requested", "requested_at_seconds", "is_asked", "is_evicting"),
     )
     return Journal(
         policy_digest=fields["policy_digest"].text(),
@@ -155,6 +160,9 @@ def read_journal(value: Field) -> Journal:
         is_changing=fields["is_changing"].boolean(),
         is_new_layout=fields["is_new_layout"].optional(lambda one: one.boolean()) or False,
         requested=fields["requested"].optional(lambda one: one.text()) or "",
+        requested_at_seconds=fields["requested_at_seconds"].optional(lambda one: one.integer(at_least=0)) or 0,
+        is_asked=fields["is_asked"].optional(lambda one: one.boolean()) or False,
+        is_evicting=fields["is_evicting"].optional(lambda one: one.boolean()) or False,
     )
 
 

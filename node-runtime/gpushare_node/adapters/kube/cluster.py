@@ -137,6 +137,14 @@ class Event(Struct):
     pod: PodView | None = None
 
 
+class PodEvent(Struct):
+    """An Event that another program has made of a pod. `at` is its last time, in seconds since 1970."""
+
+    reason: str
+    message: str
+    at: float
+
+
 class EventCounts(Struct):
     """The counts of sent and lost Events so far.
 
@@ -202,8 +210,8 @@ class Cluster(EventSink, Protocol):
         """Read the pods of this node, in any phase."""
         ...
 
-    def events_of(self, pod: PodView) -> tuple[str, ...]:
-        """Read the messages of the Events on this pod, the newest first."""
+    def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:
+        """Read the Events on the pod of this name, the newest first."""
         ...
 
     def selects(self, node: NodeView) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpushare_node.adapters.kube.cluster import Event, EventCounts, Eviction, NodeView, PodView, SlotResult, Taint
+from gpushare_node.adapters.kube.cluster import Event, EventCounts, Eviction, NodeView, PodEvent, PodView, SlotResult, Taint
 from gpushare_node.reporting.reasons import ConditionReason
 
 _NODE = NodeView(name="", uid="", labels={}, annotations={}, taints=(), allocatable={})
@@ -28,8 +28,8 @@ class NoCluster:
         """Return no pods. Which pods run is unknown: see `RunContext.holders`."""
         return ()
 
-    def events_of(self, pod: PodView) -> tuple[str, ...]:  # noqa: ARG002 - the Protocol's signature
-        """Return no messages."""
+    def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:  # noqa: ARG002 - the Protocol's signature
+        """Return none."""
         return ()
 
     def selects(self, node: NodeView) -> bool:  # noqa: ARG002 - the Protocol's signature

@@ -17,6 +17,7 @@ from gpushare_node.adapters.kube.cluster import (
     EventType,
     Eviction,
     NodeView,
+    PodEvent,
     PodView,
     SlotResult,
     Taint,
@@ -36,7 +37,7 @@ from gpushare_node.adapters.kube.failure_report import FailureReport
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.requests import is_active
 from gpushare_node.adapters.kube.rollout_slots import NoSlotStore, RolloutSlots, SlotStore
-from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_node, view_pod
+from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
 from gpushare_node.adapters.kube.watch_spec import is_selected
 from gpushare_node.core.clock import Clock, timestamp
 from gpushare_node.core.structs import replace
@@ -94,12 +95,11 @@ class NodeClient:
         found = self._connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._place.node}"})
         return tuple(view_pod(pod) for pod in found.get("items") or ())
 
-    def events_of(self, pod: PodView) -> tuple[str, ...]:
-        """Read the messages of the Events on this pod, the newest first."""
-        query = {"fieldSelector": f"involvedObject.uid={pod.uids[0]}"}
+    def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:
+        """Read the Events on the pod of this name, the newest first: those of some programs have no uid."""
+        query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod.name}"}
         events = self._connection.get(f"/api/v1/namespaces/{pod.namespace}/events", query).get("items") or ()
-        newest = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""), reverse=True)
-        return tuple(str(one.get("message") or "") for one in newest)
+        return tuple(sorted(map(view_event, events), key=lambda one: one.at, reverse=True))
 
     def selects(self, node: NodeView) -> bool:
         """Whether the pool's DaemonSet selects the node by more than our own label; false if it is deleted or being deleted."""

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import NodeView, PodView, Taint
+from gpushare_node.adapters.kube.cluster import NodeView, PodEvent, PodView, Taint
 from gpushare_node.vendors import RESOURCES
 
 Json = Mapping[str, Any]
@@ -37,6 +37,14 @@ def view_node(node: Json) -> NodeView:
 def view_taint(taint: Json) -> Taint:
     """Return the taint of this object."""
     return Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "")
+
+
+def view_event(event: Json) -> PodEvent:
+    """Return the Event of this object; without a readable time, one of 1970."""
+    at = 0.0
+    with suppress(ValueError):
+        at = datetime.fromisoformat(str(event.get("lastTimestamp") or event.get("eventTime"))).timestamp()
+    return PodEvent(reason=str(event.get("reason") or ""), message=str(event.get("message") or ""), at=at)
 
 
 def view_pod(pod: Json) -> PodView:

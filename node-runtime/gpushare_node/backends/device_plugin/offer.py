@@ -8,7 +8,7 @@ from gpushare_node.core.policy import DesiredGpu, Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.vendors import UUIDS, is_gpu_resource
+from gpushare_node.vendors import UUIDS, is_gpu_resource, is_read_once
 
 
 def advertised(allocatable: Mapping[str, int]) -> dict[str, int]:
@@ -42,14 +42,15 @@ def find_mismatch(
 ) -> Unmet | None:
     """See `Backend`.
 
-    Ids are compared first: counts can be correct although no id exists. For plugins whose device ids are not UUIDs (GKE's)
+    Ids are compared first: counts can be correct although no id exists. For plugins whose device ids are not known (GKE's)
     only the counts are compared. A plugin that registered nothing may have found nothing, and wait for its label to change.
     """
     if registered is None:
         return _find_offer_mismatch(desired, allocatable)
     ids = {name: some for name, some in registered.items() if some and is_gpu_resource(name)}
     known = {one.rsplit("::", 1)[0] for some in ids.values() for one in some}
-    if known != devices and (not known or any(one.startswith(UUIDS) for one in known)):
+    is_known = any(one.startswith(UUIDS) for one in known) or (bool(devices) and any(map(is_read_once, desired)))
+    if known != devices and (not known or is_known):
         return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=True)
     counts = {name: len(some) for name, some in ids.items()}
     if counts != desired:
@@ -69,12 +70,14 @@ def _about_numbers(who: str, desired: Mapping[str, int], shown: Mapping[str, int
     """Return the difference. Where only something is missing, a plugin that enumerates again offers it.
 
     A plugin that has lost its connection to kubelet, or that takes a device for unhealthy, does not notice when that is over.
+    One that reads the GPUs only when it starts can offer anything that they had before.
     """
     is_less = all(count <= desired.get(name, 0) for name, count in shown.items())
     text = f"{who} {_about_counts(desired, shown)}"
     if is_less:
         text += "; a plugin omits devices that it considers unhealthy until it restarts"
-    return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=text, is_stale=is_less)
+    is_stale = is_less or any(map(is_read_once, desired))
+    return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=text, is_stale=is_stale)
 
 
 def _about_left(names: Iterable[str]) -> str:

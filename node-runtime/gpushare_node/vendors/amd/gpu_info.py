@@ -95,6 +95,7 @@ def read_gpu(sysfs: Sysfs, index: int, address: str, facts: NodeFacts) -> GpuInf
             memory_mib=sysfs.number(f"{folder}/mem_info_vram_total") >> 20 or None,
             modes=modes,
             devices=devices,
+            is_hidden=not devices,
             # A process that has KFD open may use any GPU, and keeps the config manager from changing all of them.
             pids=tuple((None, pid) for pid in facts.pids),
         )

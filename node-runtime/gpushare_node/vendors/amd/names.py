@@ -43,8 +43,12 @@ AMD = GpuVendor(
     layout_state_label="dcm.amd.com/gpu-config-profile-state",
     layout_done="success",
     layout_failed="failure",
-    # It tries again every minute, for half an hour.
+    # It tries again every minute, for half an hour, and its answer to the request before may come first.
     layout_seconds=1900.0,
+    # On one node of AMD's own tests eviction took ten and a half minutes.
+    leave_seconds=900.0,
+    # The plugin's restart takes up to five minutes.
+    change_seconds=2220.0,
     layout_taint=Eviction(key="amd-dcm", value="up"),
     sharing_label="",
     deploy_labels="",
@@ -54,6 +58,8 @@ AMD = GpuVendor(
     clients=(),
     client_apps=frozenset(),
     partitioner_app="device-config-manager",
+    # As its file names them.
+    partitioner_stops=frozenset({"amd-metrics-exporter.service", "gpuagent.service"}),
     device_major=None,
     device_files=b"/dev/kfd",
     reset_command=(),

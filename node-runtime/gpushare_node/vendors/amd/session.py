@@ -18,7 +18,10 @@ from gpushare_node.vendors.driver import Code, DriverError, GpuInfo, Observe, Ve
 
 
 class _Kept(Struct):
-    """What does not change of a GPU while its mode is `compute`; `gpu_ids` and `places` are in the order of its devices."""
+    """What does not change of a GPU while its mode is `compute`; `gpu_ids` and `places` are in the order of its devices.
+
+    Without `gpu_ids` its devices are hidden: then it is not known who uses them.
+    """
 
     address: str
     compute: str | None
@@ -88,7 +91,7 @@ class Session:
             if self._sysfs.find(f"{self._sysfs.folder(kept.address)}/current_compute_partition") != kept.compute:
                 self._kept.pop(uuid, None)
                 return device
-            return replace(device, rows=tuple(self._rows(kept)))
+            return replace(device, rows=tuple(self._rows(kept)) if kept.gpu_ids else None)
         except SysfsError:
             self._kept.pop(uuid, None)
             return device

@@ -24,6 +24,11 @@ NVIDIA = GpuVendor(
     layout_failed="failed",
     # The sum of its own waits: four times five minutes for clients.
     layout_seconds=1200.0,
+    # Five minutes each for MPS servers and GPU clients.
+    leave_seconds=600.0,
+    # mig-manager's own waits add up to it: four times five minutes. Resets and instances of sixteen GPUs take minutes, and the
+    # plugin's restart up to five.
+    change_seconds=1200.0,
     layout_taint=None,
     sharing_label="nvidia.com/gpu.sharing-strategy",
     deploy_labels="nvidia.com/gpu.deploy.",
@@ -41,6 +46,7 @@ NVIDIA = GpuVendor(
         }
     ),
     partitioner_app="nvidia-mig-manager",
+    partitioner_stops=frozenset(),
     # Fixed: /proc/devices, and Linux's list of allocated devices.
     device_major=195,
     device_files=b"/dev/nvidia",

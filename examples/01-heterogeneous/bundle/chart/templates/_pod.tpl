@@ -222,12 +222,13 @@ whether it observes, whether the GPUs are AMD's).
 {{- end }}
 
 {{/*
-A container that may change hardware. Privileged only if it must switch MIG or create instances; else root with KILL (it goes on
-holding tenants to their caps while it waits), SYS_PTRACE and SYS_ADMIN (the driver asks for it when the compute mode that MPS
-left behind is put right). With AMD's GPUs others change the hardware. Takes (privileged, whether the GPUs are AMD's).
+A container that may change hardware. Privileged only if it must switch MIG or create instances, or read AMD's GPUs: KFD shows
+their devices, and what a process has of each, only to a container that may open them. Else root with KILL (it goes on holding
+tenants to their caps while it waits), SYS_PTRACE and SYS_ADMIN (the driver asks for it when the compute mode that MPS left behind
+is put right). Takes whether it is privileged.
 */}}
 {{- define "gpushare.hardwareSecurity" -}}
-{{- if index . 0 -}}
+{{- if . -}}
 privileged: true
 {{- else -}}
 allowPrivilegeEscalation: false
@@ -236,9 +237,7 @@ capabilities:
     - ALL
   add:
     - KILL
-    {{- if not (index . 1) }}
     - SYS_ADMIN
-    {{- end }}
     - SYS_PTRACE
 {{- end }}
 readOnlyRootFilesystem: true
@@ -266,7 +265,7 @@ the GPUs are AMD's).
 {{- $account := index . 1 -}}
 {{- $nodes := index . 2 -}}
 {{- $amd := index . 3 -}}
-{{- $privileged := and (eq $root.Values.partitioner "gpushare") (not $amd) -}}
+{{- $privileged := or $amd (eq $root.Values.partitioner "gpushare") -}}
 {{- include "gpushare.podBase" (list $root $account $amd) }}
 affinity:
   {{- include "gpushare.affinity" (list $root (list (dict "matchExpressions" $nodes)) $amd) | nindent 2 }}
@@ -286,7 +285,7 @@ containers:
     resources:
       {{- include "gpushare.resources" $root | nindent 6 }}
     securityContext:
-      {{- include "gpushare.hardwareSecurity" (list $privileged $amd) | nindent 6 }}
+      {{- include "gpushare.hardwareSecurity" $privileged | nindent 6 }}
     volumeMounts:
       - name: tenancy
         mountPath: /etc/gpushare

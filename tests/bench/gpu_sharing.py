@@ -4,20 +4,19 @@ Prints the total throughput of 2, 4 and 8 processes relative to one alone, for a
 fills a tenth of it. Neither the compute mode nor anything else of the GPU is changed.
 """
 
-import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+
+from tests.e2e.gpu.cuda import BEGIN
+from tests.e2e.gpu.mps_daemon import open_daemon
 
 SECONDS = 4.0
 PROCESSES = (1, 2, 4, 8)
-CONTROL = "nvidia-cuda-mps-control"
+GPU = "0"
 
-WORKER = r"""import ctypes, sys, time
-PTX = b'''.version 7.0
+WORKER = (
+    BEGIN
+    + r"""PTX = b'''.version 7.0
 .target sm_70
 .address_size 64
 .visible .entry spin(.param .u64 out, .param .u32 turns)
@@ -37,17 +36,9 @@ again:
   ret;
 }
 \0'''
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    code = getattr(cuda, name)(*arguments)
-    if code:
-        sys.exit(f"{name}: CUDA error {code}")
-tenths, seconds = int(sys.argv[1]), float(sys.argv[2])
-device, units, out = ctypes.c_int(), ctypes.c_int(), ctypes.c_uint64()
-context, module, kernel = (ctypes.c_void_p() for _ in range(3))
-call("cuInit", 0)
-call("cuDeviceGet", ctypes.byref(device), 0)
-call("cuCtxCreate_v2", ctypes.byref(context), 0, device)
+tenths, seconds = int(sys.argv[2]), float(sys.argv[3])
+units, out, module, kernel = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_void_p()
+device = context()
 call("cuDeviceGetAttribute", ctypes.byref(units), 16, device)
 call("cuModuleLoadData", ctypes.byref(module), PTX)
 call("cuModuleGetFunction", ctypes.byref(kernel), module, b"spin")
@@ -59,44 +50,30 @@ def launch():
     call("cuLaunchKernel", kernel, blocks, 1, 1, 1024, 1, 1, 0, None, arguments, None)
     call("cuCtxSynchronize")
 launch()
-print("ready", flush=True)
+ready()
 sys.stdin.readline()
 ends, done = time.monotonic() + seconds, 0
 while time.monotonic() < ends:
     launch()
     done += 1
-print(done, flush=True)
+ready(done)
 """
+)
 
 
 def throughput(processes: int, tenths: int) -> float:
     """Launches in a second, of all processes together."""
-    command = [sys.executable, "-c", WORKER, str(tenths), str(SECONDS)]
+    command = [sys.executable, "-c", WORKER, GPU, str(tenths), str(SECONDS)]
     workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
     for worker in workers:
         assert worker.stdout is not None
-        if worker.stdout.readline().strip() != "ready":
-            raise SystemExit("a process has no GPU")
+        if (heard := worker.stdout.readline().strip()) != "ready":
+            raise SystemExit(heard or "a process ended without a word; what it wrote is above")
     for worker in workers:
         assert worker.stdin is not None
         worker.stdin.write("\n")
         worker.stdin.flush()
     return sum(int(worker.communicate()[0]) for worker in workers) / SECONDS
-
-
-@contextmanager
-def mps() -> Iterator[None]:
-    """An MPS daemon with folders of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        for variable, name in (("CUDA_MPS_PIPE_DIRECTORY", "pipe"), ("CUDA_MPS_LOG_DIRECTORY", "log")):
-            Path(folder, name).mkdir()
-            os.environ[variable] = f"{folder}/{name}"
-        subprocess.run([CONTROL, "-d"], check=True)
-        try:
-            yield
-        finally:
-            subprocess.run([CONTROL], input="quit -t 5\n", text=True, check=True, stdout=subprocess.DEVNULL)
-            del os.environ["CUDA_MPS_PIPE_DIRECTORY"], os.environ["CUDA_MPS_LOG_DIRECTORY"]
 
 
 def tell(how: str, alone: dict[int, float]) -> None:
@@ -112,7 +89,7 @@ def main() -> None:
     print(subprocess.run(query, text=True, check=True, stdout=subprocess.PIPE).stdout.strip())
     alone: dict[int, float] = {}
     tell("in turns", alone)
-    with mps():
+    with open_daemon(GPU):
         tell("under MPS", alone)
 
 

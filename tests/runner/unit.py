@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tests.runner import needs, running, suites
 from tests.runner.lanes import LOGS
 
-_DISTRIBUTION = ("-n", "4", "--dist", "worksteal")
+_DISTRIBUTION = ("-n", "3", "--dist", "worksteal")
 """More workers than two cores have: some of the tests' time is waiting. Not many more, for each collects all tests."""
 
 

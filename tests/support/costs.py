@@ -13,7 +13,7 @@ ROUNDS = 5
 SPAN = 16
 """So many times as many, of which the cost is compared: of what grows with the square, 256 times as much."""
 LINEAR = 48
-"""Nearer to 16 times as much than to 256, by as large a factor from both."""
+"""Three times what grows in line costs, and less than a fifth of what grows with the square."""
 
 
 def costs_below(limit: float, large: Callable[[], object], small: Callable[[], object]) -> bool:

@@ -6,10 +6,10 @@ from gpushare.intent.words import Mode
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small
 from gpushare.modes.traits import ModeTraits
 
-_UNLIMITED_MIB = 32
-"""MPS's limit leaves out 2 MiB of each CUDA context, which the driver reports as the client's: a client that fills a limit of
-2048 MiB has 2050 MiB in the process list, one with two contexts 2052 MiB (tests/e2e/gpu/test_mps.py: H100, driver 580.159.04).
-This is room for sixteen contexts in a container."""
+_UNCOUNTED_MIB = 32
+"""Room for sixteen CUDA contexts in a container. MPS's limit leaves out 2 MiB of each, which the driver reports as the
+client's: on an H100 with driver 580.159.04 a client that fills a limit of 2048 MiB has 2050 MiB in the process list, one with
+two contexts 2052 MiB. tests/e2e/gpu/test_mps.py measures the first again."""
 
 _CLIENT_LIMITS_FROM = (7, 0)
 """Compute capability from which an MPS client can have a memory limit (Volta)."""
@@ -45,7 +45,7 @@ class MpsTraits(ModeTraits[Mps]):
     pool_name = "serving"
     starter_card = "l40s"
     has_daemon = True
-    unlimited_mib = _UNLIMITED_MIB
+    uncounted_mib = _UNCOUNTED_MIB
     replication_key = "mps"
     mechanisms = frozenset(Mechanism)
     card_facts = (("mps", "MPS"), ("computeCapability", "compute capability"))

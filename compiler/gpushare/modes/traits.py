@@ -40,8 +40,8 @@ class ModeTraits(Generic[S]):
     has_daemon: ClassVar[bool] = False
     """Whether MPS daemons divide all memory of a device evenly. A daemon restarts with its config, which ends its clients."""
 
-    unlimited_mib: ClassVar[int] = 0
-    """What the driver reports of a container beyond what its daemon's memory limit counts."""
+    uncounted_mib: ClassVar[int] = 0
+    """How much more than the memory that the daemon's limit counts the driver may report of a container."""
 
     serves_vms: ClassVar[bool] = False
     """Whether virtual machines get the GPUs, and containers nothing: the node runtime and admission take no part."""

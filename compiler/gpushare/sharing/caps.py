@@ -67,7 +67,7 @@ def tolerance_mib(pool: Pool, cap_mib: int) -> int:
     Nor than the limit that the mode's own daemon sets: a client at that limit is within its cap.
     """
     asked = -(-pool.enforcement.tolerance.of(cap_mib * MIB) // MIB)
-    return max(asked, modes.of(pool).unlimited_mib)
+    return max(asked, modes.of(pool).uncounted_mib)
 
 
 def shares_for(memory_bytes: int, cap_mib: int) -> int:

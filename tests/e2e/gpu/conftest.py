@@ -9,6 +9,7 @@ from gpushare.catalog.cards import Card
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.calls import Calls
+from tests.support.process_fixtures import ProcessPool, open_process_pool
 
 
 class OneGpu:
@@ -19,6 +20,12 @@ class OneGpu:
 
     def uuid(self, _gpu: int) -> str:
         return self._uuid
+
+
+@pytest.fixture
+def process_pool() -> Iterator[ProcessPool]:
+    with open_process_pool() as everyone:
+        yield everyone
 
 
 @pytest.fixture(scope="module")

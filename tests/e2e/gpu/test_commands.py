@@ -30,7 +30,6 @@ def test_export_prints_every_gpu(surveys: tuple[GpuInfo, ...]) -> None:
     done = run("export", "--format", "json")
     print(done.stdout, done.stderr)
     assert done.returncode == 0
-    assert json.loads(done.stdout)
     assert len(json.loads(done.stdout)["gpus"]) == len(surveys)
 
 

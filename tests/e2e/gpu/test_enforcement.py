@@ -13,7 +13,7 @@ from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.conftest import OneGpu
 from tests.e2e.gpu.cuda import hold
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, lives, pod_uid
-from tests.support.process_fixtures import ProcessPool, open_process_pool, systemd_path
+from tests.support.process_fixtures import ProcessPool, systemd_path
 from tests.support.waiting import wait_for
 
 CAP_MIB = 2048
@@ -22,12 +22,6 @@ GREEDY_MIB, MODEST_MIB = 3072, 256
 
 STEPS = ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
 MAX_CYCLES = 20
-
-
-@pytest.fixture
-def process_pool() -> Iterator[ProcessPool]:
-    with open_process_pool() as everyone:
-        yield everyone
 
 
 @pytest.fixture

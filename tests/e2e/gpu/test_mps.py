@@ -1,9 +1,6 @@
 """MPS on a real GPU: its limit on pinned memory, what the driver lists of its clients, and how one client alone is ended."""
 
-import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,49 +18,22 @@ from gpushare_node.vendors.nvidia.session import Session
 from tests.compiler.resolved.builders import pool
 from tests.e2e.gpu.conftest import OneGpu
 from tests.e2e.gpu.cuda import DEAF, HELD_SECONDS, HOLD, hold, start
+from tests.e2e.gpu.mps_daemon import PIPE, control, open_daemon
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, pod_uid
-from tests.support.process_fixtures import ProcessPool, open_process_pool, said, systemd_path, tell
+from tests.support.process_fixtures import ProcessPool, said, systemd_path, tell
 from tests.support.waiting import wait_for
 
-CONTROL = "nvidia-cuda-mps-control"
-PIPE = "mps/nvidia.com/gpu.shared/pipe"
-"""Where the device plugin has it below its folder."""
 LIMIT_MIB = 4096
 CAP_MIB = 2048
 """A lower one, which only the node runtime enforces."""
 
 
-def control(line: str) -> str:
-    return subprocess.run([CONTROL], input=f"{line}\n", capture_output=True, text=True, check=True, timeout=30).stdout
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path: a socket's may have 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="mps-") as name:
-        yield Path(name)
-
-
-@pytest.fixture
-def process_pool(_daemon: None) -> Iterator[ProcessPool]:
-    with open_process_pool() as everyone:
-        yield everyone
-
-
-@pytest.fixture
-def _daemon(folder: Path, monkeypatch: pytest.MonkeyPatch, whole: GpuInfo) -> Iterator[None]:
-    """A daemon of this GPU alone, that gives every client the limit. The compute mode stays as it is."""
-    assert shutil.which(CONTROL), f"{CONTROL} is not on PATH"
-    for variable, name in (("CUDA_MPS_PIPE_DIRECTORY", PIPE), ("CUDA_MPS_LOG_DIRECTORY", "log")):
-        (folder / name).mkdir(parents=True)
-        monkeypatch.setenv(variable, str(folder / name))
-    daemon = dict(os.environ) | {"CUDA_VISIBLE_DEVICES": whole.uuid}
-    subprocess.run([CONTROL, "-d"], env=daemon, check=True, timeout=30)
-    try:
+@pytest.fixture(autouse=True)
+def folder(whole: GpuInfo) -> Iterator[Path]:
+    """That of the MPS daemon, which gives every client the limit."""
+    with open_daemon(whole.uuid) as folder:
         control(f"set_default_device_pinned_mem_limit 0 {LIMIT_MIB}M")
-        yield
-    finally:
-        control("quit -t 5")
+        yield folder
         print(*(file.read_text() for file in (folder / "log").glob("*.log")), sep="\n")
 
 
@@ -84,7 +54,7 @@ def test_the_limit_refuses_and_the_driver_lists_clients(
 
 @pytest.fixture
 def mps(folder: Path, processes: LinuxProcesses) -> HostMpsControl:
-    return HostMpsControl(processes, is_system=lambda _: True, root=folder / "mps")
+    return HostMpsControl(processes, is_system=lambda _: True, root=folder)
 
 
 @pytest.fixture
@@ -132,7 +102,7 @@ def test_a_container_over_its_cap_is_ended_and_its_neighbour_works_on(
         ended, neighbour = (start(process_pool, "0", DEAF + BUSY, size)[0] for size in ("2048", "512"))
         (server,) = ControlProgram(folder / PIPE).servers()
         enforcement.fake_proc.show(server, "/system.slice/mps.service")
-        enforcement.mps = HostMpsControl(enforcement.processes, is_system=lambda _: True, root=folder / "mps")
+        enforcement.mps = HostMpsControl(enforcement.processes, is_system=lambda _: True, root=folder)
         enforcement.start()
         for number, (name, process) in enumerate({"greedy": ended, "modest": neighbour}.items(), start=1):
             enforcement.admit(number, name)

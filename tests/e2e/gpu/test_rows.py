@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.cuda import hold, start
-from tests.support.process_fixtures import ProcessPool, await_exit, open_process_pool
+from tests.support.process_fixtures import ProcessPool, await_exit
 from tests.support.waiting import wait_for
 
 MIB = 2048
@@ -37,12 +36,6 @@ class Rows:
 @pytest.fixture
 def rows(session: Session, whole: GpuInfo) -> Rows:
     return Rows(session, whole.uuid)
-
-
-@pytest.fixture
-def process_pool() -> Iterator[ProcessPool]:
-    with open_process_pool() as everyone:
-        yield everyone
 
 
 def state(pid: int) -> str:

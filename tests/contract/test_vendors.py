@@ -52,6 +52,7 @@ def test_only_nvidia_packages_contain_nvidias_domain(house: str) -> None:
 BY_NAME = {
     "backends/device_plugin.py": "NVIDIA's device plugin",
     "catalog/upstream.py": "the charts of the stacks, which are NVIDIA's",
+    "compare/value_effects.py": "a change of NVIDIA's stack",
     "intent/types.py": "the runtime class of those stacks",
     "live/inventory.py": "the operator's ClusterPolicies",
     "live/rights.py": "the right to read them",

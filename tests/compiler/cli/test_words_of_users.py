@@ -6,8 +6,8 @@ import re
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "compiler/gpushare"
-KINDS = {"ConfigMap", "DaemonSet"}
-"""Classes of ours that are called like the object of Kubernetes that they hold."""
+KINDS = {"ConfigMap", "DaemonSet", "DeviceConfig"}
+"""Classes of ours that are called like the object of the cluster that they hold."""
 
 
 def test_no_text_has_the_name_of_a_class() -> None:

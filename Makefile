@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 # What is installed: the program alone, what `make test` needs, and what the other suites need. Each by one call of pip, which
-# builds the program again each time.
+# builds the program again each time. Python compiles what it imports, a small part of the packages, when it first imports it.
 EMPTY   = $(VENV)/.empty
 PROGRAM = $(VENV)/.program
 READY   = $(VENV)/.ready
@@ -40,17 +40,17 @@ $(EMPTY):
 
 $(PROGRAM): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
 	@echo "installing gpushare into $(VENV)"
-	@$(BIN)/pip install --quiet --editable .
+	@$(BIN)/pip install --quiet --no-compile --editable .
 	@touch $@
 
 $(READY): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
 	@echo "installing gpushare and what its tests need into $(VENV): 420 MB"
-	@$(BIN)/pip install --quiet --editable '.[test]' --editable node-runtime
+	@$(BIN)/pip install --quiet --no-compile --editable '.[test]' --editable node-runtime
 	@touch $@ $(PROGRAM)
 
 $(SUITES): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
 	@echo "installing gpushare and what all its suites need into $(VENV): 560 MB"
-	@$(BIN)/pip install --quiet --editable '.[suites]' --editable node-runtime
+	@$(BIN)/pip install --quiet --no-compile --editable '.[suites]' --editable node-runtime
 	@touch $@ $(READY) $(PROGRAM)
 
 demo: $(PROGRAM)  ## a mixed cluster from its intent to rendered objects, a change and a refusal; half a minute

@@ -1,5 +1,6 @@
 """What the whole suite has: the options `--case` and `--long`, libyaml, and examples without a time limit."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from tests.support import scale
 # Tests read and write YAML by `yaml.safe_load` and `yaml.safe_dump`: libyaml needs a tenth of the time for the same documents.
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
 yaml.SafeDumper = yaml.CSafeDumper  # type: ignore[misc, assignment]
+
+# Tests make many objects and few cycles: the collector of garbage took a fifth of their time.
+gc.set_threshold(20_000, 20, 20)
 
 # How long an example takes is a matter of what else the machine does. All else is Hypothesis's own choice, on CI and elsewhere.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

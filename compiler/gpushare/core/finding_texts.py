@@ -1,5 +1,7 @@
 """The texts of the finding codes, in `findings/<CODE>.md`. Reads the files; checks nothing."""
 
+from functools import cache
+
 from gpushare.core import resources
 from gpushare.core.record import Record
 
@@ -14,11 +16,13 @@ class FindingText(Record):
     markdown: str
 
 
+@cache
 def codes() -> tuple[str, ...]:
     """Return every code that has a text, sorted."""
     return tuple(sorted(path.stem for path in resources.findings().glob("GS[0-9][0-9][0-9].md")))
 
 
+@cache
 def load(code: str) -> FindingText:
     """Return the text of a code. Raises FileNotFoundError if the code has none."""
     markdown = (resources.findings() / f"{code}.md").read_text(encoding="utf-8")

@@ -7,10 +7,13 @@ in elapsed time. A day that the zone skips has no window. A contract test compar
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import cache
 
 from gpushare.core.record import Record
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+CHANGE_SECONDS = 1800
+"""What must be left of a window in addition to the drain's time: the node runtime's bound for a change."""
 LATE_SECONDS = 600
 """A node notices an opening up to this late: its clock may have been set."""
 _UTC = "UTC"
@@ -68,6 +71,7 @@ def _zone(name: str) -> tzinfo | None:
         return None
 
 
+@cache
 def known_zones() -> frozenset[str]:
     """Return the names of the system's time zone database; empty if it has none. Debian's `localtime` differs by machine."""
     from zoneinfo import available_timezones  # noqa: PLC0415 - as above

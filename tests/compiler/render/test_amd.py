@@ -226,6 +226,40 @@ def test_the_intents_own_values_are_merged_last() -> None:
     assert values["crds"] == {"defaultCR": {"install": False, "upgrade": False}}
 
 
+@pytest.mark.parametrize(
+    ("values", "more"),
+    [
+        ("{}", []),
+        ("{labeller: {enabled: true}}", ["docker.io/rocm/k8s-device-plugin:labeller-1.31.0.10"]),
+        ("{nfd: {enabled: true}}", ["# Those of its subcharts: helm show values amd-gpu"]),
+    ],
+)
+def test_every_image_of_the_device_plugins_chart_is_pinned_and_listed(values: str, more: list[str]) -> None:
+    texts = bundle("old", platform=f"{{stack: amd-device-plugin, values: {values}}}")
+    _, _, listed = texts["images.txt"].partition("# AMD's chart")
+    found = [line.partition(" --repo")[0] for line in listed.splitlines()[1:]]
+    assert found == ["docker.io/rocm/k8s-device-plugin:1.31.0.10", *more]
+    labeller = document(texts, "amd-device-plugin/values.yaml")["lbl"]["image"]
+    assert labeller == {"repository": "docker.io/rocm/k8s-device-plugin", "tag": "labeller-1.31.0.10"}
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "monitor"),
+    [
+        ("serviceMonitor: true", {"enable": True}),
+        ("serviceMonitor: true, labels: {release: prom}", {"enable": True, "labels": {"release": "prom"}}),
+        ("serviceMonitor: true, operator: false", None),
+        ("dashboard: true, alerts: true", None),
+    ],
+)
+def test_amds_exporter_is_monitored_as_the_node_runtime_is(monitoring: str, monitor: dict[str, Any] | None) -> None:
+    texts = bundle("parts", more=f"  monitoring: {{{monitoring}}}\n")
+    exporter = device_config(texts, "parts")["metricsExporter"]
+    assert exporter.get("prometheus") == (monitor and {"serviceMonitor": monitor})
+    assert "monitoring/dcgm-metrics.csv" not in texts
+    assert "dcgm" not in texts["README.md"]
+
+
 def test_quotas_count_partitions() -> None:
     texts = bundle("parts", more="  quotas: {team: {parts: 12}}\n")
     assert document(texts, "chart/values.yaml")["quotas"] == {"team": {"requests.amd.com/cpx_nps4": 12}}

@@ -173,7 +173,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
         yield Finding(
             code="GS751",
             message=f"pool {others.name} has NVIDIA's cards, which stack {amd_stack} does not serve",
-            hints=(f"write stack: gpu-operator and amd: {{stack: {amd_stack}}}",),
+            hints=("write stack: gpu-operator" + (f" and amd: {{stack: {amd_stack}}}" if amd else ""),),
             path=stack,
         )
     if amd and platform.stack in (Stack.GPU_OPERATOR, Stack.DEVICE_PLUGIN):

@@ -158,7 +158,10 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
             hints=("`kubectl get runtimeclasses` prints the names; NVIDIA's is usually nvidia",),
             path=path,
         )
-    if platform.installs_chart:
+    if platform.stack is Stack.NONE:
+        message, hint = "no pool has NVIDIA's cards, so runtimeClass has no effect", "leave runtimeClass out"
+        yield Finding(code="GS750", message=message, hints=(hint,), path=path, on_key=True)
+    elif platform.installs_chart:
         is_operator = platform.stack is Stack.GPU_OPERATOR
         values = f"{{operator: {{runtimeClass: {name}}}}}" if is_operator else f"{{runtimeClassName: {name}}}"
         yield Finding(

@@ -240,6 +240,21 @@ def test_stacks_and_versions_of_a_bundle_come_back(platform: dict[str, Any]) -> 
     assert of_bundle(files, "nodes/", "images.txt").get("amd", platform) == platform.get("amd", platform)
 
 
+@pytest.mark.parametrize(
+    "platform",
+    [
+        {"stack": "existing", "namespace": "rocm"},
+        {"stack": "amd-device-plugin", "namespace": "rocm"},
+        {"stack": "gpu-operator", "amd": {"stack": "existing", "namespace": "rocm"}},
+    ],
+)
+def test_the_namespace_of_amds_stack_comes_back(platform: dict[str, Any]) -> None:
+    files, partitioner = compiled(platform), {"partitioner": "gpushare"} if "amd" in platform else {}
+    found = of_bundle(files, "nodes/", "chart/files/policies/", "images.txt", "chart/values.yaml")
+    del found["image"]
+    assert found == {**partitioner, **platform}
+
+
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_the_pools_of_a_bundle_alone_keep_what_serves_amds_gpus(platform: dict[str, Any]) -> None:
     existing = {"stack": "existing"}

@@ -182,6 +182,8 @@ def test_devices_of_which_no_label_says_whether_they_are_whole_gpus_are_an_error
         ({"amd.com/gpu": 8}, "ffff"),
         ({"amd.com/cpx_nps4": 63}, "74a1"),
         ({"amd.com/spx_nps1": 1, "amd.com/cpx_nps1": 24}, "74a1"),
+        ({"amd.com/gpu": 17}, "740f"),
+        ({"amd.com/cpx_nps4": 136}, "74a1"),
     ],
 )
 def test_what_is_no_mode_of_the_card_is_an_error(capacity: dict[str, int], device: str) -> None:

@@ -235,10 +235,13 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
         return
     for pool, _, sharing in _partitions(context):
         if sharing.strategy is MigStrategy.MIXED:
+            single = "write strategy: single: partitions are then amd.com/gpu"
+            if len({group.compute for group in sharing.groups}) > 1:
+                single = "write one compute mode and strategy: single: partitions are then amd.com/gpu"
             yield Finding(
                 code="GS753",
                 message="the chart amd-gpu starts AMD's device plugin with the strategy single, and has no value to change it",
-                hints=("write strategy: single: partitions are then amd.com/gpu", "or write stack: amd-gpu-operator"),
+                hints=(single, "or write stack: amd-gpu-operator"),
                 path=pool_path(pool, "sharing"),
             )
 

@@ -165,6 +165,13 @@ def test_several_modes_on_a_node_need_names_by_mode(strategy: str) -> None:
     assert "GS324" in warnings(text)
 
 
+@pytest.mark.parametrize(("compute", "hint"), [("SPX", "write strategy: single"), ("CPX", "write one compute mode")])
+def test_the_hint_on_names_by_mode_does_not_lead_to_an_exit_of_the_plugin(compute: str, hint: str) -> None:
+    layouts = f"[{{gpus: [0, 1], compute: SPX}}, {{gpus: [2, 3], compute: {compute}}}]"
+    text = intent("mi300x", f"{{mode: partition, memory: NPS1, layouts: {layouts}}}", "amd-device-plugin")
+    assert [one.hints[0].startswith(hint) for one in check(text) if one.code == "GS753"] == [True]
+
+
 @pytest.mark.parametrize("gpus", [[2], [2, 2, 3], [2, 3, 4]])
 def test_layouts_name_every_gpu_once(gpus: list[int]) -> None:
     sharing = f"{{mode: partition, memory: NPS1, {LAYOUTS.format(gpus)}}}"

@@ -265,6 +265,29 @@ def test_a_stack_of_amds_that_does_not_serve_nvidias_cards_stays_where_it_serves
     assert (found.code, found.hints) == ("GS751", (f"write stack: gpu-operator{more}",))
 
 
+@pytest.mark.parametrize(("stack", "most"), [("amd-gpu-operator", 37), ("amd-device-plugin", 48), ("existing", 48)])
+def test_names_that_amds_operator_makes_of_a_pools_name_fit_into_a_service(stack: str, most: int) -> None:
+    assert len(f"gpushare-{'p' * 37}-metrics-exporter") == 63
+    for length, wrong in ((most, []), (most + 1, ["GS205"])):
+        assert (
+            errors(written(pool("p" * length, "mi210", sharing="{mode: exclusive}"), platform=f"{{stack: {stack}}}")) == wrong
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [
+        ({"platform": "{stack: amd-gpu-operator, namespace: gpu-system}"}, ("spec", "platform", "namespace")),
+        ({"namespace": "kube-amd-gpu", "platform": "{stack: amd-gpu-operator}"}, ("spec", "namespace")),
+        ({"platform": "{stack: amd-device-plugin, namespace: gpu-system}"}, None),
+        ({"platform": "{stack: existing, namespace: gpu-system}"}, None),
+    ],
+)
+def test_amds_operator_has_a_namespace_of_its_own(settings: dict[str, str], path: tuple[str, ...] | None) -> None:
+    found = check(written(pool("research", "mi210", sharing="{mode: exclusive}"), **settings))
+    assert [(one.code, one.path) for one in found if is_error(one)] == ([("GS717", path)] if path else [])
+
+
 def test_both_vendors_in_one_intent_need_both_stacks() -> None:
     nodes = "{matchLabels: {node.example.org/flavour: gpu-l4}}"
     whole = pool("b", "l4", nodes, sharing="{mode: exclusive}")

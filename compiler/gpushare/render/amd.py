@@ -20,7 +20,7 @@ from gpushare.intent.types import AmdStack, Platform, Stack
 from gpushare.nodes.selectors import POOL_LABEL, VENDOR_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.vendors.amd import AMD
+from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 FOLDER = "chart/files/amd"
 CONFIG = f"{FOLDER}/config.json"
@@ -30,6 +30,12 @@ CONFIG_MAP = "gpushare-dcm"
 
 _LABELS = ["compute-memory-partition", "compute-partitioning-supported", "memory-partitioning-supported"]
 """What AMD's labeller writes beside its defaults."""
+
+_DISCOVERY = (
+    {"key": MANAGER_TAINT, "operator": "Equal", "value": "up", "effect": "NoExecute"},
+    {"key": "amd-gpu-unhealthy", "operator": "Exists", "effect": "NoSchedule"},
+)
+"""What the workers of node feature discovery tolerate in AMD's chart."""
 
 _PARTS = {
     AmdStack.GPU_OPERATOR: ("devicePlugin", "nodeLabeller", "metricsExporter", CONFIG_MANAGER, "initContainer"),
@@ -64,7 +70,7 @@ def installs(plan: Plan) -> bool:
 
 def device_configs(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the specifications of the DeviceConfigs, each with its file, where AMD's operator serves the pools."""
-    if installs(plan) and plan.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR:
+    if plan.has_amd_operator:
         for pool in pools(plan):
             yield f"{FOLDER}/device-configs/{pool.name}.yaml", _device_config(plan, pool)
 
@@ -134,7 +140,7 @@ def upstream_values(plan: Plan) -> dict[str, Any]:
     if not installs(plan):
         return {}
     platform = plan.intent.platform
-    values = _operator(platform) if platform.of_amd.stack is AmdStack.GPU_OPERATOR else _plugin(plan)
+    values = _operator(plan) if platform.of_amd.stack is AmdStack.GPU_OPERATOR else _plugin(plan)
     _merge(values, platform.of_amd.values)
     return values
 
@@ -147,16 +153,21 @@ def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
             values[key] = value
 
 
-def _operator(platform: Platform) -> dict[str, Any]:
+def _operator(plan: Plan) -> dict[str, Any]:
     """Return the values of the operator: our DeviceConfigs and ConfigMap take the place of its own.
 
-    Beside NVIDIA's chart, which brings node feature discovery, it installs none; our pools need none of its labels.
+    Beside NVIDIA's chart, which brings node feature discovery, it installs none.
     """
+    platform = plan.intent.platform
     is_alone = platform.stack is Stack.NONE
+    discovery = {
+        **({"imagePullSecrets": _secrets(platform)} if platform.image_pull_secrets else {}),
+        "worker": {"tolerations": [*map(dict, _DISCOVERY), *_tolerations(list(pools(plan)))]},
+    }
     return {
         "crds": {"defaultCR": {"install": False, "upgrade": False}},
         "defaultDCMConfigMap": {"install": False},
-        "node-feature-discovery": {"enabled": is_alone},
+        "node-feature-discovery": {"enabled": is_alone, **(discovery if is_alone else {})},
         "installdefaultNFDRule": is_alone,
         **({"controllerManager": {"manager": {"image": _split(operator_image(platform))}}} if platform.registry else {}),
         **({"global": {"imagePullSecrets": _secrets(platform)}} if platform.image_pull_secrets else {}),

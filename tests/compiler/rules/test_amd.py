@@ -352,6 +352,14 @@ def test_a_cap_is_refused_because_the_partition_bounds_memory() -> None:
     assert errors(text) == ["GS502"]
 
 
+@pytest.mark.parametrize(("stack", "section"), [("gpu-operator", "node-feature-discovery"), ("device-plugin", "nfd")])
+@pytest.mark.parametrize(("amd", "codes"), [("amd-gpu-operator", ["GS711"]), ("amd-device-plugin", [])])
+def test_the_rule_that_labels_amds_nodes_is_ours(stack: str, section: str, amd: str, codes: list[str]) -> None:
+    own = f"{{{section}: {{worker: {{config: {{sources: {{custom: []}}}}}}}}}}"
+    pools = pool("a", "mi210", "{names: [n1]}", "{mode: exclusive}"), pool("b", "l4", "{names: [n2]}", "{mode: exclusive}")
+    assert errors(written(*pools, platform=f"{{stack: {stack}, values: {own}, amd: {{stack: {amd}}}}}")) == codes
+
+
 @pytest.mark.parametrize("tool", ["argocd", "flux"])
 def test_no_tool_syncs_amds_stack(tool: str) -> None:
     key = {"argocd": "repoURL", "flux": "url"}[tool]
@@ -378,6 +386,9 @@ def test_find_returns_none_for_a_pair_that_is_not_there() -> None:
         ("amd-gpu-operator", "{remediation: null}", "GS710"),
         ("amd-gpu-operator", "{controllerManager: {affinity: null}}", None),
         ("amd-gpu-operator", "{kmm.enabled: false}", "GS708"),
+        ("amd-gpu-operator", "{installdefaultNFDRule: true}", None),
+        ("amd-gpu-operator", "{node-feature-discovery: {enabled: false, master: {replicas: 2}}}", None),
+        ("amd-gpu-operator", "{node-feature-discovery: {worker: {tolerations: []}}}", "GS711"),
         ("amd-gpu-operator", "{kmm: {controller: {nodeSelector: {node.example.org/role: infra}}}}", None),
         ("amd-gpu-operator", "{controllerManager: {replicas: two}}", "GS710"),
         ("amd-gpu-operator", "{upgradeCRD: 1}", "GS710"),

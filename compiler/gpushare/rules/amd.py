@@ -247,9 +247,10 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
 
 
 def check_gitops(context: RuleContext) -> Iterator[Finding]:
-    """GS754: AMD's cards in a bundle that Argo CD or Flux sync."""
-    amd = next((pool for pool, _ in _pools(context)), None)
-    for tool in context.intent.gitops if amd else ():
+    """GS754: a chart of AMD's in a bundle that Argo CD or Flux sync."""
+    intent = context.intent
+    has_chart = intent.platform.of_amd.stack is not AmdStack.EXISTING and not intent.observes and any(_pools(context))
+    for tool in intent.gitops if has_chart else ():
         yield Finding(
             code="GS754",
             message=f"gpushare writes no objects of {tool} for AMD's stack yet",

@@ -300,6 +300,17 @@ def test_amds_exporter_is_monitored_as_the_node_runtime_is(monitoring: str, moni
     assert "dcgm" not in texts["README.md"]
 
 
+@pytest.mark.parametrize(("tool", "address"), [("argocd", "repoURL"), ("flux", "url")])
+def test_a_tool_syncs_the_bundle_beside_an_installed_stack(tool: str, address: str) -> None:
+    gitops = f"  gitops: {{{tool}: {{{address}: 'https://git.example.org/gpu.git', path: clusters/b}}}}\n"
+    texts = bundle("parts", platform="{stack: existing, namespace: rocm}", more=gitops)
+    apps = {path.rpartition("/")[2] for path in texts if path.startswith(f"{tool}/apps/")}
+    assert apps - {"rights.yaml", "kustomization.yaml"} == {"gpushare.yaml", "namespace.yaml"}
+    [deleting] = [line for line in texts["README.md"].splitlines() if line.startswith("Deleting ")]
+    assert "releases every node" in deleting
+    assert "gpushare-profiles" not in texts["README.md"]
+
+
 def test_quotas_count_partitions() -> None:
     texts = bundle("parts", more="  quotas: {team: {parts: 12}}\n")
     assert document(texts, "chart/values.yaml")["quotas"] == {"team": {"requests.amd.com/cpx_nps4": 12}}

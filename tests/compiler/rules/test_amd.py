@@ -361,13 +361,20 @@ def test_the_rule_that_labels_amds_nodes_is_ours(stack: str, section: str, amd: 
 
 
 @pytest.mark.parametrize("tool", ["argocd", "flux"])
-def test_no_tool_syncs_amds_stack(tool: str) -> None:
+@pytest.mark.parametrize(
+    ("stack", "adoption", "codes"),
+    [
+        ("amd-gpu-operator", "enforce", ["GS754"]),
+        ("amd-device-plugin", "enforce", ["GS754"]),
+        ("amd-gpu-operator", "observe", []),
+        ("existing", "enforce", []),
+    ],
+)
+def test_no_tool_syncs_amds_chart(tool: str, stack: str, adoption: str, codes: list[str]) -> None:
     key = {"argocd": "repoURL", "flux": "url"}[tool]
     settings = f"{{{tool}: {{{key}: 'https://git.example.org/gpu.git', path: clusters/bundle}}}}"
-    text = written(
-        pool("research", "mi210", sharing="{mode: exclusive}"), platform="{stack: amd-gpu-operator}", gitops=settings
-    )
-    assert errors(text) == ["GS754"]
+    whole = pool("research", "mi210", sharing="{mode: exclusive}")
+    assert errors(written(whole, platform=f"{{stack: {stack}}}", gitops=settings, adoption=adoption)) == codes
 
 
 def test_find_returns_none_for_a_pair_that_is_not_there() -> None:

@@ -288,6 +288,22 @@ def test_amds_operator_has_a_namespace_of_its_own(settings: dict[str, str], path
     assert [(one.code, one.path) for one in found if is_error(one)] == ([("GS717", path)] if path else [])
 
 
+@pytest.mark.parametrize(
+    ("platform", "namespace"),
+    [
+        ("{stack: amd-gpu-operator}", "kube-amd-gpu"),
+        ("{stack: existing, namespace: rocm}", "rocm"),
+        ("{amd: {stack: amd-device-plugin, namespace: rocm}}", "rocm"),
+    ],
+)
+def test_the_namespace_of_amds_programs_is_no_tenants(platform: str, namespace: str) -> None:
+    whole = "{mode: exclusive}"
+    pools = [pool("a", "mi210", "{names: [n1]}", whole, namespaces=f"[team, {namespace}]")]
+    pools += [pool("b", "l4", "{names: [n2]}", whole)] if "amd:" in platform else []
+    found = check(written(*pools, platform=platform))
+    assert [(one.code, one.path[-1]) for one in found if is_error(one)] == [("GS625", 1)]
+
+
 def test_both_vendors_in_one_intent_need_both_stacks() -> None:
     nodes = "{matchLabels: {node.example.org/flavour: gpu-l4}}"
     whole = pool("b", "l4", nodes, sharing="{mode: exclusive}")

@@ -1,6 +1,7 @@
 """Clusters with AMD's GPUs: Nodes, DeviceConfigs and the config manager's file become pools."""
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -218,10 +219,14 @@ def compiled(platform: dict[str, Any]) -> dict[str, str]:
     if "amd" in platform:
         pools["whole"] = pool("a100-sxm4-40gb", {"mode": "exclusive"})
     document = {"apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": "lab"}}
-    text = yaml.safe_dump(document | {"spec": {"platform": platform, "pools": pools}})
-    made = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
-    assert made.plan is not None, made.findings
-    return {one.path: one.text for one in made.artifacts}
+    return made(yaml.safe_dump(document | {"spec": {"platform": platform, "pools": pools}}))
+
+
+@cache
+def made(text: str) -> dict[str, str]:
+    found = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
+    assert found.plan is not None, found.findings
+    return {one.path: one.text for one in found.artifacts}
 
 
 def of_bundle(files: dict[str, str], *parts: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ POOLS = {
 }
 
 
+@cache
 def bundle(*names: str, platform: str = OPERATOR, more: str = "", **pools: str) -> dict[str, str]:
     chosen = POOLS | pools
     return files(*(names or chosen), platform=platform, more=more, **chosen)

@@ -353,24 +353,26 @@ def test_secrets_reach_every_section_that_gets_an_image() -> None:
     assert values["imagePullSecrets"] == values["nfd"]["imagePullSecrets"] == [{"name": "mirror"}, {"name": "other"}]
 
 
-AMD_SHARINGS = {
-    "mi300x": [
-        f"{{mode: partition, compute: {one}}}" for one in ("CPX, memory: NPS4", "DPX, memory: NPS2", "SPX, memory: NPS1")
-    ],
-    "mi355x": ["{mode: partition, compute: DPX, memory: NPS2}", "{mode: exclusive}"],
-    "mi300a": ["{mode: partition, compute: CPX, memory: NPS1, strategy: single}"],
-    "mi210": ["{mode: exclusive}"],
-}
+AMD = [card for card in map(cards.load, cards.ids()) if card.vendor == "amd"]
+AMD_SHARINGS = [
+    *((card.id, "{mode: exclusive}") for card in AMD),
+    *(
+        (card.id, f"{{mode: partition, compute: {mode.compute}, memory: {mode.memory}, strategy: {strategy}}}")
+        for card in AMD
+        for mode in card.partition_modes
+        for strategy in ("mixed", "single")
+        if mode.compute in amd.COMPUTE
+    ),
+    ("mi325x", "{mode: partition, memory: NPS1, layouts: [{gpus: [0, 2], compute: SPX}, {gpus: [1, 3], compute: CPX}]}"),
+]
+"""Every mode that AMD's config manager sets, under both kinds of names, and GPUs unlike each other."""
 
 
 def test_amds_pools_are_valid_upstream() -> None:
-    layouts = "[{gpus: [0, 2], compute: SPX}, {gpus: [1, 3], compute: CPX}]"
-    sharings = [(card, one) for card, several in AMD_SHARINGS.items() for one in several]
-    sharings += [("mi325x", f"{{mode: partition, memory: NPS1, layouts: {layouts}}}"), ("mi300x", "{mode: exclusive}")]
     head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: amd}\nspec:\n"
     pools = "".join(
         f"    p{number}: {{card: {card}, nodes: {{matchLabels: {{p: p{number}}}}}, gpusPerNode: 4, sharing: {sharing}}}\n"
-        for number, (card, sharing) in enumerate(sharings)
+        for number, (card, sharing) in enumerate(AMD_SHARINGS)
     )
     text = f"{head}  platform: {{stack: amd-gpu-operator}}\n  pools:\n{pools}".encode()
     compilation = pipeline.compile_intent(text, "amd.yaml", lock.EMPTY)

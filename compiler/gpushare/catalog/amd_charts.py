@@ -16,12 +16,15 @@ OF_AMD = "# AMD's chart"
 OF_SUBCHARTS = "# Those of its subcharts"
 """With which the line of `images.txt` begins that says how to list them."""
 
+_OPEN = ("object", "parent")
+
 
 class AmdChart(Record):
     """One chart. `releases`: oldest first. `images` are those of the last release, by the part that runs them.
 
     `firsts`: the first release with the config manager, and with a card, by its id. `values` are the types of those that an
-    intent may set, by dotted path; `owned` those that it may not, with what to do instead.
+    intent may set, by dotted path: what is below an `object` or a `parent` is not judged, and templates read values below a
+    `parent`, so that it is never null. `owned` are values that an intent may not set, with what to do instead.
     """
 
     name: str
@@ -44,7 +47,7 @@ class AmdChart(Record):
     def known(self, path: str) -> str | None:
         """Return the path of the chart's value that one at a path is, or is below; None if the chart has none."""
         types = self.values.items()
-        return next((one for one, kind in types if path == one or (kind == "object" and path.startswith(f"{one}."))), None)
+        return next((one for one, kind in types if path == one or (kind in _OPEN and path.startswith(f"{one}."))), None)
 
     def is_section(self, path: str) -> bool:
         """Whether the chart has values below the path, and none at it."""

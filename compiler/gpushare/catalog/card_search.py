@@ -24,7 +24,7 @@ DESCRIBE = (
 )
 """How a card that the catalogue lacks is described."""
 
-_OF_AMD = re.compile(r"(?i)(.*\b)?(amd|instinct|mi[0-9]+)")
+_OF_AMD = re.compile(r"(?i)(.*\b)?(amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700)")
 
 OF_NVIDIA_ONLY = "cards under spec.cards are NVIDIA's: AMD's are those of the catalogue"
 

@@ -6,7 +6,7 @@ The only list of them: the rules reject these paths, and the renderer of upstrea
 from collections.abc import Mapping
 
 from gpushare.catalog.upstream import UpstreamChart
-from gpushare.intent.types import Intent, Stack
+from gpushare.intent.types import AmdStack, Intent, Stack
 
 _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     Stack.GPU_OPERATOR: {
@@ -41,6 +41,9 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     Stack.EXISTING: {},
     Stack.NONE: {},
 }
+
+_RULES = ("node-feature-discovery.worker.config.sources.custom", "nfd.worker.config.sources.custom")
+"""Rules by which node feature discovery labels nodes."""
 
 VGPUS: Mapping[str, str] = {
     "sandboxWorkloads.enabled": "pools with mode vgpu need it",
@@ -100,6 +103,8 @@ def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
         paths = dict.fromkeys(repositories, "it follows from platform.registry") | paths
     if platform.vgpu_manager is not None:
         paths |= VGPUS
+    if platform.amd is not None and platform.amd.stack is AmdStack.GPU_OPERATOR:
+        paths |= dict.fromkeys(_RULES, "AMD's operator needs the label of its rule: write a NodeFeatureRule for others")
     if platform.image_pull_secrets:
         sections = {image.section.removesuffix("image").rstrip(".") for image in chart.images}
         sections |= {"vgpuManager"} if platform.vgpu_manager is not None else set()

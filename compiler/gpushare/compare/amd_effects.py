@@ -25,7 +25,7 @@ def of_amd(
         return
     namespaces = [bundles.values(side).get("amd", {}).get("namespace") for side in (old, new)]
     for subject, (was, will) in (("amd.stack", stacks), ("amd.namespace", namespaces)):
-        if was != will and before in AMD.charts:
+        if was != will and not {before, after}.isdisjoint(AMD.charts):
             yield Effect(kind=EffectKind.AMD_REINSTALLED, pool=None, subject=subject, before=was, after=will)
         if was != will and subject == "amd.namespace":
             yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=subject, before=was, after=will)

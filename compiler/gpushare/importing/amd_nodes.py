@@ -73,7 +73,10 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
         offers = offered(node)
         card = _card(node, notes) if offers else None
         divided = None if card is None else _divided(node, card, offers, facts, notes)
-        if card is not None and divided is not None:
+        if divided is not None and divided.gpus > node_objects.MAX_GPUS:
+            message = f"node {shorten(node.name)} offers {divided.gpus} GPUs, more than a node of an intent can have"
+            notes.error("GS862", node.part.at("status", "capacity"), message, "write the pool by hand", on_key=True)
+        elif card is not None and divided is not None:
             key = card.id, divided.gpus, canonical_json(dict(divided.sharing))
             alike.setdefault(key, (card, divided, []))[2].append(node)
     everywhere = Counter(pair for node in facts.nodes for pair in node_objects.own_labels(node))

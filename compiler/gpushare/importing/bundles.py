@@ -109,10 +109,9 @@ def _amd(facts: Facts, draft: Draft) -> None:
         origin = "from the bundle's images.txt"
     stack = said.text if said is not None else installed or AmdStack.EXISTING.value
     draft.put((*above, "stack"), stack, said, origin)
-    if stack not in AMD.charts:
-        return
-    chart = amd_charts.chart(stack)
-    _version(above, chart.name, chart.version, facts, draft)
+    if stack in AMD.charts:
+        chart = amd_charts.chart(stack)
+        _version(above, chart.name, chart.version, facts, draft)
     namespaces = {one.at("amd", "namespace").text for one in facts.bundle_charts} - {"", Amd().namespace}
     if len(namespaces) == 1:
         draft.put((*above, "namespace"), min(namespaces), None, "from the bundle's chart/values.yaml")
@@ -171,7 +170,7 @@ def _chart(chart: Part, draft: Draft) -> None:
     plugin = chart.at("pluginNamespace")
     if plugin.text:
         draft.put(("platform", "namespace"), plugin.text, plugin)
-    own = {"kube-system", str(draft.spec.get("namespace", "gpu-system")), plugin.text}
+    own = {"kube-system", str(draft.spec.get("namespace", "gpu-system")), plugin.text, chart.at("amd", "namespace").text}
     places = [one.text for one in admission.at("platformNamespaces").entries() if one.text not in own]
     if places:
         draft.put(("platform", "namespaces"), places, admission)

@@ -129,8 +129,8 @@ def instances(labels: Mapping[str, str]) -> dict[str, tuple[int, int, bool]]:
     }
 
 
-MAX_GPUS = 64
-"""The most GPUs of a node that are believed."""
+MAX_GPUS = 16
+"""The most GPUs of a node that an intent can have; of more nothing is believed."""
 
 
 def gpus(node: ImportedNode) -> int | None:

@@ -18,7 +18,6 @@ MAX_PAGES = 10_000
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5
 _PASSING = frozenset({429, 500, 502, 503, 504})
-_HINTS = {403: "`gpushare rbac` prints the rights that the commands need", 404: "this server does not have that resource"}
 
 
 class Api(Protocol):
@@ -36,10 +35,14 @@ class Api(Protocol):
 
 
 class Lists:
-    """Reads lists, and collects what could not be read."""
+    """Reads lists, and collects what could not be read. `rights` is the command that prints the rights for them."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, rights: str = "gpushare rbac") -> None:
         self.api = api
+        self._hints = {
+            403: f"`{rights}` prints the rights that the commands need",
+            404: "this server does not have that resource",
+        }
         self.unseen: list[ReadFailure] = []
 
     def read(  # noqa: PLR0913 - what a request consists of
@@ -74,7 +77,7 @@ class Lists:
 
     def miss(self, what: str, problem: RequestError) -> None:
         """Note that something was not read."""
-        hint = _HINTS.get(problem.status or 0, "")
+        hint = self._hints.get(problem.status or 0, "")
         self.unseen.append(ReadFailure(what=what, why=clean(str(problem), 300), hint=hint))
 
     def _whole(

@@ -31,6 +31,9 @@ _ACTIVE = "status.phase!=Succeeded,status.phase!=Failed"
 _MAX_STARTING = 8
 """Pods on one node that mount the profiles: those of the device plugin, of GPU feature discovery and of MPS."""
 
+_RELEASE = "gpu-system"
+"""The namespace for which `gpushare rbac` prints rights unless it is told another."""
+
 KILLS = ("GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUProcessKillFailed")
 """Reasons of the runtime's Events about containers over their caps."""
 
@@ -53,10 +56,18 @@ class Scope(Record):
     about: tuple[str, str] | None = None
     """(namespace, name): the Events of this pod or, without a namespace, of this node; and this pod in any phase."""
 
+    @property
+    def rights(self) -> str:
+        """The command that prints the rights to read all this."""
+        release = "" if self.release == _RELEASE else self.release
+        places = {"release": release, "plugin": self.plugin, "amd": self.amd}
+        options = [f" --{option}-namespace {namespace}" for option, namespace in places.items() if namespace]
+        return "gpushare rbac" + "".join(options) + " --metrics" * self.metrics + " --helm-values" * self.values
+
 
 def read(api: Api, scope: Scope) -> Snapshot:
     """Return the part of the cluster that the scope selects. NoClusterError if the server cannot be reached."""
-    lists = Lists(api)
+    lists = Lists(api, scope.rights)
     if scope.namespace:
         why = f"-n {scope.namespace} restricts the view: USED is what pods of this namespace request, and FREE is not known"
         lists.unseen.append(ReadFailure(what=OTHER_PODS, why=why, hint="without -n all pods are counted"))

@@ -6,12 +6,12 @@ reload of the driver applies it to all GPUs (AMD SMI, docs/conceptual/partition.
 
 from collections import Counter
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
-from gpushare.intent.types import Layout, Mechanism, MigStrategy, Partition, Sharing
+from gpushare.intent.types import Layout, MigStrategy, Partition, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.modes.traits import ModeTraits
@@ -61,7 +61,6 @@ class PartitionTraits(ModeTraits[Partition]):
     starter_card = "mi300x"
     vendors = frozenset({"amd"})
     settings = ("strategy",)
-    mechanisms: ClassVar[frozenset[Mechanism]] = frozenset({Mechanism.AUTO})
     replication_key = ""
     variants = (
         Variant(

@@ -20,7 +20,7 @@ from gpushare.intent.types import AmdStack, Platform, Stack
 from gpushare.nodes.selectors import POOL_LABEL, VENDOR_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.vendors.amd import AMD
+from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 FOLDER = "chart/files/amd"
 CONFIG = f"{FOLDER}/config.json"
@@ -31,14 +31,25 @@ CONFIG_MAP = "gpushare-dcm"
 _LABELS = ["compute-memory-partition", "compute-partitioning-supported", "memory-partitioning-supported"]
 """What AMD's labeller writes beside its defaults."""
 
+_DISCOVERY = (
+    {"key": MANAGER_TAINT, "operator": "Equal", "value": "up", "effect": "NoExecute"},
+    {"key": "amd-gpu-unhealthy", "operator": "Exists", "effect": "NoSchedule"},
+)
+"""What the workers of node feature discovery tolerate in AMD's chart."""
+
 _PARTS = {
     AmdStack.GPU_OPERATOR: ("devicePlugin", "nodeLabeller", "metricsExporter", CONFIG_MANAGER, "initContainer"),
-    AmdStack.DEVICE_PLUGIN: ("devicePlugin",),
+    AmdStack.DEVICE_PLUGIN: ("devicePlugin", "nodeLabeller"),
     AmdStack.EXISTING: (),
 }
 """The parts whose images are in DeviceConfigs, or in the values of the device plugin."""
 
-_SUBCHARTS = ("node-feature-discovery", "kmm", "remediation")
+_SUBCHARTS = {
+    AmdStack.GPU_OPERATOR: {"node-feature-discovery": True, "kmm": True, "remediation": True},
+    AmdStack.DEVICE_PLUGIN: {"nfd": False},
+    AmdStack.EXISTING: {},
+}
+"""The sections of a chart's values that enable a subchart, and whether they do by default."""
 
 
 def pools(plan: Plan) -> tuple[PoolPlan, ...]:
@@ -59,13 +70,13 @@ def installs(plan: Plan) -> bool:
 
 def device_configs(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the specifications of the DeviceConfigs, each with its file, where AMD's operator serves the pools."""
-    if installs(plan) and plan.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR:
+    if plan.has_amd_operator:
         for pool in pools(plan):
             yield f"{FOLDER}/device-configs/{pool.name}.yaml", _device_config(plan, pool)
 
 
 def _device_config(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
-    platform, monitors = plan.intent.platform, bool(plan.intent.monitoring.get("serviceMonitor"))
+    platform = plan.intent.platform
     tolerations = _tolerations([pool])
     secrets = [{"name": name} for name in platform.image_pull_secrets]
     return {
@@ -91,7 +102,7 @@ def _device_config(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
             "serviceType": "ClusterIP",
             "port": 5000,
             "tolerations": tolerations,
-            **({"prometheus": {"serviceMonitor": {"enable": True}}} if monitors else {}),
+            **_monitor(plan.intent.monitoring),
         },
         "configManager": {
             "enable": pool.manager_config is not None,
@@ -100,6 +111,14 @@ def _device_config(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
             "configManagerTolerations": tolerations,
         },
     }
+
+
+def _monitor(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the exporter's ServiceMonitor; empty without the Prometheus operator, whose kind it is."""
+    if not wanted.get("serviceMonitor") or not wanted.get("operator", True):
+        return {}
+    labels = {"labels": dict(wanted["labels"])} if wanted.get("labels") else {}
+    return {"prometheus": {"serviceMonitor": {"enable": True, **labels}}}
 
 
 def _tolerations(served: list[PoolPlan]) -> list[dict[str, Any]]:
@@ -121,7 +140,7 @@ def upstream_values(plan: Plan) -> dict[str, Any]:
     if not installs(plan):
         return {}
     platform = plan.intent.platform
-    values = _operator(platform) if platform.of_amd.stack is AmdStack.GPU_OPERATOR else _plugin(plan)
+    values = _operator(plan) if platform.of_amd.stack is AmdStack.GPU_OPERATOR else _plugin(plan)
     _merge(values, platform.of_amd.values)
     return values
 
@@ -134,19 +153,23 @@ def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
             values[key] = value
 
 
-def _operator(platform: Platform) -> dict[str, Any]:
+def _operator(plan: Plan) -> dict[str, Any]:
     """Return the values of the operator: our DeviceConfigs and ConfigMap take the place of its own.
 
-    Beside NVIDIA's chart, which brings node feature discovery, it installs none; our pools need none of its labels.
+    Beside NVIDIA's chart, which brings node feature discovery, it installs none.
     """
-    repository, tag = operator_image(platform)
+    platform = plan.intent.platform
     is_alone = platform.stack is Stack.NONE
+    discovery = {
+        **({"imagePullSecrets": _secrets(platform)} if platform.image_pull_secrets else {}),
+        "worker": {"tolerations": [*map(dict, _DISCOVERY), *_tolerations(list(pools(plan)))]},
+    }
     return {
         "crds": {"defaultCR": {"install": False, "upgrade": False}},
         "defaultDCMConfigMap": {"install": False},
-        "node-feature-discovery": {"enabled": is_alone},
+        "node-feature-discovery": {"enabled": is_alone, **(discovery if is_alone else {})},
         "installdefaultNFDRule": is_alone,
-        **({"controllerManager": {"manager": {"image": {"repository": repository, "tag": tag}}}} if platform.registry else {}),
+        **({"controllerManager": {"manager": {"image": _split(operator_image(platform))}}} if platform.registry else {}),
         **({"global": {"imagePullSecrets": _secrets(platform)}} if platform.image_pull_secrets else {}),
     }
 
@@ -154,14 +177,20 @@ def _operator(platform: Platform) -> dict[str, Any]:
 def _plugin(plan: Plan) -> dict[str, Any]:
     """Return the values of the device plugin alone: it runs on nodes that the node runtime has labelled."""
     platform = plan.intent.platform
-    repository, _, tag = image(platform, "devicePlugin").rpartition(":")
+    plugin, labeller = ({"image": _split(image(platform, part))} for part in _PARTS[AmdStack.DEVICE_PLUGIN])
     return {
-        "dp": {"image": {"repository": repository, "tag": tag}},
+        "dp": plugin,
+        "lbl": labeller,
         "imagePullSecrets": _secrets(platform),
         "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}, *_tolerations(list(pools(plan)))],
         "node_selector_enabled": True,
         "node_selector": {"feature.node.kubernetes.io/pci-0300_1002.present": None, VENDOR_LABEL: "amd"},
     }
+
+
+def _split(reference: str) -> dict[str, str]:
+    repository, _, tag = reference.rpartition(":")
+    return {"repository": repository, "tag": tag}
 
 
 def _secrets(platform: Platform) -> list[dict[str, str]]:
@@ -174,10 +203,10 @@ def image(platform: Platform, part: str) -> str:
     return f"{mirrored(repository, platform.registry)}:{tag}"
 
 
-def operator_image(platform: Platform) -> tuple[str, str]:
-    """Return repository and tag of the operator's image, which has the release of its chart as tag."""
+def operator_image(platform: Platform) -> str:
+    """Return the operator's image, which has the release of its chart as tag."""
     repository, _, tag = image(platform, "operator").rpartition(":")
-    return repository, platform.of_amd.version or tag
+    return f"{repository}:{platform.of_amd.version or tag}"
 
 
 def images(plan: Plan) -> Iterator[str]:
@@ -189,9 +218,9 @@ def images(plan: Plan) -> Iterator[str]:
     where = f"{chart.name} --repo {chart.repository} --version {platform.of_amd.version or chart.version}"
     yield f"{OF_AMD}: helm pull {where}"
     if stack is AmdStack.GPU_OPERATOR:
-        repository, tag = operator_image(platform)
-        own = values.get("controllerManager", {}).get("manager", {}).get("image", {})
-        yield f"{own.get('repository') or repository}:{own.get('tag') or tag}"
-    yield from (image(platform, part) for part in _PARTS[stack])
-    if stack is AmdStack.GPU_OPERATOR and any(values.get(part, {}).get("enabled", True) for part in _SUBCHARTS):
+        ours, own = _split(operator_image(platform)), values.get("controllerManager", {}).get("manager", {}).get("image", {})
+        yield f"{own.get('repository') or ours['repository']}:{own.get('tag') or ours['tag']}"
+    has_labeller = stack is AmdStack.GPU_OPERATOR or values.get("labeller", {}).get("enabled", False)
+    yield from (image(platform, part) for part in _PARTS[stack] if part != "nodeLabeller" or has_labeller)
+    if any(values.get(part, {}).get("enabled", default) for part, default in _SUBCHARTS[stack].items()):
         yield f"{OF_SUBCHARTS}: helm show values {where}"

@@ -88,11 +88,13 @@ def section(plan: Plan, checks: Mapping[str, str]) -> Iterator[str]:
         yield from ("", "So that an Application is `Degraded`, with the reason, where a node fails, merge these health checks")
         yield from ("into the configuration of Argo CD:", "")
         yield "    kubectl apply --server-side -f argocd/argocd-cm.yaml"
-    does = "waits for the GPUs' tenants, makes every GPU whole and removes NVIDIA's chart, if it is in `argocd/apps/`"
+    does = leaving.released(plan)
+    if plan.has_nvidia:
+        does = f"waits for the GPUs' tenants, {does} and removes NVIDIA's chart, if it is in `argocd/apps/`"
     if plan.intent.observes:
         does = "removes condition and annotation"
     yield from ("", f"Deleting the Application {does}.")
-    yield from (f"Namespace `{plan.intent.namespace}` and {leaving.kept(plan)} stay:", "")
+    yield from (f"{leaving.staying(plan)}:", "")
     yield f"    kubectl --namespace {namespace} delete application {name}"
     if not plan.intent.observes:
         yield from ("", "It ends when no node has a pool's label any more:", "")

@@ -80,8 +80,8 @@ def section(plan: Plan) -> Iterator[str]:
     yield from ("", f"Kustomization `{name}` applies `flux/apps/`, from then on every commit, and is Ready when it all is:", "")
     yield f"{kubectl} get kustomization,helmrelease"
     yield ""
-    does = "removes condition and annotation" if plan.intent.observes else "makes every GPU whole"
-    yield f"Deleting it {does}. Namespace `{plan.intent.namespace}` and {leaving.kept(plan)} stay:"
+    does = "removes condition and annotation" if plan.intent.observes else leaving.released(plan)
+    yield f"Deleting it {does}. {leaving.staying(plan)}:"
     yield from ("", f"{kubectl} delete kustomization {name}")
     if not plan.intent.observes:
         yield from ("", "It is done when no node has a pool's label, and our HelmRelease is gone:", "")

@@ -59,8 +59,8 @@ def dashboard_text(plan: Plan) -> str:
 
 
 def counters_text(plan: Plan) -> str:
-    """Return `monitoring/dcgm-metrics.csv`; empty without the dashboard, and where gpu-operator's values have it."""
-    is_wanted_here = plan.intent.monitoring.get("dashboard") and not counters.is_for_operator(plan.intent)
+    """Return `monitoring/dcgm-metrics.csv`; empty without dashboard or NVIDIA's cards, and where gpu-operator's values do."""
+    is_wanted_here = plan.has_nvidia and plan.intent.monitoring.get("dashboard") and not counters.is_for_operator(plan.intent)
     return counters.csv_text() if is_wanted_here else ""
 
 
@@ -77,7 +77,7 @@ def section(plan: Plan) -> Iterator[str]:
         yield "Grafana without a sidecar imports `monitoring/dashboard.json`."
         if counters.is_for_operator(plan.intent):
             yield "The values of gpu-operator set the counters of dcgm-exporter that its panels show."
-        else:
+        elif plan.has_nvidia:
             yield "Its panels on the hardware need the counters of `monitoring/dcgm-metrics.csv` in your dcgm-exporter."
     if outside:
         yield f"For a Prometheus that is configured by files: {' and '.join(f'`{path}`' for path in outside)}."

@@ -15,6 +15,7 @@ from gpushare.intent.types import Partitioner, Stack
 from gpushare.monitoring import counters
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 Values = dict[str, Any]
 
@@ -22,6 +23,7 @@ _WORKERS = {  # everything that must run on a node before its layout is verified
     Stack.GPU_OPERATOR: ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"),
     Stack.DEVICE_PLUGIN: ("tolerations", "nfd.worker.tolerations"),
 }
+_DISCOVERY = {Stack.GPU_OPERATOR: "node-feature-discovery", Stack.DEVICE_PLUGIN: "nfd"}
 _NAMED_SECRETS = ("imagePullSecrets", "node-feature-discovery.imagePullSecrets", "nfd.imagePullSecrets")
 
 
@@ -52,7 +54,7 @@ def restoring_values(plan: Plan) -> Values:
 def _combined(plan: Plan, settings: Iterable[tuple[str, Any]]) -> Values:
     """Return the settings with what the charts of this intent always get: repositories, secrets and its own values."""
     values: Values = {}
-    for path, value in (*settings, *_repositories(plan), *_secrets(plan)):
+    for path, value in (*settings, *_discovered(plan), *_repositories(plan), *_secrets(plan)):
         _set(values, path, value)
     _merge(values, plan.intent.platform.values)
     return values
@@ -136,10 +138,12 @@ def _tolerations(plan: Plan, taints: Iterable[str]) -> Iterator[tuple[str, list[
     ours = [{"key": key, "operator": "Exists"} for key in taints]
     wanted = [pool.pool for pool in plan.pools] + [pool.pool for pool in plan.vm_pools]
     pools = [dict(toleration) for pool in wanted for toleration in pool.tolerations]
+    managers = [{"key": MANAGER_TAINT, "operator": "Exists"}] if plan.has_amd_operator else []
     for path in _WORKERS[stack]:
         union: list[dict[str, Any]] = []
         seen = set()
-        for toleration in (*map(dict, defaults[path]), *ours, *pools):
+        more = managers if path.startswith(_DISCOVERY[stack]) else []
+        for toleration in (*map(dict, defaults[path]), *more, *ours, *pools):
             identity = tuple(sorted((key, str(value)) for key, value in toleration.items()))
             if identity not in seen:
                 seen.add(identity)
@@ -169,6 +173,20 @@ def _secrets(plan: Plan) -> Iterator[tuple[str, list[Any]]]:
         known = upstream.check_path(chart, tuple(path.split(".")))
         if path.endswith("imagePullSecrets") and isinstance(known, upstream.Known | upstream.OpenMap):
             yield path, [{"name": name} for name in names] if path in _NAMED_SECRETS else list(names)
+
+
+def _discovered(plan: Plan) -> Iterator[tuple[str, Any]]:
+    """Yield the rule by which node feature discovery labels nodes with AMD's GPUs, where AMD's operator is beside this chart.
+
+    From nodes without that label the operator removes what its labeller has written (gpu-operator v1.5.1, handleNodeLabeller).
+    """
+    if plan.has_amd_operator:
+        ids = {device for pool in plan.pools if pool.vendor is AMD for device in pool.card.pci_device_ids}
+        among = {"vendor": ["1002"], "device": sorted(device[2:6].lower() for device in ids)}
+        matches = {key: {"op": "In", "value": value} for key, value in among.items()}
+        features = [{"feature": "pci.device", "matchExpressions": matches}]
+        rule = {"name": "amd-gpu", "labels": {"feature.node.kubernetes.io/amd-gpu": "true"}, "matchFeatures": features}
+        yield f"{_DISCOVERY[plan.intent.platform.stack]}.worker.config.sources.custom", [rule]
 
 
 def _env(**variables: str) -> list[dict[str, str]]:

@@ -92,6 +92,12 @@ class Plan(Record):
         return any(pool.card.vendor == "nvidia" for pool in self.every_pool)
 
     @property
+    def has_amd_operator(self) -> bool:
+        """Whether the bundle installs AMD's operator."""
+        is_wanted = self.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR and not self.intent.observes
+        return is_wanted and any(pool.card.vendor == "amd" for pool in self.pools)
+
+    @property
     def every_pool(self) -> tuple[ResolvedPool, ...]:
         """The pools of both lists."""
         return *self.pools, *self.vm_pools

@@ -137,7 +137,7 @@ def check_both(context: RuleContext) -> Iterator[Finding]:
                 hints=("leave it out here, or out of the pools' namespaces and of quotas",),
                 path=(*_NAMESPACES, number),
             )
-    always = {"kube-system", intent.namespace, intent.plugin_namespace}.difference(intent.platform.namespaces)
+    always = set(intent.platform_namespaces).difference(intent.platform.namespaces)
     for pool in intent.pools:
         for number, namespace in enumerate(pool.namespaces):
             if namespace in always:

@@ -173,7 +173,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
         yield Finding(
             code="GS751",
             message=f"pool {others.name} has NVIDIA's cards, which stack {amd_stack} does not serve",
-            hints=(f"write stack: gpu-operator and amd: {{stack: {amd_stack}}}",),
+            hints=("write stack: gpu-operator" + (f" and amd: {{stack: {amd_stack}}}" if amd else ""),),
             path=stack,
         )
     if amd and platform.stack in (Stack.GPU_OPERATOR, Stack.DEVICE_PLUGIN):
@@ -235,18 +235,22 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
         return
     for pool, _, sharing in _partitions(context):
         if sharing.strategy is MigStrategy.MIXED:
+            single = "write strategy: single: partitions are then amd.com/gpu"
+            if len({group.compute for group in sharing.groups}) > 1:
+                single = "write one compute mode and strategy: single: partitions are then amd.com/gpu"
             yield Finding(
                 code="GS753",
                 message="the chart amd-gpu starts AMD's device plugin with the strategy single, and has no value to change it",
-                hints=("write strategy: single: partitions are then amd.com/gpu", "or write stack: amd-gpu-operator"),
+                hints=(single, "or write stack: amd-gpu-operator"),
                 path=pool_path(pool, "sharing"),
             )
 
 
 def check_gitops(context: RuleContext) -> Iterator[Finding]:
-    """GS754: AMD's cards in a bundle that Argo CD or Flux sync."""
-    amd = next((pool for pool, _ in _pools(context)), None)
-    for tool in context.intent.gitops if amd else ():
+    """GS754: a chart of AMD's in a bundle that Argo CD or Flux sync."""
+    intent = context.intent
+    has_chart = intent.platform.of_amd.stack is not AmdStack.EXISTING and not intent.observes and any(_pools(context))
+    for tool in intent.gitops if has_chart else ():
         yield Finding(
             code="GS754",
             message=f"gpushare writes no objects of {tool} for AMD's stack yet",

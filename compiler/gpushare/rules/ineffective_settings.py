@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import modes
+from gpushare import modes, vendors
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
@@ -28,6 +28,7 @@ from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
+from gpushare.vendors.amd import AMD
 
 DRIVER_LIMITS_FROM = 615
 """The driver branch from which the driver itself can hold a cgroup to a memory limit."""
@@ -75,7 +76,9 @@ def _of_quotas(context: RuleContext) -> _Idle:
 
 
 def _unshared(context: RuleContext, pool: Pool) -> _Idle:
-    why, hint = f"no device of pool {pool.name} is shared", "remove it, or share devices with replicas"
+    why, hint = f"no device of pool {pool.name} is shared", "remove it"
+    if (card := context.card(pool)) is None or vendors.of(card) is not AMD:
+        hint += ", or share devices with replicas"
     if pool.enforcement != Enforcement() and not is_misplaced(pool):
         yield ("enforcement",), why, hint
     if pool.memory.oversubscribe_percent != 100:

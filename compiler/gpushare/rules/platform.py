@@ -9,7 +9,7 @@ from gpushare.catalog.cards import MigProfile
 from gpushare.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
-from gpushare.intent.types import MigStrategy, Partitioner, Stack
+from gpushare.intent.types import Amd, AmdStack, MigStrategy, Partitioner, Stack
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -158,7 +158,10 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
             hints=("`kubectl get runtimeclasses` prints the names; NVIDIA's is usually nvidia",),
             path=path,
         )
-    if platform.installs_chart:
+    if platform.stack is Stack.NONE:
+        message, hint = "no pool has NVIDIA's cards, so runtimeClass has no effect", "leave runtimeClass out"
+        yield Finding(code="GS750", message=message, hints=(hint,), path=path, on_key=True)
+    elif platform.installs_chart:
         is_operator = platform.stack is Stack.GPU_OPERATOR
         values = f"{{operator: {{runtimeClass: {name}}}}}" if is_operator else f"{{runtimeClassName: {name}}}"
         yield Finding(
@@ -227,6 +230,14 @@ def check_namespace(context: RuleContext) -> Iterator[Finding]:
             message="the chart nvidia-device-plugin does not install into the namespace default",
             hints=("write another namespace, such as gpu-system",),
             path=("spec", "namespace") if intent.platform.namespace is None else (*HERE, "namespace"),
+        )
+    amd = intent.platform.amd
+    if amd is not None and amd.stack is AmdStack.GPU_OPERATOR and amd.namespace == intent.namespace:
+        yield Finding(
+            code="GS717",
+            message=f"AMD's operator and gpushare would have objects of the same names in namespace {amd.namespace}",
+            hints=(f"write another namespace for one of them, such as {Amd().namespace} for AMD's",),
+            path=context.amd_path("namespace") if context.writes(context.amd_path("namespace")) else ("spec", "namespace"),
         )
 
 

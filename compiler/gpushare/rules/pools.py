@@ -9,17 +9,22 @@ from gpushare.catalog.cards import Card, NvLink, PartitionMode
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import join_first
-from gpushare.intent.types import CapWord, Pool
+from gpushare.intent.types import AmdStack, CapWord, Pool
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
+from gpushare.vendors.amd import AMD
 
 MOST_POOLS = 300
 """The tests compile this many."""
 
 NAME_LENGTH = 48
 """A pool's name is part of object names and labels of at most 63 characters, between `gpushare-` and a suffix."""
+
+AMD_NAME_LENGTH = 37
+"""AMD's operator names the Service of its exporter `gpushare-<pool>-metrics-exporter`, of at most 63 characters. Where that is
+refused, it starts no config manager (gpu-operator v1.5.1, handleMetricsExporter)."""
 
 RESERVED_NAMES = frozenset({"release", "uninstall"})
 """DaemonSet `gpushare-release` serves pools which no longer exist; `gpushare-uninstall` releases nodes for Argo CD."""
@@ -44,17 +49,22 @@ def check_card(context: RuleContext) -> Iterator[Finding]:
 
 def check_name(context: RuleContext) -> Iterator[Finding]:
     """GS205: a name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
+    with_operator = context.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR
     for pool in context.intent.pools:
+        card = context.card(pool)
+        most = AMD_NAME_LENGTH if with_operator and card and vendors.of(card) is AMD else NAME_LENGTH
         if pool.name in RESERVED_NAMES:
-            yield _bad_name(pool, f"pool name {pool.name} is reserved: gpushare-{pool.name} is an object of gpushare's own")
-        elif len(pool.name) > NAME_LENGTH:
-            yield _bad_name(pool, f"the pool's name has {len(pool.name)} characters; {NAME_LENGTH} is the limit")
+            message = f"pool name {pool.name} is reserved: gpushare-{pool.name} is an object of gpushare's own"
+            yield _bad_name(pool, message, most)
+        elif len(pool.name) > most:
+            whose = "" if most == NAME_LENGTH else " with AMD's operator"
+            yield _bad_name(pool, f"the pool's name has {len(pool.name)} characters; {most} is the limit{whose}", most)
         elif not is_dns_label(pool.name):
-            yield _bad_name(pool, f"invalid pool name {pool.name!r}")
+            yield _bad_name(pool, f"invalid pool name {pool.name!r}", most)
 
 
-def _bad_name(pool: Pool, message: str) -> Finding:
-    hint = "write lower-case letters, digits and inner hyphens, at most 48 of them, such as h100-dense"
+def _bad_name(pool: Pool, message: str, most: int) -> Finding:
+    hint = f"write lower-case letters, digits and inner hyphens, at most {most} of them, such as h100-dense"
     return Finding(code="GS205", message=message, hints=(hint,), path=pool_path(pool), on_key=True)
 
 

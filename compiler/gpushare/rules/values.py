@@ -45,10 +45,13 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
     """GS708: a value that the chart does not know. Helm would accept it, and it would have no effect."""
     for amd, path, _, at in _of_amd(context):
         dotted = ".".join(path)
-        if amd.known(dotted) is None and amd.owner(dotted) is None:
+        is_value = amd.known(dotted) is not None or amd.owner(dotted) is not None
+        if "." in path[-1] or not (is_value or amd.is_section(dotted)):
             near = nearest(dotted, amd.values)
             hint = f"nearest: {join_words(near, 'or')}" if near else f"`helm show values {amd.name}` lists all"
             message = f"{amd.name} {amd.version} has no value {dotted}"
+            if "." in path[-1]:
+                message, hint = _dotted(path[-1], amd.name)
             yield Finding(code="GS708", message=message, hints=(hint,), path=at, on_key=True)
     for chart, path, _, verdict in _checked(context):
         if isinstance(verdict, Unknown):
@@ -56,15 +59,15 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
             hint = f"nearest: {join_words(verdict.nearest, 'or')}" if verdict.nearest else lists_all
             message = f"{chart.name} {chart.described or chart.version} has no value {'.'.join(path)}"
             if "." in path[-1]:
-                message = f"{path[-1]!r} is one key, and {chart.name} has none with dots"
-                hint = f"write one mapping in the other: {_nested(path[-1])}"
+                message, hint = _dotted(path[-1], chart.name)
             yield Finding(code="GS708", message=message, hints=(hint,), path=(*HERE, *path), on_key=True)
 
 
-def _nested(dotted: str) -> str:
-    """Return `a.b.c` as YAML with a mapping for each step."""
-    *above, last = dotted.split(".")
-    return "".join(f"{key}: {{" for key in above) + f"{last}: …" + "}" * len(above)
+def _dotted(key: str, chart: str) -> tuple[str, str]:
+    """Return what is wrong with a key with dots, and `a.b.c` as YAML with a mapping for each step."""
+    *above, last = key.split(".")
+    nested = "".join(f"{step}: {{" for step in above) + f"{last}: …" + "}" * len(above)
+    return f"{key!r} is one key, and {chart} has none with dots", f"write one mapping in the other: {nested}"
 
 
 def _of_amd(context: RuleContext) -> Iterator[tuple[AmdChart, Steps, Any, Path]]:
@@ -91,6 +94,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "array": (list, tuple),
     "object": (Mapping,),
+    "parent": (Mapping,),
 }
 
 
@@ -106,10 +110,13 @@ def check_dropped(context: RuleContext) -> Iterator[Finding]:
 def check_type(context: RuleContext) -> Iterator[Finding]:
     """GS710: a value that the chart does not expect, or that the API server rejects."""
     for amd, path, value, at in _of_amd(context):
-        kind = amd.values.get(".".join(path))
+        dotted = ".".join(path)
+        kind = "parent" if amd.is_section(dotted) else amd.values.get(dotted)
         is_wrong = kind is not None and (not isinstance(value, _KINDS[kind]) or (kind == "integer" and isinstance(value, bool)))
-        if is_wrong and value is not None:
-            message = f"{'.'.join(path)} of {amd.name} must be of type {kind}"
+        if kind == "parent" and is_wrong:  # the chart's templates would read values below it, and fail
+            yield Finding(code="GS710", message=f"{dotted} contains other values", hints=("write a mapping",), path=at)
+        elif is_wrong and value is not None:
+            message = f"{dotted} of {amd.name} must be of type {kind}"
             yield Finding(code="GS710", message=message, hints=(f"write a value of type {kind}",), path=at)
     fine = True
     for chart, path, value, verdict in _checked(context):

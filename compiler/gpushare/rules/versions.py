@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpushare import modes
-from gpushare.catalog import drivers, upstream
+from gpushare.catalog import amd_charts, drivers, upstream
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
 from gpushare.core.wording import join_words
 from gpushare.intent.types import Pool, SharePlacement, Stack
 from gpushare.rules.card_names import a_card
-from gpushare.rules.charts import VERSIONS, judging_chart
+from gpushare.rules.charts import AMD_VERSIONS, VERSIONS, judging_chart
 from gpushare.rules.ineffective_settings import operator_driver
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.rules.written_layouts import mig_pools
@@ -86,6 +86,7 @@ def check_version_form(context: RuleContext) -> Iterator[Finding]:
 
 def check_version_known(context: RuleContext) -> Iterator[Finding]:
     """GS705: a release whose chart was not read, so that its values are judged by another's."""
+    yield from _of_amd(context)
     platform = context.intent.platform
     form = VERSIONS.get(platform.stack)
     if platform.version is None or not form or not re.match(form, platform.version):
@@ -107,6 +108,23 @@ def check_version_known(context: RuleContext) -> Iterator[Finding]:
         hints=(f"known are {join_words(chart.known_versions)}",),
         path=(*HERE, "version"),
     )
+
+
+def _of_amd(context: RuleContext) -> Iterator[Finding]:
+    """Report any release of AMD's chart but the newest, the only one that was read."""
+    amd = context.intent.platform.of_amd
+    form = AMD_VERSIONS.get(amd.stack)
+    if amd.version is None or not form or not re.match(form, amd.version):
+        return
+    chart = amd_charts.chart(amd.stack.value)
+    if amd.version != chart.version:
+        yield Finding(
+            code="GS705",
+            severity=Severity.WARNING,
+            message=f"values are checked against {chart.name} {chart.version}, whose images the bundle has, not {amd.version}",
+            hints=(f"leave version out, or compare `helm show values {chart.name} --version {amd.version}`",),
+            path=context.amd_path("version"),
+        )
 
 
 def check_plugin(context: RuleContext) -> Iterator[Finding]:

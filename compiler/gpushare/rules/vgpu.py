@@ -135,10 +135,11 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
     stack = context.intent.platform.stack
     if stack is Stack.GPU_OPERATOR:
         return
-    for pool in _machines(context):
+    stacks = join_words(context.intent.platform.stacks)
+    for pool, _ in _pools(context):
         yield Finding(
             code="GS316",
-            message=f"only gpu-operator makes vGPUs, and the stack is {stack.value}",
+            message=f"only gpu-operator makes vGPUs, and the stack is {stacks}",
             hints=(f"write stack: gpu-operator, or leave pool {pool.name} out",),
             path=pool_path(pool, "sharing", "mode"),
         )
@@ -146,7 +147,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
 
 def check_manager(context: RuleContext) -> Iterator[Finding]:
     """GS317: vGPUs without the image of NVIDIA's vGPU manager, or that image without vGPUs."""
-    machines, manager = _machines(context), context.intent.platform.vgpu_manager
+    machines, manager = [pool for pool, _ in _pools(context)], context.intent.platform.vgpu_manager
     if machines and manager is None:
         yield Finding(
             code="GS317",
@@ -157,7 +158,7 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
             ),
             path=pool_path(machines[0], "sharing", "mode"),
         )
-    elif manager is not None and not machines:
+    elif manager is not None and not _machines(context):
         message = "no pool has mode vgpu, so that no node needs the vGPU manager"
         yield Finding(code="GS317", message=message, hints=("leave vgpuManager out",), path=MANAGER, on_key=True)
 

@@ -4,13 +4,16 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.catalog import amd_charts
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack
+from gpushare.intent.types import AmdStack, Stack
 from gpushare.nodes.selectors import VENDOR_LABEL
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 _RELEASES = {AmdStack.GPU_OPERATOR: "amd-gpu-operator", AmdStack.DEVICE_PLUGIN: "amd-device-plugin"}
 """What Helm calls what it installed."""
+
+
+_DISCOVERED = "feature.node.kubernetes.io/amd-gpu=true"
 
 
 def pools(plan: Plan) -> list[PoolPlan]:
@@ -34,6 +37,9 @@ def step(plan: Plan) -> Iterator[str]:
         return
     if amd.stack is AmdStack.GPU_OPERATOR:
         yield "AMD's chart needs cert-manager. It is first, because gpushare's chart has objects of its kinds and namespace."
+        if plan.intent.platform.stack is Stack.EXISTING:
+            yield f"Node feature discovery must give nodes with AMD's GPUs the label `{_DISCOVERED}`, or AMD's operator removes"
+            yield f"the labels of its labeller. Its workers must tolerate `{MANAGER_TAINT}`."
     chart = amd_charts.chart(amd.stack.value)
     yield ""
     yield f"    helm upgrade --install {_RELEASES[amd.stack]} {chart.name} --repo {chart.repository} \\"

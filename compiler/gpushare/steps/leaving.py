@@ -36,6 +36,20 @@ def delete_config_maps(plan: Plan, namespace: str = "") -> str:
     return f"{read} && case $used in {in_use} *) {kubectl} delete configmap {' '.join(names)};; esac"
 
 
+def released(plan: Plan) -> str:
+    """Return what the removal does to nodes."""
+    if not plan.has_nvidia:
+        return "releases every node"
+    which = "every GPU of NVIDIA's" if amd_release.pools(plan) else "every GPU"
+    return f"makes {which} whole"
+
+
+def staying(plan: Plan) -> str:
+    """Return what a GitOps tool leaves."""
+    namespace = f"Namespace `{plan.intent.namespace}`"
+    return f"{namespace} and {kept(plan)} stay" if plan.has_nvidia else f"{namespace} stays"
+
+
 def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     """Yield the section's lines. `has_cloud`: the bundle has `nodes/cloud.md`."""
     intent = plan.intent
@@ -52,8 +66,7 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
         yield from ("", *amd_release.leaving(plan))
         return
     of_amd = tuple(amd_release.leaving(plan))
-    which = "every GPU of NVIDIA's" if of_amd else "every GPU"
-    yield f"This makes {which} whole. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
+    yield f"This {released(plan)}. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
     stay, it = ("stay", "them") if len(intent.kept_config_maps) > 1 else ("stays", "it")
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."
     yield from _by_helm(plan) if intent.gitops else _failed(plan)

@@ -40,7 +40,7 @@ _LATER = {
 }
 _NEW = {
     EffectKind.AMD_REINSTALLED: "Nodes with AMD's GPUs offer none until a device plugin runs there again.",
-    EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes, which offer no GPU until they are in a pool again.",
+    EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes, which offer no GPU until it runs there again.",
     EffectKind.RENAMED: "Nodes that wait for their turn offer devices of the former size under names of the new kind.",
     EffectKind.REFUSED: "New pods that were admitted before may be refused.",
     EffectKind.UNPLACED: "New pods that select a removed pool find no node.",

@@ -54,8 +54,8 @@ _EFFECTS = {
     EffectKind.RENAMED: "AMD's operator renames the devices of all nodes of the pool at once, so that a node that waits for "
     "its turn offers what it has, of the former size, under names of the new kind. Instead make a new pool of other nodes, or "
     "keep strategy: single where every node has one mode",
-    EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes that are no longer in the pool: they offer no GPU until they are "
-    "in one again; running pods go on",
+    EffectKind.WITHDRAWN: "AMD's device plugin leaves these nodes, which offer no GPU until it runs there again; running pods "
+    "go on",
     EffectKind.AMD_UPSTREAM: "AMD's programs that read it restart on all their nodes at once; running pods go on",
     EffectKind.AMD_REINSTALLED: "AMD's programs leave every node with AMD's GPUs, which offers none until a device plugin runs "
     "there again; running pods go on; uninstall the former release",

@@ -10,7 +10,7 @@ from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.prices import Price, amount
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING
-from gpushare.core.wording import join_first, layout_text, pluralize
+from gpushare.core.wording import join_first, join_words, layout_text, pluralize
 from gpushare.render import readme
 from gpushare.resolved.costs import of_plan
 from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
@@ -74,7 +74,7 @@ def _facts(plan: Plan, prices: Mapping[str, Price]) -> list[dict[str, str]]:
         "Pools": str(len(plan.pools) + len(plan.vm_pools)),
         "Nodes": _total(nodes),
         "GPUs": _total(gpus),
-        "Stack": platform.stack.value,
+        "Stack": join_words(platform.stacks),
         "Namespace": plan.intent.namespace,
     }
     costs = of_plan(plan, prices)

@@ -1,6 +1,7 @@
 """Clusters with AMD's GPUs: Nodes, DeviceConfigs and the config manager's file become pools."""
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -182,6 +183,8 @@ def test_devices_of_which_no_label_says_whether_they_are_whole_gpus_are_an_error
         ({"amd.com/gpu": 8}, "ffff"),
         ({"amd.com/cpx_nps4": 63}, "74a1"),
         ({"amd.com/spx_nps1": 1, "amd.com/cpx_nps1": 24}, "74a1"),
+        ({"amd.com/gpu": 17}, "740f"),
+        ({"amd.com/cpx_nps4": 136}, "74a1"),
     ],
 )
 def test_what_is_no_mode_of_the_card_is_an_error(capacity: dict[str, int], device: str) -> None:
@@ -216,10 +219,14 @@ def compiled(platform: dict[str, Any]) -> dict[str, str]:
     if "amd" in platform:
         pools["whole"] = pool("a100-sxm4-40gb", {"mode": "exclusive"})
     document = {"apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": "lab"}}
-    text = yaml.safe_dump(document | {"spec": {"platform": platform, "pools": pools}})
-    made = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
-    assert made.plan is not None, made.findings
-    return {one.path: one.text for one in made.artifacts}
+    return made(yaml.safe_dump(document | {"spec": {"platform": platform, "pools": pools}}))
+
+
+@cache
+def made(text: str) -> dict[str, str]:
+    found = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
+    assert found.plan is not None, found.findings
+    return {one.path: one.text for one in found.artifacts}
 
 
 def of_bundle(files: dict[str, str], *parts: str) -> dict[str, Any]:
@@ -238,6 +245,21 @@ def test_stacks_and_versions_of_a_bundle_come_back(platform: dict[str, Any]) -> 
     files, partitioner = compiled(platform), {"partitioner": "gpushare"} if "amd" in platform else {}
     assert of_bundle(files, "nodes/", "chart/files/policies/", "images.txt") == {**partitioner, **platform}
     assert of_bundle(files, "nodes/", "images.txt").get("amd", platform) == platform.get("amd", platform)
+
+
+@pytest.mark.parametrize(
+    "platform",
+    [
+        {"stack": "existing", "namespace": "rocm"},
+        {"stack": "amd-device-plugin", "namespace": "rocm"},
+        {"stack": "gpu-operator", "amd": {"stack": "existing", "namespace": "rocm"}},
+    ],
+)
+def test_the_namespace_of_amds_stack_comes_back(platform: dict[str, Any]) -> None:
+    files, partitioner = compiled(platform), {"partitioner": "gpushare"} if "amd" in platform else {}
+    found = of_bundle(files, "nodes/", "chart/files/policies/", "images.txt", "chart/values.yaml")
+    del found["image"]
+    assert found == {**partitioner, **platform}
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)

@@ -1,6 +1,7 @@
 """Nodes with AMD's GPUs on a running cluster: what `status` counts, and how `drift` compares them with the bundle."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,9 @@ def test_without_rights_in_amds_namespace_only_its_objects_are_not_compared(
     document = json.loads(done.stdout)
     assert [one["subject"] for one in document["differences"]] == ["ConfigMap gpushare-tenancy"]
     assert [one["what"] for one in document["unseen"]] == ["configmaps of AMD's operator", "deviceconfigs"]
+    [command] = {re.findall("`gpushare (.+)`", one["hint"])[0] for one in document["unseen"]}
+    cluster.api.allows = allowed_by(list(yaml.safe_load_all(gpushare(*command.split()).stdout)))
+    assert "could not read" not in ask("drift", cluster.write(tmp_path)).stderr, command
 
 
 def test_status_counts_partitions_as_shares(cluster: LiveCluster, ask: Ask) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ POOLS = {
 }
 
 
+@cache
 def bundle(*names: str, platform: str = OPERATOR, more: str = "", **pools: str) -> dict[str, str]:
     chosen = POOLS | pools
     return files(*(names or chosen), platform=platform, more=more, **chosen)
@@ -211,19 +213,104 @@ def test_node_feature_discovery_comes_with_one_operator_only() -> None:
     alone, both = bundle(), bundle("parts", "gpu", platform=MIXED, gpu=pool("l4", "{mode: exclusive}", "d"))
     for texts, is_alone in ((alone, True), (both, False)):
         values = document(texts, "amd-gpu-operator/values.yaml")
-        assert values["node-feature-discovery"] == {"enabled": is_alone}
+        assert values["node-feature-discovery"]["enabled"] is values["installdefaultNFDRule"] is is_alone
         assert values["crds"]["defaultCR"]["install"] is False
     assert "gpu-operator/values.yaml" in both
     assert not [path for path in alone if path.startswith(("gpu-operator/", "chart/files/profiles/", "existing/"))]
+
+
+CATALOGUE = sorted(device[2:6].lower() for card in ("mi300x", "mi210") for device in cards.load(card).pci_device_ids)
+
+
+@pytest.mark.parametrize(
+    ("stack", "section"),
+    [("gpu-operator", "node-feature-discovery"), ("device-plugin", "nfd"), ("none", "node-feature-discovery")],
+)
+def test_nodes_of_amds_have_the_label_without_which_its_operator_removes_others(stack: str, section: str) -> None:
+    tolerated = pool(more=", tolerations: [{key: example.org/gpu, operator: Exists}]")
+    beside = [] if stack == "none" else ["gpu"]
+    platform = OPERATOR if stack == "none" else f"{{stack: {stack}, amd: {{stack: amd-gpu-operator}}}}"
+    texts = bundle("parts", "old", *beside, platform=platform, parts=tolerated, gpu=pool("l4", "{mode: exclusive}", "d"))
+    for path in (
+        ["amd-gpu-operator/values.yaml"] if stack == "none" else [f"{stack}/{each}values.yaml" for each in ("", "restore-")]
+    ):
+        worker = document(texts, path)[section]["worker"]
+        assert {"amd-dcm", "example.org/gpu"} <= {one["key"] for one in worker["tolerations"]}
+        if stack != "none":
+            [rule] = worker["config"]["sources"]["custom"]
+            assert rule["labels"] == {"feature.node.kubernetes.io/amd-gpu": "true"}
+            [feature] = rule["matchFeatures"]
+            assert feature["matchExpressions"]["device"] == {"op": "In", "value": CATALOGUE}
+    assert ("feature.node.kubernetes.io/amd-gpu" in texts["README.md"]) is False
+
+
+def test_an_installed_node_feature_discovery_must_label_amds_nodes_itself() -> None:
+    platform = "{stack: existing, namespace: nvidia, amd: {stack: amd-gpu-operator}}"
+    texts = bundle("parts", "gpu", platform=platform, gpu=pool("l4", "{mode: exclusive}", "d"))
+    assert "the label `feature.node.kubernetes.io/amd-gpu=true`" in texts["README.md"]
+
+
+@pytest.mark.parametrize("amd", ["{stack: amd-device-plugin}", "{stack: existing}"])
+def test_without_amds_operator_nothing_is_added_to_nvidias_chart(amd: str) -> None:
+    texts = bundle("old", "gpu", platform=f"{{amd: {amd}}}", gpu=pool("l4", "{mode: exclusive}", "d"))
+    text = texts["gpu-operator/values.yaml"]
+    assert "amd" not in text
+    assert "custom" not in text
 
 
 def test_the_intents_own_values_are_merged_last() -> None:
     own = "{kmm: {enabled: false}, controllerManager: {replicas: 2}, node-feature-discovery: {enabled: false}}"
     texts = bundle("parts", platform=f"{{stack: amd-gpu-operator, values: {own}}}")
     values = document(texts, "amd-gpu-operator/values.yaml")
-    assert values["kmm"] == values["node-feature-discovery"] == {"enabled": False}
+    assert values["kmm"] == {"enabled": False}
+    assert values["node-feature-discovery"]["enabled"] is False
     assert values["controllerManager"] == {"replicas": 2}
     assert values["crds"] == {"defaultCR": {"install": False, "upgrade": False}}
+
+
+@pytest.mark.parametrize(
+    ("values", "more"),
+    [
+        ("{}", []),
+        ("{labeller: {enabled: true}}", ["docker.io/rocm/k8s-device-plugin:labeller-1.31.0.10"]),
+        ("{nfd: {enabled: true}}", ["# Those of its subcharts: helm show values amd-gpu"]),
+    ],
+)
+def test_every_image_of_the_device_plugins_chart_is_pinned_and_listed(values: str, more: list[str]) -> None:
+    texts = bundle("old", platform=f"{{stack: amd-device-plugin, values: {values}}}")
+    _, _, listed = texts["images.txt"].partition("# AMD's chart")
+    found = [line.partition(" --repo")[0] for line in listed.splitlines()[1:]]
+    assert found == ["docker.io/rocm/k8s-device-plugin:1.31.0.10", *more]
+    labeller = document(texts, "amd-device-plugin/values.yaml")["lbl"]["image"]
+    assert labeller == {"repository": "docker.io/rocm/k8s-device-plugin", "tag": "labeller-1.31.0.10"}
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "monitor"),
+    [
+        ("serviceMonitor: true", {"enable": True}),
+        ("serviceMonitor: true, labels: {release: prom}", {"enable": True, "labels": {"release": "prom"}}),
+        ("serviceMonitor: true, operator: false", None),
+        ("dashboard: true, alerts: true", None),
+    ],
+)
+def test_amds_exporter_is_monitored_as_the_node_runtime_is(monitoring: str, monitor: dict[str, Any] | None) -> None:
+    texts = bundle("parts", more=f"  monitoring: {{{monitoring}}}\n")
+    exporter = device_config(texts, "parts")["metricsExporter"]
+    assert exporter.get("prometheus") == (monitor and {"serviceMonitor": monitor})
+    assert "monitoring/dcgm-metrics.csv" not in texts
+    assert "dcgm" not in texts["README.md"]
+
+
+@pytest.mark.parametrize(("tool", "address"), [("argocd", "repoURL"), ("flux", "url")])
+def test_a_tool_syncs_the_bundle_beside_an_installed_stack(tool: str, address: str) -> None:
+    gitops = f"  gitops: {{{tool}: {{{address}: 'https://git.example.org/gpu.git', path: clusters/b}}}}\n"
+    texts = bundle("parts", platform="{stack: existing, namespace: rocm}", more=gitops)
+    apps = {path.rpartition("/")[2] for path in texts if path.startswith(f"{tool}/apps/")}
+    assert apps - {"rights.yaml", "kustomization.yaml"} == {"gpushare.yaml", "namespace.yaml"}
+    [deleting] = [line for line in texts["README.md"].splitlines() if line.startswith("Deleting ")]
+    assert "releases every node" in deleting
+    assert "gpushare-profiles" not in texts["README.md"]
 
 
 def test_quotas_count_partitions() -> None:

@@ -134,6 +134,19 @@ def test_modes_of_nvidia_say_what_exists_instead(card: str) -> None:
         assert "mode: exclusive" in found[0].hints[0]
 
 
+@pytest.mark.parametrize("stack", ["amd-gpu-operator", "existing"])
+def test_vgpus_of_amd_are_not_asked_for_what_nvidias_need(stack: str) -> None:
+    assert errors(intent("mi300x", OF_NVIDIA["vgpu"], stack)) == ["GS320"]
+
+
+@pytest.mark.parametrize("sharing", [partition("CPX", "NPS4"), "{mode: exclusive}"])
+@pytest.mark.parametrize("mechanism", ["auto", "driver", "watcher", "mps"])
+def test_no_mechanism_caps_anything_on_amds_gpus(sharing: str, mechanism: str) -> None:
+    found = check(intent("mi300x", sharing, enforcement=f"{{mechanism: {mechanism}}}"))
+    assert [one.code for one in found] == {"auto": [], "mps": ["GS506"]}.get(mechanism, ["GS508"])
+    assert not [hint for one in found for hint in one.hints if "replicas" in hint]
+
+
 def test_partitions_of_nvidia_do_not_exist() -> None:
     text = written(pool("research", "a100-sxm4-40gb", sharing=partition("CPX", "NPS4")))
     (found,) = [one for one in check(text) if is_error(one)]
@@ -150,6 +163,13 @@ def test_several_modes_on_a_node_need_names_by_mode(strategy: str) -> None:
     text = intent("mi300x", sharing)
     assert errors(text) == (["GS322"] if strategy == "single" else [])
     assert "GS324" in warnings(text)
+
+
+@pytest.mark.parametrize(("compute", "hint"), [("SPX", "write strategy: single"), ("CPX", "write one compute mode")])
+def test_the_hint_on_names_by_mode_does_not_lead_to_an_exit_of_the_plugin(compute: str, hint: str) -> None:
+    layouts = f"[{{gpus: [0, 1], compute: SPX}}, {{gpus: [2, 3], compute: {compute}}}]"
+    text = intent("mi300x", f"{{mode: partition, memory: NPS1, layouts: {layouts}}}", "amd-device-plugin")
+    assert [one.hints[0].startswith(hint) for one in check(text) if one.code == "GS753"] == [True]
 
 
 @pytest.mark.parametrize("gpus", [[2], [2, 2, 3], [2, 3, 4]])
@@ -190,6 +210,8 @@ def test_a_legal_pair_of_each_entry_is_checked_with_the_memory_mode_of_the_node(
         ("{stack: existing, namespace: rocm, amd: {stack: existing}}", "mi300x", "GS706"),
         ("{stack: amd-gpu-operator, charts: 'oci://registry.example.org/charts'}", "mi300x", "GS706"),
         ("{stack: existing, charts: 'oci://registry.example.org/charts'}", "mi300x", "GS706"),
+        ("{stack: existing, runtimeClass: nvidia}", "mi300x", "GS750"),
+        ("{stack: amd-gpu-operator, runtimeClass: nvidia}", "mi300x", "GS750"),
     ],
 )
 def test_a_stack_serves_the_cards_of_its_vendor(platform: str, card: str, code: str | None) -> None:
@@ -214,6 +236,72 @@ def test_the_namespace_of_installed_programs_is_stated(platform: str, is_beside:
     pools = [pool("research", "mi210", sharing="{mode: exclusive}"), *([beside] if is_beside else [])]
     found = [one.hints[0] for one in check(written(*pools, platform=platform)) if one.code == "GS622"]
     assert [one.removeprefix("write platform: ").partition(", with ")[0] for one in found] == ([hint] if hint else [])
+
+
+@pytest.mark.parametrize(
+    ("stack", "version", "is_newest"),
+    [
+        ("amd-gpu-operator", "v1.5.1", True),
+        ("amd-gpu-operator", "v1.4.0", False),
+        ("amd-gpu-operator", "v9.0.0", False),
+        ("amd-device-plugin", "0.21.0", True),
+        ("amd-device-plugin", "0.19.0", False),
+    ],
+)
+def test_values_and_images_are_those_of_the_newest_release(stack: str, version: str, is_newest: bool) -> None:
+    found = check(
+        written(pool("research", "mi210", sharing="{mode: exclusive}"), platform=f"{{stack: {stack}, version: {version}}}")
+    )
+    assert [(one.code, one.path) for one in found] == ([] if is_newest else [("GS705", ("spec", "platform", "version"))])
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_a_stack_of_amds_that_does_not_serve_nvidias_cards_stays_where_it_serves(is_beside: bool) -> None:
+    whole = "{mode: exclusive}"
+    beside = pool("research", "mi210", "{matchLabels: {node.example.org/flavour: mi210}}", sharing=whole)
+    pools = [pool("gpu", "l4", sharing=whole), *([beside] if is_beside else [])]
+    [found] = [one for one in check(written(*pools, platform="{stack: amd-gpu-operator}")) if is_error(one)]
+    more = " and amd: {stack: amd-gpu-operator}" if is_beside else ""
+    assert (found.code, found.hints) == ("GS751", (f"write stack: gpu-operator{more}",))
+
+
+@pytest.mark.parametrize(("stack", "most"), [("amd-gpu-operator", 37), ("amd-device-plugin", 48), ("existing", 48)])
+def test_names_that_amds_operator_makes_of_a_pools_name_fit_into_a_service(stack: str, most: int) -> None:
+    assert len(f"gpushare-{'p' * 37}-metrics-exporter") == 63
+    for length, wrong in ((most, []), (most + 1, ["GS205"])):
+        assert (
+            errors(written(pool("p" * length, "mi210", sharing="{mode: exclusive}"), platform=f"{{stack: {stack}}}")) == wrong
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [
+        ({"platform": "{stack: amd-gpu-operator, namespace: gpu-system}"}, ("spec", "platform", "namespace")),
+        ({"namespace": "kube-amd-gpu", "platform": "{stack: amd-gpu-operator}"}, ("spec", "namespace")),
+        ({"platform": "{stack: amd-device-plugin, namespace: gpu-system}"}, None),
+        ({"platform": "{stack: existing, namespace: gpu-system}"}, None),
+    ],
+)
+def test_amds_operator_has_a_namespace_of_its_own(settings: dict[str, str], path: tuple[str, ...] | None) -> None:
+    found = check(written(pool("research", "mi210", sharing="{mode: exclusive}"), **settings))
+    assert [(one.code, one.path) for one in found if is_error(one)] == ([("GS717", path)] if path else [])
+
+
+@pytest.mark.parametrize(
+    ("platform", "namespace"),
+    [
+        ("{stack: amd-gpu-operator}", "kube-amd-gpu"),
+        ("{stack: existing, namespace: rocm}", "rocm"),
+        ("{amd: {stack: amd-device-plugin, namespace: rocm}}", "rocm"),
+    ],
+)
+def test_the_namespace_of_amds_programs_is_no_tenants(platform: str, namespace: str) -> None:
+    whole = "{mode: exclusive}"
+    pools = [pool("a", "mi210", "{names: [n1]}", whole, namespaces=f"[team, {namespace}]")]
+    pools += [pool("b", "l4", "{names: [n2]}", whole)] if "amd:" in platform else []
+    found = check(written(*pools, platform=platform))
+    assert [(one.code, one.path[-1]) for one in found if is_error(one)] == [("GS625", 1)]
 
 
 def test_both_vendors_in_one_intent_need_both_stacks() -> None:
@@ -259,7 +347,15 @@ def test_a_card_of_ones_own_is_nvidias() -> None:
 
 @pytest.mark.parametrize(
     ("card", "is_amds"),
-    [("mi999x", True), ("AMD Instinct X", True), ("instinct-9", True), ("a999", False), ("mig-card", False)],
+    [
+        ("mi999x", True),
+        ("AMD Instinct X", True),
+        ("instinct-9", True),
+        ("w7900", True),
+        ("v100x", False),
+        ("a999", False),
+        ("mig-card", False),
+    ],
 )
 def test_no_one_is_told_to_describe_a_card_of_amds(card: str, is_amds: bool) -> None:
     found = next(one for one in check(intent(card, "{mode: exclusive}", "gpu-operator")) if one.code == "GS201")
@@ -272,14 +368,29 @@ def test_a_cap_is_refused_because_the_partition_bounds_memory() -> None:
     assert errors(text) == ["GS502"]
 
 
+@pytest.mark.parametrize(("stack", "section"), [("gpu-operator", "node-feature-discovery"), ("device-plugin", "nfd")])
+@pytest.mark.parametrize(("amd", "codes"), [("amd-gpu-operator", ["GS711"]), ("amd-device-plugin", [])])
+def test_the_rule_that_labels_amds_nodes_is_ours(stack: str, section: str, amd: str, codes: list[str]) -> None:
+    own = f"{{{section}: {{worker: {{config: {{sources: {{custom: []}}}}}}}}}}"
+    pools = pool("a", "mi210", "{names: [n1]}", "{mode: exclusive}"), pool("b", "l4", "{names: [n2]}", "{mode: exclusive}")
+    assert errors(written(*pools, platform=f"{{stack: {stack}, values: {own}, amd: {{stack: {amd}}}}}")) == codes
+
+
 @pytest.mark.parametrize("tool", ["argocd", "flux"])
-def test_no_tool_syncs_amds_stack(tool: str) -> None:
+@pytest.mark.parametrize(
+    ("stack", "adoption", "codes"),
+    [
+        ("amd-gpu-operator", "enforce", ["GS754"]),
+        ("amd-device-plugin", "enforce", ["GS754"]),
+        ("amd-gpu-operator", "observe", []),
+        ("existing", "enforce", []),
+    ],
+)
+def test_no_tool_syncs_amds_chart(tool: str, stack: str, adoption: str, codes: list[str]) -> None:
     key = {"argocd": "repoURL", "flux": "url"}[tool]
     settings = f"{{{tool}: {{{key}: 'https://git.example.org/gpu.git', path: clusters/bundle}}}}"
-    text = written(
-        pool("research", "mi210", sharing="{mode: exclusive}"), platform="{stack: amd-gpu-operator}", gitops=settings
-    )
-    assert errors(text) == ["GS754"]
+    whole = pool("research", "mi210", sharing="{mode: exclusive}")
+    assert errors(written(whole, platform=f"{{stack: {stack}}}", gitops=settings, adoption=adoption)) == codes
 
 
 def test_find_returns_none_for_a_pair_that_is_not_there() -> None:
@@ -291,7 +402,17 @@ def test_find_returns_none_for_a_pair_that_is_not_there() -> None:
     [
         ("amd-gpu-operator", "{kmm: {watch: false}, controllerManager: {replicas: 2}}", None),
         ("amd-gpu-operator", "{controllerManager: {replica: 2}}", "GS708"),
-        ("amd-gpu-operator", "{controllerManager: 2}", "GS708"),
+        ("amd-gpu-operator", "{controllerManager: 2}", "GS710"),
+        ("amd-gpu-operator", "{controllerManager: {manager: null}}", "GS710"),
+        ("amd-gpu-operator", "{node-feature-discovery: null}", "GS710"),
+        ("amd-gpu-operator", "{global: null}", "GS710"),
+        ("amd-gpu-operator", "{remediation: null}", "GS710"),
+        ("amd-gpu-operator", "{controllerManager: {affinity: null}}", None),
+        ("amd-gpu-operator", "{kmm.enabled: false}", "GS708"),
+        ("amd-gpu-operator", "{installdefaultNFDRule: true}", None),
+        ("amd-gpu-operator", "{node-feature-discovery: {enabled: false, master: {replicas: 2}}}", None),
+        ("amd-gpu-operator", "{node-feature-discovery: {worker: {tolerations: []}}}", "GS711"),
+        ("amd-gpu-operator", "{kmm: {controller: {nodeSelector: {node.example.org/role: infra}}}}", None),
         ("amd-gpu-operator", "{controllerManager: {replicas: two}}", "GS710"),
         ("amd-gpu-operator", "{upgradeCRD: 1}", "GS710"),
         ("amd-gpu-operator", "{upgradeCRD: null}", None),
@@ -299,6 +420,9 @@ def test_find_returns_none_for_a_pair_that_is_not_there() -> None:
         ("amd-gpu-operator", "{crds: {defaultCR: {install: true}}}", "GS711"),
         ("amd-device-plugin", "{dp: {resources: {limits: {cpu: 1}}}}", None),
         ("amd-device-plugin", "{dp: {image: {tag: latest}}}", "GS711"),
+        ("amd-device-plugin", "{lbl: {image: {tag: latest}}}", "GS711"),
+        ("amd-device-plugin", "{lbl: {resources: {limits: {cpu: 1}}}, labeller: {enabled: true}}", None),
+        ("amd-device-plugin", "{nfd: null}", "GS710"),
         ("amd-device-plugin", "{replicas: 2}", "GS708"),
     ],
 )

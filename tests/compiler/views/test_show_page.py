@@ -137,3 +137,16 @@ def test_without_a_number_of_nodes_memory_is_that_of_one_node() -> None:
     assert "Nodes: gpu in (l4, t4)" in html
     assert "Memory of each node: GPU memory" in html
     assert re.search("<dt>GPU memory</dt><dd>[0-9.]+ GiB [+] [?]</dd>", html)
+
+
+@pytest.mark.parametrize(
+    ("platform", "stacks"),
+    [("{stack: amd-gpu-operator}", "amd-gpu-operator"), ("{amd: {}}", "gpu-operator and amd-gpu-operator")],
+)
+def test_the_stack_of_each_vendor_is_named(platform: str, stacks: str) -> None:
+    whole = "{mode: exclusive}"
+    pools = [
+        pool("a", "mi210", "{names: [n1]}", whole),
+        *([pool("b", "l4", "{names: [n2]}", whole)] if "{amd" in platform else []),
+    ]
+    assert f"<dt>Stack</dt><dd>{stacks}</dd>" in page(written(*pools, platform=platform))

@@ -208,7 +208,7 @@ class EnforcerFactory(Struct, frozen=False):
             tenants=self.tenants,
             backend=backend_of(policy),
             node_annotations=node_annotations,
-            mps=_mps(pods, self.tenants) if policy.mode.has_daemon and not policy.observes else None,
+            mps=_mps(pods, self.tenants, policy) if policy.mode.has_daemon and not policy.observes else None,
         )
         settings = replace(DEFAULTS, dry_run=self.dry_run or policy.observes, interval_seconds=self.interval_seconds)
         config = EnforcerConfig(policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights())
@@ -245,9 +245,13 @@ def machine(api: Api | None, tenants: TenancyFile, policy: Policy | None) -> Mac
     )
 
 
-def _mps(pods: "SomePods", tenants: TenancyFile) -> HostMpsControl:
+def _mps(pods: "SomePods", tenants: TenancyFile, policy: Policy) -> HostMpsControl:
     """Return the MPS control for the work queue's thread, with its own reader of /proc, not shared with the enforcer."""
-    return HostMpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), tenants.find()))
+    return HostMpsControl(
+        LinuxProcesses(),
+        is_system=lambda seen: _is_system(seen, pods.pods(), tenants.find()),
+        resources={share.resource for share in policy.shares},
+    )
 
 
 def _is_system(seen: ProcessIdentity, pods: Iterable[PodView], tenancy: Tenancy) -> bool:

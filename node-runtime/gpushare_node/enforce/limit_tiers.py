@@ -18,6 +18,8 @@ from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ContainerId, ProcessKind
 from gpushare_node.guard.inputs import Cap, CapAction, GuardInput
 from gpushare_node.guard.process_list import Device, Mps
+from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import Driver, DriverError
 
@@ -29,6 +31,7 @@ _MAX_CALLS = 8
 _LIMIT_TOLERANCE = 0.05
 """The plugin's daemon divides the driver's own total, which differs a little between drivers."""
 
+_SILENT = "the MPS control daemon does not answer"
 _LOG = logging.getLogger(__name__)
 
 
@@ -56,10 +59,9 @@ class LimitTiers(Struct, frozen=False):
     metrics: EnforcementMetrics
     policy: Policy
     _mps_state: Mps = Mps.OFF
-    _has_reached_mps: bool = False
     _mps_queried_at: float | None = None
-    mps_faults: frozenset[str] = frozenset()
-    """What two looks in a row have found wrong with the servers of daemons that answer."""
+    mps_trouble: Unmet | None = None
+    """Why containers with a share get no CUDA context, if two looks in a row have found it."""
 
     _seen_faults: frozenset[str] = frozenset()
     _has_limits: bool | None = None
@@ -72,11 +74,6 @@ class LimitTiers(Struct, frozen=False):
         if self._mps_state is Mps.OFF and self.policy.mode.has_daemon:
             return Mps.UNREACHABLE
         return self._mps_state
-
-    @property
-    def has_lost_mps(self) -> bool:
-        """Whether the MPS daemon that served this node's shares no longer answers."""
-        return self._has_reached_mps and self.mps_state is not Mps.REACHABLE
 
     def tiers(self) -> frozenset[Tier]:
         """Return the tiers that enforce caps now."""
@@ -174,10 +171,9 @@ class LimitTiers(Struct, frozen=False):
     def _look_at_mps(self, mps: MpsControl, devices: tuple[Device, ...]) -> None:
         """Read the state, the faults, and whether the daemon's limit matches a client's share. On the work queue's thread."""
         self._mps_state = mps.state()
-        self._has_reached_mps |= self._mps_state is Mps.REACHABLE
         is_served = self.policy.mode.has_daemon and self._mps_state is Mps.REACHABLE
-        former, self._seen_faults = self._seen_faults, mps.faults() if is_served else frozenset()
-        self.mps_faults = former & self._seen_faults
+        former, self._seen_faults = self._seen_faults, mps.faults() if is_served else frozenset({_SILENT})
+        self.mps_trouble = _describe(former & self._seen_faults)
         replicas = {share.replicas for share in self.policy.shares if share.profile is None}
         if not is_served or len(replicas) != 1:
             return
@@ -188,6 +184,12 @@ class LimitTiers(Struct, frozen=False):
                 limit_mib = mps.limit_mib(device.uuid)
                 is_right = limit_mib is not None and abs(limit_mib - desired_mib) <= desired_mib * _LIMIT_TOLERANCE
                 self.metrics.mps_mismatch.set(not is_right, device.uuid)
+
+
+def _describe(faults: frozenset[str]) -> Unmet | None:
+    """Return what is wrong with MPS. A change of the plugin's label cures it: the daemons restart."""
+    reason = ConditionReason.MPS_UNAVAILABLE if _SILENT in faults else ConditionReason.MPS_SERVER_FAULT
+    return Unmet(reason=reason, message="; ".join(sorted(faults)), is_stale=True) if faults else None
 
 
 def _cap(inputs: GuardInput, container: ContainerId, device: str) -> Cap | None:

@@ -141,12 +141,7 @@ class NodeMonitor(Struct, frozen=False):
 
     def _find_offer(self) -> tuple[ConditionReason, str] | None:
         """Return what is wrong with the offer, or with the daemon behind it."""
-        if self.enforcer.limit_tiers.has_lost_mps:
-            return ConditionReason.MPS_UNAVAILABLE, ConditionReason.MPS_UNAVAILABLE.value.means
-        faults = self.enforcer.limit_tiers.mps_faults
-        if faults:
-            return ConditionReason.MPS_SERVER_FAULT, f"MPS {'; '.join(sorted(faults))}."
-        unmet = self._offer.finding
+        unmet = self.enforcer.limit_tiers.mps_trouble or self._offer.finding
         return None if unmet is None else (unmet.reason, f"{unmet.message[0].upper()}{unmet.message[1:]}.")
 
     @property
@@ -277,7 +272,7 @@ class NodeMonitor(Struct, frozen=False):
         folder.keep_profile(other.key, other.devices)
         self.labels = {**self.labels, PLUGIN_LABEL: other.key}
         self.cluster.apply_labels(self.labels)
-        text = f"The device plugin's config is now {other.key}, so that it enumerates again: the offer differs from the plan."
+        text = f"The device plugin's config is now {other.key}, so that it restarts: the node does not provide what is planned."
         self._send_event(EventReason.PLUGIN_RESTARTED, text)
 
     def _restart_plugin(self) -> None:

@@ -1,6 +1,7 @@
 """OfferWatch: whether the node still offers what the plan promises, and the flip of the plugin's label where that cures it.
 
-It compares kubelet's checkpoint and the Node's allocatable with the GPUs. Its calls to the API server run on the work queue.
+It compares kubelet's checkpoint and the Node's allocatable with the GPUs, unless MPS serves no client, whatever is offered. Its
+calls to the API server run on the work queue.
 """
 
 from collections import deque
@@ -43,6 +44,7 @@ class OfferWatch(Struct, frozen=False):
     finding: Unmet | None = None
     next_look: float = float("-inf")
     _seen: Unmet | None = None
+    _mps_trouble: Unmet | None = None
     _since: float = 0.0
     _flips: deque[float] = field(default_factory=deque)
 
@@ -52,8 +54,10 @@ class OfferWatch(Struct, frozen=False):
         return self.enforcer.config.policy
 
     def look(self, now: float) -> None:
-        """Look, if that is due, on the work queue's thread. `now` is monotonic seconds."""
-        surveys = self.enforcer.inventory.surveys
+        """Look, if that is due or MPS has failed or recovered, on the work queue's thread. `now` is monotonic seconds."""
+        surveys, trouble = self.enforcer.inventory.surveys, self.enforcer.limit_tiers.mps_trouble
+        if trouble != self._mps_trouble:
+            self._mps_trouble, self.next_look = trouble, now
         if now >= self.next_look and surveys is not None:
             self.next_look = now + RETRY_SECONDS
             self.enforcer.queue.send(partial(self._look, surveys, now))
@@ -64,7 +68,7 @@ class OfferWatch(Struct, frozen=False):
             # Kubelet writes the checkpoint first.
             allocatable = self.cluster.node().allocatable
             checkpoint = self._read_checkpoint()
-            self._compare(self._find(surveys, checkpoint, allocatable), now)
+            self._compare(self._mps_trouble or self._find(surveys, checkpoint, allocatable), now)
             if self._must_flip(now, is_held=checkpoint is None or self._is_held(checkpoint)):
                 self.flip()
         except (ClusterError, StateDirError):

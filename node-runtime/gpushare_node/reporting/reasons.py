@@ -258,9 +258,10 @@ class ConditionReason(Enum):
     )
     MPS_UNAVAILABLE = _not(
         "MpsUnavailable",
-        "The MPS control daemon no longer answers: containers with a share get no CUDA context.",
-        "Check the pod nvidia-device-plugin-mps-control-daemon on the node. When it runs again, restart the pods that were its "
-        "clients.",
+        "The MPS control daemon does not answer: containers with a share get no CUDA context.",
+        "Check the pod nvidia-device-plugin-mps-control-daemon on the node, and that the runtime's container has the program "
+        "nvidia-cuda-mps-control, which the NVIDIA container toolkit puts there. When the daemon runs again, restart the pods "
+        "that were its clients.",
     )
     MPS_SERVER_FAULT = _not(
         "MpsServerFault",

@@ -23,9 +23,10 @@ class FakeMps:
     """A control daemon that answers, with the faults of its servers."""
 
     faulty: frozenset[str] = frozenset()
+    answers = Mps.REACHABLE
 
     def state(self) -> Mps:
-        return Mps.REACHABLE
+        return self.answers
 
     def limit_mib(self, _device: int | str) -> int | None:
         return None
@@ -121,25 +122,63 @@ def test_exclusive_or_prohibited_compute_mode_is_reported_and_repaired(
     assert ready.api.deleted == 1
 
 
-def test_lost_mps_daemon_is_reported(ready: EnforcementLoop) -> None:
-    tiers = ready.enforcement.enforcer.limit_tiers
-    tiers._has_reached_mps, tiers._mps_state = True, Mps.UNREACHABLE
-    ready.run(1)
-    assert word(ready) == ConditionReason.MPS_UNAVAILABLE.word
+@pytest.fixture
+def mps() -> FakeMps:
+    return FakeMps()
 
 
-def test_faulty_mps_server_is_reported_only_if_it_lasts(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
-    mps = FakeMps()
-    loop = EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mps", mps=mps)
+@pytest.fixture
+def loop(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, mps: FakeMps) -> EnforcementLoop:
+    """A node of shares under MPS."""
+    loop = EnforcementLoop(tmp_path, two_gpus, process_pool, mode="mps", profile="mps-01234567", mps=mps)
     loop.enforcement.register(10)
+    devices = [loop.enforcement.fake_nvml.uuid(gpu) for gpu in (0, 1)]
+    loop.enforcement.folder.keep_profile(LABELS[PLUGIN_LABEL], devices)
+    return loop
+
+
+@pytest.mark.parametrize("state", [Mps.UNREACHABLE, Mps.OFF])
+def test_lost_mps_daemon_is_reported_also_after_a_restart_of_the_runtime(
+    loop: EnforcementLoop, mps: FakeMps, state: Mps
+) -> None:
     loop.run(20)
     assert word(loop) == "Ready"
-    mps.faulty = frozenset({"server 7 of gpu is in state FAULT"})
+    for _ in range(2):
+        mps.answers = state
+        loop.run(25)
+        assert loop.api.said[-1] == (ConditionReason.MPS_UNAVAILABLE, "The MPS control daemon does not answer.")
+        assert "MpsUnavailable" in loop.api.reasons()
+        loop.start()
+        loop.api.events.clear()
+    mps.answers = Mps.REACHABLE
+    loop.run(12)
+    assert word(loop) == "Ready"
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_mps_is_started_anew_only_if_no_pod_holds_a_share(loop: EnforcementLoop, mps: FakeMps, is_held: bool) -> None:
+    loop.run(20)
+    if is_held:
+        loop.enforcement.admit(1, "tenant")
+    mps.answers = Mps.UNREACHABLE
+    loop.run(130)
+    assert loop.api.applied == []
+    loop.run(30)
+    flipped = [{**LABELS, PLUGIN_LABEL: f"{LABELS[PLUGIN_LABEL][:-1]}b"}]
+    assert (loop.api.applied, word(loop)) == ([] if is_held else flipped, "MpsUnavailable")
+
+
+def test_faulty_mps_server_is_reported_only_if_it_lasts(loop: EnforcementLoop, mps: FakeMps) -> None:
+    loop.run(20)
+    assert word(loop) == "Ready"
+    mps.faulty = frozenset({"MPS server 7 of gpu is in state FAULT"})
+    loop.run(9)
+    mps.faulty = frozenset({"MPS server 8 of gpu is in state FAULT"})
     loop.run(9)
     mps.faulty = frozenset()
     loop.run(30)
     assert "MpsServerFault" not in loop.api.reasons()
-    mps.faulty = frozenset({"server 7 of gpu is in state FAULT"})
+    mps.faulty = frozenset({"MPS server 7 of gpu is in state FAULT"})
     loop.run(25)
     assert loop.api.said[-1] == (ConditionReason.MPS_SERVER_FAULT, "MPS server 7 of gpu is in state FAULT.")
     assert "MpsServerFault" in loop.api.reasons()

@@ -5,7 +5,7 @@ terminate the client first. Owns the translation between our pids and a daemon's
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -49,17 +49,22 @@ def find_servers(
 class HostMpsControl:
     """The MPS daemons of this node. Not thread-safe; a call takes at most seconds."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where it looks, and for what
         self,
         processes: LinuxProcesses,
         *,
         is_system: Callable[[ProcessIdentity], bool],
+        resources: Collection[str] = (),
         root: Path = ROOT,
         program: str = PROGRAM,
         timeout_seconds: float = 2.0,
     ) -> None:
-        """`is_system` returns whether a process belongs to the cluster or the host: not a tenant's, and not merely unknown."""
+        """`is_system` returns whether a process belongs to the cluster or the host: not a tenant's, and not merely unknown.
+
+        `resources` are those that must be served, empty: all that have a folder. The plugin leaves the folders of former names.
+        """
         self._processes = processes
+        self._resources = frozenset(resources)
         self._is_system = is_system
         self._root = root
         self._program = program
@@ -67,7 +72,7 @@ class HostMpsControl:
 
     def state(self) -> Mps:
         """Return the state of MPS. REACHABLE only if every daemon answers: we do not know which one serves a client."""
-        daemons = self._daemons()
+        daemons = self._required_daemons()
         if not daemons:
             return Mps.OFF
         return Mps.REACHABLE if all(daemon.answers() for daemon in daemons) else Mps.UNREACHABLE
@@ -75,7 +80,7 @@ class HostMpsControl:
     def limit_mib(self, device: int | str) -> int | None:
         """Return how much one client may allocate on this device, the most of all daemons. None: no limit, or no answer."""
         limits = []
-        for daemon in self._daemons():
+        for daemon in self._required_daemons():
             try:
                 limits.append(daemon.limit_mib(device))
             except MpsError:
@@ -85,10 +90,10 @@ class HostMpsControl:
 
     def faults(self) -> frozenset[str]:
         """Return which servers serve no client although their daemon answers, and why. Only what is certain."""
-        daemons = self._daemons()
+        daemons = self._required_daemons()
         living = self._living_pids() if daemons and self._processes.sees_host() else None
         return frozenset(
-            f"server {server} of {daemon.pipe.parent.name} {trouble}"
+            f"MPS server {server} of {daemon.pipe.parent.name} {trouble}"
             for daemon in daemons
             for server, trouble in self._faults(daemon, living)
         )
@@ -103,6 +108,13 @@ class HostMpsControl:
             ControlProgram(pipe, program=self._program, timeout_seconds=self._timeout_seconds)
             for pipe in pipes
             if pipe.is_dir()
+        )
+
+    def _required_daemons(self) -> tuple[ControlProgram, ...]:
+        return tuple(
+            daemon
+            for daemon in self._daemons()
+            if not self._resources or daemon.pipe.parent.relative_to(self._root).as_posix() in self._resources
         )
 
     def _faults(self, daemon: ControlProgram, living: frozenset[int] | None) -> Iterator[tuple[int, str]]:

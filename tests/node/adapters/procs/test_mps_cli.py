@@ -259,6 +259,26 @@ def test_mps_is_reachable_when_every_daemon_answers(mps: HostMpsControl, daemon:
     assert mps.state() is Mps.UNREACHABLE
 
 
+def test_only_daemons_of_the_required_resources_must_answer(
+    mps: HostMpsControl, daemon: Daemon, tmp_path: Path, fake_proc: FakeProc, process_pool: ProcessPool
+) -> None:
+    """The device plugin leaves the folder of a resource's former name, here of the time before `renameByDefault`."""
+    target = tenant(fake_proc, process_pool)
+    server = serve(daemon, fake_proc, process_pool, target.pid)
+    shared = Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
+    shared.write("limit-0", "4G")
+    daemon.write("exit", "1")
+    assert (mps.state(), mps.limit_mib(0)) == (Mps.UNREACHABLE, None)
+    mps._resources = frozenset({"nvidia.com/gpu.shared"})
+    assert (mps.state(), mps.limit_mib(0), mps.faults()) == (Mps.REACHABLE, 4096, frozenset())
+    (daemon.pipe / "exit").unlink()
+    daemon.write(f"status-{server}", "FAULT\n")
+    assert mps.faults() == frozenset()
+    assert mps.terminate([target]) == {target}, "whose clients they are does not matter"
+    mps._resources = frozenset({"nvidia.com/other"})
+    assert mps.state() is Mps.OFF
+
+
 @pytest.mark.parametrize(
     ("status", "words"),
     [
@@ -275,7 +295,7 @@ def test_mps_server_in_state_fault_is_reported(  # noqa: PLR0917 - fixtures
     server = serve(daemon, fake_proc, process_pool)
     daemon.write(f"status-{server}", f"{status}\n")
     assert mps.state() is Mps.REACHABLE
-    assert mps.faults() == ({f"server {server} of gpu {words}"} if words else frozenset())
+    assert mps.faults() == ({f"MPS server {server} of gpu {words}"} if words else frozenset())
     daemon.write("exit", "1")
     assert mps.faults() == frozenset()
 
@@ -286,7 +306,7 @@ def test_exited_mps_server_that_is_still_listed_is_reported(
     server = serve(daemon, fake_proc, process_pool)
     assert mps.faults() == frozenset()
     fake_proc.hide(server)
-    assert mps.faults() == {f"server {server} of gpu has exited, but its daemon still lists it"}
+    assert mps.faults() == {f"MPS server {server} of gpu has exited, but its daemon still lists it"}
 
 
 def test_a_server_of_another_pid_namespace_is_found_by_its_pid_there(

@@ -239,21 +239,23 @@ class ConfigManager(Struct):
         context, asked = self._context, self._outstanding()
         if not asked or asked == self._value:
             return
+        requested_at = self._requested_at()
 
         def find() -> Unmet | None:
-            if not self._managers() or self._find_event(asked) is not None or self._age() >= self._vendor.layout_seconds:
+            is_over = self._age(requested_at) >= self._vendor.layout_seconds
+            if is_over or not self._managers() or self._find_event(asked, requested_at) is not None:
                 return None
             return Unmet(reason=ConditionReason.PARTITIONING, message=f"the config manager applies {asked} first")
 
         context.is_touched = True
-        context.wait(find, max(_LEAST_SECONDS, self._vendor.layout_seconds - self._age()))
+        context.wait(find, max(_LEAST_SECONDS, self._vendor.layout_seconds - self._age(requested_at)))
 
     def _await_answer(self, value: str | None) -> str | None:
         """Return why the manager has not done what was requested; None if it has. Without `value` only its last word counts."""
         context, vendor, asked = self._context, self._vendor, self._outstanding()
         answer, verdicts = ManagerAnswer(), [Verdict.OPEN]
         event: ManagerEvent | None = None
-        seen, read_at = "", -_READ_SECONDS
+        seen, read_at, requested_at = "", -_READ_SECONDS, self._requested_at()
 
         def find() -> Unmet | None:
             nonlocal event, seen, read_at
@@ -265,10 +267,10 @@ class ConfigManager(Struct):
                 if value is None and not self._managers():
                     verdicts.append(Verdict.DONE)
                     return None
-                event, seen, read_at = self._find_event(asked), state, now
+                event, seen, read_at = self._find_event(asked, requested_at), state, now
             facts = Facts(
                 now=now,
-                age=self._age(),
+                age=self._age(requested_at),
                 event=event,
                 is_labelled=state == vendor.layout_done,
                 difference=None if value is None else self._find_difference(),
@@ -283,21 +285,22 @@ class ConfigManager(Struct):
             return Unmet(reason=ConditionReason.PARTITIONING, message=text)
 
         context.set_condition(ConditionReason.PARTITIONING, f"the config manager applies {asked}")
-        unmet = context.wait(find, max(_LEAST_SECONDS, vendor.layout_seconds - self._age()))
+        unmet = context.wait(find, max(_LEAST_SECONDS, vendor.layout_seconds - self._age(requested_at)))
         if verdicts[-1] is Verdict.DONE:
             return None
         text = answer.text if unmet is None else unmet.message
         return f"the config manager has not applied {asked}: {text}{self._describe_absence()}"
 
-    def _age(self) -> float:
-        """Return how many seconds ago the request was made."""
+    def _requested_at(self) -> float:
+        """Return when the request was made, in seconds since 1970."""
         journal = self._context.deps.folder.journal()
-        return 0.0 if journal is None else max(0.0, self._context.deps.wall() - journal.requested_at_seconds)
+        return self._context.deps.wall() if journal is None else journal.requested_at_seconds
 
-    def _find_event(self, asked: str) -> ManagerEvent | None:
+    def _age(self, requested_at: float) -> float:
+        return max(0.0, self._context.deps.wall() - requested_at)
+
+    def _find_event(self, asked: str, since: float) -> ManagerEvent | None:
         """Return what the manager's newest Event says of this request; None if it is not known."""
-        journal = self._context.deps.folder.journal()
-        since = 0 if journal is None else journal.requested_at_seconds
         try:
             events = [event for pod in self._managers() for event in self._context.cluster.events_of(pod)]
         except ClusterError:

@@ -162,6 +162,8 @@ class AmdNode:
         """The host's units of processes."""
         self.on_tick: Callable[[float], object] = lambda _: None
         self.start_seconds = 10.0
+        self.wrong_by = 0.0
+        """By how much the host's clock is set."""
         self._registered: dict[str, list[str]] = {}
         self._absent: dict[str, float] = {}
         self._numbers = 0
@@ -225,7 +227,7 @@ class AmdNode:
 
     def wall(self) -> float:
         """The date in seconds since 1970."""
-        return _BEGAN + self.clock.now()
+        return _BEGAN + self.clock.now() + self.wrong_by
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(

@@ -217,6 +217,33 @@ def test_a_label_that_another_program_changes_meanwhile_is_a_conflict(node: AmdN
     at_peace(node, DIVIDED, CPX)
 
 
+@pytest.mark.parametrize("foreign", [None, "dpx-nps1-2-01234567"])
+@pytest.mark.parametrize("policy", [WHOLE, DIVIDED], ids=["returns", "same"])
+def test_after_a_conflict_the_manager_is_still_awaited(node: AmdNode, foreign: str | None, policy: Policy) -> None:
+    """It goes on with what was requested, and then with what another program requests."""
+    ready(node.run(WHOLE))
+    node.manager.work_seconds = 120.0
+    meddles = node.clock.time + 40.0
+    node.on_tick = lambda time: node.label(**{LABEL: foreign}) if int(time) == int(meddles) else None
+    outcome = node.run(DIVIDED)
+    assert outcome is not None
+    assert outcome.reason is ConditionReason.LABEL_CONFLICT
+    modes = CPX if policy is DIVIDED else SPX
+    ready(node.run(policy))
+    at_peace(node, policy, modes)
+    node.clock.sleep(900.0)
+    assert node.modes() == modes
+
+
+@pytest.mark.parametrize("seconds", [-7200.0, 7200.0])
+def test_a_clock_that_is_set_meanwhile_ends_no_wait(node: AmdNode, seconds: float) -> None:
+    ready(node.run(WHOLE))
+    node.clock.sleep(60.0)
+    later(node, 15.0, lambda: setattr(node, "wrong_by", seconds))
+    ready(node.run(DIVIDED))
+    at_peace(node, DIVIDED, CPX)
+
+
 def test_after_a_reboot_the_gpus_are_divided_again(node: AmdNode) -> None:
     ready(node.run(DIVIDED))
     node.sysfs.start(1)  # the manager's own attempt fails: a client is there first
@@ -446,6 +473,20 @@ def test_release_without_the_managers_pod_waits_for_nothing(node: AmdNode) -> No
     outcome = node.release()
     assert outcome is not None
     assert (outcome.reason, node.clock.time - began < 120) == (ConditionReason.RELEASED, True)
+
+
+def test_release_ends_with_the_managers_pod_that_was_asked(node: AmdNode) -> None:
+    """Its successor finds no label, and works on nothing."""
+    ready(node.run(WHOLE))
+    node.manager.work_seconds = 600.0
+    die_after_request(node)
+    later(node, 40.0, lambda: node.remove(MANAGER))
+    node.allowed, began = [], node.clock.time
+    outcome = node.release()
+    assert outcome is not None
+    assert (outcome.reason, node.clock.time - began < 240) == (ConditionReason.RELEASED, True)
+    node.clock.sleep(900.0)
+    assert (node.modes(), node.taints()) == (SPX, set())
 
 
 # A node that offers.

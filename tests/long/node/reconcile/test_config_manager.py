@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.core.policy import Policy
+from tests.node.reconcile import test_config_manager as fast
 from tests.node.reconcile.amd_node import PLUGIN, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
 from tests.node.reconcile.test_config_manager import at_peace, ready
@@ -88,6 +89,13 @@ def test_a_release_that_is_killed_before_any_write_is_finished_by_the_next(tmp_p
             if is_done:
                 break
     assert at > 3
+
+
+@pytest.mark.parametrize(("foreign", "policy"), [(None, fast.DIVIDED), (fast.FOREIGN, fast.WHOLE)], ids=["removed", "other"])
+def test_after_a_conflict_the_manager_is_still_awaited(
+    tmp_path: Path, api: ApiServer, foreign: str | None, policy: Policy
+) -> None:
+    fast.test_after_a_conflict_the_manager_is_still_awaited(AmdNode(tmp_path, api), foreign, policy)
 
 
 class Life:

@@ -10,8 +10,10 @@ plan: `manager_answer`. Invariants, also after a kill at any step:
 - Pods that read the GPUs once, when they start, are deleted after the taint is removed, before the offer is compared.
 
 The journal has what was requested and not been carried out yet, whatever the policy is by then. A request of an earlier boot is
-none. A request is over when the manager says its last word, or has no pod: the removal of the label cancels nothing.
+none. A request is over when the manager says its last word, or its pod has gone: the removal of the label cancels nothing.
 """
+
+from collections.abc import Callable
 
 from gpushare_node.adapters.kube.cluster import ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
@@ -100,6 +102,8 @@ class ConfigManager(Struct):
             self._await_users(self._vendor.leave_seconds)
             self._await_first_word()
             self._ask(value)
+        if value is None:
+            self._withdraw()
         failure = self._await_answer(value)
         if failure is None or value is None:
             self._admit_again("by the config manager", Status.CHANGED)
@@ -206,6 +210,11 @@ class ConfigManager(Struct):
         self._keep(requested=value, is_asked=True)
         context.record_step("request the layout from the config manager", "node", Status.CHANGED, value)
 
+    def _withdraw(self) -> None:
+        """Remove the label of a request that is awaited: a pod of the manager that starts from now on works on nothing."""
+        self._keep(requested=self._outstanding(), is_asked=True)
+        withdraw_request(self._context)
+
     def _await_users(self, seconds: float) -> None:
         unmet = self._context.wait(self._find_users, seconds)
         if unmet is not None:
@@ -215,7 +224,8 @@ class ConfigManager(Struct):
         """Write the journal: a change is in progress, and this is requested. `is_asked`: the label is written."""
         context = self._context
         before = context.deps.folder.journal()
-        at = before.requested_at_seconds if is_asked and before is not None else int(context.deps.wall())
+        is_known = before is not None and before.requested == requested
+        at = before.requested_at_seconds if is_asked and before is not None and is_known else int(context.deps.wall())
         journal = replace(
             context.journal(self.digest),
             boot_id=context.deps.boot_id,
@@ -239,21 +249,24 @@ class ConfigManager(Struct):
         context, asked = self._context, self._outstanding()
         if not asked or asked == self._value:
             return
+        age, since = self._since_request()
 
         def find() -> Unmet | None:
-            if not self._managers() or self._find_event(asked) is not None or self._age() >= self._vendor.layout_seconds:
+            is_over = age() >= self._vendor.layout_seconds
+            if is_over or not self._managers() or self._find_event(asked, since) is not None:
                 return None
             return Unmet(reason=ConditionReason.PARTITIONING, message=f"the config manager applies {asked} first")
 
         context.is_touched = True
-        context.wait(find, max(_LEAST_SECONDS, self._vendor.layout_seconds - self._age()))
+        context.wait(find, max(_LEAST_SECONDS, self._vendor.layout_seconds - age()))
 
     def _await_answer(self, value: str | None) -> str | None:
         """Return why the manager has not done what was requested; None if it has. Without `value` only its last word counts."""
         context, vendor, asked = self._context, self._vendor, self._outstanding()
         answer, verdicts = ManagerAnswer(), [Verdict.OPEN]
         event: ManagerEvent | None = None
-        seen, read_at = "", -_READ_SECONDS
+        seen, read_at, managers = "", -_READ_SECONDS, self._manager_uids()
+        age, since = self._since_request()
 
         def find() -> Unmet | None:
             nonlocal event, seen, read_at
@@ -262,13 +275,13 @@ class ConfigManager(Struct):
                 self._refuse_change(node, asked)
             state = node.labels.get(vendor.layout_state_label, "")
             if state != seen or now - read_at >= _READ_SECONDS:
-                if value is None and not self._managers():
+                if value is None and self._manager_uids().isdisjoint(managers):
                     verdicts.append(Verdict.DONE)
                     return None
-                event, seen, read_at = self._find_event(asked), state, now
+                event, seen, read_at = self._find_event(asked, since), state, now
             facts = Facts(
                 now=now,
-                age=self._age(),
+                age=age(),
                 event=event,
                 is_labelled=state == vendor.layout_done,
                 difference=None if value is None else self._find_difference(),
@@ -283,21 +296,24 @@ class ConfigManager(Struct):
             return Unmet(reason=ConditionReason.PARTITIONING, message=text)
 
         context.set_condition(ConditionReason.PARTITIONING, f"the config manager applies {asked}")
-        unmet = context.wait(find, max(_LEAST_SECONDS, vendor.layout_seconds - self._age()))
+        unmet = context.wait(find, max(_LEAST_SECONDS, vendor.layout_seconds - age()))
         if verdicts[-1] is Verdict.DONE:
             return None
         text = answer.text if unmet is None else unmet.message
         return f"the config manager has not applied {asked}: {text}{self._describe_absence()}"
 
-    def _age(self) -> float:
-        """Return how many seconds ago the request was made."""
-        journal = self._context.deps.folder.journal()
-        return 0.0 if journal is None else max(0.0, self._context.deps.wall() - journal.requested_at_seconds)
+    def _since_request(self) -> tuple[Callable[[], float], float]:
+        """Return how many seconds ago the request was made, whenever it is called, and when, in seconds since 1970.
 
-    def _find_event(self, asked: str) -> ManagerEvent | None:
+        The former goes on by our clock: the host's may be set meanwhile.
+        """
+        deps = self._context.deps
+        journal, began, now = deps.folder.journal(), deps.clock.now(), deps.wall()
+        at = now if journal is None else journal.requested_at_seconds
+        return lambda: max(0.0, now - at) + deps.clock.now() - began, at
+
+    def _find_event(self, asked: str, since: float) -> ManagerEvent | None:
         """Return what the manager's newest Event says of this request; None if it is not known."""
-        journal = self._context.deps.folder.journal()
-        since = 0 if journal is None else journal.requested_at_seconds
         try:
             events = [event for pod in self._managers() for event in self._context.cluster.events_of(pod)]
         except ClusterError:
@@ -307,10 +323,15 @@ class ConfigManager(Struct):
     def _managers(self) -> list[PodView]:
         return [pod for pod in self._context.cluster.pods() if pod.labels.get(_NAME) == self._vendor.partitioner_app]
 
+    def _manager_uids(self) -> set[str]:
+        return {uid for pod in self._managers() for uid in pod.uids}
+
     def _refuse_change(self, node: NodeView, asked: str) -> None:
+        """Raise Blocked if the label has changed. The manager goes on with ours, and then applies the other one."""
         label = self._vendor.layout_label
-        if node.labels.get(label) != asked:
-            self._keep(requested="")
+        here = node.labels.get(label)
+        if here != asked:
+            self._keep(requested=here or asked, is_asked=True)
             raise Blocked(ConditionReason.LABEL_CONFLICT, ", ".join(node.describe_drift({label: asked})))
 
     def _describe_absence(self) -> str:

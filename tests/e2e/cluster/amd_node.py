@@ -22,6 +22,7 @@ from tests.support.fake_amd.sysfs import FakeSysfs
 from tests.support.paths import ROOT
 
 SPACE = "kube-amd-gpu"
+CONFIGS = f"/apis/amd.com/v1alpha1/namespaces/{SPACE}/deviceconfigs"
 INSIDE = "/var/lib/fake-sys"
 """Where the node has the made-up sysfs. The bundle's chart mounts it in place of /sys."""
 
@@ -48,11 +49,12 @@ _CRD = {
 
 
 class AmdGpus:
-    """The GPUs of one node, in the pool `pool`."""
+    """The GPUs of one node, and AMD's operator, which runs the programs for the one DeviceConfig that there is."""
 
-    def __init__(self, cluster_fixture: ClusterFixture, name: str, pool: str, strategy: str) -> None:
-        self._fixture, self._cluster, self.name, self._pool = cluster_fixture, cluster_fixture.cluster, name, pool
+    def __init__(self, cluster_fixture: ClusterFixture, name: str, strategy: str) -> None:
+        self._fixture, self._cluster, self.name = cluster_fixture, cluster_fixture.cluster, name
         self._strategy = strategy
+        self._config = ""
         self.node = cluster_fixture.node(name)
         root = self.node.path(INSIDE)
         (root / "fs/cgroup").mkdir(parents=True)  # containerd mounts the cgroups there
@@ -67,7 +69,7 @@ class AmdGpus:
 
     def start(self) -> None:
         namespace(self._cluster, SPACE)
-        self._cluster.apply(_CRD, *(self._daemon_set(name, labels) for name, labels in _PROGRAMS.items()))
+        self._cluster.apply(_CRD)
         self._cluster.await_kinds("deviceconfigs")
         self._thread.start()
 
@@ -75,36 +77,28 @@ class AmdGpus:
         self._is_over.set()
         self._thread.join()
         self._serve("")
-        for name in _PROGRAMS:
-            self._cluster.kubectl("delete", "daemonset", f"gpushare-{self._pool}-{name}", "--namespace", SPACE)
+        self._operate([])
 
-    def _daemon_set(self, name: str, labels: dict[str, str]) -> dict[str, Any]:
-        labels = {"daemonset-name": f"gpushare-{self._pool}", "tests/program": name} | labels
-        everything = [{"operator": "Exists"}]
-        ours = [{"key": f"gpushare.dev/{word}", "operator": "Exists"} for word in ("not-ready", "repartitioning")]
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": f"gpushare-{self._pool}-{name}", "namespace": SPACE},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "nodeSelector": {"gpushare.dev/pool": self._pool},
-                        "tolerations": everything if _NAME in labels else ours,
-                        "terminationGracePeriodSeconds": 1,
-                        "containers": [{"name": "main", "image": PAUSE, "imagePullPolicy": "Never"}],
-                    },
-                },
-            },
-        }
+    def _operate(self, configs: list[Any]) -> None:
+        """Make what a DeviceConfig says when it comes, and remove it when it goes."""
+        config = next(iter(configs), None)
+        name = "" if config is None else str(config["metadata"]["name"])
+        if name == self._config:
+            return
+        if config is None:
+            programs = [f"{self._config}-{program}" for program in _PROGRAMS]
+            self._cluster.kubectl("delete", "daemonset", *programs, "--namespace", SPACE)
+        else:
+            selector = config["spec"]["selector"]
+            self._cluster.apply(*(_daemon_set(name, program, labels, selector) for program, labels in _PROGRAMS.items()))
+        self._config = name
 
     # What the programs do.
 
     def _work(self) -> None:
         while not self._is_over.wait(0.25):
             with suppress(MachineError):
+                self._operate(self._cluster.read(CONFIGS)["items"])
                 self._serve(self._pod("device-plugin")[0])
                 uid, self._manager_name = self._pod("device-config-manager")
                 label = self._fixture.labels(self.name).get(LABEL)
@@ -150,12 +144,35 @@ class AmdGpus:
         self._cluster.apply(event)
 
 
+def _daemon_set(config: str, program: str, labels: dict[str, str], selector: dict[str, str]) -> dict[str, Any]:
+    labels = {"daemonset-name": config, "tests/program": program} | labels
+    everything = [{"operator": "Exists"}]
+    ours = [{"key": f"gpushare.dev/{word}", "operator": "Exists"} for word in ("not-ready", "repartitioning")]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": f"{config}-{program}", "namespace": SPACE},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "nodeSelector": selector,
+                    "tolerations": everything if _NAME in labels else ours,
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "main", "image": PAUSE, "imagePullPolicy": "Never"}],
+                },
+            },
+        },
+    }
+
+
 @contextmanager
-def with_amds_gpus(cluster_fixture: ClusterFixture, name: str, pool: str, strategy: str) -> Iterator[AmdGpus]:
+def with_amds_gpus(cluster_fixture: ClusterFixture, name: str, strategy: str) -> Iterator[AmdGpus]:
     """The node has AMD's GPUs in place of its fake ones of NVIDIA's."""
     node = cluster_fixture.node(name)
     cluster_fixture.withdraw_plugin(name)
-    gpus = AmdGpus(cluster_fixture, name, pool, strategy)
+    gpus = AmdGpus(cluster_fixture, name, strategy)
     gpus.start()
     try:
         yield gpus

@@ -101,7 +101,7 @@ class ClusterFixture:
 
     def _clear_node(self, node: Node) -> None:
         path, metadata = f"/api/v1/nodes/{node.name}", self.state(node.name)["metadata"]
-        ours = ("gpushare.dev/", "nvidia.com/", POOL)
+        ours = ("gpushare.dev/", "nvidia.com/", "dcm.amd.com/", POOL)
         marks = {part: metadata.get(part, {}) for part in ("labels", "annotations")}
         gone: Object = {part: {key: None for key in found if key.startswith(ours)} for part, found in marks.items()}
         gone["labels"][GPU_CLIENTS] = "true"
@@ -375,13 +375,17 @@ class ClusterFixture:
             state = self.state(node.name)
             metadata = state["metadata"]
             marks = [*(metadata["labels"].keys() - {GPU_CLIENTS}), *metadata.get("annotations", {})]
-            found += [f"{node.name}: {name}" for name in marks if "gpushare" in name or name.startswith("nvidia.com/")]
+            found += [
+                f"{node.name}: {name}"
+                for name in marks
+                if "gpushare" in name or name.startswith(("nvidia.com/", "dcm.amd.com/"))
+            ]
             found += [
                 f"{node.name}: {one['manager']} owns {one['fieldsV1']}"
                 for one in metadata["managedFields"]
                 if one["manager"].startswith("gpushare")
             ]
-            found += [f"{node.name}: taint {key}" for key in self.taints(node.name) if "gpushare" in key]
+            found += [f"{node.name}: taint {key}" for key in self.taints(node.name) if "gpushare" in key or key == "amd-dcm"]
             found += [f"{node.name}: condition {one['reason']}" for one in [self.condition(node.name)] if one]
             folder = node.path("/var/lib/gpushare")
             found += [f"{node.name}: {path}" for path in (folder.rglob("*") if folder.is_dir() else ())]

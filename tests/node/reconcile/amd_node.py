@@ -15,7 +15,7 @@ import urllib3
 from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
-from gpushare_node.adapters.kube.cluster import POOL_LABEL, PodView
+from gpushare_node.adapters.kube.cluster import POOL_LABEL, ClusterError, PodView
 from gpushare_node.adapters.kube.connection import Connection, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
@@ -52,7 +52,9 @@ from tests.node.reconcile.loop_node import text_of
 from tests.support.fake_amd.config_manager import LABEL, STATE, FakeConfigManager
 from tests.support.fake_amd.offers import HeterogeneousError, offers
 from tests.support.fake_amd.sysfs import FakeSysfs
+from tests.support.fake_api.refusals import Refusal
 from tests.support.fake_api.server import ApiServer
+from tests.support.fake_api.store import chooser
 
 NAME = "n1"
 SPACE = "kube-amd-gpu"
@@ -120,14 +122,15 @@ class _Folder(StateDir):
 
 
 class _Connection(Connection):
-    """A connection whose writes count as steps, and are checked."""
+    """A connection whose writes count as steps, and are checked. What it reads comes from the server without HTTP."""
 
     step: Callable[[], None]
     check: Callable[[Request], None]
+    read: Callable[[Request], Any]
 
     def ask(self, request: Request) -> Any:
         if request.method == "GET":
-            return super().ask(request)
+            return self.read(request)
         self.step()
         self.check(request)
         return super().ask(request)
@@ -159,6 +162,8 @@ class AmdNode:
         """The host's units of processes."""
         self.on_tick: Callable[[float], object] = lambda _: None
         self.start_seconds = 10.0
+        self.wrong_by = 0.0
+        """By how much the host's clock is set."""
         self._registered: dict[str, list[str]] = {}
         self._absent: dict[str, float] = {}
         self._numbers = 0
@@ -222,7 +227,7 @@ class AmdNode:
 
     def wall(self) -> float:
         """The date in seconds since 1970."""
-        return _BEGAN + self.clock.now()
+        return _BEGAN + self.clock.now() + self.wrong_by
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(
@@ -246,8 +251,21 @@ class AmdNode:
         address = ApiEndpoint(url=self.api.url, headers=dict, open_pool=lambda: urllib3.PoolManager(retries=False))
         place = PodIdentity(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
         connection = _Connection(address, self.clock)
-        connection.step, connection.check = self._step, self._check
+        connection.step, connection.check, connection.read = self._step, self._check, self._read
         return NodeClient(connection, place, self.clock, EventRecorder(connection, place, self.clock), self.folder)
+
+    def _read(self, request: Request) -> Any:
+        """Objects, or one, as the server has them now."""
+        parts = request.path.strip("/").split("/")
+        parts = parts[2 if parts[0] == "api" else 3 :]
+        namespace = parts[1] if parts[0] == "namespaces" else ""
+        plural, *name = parts[2:] if namespace else parts
+        try:
+            if name:
+                return self.api.get(plural, name[0], namespace=namespace)
+            return {"items": self.api.store.select(plural, namespace, chooser(request.query))[0]}
+        except Refusal as refusal:
+            raise ClusterError(request.name, refusal.status, str(refusal)) from refusal
 
     # The invariants.
 

@@ -23,6 +23,8 @@ DIVIDED = amd("CPX", "NPS4")
 WHOLE = amd()
 CPX = ["CPX/NPS4"] * 2
 SPX = ["SPX/NPS1"] * 2
+FOREIGN = "dpx-nps1-2-01234567"
+"""A profile of the manager's file that no policy of the node has."""
 
 
 @pytest.fixture
@@ -129,6 +131,7 @@ def test_a_pool_that_evicts_does_not_wait(node: AmdNode) -> None:
 def test_a_client_that_stays_is_named_and_the_node_is_as_before(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     node.tolerant.add(EXPORTER)
+    skip(node, 800.0)
     outcome = node.run(DIVIDED)
     assert outcome is not None
     assert (outcome.reason, "process 900" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
@@ -197,18 +200,10 @@ def test_success_is_verified_on_the_hardware(node: AmdNode) -> None:
     at_peace(node, DIVIDED, CPX)
 
 
-def test_a_manager_that_never_answers_is_reported(node: AmdNode) -> None:
-    node.manager.is_silent = True
-    outcome = node.run(DIVIDED)
-    assert outcome is not None
-    assert (outcome.reason, "has not answered for 1900 s" in outcome.message) == (ConditionReason.CONFIG_MANAGER_FAILED, True)
-    node.manager.is_silent = False
-    ready(node.run(DIVIDED))
-    at_peace(node, DIVIDED, CPX)
-
-
 def test_a_node_without_the_manager_says_so(node: AmdNode) -> None:
     node.missing.add(MANAGER)
+    die_after_request(node)
+    node.clock.time += 1900.0
     outcome = node.run(DIVIDED)
     assert outcome is not None
     assert "no pod device-config-manager is on the node" in outcome.message
@@ -221,6 +216,32 @@ def test_a_label_that_another_program_changes_meanwhile_is_a_conflict(node: AmdN
     assert (outcome.reason, "kubectl-label" in outcome.message) == (ConditionReason.LABEL_CONFLICT, True)
     assert node.condition() == "LabelConflict"
     node.on_tick = lambda _: None
+    ready(node.run(DIVIDED))
+    at_peace(node, DIVIDED, CPX)
+
+
+@pytest.mark.parametrize(("foreign", "policy"), [(None, WHOLE), (FOREIGN, DIVIDED)], ids=["removed", "other"])
+def test_after_a_conflict_the_manager_is_still_awaited(node: AmdNode, foreign: str | None, policy: Policy) -> None:
+    """It goes on with what was requested, and then with what another program requests."""
+    ready(node.run(WHOLE))
+    node.manager.work_seconds = 120.0
+    meddles = node.clock.time + 40.0
+    node.on_tick = lambda time: node.label(**{LABEL: foreign}) if int(time) == int(meddles) else None
+    outcome = node.run(DIVIDED)
+    assert outcome is not None
+    assert outcome.reason is ConditionReason.LABEL_CONFLICT
+    modes = CPX if policy is DIVIDED else SPX
+    ready(node.run(policy))
+    at_peace(node, policy, modes)
+    node.clock.sleep(900.0)
+    assert node.modes() == modes
+
+
+@pytest.mark.parametrize("seconds", [-7200.0, 7200.0])
+def test_a_clock_that_is_set_meanwhile_ends_no_wait(node: AmdNode, seconds: float) -> None:
+    ready(node.run(WHOLE))
+    node.clock.sleep(60.0)
+    later(node, 15.0, lambda: setattr(node, "wrong_by", seconds))
     ready(node.run(DIVIDED))
     at_peace(node, DIVIDED, CPX)
 
@@ -358,6 +379,11 @@ def later(node: AmdNode, seconds: float, happens: Callable[[], object]) -> None:
     node.on_tick = tick
 
 
+def skip(node: AmdNode, seconds: float) -> None:
+    """Half a minute from now so many seconds pass in which nothing happens."""
+    later(node, 30.0, lambda: setattr(node.clock, "time", node.clock.time + seconds))
+
+
 def refuse(node: AmdNode, gpu: int, words: str = "AMDSMI_STATUS_BUSY") -> None:
     node.sysfs.gpus[gpu].refuses = words
 
@@ -414,7 +440,7 @@ def test_an_answer_that_is_lost_is_seen_on_the_gpus(node: AmdNode, lost: str) ->
     assert (node.modes(), node.clock.time - began < 600) == (CPX, True)
 
 
-def test_an_event_of_an_earlier_request_explains_no_later_one(node: AmdNode) -> None:
+def test_a_manager_that_never_answers_is_not_explained_by_an_earlier_event(node: AmdNode) -> None:
     ready(node.run(WHOLE))
     refuse(node, 1, "AMDSMI_STATUS_AMDGPU_RESTART_ERR")
     node.manager.give_up_seconds = 120.0
@@ -422,9 +448,15 @@ def test_an_event_of_an_earlier_request_explains_no_later_one(node: AmdNode) -> 
     assert outcome is not None
     assert "RESTART_ERR" in outcome.message
     node.manager.is_silent = True
+    skip(node, 1800.0)
     outcome = node.run(DIVIDED)
     assert outcome is not None
+    assert (outcome.reason, "has not answered for 1900 s" in outcome.message) == (ConditionReason.CONFIG_MANAGER_FAILED, True)
     assert "RESTART_ERR" not in outcome.message
+    refuse(node, 1, "")
+    node.manager.is_silent = False
+    ready(node.run(DIVIDED))
+    at_peace(node, DIVIDED, CPX)
 
 
 def test_release_waits_while_the_manager_tries_again(node: AmdNode) -> None:
@@ -449,6 +481,20 @@ def test_release_without_the_managers_pod_waits_for_nothing(node: AmdNode) -> No
     outcome = node.release()
     assert outcome is not None
     assert (outcome.reason, node.clock.time - began < 120) == (ConditionReason.RELEASED, True)
+
+
+def test_release_ends_with_the_managers_pod_that_was_asked(node: AmdNode) -> None:
+    """Its successor finds no label, and works on nothing."""
+    ready(node.run(WHOLE))
+    node.manager.work_seconds = 600.0
+    die_after_request(node)
+    later(node, 40.0, lambda: node.remove(MANAGER))
+    node.allowed, began = [], node.clock.time
+    outcome = node.release()
+    assert outcome is not None
+    assert (outcome.reason, node.clock.time - began < 240) == (ConditionReason.RELEASED, True)
+    node.clock.sleep(900.0)
+    assert (node.modes(), node.taints()) == (SPX, set())
 
 
 # A node that offers.

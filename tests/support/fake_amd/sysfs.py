@@ -5,6 +5,8 @@ GPU's PCI device, all others under platform devices. A memory mode of which the 
 (Linux, drivers/gpu/drm/amd/amdgpu/aqua_vanjaram.c).
 """
 
+import errno
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,20 +18,21 @@ GPUS = "module/amdgpu/drivers/pci:amdgpu"
 NODES = "class/kfd/kfd/topology/nodes"
 PROCESSES = "class/kfd/kfd/proc"
 _MIB = 1 << 20
+_MAX_PARTS = 8
 _PARTS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 
 
 def hide_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """KFD refuses to show the nodes of GPUs, as to a container that may not open these."""
-    plain = Path.read_text
+    plain = os.open
 
-    def read(path: Path, *arguments: Any, **named: Any) -> str:
-        text = plain(path, *arguments, **named)
-        if NODES in str(path) and (path.name != "gpu_id" or text.strip() != "0"):
-            raise PermissionError(1, "Operation not permitted")
-        return text
+    def refuse(path: Any, *arguments: Any, **named: Any) -> int:
+        file = Path(path) if NODES in str(path) else None
+        if file is not None and file.is_file() and (file.name != "gpu_id" or file.read_bytes().strip() != b"0"):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        return plain(path, *arguments, **named)
 
-    monkeypatch.setattr(Path, "read_text", read)
+    monkeypatch.setattr(os, "open", refuse)
 
 
 class RefusedError(Exception):
@@ -91,8 +94,12 @@ class FakeSysfs:
         return self.root / GPUS / self.address(gpu)
 
     def node_folder(self, gpu: int, part: int = 0) -> Path:
-        """Two nodes are processors."""
-        return self.root / NODES / str(2 + sum(one.parts for one in self.gpus[:gpu]) + part)
+        """Two nodes are processors. A change of one GPU renumbers no node of another, as it does with the driver."""
+        return self.root / NODES / str(2 + _MAX_PARTS * gpu + part)
+
+    def _part_folder(self, gpu: int, part: int) -> Path:
+        """The platform device of a partition but the first."""
+        return self.root / f"devices/platform/amdgpu_xcp_{(_MAX_PARTS - 1) * gpu + part - 1}"
 
     def gpu_id(self, gpu: int, part: int = 0) -> int:
         return 1000 + 100 * gpu + part
@@ -130,13 +137,21 @@ class FakeSysfs:
         one.memory = memory
         if memory not in one.card.legal[one.compute]:
             one.compute = "DPX" if memory == "NPS2" else "SPX" if memory == "NPS1" else "CPX"
-        self.load()
+        self._remake(gpu)
 
     def set_compute(self, gpu: int, compute: str) -> None:
         one = self.gpus[gpu]
         self._refuse(one, one.memory in one.card.legal.get(compute, ()))
         one.compute = compute
-        self.load()
+        self._remake(gpu)
+
+    def _remake(self, gpu: int) -> None:
+        """All that there is of one GPU is new."""
+        nodes = [self.node_folder(gpu, part) for part in range(_MAX_PARTS)]
+        parts = [self._part_folder(gpu, part) for part in range(1, _MAX_PARTS)]
+        for folder in (self.gpu_folder(gpu), *nodes, *parts):
+            shutil.rmtree(folder, ignore_errors=True)
+        self._make(gpu, self.gpus[gpu])
 
     def _refuse(self, gpu: FakeGpu, is_legal: bool) -> None:
         if any(self.processes):
@@ -176,10 +191,10 @@ class FakeSysfs:
             _write(folder, current_compute_partition=gpu.compute, current_memory_partition=gpu.memory)
             _write(folder, available_compute_partition=", ".join(card.legal), available_memory_partition=", ".join(memories))
         for part in range(gpu.parts):
-            minor = 8 * number + part
-            at = folder if part == 0 else self.root / f"devices/platform/amdgpu_xcp_{7 * number + part - 1}"
-            _write(at / f"drm/card{1 + minor}", dev=f"226:{1 + minor}")
-            _write(at / f"drm/renderD{128 + minor}", dev=f"226:{128 + minor}")
+            minor = _MAX_PARTS * number + part
+            at = folder if part == 0 else self._part_folder(number, part)
+            for name in (f"card{1 + minor}", f"renderD{128 + minor}"):
+                (at / "drm" / name).mkdir(parents=True)
             bus = int(self.address(number)[5:7], 16)
             properties = {
                 "cpu_cores_count": 0,
@@ -206,4 +221,6 @@ class FakeSysfs:
 def _write(folder: Path, **files: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (folder / name).write_text(f"{text}\n")
+        file = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.write(file, f"{text}\n".encode())
+        os.close(file)

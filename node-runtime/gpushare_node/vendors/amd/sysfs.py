@@ -1,6 +1,7 @@
 """Sysfs: the files of sysfs under a folder, with errors that say which file and why. Decides nothing."""
 
 import errno
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _GPUS = "module/amdgpu/drivers/pci:amdgpu"
 _NODES = "class/kfd/kfd/topology/nodes"
 _PROCESSES = "class/kfd/kfd/proc"
+_MAX_BYTES = 1 << 16
+"""More than any of these files has: a page."""
+
 _T = TypeVar("_T")
 
 
@@ -24,23 +28,23 @@ class Sysfs:
     """The host's sysfs. Paths are relative to its folder."""
 
     def __init__(self, root: Path, observe: Observe) -> None:
-        self._root = root
+        self._root = str(root)
         self._observe = observe
 
     def gpus(self) -> tuple[str, ...]:
         """Return the PCI addresses of the GPUs that the driver has, in order. DriverError if it is not loaded."""
-        names = self._call(_GPUS, lambda: _names(self._root / _GPUS))
+        names = self._call(_GPUS, lambda: self._list(_GPUS))
         return tuple(sorted(name for name in names if _ADDRESS.fullmatch(name)))
 
     def nodes(self) -> tuple[str, ...]:
         """Return the folders of KFD's nodes. DriverError if there is no KFD, or if the driver is being loaded."""
-        names = self._call(_NODES, lambda: _names(self._root / _NODES))
+        names = self._call(_NODES, lambda: self._list(_NODES))
         return tuple(f"{_NODES}/{name}" for name in sorted(names, key=lambda name: (len(name), name)))
 
     def pids(self) -> tuple[int, ...]:
         """Return the processes that have KFD open, on whichever GPU. SysfsError if that is not known."""
         try:
-            names = _names(self._root / _PROCESSES)
+            names = self._list(_PROCESSES)
         except OSError as error:
             raise SysfsError(f"the processes on the GPUs cannot be read: {_PROCESSES}: {error.strerror}") from error
         if not all(name.isdecimal() for name in names):
@@ -50,9 +54,9 @@ class Sysfs:
     def used_bytes(self, pid: int, gpu_id: int) -> int | None:
         """Return how much memory of a node a process holds: 0 if it has ended, None if that is unknown."""
         try:
-            return int((self._root / f"{_PROCESSES}/{pid}/vram_{gpu_id}").read_text(encoding="ascii"))
+            return int(self._read(f"{_PROCESSES}/{pid}/vram_{gpu_id}"))
         except FileNotFoundError:
-            return None if (self._root / f"{_PROCESSES}/{pid}").is_dir() else 0
+            return None if Path(f"{self._root}/{_PROCESSES}/{pid}").is_dir() else 0
         except (OSError, ValueError):
             return None
 
@@ -62,18 +66,23 @@ class Sysfs:
 
     def text(self, path: str) -> str:
         """Return what the file has, without spaces around it. SysfsError if it is not readable."""
+        text = self.find(path)
+        if text is None:
+            raise SysfsError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}")
+        return text
+
+    def find(self, path: str) -> str | None:
+        """Return what the file has; None if it does not exist. SysfsError if it is not readable."""
         try:
-            return (self._root / path).read_text(encoding="utf-8").strip()
+            return self._read(path).decode().strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES):
                 raise DriverError(path, Code.NO_PERMISSION) from error
             raise SysfsError(f"{path} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise SysfsError(f"{path} is not text") from error
-
-    def find(self, path: str) -> str | None:
-        """Return what the file has; None if it does not exist. SysfsError if it is not readable."""
-        return self.text(path) if (self._root / path).exists() else None
 
     def number(self, path: str) -> int:
         """Return the number in the file, decimal or after 0x. SysfsError if it has none."""
@@ -86,7 +95,7 @@ class Sysfs:
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a folder; none if it does not exist."""
         try:
-            return tuple(sorted(_names(self._root / path)))
+            return tuple(sorted(self._list(path)))
         except OSError:
             return ()
 
@@ -103,6 +112,15 @@ class Sysfs:
         finally:
             self._observe(path, monotonic() - began, code)
 
+    def _list(self, path: str) -> list[str]:
+        """Return the names in a folder. OSError."""
+        with os.scandir(f"{self._root}/{path}") as entries:
+            return [entry.name for entry in entries]
 
-def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
+    def _read(self, path: str) -> bytes:
+        """Return what the file has. OSError. A `Path` for each of hundreds of files would cost more than the files."""
+        file = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(file, _MAX_BYTES)
+        finally:
+            os.close(file)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.core.policy import Policy
+from tests.node.reconcile import test_config_manager as fast
 from tests.node.reconcile.amd_node import PLUGIN, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
 from tests.node.reconcile.test_config_manager import at_peace, ready
@@ -88,6 +89,29 @@ def test_a_release_that_is_killed_before_any_write_is_finished_by_the_next(tmp_p
             if is_done:
                 break
     assert at > 3
+
+
+@pytest.mark.parametrize(("foreign", "policy"), [(None, fast.DIVIDED), (fast.FOREIGN, fast.WHOLE)], ids=["removed", "other"])
+def test_after_a_conflict_the_manager_is_still_awaited(tmp_path: Path, foreign: str | None, policy: Policy) -> None:
+    with ApiServer() as api:
+        fast.test_after_a_conflict_the_manager_is_still_awaited(AmdNode(tmp_path, api), foreign, policy)
+
+
+def test_a_change_that_is_killed_before_any_write_can_be_left(tmp_path: Path) -> None:
+    """The node is released: whatever the manager was asked for is done, or was never begun."""
+    for at in range(200):
+        with new_node(tmp_path / str(at)) as node:
+            ready(node.run(WHOLE))
+            node.manager.work_seconds = 40.0
+            if node.run(DIVIDED, kill_at=at) is not None:
+                break
+            node.clock.sleep(1.0)
+            node.allowed = []
+            node.release()
+            modes = node.modes()
+            node.clock.sleep(300.0)
+            assert (node.modes(), node.taints()) == (modes, set())
+    assert at > 10
 
 
 class Life:

@@ -68,7 +68,7 @@ test-all: $(SUITES)  ## every other suite; SUITE=cluster for one, SKIP=gitops,pa
 test-deps:  ## install the Debian packages that `make test-all` needs, or SUITE alone; as root
 	@$(PYTHON) -m tests.runner.debian --suite '$(SUITE)'
 
-ci: $(SUITES)  ## `make test`, then `make test-all` with nothing left out but a GPU and NVIDIA's own programs
+ci: $(SUITES)  ## `make test`, then `make test-all` with nothing left out but a GPU and vendors' own programs
 	@$(RUNNER) ci
 
 coverage: $(SUITES)  ## which lines and branches of both projects `make test` runs, programs that they start included

@@ -130,9 +130,17 @@ SUITES = (
         needs_folder="NVIDIA",
         distribution=("-n", "2", "--dist", "loadscope"),
     ),
+    Suite(
+        name="amd",
+        title="AMD's own device plugin",
+        folders=("tests/e2e/amd",),
+        tools={"unshare": "util-linux"},
+        needs_root=True,
+        needs_folder="AMD",
+    ),
     Suite(name="gpu", title="a real GPU", folders=("tests/e2e/gpu",), tools={NVIDIA_DEVICE: ""}),
 )
 NAMES = tuple(suite.name for suite in SUITES)
 CLUSTER = _CLUSTER
-OPTIONAL = ("nvidia", "gpu")
-"""Left out where a GPU, or the folder with NVIDIA's programs, is missing: nobody can install these."""
+OPTIONAL = ("nvidia", "amd", "gpu")
+"""Left out where a GPU, or the folder with a vendor's programs, is missing: nobody can install these."""

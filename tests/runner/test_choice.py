@@ -23,11 +23,13 @@ def names(chosen: list[Suite]) -> set[str]:
     return {suite.name for suite in chosen}
 
 
-def test_all_suites_but_gpu_and_nvidia_are_chosen_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NVIDIA", raising=False)
+def test_all_suites_but_gpu_and_vendors_are_chosen_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NVIDIA", "AMD"):
+        monkeypatch.delenv(name, raising=False)
     chosen, left_out = choice.choose("", "")
-    assert set(suites.NAMES) - names(chosen) == {"nvidia"} | ({"gpu"} if not Path(suites.NVIDIA_DEVICE).exists() else set())
-    assert "LEFT OUT  nvidia: NVIDIA=FOLDER is not given" in left_out
+    gpu = {"gpu"} if not Path(suites.NVIDIA_DEVICE).exists() else set()
+    assert set(suites.NAMES) - names(chosen) == {"nvidia", "amd"} | gpu
+    assert {"LEFT OUT  nvidia: NVIDIA=FOLDER is not given", "LEFT OUT  amd: AMD=FOLDER is not given"} <= set(left_out)
 
 
 def test_skipped_suites_are_listed() -> None:

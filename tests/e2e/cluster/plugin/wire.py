@@ -68,6 +68,11 @@ def register_request(endpoint: str, resource: str) -> bytes:
     return _field(1, "v1beta1") + _field(2, endpoint) + _field(3, resource) + _field(4, OPTIONS)
 
 
+def registration(data: bytes) -> tuple[str, str]:
+    """Of what a plugin says to kubelet: its socket's name, and the resource that it offers."""
+    return _texts(data, 2)[0], _texts(data, 3)[0]
+
+
 def device_list(ids: Iterable[str]) -> bytes:
     """A ListAndWatchResponse: all healthy."""
     return b"".join(_field(1, _field(1, one) + _field(2, "Healthy")) for one in ids)

@@ -14,6 +14,7 @@ SUITES  = $(VENV)/.suites
 NAME    =
 ARGS    =
 # For `make test-all`: suites by name, with commas between them, and a part of their files, such as 1/3.
+# Its suites nvidia and amd need NVIDIA=FOLDER and AMD=FOLDER, with the vendors' own programs.
 SUITE   =
 SKIP    =
 SHARD   =

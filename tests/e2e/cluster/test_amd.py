@@ -39,7 +39,8 @@ def modes_of(profile: dict[str, Any]) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def gpus(cluster_fixture: ClusterFixture) -> Iterator[AmdGpus]:
-    cluster_fixture.equip(NVIDIAS, A100)
+    for name in (AMDS, NVIDIAS):  # GPUs of an earlier file may still be in MIG mode
+        cluster_fixture.equip(name, A100)
     with with_amds_gpus(cluster_fixture, AMDS, "single") as made:
         cluster_fixture.choose(node_1="amd", node_2="nvidia")
         install(cluster_fixture, made, "CPX/NPS4", SEVENS)

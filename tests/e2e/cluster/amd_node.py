@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.e2e.cluster import machine
 from tests.e2e.cluster.bundles import namespace
+from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.cluster_fixture import ClusterFixture
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import MachineError
@@ -48,6 +49,13 @@ _CRD = {
 }
 
 
+def define_device_configs(cluster: Cluster) -> None:
+    """The namespace of AMD's operator and its kind, any content of it: the operator itself is not there."""
+    namespace(cluster, SPACE)
+    cluster.apply(_CRD)
+    cluster.kubectl("wait", "--for=condition=Established", "crd/deviceconfigs.amd.com")
+
+
 class AmdGpus:
     """The GPUs of one node, and AMD's operator, which runs the programs for the one DeviceConfig that there is."""
 
@@ -68,8 +76,7 @@ class AmdGpus:
         self._thread = threading.Thread(target=self._work)
 
     def start(self) -> None:
-        namespace(self._cluster, SPACE)
-        self._cluster.apply(_CRD)
+        define_device_configs(self._cluster)
         self._cluster.await_kinds("deviceconfigs")
         self._thread.start()
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.cluster.amd_node import define_device_configs
 from tests.e2e.cluster.bundles import NAMESPACE, compiled, namespace
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.release import Release
@@ -30,6 +31,8 @@ def test_example_installs_with_both_helm_majors_and_upgrade_is_idempotent(api: C
     is_watched = (bundle / "chart" / "files" / "monitoring" / "podmonitor.yaml").is_file()
     if is_watched:
         define_kinds_of_the_prometheus_operator(api)
+    if (bundle / "chart" / "files" / "amd" / "device-configs").is_dir():
+        define_device_configs(api)
     for major in (3, 4):
         release = Release(api, major)
         release.install(bundle, *ANYWHERE)

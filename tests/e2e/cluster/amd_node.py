@@ -53,7 +53,7 @@ def define_device_configs(cluster: Cluster) -> None:
     """The namespace of AMD's operator and its kind, any content of it: the operator itself is not there."""
     namespace(cluster, SPACE)
     cluster.apply(_CRD)
-    cluster.kubectl("wait", "--for=condition=Established", "crd/deviceconfigs.amd.com")
+    cluster.await_kinds("deviceconfigs")
 
 
 class AmdGpus:
@@ -77,7 +77,6 @@ class AmdGpus:
 
     def start(self) -> None:
         define_device_configs(self._cluster)
-        self._cluster.await_kinds("deviceconfigs")
         self._thread.start()
 
     def stop(self) -> None:

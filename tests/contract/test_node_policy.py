@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from gpushare import mig, pipeline
-from gpushare.backends import config_manager
 from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
 from gpushare.modes.mps import has_shares
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
+from gpushare.vendors.amd import MANAGER_MODES
 from gpushare_node.core import policy
 from tests.support import scale
 from tests.support.paths import ROOT
@@ -204,7 +204,7 @@ def test_there_are_examples_of_every_mode() -> None:
 def sharings(card: cards.Card) -> Iterator[str]:
     yield "{mode: exclusive}"
     for mode in card.partition_modes:
-        if mode.compute in config_manager.MODES:
+        if mode.compute in MANAGER_MODES:
             yield f"{{mode: partition, compute: {mode.compute}, memory: {mode.memory}}}"
     if card.vendor == "amd":
         return

@@ -14,9 +14,6 @@ from gpushare.catalog.cards import Card, PartitionMode
 from gpushare.core.record import Record
 from gpushare.intent.types import Layout
 
-MODES = frozenset({"SPX", "DPX", "QPX", "CPX"})
-"""The compute modes that the manager accepts: TPX is not among them."""
-
 _WHOLE = ("SPX", "NPS1")
 """What whole GPUs of a card with partitions are: going back to them is a profile too."""
 

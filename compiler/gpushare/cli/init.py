@@ -137,6 +137,7 @@ def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: 
 
     from gpushare import modes  # noqa: PLC0415 - as above
     from gpushare.core import resources  # noqa: PLC0415 - as above
+    from gpushare.modes import partition  # noqa: PLC0415 - as above
 
     loader = jinja2.FileSystemLoader(resources.templates())
     environment = jinja2.Environment(  # noqa: S701 - YAML, not HTML
@@ -152,8 +153,7 @@ def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: 
         "pool": pool,
         "layout": _layout(card),
         "vgpu": _vgpu(card),
-        "partition": next((one for one in reversed(card.partition_modes) if "mode" not in one.unconfirmed), None)
-        or next(iter(card.partition_modes), None),
+        "partition": partition.proposed(card) or next(iter(card.partition_modes), None),
     }
     return environment.get_template("intent.yaml.j2").render(facts)
 

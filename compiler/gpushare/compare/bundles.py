@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare.catalog.amd_charts import OF_AMD
 from gpushare.catalog.image_registry import reference
 from gpushare.compare.files import Files, parsed
 
@@ -14,7 +15,6 @@ EXISTING = "existing"
 _NO_STACK = "none"
 """The same where no pool has NVIDIA's cards."""
 _AMD = "amd"
-_OF_AMD = "# AMD's chart"
 
 OBSERVE = "observe"
 
@@ -64,7 +64,7 @@ def images(files: Files) -> tuple[frozenset[str], frozenset[str]]:
     image = values(files).get("image")
     known = {key: one for key, one in image.items() if isinstance(one, str)} if isinstance(image, dict) else {}
     ours = reference(known) if {"repository", "tag"} <= known.keys() else ""
-    nvidia, _, amd = files.get(IMAGES, "").partition(_OF_AMD)
+    nvidia, _, amd = files.get(IMAGES, "").partition(OF_AMD)
     return _listed(nvidia) - {ours} if nvidia_stack(values(files)) is not None else frozenset(), _listed(f"#{amd}")
 
 

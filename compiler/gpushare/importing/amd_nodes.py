@@ -225,7 +225,7 @@ def _order(node: ImportedNode, facts: Facts) -> list[str]:
     found: list[str] = []
     for entry in _entries(node, facts):
         number = entry.get("numGPUsAssigned")
-        if not isinstance(number, int) or not 0 < number <= 64:
+        if not isinstance(number, int) or not 0 < number <= node_objects.MAX_GPUS:
             return []
         found += [str(entry.get("computePartition"))] * number
     return found

@@ -15,9 +15,7 @@ from gpushare.intent.types import Layout, MigStrategy, Partition, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.modes.traits import ModeTraits
-
-_REFUSED = "TPX"
-"""AMD's config manager does not set it."""
+from gpushare.vendors.amd import MANAGER_MODES
 
 
 def find(card: Card, compute: str, memory: str) -> PartitionMode | None:
@@ -27,7 +25,7 @@ def find(card: Card, compute: str, memory: str) -> PartitionMode | None:
 
 def is_offered(mode: PartitionMode) -> bool:
     """Whether a mode is proposed to those who name none: it divides, is confirmed, and AMD's programs set it."""
-    return mode.partitions > 1 and "mode" not in mode.unconfirmed and mode.compute != _REFUSED
+    return mode.partitions > 1 and "mode" not in mode.unconfirmed and mode.compute in MANAGER_MODES
 
 
 def offered(card: Card) -> tuple[PartitionMode, ...]:
@@ -36,6 +34,11 @@ def offered(card: Card) -> tuple[PartitionMode, ...]:
     AMD validates CPX with NPS4.
     """
     return tuple({(mode.compute, mode.memory_mib): mode for mode in card.partition_modes if is_offered(mode)}.values())
+
+
+def proposed(card: Card) -> PartitionMode | None:
+    """Return the mode with the most partitions of those that are proposed; None if there is none."""
+    return max(offered(card), key=lambda mode: mode.partitions, default=None)
 
 
 def _divide(demand: Demand) -> list[Sharing] | str:

@@ -61,7 +61,7 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
         vgpu_configs={pool.config.name: list(map(dict, pool.config.entries)) for pool in plan.vm_pools},
         mig_configs={config.name: [dict(entry) for entry in config.entries] for config in configs},
         manager_configs={one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
-        vendors=[pool.card.vendor for pool in plan.pools if pool.vendor is AMD],
+        vendors=[pool.card.vendor for pool in plan.amd_pools],
         amd=amd.stack(plan),
     )
 
@@ -80,7 +80,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))
-    rest = () if amd.pools(plan) or observes else amd_release.removal(new_lock.amd)
+    rest = () if plan.amd_pools or observes else amd_release.removal(new_lock.amd)
     more = (*argocd.section(plan, checks), *flux.section(plan), *rest, *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
     snippets = None if observes else cloud.cloud(plan)

@@ -20,7 +20,7 @@ from gpushare.intent.types import AmdStack, Platform, Stack
 from gpushare.nodes.selectors import POOL_LABEL, VENDOR_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.vendors.amd import AMD, MANAGER_TAINT
+from gpushare.vendors.amd import MANAGER_TAINT
 
 FOLDER = "chart/files/amd"
 CONFIG = f"{FOLDER}/config.json"
@@ -52,26 +52,21 @@ _SUBCHARTS = {
 """The sections of a chart's values that enable a subchart, and whether they do by default."""
 
 
-def pools(plan: Plan) -> tuple[PoolPlan, ...]:
-    """Return the pools with AMD's cards."""
-    return tuple(pool for pool in plan.pools if pool.vendor is AMD)
-
-
 def stack(plan: Plan) -> dict[str, str]:
     """Return AMD's stack and its namespace, for the lock; empty without AMD's cards."""
     amd = plan.intent.platform.of_amd
-    return {"namespace": amd.namespace, "stack": amd.stack.value} if pools(plan) else {}
+    return {"namespace": amd.namespace, "stack": amd.stack.value} if plan.amd_pools else {}
 
 
 def installs(plan: Plan) -> bool:
     """Whether the bundle installs a chart of AMD's."""
-    return bool(pools(plan)) and not plan.intent.observes and plan.intent.platform.of_amd.stack is not AmdStack.EXISTING
+    return bool(plan.amd_pools) and not plan.intent.observes and plan.intent.platform.of_amd.stack is not AmdStack.EXISTING
 
 
 def device_configs(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the specifications of the DeviceConfigs, each with its file, where AMD's operator serves the pools."""
     if plan.has_amd_operator:
-        for pool in pools(plan):
+        for pool in plan.amd_pools:
             yield f"{FOLDER}/device-configs/{pool.name}.yaml", _device_config(plan, pool)
 
 
@@ -162,7 +157,7 @@ def _operator(plan: Plan) -> dict[str, Any]:
     is_alone = platform.stack is Stack.NONE
     discovery = {
         **({"imagePullSecrets": _secrets(platform)} if platform.image_pull_secrets else {}),
-        "worker": {"tolerations": [*map(dict, _DISCOVERY), *_tolerations(list(pools(plan)))]},
+        "worker": {"tolerations": [*map(dict, _DISCOVERY), *_tolerations(list(plan.amd_pools))]},
     }
     return {
         "crds": {"defaultCR": {"install": False, "upgrade": False}},
@@ -182,7 +177,7 @@ def _plugin(plan: Plan) -> dict[str, Any]:
         "dp": plugin,
         "lbl": labeller,
         "imagePullSecrets": _secrets(platform),
-        "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}, *_tolerations(list(pools(plan)))],
+        "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}, *_tolerations(list(plan.amd_pools))],
         "node_selector_enabled": True,
         "node_selector": {"feature.node.kubernetes.io/pci-0300_1002.present": None, VENDOR_LABEL: "amd"},
     }

@@ -15,7 +15,7 @@ from gpushare.intent.types import Partitioner, Stack
 from gpushare.monitoring import counters
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.vendors.amd import AMD, MANAGER_TAINT
+from gpushare.vendors.amd import MANAGER_TAINT
 
 Values = dict[str, Any]
 
@@ -181,7 +181,7 @@ def _discovered(plan: Plan) -> Iterator[tuple[str, Any]]:
     From nodes without that label the operator removes what its labeller has written (gpu-operator v1.5.1, handleNodeLabeller).
     """
     if plan.has_amd_operator:
-        ids = {device for pool in plan.pools if pool.vendor is AMD for device in pool.card.pci_device_ids}
+        ids = {device for pool in plan.amd_pools for device in pool.card.pci_device_ids}
         among = {"vendor": ["1002"], "device": sorted(device[2:6].lower() for device in ids)}
         matches = {key: {"op": "In", "value": value} for key, value in among.items()}
         features = [{"feature": "pci.device", "matchExpressions": matches}]

@@ -92,10 +92,15 @@ class Plan(Record):
         return any(pool.card.vendor == "nvidia" for pool in self.every_pool)
 
     @property
+    def amd_pools(self) -> tuple[PoolPlan, ...]:
+        """The pools with cards of AMD's."""
+        return tuple(pool for pool in self.pools if pool.card.vendor == "amd")
+
+    @property
     def has_amd_operator(self) -> bool:
         """Whether the bundle installs AMD's operator."""
         is_wanted = self.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR and not self.intent.observes
-        return is_wanted and any(pool.card.vendor == "amd" for pool in self.pools)
+        return is_wanted and bool(self.amd_pools)
 
     @property
     def every_pool(self) -> tuple[ResolvedPool, ...]:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 from gpushare import modes, vendors
-from gpushare.backends import config_manager
 from gpushare.catalog import amd_charts, card_search
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path
@@ -14,7 +13,7 @@ from gpushare.modes import partition
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.charts import AMD_VERSIONS
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
-from gpushare.vendors.amd import AMD, MANAGER_TAINT
+from gpushare.vendors.amd import AMD, MANAGER_MODES, MANAGER_TAINT
 
 PLATFORM = ("spec", "platform")
 
@@ -59,9 +58,11 @@ def check_mode(context: RuleContext) -> Iterator[Finding]:
 
 
 def _instead(card: Card) -> str:
-    shared = next((mode for mode in reversed(card.partition_modes) if "mode" not in mode.unconfirmed), None)
-    if shared is None:
+    if not card.partition_modes:
         return "write mode: exclusive: nothing divides this card, and AMD's device plugin offers no GPU twice"
+    shared = partition.proposed(card)
+    if shared is None:
+        return f"write mode: exclusive: no source confirms the partitions that `gpushare cards {card.id}` lists"
     sharing = f"{{mode: partition, compute: {shared.compute}, memory: {shared.memory}}}"
     return f"write sharing: {sharing}, {shared.partitions} partitions of a GPU, or mode: exclusive; nothing else divides it"
 
@@ -116,9 +117,9 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
         return
     for pool, card, sharing in _partitions(context):
         for compute, path in _written(pool, sharing):
-            if compute not in config_manager.MODES and partition.find(card, compute, sharing.memory):
+            if compute not in MANAGER_MODES and partition.find(card, compute, sharing.memory):
                 every = dict.fromkeys(mode.compute for mode in card.partition_modes)
-                others = [one for one in every if one in config_manager.MODES]
+                others = [one for one in every if one in MANAGER_MODES]
                 yield Finding(
                     code="GS323",
                     message=f"AMD's config manager refuses {compute}, in every release that was read",

@@ -6,27 +6,21 @@ from gpushare.catalog import amd_charts
 from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Stack
 from gpushare.nodes.selectors import VENDOR_LABEL
-from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.vendors.amd import AMD, MANAGER_TAINT
+from gpushare.resolved.plan import Plan
+from gpushare.vendors.amd import MANAGER_TAINT
 
 _RELEASES = {AmdStack.GPU_OPERATOR: "amd-gpu-operator", AmdStack.DEVICE_PLUGIN: "amd-device-plugin"}
 """What Helm calls what it installed."""
 
-
 _DISCOVERED = "feature.node.kubernetes.io/amd-gpu=true"
-
-
-def pools(plan: Plan) -> list[PoolPlan]:
-    """Return the pools with AMD's cards."""
-    return [pool for pool in plan.pools if pool.vendor is AMD]
 
 
 def step(plan: Plan) -> Iterator[str]:
     """Yield the lines of the step; none without AMD's cards."""
-    if not pools(plan):
+    if not plan.amd_pools:
         return
     amd = plan.intent.platform.of_amd
-    drivers = {pool.card.name: pool.card.min_driver for pool in pools(plan) if pool.card.min_driver}
+    drivers = {pool.card.name: pool.card.min_driver for pool in plan.amd_pools if pool.card.min_driver}
     listed = join_words([f"that of ROCm {version} on {name}" for name, version in drivers.items()])
     yield "Nodes need AMD's driver, which gpushare does not install" + (
         f"; for partitions at least {listed}." if listed else "."
@@ -52,7 +46,7 @@ def step(plan: Plan) -> Iterator[str]:
         yield "each pool into their modes yourself, with `amd-smi`."
         return
     yield "lists the operator's own pods; the others follow when gpushare has labelled the nodes."
-    if any(pool.manager_config for pool in pools(plan)):
+    if any(pool.manager_config for pool in plan.amd_pools):
         yield f"While the GPUs of a node are divided it has the taint `{MANAGER_TAINT}=up:NoExecute`, which ends every pod"
         yield "without a toleration of it. Before the first change, give one to all that must stay on the nodes, such as the"
         yield "network plugin and kube-proxy in `kube-system`:"
@@ -77,7 +71,7 @@ def removal(last: Mapping[str, str]) -> Iterator[str]:
 
 def leaving(plan: Plan) -> Iterator[str]:
     """Yield what becomes of AMD's stack when gpushare is removed."""
-    if not pools(plan):
+    if not plan.amd_pools:
         return
     amd = plan.intent.platform.of_amd
     yield "GPUs of AMD's stay divided as they are, and no pod that uses them is waited for."

@@ -40,7 +40,7 @@ def released(plan: Plan) -> str:
     """Return what the removal does to nodes."""
     if not plan.has_nvidia:
         return "releases every node"
-    which = "every GPU of NVIDIA's" if amd_release.pools(plan) else "every GPU"
+    which = "every GPU of NVIDIA's" if plan.amd_pools else "every GPU"
     return f"makes {which} whole"
 
 

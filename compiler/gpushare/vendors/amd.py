@@ -5,6 +5,9 @@ from gpushare.vendors.vendor import Vendor
 MANAGER_TAINT = "amd-dcm"
 """The taint, with value `up` and effect NoExecute, while the config manager divides the GPUs of a node."""
 
+MANAGER_MODES = frozenset({"SPX", "DPX", "QPX", "CPX"})
+"""The compute modes that the config manager sets: TPX is not among them."""
+
 AMD = Vendor(
     name="AMD",
     domain="amd.com",

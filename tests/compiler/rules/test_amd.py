@@ -132,6 +132,7 @@ def test_modes_of_nvidia_say_what_exists_instead(card: str) -> None:
         assert [one.message.split(",")[0] for one in found] == [f"AMD has no {mode}"]
         assert ("mode: partition" in found[0].hints[0]) == (card in DIES and card != "mi350p")
         assert "mode: exclusive" in found[0].hints[0]
+        assert ("nothing divides this card" in found[0].hints[0]) == (card not in DIES)
 
 
 @pytest.mark.parametrize("stack", ["amd-gpu-operator", "existing"])

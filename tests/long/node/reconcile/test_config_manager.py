@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.core.policy import Policy
+from tests.node.reconcile import amd_change
 from tests.node.reconcile import test_config_manager as fast
+from tests.node.reconcile.amd_change import at_peace, ready
 from tests.node.reconcile.amd_node import PLUGIN, AmdNode, amd
 from tests.node.reconcile.loop_node import rollout
-from tests.node.reconcile.test_config_manager import at_peace, ready
 from tests.support.fake_amd.config_manager import LABEL, STATE
 from tests.support.fake_api.server import ApiServer
 
@@ -91,7 +92,9 @@ def test_a_release_that_is_killed_before_any_write_is_finished_by_the_next(tmp_p
     assert at > 3
 
 
-@pytest.mark.parametrize(("foreign", "policy"), [(None, fast.DIVIDED), (fast.FOREIGN, fast.WHOLE)], ids=["removed", "other"])
+@pytest.mark.parametrize(
+    ("foreign", "policy"), [(None, amd_change.DIVIDED), (amd_change.FOREIGN, amd_change.WHOLE)], ids=["removed", "other"]
+)
 def test_after_a_conflict_the_manager_is_still_awaited(tmp_path: Path, foreign: str | None, policy: Policy) -> None:
     with ApiServer() as api:
         fast.test_after_a_conflict_the_manager_is_still_awaited(AmdNode(tmp_path, api), foreign, policy)

@@ -1,7 +1,6 @@
 """The documentation tells the truth: its commands run, its links lead somewhere, its generated pages are current."""
 
 import functools
-import importlib.util
 import itertools
 import os
 import re
@@ -21,6 +20,7 @@ from gpushare.cli.commands import commands as commands_of_click
 from tests.runner import suites
 from tests.support import helm
 from tests.support.paths import ROOT
+from tests.support.scripts import loaded
 
 EXAMPLES = (page for page in sorted(ROOT.glob("examples/**/README.md")) if "bundle" not in page.parts)
 PAGES = [
@@ -216,12 +216,7 @@ def test_nonexistent_command_is_detected(command: str, said: str) -> None:
 
 
 def test_generated_pages_are_current() -> None:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    for name, page in generate.PAGES.items():
+    for name, page in loaded("docs/generate.py").PAGES.items():
         assert (ROOT / name).read_text(encoding="utf-8") == page(), f"{name} is stale: run `make docs`"
 
 

@@ -1,6 +1,5 @@
 """`make upload`: which files an index lacks, and what is refused before anything is uploaded."""
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,17 +9,13 @@ import pytest
 
 from tests.support.package_index import package_index
 from tests.support.paths import ROOT
+from tests.support.scripts import loaded
 
 
 @pytest.fixture
 def upload(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT / ".ci"))
-    spec = importlib.util.spec_from_file_location("upload", ROOT / ".ci/upload.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
+    yield loaded(".ci/upload.py")
     del sys.modules["publish"]
 
 

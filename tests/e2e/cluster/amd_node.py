@@ -15,7 +15,7 @@ from typing import Any
 from tests.e2e.cluster import machine
 from tests.e2e.cluster.bundles import namespace
 from tests.e2e.cluster.cluster import Cluster
-from tests.e2e.cluster.cluster_fixture import ClusterFixture
+from tests.e2e.cluster.cluster_fixture import A100, ClusterFixture
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import MachineError
 from tests.support.fake_amd.config_manager import LABEL, FakeConfigManager
@@ -175,8 +175,7 @@ def _daemon_set(config: str, program: str, labels: dict[str, str], selector: dic
 
 @contextmanager
 def with_amds_gpus(cluster_fixture: ClusterFixture, name: str, strategy: str) -> Iterator[AmdGpus]:
-    """The node has AMD's GPUs in place of its fake ones of NVIDIA's."""
-    node = cluster_fixture.node(name)
+    """The node has AMD's GPUs in place of its fake ones of NVIDIA's, which come back afterwards."""
     cluster_fixture.withdraw_plugin(name)
     gpus = AmdGpus(cluster_fixture, name, strategy)
     gpus.start()
@@ -184,4 +183,4 @@ def with_amds_gpus(cluster_fixture: ClusterFixture, name: str, strategy: str) ->
         yield gpus
     finally:
         gpus.stop()
-        cluster_fixture.fleet.start_plugin(cluster_fixture.cluster, node)
+        cluster_fixture.equip(name, A100)

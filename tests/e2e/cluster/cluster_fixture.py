@@ -30,6 +30,8 @@ KEPT = "configmap/gpushare-profiles"
 NEVER = "86400"
 """Seconds after which a tenant grows unasked: `let_grow` tells it when."""
 T4, A100 = ("t4", "t4"), ("a100-sxm4-40gb", "a100-sxm4-40gb")
+_GPUS = ("nvidia.com/", "amd.com/")
+"""How the resources begin that are of either vendor's plugin."""
 
 Object = dict[str, Any]
 
@@ -141,7 +143,7 @@ class ClusterFixture:
         node.stop_kubelet()
         self.fleet.stop_plugin(node)
         node.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
-        former = dict.fromkeys(key for key in self.state(name)["status"].get("capacity", ()) if key.startswith("nvidia.com/"))
+        former = dict.fromkeys(key for key in self.state(name)["status"].get("capacity", ()) if key.startswith(_GPUS))
         self.cluster.kubectl(
             "patch",
             "node",
@@ -414,7 +416,7 @@ def offer_of(node: Object) -> dict[str, int]:
 
 
 def _counted(resources: Mapping[str, str]) -> dict[str, int]:
-    return {key: int(count) for key, count in resources.items() if key.startswith(("nvidia.com/", "amd.com/")) and count != "0"}
+    return {key: int(count) for key, count in resources.items() if key.startswith(_GPUS) and count != "0"}
 
 
 def _describe_node(node: Object) -> str:

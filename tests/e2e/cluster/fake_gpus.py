@@ -67,5 +67,6 @@ class Fleet:
         self.plugins[node.name] = machine.start(command, node.folder / "plugin.log", environment)
 
     def stop_plugin(self, node: Node) -> None:
-        """Its resources go to 0."""
-        machine.stop([self.plugins.pop(node.name)], seconds=30)
+        """Its resources go to 0. Nothing happens where none runs, such as beside AMD's GPUs."""
+        pid = self.plugins.pop(node.name, None)
+        machine.stop([] if pid is None else [pid], seconds=30)

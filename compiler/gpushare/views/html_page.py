@@ -44,8 +44,12 @@ def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str
     # From our own files and constants, the only text that is not escaped.
     style = Markup(_colours() + _file("page.css") + sizes + rules)  # noqa: S704
     script = Markup(_file("page.js"))  # noqa: S704
-    return _environment().get_template(template).render(
-        style=style, style_hash=_digest(style), script=script, script_hash=_digest(script), version=__version__, **values
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=style, style_hash=_digest(style), script=script, script_hash=_digest(script), version=__version__, **values
+        )
     )
 
 

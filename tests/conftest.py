@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long",
         action="store_true",
-        help="try all of each property of which `make test` tries a part, and no other but those of tests/long",
+        help="try what `make test` leaves out of each property of which it tries a part, and no other but those of tests/long",
     )
 
 

@@ -48,7 +48,7 @@ def pods(objects):
     return lambda bundle: {key[2]: pod_of(item) for key, item in objects(bundle).items() if key[0] == "DaemonSet"}
 
 
-@pytest.mark.parametrize("version", scale.some(VERSIONS[::-1], len(VERSIONS) - 1))
+@pytest.mark.parametrize("version", scale.part(VERSIONS[::-1], len(VERSIONS) - 1))
 def test_kubernetes_knows_every_field(version: str, objects) -> None:
     every = [*objects(MODES).values(), *objects(MIG_MANAGER).values()]
     for item in {emit.canonical_json(item): item for item in every}.values():
@@ -62,7 +62,7 @@ def test_kubernetes_versions_reach_from_the_lowest_to_the_newest() -> None:
     assert len(VERSIONS) >= 8
 
 
-@pytest.mark.parametrize("bundle", scale.some(SMALL, 4), ids=lambda bundle: bundle.name)
+@pytest.mark.parametrize("bundle", scale.part(SMALL, 4), ids=lambda bundle: bundle.name)
 @pytest.mark.parametrize("major", helm.MAJORS)
 def test_rendered_yaml_is_clean_under_yamllint(bundle: Bundle, major: int, render) -> None:
     # Helm prints a separator before each document and an empty line after some.

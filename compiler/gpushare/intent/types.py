@@ -33,6 +33,35 @@ class AmdStack(StrEnum):
     EXISTING = "existing"
 
 
+class Backend(StrEnum):
+    """How the GPUs of a pool reach pods: as a device plugin's extended resources, or as the devices of NVIDIA's DRA driver."""
+
+    DEVICE_PLUGIN = "device-plugin"
+    DRA = "dra"
+
+
+class Requests(StrEnum):
+    """How pods ask a pool of DRA for devices: by claims, by the `limits` of an extended resource, or by either."""
+
+    CLAIMS = "claims"
+    LIMITS = "limits"
+    BOTH = "both"
+
+
+class DraVia(StrEnum):
+    """Who installs NVIDIA's DRA driver: the bundle's values for its chart, or somebody else."""
+
+    CHART = "chart"
+    EXISTING = "existing"
+
+
+class DraShares(StrEnum):
+    """What divides a GPU among the claims of DRA, for the whole cluster: its memory, or a count of shares."""
+
+    MEMORY = "memory"
+    COUNT = "count"
+
+
 class Adoption(StrEnum):
     """Whether the bundle acts on nodes and pods, or only says what it would do."""
 
@@ -315,7 +344,8 @@ class Require(Record):
 class Pool(Record):
     """Nodes of one card model, shared in one way. `is_default`: admission sends pods that do not name a pool here.
 
-    `autoscaler` None: nothing adds or removes its nodes.
+    `autoscaler` None: nothing adds or removes its nodes. `requests` and `sizes`, the memory in bytes that further claims ask
+    for by name, are those of a pool of DRA.
     """
 
     name: str
@@ -332,6 +362,9 @@ class Pool(Record):
     tolerations: tuple[Mapping[str, Any], ...] = ()
     is_default: bool = False
     autoscaler: Autoscaler | None = None
+    backend: Backend = Backend.DEVICE_PLUGIN
+    requests: Requests = Requests.CLAIMS
+    sizes: tuple[tuple[str, int], ...] = ()
 
     @property
     def mode(self) -> Mode:
@@ -372,6 +405,15 @@ class Amd(Record):
     values: Mapping[str, Any] = NOTHING
 
 
+class Dra(Record):
+    """NVIDIA's DRA driver. `version` None: the newest known chart. `driver_root`: where the GPU driver is on the nodes."""
+
+    via: DraVia = DraVia.CHART
+    version: str | None = None
+    shares: DraShares = DraShares.MEMORY
+    driver_root: str = "/"
+
+
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
@@ -380,7 +422,8 @@ class Platform(Record):
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespace`: where the device plugin runs and reads its configs; None: in the bundle's.
     `namespaces`: where more of the platform's own pods run, besides these two and kube-system. `amd` is AMD's stack, whose
-    version, namespace and values are the platform's own where no pool has NVIDIA's cards; None: the intent names none.
+    version, namespace and values are the platform's own where no pool has NVIDIA's cards; None: the intent names none. `dra`
+    None: the intent says nothing of NVIDIA's DRA driver.
     """
 
     stack: Stack = Stack.GPU_OPERATOR
@@ -397,6 +440,7 @@ class Platform(Record):
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
     amd: Amd | None = None
+    dra: Dra | None = None
 
     @property
     def installs_chart(self) -> bool:

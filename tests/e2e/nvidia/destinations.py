@@ -29,9 +29,12 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     },
     "nvidia-device-plugin": {"config.map": {}},
     "dra-driver-nvidia-gpu": {
+        "controller.containers.computeDomain.env": [],
+        "imagePullSecrets": [],
         "resourceApiVersion": "resource.k8s.io/v1",
         "resources.computeDomains.imex.isolation": "domain",
         "resources.computeDomains.imex.mode": "driverManaged",
+        "webhook.serviceAccount.annotations": {},
         "webhook.tls.mode": "secret",
     },
 }

@@ -15,6 +15,7 @@ from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
 __all__ = [
+    "CLASS_PREFIX",
     "DAYS",
     "Action",
     "Backend",
@@ -51,7 +52,9 @@ _MAX_PARTITIONS = 8
 _MANAGER_CONFIG = re.compile(r"[a-z]+-nps[1-8]-[0-9]{1,2}-[0-9a-f]{8}")
 _COMPUTE = re.compile("[A-Z]PX")
 _MEMORY = re.compile("NPS[0-9]")
-_CLASS = re.compile(r"gpushare-[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?")
+CLASS_PREFIX = "gpushare-"
+"""With which the names of the bundle's DeviceClasses begin."""
+_CLASS = re.compile(CLASS_PREFIX + r"[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?")
 _DRIVER = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -54,7 +54,7 @@ REFUSED = [
     (("spec", "gpus", 0, "instances"), [], "spec.gpus[0].mig", "must be true exactly where instances are listed, not true"),
     (("spec", "gpus", 0, "instances", 1, "start"), -1, "spec.gpus[0].instances[1].start", "must be 0 or more, not -1"),
     (("spec", "gpus", 0, "instances", 1, "size"), {}, "spec.gpus[0].instances[1].size", "must be a whole number, not a"),
-    (("spec", "resources", "nvidia.com/gpu"), 0, "spec.resources['nvidia.com/mig-1g.10gb']", "must be 1 or more, not 0"),
+    (("spec", "resources", "nvidia.com/gpu"), 0, "spec.resources['nvidia.com/gpu']", "must be 1 or more, not 0"),
     (("spec", "resources", 7), 1, "spec.resources[7]", "must have text for its key"),
     (("spec", "card", "pciDeviceIds"), ["20B010DE"], "spec.card.pciDeviceIds[0]", "must match 0x[0-9A-F]{8}"),
     (("spec", "rollout", "maxUnavailable"), "0%", "spec.rollout.maxUnavailable", "must match [1-9][0-9]*%"),

@@ -23,7 +23,7 @@ from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
 from gpushare.sharing import caps, claims, shares
 from gpushare.sharing.claims import Division
-from gpushare.sharing.shares import ShareKind
+from gpushare.sharing.shares import Offer, ShareKind
 
 __all__ = [
     "DevicePlan",
@@ -123,16 +123,8 @@ class Plan(Record):
     @property
     def ambiguous(self) -> frozenset[str]:
         """The resources that mean different things in different pools: a pod that requests one must name the pool."""
-        offers = (
-            frozenset(
-                (name, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib))
-                for one in pool.samples
-                for name in _limits(pool, one)
-                if not name.startswith(IMPLICIT)
-            )
-            for pool in self.pools
-        )
-        return shares.ambiguous(offer for offer in offers if offer) | frozenset(self._of_classes())
+        by_plugins = (_offer(pool) for pool in self.pools if pool.pool.backend is Backend.DEVICE_PLUGIN)
+        return shares.ambiguous(by_plugins, map(_offer, self.dra_pools)) | frozenset(self._of_classes())
 
     def _of_classes(self) -> Iterator[str]:
         """Yield the names of classes in `limits` that nodes of other pools may serve: a class knows cards, and no pools."""
@@ -161,6 +153,16 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         quotas=_quotas(intent, resolved),
         operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
         vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
+    )
+
+
+def _offer(pool: PoolPlan) -> Offer:
+    """Return what a pool's resources mean; that of a class is its own."""
+    return frozenset(
+        (name, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib))
+        for one in pool.samples
+        for name in _limits(pool, one)
+        if not name.startswith(IMPLICIT)
     )
 
 

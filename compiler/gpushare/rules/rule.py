@@ -95,7 +95,9 @@ class RuleContext:
     def extended(self, pool: Pool, kind: ShareKind) -> str | None:
         """Return the extended resource by which pods ask for such a device in `limits`; None if only claims get it."""
         card = self.card(pool)
-        if card is None or (pool.backend is Backend.DRA and pool.requests is Requests.CLAIMS):
+        if pool.backend is not Backend.DRA:
+            return kind.resource
+        if card is None or pool.requests is Requests.CLAIMS:
             return None
         plugin = backends.of(replace(pool, backend=Backend.DEVICE_PLUGIN), card)
         return plugin.names(kind.profile, is_shared=kind.shared)[1]

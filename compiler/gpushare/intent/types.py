@@ -413,6 +413,11 @@ class Dra(Record):
     shares: DraShares = DraShares.MEMORY
     driver_root: str = "/"
 
+    @property
+    def namespace(self) -> str:
+        """Where the driver that the bundle installs runs: its release has the same name."""
+        return "dra-driver-nvidia-gpu"
+
 
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
@@ -457,6 +462,11 @@ class Platform(Record):
     def of_amd(self) -> Amd:
         """AMD's stack, for a pool of its cards: what is installed already where nothing else is said of any stack."""
         return self.amd or Amd(stack=AmdStack.EXISTING)
+
+    @property
+    def of_dra(self) -> Dra:
+        """NVIDIA's DRA driver, for a pool that it serves: with every default where the intent says nothing of it."""
+        return self.dra or Dra()
 
     @property
     def runtime_class(self) -> str:
@@ -529,6 +539,16 @@ class Intent(Record):
         return self.platform.namespace or self.namespace
 
     @property
+    def has_dra(self) -> bool:
+        """Whether NVIDIA's DRA driver serves a pool."""
+        return any(pool.backend is Backend.DRA for pool in self.pools)
+
+    @property
+    def installs_dra_driver(self) -> bool:
+        """Whether the bundle installs the chart of NVIDIA's DRA driver."""
+        return self.has_dra and self.platform.of_dra.via is DraVia.CHART and not self.observes
+
+    @property
     def copies_config_map(self) -> bool:
         """Whether a person copies our ConfigMap to where an installed plugin runs, because the intent does not say where."""
         return self.platform.stack is Stack.EXISTING and self.platform.namespace is None
@@ -544,7 +564,9 @@ class Intent(Record):
     def platform_namespaces(self) -> tuple[str, ...]:
         """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
         of_amd = (self.platform.amd.namespace,) if self.platform.amd else ()
-        return tuple(sorted({"kube-system", self.namespace, self.plugin_namespace, *of_amd, *self.platform.namespaces}))
+        of_dra = (self.platform.of_dra.namespace,) if self.installs_dra_driver else ()
+        named = {"kube-system", self.namespace, self.plugin_namespace, *of_amd, *of_dra, *self.platform.namespaces}
+        return tuple(sorted(named))
 
     @property
     def tenant_namespaces(self) -> tuple[str, ...]:

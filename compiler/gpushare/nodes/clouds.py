@@ -83,7 +83,8 @@ class Cloud(Record):
 
     `has_driver`: its images have NVIDIA's driver, or it installs the driver itself.
 
-    `dra_limits`: what it does not support with DRA.
+    `dra_limits`: what it does not support with DRA. Where `dra_label` is true Cluster Autoscaler knows that the GPUs of a node
+    are in slices, and does not wait for `allocatable`.
 
     `startup_taint` says how new nodes of a group get a taint, and may name {pool}, {POOL} and {taint}.
     """
@@ -109,6 +110,7 @@ class Cloud(Record):
     has_driver: bool = False
     group: GroupTags | GroupAnnotations | None = None
     dra_limits: tuple[DraLimit, ...] = ()
+    dra_label: str = ""
 
     def is_pool_label(self, key: str) -> bool:
         """Whether a pool that selects by this label means a node pool: where there is no such label, any of the domain's."""
@@ -208,6 +210,7 @@ CLOUDS = (
                 only_divided=True,
             ),
         ),
+        dra_label="cloud.google.com/gke-gpu-dra-driver",
     ),
     Cloud(
         name="EKS",

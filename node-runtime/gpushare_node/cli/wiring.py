@@ -51,7 +51,10 @@ _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
-_BACKENDS = {policies.Backend.DEVICE_PLUGIN: DevicePlugin, policies.Backend.DRA: DraBackend}
+_BACKENDS: dict[policies.Backend, type[DevicePlugin | DraBackend]] = {
+    policies.Backend.DEVICE_PLUGIN: DevicePlugin,
+    policies.Backend.DRA: DraBackend,
+}
 
 
 def backend_of(policy: Policy | None) -> Backend:

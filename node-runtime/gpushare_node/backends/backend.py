@@ -21,12 +21,16 @@ class CheckpointError(Exception):
 
 
 class Allocation(Struct):
-    """Devices that kubelet allocated to a container. Ids are the plugin's: `UUID` or `UUID::replica`."""
+    """Devices that kubelet allocated to a container. Ids are the plugin's: `UUID` or `UUID::replica`.
+
+    `claim` is the uid of the claim by which it has them, empty if a device plugin gave them; `resource` is then a DeviceClass.
+    """
 
     pod_uid: str
     container: str
     resource: str
     ids: tuple[str, ...]
+    claim: str = ""
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -26,12 +26,16 @@ _UNKNOWN = {
 
 
 class Holder(Struct):
-    """A pod that holds devices. `pod` None: without the API server it is unknown which pod it is, and whether it has ended."""
+    """A pod that holds devices. `pod` None: it is unknown which pod it is, and whether it has ended, or it is gone.
+
+    `claimed` are those of its resources that it has by claims: DeviceClasses.
+    """
 
     pod_uid: str
     pod: PodView | None
     devices: frozenset[str]
     resources: frozenset[str]
+    claimed: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -46,8 +50,9 @@ class Holder(Struct):
 def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
     """Return the pods that hold devices. Read the checkpoint before the pods: then no new pod is missed.
 
-    With pods unknown (None) every allocation counts. Otherwise allocations of pods that are gone or have ended do not count:
-    kubelet keeps them in its file. Of a vendor's only GPUs count, not the devices of network plugins.
+    With pods unknown (None) every allocation counts. Otherwise a plugin's allocations of pods that are gone or have ended do not
+    count: kubelet keeps them in its file. A claim is in kubelet's file for as long as it is prepared. Of a vendor's only GPUs
+    count, not the devices of network plugins.
 
     A new node has no checkpoint, and no pod that requests GPUs. A kubelet whose folder was emptied has no checkpoint until a
     plugin registers again, while its pods run on; the checkpoint that it writes then does not contain them.
@@ -58,14 +63,17 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
     found: dict[str, Holder] = {}
     for allocation in checkpoint.allocations:
         pod = known.get(allocation.pod_uid)
-        if not is_gpu_resource(allocation.resource) or (pods is not None and (pod is None or pod.has_ended)):
+        is_over = pods is not None and (pod is None or pod.has_ended)
+        if not allocation.claim and (is_over or not is_gpu_resource(allocation.resource)):
             continue
+        resources = frozenset({allocation.resource})
         before = found.get(allocation.pod_uid)
         found[allocation.pod_uid] = Holder(
             pod_uid=allocation.pod_uid,
             pod=pod,
             devices=(before.devices if before else frozenset()) | set(allocation.devices),
-            resources=(before.resources if before else frozenset()) | {allocation.resource},
+            resources=(before.resources if before else frozenset()) | resources,
+            claimed=(before.claimed if before else frozenset()) | (resources if allocation.claim else frozenset()),
         )
     not_listed = (pod for pod in pods or () if pod.phase == "Running" and found.keys().isdisjoint(pod.uids))
     return (*found.values(), *_find_asking(not_listed, _NOT_IN_CHECKPOINT))
@@ -107,8 +115,12 @@ def find_blocker(
     holders: Sequence[Holder],
     affected: Collection[str],
     name: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {},
+    *,
+    is_whole: bool = False,
 ) -> Blocker | None:
     """Return what blocks the plan, or the removal of the `affected` resources; None if nothing does. `name` names processes.
+
+    With `is_whole` every device that exists must be free.
 
     An MPS server does not block: it ends when its control daemon sees the new label, and `HardwareChange` waits for that.
     """
@@ -116,6 +128,8 @@ def find_blocker(
     blocked = [gpu for gpu in view.plan.gpus if gpu.uuid in view.blocked]
     disturbing = [gpu for gpu in view.plan.gpus if gpu.needs_idle or gpu.needs_idle_gpu]
     devices = frozenset(uuid for gpu in disturbing for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | view.compute_modes
+    if is_whole:
+        devices |= find_devices(view)
     held = _in_the_way(holders, devices, affected)
     if not held and not blocked:
         return None
@@ -123,6 +137,13 @@ def find_blocker(
     text = join_first(names, _MAX_NAMED) or f"an unknown process on GPU {', '.join(str(gpu.index) for gpu in blocked)}"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
     return Blocker(holders=held, message=text, devices=devices, resources=frozenset(affected))
+
+
+def find_devices(view: GpuView) -> frozenset[str]:
+    """Return the UUIDs of all GPUs and instances that exist."""
+    parts = (one for survey in view.surveys if survey.mig is not None for one in survey.mig.instances)
+    instances = {compute.uuid for one in parts for compute in one.compute if compute.uuid is not None}
+    return frozenset({survey.uuid for survey in view.surveys} | instances)
 
 
 def _name_processes(

@@ -59,6 +59,11 @@ class GpuVendor(Struct):
     deploy_labels: str
     """With which the labels begin that say whether a program of the vendor's operator runs on the node."""
 
+    dra_driver: str
+    """The name of the vendor's DRA driver; empty without one."""
+    dra_component: str
+    """The label by which pods of the driver's chart say which part of it they are."""
+
     plugin_apps: frozenset[str]
     """The device plugin's pods: label `app` or `app.kubernetes.io/name`."""
     restarted: str

@@ -15,6 +15,7 @@ from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
 __all__ = [
+    "CLASS_PREFIX",
     "DAYS",
     "Action",
     "Backend",
@@ -51,7 +52,10 @@ _MAX_PARTITIONS = 8
 _MANAGER_CONFIG = re.compile(r"[a-z]+-nps[1-8]-[0-9]{1,2}-[0-9a-f]{8}")
 _COMPUTE = re.compile("[A-Z]PX")
 _MEMORY = re.compile("NPS[0-9]")
-_CLASS = re.compile(r"gpushare-[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?")
+CLASS_PREFIX = "gpushare-"
+"""With which the names of the bundle's DeviceClasses begin."""
+_CLASS = re.compile(CLASS_PREFIX + r"[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?")
+_DRIVER = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY = re.compile("|".join(DAYS))
@@ -131,10 +135,6 @@ class Backend(StrEnum):
 
     DEVICE_PLUGIN = "device-plugin"
     DRA = "dra"
-
-
-class _DraDriver(StrEnum):
-    NVIDIA = "gpu.nvidia.com"
 
 
 class DraShares(StrEnum):
@@ -487,15 +487,15 @@ def _instance(value: Field) -> DesiredInstance:
 
 def _resources(value: Field, name: re.Pattern[str] | None) -> tuple[tuple[str, int], ...]:
     entries = value.entries(at_least=1)
-    wrong = [key for key, _ in entries if name is not None and not name.fullmatch(key)]
-    if wrong:
-        raise value.refusal(f"must have names of DeviceClasses of the bundle, not {wrong[0]!r:.60}")
+    for key, count in entries:
+        if name is not None and not name.fullmatch(key):
+            raise PolicyError(count.path, f"must have a name that matches {name.pattern}")
     return tuple((key, count.integer(at_least=1)) for key, count in entries)
 
 
 def _dra(value: Field) -> Dra:
     fields = value.fields("driver", "shares")
-    return Dra(driver=fields["driver"].enum(_DraDriver), shares=fields["shares"].optional(lambda one: one.enum(DraShares)))
+    return Dra(driver=fields["driver"].text(_DRIVER), shares=fields["shares"].optional(lambda one: one.enum(DraShares)))
 
 
 def _share(value: Field, resource: re.Pattern[str]) -> Share:

@@ -1,7 +1,7 @@
 """BackendGate: which back end may offer the node's GPUs: the device plugin, the DRA driver, or for a time neither.
 
-The scheduler gives out what each of the two offers, and neither knows of the other. The node's label is the gate: the DaemonSets
-of both follow it, gpu-operator's plugin by a label of its own beside it. Invariants, also after a kill at any step:
+The scheduler gives out what each of the two offers, and neither knows of the other. The node's label is the gate: the
+DaemonSets of both follow it, gpu-operator's plugin a label of its own beside it. Invariants, also after a kill at any step:
 
 - A back end may run only after the other one has gone: its pods, and what the API server shows of its offer.
 - GPUs of a node with DRA change only while neither may run and neither does, and no claim is prepared: a driver that meets
@@ -23,7 +23,7 @@ from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.run_context import RunContext
-from gpushare_node.reconcile.usage import Holder, find_devices
+from gpushare_node.reconcile.usage import Holder, find_devices, without_lost
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
@@ -62,26 +62,33 @@ class BackendGate(Struct, frozen=False):
 
     def prepare(self, view: GpuView) -> None:
         """Have the drain wait for whom the change disturbs, after the driver was brought back if claims need it."""
-        if not self.is_concerned:
-            return
         context, request = self._context, self.drain.request
         context.is_closed = self.drain.node.backend is None
+        if not self.is_concerned:
+            return
         if context.cluster.has_server:
             self._recover(view)
         node, goal = self.drain.node, request.policy.backend
         others = {name for holder in self._holders() for name in self._foreign(holder)}
         if node.backend not in (None, goal):
             others |= offer.advertised(node.allocatable).keys()
-        self.drain.request = replace(
-            request, is_partly=False, affected=frozenset(others), is_whole=self.must_close(view), is_leaving=request.is_leaving
-        )
+        self.drain.request = replace(request, is_partly=False, affected=frozenset(others), find_further=self._find_disturbed)
 
     def must_close(self, view: GpuView) -> bool:
         """Whether neither back end may run before the node is as desired: the GPUs change, or who offers them."""
         if not self.is_concerned:
             return False
-        now, is_changing = self.drain.node.backend, bool(view.plan.operations or view.compute_modes)
-        return is_changing or now not in (None, self._policy.backend)
+        return bool(view.plan.operations or view.compute_modes) or self._must_change
+
+    @property
+    def _must_change(self) -> bool:
+        """Whether the other back end may run. Without an API server that is unknown."""
+        return self._context.cluster.has_server and self.drain.node.backend not in (None, self._policy.backend)
+
+    def _find_disturbed(self, view: GpuView) -> frozenset[str]:
+        """Return the devices that no claim or pod may hold: those of GPUs that change, or all if the back end does."""
+        changing = {gpu.uuid for gpu in view.plan.gpus if gpu.operations} | view.compute_modes
+        return find_devices(one for one in view.surveys if self._must_change or one.uuid in changing)
 
     def close(self, view: GpuView) -> GpuView:
         """Let neither back end run, wait until neither does, and return the GPUs then. Blocked if a pod still holds one."""
@@ -99,24 +106,32 @@ class BackendGate(Struct, frozen=False):
 
     def reopen(self) -> None:
         """Let the back end run again that ran before, because nothing has been changed."""
-        if self._before is not None and self._context.is_closed:
+        context = self._context
+        if self._before is not None and context.is_closed and not context.is_touched:
             self._permit(self._before)
 
     def open(self, policy: Policy) -> None:
         """Let the policy's back end run, which the GPUs are ready for. Blocked if the other one does not leave."""
         if not self.is_concerned or not self._context.cluster.has_server:
             return
-        if self._context.cluster.node().backend is not policy.backend:
+        now = self._context.cluster.node().backend
+        if now not in (None, policy.backend):
+            # What the GPUs have is the former layout, and an attempt that may drain the node changes that.
+            raise Blocked(ConditionReason.BACK_END_RUNNING, f"the GPUs are still offered by {now}")
+        if now is None:
             self._await(self._find_plugin if policy.backend is Backend.DRA else self._find_driver)
             if policy.backend is Backend.DRA:
                 self._refuse_remembered(policy)
         self._permit(policy.backend)
 
     def _recover(self, view: GpuView) -> None:
-        """Bring the driver back if claims of GPUs that exist are prepared, and it may not run."""
-        devices, node = find_devices(view), self.drain.node
-        claims = [one for one in self._holders() if one.claimed and one.may_hold(devices)]
-        if not claims or node.backend is Backend.DRA:
+        """Bring the driver back if it may not run, and claims are in the way of what the node is to become."""
+        node = self.drain.node
+        if node.backend is Backend.DRA:
+            return
+        is_foreign = self._policy.backend is not Backend.DRA
+        devices = find_devices(view.surveys) if is_foreign else self._find_disturbed(view)
+        if not any(one.claimed and one.may_hold(devices) for one in without_lost(self._holders(), view)):
             return
         self.drain.taint()
         self._permit(None)
@@ -129,12 +144,14 @@ class BackendGate(Struct, frozen=False):
     def _find_running(self) -> Unmet | None:
         node = self._context.cluster.node()
         if node.backend is not None:
-            return Unmet(reason=ConditionReason.LABEL_CONFLICT, message=", ".join(node.describe_drift({BACKEND_LABEL: NO_BACKEND})))
+            return Unmet(
+                reason=ConditionReason.LABEL_CONFLICT, message=", ".join(node.describe_drift({BACKEND_LABEL: NO_BACKEND}))
+            )
         pods = self._context.cluster.pods()
         return self._find_plugin_in(node, pods) or self._find_driver_in(pods)
 
     def _find_plugin(self) -> Unmet | None:
-        """Return what is left of the device plugin: pods of it, its offer, and pods that hold or are about to get its devices."""
+        """Return what is left of the device plugin: its pods, its offer, and pods that hold or are about to get its devices."""
         pods = self._context.cluster.pods()
         unmet = self._find_plugin_in(self._context.cluster.node(), pods)
         if unmet is not None:
@@ -178,7 +195,7 @@ class BackendGate(Struct, frozen=False):
             allocations = context.deps.backend.read_checkpoint().allocations
         except CheckpointError as error:
             raise Blocked(ConditionReason.GPU_BUSY, str(error)) from error
-        left = {one.resource for one in allocations if not one.claim and is_gpu_resource(one.resource)}
+        left = {one.resource for one in allocations if one.claim is None and is_gpu_resource(one.resource)}
         names = left & context.cluster.extended_names([name for name, _ in policy.resources]) if left else left
         if names:
             command = f"systemctl stop kubelet && rm {checkpoint.DEFAULT} && systemctl start kubelet"
@@ -209,7 +226,9 @@ class BackendGate(Struct, frozen=False):
             labels[PLUGIN_DEPLOY_LABEL] = "false"
         if labels:
             cluster.write_labels(labels)
-            context.record_step("back end", "node", Status.CHANGED, "neither may run" if backend is None else f"{backend} may run")
+            context.record_step(
+                "back end", "node", Status.CHANGED, "neither may run" if backend is None else f"{backend} may run"
+            )
         context.is_closed = backend is None
 
     def _await(self, find: Callable[[], Unmet | None]) -> None:

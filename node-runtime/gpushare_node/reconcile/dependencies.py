@@ -38,8 +38,8 @@ class Dependencies(Struct):
     returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
     namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. A node that its pool no
     longer selects is released after `release_after_seconds`. `wall` returns the date in seconds since 1970.
-    `vendor` is whose driver `open_hardware` opens. `backend` is that of the desired policy, and `backend_of` returns that of another
-    one; None: there is no other.
+    `vendor` is whose driver `open_hardware` opens. `backend` is that of the desired policy, and `backend_of` returns that of
+    another one; None: there is no other.
     """
 
     open_hardware: Callable[[str], Hardware]

@@ -3,6 +3,8 @@
 It changes no hardware, and a drain that fails leaves the node as it was.
 """
 
+from collections.abc import Callable
+
 from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.policy import OnBusy, Partitioner, Policy
@@ -17,7 +19,7 @@ from gpushare_node.partition.operations import ChangeModes, DestroyInstance, Dis
 from gpushare_node.reconcile import client_pause, rollout_window
 from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.run_context import RunContext
-from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker
+from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker, without_lost
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import of
@@ -26,7 +28,8 @@ from gpushare_node.vendors import of
 class DrainRequest(Struct):
     """The change that a drain is for.
 
-    `affected` are resources whose holders the new label alone disturbs; with `is_whole` no pod may hold any device. `is_partly`: GPUs that are free may be changed while
+    `affected` are resources whose holders the new label alone disturbs; `find_further` returns devices, of the GPUs as they are
+    seen, that no pod may hold beside those that the plan needs. `is_partly`: GPUs that are free may be changed while
     others are blocked; not where the node offers a former layout, because half of each is neither. The node takes no slot with
     `is_repair`, because it becomes what it was, nor with `is_requested`, because a person has requested it to leave. With
     `may_stay` the pool that the node leaves still exists, and may select the node again meanwhile. What `is_disruptive` begins
@@ -41,7 +44,7 @@ class DrainRequest(Struct):
     is_requested: bool = False
     may_stay: bool = False
     is_disruptive: bool = False
-    is_whole: bool = False
+    find_further: Callable[[GpuView], frozenset[str]] = lambda _: frozenset()
 
 
 class Drain(Struct, frozen=False):
@@ -110,7 +113,8 @@ class Drain(Struct, frozen=False):
 
     def find_allocated(self) -> frozenset[str]:
         """Return the UUIDs that pods hold now. Pods that tolerate every taint can arrive while other GPUs are changed."""
-        self.allocated = find_allocated(self.context.holders())
+        holders = self.context.holders()
+        self.allocated = find_allocated(holders if self.view is None else without_lost(holders, self.view))
         return self.allocated
 
     def must_pause(self, view: GpuView) -> bool:
@@ -195,11 +199,13 @@ class Drain(Struct, frozen=False):
         self.view = self.blocker = self.context.blocker = None
         self._stop_if_outdated()
         holders = self.context.holders()
+        if any(holder.claimed for holder in holders):
+            holders = without_lost(holders, self.hardware.look(self.request.policy, frozenset()))
         self.allocated = find_allocated(holders)
         self.view = self.hardware.look(self.request.policy, self.allocated)
         request = self.request
         self.blocker = self.context.blocker = find_blocker(
-            self.view, holders, request.affected, self.hardware.names, is_whole=request.is_whole
+            self.view, holders, request.affected, self.hardware.names, request.find_further(self.view)
         )
         if self._is_unselected and not self._is_harmless(self.view):
             seconds, pool = self.context.deps.release_after_seconds, self.request.policy.pool

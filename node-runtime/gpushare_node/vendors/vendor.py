@@ -34,6 +34,8 @@ class GpuVendor(Struct):
     whole_gpu: str
     gpu_resources: tuple[str, ...]
     """With which those of GPUs and of parts of them begin."""
+    dra_driver: str
+    """Its DRA driver, as claims name it; empty if claims of it are not understood."""
     uuids: tuple[str, ...]
     """The prefixes of device ids that identify a device for certain."""
 
@@ -59,10 +61,8 @@ class GpuVendor(Struct):
     deploy_labels: str
     """With which the labels begin that say whether a program of the vendor's operator runs on the node."""
 
-    dra_driver: str
-    """The name of the vendor's DRA driver; empty without one."""
     dra_component: str
-    """The label by which pods of the driver's chart say which part of it they are."""
+    """The label by which pods of that driver's chart say which part of it they are."""
 
     plugin_apps: frozenset[str]
     """The device plugin's pods: label `app` or `app.kubernetes.io/name`."""

@@ -64,7 +64,7 @@ REFUSED = [
     (("spec", "card", "id"), "", "spec.card.id", "must not be empty, not ''"),
     (("spec", "migConfig"), "x" * 64, "spec.migConfig", "must have at most 63 characters"),
     (("spec", "profile"), "x" * 999, "spec.profile", "…'"),
-    (("spec", "backend"), "dra", "spec.resources", "must have names of DeviceClasses of the bundle, not 'nvidia.com/gpu'"),
+    (("spec", "backend"), "dra", "spec.resources['nvidia.com/mig-1g.10gb']", "must have a name that matches gpushare-"),
     (("spec", "dra"), {"driver": "gpu.nvidia.com", "shares": None}, "spec.dra", "must be null without the back end dra"),
     (("spec", "backend"), "x", "spec.backend", "must be one of device-plugin, dra, not 'x'"),
     (("spec", "vendor"), "intel", "spec.vendor", "must be one of nvidia, amd, not 'intel'"),

@@ -99,7 +99,7 @@ class NodeClient:
 
     def slices(self, driver: str) -> tuple[SliceView, ...]:
         """Read the ResourceSlices that this DRA driver has of this node. One page: more slices than that are an error."""
-        return read_slices(self._connection, self._place.node, driver)
+        return read_node_slices(self._connection, self._place.node, driver)
 
     def extended_names(self, classes: Collection[str]) -> frozenset[str]:
         """Read by which resource names pods may also ask for devices of these DeviceClasses. One that is gone has none."""
@@ -304,7 +304,7 @@ class NodeClient:
         self._connection.ask(Request(method="PATCH", path=path, query=query, body=body, content_type=content_type))
 
 
-def read_slices(connection: Connection, node: str, driver: str) -> tuple[SliceView, ...]:
+def read_node_slices(connection: Connection, node: str, driver: str) -> tuple[SliceView, ...]:
     """Read the ResourceSlices that a DRA driver has of a node. ClusterError, also for an answer that cannot be interpreted."""
     selector = f"spec.driver={driver},spec.nodeName={node}"
     request = f"GET {slices.PATH}"

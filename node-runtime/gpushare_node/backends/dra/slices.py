@@ -34,8 +34,8 @@ def find_mismatch(
 ) -> Unmet | None:
     """Return how the slices of this node differ from the plan; None if the scheduler sees exactly that.
 
-    `desired` are devices by class, `devices` the UUIDs that NVML has. A pool of slices counts in its newest generation alone, as
-    for the scheduler, which takes no device of one that is incomplete.
+    `desired` are devices by class, `devices` the UUIDs that NVML has. A pool of slices counts in its newest generation alone,
+    as for the scheduler, which takes no device of one that is incomplete.
     """
     if not slices:
         text = "the DRA driver has published no ResourceSlice of this node"

@@ -401,6 +401,25 @@ def test_a_further_claim_of_one_of_them_on_the_device_is_added_for_all() -> None
     assert {cap.bytes // MIB for one in found.grants.values() for cap in one.caps.values()} == {7424}
 
 
+def test_what_a_partner_brought_leaves_with_it() -> None:
+    """Nobody keeps a share of a claim that is somebody else's by now."""
+    own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
+    one, two_ = pod("one", 1, claims=(uses(),)), pod("two", 2, claims=(uses(), uses("d")))
+    allocations = claimed(**own), claimed(number=2, **own), claimed("d", number=2, **own)
+    before = granted(dra_policy(T4), [one, two_], *allocations)
+    assert (cap_mib(before), cap_mib(before, 2)) == (7424, 7424)
+    now = terms(dra_policy(T4), TENANCY, {"GPU-a": None}, {}, DATES)
+    assert cap_mib(grant([one], by_container(allocations[:1]), now, before.kept)) == 3712
+
+
+def test_a_partner_without_a_cap_leaves_all_of_them_without_one() -> None:
+    pods = [pod("one", 1, claims=(uses(),)), pod("two", 2, claims=(uses(), uses("d")))]
+    own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
+    found = granted(dra_policy(T4), pods, claimed(**own), claimed(number=2, **own), claimed("d", number=2, memory_bytes=0))
+    assert (cap_mib(found), cap_mib(found, 2)) == (None, None)
+    assert len(found.unresolved) == 1
+
+
 def test_a_container_that_has_ended_has_no_part_in_it() -> None:
     pods = [two(started={container_id(1): YOUNG})]
     allocations = by_container([claimed(memory_bytes=3840 * MIB)])

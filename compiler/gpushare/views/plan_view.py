@@ -4,16 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from gpushare import backends
-from gpushare.backends.dra import DraDriver
 from gpushare.core.prices import Price, amount, exact
 from gpushare.core.record import NOTHING
 from gpushare.core.wording import join_first, layout_text, mib, pluralize
-<<<<<<< HEAD
-from gpushare.intent.types import Backend, Requests
-from gpushare.resolved import gpu_parts
-=======
 from gpushare.resolved import claim_plan, gpu_parts
->>>>>>> c1
 from gpushare.resolved.costs import Costs, of_plan
 from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan, VmPool
 from gpushare.views import folding, memory_map
@@ -92,28 +86,13 @@ def _drawn(plan: Plan, prices: Mapping[str, Price], style: Style) -> Iterator[st
 
 def _pool(plan: Plan, pool: PoolPlan, price: Price | None, style: Style) -> str:
     """Return what follows the pool's name."""
-    is_dra = pool.pool.backend is Backend.DRA
-    shown = f"  {pool.card.name}, {pool.mode.value}{', DRA' if is_dra else ''}\n"
+    shown = f"  {pool.card.name}, {pool.mode.value}\n"
     if pool.layout_of_goal is not None:
         shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
     shown += _resources(pool, price, style)
-<<<<<<< HEAD
-    shown += "".join(f"  {line}\n" for line in _asked(pool)) if is_dra else ""
-=======
     if rows := claim_rows(plan, pool):
         shown += "\n" + table(CLAIM_HEADERS, rows, style, numbers=CLAIM_HEADERS[1:], indent=2)
->>>>>>> c1
     return shown + "".join(_gpu(pool, gpus, style) for gpus in alike(pool))
-
-
-def _asked(pool: PoolPlan) -> Iterator[str]:
-    """Yield how pods ask a pool of DRA for a device."""
-    backend = DraDriver(pool.pool, pool.card)
-    if pool.pool.requests is not Requests.LIMITS:
-        templates = [backend.template(one.name) for one in pool.resources]
-        yield f"claim templates {join_first([*templates, *(backend.template_name(name) for name, _ in pool.pool.sizes)])}"
-    if pool.pool.requests is not Requests.CLAIMS:
-        yield f"limits {join_first([backend.limits(one.name)[0] for one in pool.resources])}"
 
 
 def _resources(pool: PoolPlan, price: Price | None, style: Style) -> str:

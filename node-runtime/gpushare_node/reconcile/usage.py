@@ -5,7 +5,7 @@ later use a UUID that no longer exists.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
 from gpushare_node.backends.backend import NO_CHECKPOINT, Allocation, Checkpoint
@@ -14,7 +14,7 @@ from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.reporting.wording import join_first
-from gpushare_node.vendors import UUIDS, is_gpu_resource, of
+from gpushare_node.vendors import DRA_DRIVERS, UUIDS, is_gpu_resource, of
 from gpushare_node.vendors.driver import GpuInfo
 
 _MAX_NAMED = 5
@@ -76,11 +76,7 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
             resources=(before.resources if before else frozenset()) | resources,
             claimed=(before.claimed if before else frozenset()) | (frozenset() if allocation.claim is None else resources),
         )
-    not_listed = [pod for pod in pods or () if found.keys().isdisjoint(pod.uids)]
-    if not checkpoint.is_there:
-        return (*found.values(), *_find_asking(not_listed, _ANY))
-    running = (pod for pod in not_listed if pod.phase == "Running")
-    return (*found.values(), *_find_asking(running, _NOT_IN_CHECKPOINT))
+    return (*found.values(), *_find_asking(checkpoint, pods or (), frozenset(found)))
 
 
 def _is_of_gpus(allocation: Allocation) -> bool:
@@ -105,14 +101,25 @@ def without_lost(holders: Iterable[Holder], view: GpuView) -> tuple[Holder, ...]
     )
 
 
-def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
-    """Return the pods that request GPUs, as holders of `device`."""
-    asking = ((pod, frozenset(filter(is_gpu_resource, pod.resources))) for pod in pods if not pod.has_ended)
-    return tuple(
-        Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
-        for pod, resources in asking
-        if resources
-    )
+def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozenset[str]) -> Iterator[Holder]:
+    """Yield the pods of which the checkpoint lacks what they request, as holders of an unknown device.
+
+    `listed` are the uids of pods with devices. The checkpoint lists a pod's claims one by one, whatever their drivers.
+    """
+    device = _NOT_IN_CHECKPOINT if checkpoint.is_there else _ANY
+    claims = {(one.pod_uid, one.claim.name) for one in checkpoint.allocations if one.claim is not None}
+    for pod in pods:
+        if pod.has_ended or (checkpoint.is_there and pod.phase != "Running"):
+            continue
+        resources = frozenset(filter(is_gpu_resource, pod.resources)) if listed.isdisjoint(pod.uids) else frozenset()
+        claimed = frozenset[str]()
+        if (checkpoint.has_claims or not checkpoint.is_there) and any(
+            claims.isdisjoint((uid, claim.name) for uid in pod.uids) for claim in pod.claims
+        ):
+            claimed = DRA_DRIVERS
+        if resources or claimed:
+            held = frozenset({device})
+            yield Holder(pod_uid=pod.uids[0], pod=pod, devices=held, resources=resources | claimed, claimed=claimed)
 
 
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:

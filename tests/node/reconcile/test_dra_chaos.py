@@ -41,7 +41,7 @@ class DraRun(ChaosRun):
 
     def time_passes(self) -> None:
         if not self.node.is_dead:
-            self.node.clock.sleep(self.random.choice((1.0, 5.0, 40.0)))
+            self.node.wait(self.random.choice((1, 5, 40)))
 
     def driver_changes(self) -> None:
         self.node.is_driver_deaf = self.random.random() < 0.5
@@ -54,7 +54,7 @@ class DraRun(ChaosRun):
     def heal(self) -> None:
         self.node.is_driver_deaf = False
         super().heal()
-        self.node.clock.sleep(10.0)  # The driver ends the claims of pods that have gone.
+        self.node.wait(10)  # The driver ends the claims of pods that have gone.
 
 
 @pytest.fixture(autouse=True)

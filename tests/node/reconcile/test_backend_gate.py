@@ -107,6 +107,20 @@ def test_what_is_left_of_a_change_waits_for_no_window(node: DraNode) -> None:
     assert run(node, rollout(DRA, is_paused=True)).reason is ConditionReason.READY
 
 
+@pytest.mark.parametrize(("before", "after"), [(PLUGIN, DRA), (DRA, PLUGIN)])
+def test_a_change_of_mind_waits_for_what_is_still_there(node: DraNode, before: Policy, after: Policy) -> None:
+    """Killed just after the label is `none`: `node.check` holds that nothing joins what has not left."""
+    run(node, before)
+    for policy in (after, before):
+        node.before_step = lambda step: setattr(node, "is_dead", step.detail.startswith("neither"))
+        assert node.start(after) is None
+        node.before_step = lambda _: None
+        assert node.labels()[BACKEND_LABEL] == "none"
+        assert (node.is_driver_running, node.is_plugin_running) == (before is DRA, before is PLUGIN)
+        assert run(node, policy).reason is ConditionReason.READY
+        run(node, before)
+
+
 def test_a_claim_that_comes_while_the_gate_closes_gets_its_driver_back(node: DraNode) -> None:
     run(node, DRA)
     seen = watch_label(node)

@@ -14,7 +14,8 @@ from gpushare_node.core.policy import Policy
 from tests.node.reconcile.chaos_scenario import ChaosRun
 from tests.node.reconcile.dra_node import DraNode, by_claims
 
-QUICK, LOT = 40, 20
+QUICK, LOT = 24, 12
+"""tests/long goes on behind the quick ones."""
 
 
 class DraRun(ChaosRun):
@@ -57,6 +58,16 @@ class DraRun(ChaosRun):
         self.node.wait(10)  # The driver ends the claims of pods that have gone.
 
 
+def live_through(folder: Path, numbers: range) -> None:
+    for number in numbers:
+        run = DraRun(folder / str(number), number)
+        try:
+            run.simulate()
+        except BaseException as error:
+            raise AssertionError(f"run {number}: {error!r}\n" + "\n".join(run.happened)) from error
+        shutil.rmtree(folder / str(number))
+
+
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
@@ -64,10 +75,4 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("first", range(0, QUICK, LOT))
 def test_random_lives_with_both_back_ends(tmp_path: Path, first: int) -> None:
-    for number in range(first, first + LOT):
-        run = DraRun(tmp_path / str(number), number)
-        try:
-            run.simulate()
-        except BaseException as error:
-            raise AssertionError(f"run {number}: {error!r}\n" + "\n".join(run.happened)) from error
-        shutil.rmtree(tmp_path / str(number))
+    live_through(tmp_path, range(first, first + LOT))

@@ -109,6 +109,21 @@ def test_node_still_in_its_first_partitioning_is_asked_to_release(
     assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("new",)
 
 
+def test_a_node_without_our_pool_that_has_our_back_end_has_not_answered(
+    api: ApiServer, connection: Connection, clock: FakeClock
+) -> None:
+    """The pool's label alone does not say that the device plugin may run again."""
+    api.edit("nodes", "n1", lambda node: node["metadata"]["labels"].update({BACKEND_LABEL: "none"}))
+
+    def act() -> None:
+        answer(api, "n2", "n3")
+        api.edit("nodes", "n1", lambda node: node["metadata"]["labels"].pop(POOL_LABEL, None))
+
+    clock.on_sleep = act
+    uninstall, _ = run(connection, clock)
+    assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("n1",)
+
+
 def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
     def act() -> None:
         for name in ("n1", "n2"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, REPARTITIONING_TAINTS, ClusterError
+from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NOT_READY_TAINTS, POOL_LABEL, REPARTITIONING_TAINTS, ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.uninstall import Uninstall
 from tests.node.adapters.kube.kube_fixture import FakeClock, connect

@@ -30,9 +30,13 @@ class Fleet:
         """Where NVIDIA's own programs run in place of the tests' own plugin."""
 
     def driver(self, node: Node) -> Driver:
-        """What NVIDIA's runtime would lay into containers on this node."""
-        fake_nvml = self.equip(node, self.cards)
-        state = Path(fake_nvml.environment["GPUSHARE_FAKE_NVML"])
+        """What NVIDIA's runtime would lay into containers on this node, which gets the cards of all nodes."""
+        self.equip(node, self.cards)
+        return self.files(node)
+
+    def files(self, node: Node) -> Driver:
+        """The same, of the GPUs that it has."""
+        state = Path(self.fake_nvml[node.name].environment["GPUSHARE_FAKE_NVML"])
         files = {_LIBRARY: build.library(), _STATE: state, mps_control.INSIDE: mps_control.write_program(self.folder)}
         return Driver(files=files, environment={"GPUSHARE_FAKE_NVML": _STATE})
 

@@ -1,6 +1,6 @@
-"""`python -m tests.e2e.cluster.dra.enumerate [SHARES]`: prints the devices of this node as JSON, as the driver reads NVML.
+"""`python -m tests.e2e.cluster.dra.enumerate EDITS [SHARES]`: prints what the driver knows of this node: it reads NVML.
 
-`SHARES` is the driver's `consumableShares`.
+`EDITS` is what it lays into every container, in the form of the Container Device Interface, `SHARES` its `consumableShares`.
 """
 
 import json
@@ -17,7 +17,7 @@ _ARCHITECTURES = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "A
 """By NVML's number less 2; go-nvlib's names."""
 
 
-def _enumerate(shares: str) -> Iterator[Object]:
+def _enumerate(shares: str = "") -> Iterator[Object]:
     for index in range(pynvml.nvmlDeviceGetCount()):
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         gpu = Gpu(
@@ -98,4 +98,4 @@ def _profiles(handle: Any) -> Iterator[Any]:
 
 
 pynvml.nvmlInit()
-print(json.dumps(list(_enumerate(*sys.argv[1:] or [""]))))
+print(json.dumps({"devices": [*_enumerate(*sys.argv[2:])], "edits": json.loads(sys.argv[1])}))

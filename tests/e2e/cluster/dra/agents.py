@@ -155,6 +155,11 @@ class Agents:
             self._cluster.kubectl("delete", "daemonset", "--all", "--namespace", space, "--cascade=foreground", "--wait")
         self._cluster.wait(lambda: not self.slices(), "kubelet has removed the slices")
 
+    def pods(self, node: str) -> list[str]:
+        """The pods of either program on the node, those that are ending too."""
+        found = [self._cluster.read(f"/api/v1/namespaces/{space}/pods")["items"] for space in (PLUGIN_SPACE, DRIVER_SPACE)]
+        return [str(pod["metadata"]["name"]) for pods in found for pod in pods if pod["spec"].get("nodeName") == node]
+
     def slices(self, node: str = "") -> list[Object]:
         """The driver's slices, of one node or all."""
         items = self._cluster.read(SLICES)["items"]

@@ -10,15 +10,18 @@ from gpushare import modes
 from gpushare.backends import device_plugin
 from gpushare.backends.amd_device_plugin import AmdDevicePlugin
 from gpushare.backends.device_plugin import DevicePlugin
+from gpushare.backends.dra import DraDriver
 from gpushare.backends.requests import quota_resource
 from gpushare.catalog.cards import Card
-from gpushare.intent.types import Pool
+from gpushare.intent.types import Backend, Pool
 
 __all__ = ["of", "operator_mig_strategy", "quota_resource"]
 
 
-def of(pool: Pool, card: Card) -> DevicePlugin | AmdDevicePlugin:
+def of(pool: Pool, card: Card) -> DevicePlugin | AmdDevicePlugin | DraDriver:
     """Return the back end of a pool that has this card."""
+    if pool.backend is Backend.DRA:
+        return DraDriver(pool, card)
     return AmdDevicePlugin(pool) if card.vendor == "amd" else DevicePlugin(pool)
 
 

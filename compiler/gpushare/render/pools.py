@@ -16,7 +16,7 @@ from gpushare.sharing import caps
 
 def pools_document(plan: Plan) -> dict[str, Any]:
     """Return the whole document."""
-    offers = offer_entry.entries(plan.pools)
+    offers = offer_entry.entries(plan)
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Pools",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare.backends import vgpu
+from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import Partitioner, Stack
@@ -27,12 +28,15 @@ _DISCOVERY = {Stack.GPU_OPERATOR: "node-feature-discovery", Stack.DEVICE_PLUGIN:
 _NAMED_SECRETS = ("imagePullSecrets", "node-feature-discovery.imagePullSecrets", "nfd.imagePullSecrets")
 
 
-def upstream_values(plan: Plan) -> Values:
-    """Return the values for the chart of the intent's stack, the intent's own merged in; empty for stack `existing`."""
+def upstream_values(plan: Plan, *, has_dra: bool) -> Values:
+    """Return the values for the chart of the intent's stack, the intent's own merged in; empty for stack `existing`.
+
+    `has_dra`: NVIDIA's DRA driver serves nodes, or did.
+    """
     platform = plan.intent.platform
     if not platform.installs_chart:
         return {}
-    settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin()
+    settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin(has_dra=has_dra)
     return _combined(plan, (*settings, *_tolerations(plan, OUR_TAINTS)))
 
 
@@ -122,13 +126,20 @@ def _vgpus(plan: Plan, config: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     yield "sandboxDevicePlugin.enabled", True
 
 
-def _plugin() -> Iterator[tuple[str, Any]]:
+def _plugin(*, has_dra: bool) -> Iterator[tuple[str, Any]]:
     """Yield the values that sharing needs of nvidia-device-plugin 0.20.0.
 
-    A node without a label gets no config, so it offers whole GPUs. GFD, with NFD, sets the label that MPS waits for.
+    A node without a label gets no config, so it offers whole GPUs. GFD, with NFD, sets the label that MPS waits for. Beside the
+    DRA driver, the plugin keeps off the nodes that are the driver's, or are on their way.
     """
     yield "config", {"name": "gpushare-profiles", "default": "", "fallbackStrategies": ["empty"]}
     yield "gfd.enabled", True
+    if has_dra:
+        fact = upstream.chart(Stack.DEVICE_PLUGIN.value).path("affinity")
+        away = {"key": BACKEND_LABEL, "operator": "NotIn", "values": ["none", "dra"]}
+        default = fact.default["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] if fact else ()
+        terms = [{"matchExpressions": [*term["matchExpressions"], away]} for term in default]
+        yield "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", terms
 
 
 def _tolerations(plan: Plan, taints: Iterable[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -146,6 +146,11 @@ def check_memory(context: RuleContext) -> Iterator[Finding]:
                 f"pool {quota.pool} offers whole devices without caps, so memory cannot be counted in shares",
                 "write a number",
             )
+        elif resolved.pool.sizes:
+            message, hint = (
+                f"claims of pool {quota.pool} have several sizes, so memory cannot be counted in shares",
+                "write a number of claims, or make a pool for each size",
+            )
         elif caps.wanted_cap(resolved.pool, kind.profile) is CapWord.NONE:
             message, hint = f"pool {quota.pool} has no cap, so memory cannot be counted in shares", "write a number of shares"
         else:

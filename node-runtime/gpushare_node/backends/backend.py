@@ -20,13 +20,36 @@ class CheckpointError(Exception):
     """The checkpoint exists and cannot be read: the allocations are unknown. The text names the file and the problem."""
 
 
+class Claim(Struct):
+    """A request of a ResourceClaim, and what it consumes of the device that serves it.
+
+    `request` empty: any. `share` tells several shares of one device apart. `memory_bytes` and `shares` None: nothing is
+    counted, so the claim has the whole device. `is_admin`: it only looks on, and consumes nothing.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    request: str = ""
+    share: str = ""
+    memory_bytes: int | None = None
+    shares: int | None = None
+    is_admin: bool = False
+
+
 class Allocation(Struct):
-    """Devices that kubelet allocated to a container. Ids are the plugin's: `UUID` or `UUID::replica`."""
+    """Devices that kubelet allocated to a container. Ids are the plugin's: `UUID` or `UUID::replica`.
+
+    With a `claim` the devices are a pod's, `container` is empty, and the pod says which of its containers use the claim. The
+    resource is then the policy's DeviceClass, or the DRA driver if the policy has none for the device. An id that is no UUID
+    is a device of which the UUID is not known.
+    """
 
     pod_uid: str
     container: str
     resource: str
     ids: tuple[str, ...]
+    claim: Claim | None = None
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -37,14 +60,16 @@ class Allocation(Struct):
 class Checkpoint(Struct):
     """The allocations of every resource, and the ids that plugins registered for those of GPUs' vendors.
 
-    `is_there` False: the file does not exist. Kubelet writes it when the first plugin registers; it may also have been
-    deleted while pods run. `has_kubelet` False: kubelet's folder does not exist either, so no kubelet runs here.
+    `is_there` False: the file of this back end does not exist. Kubelet writes it when the first plugin registers, for claims
+    when it starts; it may also have been deleted while pods run. `has_kubelet` False: kubelet's folder does not exist either,
+    so no kubelet runs here. `has_claims`: all claims of the node's pods are among the allocations, also other drivers'.
     """
 
     allocations: tuple[Allocation, ...]
     registered: Mapping[str, frozenset[str]]
     is_there: bool = True
     has_kubelet: bool = True
+    has_claims: bool = False
 
 
 class Backend(Protocol):

@@ -26,6 +26,9 @@ from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.adapters.procs.processes import ProcessIdentity
 from gpushare_node.backends.backend import Backend
 from gpushare_node.backends.device_plugin import DevicePlugin
+from gpushare_node.backends.dra import DraBackend
+from gpushare_node.backends.dra.allocations import read_claims
+from gpushare_node.backends.kubelet_files import KubeletFiles
 from gpushare_node.cli.policy_file import STDIN
 from gpushare_node.cli.run import Run
 from gpushare_node.core import policy as policies
@@ -48,7 +51,7 @@ _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
-_BACKENDS = {policies.Backend.DEVICE_PLUGIN: DevicePlugin}
+_BACKENDS = {policies.Backend.DEVICE_PLUGIN: DevicePlugin, policies.Backend.DRA: DraBackend}
 
 
 def backend_of(policy: Policy | None) -> Backend:
@@ -56,7 +59,12 @@ def backend_of(policy: Policy | None) -> Backend:
     chosen = policies.Backend.DEVICE_PLUGIN if policy is None else policy.backend
     if chosen not in _BACKENDS:
         raise NotImplementedError(f"the back end {chosen} is not supported on nodes")
-    return _BACKENDS[chosen]()
+    files = KubeletFiles(
+        read_devices=DevicePlugin().read_checkpoint,
+        read_claims=partial(read_claims, policy),
+        needs_claims=chosen is policies.Backend.DRA,
+    )
+    return _BACKENDS[chosen](read_checkpoint=files.read_checkpoint)
 
 
 def vendor_of(policy: Policy | None) -> Vendor:

@@ -34,6 +34,8 @@ class GpuVendor(Struct):
     whole_gpu: str
     gpu_resources: tuple[str, ...]
     """With which those of GPUs and of parts of them begin."""
+    dra_driver: str
+    """Its DRA driver, as claims name it; empty if claims of it are not understood."""
     uuids: tuple[str, ...]
     """The prefixes of device ids that identify a device for certain."""
 

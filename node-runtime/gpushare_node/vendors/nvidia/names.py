@@ -16,6 +16,7 @@ NVIDIA = GpuVendor(
     resources=Vendor.NVIDIA.resources,
     whole_gpu="nvidia.com/gpu",
     gpu_resources=("nvidia.com/gpu", "nvidia.com/mig-"),
+    dra_driver="gpu.nvidia.com",
     uuids=("GPU-", "MIG-"),
     plugin_label="nvidia.com/device-plugin.config",
     layout_label="nvidia.com/mig.config",

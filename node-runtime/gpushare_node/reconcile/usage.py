@@ -4,7 +4,7 @@ A device is in use if a process runs on it *or* if kubelet has allocated it to a
 later use a UUID that no longer exists.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
 from gpushare_node.backends.backend import NO_CHECKPOINT, Checkpoint
@@ -13,7 +13,7 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.reporting.wording import join_first
-from gpushare_node.vendors import UUIDS, is_gpu_resource, of
+from gpushare_node.vendors import DRA_DRIVERS, UUIDS, is_gpu_resource, of
 from gpushare_node.vendors.driver import GpuInfo
 
 _MAX_NAMED = 5
@@ -52,8 +52,6 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
     A new node has no checkpoint, and no pod that requests GPUs. A kubelet whose folder was emptied has no checkpoint until a
     plugin registers again, while its pods run on; the checkpoint that it writes then does not contain them.
     """
-    if not checkpoint.is_there:
-        return _find_asking(pods or (), _ANY)
     known = {uid: pod for pod in pods or () for uid in pod.uids}
     found: dict[str, Holder] = {}
     for allocation in checkpoint.allocations:
@@ -67,18 +65,26 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
             devices=(before.devices if before else frozenset()) | set(allocation.devices),
             resources=(before.resources if before else frozenset()) | {allocation.resource},
         )
-    not_listed = (pod for pod in pods or () if pod.phase == "Running" and found.keys().isdisjoint(pod.uids))
-    return (*found.values(), *_find_asking(not_listed, _NOT_IN_CHECKPOINT))
+    return (*found.values(), *_find_asking(checkpoint, pods or (), frozenset(found)))
 
 
-def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
-    """Return the pods that request GPUs, as holders of `device`."""
-    asking = ((pod, frozenset(filter(is_gpu_resource, pod.resources))) for pod in pods if not pod.has_ended)
-    return tuple(
-        Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
-        for pod, resources in asking
-        if resources
-    )
+def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozenset[str]) -> Iterator[Holder]:
+    """Yield the pods of which the checkpoint lacks what they request, as holders of an unknown device.
+
+    `listed` are the uids of pods with devices. The checkpoint lists a pod's claims one by one, whatever their drivers.
+    """
+    device = _NOT_IN_CHECKPOINT if checkpoint.is_there else _ANY
+    claims = {(one.pod_uid, one.claim.name) for one in checkpoint.allocations if one.claim is not None}
+    for pod in pods:
+        if pod.has_ended or (checkpoint.is_there and pod.phase != "Running"):
+            continue
+        resources = frozenset(filter(is_gpu_resource, pod.resources)) if listed.isdisjoint(pod.uids) else frozenset()
+        if (checkpoint.has_claims or not checkpoint.is_there) and any(
+            claims.isdisjoint((uid, claim.name) for uid in pod.uids) for claim in pod.claims
+        ):
+            resources |= DRA_DRIVERS
+        if resources:
+            yield Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
 
 
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:

@@ -91,13 +91,23 @@ class NodeView(Struct):
         )
 
 
+class PodClaim(Struct):
+    """A ResourceClaim that a pod uses; `name` is empty while it is not known.
+
+    `requests`: which of the claim's requests each container uses, by the container's name; an empty one means all.
+    """
+
+    name: str
+    requests: Mapping[str, frozenset[str]]
+
+
 class PodView(Struct):
     """A pod of this node. `uids`: its own, and for a static pod also the one that kubelet and cgroups use.
 
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
     `controller` its kind and name, both empty without one. `started`: when the running containers were started, in seconds
-    since 1970. `has_claims`: it may have devices through claims (DRA), about which nothing is known here. `resources` are the
-    names of GPU resources that it requests, of whatever plugin. `is_gone`: the API server no longer lists it, but its
+    since 1970. `claims` are those through which it may have devices (DRA), of whatever driver. `resources` are the names of
+    GPU resources that it requests, of whatever plugin. `is_gone`: the API server no longer lists it, but its
     processes may still run.
     """
 
@@ -111,7 +121,7 @@ class PodView(Struct):
     containers: Mapping[str, str]
     controller: str = ""
     started: Mapping[str, float] = field(default_factory=dict)
-    has_claims: bool = False
+    claims: tuple[PodClaim, ...] = ()
     resources: frozenset[str] = frozenset()
     is_gone: bool = False
 

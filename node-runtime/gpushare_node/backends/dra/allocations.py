@@ -1,7 +1,7 @@
 """What the node's pods hold by claims: kubelet's list of claims joined with the driver's checkpoint.
 
-Kubelet's file is read first: a claim that has devices there is in the driver's already. What the two say of a device must agree;
-if it does not, or the driver's has no such claim, the claim's devices are unknown, and have their names for ids.
+Kubelet's file is read first: a claim that has devices there is in the driver's already. If the two do not name the same
+devices, or if the driver's has no such claim, the claim's devices are unknown, and have their names for ids.
 """
 
 import re

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import yaml
+
 from tests.e2e.cluster.bundles import namespace
 from tests.e2e.cluster.cluster_fixture import ClusterFixture
 from tests.e2e.cluster.dra import driver
@@ -34,6 +36,8 @@ _DRIVER = {
     "app.kubernetes.io/instance": DRIVER_SPACE,
     "dra-driver-nvidia-gpu-component": "kubelet-plugin",
 }
+_DISCOVERED = "feature.node.kubernetes.io/pci-10de.present"
+"""The label of a node with NVIDIA's devices, as feature discovery sets it. The charts of both programs want it."""
 _ACCOUNT = f"{DRIVER_SPACE}-service-account-kubeletplugin"
 _RULES = [
     {
@@ -137,7 +141,7 @@ class Agents:
         self, space: str, name: str, labels: Mapping[str, str], values: Mapping[str, Any], *, volumes: Any = (), **spec: Any
     ) -> None:
         namespace(self._cluster, space)
-        chosen = {key: values[key] for key in ("affinity", "nodeSelector", "tolerations") if key in values}
+        chosen = {"affinity": _CHARTS_AFFINITY} | {key: values[key] for key in _PLACEMENT if key in values}
         host = {"name": "host", "hostPath": {"path": "/"}}
         pod = {"hostNetwork": True, "terminationGracePeriodSeconds": 5, "volumes": [host, *volumes], **chosen, **spec}
         self._cluster.apply(
@@ -148,6 +152,17 @@ class Agents:
                 "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
             }
         )
+
+    def install(self, text: str) -> None:
+        """Compile the intent, and install all that its bundle has: the release and NVIDIA's programs, as its README says."""
+        bundle = self._fixture.compile(text)
+        for file in bundle.glob("*namespace.yaml"):
+            self._cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", file)
+        self._fixture.release.install(bundle)
+        self.install_plugin(yaml.safe_load((bundle / "device-plugin/values.yaml").read_text()))
+        values = bundle / "dra-driver-nvidia-gpu/values.yaml"
+        if values.exists():
+            self.install_driver(yaml.safe_load(values.read_text()))
 
     def uninstall(self) -> None:
         """Both, with what only they leave: slices go half a minute after their driver."""
@@ -170,6 +185,14 @@ class Agents:
         return {str(one["name"]): one for part in self.slices(node) for one in part["spec"].get("devices", ())}
 
 
+_PLACEMENT = ("affinity", "nodeSelector", "tolerations")
+_CHARTS_AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": _DISCOVERED, "operator": "In", "values": ["true"]}]}]
+        }
+    }
+}
 _NODE_NAME: Object = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 
 
@@ -179,9 +202,11 @@ def with_agents(cluster_fixture: ClusterFixture) -> Iterator[Agents]:
     agents, fleet = Agents(cluster_fixture), cluster_fixture.fleet
     for node in cluster_fixture.cluster.nodes:
         fleet.stop_plugin(node)
+        cluster_fixture.cluster.kubectl("label", "node", node.name, f"{_DISCOVERED}=true")
     try:
         yield agents
     finally:
         agents.uninstall()
         for node in cluster_fixture.cluster.nodes:
+            cluster_fixture.cluster.kubectl("label", "node", node.name, f"{_DISCOVERED}-")
             fleet.start_plugin(cluster_fixture.cluster, node)

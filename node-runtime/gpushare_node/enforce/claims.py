@@ -65,9 +65,9 @@ def joint_budgets(pods: Iterable[PodView], allocations: Allocations) -> Mapping[
     held: dict[ContainerId, list[Allocation]] = {}
     users: dict[tuple[str, str], set[ContainerId]] = {}
     for pod in pods:
-        for container in pod.started if pod.claims else ():
-            own = ContainerId(pod.uids[0], container)
-            held[own] = given_to(pod, pod.containers.get(container, ""), allocations)
+        for run in pod.started if pod.claims else ():
+            own = ContainerId(pod.uids[0], run)
+            held[own] = given_to(pod, pod.containers.get(run, ""), allocations)
             for one in held[own]:
                 if one.claim is not None:
                     for device in one.devices:

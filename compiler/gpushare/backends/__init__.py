@@ -30,5 +30,5 @@ def operator_mig_strategy(pools: Iterable[Pool], former: Iterable[Mapping[str, A
 
     NVIDIA's operator has one setting for all nodes; None if none suits them.
     """
-    needed = [modes.of(pool).mig_strategy for pool in pools]
+    needed = [modes.of(pool).mig_strategy for pool in pools if pool.backend is Backend.DEVICE_PLUGIN]
     return device_plugin.one_mig_strategy([*needed, *map(device_plugin.mig_strategy_of_config, former)])

@@ -46,6 +46,10 @@ class AmdDevicePlugin:
         """Return every key that limits it."""
         return (self.quota_key(resource),)
 
+    def extended_name(self, resource: str) -> str:
+        """Return the name of the resource in `limits`, of which there is one."""
+        return resource
+
     def limits(self, resource: str) -> tuple[str, ...]:
         """Return the names of the resource in `limits`."""
         return (resource,)

@@ -41,7 +41,7 @@ class DraDriver:
         return name, name
 
     def profile(self, replicated: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
-        """Return the key of what nodes offer, `<mode>-<8 hex>`, and what it stands for: the driver follows no config of ours."""
+        """Return the key of what nodes offer, `<mode>-<8 hex>`, and what it stands for: the driver has no config of ours."""
         config = {"driver": DRIVER, "replicas": dict(sorted(replicated.items()))}
         return f"{self._mode.mode.value}-{content_hash(config)}", config
 

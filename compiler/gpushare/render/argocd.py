@@ -251,12 +251,15 @@ def _source(settings: Mapping[str, str], inside: str) -> Object:
 
 
 def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the AppProject with the least rights: no Node, no other repository, our namespaces and those with a quota."""
+    """Return the AppProject with the least rights: no Node, no other repository, our namespaces and those that get objects of ours."""
     repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
     if gitops.installs_upstream(plan.intent):
         repositories.append(_charts(plan))
         kinds += _NVIDIA_CLUSTER_KINDS
-    namespaces = sorted({plan.intent.namespace, plan.intent.plugin_namespace, *(quota.namespace for quota in plan.quotas)})
+    if plan.dra_pools:
+        kinds.append(("resource.k8s.io", "DeviceClass"))
+    filled = {*(quota.namespace for quota in plan.quotas), *(name for pool in plan.dra_pools for name in pool.pool.namespaces)}
+    namespaces = sorted({plan.intent.namespace, plan.intent.plugin_namespace, *filled})
     return {
         "apiVersion": VERSION,
         "kind": "AppProject",

@@ -137,7 +137,9 @@ def _plugin(*, has_dra: bool) -> Iterator[tuple[str, Any]]:
     if has_dra:
         fact = upstream.chart(Stack.DEVICE_PLUGIN.value).path("affinity")
         away = {"key": BACKEND_LABEL, "operator": "NotIn", "values": ["none", "dra"]}
-        default = fact.default["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] if fact else ()
+        default = (
+            fact.default["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] if fact else ()
+        )
         terms = [{"matchExpressions": [*term["matchExpressions"], away]} for term in default]
         yield "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", terms
 

@@ -79,7 +79,7 @@ def check_defaults(context: RuleContext) -> Iterator[Finding]:
     """GS623: two default pools for one resource."""
     first: dict[str, Pool] = {}
     for pool in context.intent.pools:
-        names = (context.extended(pool, kind) for kind in context.kinds(pool) or () if pool.is_default)
+        names = (context.named(pool, kind) for kind in context.kinds(pool) or () if pool.is_default)
         for resource in dict.fromkeys(name for name in names if name):
             other = first.setdefault(resource, pool)
             if other is not pool:
@@ -115,7 +115,7 @@ def _unambiguous(context: RuleContext) -> Iterator[Finding]:
         card, kinds = context.card(pool), context.kinds(pool)
         if card is None or kinds is None:
             return
-        named = ((context.extended(pool, kind), kind) for kind in kinds)
+        named = ((context.named(pool, kind), kind) for kind in kinds)
         offers[pool.name] = frozenset((name, shares.identity(pool, card, kind)) for name, kind in named if name)
     ambiguous = shares.ambiguous(filter(None, offers.values()))
     for pool in context.intent.pools:

@@ -18,7 +18,6 @@ from gpushare.intent.types import (
     Autoscaler,
     Backend,
     CapWord,
-    Dra,
     DraShares,
     Partitioner,
     Pool,
@@ -31,7 +30,7 @@ from gpushare.nodes.selectors import region
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.quotas import quota_path, resolved_quotas
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
-from gpushare.sharing import caps, shares
+from gpushare.sharing import caps, claims, shares
 from gpushare.sharing.shares import ShareKind
 from gpushare.vendors.amd import AMD
 
@@ -66,7 +65,7 @@ def _served(context: RuleContext) -> Iterator[tuple[Pool, Card, tuple[ShareKind,
 
 
 def _shares(context: RuleContext) -> DraShares:
-    return (context.intent.platform.dra or Dra()).shares
+    return context.intent.platform.of_dra.shares
 
 
 def _where(context: RuleContext, pool: Pool) -> Path:
@@ -115,17 +114,12 @@ def _unknown(context: RuleContext, pool: Pool, card: Card) -> str:
     for kind in context.kinds(pool) or ():
         if not kind.shared:
             continue
-        if kind.memory_mib is None and (kind.profile or _shares(context) is DraShares.MEMORY):
-            return f"claims ask for a part of the memory, and that of {_device(card, kind)} is not known"
-        if isinstance(kind.profile, MigProfile) and not _has_capacities(kind.profile):
-            return f"claims ask for a part of all that an instance has, and that of {kind.profile.name} is not known"
+        if isinstance(kind.profile, MigProfile) and (lacks := claims.missing(kind.profile)):
+            parts = join_words(lacks)
+            return f"claims ask for a part of all that an instance has, and of {kind.profile.name} the {parts} are not known"
+        if kind.profile is None and kind.memory_mib is None and _shares(context) is DraShares.MEMORY:
+            return f"claims ask for a part of the memory, and that of {product(card)} is not known"
     return ""
-
-
-def _has_capacities(profile: MigProfile) -> bool:
-    engines = profile.engines
-    every = (profile.sm, engines.copy, engines.decoders, engines.encoders, engines.jpeg, engines.ofa)
-    return all(number is not None for number in every)
 
 
 def check_kubernetes(context: RuleContext) -> Iterator[Finding]:
@@ -225,14 +219,14 @@ def check_count(context: RuleContext) -> Iterator[Finding]:
 def check_limits(context: RuleContext) -> Iterator[Finding]:
     """GS764: limits that get another part of a device than the pool offers."""
     served, by_count = list(_served(context)), _shares(context) is DraShares.COUNT
-    number = next((kind.replicas for _, _, kinds in served for kind in kinds if kind.shared), 1) if by_count else 1
+    number = claims.division(context.intent).shares
     for pool, card, kinds in served:
         if pool.requests is Requests.CLAIMS:
             continue
         for kind in kinds:
-            message, hint = _other_part(card, kind, number=number, by_count=by_count), "write requests: claims"
+            message, hint = _other_part(card, kind, number, by_count=by_count), "write requests: claims"
             if not message and kind.shared and (whole := _unshared(served, card)):
-                name, message = context.extended(pool, kind), f"also get the GPUs of pool {whole.name}, which are not shared"
+                name, message = context.named(pool, kind), f"also get the GPUs of pool {whole.name}, which are not shared"
                 message = f"pods with {name} in their limits {message}"
             if message:
                 hint += ", or dra: {shares: memory}" if by_count and not kind.shared else ""
@@ -242,13 +236,13 @@ def check_limits(context: RuleContext) -> Iterator[Finding]:
                 break
 
 
-def _other_part(card: Card, kind: ShareKind, *, number: int, by_count: bool) -> str:
+def _other_part(card: Card, kind: ShareKind, number: int, *, by_count: bool) -> str:
     """Return which part limits get in place of the pool's share or device; empty if it is the right one."""
     if kind.shared and (kind.profile or not by_count):
         device = f"instance of {kind.profile.name}" if kind.profile else f"{product(card)}"
         later = f"Kubernetes {SIZED_LIMITS} is to let them ask for a part"
         return f"limits get a whole {device}, which {kind.replicas} pods shall share: {later}"
-    if by_count and not kind.shared and kind.profile is None and number > 1:
+    if not kind.shared and kind.profile is None and number > 1:
         return f"with shares: count limits get one of {number} shares of a GPU, not a whole {product(card)}"
     return ""
 
@@ -304,7 +298,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
     for pool, _, kinds in _served(context):
         alike: dict[str, str] = {}
         for kind in kinds:
-            own = class_name(pool, kind)
+            own = kind.resource
             if other_profile := alike.get(own):
                 yield Finding(
                     code="GS766",
@@ -323,8 +317,8 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
                     on_key=True,
                 )
                 break
-        for name in dict.fromkeys(context.extended(pool, kind) for kind in kinds):
-            if name is None:
+        for name in dict.fromkeys(context.named(pool, kind) for kind in kinds):
+            if not name:
                 continue
             other = first.setdefault(name, pool)
             if other is not pool:
@@ -337,11 +331,6 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
                     causes=(pool_path(other, "requests"),),
                 )
                 break
-
-
-def class_name(pool: Pool, kind: ShareKind) -> str:
-    """Return the name of the class of these devices."""
-    return f"gpushare-{pool.name}" + (f"-{re.sub('[.+]', '-', kind.profile.name)}" if kind.profile else "")
 
 
 def check_quotas(context: RuleContext) -> Iterator[Finding]:
@@ -482,7 +471,7 @@ def check_clouds(context: RuleContext) -> Iterator[Finding]:
 def check_former(context: RuleContext) -> Iterator[Finding]:
     """GS773: limits on nodes that may have offered the same name through the device plugin."""
     for pool, _, kinds in _served(context):
-        names = [name for kind in kinds if (name := context.extended(pool, kind))]
+        names = [name for kind in kinds if (name := context.named(pool, kind))]
         if names:
             message = (
                 f"kubelet refuses {join_words(names)} in limits on nodes that offered the name through a device plugin, until"

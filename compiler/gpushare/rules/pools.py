@@ -159,7 +159,7 @@ def check_same_resource(context: RuleContext) -> Iterator[Finding]:
     offers: dict[str, list[tuple[Pool, ShareKind, str]]] = {}
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
-            if name := context.extended(pool, kind):
+            if name := context.named(pool, kind):
                 offers.setdefault(name, []).append((pool, kind, _share(pool, card, kind)))
     for resource, offered in sorted(offers.items()):
         # Another rule reports different shares within one pool.

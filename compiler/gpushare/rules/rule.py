@@ -11,8 +11,8 @@ from typing import Any
 from gpushare import backends, modes
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.record import NOTHING, Record, replace
-from gpushare.intent.types import Backend, Intent, Layout, Pool, Requests, Stack
+from gpushare.core.record import NOTHING, Record
+from gpushare.intent.types import Intent, Layout, Pool, Stack
 from gpushare.nodes.selectors import NodeAssignment
 from gpushare.sharing import shares
 from gpushare.sharing.shares import ShareKind
@@ -92,15 +92,11 @@ class RuleContext:
             self._kinds[pool.name] = None if card is None or layouts is None else shares.kinds(pool, card, layouts)
         return self._kinds[pool.name]
 
-    def extended(self, pool: Pool, kind: ShareKind) -> str | None:
-        """Return the extended resource by which pods ask for such a device in `limits`; None if only claims get it."""
+    def named(self, pool: Pool, kind: ShareKind) -> str:
+        """Return the extended resource by which pods ask for such a device in `limits`; empty if only claims get it."""
         card = self.card(pool)
-        if pool.backend is not Backend.DRA:
-            return kind.resource
-        if card is None or pool.requests is Requests.CLAIMS:
-            return None
-        plugin = backends.of(replace(pool, backend=Backend.DEVICE_PLUGIN), card)
-        return plugin.names(kind.profile, is_shared=kind.shared)[1]
+        is_offered = card is not None and pool.backend in modes.of(pool).backends
+        return backends.of(pool, card).extended_name(kind.resource) if card and is_offered else ""
 
 
 class Rule(Record):

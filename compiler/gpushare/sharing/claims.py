@@ -2,8 +2,8 @@
 
 The driver lets claims share every device or none, for the whole cluster: by memory, or by a count of shares. A capacity that a
 claim does not ask for goes to the first claim whole, unless the driver gives it a default: all memory or none of it, one share.
-An instance of MIG has capacities without a default, also the memory slices of its place: a claim on a part of it asks for a part
-of every one, with an alternative for each place (dra-driver-nvidia-gpu 0.5.0: consumable_shares.go, mig.go, deviceinfo.go).
+An instance of MIG has capacities without a default, also the memory slices of its place: a claim on a part of it asks for a
+part of every one, with an alternative for each place (consumable_shares.go and mig.go of dra-driver-nvidia-gpu 0.5.0).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ class Division(Record):
 class Shape(Record):
     """One kind of claim: the template's name, and what the claim asks of a device of the class.
 
-    `alternatives`: of which the first that fits is taken; one, which may be empty, where the place of a device is of no account.
+    `alternatives`: of which the first that fits is taken; one, which may be empty, if the place of a device does not matter.
     """
 
     template: str

@@ -49,7 +49,8 @@ def namespaces(plan: Plan) -> Iterator[str]:
     yield f"prints {' and '.join([*first, last])}, later `unchanged`."
     if plan.quotas:
         yield "Create the namespaces in the quota table too: the next steps put their quotas into them."
-    if named := sorted({name for pool in plan.dra_pools for name in pool.pool.namespaces}):
+    listed = {quota.namespace for quota in plan.quotas}
+    if named := sorted({name for pool in plan.dra_pools for name in pool.pool.namespaces} - listed):
         yield f"Create {join_words([f'`{name}`' for name in named])} too, into which claim templates are put."
 
 

@@ -600,3 +600,24 @@ def test_every_rule_has_a_severity_of_its_own() -> None:
 
 def test_the_rules_are_in_the_registry() -> None:
     assert {f"GS{number}" for number in range(760, 774)} == OURS <= {rule.code for rule in rules.RULES}
+
+
+def test_a_class_shares_the_budget_of_its_name_for_limits() -> None:
+    plugin, quotas = pool("plugin", **A100, sharing="{mode: exclusive}"), "{atlas: {plugin: 2, notebooks: 3}}"
+    claims = claimed(sharing="{mode: exclusive}")
+    message = one("GS607", plugin, claimed(sharing="{mode: exclusive}", requests="both"), **PLATFORM, quotas=quotas)[2]
+    assert message == "atlas gets one budget of 5 nvidia.com/gpu for pools plugin and notebooks together"
+    assert found(written(plugin, claims, **PLATFORM, quotas=quotas), "GS607") == []
+
+
+def test_instances_of_dra_do_not_decide_the_strategy_of_the_plugin() -> None:
+    mig, mps = claimed(**A100, sharing=SHARING["mig"]), pool("serving", "l40s", OTHER_T4, SHARING["mps"])
+    assert found(written(mig, mps, **PLATFORM), "GS713") == []
+    assert found(written(mig.replace("backend: dra", "backend: device-plugin"), mps, **PLATFORM), "GS713")
+
+
+@pytest.mark.parametrize("requests", ["claims", "limits"])
+def test_partitions_of_amds_cards_are_refused_alone(requests: str) -> None:
+    amd = pool("research", "mi300x", sharing=SHARING["partition"].replace("NPS4", "NPS1"), backend="dra", requests=requests)
+    errors = [finding.code for finding in check(written(amd, kubernetes=NEW, platform="{stack: amd-gpu-operator, dra: {}}"))]
+    assert [code for code in errors if code in OURS] == ["GS760"]

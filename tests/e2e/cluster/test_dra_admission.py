@@ -92,7 +92,9 @@ def policies(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         wrong = slice_of("node-1")
         api.wait(lambda: as_node(api, wrong, "node-2").refusal, "the policy on slices is in force")
         api.wait(lambda: POOL in moved(api, template="gpushare-notebooks.share"), "pods with claims are sent to their pool")
-        api.wait(lambda: refusal(api, claiming("gpushare-notebooks.share", choose="hpc")), "the policy on their pods is in force")
+        api.wait(
+            lambda: refusal(api, claiming("gpushare-notebooks.share", choose="hpc")), "the policy on their pods is in force"
+        )
         yield api
 
 
@@ -132,7 +134,9 @@ def half(start: int = 0, **more: str) -> dict[str, str]:
 
 
 FOREIGN = {"name": "nic", "exactly": {"deviceClassName": "nic.example.org", "count": 2}}
-CONFIG = {"opaque": {"driver": "gpu.nvidia.com", "parameters": {"kind": "GpuConfig", "apiVersion": "resource.nvidia.com/v1beta1"}}}
+PARAMETERS = {"kind": "GpuConfig", "apiVersion": "resource.nvidia.com/v1beta1"}
+CONFIG = {"opaque": {"driver": "gpu.nvidia.com", "parameters": PARAMETERS}}
+OF_A_NIC = {"opaque": {"driver": "nic.example.org", "parameters": PARAMETERS}}
 
 REFUSED: dict[str, tuple[Object, str]] = {
     "a class of the driver's chart": (claim("gpushare-notebooks.a", asked("gpu.nvidia.com")), "not all are those of a pool"),
@@ -193,7 +197,7 @@ ALLOWED: dict[str, Object] = {
     "two whole GPUs": claim("gpushare-hpc.a", asked("gpushare-hpc", count=2), where="team-b"),
     "an instance": claim("gpushare-training.a", asked("gpushare-training-1g-5gb-me"), where="team-b"),
     "half an instance": claim("gpushare-halves.a", asked("gpushare-halves-2g-12gb", half(2)), where="team-b"),
-    "another vendor's device": claim("mine", FOREIGN, where="team-b", config=[{"opaque": {**CONFIG["opaque"], "driver": "x.y"}}]),
+    "another vendor's device": claim("mine", FOREIGN, where="team-b", config=[OF_A_NIC]),
     "a share beside another vendor's device": claim("gpushare-notebooks.a", share(), FOREIGN),
     "anything of the platform": claim("mine", asked("gpu.nvidia.com", allocationMode="All"), where="storage"),
 }
@@ -337,12 +341,12 @@ def slice_of(node: str, **spec: Any) -> Object:
     }
 
 
-def as_node(cluster: Cluster, item: Object, node: str, user: str = DRIVER, method: str = "POST", more: str = "") -> Answer:
+def as_node(cluster: Cluster, item: Object, node: str, user: str = DRIVER, *, deleted: str = "") -> Answer:
     headers = {"Impersonate-User": user}
     if node:
         headers["Impersonate-Extra-authentication.kubernetes.io%2Fnode-name"] = node
-    path = f"{GROUP}/resourceslices{more}?dryRun=All"
-    body = json.dumps(item) if method != "DELETE" else None
+    path = f"{GROUP}/resourceslices{deleted}?dryRun=All"
+    method, body = ("DELETE", None) if deleted else ("POST", json.dumps(item))
     return proxy.send(cluster.control_plane.proxy, method, path, body, headers=headers)
 
 
@@ -354,9 +358,10 @@ def test_only_the_driver_on_a_node_says_which_gpus_the_node_has(policies: Cluste
     assert "only NVIDIA's DRA driver" in as_node(policies, mine, "node-1", "system:serviceaccount:storage:other").refusal
     spread = slice_of("node-1")
     del spread["spec"]["nodeName"]
-    assert "node node-1 may not write slices of several nodes" in as_node(
-        policies, {**spread, "spec": {**spread["spec"], "allNodes": True}}, "node-1"
-    ).refusal
+    assert (
+        "node node-1 may not write slices of several nodes"
+        in as_node(policies, {**spread, "spec": {**spread["spec"], "allNodes": True}}, "node-1").refusal
+    )
     assert as_node(policies, slice_of("node-1", driver="nic.example.org"), "node-2").refusal == ""
 
 
@@ -371,8 +376,8 @@ def test_slices_go_with_their_node_or_by_who_may_delete_them(policies: Cluster) 
         headers={"Impersonate-User": DRIVER, "Impersonate-Extra-authentication.kubernetes.io%2Fnode-name": "node-1"},
     )
     assert real.refusal == ""
-    assert "may not write slices of node-1" in as_node(policies, mine, "node-2", method="DELETE", more=path).refusal
-    assert as_node(policies, mine, "node-1", method="DELETE", more=path).refusal == ""
+    assert "may not write slices of node-1" in as_node(policies, mine, "node-2", deleted=path).refusal
+    assert as_node(policies, mine, "node-1", deleted=path).refusal == ""
     gone = proxy.send(policies.control_plane.proxy, "DELETE", f"{GROUP}/resourceslices{path}")
     assert gone.refusal == ""
 

@@ -91,7 +91,7 @@ def cap_mib(found: Granted, number: int = 1, device: str = "GPU-a") -> float | N
     ],
     ids=str,
 )
-def test_a_claim_may_use_the_pools_part_of_what_it_consumes(consumed: dict[str, int], desired: int) -> None:
+def test_a_claim_may_use_the_pools_part_of_what_it_consumes(consumed: dict[str, Any], desired: int) -> None:
     """A part of 3712 of 3840 MiB; whoever asks for 1 MiB gets it; without any count the claim has the whole device."""
     found = granted(dra_policy(T4), [pod("one", 1, claims=(uses(),))], claimed(**consumed))
     assert cap_mib(found) == desired
@@ -103,7 +103,7 @@ def test_a_claim_may_use_the_pools_part_of_what_it_consumes(consumed: dict[str, 
     [(T4, {"memory_bytes": 0}), (T4, {"shares": 0}), (T4 | {"memoryMiB": None}, {"memory_bytes": 3840 * MIB})],
 )
 def test_a_claim_that_consumes_an_unknown_part_has_no_cap_and_that_is_reported(
-    share: dict[str, Any], consumed: dict[str, int]
+    share: dict[str, Any], consumed: dict[str, Any]
 ) -> None:
     found = granted(dra_policy(share), [pod("one", 1, claims=(uses(),))], claimed(**consumed))
     assert cap_mib(found) is None
@@ -133,7 +133,7 @@ def test_administrators_access_neither_caps_nor_lifts_a_cap() -> None:
 
 
 def test_two_claims_of_one_device_are_added_and_those_of_two_are_apart() -> None:
-    one = {"memory_bytes": 3840 * MIB}
+    one: dict[str, Any] = {"memory_bytes": 3840 * MIB}
     pods = [pod("one", 1, claims=(uses(), uses("d"), uses("e")))]
     found = granted(dra_policy(T4), pods, claimed(**one), claimed("d", **one), claimed("e", "GPU-b", **one))
     assert (cap_mib(found), cap_mib(found, device="GPU-b")) == (7424, 3712)
@@ -384,7 +384,7 @@ def two(number: int = 1, **changes: Any) -> Any:
 
 def test_a_claim_of_several_containers_and_pods_is_one_cap_for_all_of_them() -> None:
     pods = [two(), pod("three", 3, claims=(uses(),)), pod("alone", 4, claims=(uses("d"),))]
-    own = {"memory_bytes": 3840 * MIB}
+    own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
     found = granted(dra_policy(T4), pods, claimed(**own), claimed(number=3, **own), claimed("d", number=4, **own))
     together = {ContainerId(pod_uid(1), container_id(one)) for one in (1, 51)} | {ContainerId(pod_uid(3), container_id(3))}
     assert {one: some.partners for one, some in found.grants.items()} == {
@@ -399,6 +399,25 @@ def test_a_further_claim_of_one_of_them_on_the_device_is_added_for_all() -> None
     pods = [two(claims=(*two().claims, side))]
     found = granted(dra_policy(T4), pods, claimed(memory_bytes=3840 * MIB), claimed("d", memory_bytes=3840 * MIB))
     assert {cap.bytes // MIB for one in found.grants.values() for cap in one.caps.values()} == {7424}
+
+
+def test_what_a_partner_brought_leaves_with_it() -> None:
+    """Nobody keeps a share of a claim that is somebody else's by now."""
+    own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
+    one, two_ = pod("one", 1, claims=(uses(),)), pod("two", 2, claims=(uses(), uses("d")))
+    allocations = claimed(**own), claimed(number=2, **own), claimed("d", number=2, **own)
+    before = granted(dra_policy(T4), [one, two_], *allocations)
+    assert (cap_mib(before), cap_mib(before, 2)) == (7424, 7424)
+    now = terms(dra_policy(T4), TENANCY, {"GPU-a": None}, {}, DATES)
+    assert cap_mib(grant([one], by_container(allocations[:1]), now, before.kept)) == 3712
+
+
+def test_a_partner_without_a_cap_leaves_all_of_them_without_one() -> None:
+    pods = [pod("one", 1, claims=(uses(),)), pod("two", 2, claims=(uses(), uses("d")))]
+    own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
+    found = granted(dra_policy(T4), pods, claimed(**own), claimed(number=2, **own), claimed("d", number=2, memory_bytes=0))
+    assert (cap_mib(found), cap_mib(found, 2)) == (None, None)
+    assert len(found.unresolved) == 1
 
 
 def test_a_container_that_has_ended_has_no_part_in_it() -> None:

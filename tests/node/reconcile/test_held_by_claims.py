@@ -14,8 +14,7 @@ def by_claim(uid: str, name: str = "c", resource: str = "gpushare-pool", ids: tu
     return Allocation(pod_uid=uid, container="", resource=resource, ids=ids, claim=claim)
 
 
-def test_a_pod_holds_the_devices_of_its_prepared_claims() -> None:
-    """Kubelet lists a claim for as long as it is prepared, also after its pod has ended."""
+def test_a_pod_holds_the_devices_of_its_claims_until_they_are_no_longer_prepared() -> None:
     allocations = (
         by_claim("idle"),
         by_claim("ended", ids=("GPU-2",)),
@@ -27,8 +26,8 @@ def test_a_pod_holds_the_devices_of_its_prepared_claims() -> None:
     for is_there in (True, False):
         checkpoint = Checkpoint(allocations=allocations, registered={}, has_claims=True, is_there=is_there)
         found = {one.pod_uid: one for one in find_holders(checkpoint, pods)}
-        held = {name: set(one.devices) for name, one in found.items()}
-        assert held == {"idle": {"GPU-1"}, "ended": {"GPU-2"}, "unknown": {"gpu-0"}}
+        devices = {"idle": {"GPU-1"}, "ended": {"GPU-2"}, "unknown": {"gpu-0"}}
+        assert {name: one.devices for name, one in found.items()} == devices
         assert found["idle"].resources == {"gpushare-pool"}
         assert (found["idle"].may_hold({"GPU-9"}), found["unknown"].may_hold({"GPU-9"})) == (False, True)
 

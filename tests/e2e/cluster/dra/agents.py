@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from tests.e2e.cluster.bundles import namespace
-from tests.e2e.cluster.cluster_fixture import ClusterFixture
+from tests.e2e.cluster.cluster_fixture import COURSE, ClusterFixture, intent
 from tests.e2e.cluster.dra import driver
 from tests.e2e.cluster.dra.devices import DRIVER, Object
 from tests.e2e.cluster.images import PAUSE, RUNTIME
@@ -50,6 +50,15 @@ _RULES = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
 ]
 """What the chart of the driver grants it."""
+
+
+def dra_intent(shares: str = "memory", *, backend: str = "dra", **pools: str) -> str:
+    """An intent of these pools, which the driver serves, or the device plugin of its own chart."""
+    common = f"backend: {backend}, namespaces: [{COURSE}], enforcement: {{grace: 2s}}"
+    dra = f", dra: {{via: chart, shares: {shares}}}" if backend == "dra" else ""
+    platform = f"  platform: {{stack: device-plugin, values: {{runtimeClassName: nvidia}}{dra}}}\n"
+    held = {name: f"{common}, {fields}" for name, fields in pools.items()}
+    return intent(**held) + '  kubernetes: "1.36"\n' + platform
 
 
 class Agents:

@@ -181,7 +181,7 @@ def laid(
 
 
 WRITES = (("taints", 1), ("labels", 1), ("labels", 2), ("taints", 2))
-"""Before the node is out of service, before neither back end may run, before the other one may, before the node serves again."""
+"""Before the node is out of service, before neither back end may run, before the other one may, before it serves again."""
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,8 @@ def with_agents(cluster_fixture: ClusterFixture) -> Iterator[Agents]:
     try:
         yield agents
     finally:
+        # While the driver is there: without it no pod with a claim ends.
+        cluster_fixture.clear()
         agents.uninstall()
         for node in cluster_fixture.cluster.nodes:
             cluster_fixture.cluster.kubectl("label", "node", node.name, f"{_DISCOVERED}-")

@@ -131,7 +131,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
     synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values))
-    for path, item in (*argocd.objects(plan, checks), *synced_by_flux):
+    for path, item in (*argocd.objects(plan, checks, has_claims=new_lock.has_dra), *synced_by_flux):
         yield _yaml(path, item)
     listed_images = images.images(plan, upstream_values, chart_values)
     others = "".join(f"{line}\n" for line in (*dra.images(plan), *amd.images(plan)))

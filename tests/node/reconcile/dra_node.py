@@ -116,6 +116,11 @@ class DraNode(ChaosNode):
         if self.is_driver_running:
             self._prepare()
 
+    def wait(self, seconds: int) -> None:
+        """Let time pass, second by second."""
+        for _ in range(seconds):
+            self.clock.sleep(1.0)
+
     def _is_due(self, what: str, time: float, may_run: bool, *, is_running: bool) -> bool:
         """Whether it starts or ends now: some seconds after its labels say so."""
         if may_run is is_running or (what == "driver" and self.is_driver_deaf) or (what == "plugin" and self.is_plugin_dead):
@@ -194,9 +199,10 @@ class DraNode(ChaosNode):
                 self.prepared[name] = devices[device]
 
     def arrive(self, *, is_at_work: bool) -> None:
-        """A pod comes, if the node takes any, by the offer of either back end."""
+        """A pod comes by the offer of either back end, if the node takes any; one with a claim may tolerate every taint."""
         slices = self.api.all("resourceslices")
-        if not slices or self.registered or self.taints() or self.is_down:
+        is_kept_away = bool(self.taints()) and self.random.random() < 0.5
+        if not slices or self.registered or is_kept_away or self.is_down:
             super().arrive(is_at_work=is_at_work and not slices)
             return
         free = [device for device in slices[0]["spec"]["devices"] if device["name"] not in self.bound.values()]
@@ -248,6 +254,10 @@ class DraNode(ChaosNode):
             assert has is not None or not is_used, "the plugin joins the driver"
         if has in ("dra", "none") and had is None and not self.was_tampered:
             assert REPARTITIONING_TAINT in self.taints(), "the plugin is sent away while pods are let in"
+        tainted = {one["key"] for one in before["spec"].get("taints") or ()}
+        assert has != "none" or REPARTITIONING_TAINT not in tainted - self.taints(), (
+            "pods are let in to a node without an offer"
+        )
         if self.condition() == "Ready" and _said(before) != "Ready":
             assert has == ("dra" if self.goal is not None and self.goal.dra else None), "Ready is said with the wrong label"
         super().check(before)

@@ -1,11 +1,17 @@
-"""Strict reading of rendered YAML: as YAML 1.1 and as YAML 1.2, and no key twice in either."""
+"""Strict reading of rendered YAML: as YAML 1.1 and as YAML 1.2, and no key twice in either. yamllint's problems with it.
 
+Most documents are in many bundles: what reads slowly reads each once.
+"""
+
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import yaml
 from ruamel.yaml import YAML
+from yamllint import linter
 from yamllint.config import YamlLintConfig
 
 from gpushare.bundle import admission
@@ -31,10 +37,33 @@ def documents(text: str) -> list[Object]:
 
 
 def documents_1_2(text: str) -> list[Object]:
-    """The documents under YAML 1.2, as ruamel.yaml reads them."""
+    """The documents under YAML 1.2, as ruamel.yaml reads them. No test changes them."""
+    return [document for part in parts(text) for document in _document_1_2(part)]
+
+
+@cache
+def _document_1_2(text: str) -> list[Object]:
     reader = YAML(typ="safe", pure=True)
     reader.allow_duplicate_keys = False
     return [document for document in reader.load_all(text) if document is not None]
+
+
+def parts(text: str) -> list[str]:
+    """The text of each document, without the line that separates it from the one before."""
+    return re.split(r"^---\n", text, flags=re.MULTILINE)
+
+
+def problems(text: str) -> list[str]:
+    """What yamllint finds in the documents, each as a file of its own."""
+    first, *others = parts(text)
+    separated = [first] if first else []
+    separated += [f"---\n{other}" for other in others]
+    return [problem for part in separated for problem in _problems(part)]
+
+
+@cache
+def _problems(text: str) -> list[str]:
+    return [str(problem) for problem in linter.run(text, YAMLLINT)]
 
 
 def identity(item: Object) -> tuple[str, str, str]:

@@ -1,13 +1,12 @@
 """The chart renders the same objects under Helm 3 and Helm 4, and the specs whose sizes the compiler knows."""
 
 import json
-import re
 
 import pytest
 
 from tests.chart import expected
 from tests.chart.bundles import BUNDLES, FIFTY, HOSTLESS, MIRRORED, MODES, NAMESPACE, ODD, ODD_NAMES, Bundle, bundle, pool
-from tests.chart.reading import by_identity, containers_of, documents, documents_1_2, known_before, measured, pod_of
+from tests.chart.reading import by_identity, containers_of, documents, documents_1_2, known_before, measured, parts, pod_of
 from tests.support import go_yaml, helm, scale
 
 every_bundle = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
@@ -33,7 +32,7 @@ def test_rendered_sizes_of_policies_and_tenancy_match_the_estimate(bundle: Bundl
 
 @pytest.mark.parametrize(
     "bundle",
-    scale.some([each for each in BUNDLES if each is not FIFTY], 3),
+    scale.part([each for each in BUNDLES if each is not FIFTY], 3),
     ids=lambda bundle: bundle.name,
 )
 @every_major
@@ -41,8 +40,8 @@ def test_rendered_yaml_reads_the_same_in_yaml_1_1_1_2_and_go(bundle: Bundle, maj
     text = render(bundle, major)
     first, second = documents(text), documents_1_2(text)
     assert first == second
-    parts = {str(number): part for number, part in enumerate(re.split(r"^---\n", text, flags=re.MULTILINE)[1:])}
-    assert list(go_yaml.read(parts, tmp_path, major).values()) == first
+    named = {str(number): part for number, part in enumerate(parts(text)[1:])}
+    assert list(go_yaml.read(named, tmp_path, major).values()) == first
 
 
 @every_major

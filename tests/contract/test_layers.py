@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -61,16 +61,20 @@ HOUSES = pytest.mark.parametrize("house", [COMPILER, NODE], ids=lambda house: ho
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
     """Every module that the file imports, anywhere in it: `from a import b` means a.b where that is a module."""
-    found = set()
+    return {full if module is None or full in known else module for module, full in imported_names(path)}
+
+
+@cache
+def imported_names(path: Path) -> frozenset[tuple[str | None, str]]:
+    """Of each name that the file imports its module, None for a module itself, and its full name."""
+    found: set[tuple[str | None, str]] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found |= {(None, alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                found.add(full if full in known else str(node.module))
-    return found
+            found |= {(str(node.module), f"{node.module}.{alias.name}") for alias in node.names}
+    return frozenset(found)
 
 
 @HOUSES

@@ -55,15 +55,22 @@ def words() -> frozenset[str]:
             if path == Path(__file__):
                 continue
             if path.suffix == ".py":
-                found |= set(words_of_module(path))
+                found |= words_of_module(path)
             elif path.suffix in DATA or path.name == "Dockerfile":
                 found |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
     return frozenset(found | set(re.findall(r"\w+", (ROOT / "Makefile").read_text() + (ROOT / "pyproject.toml").read_text())))
 
 
-def words_of_module(path: Path) -> Iterator[str]:
+@cache
+def module(path: Path) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The words of a module without its docstrings, and its docstrings."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     texts = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    docstrings = (node.value for node in texts if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return frozenset(words_of_nodes(nodes, texts)), tuple(docstrings)
+
+
+def words_of_nodes(nodes: list[ast.AST], texts: set[ast.expr]) -> Iterator[str]:
     for node in nodes:
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
@@ -78,11 +85,16 @@ def words_of_module(path: Path) -> Iterator[str]:
                 pass
 
 
+def words_of_module(path: Path) -> frozenset[str]:
+    return module(path)[0]
+
+
 @cache
 def targets() -> frozenset[str]:
     return frozenset(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
+@cache
 def is_path(path: str) -> bool:
     """Whether some file ends so; `<x>` and `*` stand for any text."""
     parts = [re.escape(part) for part in re.split(r"<\w+>|\*+", path.rstrip("/"))]
@@ -98,9 +110,9 @@ def is_module(dotted: str) -> bool:
     parts = dotted.split(".")
     for count in range(len(parts), 0, -1):
         base = house + "/".join(parts[:count])
-        for module in (f"{base}.py", f"{base}/__init__.py"):
-            if module in files():
-                return set(parts[count:]) <= set(words_of_module(ROOT / module))
+        for file in (f"{base}.py", f"{base}/__init__.py"):
+            if file in files():
+                return set(parts[count:]) <= words_of_module(ROOT / file)
     return False
 
 
@@ -132,12 +144,7 @@ def told(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
-    texts = [
-        node.value.value
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
-    return "\n".join([*texts, *re.findall(r"(?:^| )# .*", text, re.MULTILINE)])
+    return "\n".join([*module(path)[1], *re.findall(r"(?:^| )# .*", text, re.MULTILINE)])
 
 
 @pytest.mark.parametrize("house", ["pages", *CODE])

@@ -101,7 +101,7 @@ def test_suite_long_runs_every_file_that_uses_the_scale() -> None:
     [long] = [suite for suite in SUITES if suite.name == "long"]
     whole = {str(path) for path in shards.tests(long.folders)}
     ours = [path for path in (ROOT / "tests").rglob("test_*.py") if "e2e" not in path.parts]
-    use = re.compile(r"\bscale\.(is_long|examples|some)\b")
+    use = re.compile(r"\bscale\.(is_long|examples|some|part)\b")
     scaled = {str(path.relative_to(ROOT)) for path in ours if use.search(path.read_text())}
     assert {"tests/chart/test_compiled.py", "tests/chart/test_objects.py", "tests/node/enforce/test_fuzz.py"} <= scaled
     assert scaled - whole == set()

@@ -22,6 +22,11 @@ def some(items: Sequence[T], every: int) -> list[T]:
     return list(items) if is_long else list(items)[::every]
 
 
+def part(items: Sequence[T], every: int) -> list[T]:
+    """Cases that prove something each for itself: each of so many in `make test`, and only the others with `--long`."""
+    return [item for number, item in enumerate(items) if (number % every == 0) != is_long]
+
+
 @functools.cache
 def users(file: Path) -> frozenset[str]:
     """What a file of tests defines that is another with `--long`: it names this module, or something else there that does."""

@@ -1,6 +1,7 @@
 """`gpushare init`: a commented starter intent that compiles as it is."""
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from gpushare.core.wording import layout_text
 from gpushare.intent import words
 
 if TYPE_CHECKING:
+    import jinja2
+
     from gpushare.catalog.cards import Card
     from gpushare.intent.types import RuntimeImage
 
@@ -133,16 +136,9 @@ def _image(text: str) -> "RuntimeImage":
 
 def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: bool) -> str:
     """Return the starter intent. The template gets only checked words, so nothing needs quoting."""
-    import jinja2  # noqa: PLC0415 - expensive, and only needed here
-
     from gpushare import modes  # noqa: PLC0415 - as above
-    from gpushare.core import resources  # noqa: PLC0415 - as above
     from gpushare.modes import partition  # noqa: PLC0415 - as above
 
-    loader = jinja2.FileSystemLoader(resources.templates())
-    environment = jinja2.Environment(  # noqa: S701 - YAML, not HTML
-        loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
     pool = modes.named(mode).pool_name
     facts = {
         "beside": beside,
@@ -155,7 +151,19 @@ def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: 
         "vgpu": _vgpu(card),
         "partition": partition.proposed(card) or next(iter(card.partition_modes), None),
     }
-    return environment.get_template("intent.yaml.j2").render(facts)
+    return _template().render(facts)
+
+
+@cache
+def _template() -> "jinja2.Template":
+    import jinja2  # noqa: PLC0415 - expensive, and only needed here
+
+    from gpushare.core import resources  # noqa: PLC0415 - as above
+
+    environment = jinja2.Environment(  # noqa: S701 - YAML, not HTML
+        loader=jinja2.FileSystemLoader(resources.templates()), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    return environment.get_template("intent.yaml.j2")
 
 
 def _mapping(image: "RuntimeImage") -> str:

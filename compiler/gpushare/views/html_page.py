@@ -8,6 +8,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import jinja2
@@ -43,9 +44,20 @@ def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str
     # From our own files and constants, the only text that is not escaped.
     style = Markup(_colours() + _file("page.css") + sizes + rules)  # noqa: S704
     script = Markup(_file("page.js"))  # noqa: S704
-    loader = jinja2.FileSystemLoader(resources.templates())
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=style, style_hash=_digest(style), script=script, script_hash=_digest(script), version=__version__, **values
+        )
+    )
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """Return what compiles the templates, and keeps them."""
     environment = jinja2.Environment(
-        loader=loader,
+        loader=jinja2.FileSystemLoader(resources.templates()),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -53,9 +65,7 @@ def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str
         keep_trailing_newline=True,
     )
     environment.filters["prose"] = _prose
-    return environment.get_template(template).render(
-        style=style, style_hash=_digest(style), script=script, script_hash=_digest(script), version=__version__, **values
-    )
+    return environment
 
 
 def _file(name: str) -> str:

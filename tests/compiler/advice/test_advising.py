@@ -290,7 +290,7 @@ def ended(own: History, window: tuple[int, int], cap_of: Any) -> int:
     return found
 
 
-@pytest.mark.parametrize("seed", scale.some(range(60), 60))
+@pytest.mark.parametrize("seed", scale.part(range(60), 60))
 def test_what_is_advised_by_default_ends_no_more_on_later_data_than_it_says(seed: int) -> None:
     days = 4
     whole = used(("atlas", 24, LIKE_THE_PUBLIC_ONE), days=days + 2, seed=seed)

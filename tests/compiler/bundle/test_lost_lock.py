@@ -1,11 +1,11 @@
 """A bundle whose lock is gone says so, and still compiles."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.compiler.cli.process import gpushare
 
 INTENT = """apiVersion: gpushare.dev/v1
 kind: ClusterIntent
@@ -14,11 +14,6 @@ spec:
   platform: {registry: registry.example.org}
   pools: {p: {card: t4, nodes: {matchLabels: {a: b}}, gpusPerNode: 4, sharing: {mode: exclusive}}}
 """
-
-
-def gpushare(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpushare", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

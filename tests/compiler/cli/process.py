@@ -32,9 +32,25 @@ def gpushare(
     """
     if streams or any(name.startswith(("PYTHON", "LC_", "LANG")) for name in environment or {}):
         return cold(*arguments, stdin=stdin, cwd=cwd, environment=environment, **streams)
+    return _forked(PRELOADED, arguments, stdin=stdin, cwd=cwd, environment=environment)
+
+
+def importing(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it where nothing of it is imported yet, only what every call imports of others."""
+    return _forked(("click",), arguments, cwd=cwd)
+
+
+def _forked(
+    preloaded: tuple[str, ...],
+    arguments: tuple[object, ...],
+    *,
+    cwd: Path | None,
+    stdin: bytes = b"",
+    environment: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
     words = [str(argument) for argument in arguments]
     surroundings = _inherited() | (environment or {})
-    process = forked.Process(PROGRAM, words, PRELOADED, environment=surroundings, cwd=cwd, stdin=stdin)
+    process = forked.Process(PROGRAM, words, preloaded, environment=surroundings, cwd=cwd, stdin=stdin)
     out, errors = process.communicate(PATIENCE)
     return subprocess.CompletedProcess(["gpushare", *words], process.wait(), out, errors)
 

@@ -11,14 +11,14 @@ import pytest
 
 from gpushare import __version__
 from gpushare.cli.commands import NAMES
-from tests.compiler.cli.process import cold, gpushare
+from tests.compiler.cli.process import gpushare, importing
 from tests.support import helm
 from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_has_help_and_examples(name: str) -> None:
-    done = cold(name, "--help")
+    done = importing(name, "--help")
     assert done.returncode == 0
     assert "For example:" in done.stdout
     assert f"gpushare {name}" in done.stdout
@@ -44,7 +44,7 @@ def test_the_version_is_one_line() -> None:
     "arguments", ["compil", "check", "check --format xml good.yaml", "compile --check --jobs 2 good.yaml", "--nothing"]
 )
 def test_invalid_call_exits_2_with_a_usage_line(arguments: str, intents: Path) -> None:
-    done = cold(*arguments.split(), cwd=intents)
+    done = importing(*arguments.split(), cwd=intents)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage: gpushare" in done.stderr
 

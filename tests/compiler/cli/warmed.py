@@ -1,6 +1,20 @@
-"""Imported by the fork server: the program has compiled once, so its calls compile no pattern and read no chart again."""
+"""Imported by the fork server: its calls import no module, compile no pattern or template, and read no chart or card again."""
 
+import importlib
+import pkgutil
+
+import gpushare
 from gpushare import pipeline
+from gpushare.bundle import lock
+from gpushare.catalog import cards
+from gpushare.views import show_page
 from tests.support.paths import ROOT
 
-pipeline.check((ROOT / "examples/01-heterogeneous/intent.yaml").read_bytes(), "intent.yaml")
+for module in pkgutil.walk_packages(gpushare.__path__, "gpushare."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+for card in cards.ids():
+    cards.load(card)
+compilation = pipeline.compile_intent((ROOT / "examples/01-heterogeneous/intent.yaml").read_bytes(), "intent.yaml", lock.EMPTY)
+assert compilation.plan is not None
+show_page.page(compilation.plan, [], "")

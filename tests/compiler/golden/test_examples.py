@@ -4,14 +4,13 @@ What a bundle has as it stands in charts/gpushare is beside the first example al
 """
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gpushare.core.diagnostics import is_error
 from gpushare.pipeline import Compilation
+from tests.compiler.cli.process import gpushare
 from tests.compiler.golden.update import CHART, compiled, examples, kept
 
 IDS = [example.name for example in examples()]
@@ -61,8 +60,7 @@ def test_only_the_first_example_commits_its_chart() -> None:
 @pytest.mark.parametrize("example", examples(), ids=IDS)
 def test_compile_completes_a_committed_bundle_without_changes(example: Path, tmp_path: Path) -> None:
     place = Path(shutil.copytree(example, tmp_path / example.name))
-    command = [sys.executable, "-m", "gpushare", "compile", "--strict", str(place / "intent.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = gpushare("compile", "--strict", place / "intent.yaml")
     assert (done.returncode, done.stderr) == (0, "")
     assert files(place / "bundle") == texts(compiled(example))
     assert files(example / "bundle").items() <= files(place / "bundle").items()

@@ -103,7 +103,7 @@ def test_admission_does_what_it_is_told(mode: str, denies: bool, assigns: bool) 
     assert not supply.of(plan(pool(Exclusive(), "t4"), **given | {"kubernetes": (1, 35)}), {}).assigns
 
 
-@pytest.mark.parametrize("card", scale.some(cards.ids(), 6))
+@pytest.mark.parametrize("card", scale.part(cards.ids(), 6))
 def test_as_many_nodes_are_needed_as_sizing_says(card: str) -> None:
     """For users of one size and shares of one kind; of several kinds, sizing lets users take larger ones too."""
     for users, gib, gpus in ((1, 1, 1), (17, 3, 2), (40, 9, 4), (5, 30, 8)):

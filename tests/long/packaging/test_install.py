@@ -139,6 +139,7 @@ def test_a_line_of_our_texts_installs_what_it_names(
             "PATH": f"{venv}/bin{os.pathsep}{os.environ['PATH']}",
             "PIP_INDEX_URL": f"{address}/simple",
             "GPUSHARE": source,
+            "PIP_NO_COMPILE": "no",  # that is yes: a thousand modules of kubernetes, of which the program imports a few
             # git asks the clone for what the pipelines ask their server for.
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": f"url.file://{clone}.insteadOf",

@@ -7,6 +7,7 @@ Time passes only where the runtime sleeps; the plugin acts then.
 import json
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def _share(resource: str, profile: str | None, replicas: int) -> Share:
     return Share(resource=resource, profile=profile, replicas=replicas, memory_mib=None, cap_mib=None, tolerance_mib=0)
 
 
+@cache
 def text_of(policy: Policy) -> str:
     """The policy as a bundle carries it."""
     one = policy

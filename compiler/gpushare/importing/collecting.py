@@ -7,13 +7,16 @@ import re
 from collections.abc import Callable
 from pathlib import PurePath
 
+from gpushare.catalog import upstream
 from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import (
     amd_nodes,
+    bundle_dra,
     bundle_gitops,
     bundle_monitoring,
     bundles,
+    dra_values,
     gitops_values,
     helm_values,
     mig_parted,
@@ -24,7 +27,7 @@ from gpushare.importing import (
 )
 from gpushare.importing.accounting import Accounted
 from gpushare.importing.documents import Reader, described
-from gpushare.importing.facts import Facts
+from gpushare.importing.facts import Facts, Settings
 from gpushare.importing.gitops_values import Values
 from gpushare.importing.parts import Notes, Part
 
@@ -166,6 +169,10 @@ class Collector:
             origin = f"config {shorten(stem)}"
             self._account(part, "", origin)
             self.facts.configs.append(plugin_configs.read(part, stem, "", origin, self._notes))
+        elif bundle_dra.is_objects(part):
+            self.facts.dra_objects.append(part)
+        elif dra_values.is_values(part):
+            self._values(Values(stack=upstream.DRA, part=part), f"the values of {upstream.FILES[upstream.DRA]}")
         elif which := helm_values.stack(part):
             self._values(Values(stack=which, part=part), f"the values of {which}")
         elif found := gitops_values.read_bare(part):
@@ -178,6 +185,11 @@ class Collector:
         return True
 
     def _values(self, values: Values, origin: str) -> None:
+        if values.stack == upstream.DRA:
+            self.facts.dra_values.append(
+                Settings(stack=values.stack, origin=origin, part=values.part, version=values.version, namespace=values.namespace)
+            )
+            return
         settings, data, mig_data = helm_values.read(values.part, values.stack, origin, self._notes)
         settings = replace(
             settings,

@@ -118,7 +118,7 @@ class Facts:
     """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools.
 
     `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`,
-    `charts` the versions of the charts that a bundle's images.txt names.
+    `charts` the versions of the charts that a bundle's images.txt names, `dra_objects` its files of classes and templates.
     """
 
     def __init__(self) -> None:
@@ -133,6 +133,8 @@ class Facts:
         self.bundle: list[Part] = []
         self.policies: list[Part] = []
         self.bundle_charts: list[Part] = []
+        self.dra_objects: list[Part] = []
+        self.dra_values: list[Settings] = []
         self.synced: list[Part] = []
         self.monitors: list[Part] = []
         self.charts: dict[str, str] = {}
@@ -148,5 +150,6 @@ class Facts:
         self.vgpu_configs.sort(key=lambda one: (one.name, one.group, one.origin))
         self.nodes.sort(key=lambda one: one.name)
         self.settings.sort(key=lambda one: one.origin)
+        self.dra_values.sort(key=lambda one: one.origin)
         self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.origin))
         self.bundle.sort(key=lambda one: one.at("cluster").text)

@@ -104,7 +104,9 @@ def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
     if platform.vgpu_manager is not None:
         paths |= VGPUS
     if platform.stack is Stack.DEVICE_PLUGIN and intent.has_dra:
-        paths["affinity.nodeAffinity"] = "it keeps the plugin off nodes of NVIDIA's DRA driver: write affinity to other pods only"
+        paths["affinity.nodeAffinity"] = (
+            "it keeps the plugin off nodes of NVIDIA's DRA driver: write affinity to other pods only"
+        )
     if platform.amd is not None and platform.amd.stack is AmdStack.GPU_OPERATOR:
         paths |= dict.fromkeys(_RULES, "AMD's operator needs the label of its rule: write a NodeFeatureRule for others")
     if platform.image_pull_secrets:

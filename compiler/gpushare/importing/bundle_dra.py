@@ -8,7 +8,7 @@ from typing import Any
 from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Path
 from gpushare.core.wording import shorten
-from gpushare.importing import dra_values
+from gpushare.importing import dra_nodes, dra_values
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.parts import Notes, Part
@@ -44,7 +44,7 @@ def fields(name: str, pool: Part, facts: Facts, notes: Notes) -> dict[str, Any]:
     sizes = {}
     for template, _ in pool.at("claims").items():
         shape = template.removeprefix(f"gpushare-{name}.")
-        if shape in ("gpu", "share") or "." in shape:  # profiles of MIG have a dot, sizes have none
+        if shape in dra_nodes.SHAPES or "." in shape:  # profiles of MIG have a dot, sizes have none
             continue
         claims = [one.at("templates", template, *_CAPACITY, "memory") for one in facts.dra_objects]
         size = next((one for one in claims if one.text), None)
@@ -89,13 +89,11 @@ def add(facts: Facts, draft: Draft) -> None:
         draft.put((*path, "shares"), shares.text, shares, "from the bundle's policies")
     for one in facts.dra_values:
         dra_values.put_root(one, draft)
-        if shares is None and (word := dra_values.shares(one)):
-            draft.put((*path, "shares"), word.value, one.part)
+        if shares is None and (divided := dra_values.shares(one)):
+            draft.put((*path, "shares"), divided.value, one.part)
         _ = one.part.whole  # the rest is what the bundle's compile writes
 
 
 def namespaces(chart: Part) -> set[str]:
     """Return where the bundle's own driver runs."""
     return {chart.at("dra", "driverNamespace").text}
-
-

@@ -1,8 +1,9 @@
 """A bundle that gpushare wrote, back to its intent: from nodes/pools.yaml, and what its other files add.
 
 Which files say more: a pool's profile (chart/files/profiles) its placement, a policy (chart/files/policies) stack and
-partitioner, chart/files/dra the sizes of claims, namespace.yaml the namespace, images.txt the versions of the charts. No file says: goals (their layouts do), the
-reserve, `require`, `accept`, default pools, and upstream values that differ from the generated ones.
+partitioner, chart/files/dra the sizes of claims, namespace.yaml the namespace, images.txt the versions of the charts. No file
+says: goals (their layouts do), the reserve, `require`, `accept`, default pools, and upstream values that differ from the
+generated ones.
 """
 
 import re
@@ -26,7 +27,9 @@ from gpushare.vendors.amd import AMD
 
 IMAGES = b"# Every image of this bundle."
 """How a bundle's images.txt begins."""
-_CHART = re.compile(r"^# (?:The|AMD's|The DRA driver's) chart: helm pull (?:oci://\S+/)?(\S+)(?: --repo \S+)? --version (\S+)\Z")
+_CHART = re.compile(
+    r"^# (?:The|AMD's|The DRA driver's) chart: helm pull (?:oci://\S+/)?(\S+)(?: --repo \S+)? --version (\S+)\Z"
+)
 _MAX_LINE = 1000
 _DRIVER = ("repository", "image", "version")
 

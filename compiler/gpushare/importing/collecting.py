@@ -16,6 +16,7 @@ from gpushare.importing import (
     bundle_gitops,
     bundle_monitoring,
     bundles,
+    dra_objects,
     dra_values,
     gitops_values,
     helm_values,
@@ -64,6 +65,9 @@ class Collector:
             self._config_maps.append((part, file))
         elif amd_nodes.is_config(part):
             self.facts.device_configs.append(part)
+            self.facts.files_read.add(file)
+        elif dra_objects.is_of_dra(part):
+            self._dra(part)
             self.facts.files_read.add(file)
         elif self._read(part, file):
             self.facts.files_read.add(file)
@@ -145,6 +149,15 @@ class Collector:
             return bool(found) or gitops_values.refused(part, self._notes)
         return True
 
+    def _dra(self, part: Part) -> None:
+        if part.at("kind").text != dra_objects.CLASS:
+            self.facts.claims += dra_objects.read_claims(part, self._notes)
+        elif (found := dra_objects.read_class(part, self._notes)) is not None:
+            self.facts.classes.append(found)
+            self._account(part, dra_objects.CLASS, described(part))
+        else:
+            self.facts.other_classes.add(part.at("metadata", "name").text)
+
     def _account(self, part: Part, kind: str, name: str) -> None:
         self.facts.objects.append(Accounted(root=part, kind=kind, name=name))
 
@@ -187,7 +200,9 @@ class Collector:
     def _values(self, values: Values, origin: str) -> None:
         if values.stack == upstream.DRA:
             self.facts.dra_values.append(
-                Settings(stack=values.stack, origin=origin, part=values.part, version=values.version, namespace=values.namespace)
+                Settings(
+                    stack=values.stack, origin=origin, part=values.part, version=values.version, namespace=values.namespace
+                )
             )
             return
         settings, data, mig_data = helm_values.read(values.part, values.stack, origin, self._notes)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.catalog import upstream
-from gpushare.core.wording import join_words, shorten
+from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.importing import chart_values
 from gpushare.importing.accounting import shown
 from gpushare.importing.draft import Draft
@@ -24,6 +24,17 @@ _SHARING_GATES = {
     "TimeSlicingSettings": "claims with an interval never share a GPU with others, so that gpushare's have none",
     "PassthroughSupport": "GPUs for virtual machines are pools with mode: vgpu, without DRA",
 }
+_CARRIED = (
+    "consumableShares",
+    "nvidiaDriverRoot",
+    f"featureGates.{_GATE}",
+    "gpuResourcesEnabledOverride",
+    "resourceApiVersion",
+    "resources.",
+    "kubeletPlugin.nodeSelector",
+    "kubeletPlugin.updateStrategy",
+)
+"""Values that an intent carries, or that its bundle has as well."""
 _OLD = re.compile(r"v?0\.[0-4]\.\d+")
 
 
@@ -83,7 +94,7 @@ def add(settings: Settings, draft: Draft, notes: Notes, *, is_replaced: bool) ->
     _gates(settings, notes)
     lines = [f"  {one.line}" for one in values]
     if is_replaced:
-        draft.note(path, None, "\n".join(["before, the release had these values; the bundle writes its own:", *lines]))
+        _report_replaced(settings, [one for one in values if not one.name.startswith(_CARRIED)], notes)
         return
     draft.note(path, None, "\n".join([f"this intent changes nothing of {settings.origin}:", *lines]))
     if not settings.part.at("kubeletPlugin", "nodeSelector", BACKEND_LABEL).text:
@@ -97,6 +108,17 @@ def add(settings: Settings, draft: Draft, notes: Notes, *, is_replaced: bool) ->
         )
 
 
+def _report_replaced(settings: Settings, lost: list[chart_values.Value], notes: Notes) -> None:
+    if lost:
+        notes.warn(
+            "GS871",
+            lost[0].part,
+            f"{pluralize(len(lost), 'setting')} of {settings.origin} not imported: {'; '.join(one.line for one in lost)}",
+            "write dra: {via: existing}, and keep them beside those of the bundle",
+            on_key=True,
+        )
+
+
 def _gates(settings: Settings, notes: Notes) -> None:
     on = {name: part for name, part in settings.part.at("featureGates").items() if part.truth}
     for name in sorted(on.keys() & _SHARING_GATES.keys()):
@@ -104,4 +126,9 @@ def _gates(settings: Settings, notes: Notes) -> None:
     given = settings.part.at("consumableShares")
     if given.value is not None and shares(settings) is None and given.count != 1:
         why = f"without the gate {_GATE}" if _GATE not in on else "which is neither memory nor a number"
-        notes.warn("GS861", given, f"consumableShares: {shown(given.value)} has no effect, {why}", join_words(["write memory", "a number of shares"], "or"))
+        notes.warn(
+            "GS861",
+            given,
+            f"consumableShares: {shown(given.value)} has no effect, {why}",
+            join_words(["write memory", "a number of shares"], "or"),
+        )

@@ -1,6 +1,7 @@
 """What the rendered objects may and must say, whoever rendered them."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -410,6 +411,18 @@ def test_node_runtime_has_least_privilege(objects) -> None:
         ("leases", "get"),
         ("leases", "list"),
         ("leases", "update"),
+    }
+
+
+def test_node_runtime_reads_what_a_dra_driver_offers_only_where_one_serves_or_served_pools(objects) -> None:
+    claims = replace(MIG_MANAGER, name="claims", values=MIG_MANAGER.values | {"hasClaims": True})
+    without, with_claims = (rights(objects(each)["ClusterRole", "", "gpushare-node"]) for each in (MIG_MANAGER, claims))
+    assert with_claims - without == {
+        ("resourceslices", "get"),
+        ("resourceslices", "list"),
+        ("resourceslices", "watch"),
+        ("resourceclaims", "get"),
+        ("deviceclasses", "get"),
     }
 
 

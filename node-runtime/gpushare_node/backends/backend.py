@@ -1,6 +1,7 @@
 """Backend: what the two loops ask of the way in which GPUs are offered to pods, as one Protocol. Values only."""
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import Published
@@ -11,6 +12,9 @@ from gpushare_node.reporting.outcome import Unmet
 
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
 """The message if there is no checkpoint."""
+
+DEVICES = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+"""Where kubelet remembers what device plugins gave to pods."""
 
 Socket = tuple[str, int, int]
 """The identity of a socket: name, inode and change time, because a file system may reuse an inode immediately."""
@@ -73,7 +77,10 @@ class Checkpoint(Struct):
 
 
 class Backend(Protocol):
-    """One way to offer GPUs. Only `read_checkpoint` and `find_sockets` read anything."""
+    """One way to offer GPUs. `read_checkpoint` and `find_sockets` read kubelet's files.
+
+    Of DRA `find_mismatch` reads the node's ResourceSlices, and nothing else reads anything.
+    """
 
     def read_checkpoint(self) -> Checkpoint:
         """Return what kubelet allocated to pods, and what is registered. CheckpointError if it cannot be read."""
@@ -108,7 +115,7 @@ class Backend(Protocol):
     ) -> Unmet | None:
         """Return what is missing or superfluous; None: the node offers the desired resources on these devices and nothing else.
 
-        `registered` None: it is not known, so only `allocatable` is compared.
+        `registered` None: it is not known, so only `allocatable` is compared. ClusterError if slices cannot be read.
         """
         ...
 

@@ -27,7 +27,6 @@ _SHARING_GATES = {
 _CARRIED = (
     "consumableShares",
     "nvidiaDriverRoot",
-    f"featureGates.{_GATE}",
     "gpuResourcesEnabledOverride",
     "resourceApiVersion",
     "resources.",
@@ -94,7 +93,7 @@ def add(settings: Settings, draft: Draft, notes: Notes, *, is_replaced: bool) ->
     _gates(settings, notes)
     lines = [f"  {one.line}" for one in values]
     if is_replaced:
-        _report_replaced(settings, [one for one in values if not one.name.startswith(_CARRIED)], notes)
+        _report_replaced(settings, [one for one in values if not one.name.startswith(_CARRIED) and not _is_gate(one)], notes)
         return
     draft.note(path, None, "\n".join([f"this intent changes nothing of {settings.origin}:", *lines]))
     if not settings.part.at("kubeletPlugin", "nodeSelector", BACKEND_LABEL).text:
@@ -106,6 +105,11 @@ def add(settings: Settings, draft: Draft, notes: Notes, *, is_replaced: bool) ->
             "install it with the values that the bundle's README lists before gpushare enforces",
             on_key=True,
         )
+
+
+def _is_gate(value: chart_values.Value) -> bool:
+    """Whether a value is the gate that shares need, and no other."""
+    return value.name == "featureGates" and value.part.fresh().whole.keys() <= {_GATE}
 
 
 def _report_replaced(settings: Settings, lost: list[chart_values.Value], notes: Notes) -> None:

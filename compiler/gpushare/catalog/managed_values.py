@@ -11,7 +11,7 @@ from gpushare.intent.types import AmdStack, Intent, Stack
 _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     Stack.GPU_OPERATOR: {
         "clusterPolicy.deployCR": "the ClusterPolicy is what holds all of these settings",
-        "gpuCluster.deployCR": "a GPUCluster brings a DRA driver instead of the device plugin that the pools need",
+        "gpuCluster.deployCR": "a GPUCluster gives every node a DRA driver: write backend: dra in the pools that want one",
         "cdi.nriPluginEnabled": "gpushare's own pods need the runtime class, which this mode does not set up",
         "sandboxWorkloads.defaultWorkload": "the pools' nodes run containers",
         "mig.strategy": "it follows from the pools' sharing",

@@ -1,7 +1,7 @@
 """A bundle that gpushare wrote, back to its intent: from nodes/pools.yaml, and what its other files add.
 
 Which files say more: a pool's profile (chart/files/profiles) its placement, a policy (chart/files/policies) stack and
-partitioner, chart/files/dra the sizes of claims, namespace.yaml the namespace, images.txt the versions of the charts. No file
+partitioner, namespace.yaml the namespace, images.txt the versions of the charts. No file
 says: goals (their layouts do), the reserve, `require`, `accept`, default pools, and upstream values that differ from the
 generated ones.
 """
@@ -217,7 +217,7 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
     if config and config.packed and "replicas" in sharing:
         sharing["placement"] = "pack"
     document: dict[str, Any] = {"card": pool.at("card").text, "nodes": _nodes(pool), "gpusPerNode": gpus, "sharing": sharing}
-    document |= _optional(pool, devices) | bundle_dra.fields(name, pool, facts, notes)
+    document |= _optional(pool, devices) | bundle_dra.fields(pool)
     path = draft.add(name, document, pool)
     draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {shorten(name)}")
     for device in devices:

@@ -12,7 +12,6 @@ from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import (
     amd_nodes,
-    bundle_dra,
     bundle_gitops,
     bundle_monitoring,
     bundles,
@@ -182,8 +181,6 @@ class Collector:
             origin = f"config {shorten(stem)}"
             self._account(part, "", origin)
             self.facts.configs.append(plugin_configs.read(part, stem, "", origin, self._notes))
-        elif bundle_dra.is_objects(part):
-            self.facts.dra_objects.append(part)
         elif dra_values.is_values(part):
             self._values(Values(stack=upstream.DRA, part=part), f"the values of {upstream.FILES[upstream.DRA]}")
         elif which := helm_values.stack(part):

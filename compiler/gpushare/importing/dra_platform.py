@@ -9,7 +9,7 @@ from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.helm_values import OPERATOR
 from gpushare.importing.parts import FromProgram, Notes, Part
-from gpushare.intent.types import Backend, DraVia
+from gpushare.intent.types import Backend, DraVia, Requests
 
 CLAIMING, DIVIDING = (1, 34), (1, 36)
 """From which on claims are stable; and from which on a device may have several, and a class a name for limits."""
@@ -25,7 +25,8 @@ def dotted(version: tuple[int, int]) -> str:
 
 def needed(pool: Mapping[str, Any]) -> tuple[int, int]:
     """Return the version of Kubernetes that a pool of DRA needs."""
-    return DIVIDING if pool.keys() & {"requests", "sizes"} or "replicas" in pool["sharing"] else CLAIMING
+    has_names = pool.get("requests", Requests.CLAIMS) != Requests.CLAIMS
+    return DIVIDING if has_names or "replicas" in pool["sharing"] else CLAIMING
 
 
 def of_dra(draft: Draft) -> dict[str, dict[str, Any]]:

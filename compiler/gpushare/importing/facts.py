@@ -119,7 +119,7 @@ class Facts:
     """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools.
 
     `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`,
-    `charts` the versions of the charts that a bundle's images.txt names, `dra_objects` its files of classes and templates.
+    `charts` the versions of the charts that a bundle's images.txt names, `dra_values` values for that of the DRA driver.
     `other_classes` are DeviceClasses of other drivers than NVIDIA's for GPUs.
     """
 
@@ -135,7 +135,6 @@ class Facts:
         self.bundle: list[Part] = []
         self.policies: list[Part] = []
         self.bundle_charts: list[Part] = []
-        self.dra_objects: list[Part] = []
         self.dra_values: list[Settings] = []
         self.classes: list[ImportedClass] = []
         self.other_classes: set[str] = set()

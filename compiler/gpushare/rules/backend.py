@@ -389,40 +389,50 @@ def check_sizes(context: RuleContext) -> Iterator[Finding]:
         if not pool.sizes or kinds is None:
             continue
         shared = next((kind for kind in kinds if kind.shared and kind.profile is None), None)
-        without = ""
         if pool.backend is not Backend.DRA:
-            without, hint = f"pool {pool.name} has the device plugin, which offers shares of one size", "write backend: dra"
+            why, hint = f"pool {pool.name} has the device plugin, which offers shares of one size", "write backend: dra"
         elif Backend.DRA not in modes.of(pool).backends:
             continue
         elif shared is None:
-            without, hint = f"pool {pool.name} does not share whole GPUs", "write mode: time-slicing"
+            why, hint = f"pool {pool.name} does not share whole GPUs", "write mode: time-slicing"
         elif _shares(context) is DraShares.COUNT:
-            without, hint = "with shares: count claims do not ask for memory", "write dra: {shares: memory}"
-        if without:
-            message, path = f"sizes are claims for a part of a GPU's memory: {without}", pool_path(pool, "sizes")
-            yield Finding(code="GS770", message=message, hints=(f"{hint}, or leave sizes out",), path=path, on_key=True)
-        elif shared:
+            why, hint = "with shares: count claims do not ask for memory", "write dra: {shares: memory}"
+        else:
             yield from _wrong_sizes(pool, card, shared)
+            continue
+        yield Finding(
+            code="GS770",
+            message=f"sizes are claims for a part of a GPU's memory: {why}",
+            hints=(f"{hint}, or leave sizes out",),
+            path=pool_path(pool, "sizes"),
+            on_key=True,
+        )
 
 
 def _wrong_sizes(pool: Pool, card: Card, kind: ShareKind) -> Iterator[Finding]:
+    name_hint = "write another name of lower-case letters, digits and inner hyphens, such as large"
     for name, size in pool.sizes:
-        message = on_key = ""
-        if not is_dns_label(name) or name in SHAPES:
-            on_key = f"invalid name of a size {name!r}" if name not in SHAPES else f"the pool has a claim named {name} already"
-            hint = "write another name of lower-case letters, digits and inner hyphens, such as large"
-        elif size < MIB:
-            message, hint = f"a size of {size} bytes is less than 1Mi", f"a bare number counts bytes; for MiB write {size}Mi"
-        elif kind.memory_mib and size > kind.memory_mib * MIB:
-            message = f"size {name} is more than the {kind.memory_mib}Mi of {product(card)}"
-            hint = f"write {kind.memory_mib}Mi or less"
-        elif least := _least_mib(pool, card, kind):
-            if size >= least * MIB:
-                continue
-            message, hint = f"a claim of size {name} would have no usable memory", f"write {least}Mi or more"
-        if message or on_key:
-            path = pool_path(pool, "sizes", name)
-            yield Finding(code="GS770", message=message or on_key, hints=(hint,), path=path, on_key=bool(on_key))
+        path = pool_path(pool, "sizes", name)
+        if name in SHAPES:
+            message = f"the pool has a claim named {name} already"
+            yield Finding(code="GS770", message=message, hints=(name_hint,), path=path, on_key=True)
+        elif not is_dns_label(name):
+            message = f"invalid name of a size {name!r}"
+            yield Finding(code="GS770", message=message, hints=(name_hint,), path=path, on_key=True)
+        elif wrong := _wrong_size(pool, card, kind, name, size):
+            yield Finding(code="GS770", message=wrong[0], hints=(wrong[1],), path=path)
+
+
+def _wrong_size(pool: Pool, card: Card, kind: ShareKind, name: str, size: int) -> tuple[str, str] | None:
+    """Return what is wrong with a size and what to write; None if nothing is."""
+    least = _least_mib(pool, card, kind)
+    if size < MIB:
+        return f"a size of {size} bytes is less than 1Mi", f"a bare number counts bytes; for MiB write {size}Mi"
+    if kind.memory_mib and size > kind.memory_mib * MIB:
+        return f"size {name} is more than the {kind.memory_mib}Mi of {product(card)}", f"write {kind.memory_mib}Mi or less"
+    if size < least * MIB:
+        return f"a claim of size {name} would have no usable memory", f"write {least}Mi or more"
+    return None
 
 
 def _least_mib(pool: Pool, card: Card, kind: ShareKind) -> int:
@@ -446,7 +456,7 @@ def check_cap(context: RuleContext) -> Iterator[Finding]:
             if cap is None:
                 message, hint = f"{claim}, and without a cap its containers may use all", "write cap: even"
             elif even is not None and cap < even:
-                message = f"{claim}, and its containers may use {cap}Mi: the rest serves nobody"
+                message = f"{claim}, and its containers may use {cap}Mi: the rest is not used"
                 hint = "write cap: even, or more replicas"
             else:
                 continue

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from gpushare import modes, rules
+from gpushare import modes, pipeline, rules
+from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import Finding, Severity, is_error
 from gpushare.rules import backend
@@ -87,6 +88,23 @@ def test_every_combination_is_refused_as_stated_or_has_no_error(sharing: str) ->
         assert errors == refusals(sharing, shares, requests, version), (shares, requests, version)
         outcomes.add(bool(errors))
     assert outcomes == ({True} if sharing in {"mps", "partition", "vgpu"} else {True, False})
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_what_is_not_refused_compiles(sharing: str) -> None:
+    for shares, requests, version in itertools.product(("memory", "count"), ("claims", "limits", "both"), ((1, 34), (1, 36))):
+        if refusals(sharing, shares, requests, version):
+            continue
+        fields = {**A100, "nodes": "{names: [a, b]}", "sharing": SHARING[sharing], "requests": requests}
+        spec = {"kubernetes": f'"{version[0]}.{version[1]}"', "platform": f"{{dra: {{shares: {shares}}}}}"}
+        text = written(claimed(**fields), **spec)
+        made = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
+        assert [finding.code for finding in made.findings if is_error(finding)] == []
+        assert made.plan is not None
+        devices = {kind.resource: kind.devices for kind in made.plan.pools[0].kinds}
+        assert devices == ({"gpushare-notebooks": 4} if "mig" not in sharing else {"gpushare-notebooks-3g-20gb": 8})
+        is_shared = sharing in {"time-slicing", "mig-replicas"}
+        assert (made.plan.division.by is not None) is is_shared, "shares need a newer Kubernetes than claims do"
 
 
 @pytest.mark.parametrize("sharing", SHARING)

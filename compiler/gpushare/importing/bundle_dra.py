@@ -44,9 +44,7 @@ def add(facts: Facts, draft: Draft) -> None:
     charts = facts.bundle_charts
     mutates = any(one.at("admission", "mutate").truth for one in charts)
     oldest = max(dra_platform.DIVIDING if mutates else dra_platform.CLAIMING, *map(dra_platform.needed, pools))
-    draft.put(
-        ("kubernetes",), dra_platform.dotted(oldest), None, "the oldest that has what the bundle needs"
-    )
+    draft.put(("kubernetes",), dra_platform.dotted(oldest), None, "the oldest that has what the bundle needs")
     path: Path = ("platform", "dra")
     chart = upstream.chart(upstream.DRA)
     said = [one.at("dra", "driverNamespace") for one in charts if one.has("dra")]

@@ -109,7 +109,8 @@ def add(settings: Settings, draft: Draft, notes: Notes, *, is_replaced: bool) ->
 
 def _is_gate(value: chart_values.Value) -> bool:
     """Whether a value is the gate that shares need, and no other."""
-    return value.name == "featureGates" and value.part.fresh().whole.keys() <= {_GATE}
+    gates = value.part.fresh().whole
+    return value.name == "featureGates" and isinstance(gates, dict) and gates.keys() <= {_GATE}
 
 
 def _report_replaced(settings: Settings, lost: list[chart_values.Value], notes: Notes) -> None:

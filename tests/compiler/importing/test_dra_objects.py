@@ -5,7 +5,7 @@ import pytest
 from gpushare import importing, pipeline
 from gpushare.bundle import lock
 from gpushare.core.diagnostics import is_error
-from gpushare.importing import Imported, InputFile
+from gpushare.importing import Imported, InputFile, Wanted
 from tests.compiler.importing.imports import (
     A100,
     TO_DRA,
@@ -286,3 +286,22 @@ def test_pools_with_one_quota_get_one_each_on_dra() -> None:
     found = imported(node(rest=RUNNING), other, quota, wanted=TO_DRA)
     assert [one.code for one in found.findings if "a quota of its own" in one.message] == ["GS863"]
     assert not errors(found)
+
+
+@pytest.mark.parametrize("stack", ["", "device-plugin"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        DRIVER.replace("{ConsumableShares: true}", "[1]").replace("memory", "{a: [b]}"),
+        "consumableShares: memory\nfeatureGates: {ConsumableShares: 'true'}\nkubeletPlugin: 7\nnvidiaDriverRoot: [x]\n",
+        device_class("(((", rest="  extendedResourceName: [1]\n"),
+        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nspec: {selectors: {cel: 1}}\n",
+        device_class(f"device.driver == 'gpu.nvidia.com' && {ASKED}.productName in [' && ']"),
+        template("small", memory('"1"')) + "---\n" + device_class(),
+        template("odd", ", capacity: {requests: {memory: [1], shares: {}}}") + "---\n" + device_class(),
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: 5\nspec: {devices: {requests: [1, {firstAvailable: [2]}]}}",
+    ],
+)
+def test_anything_in_objects_of_dra_gives_findings(document: str, stack: str) -> None:
+    found = imported(document, DRIVER, node(OF_DRA, rest=RUNNING), wanted=Wanted(stack=stack, backend="dra"))
+    assert found.text

@@ -1,8 +1,9 @@
 """A bundle that gpushare wrote, back to its intent: from nodes/pools.yaml, and what its other files add.
 
 Which files say more: a pool's profile (chart/files/profiles) its placement, a policy (chart/files/policies) stack and
-partitioner, namespace.yaml the namespace, images.txt the versions of the charts. No file says: goals (their layouts do), the
-reserve, `require`, `accept`, default pools, and upstream values that differ from the generated ones.
+partitioner, namespace.yaml the namespace, images.txt the versions of the charts. No file
+says: goals (their layouts do), the reserve, `require`, `accept`, default pools, and upstream values that differ from the
+generated ones.
 """
 
 import re
@@ -64,7 +65,6 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     if len(own) == 1:
         draft.put(("namespace",), min(own), None, "from the bundle's namespace.yaml")
     _amd(facts, draft)
-    bundle_dra.add(facts, draft)
     for policy in [one for one in facts.policies if not one.at("spec", "vendor").text][:1]:
         for field in ("stack", "partitioner"):
             if policy.at("spec", field).text:
@@ -76,6 +76,7 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             draft.put(("adoption",), word.text, word, "from the bundle's policies")
     for chart in facts.bundle_charts[:1]:
         _chart(chart, draft)
+    bundle_dra.add(facts, draft)
     bundle_gitops.add(facts, draft)
     bundle_monitoring.add(facts, draft)
     for one in facts.settings:
@@ -174,7 +175,7 @@ def _chart(chart: Part, draft: Draft) -> None:
     if plugin.text:
         draft.put(("platform", "namespace"), plugin.text, plugin)
     own = {"kube-system", str(draft.spec.get("namespace", "gpu-system")), plugin.text, chart.at("amd", "namespace").text}
-    own |= {chart.at("dra", "driverNamespace").text}
+    own |= bundle_dra.namespaces(chart)
     places = [one.text for one in admission.at("platformNamespaces").entries() if one.text not in own]
     if places:
         draft.put(("platform", "namespaces"), places, admission)
@@ -211,7 +212,7 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
         )
         return
     profiles = {config.name: config for config in facts.configs}
-    sharing = _sharing(pool, devices, gpus) if not bundle_dra.is_served(pool) else _of_dra(pool, devices, gpus)
+    sharing = _sharing(pool, devices, gpus)
     config = profiles.get(pool.at("profile").text)
     if config and config.packed and "replicas" in sharing:
         sharing["placement"] = "pack"
@@ -251,31 +252,19 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
     mode = pool.at("mode").text
     shared = {device.at("profile").value: device for device in devices if (device.at("replicas").count or 1) > 1}
     rename: dict[str, Any] = {}
-    if shared and not all(device.at("resource").text.endswith(SHARED) for device in shared.values()):
+    names = [bundle_dra.name_in_limits(pool, device.at("resource").text) for device in shared.values()]
+    if any(named and not named.endswith(SHARED) for named in names):
         rename["rename"] = False
     if mode == PartitionTraits.mode:
         return _partitions(devices)
     if not modes.named(mode).is_partitioned:
         return {"mode": mode} | ({"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {})
     found: dict[str, Any] = {"mode": mode}
-    single = all(device.at("resource").text in (GPU, GPU + SHARED) for device in devices)
+    single = all(bundle_dra.name_in_limits(pool, device.at("resource").text) in (GPU, GPU + SHARED) for device in devices)
     found |= ({"strategy": "single"} if single else {}) | _layouts(devices, gpus)
     if shared:
         found["replicas"] = {str(profile): device.at("replicas").count for profile, device in sorted(shared.items(), key=str)}
     return found | rename
-
-
-def _of_dra(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
-    """Return the sharing of a pool of DRA: only the names in `limits` say what sharing makes of them."""
-    found = {key: value for key, value in _sharing(pool, devices, gpus).items() if key not in ("rename", "strategy")}
-    limits = [name for name, _ in pool.at("limits").items()]
-    is_shared = "replicas" in found
-    plain = GPU + SHARED if is_shared else GPU
-    if limits and is_shared and not all(name.endswith(SHARED) for name in limits):
-        found["rename"], plain = False, GPU
-    if modes.named(found["mode"]).is_partitioned and limits == [plain]:
-        found["strategy"] = "single"
-    return found
 
 
 def _partitions(devices: list[Part]) -> dict[str, Any]:

@@ -25,6 +25,9 @@ BACKEND_LABEL = "gpushare.dev/backend"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """With which the name begins that Kubernetes gives every class in `limits`."""
 
+OUR_CLASSES = "gpushare-"
+"""With which the name of every DeviceClass of ours begins."""
+
 REQUEST = "gpu"
 """The name of the request in a claim of ours, and of the claim in a pod of ours."""
 

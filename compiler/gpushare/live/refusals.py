@@ -32,6 +32,13 @@ REMEDIES = {
         "Kubelet counts devices as taken by pods that have ended, or the plugin has just restarted. "
         f"{_AGAIN}; if that repeats although devices are free, restart kubelet on the node."
     ),
+    "invalid cdi spec": (
+        "Two requests of one claim got parts of one GPU, which the driver cannot prepare. Give the claim the constraint "
+        "`distinctAttribute: gpu.nvidia.com/uuid`, or ask for more of one part; then delete the pod."
+    ),
+    "resourceclaimtemplate": (
+        "`gpushare claims NAMESPACE` prints the templates of the pools that the namespace may use; add the one that is missing."
+    ),
     "exceeded quota": "Delete pods of the namespace that hold shares, or have `quotas` in the intent raised.",
     "ValidatingAdmissionPolicy": ("Change the pod as the message says: the pool's rules for pods are in the bundle's README."),
 }

@@ -1,0 +1,88 @@
+"""How the objects of the DRA driver's pools differ from a bundle: DeviceClasses, templates of claims, admission policies. Pure.
+
+The API server writes quantities its own way and adds two defaults to a request: neither is a difference.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare.compare.files import Files, parsed
+from gpushare.core.units import parse_amount
+from gpushare.core.wording import join_first
+from gpushare.live import devices
+from gpushare.live.api_objects import clean
+from gpushare.live.snapshot import Snapshot
+
+_FOLDER = "chart/files/dra/"
+_LOCK = "gpushare.lock.yaml"
+_DEFAULTS = {"allocationMode": "ExactCount", "count": 1}
+
+Unlike = tuple[str, str, str]
+"""The object, what the bundle wants, what the cluster has."""
+
+
+def concerns(bundle: Files) -> bool:
+    """Whether the driver serves pools of the bundle, or did."""
+    if any(path.startswith(_FOLDER) for path in bundle):
+        return True
+    lock = parsed(_LOCK, bundle.get(_LOCK, ""))
+    return isinstance(lock, dict) and bool(lock.get("dra"))
+
+
+def objects(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
+    """Yield the classes and templates of ours that are missing, too many, or otherwise."""
+    if snapshot.dra is None or not concerns(bundle):
+        return
+    files = [parsed(path, text) for path, text in sorted(bundle.items()) if path.startswith(_FOLDER)]
+    if snapshot.has_seen(devices.CLASSES):
+        wanted = {f"DeviceClass {name}": spec for file in files for name, spec in file["classes"].items()}
+        ours = {f"DeviceClass {one.name}": one.spec for one in snapshot.dra.classes if one.is_ours}
+        every = {f"DeviceClass {one.name}": one.spec for one in snapshot.dra.classes}
+        yield from _compared(wanted, ours | {name: every[name] for name in wanted.keys() & every.keys()})
+    if snapshot.has_seen(devices.TEMPLATES):
+        wanted = {
+            f"ResourceClaimTemplate {namespace}/{name}": spec
+            for file in files
+            for namespace in file["namespaces"]
+            for name, spec in file["templates"].items()
+        }
+        yield from _compared(
+            wanted, {f"ResourceClaimTemplate {one.namespace}/{one.name}": one.spec for one in snapshot.dra.templates}
+        )
+
+
+def _compared(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Unlike]:
+    for name in sorted(wanted.keys() | actual.keys()):
+        if name not in actual:
+            yield name, "the bundle's", "missing"
+        elif name not in wanted:
+            yield name, "no such object", "present"
+        elif unlike := [*_unlike(_plain(wanted[name]), _plain(actual[name]), ())]:
+            wants, had = (join_first([f"{path}: {pair[at]}" for path, *pair in unlike]) for at in (0, 1))
+            yield name, wants, had
+
+
+def _plain(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """Return the specification without the server's defaults, quantities as numbers."""
+    if isinstance(value, list):
+        return [_plain(one, path) for one in value]
+    if not isinstance(value, dict):
+        amount = parse_amount(value) if path[-2:-1] == ("requests",) else None
+        return value if amount is None else amount
+    kept = {key: one for key, one in value.items() if "deviceClassName" not in value or _DEFAULTS.get(key) != one}
+    return {str(key): _plain(one, (*path, str(key))) for key, one in kept.items()}
+
+
+def _unlike(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        for key in sorted(wanted.keys() | actual.keys()):
+            yield from _unlike(wanted.get(key), actual.get(key), (*path, key))
+    elif isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual):
+        for number, (one, other) in enumerate(zip(wanted, actual, strict=True)):
+            yield from _unlike(one, other, (*path, str(number)))
+    elif wanted != actual:
+        yield clean(".".join(path)), _text(wanted), _text(actual)
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else clean(str(value), 200)

@@ -1,7 +1,7 @@
 """Which claims have which devices, and what is left of each device. Pure.
 
-A share is a part of a device as the plan divides it, so that the numbers compare with those of a device plugin. A claim of another
-size counts as so many shares as it takes away.
+A share is a part of a device as the plan divides it, so that the numbers compare with those of a device plugin. A claim of
+another size counts as so many shares as it takes away.
 """
 
 from collections import Counter
@@ -58,12 +58,17 @@ def without_pods(claims: Iterable[Claim], pods: Iterable[Pod]) -> Iterator[Claim
 
 def left(device: Device, held: Sequence[Held]) -> dict[str, int]:
     """Return what is left of each capacity; nothing of a device that one claim has whole."""
-    if not device.division:
-        return {name: 0 if held else one.value for name, one in device.capacities.items()}
+    if is_whole(device, held):
+        return dict.fromkeys(device.capacities, 0)
     used: Counter[str] = Counter()
     for one in held:
         used.update(one.grant.consumed)
     return {name: one.value - used[name] for name, one in device.capacities.items()}
+
+
+def is_whole(device: Device, held: Sequence[Held]) -> bool:
+    """Whether one claim has the device whole: it is not shared, or was not when the claim got it."""
+    return bool(held) and (not device.division or not all(one.grant.consumed for one in held))
 
 
 def asked(device: Device, request: Request) -> dict[str, int]:
@@ -84,6 +89,8 @@ def shares_used(plan: ClassPlan, division: str, consumed: Mapping[str, int]) -> 
 def shares_left(plan: ClassPlan, device: Device, held: Sequence[Held]) -> int:
     """Return how many more shares fit on a device."""
     size, rest = share_bytes(plan), left(device, held)
+    if is_whole(device, held):
+        return 0
     if plan.replicas == 1 or not device.division:
         return 0 if held else plan.replicas
     if devices.SHARES in rest:

@@ -16,6 +16,8 @@ from gpushare.live.snapshot import Snapshot
 _FOLDER = "chart/files/dra/"
 _LOCK = "gpushare.lock.yaml"
 _DEFAULTS = {"allocationMode": "ExactCount", "count": 1}
+_AMOUNTS = ("capacity", "requests")
+"""Where a specification has quantities."""
 
 Unlike = tuple[str, str, str]
 """The object, what the bundle wants, what the cluster has."""
@@ -62,15 +64,14 @@ def _compared(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[
             yield name, wants, had
 
 
-def _plain(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """Return the specification without the server's defaults, quantities as numbers."""
+def _plain(value: Any) -> Any:
+    """Return the specification without the server's defaults."""
     if isinstance(value, list):
-        return [_plain(one, path) for one in value]
+        return [*map(_plain, value)]
     if not isinstance(value, dict):
-        amount = parse_amount(value) if path[-2:-1] == ("requests",) else None
-        return value if amount is None else amount
+        return value
     kept = {key: one for key, one in value.items() if "deviceClassName" not in value or _DEFAULTS.get(key) != one}
-    return {str(key): _plain(one, (*path, str(key))) for key, one in kept.items()}
+    return {str(key): _plain(one) for key, one in kept.items()}
 
 
 def _unlike(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
@@ -80,8 +81,13 @@ def _unlike(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[s
     elif isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual):
         for number, (one, other) in enumerate(zip(wanted, actual, strict=True)):
             yield from _unlike(one, other, (*path, str(number)))
-    elif wanted != actual:
+    elif wanted != actual and not (path[-3:-1] == _AMOUNTS and _is_same_amount(wanted, actual)):
         yield clean(".".join(path)), _text(wanted), _text(actual)
+
+
+def _is_same_amount(wanted: Any, actual: Any) -> bool:
+    amount = parse_amount(wanted)
+    return amount is not None and amount == parse_amount(actual)
 
 
 def _text(value: Any) -> str:

@@ -22,8 +22,8 @@ from gpushare.nodes import taints
 _MAX_NODES = 8
 _MAX_DEVICES = 4
 _RETRY = (
-    "The scheduler tries again when a pod or a claim ends, or else after five minutes at the latest. Wait that long; then run this "
-    "again."
+    "The scheduler tries again when a pod or a claim ends, or else after five minutes at the latest. Wait that long; then run "
+    "this again."
 )
 
 
@@ -223,8 +223,8 @@ def _short(one: Listed, request: Request, held: Sequence[Held]) -> str:
     device = one.device
     if device.taints:
         return f"{device.name} has taint {join_first(device.taints)}"
-    if not device.division:
-        return f"{device.name} is in use by {_users(held)}" if held else ""
+    if allocation.is_whole(device, held):
+        return f"{device.name} is in use by {_users(held)}"
     rest, wanted = allocation.left(device, held), allocation.asked(device, request)
     for name in sorted(request.capacities.keys() - device.capacities.keys()):
         return f"{device.name} has no capacity {name}"

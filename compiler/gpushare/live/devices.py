@@ -12,6 +12,10 @@ SLICES, CLASSES = "resourceslices", "deviceclasses"
 CLAIMS, TEMPLATES = "resourceclaims", "resourceclaimtemplates"
 """`ReadFailure.what` of these lists."""
 
+POLICIES = ("validatingadmissionpolicies", "mutatingadmissionpolicies")
+BINDINGS = ("validatingadmissionpolicybindings", "mutatingadmissionpolicybindings")
+"""`ReadFailure.what` of the lists of admission, in the same order."""
+
 BY_MEMORY, BY_COUNT, UNLIMITED = "memory", "count", "unlimited"
 """By what claims share a device."""
 
@@ -134,10 +138,19 @@ class PodClaim(Record):
     template: str = ""
 
 
+class Policy(Record):
+    """One admission policy of ours, or the binding of one, with its specification as it is."""
+
+    plural: str
+    name: str
+    spec: Mapping[str, Any] = NOTHING
+
+
 class Dra(Record):
-    """What was read of the driver's objects."""
+    """What was read of the driver's objects; templates and policies for a comparison with a bundle only."""
 
     slices: tuple[Slice, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
     templates: tuple[ClaimTemplate, ...] = ()
     claims: tuple[Claim, ...] = ()
+    policies: tuple[Policy, ...] = ()

@@ -19,6 +19,7 @@ from gpushare.live.devices import (
     Device,
     DeviceClass,
     Grant,
+    Policy,
     Request,
     Selection,
     Slice,
@@ -107,6 +108,11 @@ def template(item: Json) -> ClaimTemplate:
     metadata = as_map(item, "metadata")
     spec = as_map(as_map(item, "spec"), "spec")
     return ClaimTemplate(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), spec=spec)
+
+
+def policy(plural: str, item: Json) -> Policy:
+    """Return the admission policy or the binding of this object; its specification is not for printing."""
+    return Policy(plural=plural, name=clean(as_map(item, "metadata").get("name")), spec=as_map(item, "spec"))
 
 
 def claim(item: Json) -> Claim:

@@ -91,7 +91,7 @@ def _objects(bundle: Files, chart: Mapping[str, Any], snapshot: Snapshot) -> Ite
     if snapshot.has_seen("daemonsets"):
         yield from _daemonsets(entries, snapshot)
     yield from _of_amd(bundle, snapshot)
-    for subject, want, had in dra_drift.objects(bundle, snapshot):
+    for subject, want, had in (*dra_drift.objects(bundle, snapshot), *dra_drift.policies(chart, snapshot)):
         yield _object(subject, want, had)
     if not snapshot.has_seen("configmaps"):
         return

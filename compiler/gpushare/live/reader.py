@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from urllib.parse import quote as quoted
 
 from gpushare.backends.dra import BACKEND_LABEL, DRIVER, OUR_CLASSES
 from gpushare.backends.vgpu import OPERATOR_CONFIG_MAP
 from gpushare.core.record import Record
 from gpushare.live import api_objects, devices, dra_objects, helm_release, observing, runtime_metrics
-from gpushare.live.devices import Claim, ClaimTemplate, DeviceClass, Dra, PodClaim, Slice
+from gpushare.live.devices import Claim, ClaimTemplate, DeviceClass, Dra, PodClaim, Policy, Slice
 from gpushare.live.pages import Api, Lists
 from gpushare.live.snapshot import (
     AMD_CONFIGS,
@@ -172,7 +173,17 @@ def _dra(lists: Lists, scope: Scope) -> Dra:
     if scope.dra:
         path = f"{_DRA}/resourceclaimtemplates"
         templates = lists.read(devices.TEMPLATES, path, dra_objects.template, _has_name, {"labelSelector": _OURS})
-    return Dra(slices=slices, classes=classes, claims=claims, templates=templates)
+    policies = (
+        tuple(one for plural in (*devices.POLICIES, *devices.BINDINGS) for one in _policies(lists, plural)) if scope.dra else ()
+    )
+    return Dra(slices=slices, classes=classes, claims=claims, templates=templates, policies=policies)
+
+
+def _policies(lists: Lists, plural: str) -> tuple[Policy, ...]:
+    """Return our admission policies or bindings of a kind. Kubernetes before 1.36 does not serve those that change objects."""
+    path, may_lack = f"/apis/admissionregistration.k8s.io/v1/{plural}", plural.startswith("mutating")
+    view, query = partial(dra_objects.policy, plural), {"labelSelector": _OURS}
+    return lists.read(plural, path, view, lambda one: bool(one.name), query, may_lack=may_lack)
 
 
 def _has_node(one: Slice) -> bool:

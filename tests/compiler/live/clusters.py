@@ -41,8 +41,12 @@ PLURALS = {
     "DaemonSet": "daemonsets",
     "DeviceClass": "deviceclasses",
     "DeviceConfig": "deviceconfigs",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
     "ResourceClaimTemplate": "resourceclaimtemplates",
     "ResourceQuota": "resourcequotas",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 OURS = {"app.kubernetes.io/name": "gpushare"}
 

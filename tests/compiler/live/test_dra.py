@@ -49,7 +49,7 @@ spec:
 """
 NOTEBOOKS, LARGE = "gpushare-notebooks", "gpushare-training-2g-10gb"
 LIMIT = "nvidia.com/mig-2g.10gb"
-MIB = 1 << 20
+VALIDATING = "validatingadmissionpolicies"
 
 
 def device(name: str, product: str = "Tesla T4", memory: str = "15Gi", *, mig: str = "", shared: bool = True) -> dict[str, Any]:
@@ -336,7 +336,13 @@ def test_what_the_server_writes_otherwise_is_no_difference(cluster: LiveCluster,
         asked = devices["requests"][0]["exactly"]
         asked.update(allocationMode="ExactCount", count=1, capacity={"requests": {"memory": "7.5Gi"}})
 
+    def add_defaults(policy: dict[str, Any]) -> None:
+        constraints = policy["spec"]["matchConstraints"]
+        constraints.update(matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+        constraints["resourceRules"][0]["scope"] = "*"
+
     edit_template(change)(cluster.api)
+    cluster.api.edit(VALIDATING, "gpushare-claims", add_defaults)
     assert ask("drift", cluster.write(tmp_path)).stdout == "no difference\n"
 
 
@@ -373,6 +379,28 @@ EDITED: list[tuple[Callable[[ApiServer], object], str, str, str]] = [
         "devices.requests.0.exactly.count: 2",
     ),
     (lambda api: replace_slice(api, [device("gpu-0")]), "slices", "node t4-2", f"{NOTEBOOKS}: 1 instead of 2"),
+    (
+        lambda api: api.edit(
+            VALIDATING, "gpushare-slices", lambda one: one["spec"]["validations"][0].update(expression="true")
+        ),
+        "object",
+        "ValidatingAdmissionPolicy gpushare-slices",
+        "other validations.0.expression",
+    ),
+    (
+        lambda api: api.edit(
+            "validatingadmissionpolicybindings", "gpushare-claims", lambda one: one["spec"].update(validationActions=["Audit"])
+        ),
+        "object",
+        "ValidatingAdmissionPolicyBinding gpushare-claims",
+        "Audit",
+    ),
+    (
+        lambda api: api.remove("mutatingadmissionpolicybindings", "gpushare-pool-of-claims"),
+        "object",
+        "MutatingAdmissionPolicyBinding gpushare-pool-of-claims",
+        "missing",
+    ),
     (
         lambda api: api.edit("nodes", "t4-2", lambda one: one["metadata"]["labels"].update({"gpushare.dev/backend": "none"})),
         "node",
@@ -482,7 +510,7 @@ def test_claim_that_was_not_made_is_explained_with_the_refusal(cluster: LiveClus
 
 
 def test_pod_by_limits_is_explained_and_counted_by_its_claim(cluster: LiveCluster, ask: Ask) -> None:
-    """The scheduler makes the claim when it has found a device: a pending pod has none. One was made before devices were shared."""
+    """The scheduler makes the claim when it has found a device: a pending pod has none. Before devices are shared it is whole."""
     for number, at in enumerate((0, 2)):
         name = f"train-{number}"
         cluster.api.add_pod(name, namespace="physics", node="a100-1", limits={LIMIT: 1}, uid=f"uid-{name}")

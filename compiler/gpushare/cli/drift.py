@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection) -> ExitCode:
     """Show how a running cluster differs from BUNDLE_OR_INTENT, and what to do.
 
-    That is: DaemonSets, ConfigMaps, AMD's DeviceConfigs, quotas, Helm's values,
-    DeviceClasses and templates of claims, labels of nodes, what the node runtime reports of the hardware, and what the
-    nodes offer. A change that is still being rolled out is a difference, too.
+    That is: DaemonSets, ConfigMaps, AMD's DeviceConfigs, DeviceClasses, templates
+    and policies on claims, quotas, Helm's values, labels of nodes, what the node
+    runtime reports of the hardware, and what the nodes offer. A change that is
+    still being rolled out is a difference, too.
     What cannot be read is not compared, and is listed as not seen.
 
     For example:

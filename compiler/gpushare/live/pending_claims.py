@@ -179,9 +179,9 @@ def _describe(device: Device) -> str:
 
 
 def _none_fits(request: Request, reasons: Mapping[str, str]) -> Cause:
-    shown = [f"{name}: {reason}" for name, reason in reasons.items()]
-    more = f"; and {pluralize(len(shown) - _MAX_NODES, 'node')} more" if len(shown) > _MAX_NODES else ""
-    what = f"No node can serve request {request.name} of class {request.device_class}. {'; '.join(shown[:_MAX_NODES])}{more}."
+    shown = [f" Node {name}: {reason}." for name, reason in reasons.items()]
+    more = f" And {pluralize(len(shown) - _MAX_NODES, 'node')} more." if len(shown) > _MAX_NODES else ""
+    what = f"No node can serve request {request.name} of class {request.device_class}.{''.join(shown[:_MAX_NODES])}{more}"
     return Cause(
         what=what, remedy="Wait until pods end; if none does, the pool needs more nodes, or the claim must ask for less."
     )
@@ -202,9 +202,9 @@ def _why_not(view: _View, pod: Pod | None, request: Request, name: str, matching
     if sum(not one for one in short) >= request.count:
         return ""
     shown = [one for one in short if one]
-    more = f", and {len(shown) - _MAX_DEVICES} more" if len(shown) > _MAX_DEVICES else ""
+    more = f"; and {len(shown) - _MAX_DEVICES} more" if len(shown) > _MAX_DEVICES else ""
     too_few = f"{request.count} devices are asked for, and {len(matching)} match" if request.count > len(matching) else ""
-    return ", ".join(filter(None, [too_few, *shown[:_MAX_DEVICES]])) + more
+    return "; ".join(filter(None, [too_few, *shown[:_MAX_DEVICES]])) + more
 
 
 def _closed(node: LiveNode, pod: Pod | None) -> str:

@@ -441,7 +441,7 @@ def test_capacity_that_is_short_is_explained_with_who_has_it(cluster: LiveCluste
     told = words(ask("explain", "team/waits").stdout)
     assert "No node can serve request gpu of class gpushare-notebooks" in told
     assert (
-        "t4-1: gpu-0 has 3840Mi of 15360Mi memory left, and 7680Mi are asked: "
+        "Node t4-1: gpu-0 has 3840Mi of 15360Mi memory left, and 7680Mi are asked: "
         "pod team/lab-0 has 3840Mi and pod team/large has 7680Mi" in told
     )
     assert "t4-2: gpu-0 has 0Mi of 15360Mi memory left, and 7680Mi are asked: pod physics/t4-2-gpu-0 has 15360Mi" in told
@@ -510,7 +510,7 @@ def test_claim_that_was_not_made_is_explained_with_the_refusal(cluster: LiveClus
 
 
 def test_pod_by_limits_is_explained_and_counted_by_its_claim(cluster: LiveCluster, ask: Ask) -> None:
-    """The scheduler makes the claim when it has found a device: a pending pod has none. Before devices are shared it is whole."""
+    """The scheduler makes the claim when it has found a device. One that it made before devices were shared has it whole."""
     for number, at in enumerate((0, 2)):
         name = f"train-{number}"
         cluster.api.add_pod(name, namespace="physics", node="a100-1", limits={LIMIT: 1}, uid=f"uid-{name}")

@@ -21,6 +21,9 @@ from gpushare.vendors.nvidia import NVIDIA
 DRA = "dra"
 """What stands for a stack of the DRA driver's chart, which is installed beside that of a stack."""
 
+OF_DRA = "# The DRA driver's chart"
+"""With which the line of `images.txt` begins that names it."""
+
 FILES = {**NVIDIA.charts, DRA: "dra-driver-nvidia-gpu"}
 """Stack of an intent → name of its chart. The stack `existing` has none."""
 

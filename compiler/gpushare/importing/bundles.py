@@ -15,7 +15,7 @@ from gpushare.catalog.device_memory import reserve_bytes
 from gpushare.core.diagnostics import Path
 from gpushare.core.units import MIB
 from gpushare.core.wording import shorten
-from gpushare.importing import bundle_gitops, bundle_monitoring, platform
+from gpushare.importing import bundle_dra, bundle_gitops, bundle_monitoring, platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota, Settings
 from gpushare.importing.helm_values import OPERATOR, PLUGIN
@@ -26,7 +26,9 @@ from gpushare.vendors.amd import AMD
 
 IMAGES = b"# Every image of this bundle."
 """How a bundle's images.txt begins."""
-_CHART = re.compile(r"^# (?:The|AMD's) chart: helm pull (?:oci://\S+/)?(\S+)(?: --repo \S+)? --version (\S+)\Z")
+_CHART = re.compile(
+    r"^# (?:The|AMD's|The DRA driver's) chart: helm pull (?:oci://\S+/)?(\S+)(?: --repo \S+)? --version (\S+)\Z"
+)
 _MAX_LINE = 1000
 _DRIVER = ("repository", "image", "version")
 
@@ -62,6 +64,7 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
     if len(own) == 1:
         draft.put(("namespace",), min(own), None, "from the bundle's namespace.yaml")
     _amd(facts, draft)
+    bundle_dra.add(facts, draft)
     for policy in [one for one in facts.policies if not one.at("spec", "vendor").text][:1]:
         for field in ("stack", "partitioner"):
             if policy.at("spec", field).text:
@@ -171,6 +174,7 @@ def _chart(chart: Part, draft: Draft) -> None:
     if plugin.text:
         draft.put(("platform", "namespace"), plugin.text, plugin)
     own = {"kube-system", str(draft.spec.get("namespace", "gpu-system")), plugin.text, chart.at("amd", "namespace").text}
+    own |= {chart.at("dra", "driverNamespace").text}
     places = [one.text for one in admission.at("platformNamespaces").entries() if one.text not in own]
     if places:
         draft.put(("platform", "namespaces"), places, admission)
@@ -207,12 +211,12 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
         )
         return
     profiles = {config.name: config for config in facts.configs}
-    sharing = _sharing(pool, devices, gpus)
+    sharing = _sharing(pool, devices, gpus) if not bundle_dra.is_served(pool) else _of_dra(pool, devices, gpus)
     config = profiles.get(pool.at("profile").text)
     if config and config.packed and "replicas" in sharing:
         sharing["placement"] = "pack"
     document: dict[str, Any] = {"card": pool.at("card").text, "nodes": _nodes(pool), "gpusPerNode": gpus, "sharing": sharing}
-    document |= _optional(pool, devices)
+    document |= _optional(pool, devices) | bundle_dra.fields(pool)
     path = draft.add(name, document, pool)
     draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {shorten(name)}")
     for device in devices:
@@ -259,6 +263,19 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
     if shared:
         found["replicas"] = {str(profile): device.at("replicas").count for profile, device in sorted(shared.items(), key=str)}
     return found | rename
+
+
+def _of_dra(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
+    """Return the sharing of a pool of DRA: only the names in `limits` say what sharing makes of them."""
+    found = {key: value for key, value in _sharing(pool, devices, gpus).items() if key not in ("rename", "strategy")}
+    limits = [name for name, _ in pool.at("limits").items()]
+    is_shared = "replicas" in found
+    plain = GPU + SHARED if is_shared else GPU
+    if limits and is_shared and not all(name.endswith(SHARED) for name in limits):
+        found["rename"], plain = False, GPU
+    if modes.named(found["mode"]).is_partitioned and limits == [plain]:
+        found["strategy"] = "single"
+    return found
 
 
 def _partitions(devices: list[Part]) -> dict[str, Any]:

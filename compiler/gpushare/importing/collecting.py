@@ -11,6 +11,7 @@ from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import (
     amd_nodes,
+    bundle_dra,
     bundle_gitops,
     bundle_monitoring,
     bundles,
@@ -154,7 +155,9 @@ class Collector:
 
     def _bare(self, part: Part, file: str) -> bool:
         stem = PurePath(file).stem
-        if mig_parted.is_config(part):
+        if bundle_dra.is_values(part):
+            self.facts.dra_values.append(part)
+        elif mig_parted.is_config(part):
             origin = f"file {shorten(stem)}"
             self._account(part, "", origin)
             self.facts.mig_configs += mig_parted.read(part, "", origin, self._notes)

@@ -118,7 +118,7 @@ class Facts:
     """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools.
 
     `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`,
-    `charts` the versions of the charts that a bundle's images.txt names.
+    `charts` the versions of the charts that a bundle's images.txt names, `dra_values` its values for that of the DRA driver.
     """
 
     def __init__(self) -> None:
@@ -136,6 +136,7 @@ class Facts:
         self.synced: list[Part] = []
         self.monitors: list[Part] = []
         self.charts: dict[str, str] = {}
+        self.dra_values: list[Part] = []
         self.namespaces: set[str] = set()
         self.plugin_namespaces: set[str] = set()
         self.objects: list[Accounted] = []

@@ -49,7 +49,7 @@ class Requests(StrEnum):
 
 
 class DraVia(StrEnum):
-    """Who installs NVIDIA's DRA driver: the bundle's values for its chart, or somebody else."""
+    """Who installs NVIDIA's DRA driver: the bundle's values for its chart, or the cluster's administrators."""
 
     CHART = "chart"
     EXISTING = "existing"

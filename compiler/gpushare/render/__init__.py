@@ -77,7 +77,8 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
     """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
     texts = {file.path: file.text for file in artifacts}
     policies = {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools}
-    return chart.values(plan, policies, leaving.next_steps(plan), amd.stack(plan).get("namespace"), _lookups(plan))
+    amd_namespace, has_claims = amd.stack(plan).get("namespace"), bool(plan.dra_pools)
+    return chart.values(plan, policies, leaving.next_steps(plan), amd_namespace, _lookups(plan), has_claims=has_claims)
 
 
 def _lookups(plan: Plan) -> dict[str, dict[str, str]]:
@@ -87,7 +88,9 @@ def _lookups(plan: Plan) -> dict[str, dict[str, str]]:
 def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
     amd_namespace = new_lock.amd.get("namespace", Amd().namespace) if new_lock.vendors else None
-    chart_values = chart.values(plan, policies, leaving.next_steps(plan), amd_namespace, _lookups(plan))
+    chart_values = chart.values(
+        plan, policies, leaving.next_steps(plan), amd_namespace, _lookups(plan), has_claims=new_lock.has_dra
+    )
     upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))

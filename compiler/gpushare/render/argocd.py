@@ -251,7 +251,7 @@ def _source(settings: Mapping[str, str], inside: str) -> Object:
 
 
 def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the AppProject with the least rights: no Node, no other repository, our namespaces and those that get objects of ours."""
+    """Return the AppProject with the least rights: no Node, no other repository, namespaces with objects of ours alone."""
     repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
     if gitops.installs_upstream(plan.intent):
         repositories.append(_charts(plan))

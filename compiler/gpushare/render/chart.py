@@ -48,17 +48,19 @@ def _static_texts(root: Path) -> tuple[tuple[str, str], ...]:
     )
 
 
-def values(
+def values(  # noqa: PLR0913 - what values depend on
     plan: Plan,
     policies: Mapping[str, str],
     next_steps: Sequence[str],
     amd_namespace: str | None = None,
     claims: Mapping[str, Mapping[str, str]] = NOTHING,
+    *,
+    has_claims: bool,
 ) -> dict[str, Any]:
     """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods.
 
     `next_steps`: what is left to do after an uninstall. `amd_namespace`: of AMD's stack, if nodes have or had its GPUs.
-    `claims`: what the policies on claims look up of a pool.
+    `claims`: what the policies on claims look up of a pool. `has_claims`: NVIDIA's DRA driver serves nodes, or did.
     """
     platform, observes = plan.intent.platform, plan.intent.observes
     return {
@@ -86,6 +88,7 @@ def values(
             "mutate": not observes and (plan.intent.kubernetes or (0, 0)) >= MUTATING_KUBERNETES,
         },
         **({"dra": _dra(plan)} if plan.dra_pools else {}),
+        **({"hasClaims": True} if has_claims else {}),
         "pools": {
             pool.name: _pool(pool, policies[pool.name], observes=observes)
             | ({"claims": dict(of_pool)} if (of_pool := claims.get(pool.name)) else {})

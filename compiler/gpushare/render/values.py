@@ -12,7 +12,7 @@ from gpushare.backends import vgpu
 from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
-from gpushare.intent.types import Partitioner, Stack
+from gpushare.intent.types import Backend, Partitioner, Stack
 from gpushare.monitoring import counters
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -84,9 +84,10 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
             ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS="true",
         ),
     )
-    if any(device.replicas > 1 for pool in plan.pools for device in pool.samples):
+    by_plugin = [pool for pool in plan.pools if pool.pool.backend is Backend.DEVICE_PLUGIN]
+    if any(device.replicas > 1 for pool in by_plugin for device in pool.samples):
         # Otherwise the metrics of a shared GPU name one pod at random, and those of renamed resources no pod.
-        renamed = _renamed(plan.pools)
+        renamed = _renamed(by_plugin)
         names = {"NVIDIA_RESOURCE_NAMES": ",".join(renamed)} if renamed else {}
         yield "dcgmExporter.env", _env(KUBERNETES_VIRTUAL_GPUS="true", **names)
         yield "dcgmExporter.hostPID", True

@@ -456,7 +456,7 @@ def check_cap(context: RuleContext) -> Iterator[Finding]:
             if cap is None:
                 message, hint = f"{claim}, and without a cap its containers may use all", "write cap: even"
             elif even is not None and cap < even:
-                message = f"{claim}, and its containers may use {cap}Mi: the rest serves nobody"
+                message = f"{claim}, and its containers may use {cap}Mi: the rest is not used"
                 hint = "write cap: even, or more replicas"
             else:
                 continue

@@ -73,7 +73,10 @@ class Checkpoint(Struct):
 
 
 class Backend(Protocol):
-    """One way to offer GPUs. Only `read_checkpoint` and `find_sockets` read anything."""
+    """One way to offer GPUs. `read_checkpoint` and `find_sockets` read kubelet's files.
+
+    Of DRA `find_mismatch` reads the node's ResourceSlices, and nothing else reads anything.
+    """
 
     def read_checkpoint(self) -> Checkpoint:
         """Return what kubelet allocated to pods, and what is registered. CheckpointError if it cannot be read."""
@@ -108,7 +111,7 @@ class Backend(Protocol):
     ) -> Unmet | None:
         """Return what is missing or superfluous; None: the node offers the desired resources on these devices and nothing else.
 
-        `registered` None: it is not known, so only `allocatable` is compared.
+        `registered` None: it is not known, so only `allocatable` is compared. ClusterError if slices cannot be read.
         """
         ...
 

@@ -54,6 +54,12 @@ class Budget(NamedTuple):
     containers: frozenset[ContainerId]
     given: tuple[Allocation, ...]
 
+    def beyond(self, given: Iterable[Allocation]) -> list[Allocation]:
+        """Return what was given to the others alone; of a claim it does not matter to whom."""
+        own = list(given)
+        claims = {one.claim for one in own}
+        return [one for one in self.given if (one not in own if one.claim is None else one.claim not in claims)]
+
 
 def joint_budgets(pods: Iterable[PodView], allocations: Allocations) -> Mapping[ContainerId, Mapping[str, Budget]]:
     """Return the budgets of running containers that use one claim, by container and device.

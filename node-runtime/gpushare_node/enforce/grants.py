@@ -175,7 +175,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             given = given_to(pod, name, allocations)
             former = _former(container, pod, name, kept, runs)
             joint = budgets.get(ContainerId(pod.uids[0], container), {})
-            present, unclear = _present(given, joint, now)
+            present, unclear = _present(given, now)
             where = f"{pod.namespace}/{pod.name}, container {name}"
             unresolved += [f"{where}: {why}" for device, why in unclear.items() if device not in former]
             held = _hold(former, present, _cap_came(given, pod.started.get(container), now), now)
@@ -185,7 +185,9 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             # Other plugins write `UUID-0`, `UUID::0` and the like.
             devices |= {device for device in now.profiles if any(device in one for one in foreign)}
             found = {device: _cap(own, present.get(device), now) for device, own in held.items()}
-            caps = {device: cap for device, cap in found.items() if cap is not None}
+            caps = {
+                device: cap for device, own in found.items() if (cap := _joint_cap(own, device, joint, given, now)) is not None
+            }
             # If a device of the container is unknown, it is also unknown which devices were not allocated to the container.
             is_known = devices <= now.profiles.keys()
             owner = Owner(namespace=pod.namespace, uid=f"{pod.uids[0]}/{name}")
@@ -266,6 +268,22 @@ def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
     return exempt(cap, kept.notice) if is_exempt and kept.notice is not None else cap
 
 
+def _joint_cap(
+    own: Cap | None, device: str, joint: Mapping[str, Budget], given: Iterable[Allocation], now: CapTerms
+) -> Cap | None:
+    """Return the cap of a container with what its partners were given beyond that. None if a part of it has none.
+
+    What is stored of a container is its own alone: a partner takes with it what it brought.
+    """
+    if own is None or device not in joint:
+        return own
+    more, unclear = _present(joint[device].beyond(given), now)
+    record = more.get(device, CapRecord(device=device, cap_bytes=0))
+    if device in unclear or record.cap_bytes is None:
+        return None
+    return replace(own, bytes=own.bytes + record.cap_bytes, tolerance_bytes=own.tolerance_bytes + record.tolerance_bytes)
+
+
 def sandbox_grants(grants: Mapping[ContainerId, Grant]) -> tuple[dict[str, ContainerId], dict[ContainerId, Grant]]:
     """Return whose the memory of each pod's sandbox is, and the grants of pods as a whole.
 
@@ -326,15 +344,11 @@ def _stray_cap(pod: PodView, now: CapTerms, *, holds_share: bool) -> Cap | None:
     return Cap(bytes=0, action=now.action, grace_seconds=now.grace_seconds)
 
 
-def _present(
-    given: Iterable[Allocation], joint: Mapping[str, Budget], now: CapTerms
-) -> tuple[dict[str, CapRecord], dict[str, str]]:
+def _present(given: Iterable[Allocation], now: CapTerms) -> tuple[dict[str, CapRecord], dict[str, str]]:
     """Return the policy's caps for one container by device, summed over its replicas; and why other devices have none."""
     sums: dict[str, CapRecord] = {}
     unclear: dict[str, str] = {}
-    apart = ((one, device) for one in given for device in one.devices if device not in joint)
-    together = ((one, device) for device, budget in joint.items() for one in budget.given if device in one.devices)
-    for (allocation, device), count in Counter((*apart, *together)).items():
+    for (allocation, device), count in Counter((one, device) for one in given for device in one.devices).items():
         if allocation.claim is not None and allocation.claim.is_admin:
             continue
         share = _share(allocation, device, now)

@@ -161,9 +161,9 @@ def _total(uses: Collection[int | None]) -> float:
 def _charge_joint(
     samples: dict[ContainerId, Sample], place: str, grants: Mapping[ContainerId, Grant]
 ) -> dict[ContainerId, Sample]:
-    """Charge the excess over a joint cap to the container that uses most of it: it alone is over, whatever the others use.
+    """Charge the container that uses most of a joint cap with what all use, if that is more than the cap.
 
-    If the sum is within the cap, each has its own usage; if a part is unknown, so is that container's.
+    Otherwise each has its own usage; if a part of the sum is unknown, so is that container's.
     """
     found = samples
     for container, sample in samples.items():

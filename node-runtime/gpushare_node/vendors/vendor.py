@@ -61,6 +61,9 @@ class GpuVendor(Struct):
     deploy_labels: str
     """With which the labels begin that say whether a program of the vendor's operator runs on the node."""
 
+    dra_component: str
+    """The label by which pods of that driver's chart say which part of it they are."""
+
     plugin_apps: frozenset[str]
     """The device plugin's pods: label `app` or `app.kubernetes.io/name`."""
     restarted: str

@@ -1,6 +1,7 @@
 """What claims get: of every card and profile exactly as many fit on a device as the pool says, by the scheduler's rule."""
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def planned(one: Pool, shares: DraShares = MEMORY) -> Plan:
     return plan(one, kubernetes=(1, 36), platform=Platform(dra=Dra(shares=shares)))
 
 
-def of_dra(sharing: Sharing, card: str = "t4", **given: object) -> Pool:
+def of_dra(sharing: Sharing, card: str = "t4", **given: Any) -> Pool:
     return pool(sharing, card, backend=Backend.DRA, **given)
 
 

@@ -119,7 +119,11 @@ def test_valid_chart_values_have_no_findings(stack: str, text: str) -> None:
         ("{values: {nfd: {enabled: false}, node-feature-discovery: {worker: {x: 1}}}}", "node-feature-discovery/worker/x", ""),
         ("{driver: {}, values: {gds: {args: [--x]}}}", "gds/args", "gds.enabled is not true"),
         ("{values: {toolkit: {enabled: false, hostNetwork: true}}}", "toolkit/hostNetwork", "toolkit.enabled is not true"),
-        ("{values: {draDriver: {featureGates: {A: true}}}}", "draDriver/featureGates", "not the DRA driver"),
+        (
+            "{values: {draDriver: {featureGates: {A: true}}}}",
+            "draDriver/featureGates",
+            "does not use the operator's DRA driver",
+        ),
         ("{values: {dcgmExporter: {enabled: false, service: {type: NodePort}}}}", "dcgmExporter/service/type", ""),
     ],
 )

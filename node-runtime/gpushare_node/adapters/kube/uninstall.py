@@ -9,6 +9,7 @@ only one page of it is in memory.
 from collections.abc import Callable, Iterator, Mapping
 
 from gpushare_node.adapters.kube.cluster import (
+    BACKEND_LABEL,
     CHANGE_TAINTS,
     NOT_READY_TAINTS,
     POOL_LABEL,
@@ -183,7 +184,7 @@ class Uninstall:
             if error.status == 404:
                 return True
             raise
-        is_marked = POOL_LABEL in node.labels or any(taint.key in _TAINTS for taint in node.taints)
+        is_marked = node.labels.keys() & {POOL_LABEL, BACKEND_LABEL} or any(taint.key in _TAINTS for taint in node.taints)
         return RELEASED_ANNOTATION in node.annotations or not is_marked
 
     def _hosts(self) -> set[str]:

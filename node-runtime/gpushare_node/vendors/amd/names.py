@@ -53,6 +53,7 @@ AMD = GpuVendor(
     layout_taint=Eviction(key="amd-dcm", value="up"),
     sharing_label="",
     deploy_labels="",
+    dra_component="",
     plugin_apps=frozenset(),
     # gpu-operator's, with the name of their DeviceConfig.
     restarted="daemonset-name",

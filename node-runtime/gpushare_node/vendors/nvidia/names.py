@@ -33,6 +33,7 @@ NVIDIA = GpuVendor(
     layout_taint=None,
     sharing_label="nvidia.com/gpu.sharing-strategy",
     deploy_labels="nvidia.com/gpu.deploy.",
+    dra_component="dra-driver-nvidia-gpu-component",
     # gpu-operator's DaemonSet, and the plugin's own chart.
     plugin_apps=frozenset({"nvidia-device-plugin-daemonset", "nvidia-device-plugin"}),
     restarted="",

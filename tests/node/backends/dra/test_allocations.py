@@ -87,8 +87,8 @@ def test_file_of_kubelets_own_tests_is_read(tmp_path: Path) -> None:
 
 def test_a_kubelet_without_claims_has_no_list_and_needs_no_driver(tmp_path: Path) -> None:
     assert read_claims(None, tmp_path) is None
-    for empty in (None, []):
-        (tmp_path / "dra_manager_state").write_text(state_text(empty))
+    for text in (state_text(None), state_text([])):
+        (tmp_path / "dra_manager_state").write_text(text)
         assert read_claims(None, tmp_path) == ()
 
 

@@ -108,7 +108,10 @@ def _pool(daemonset: DaemonSet, snapshot: Snapshot) -> LivePool:
 
 def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
     shares = {share["profile"]: (clean(share["resource"]), int(share["replicas"])) for share in spec["shares"]}
-    resources = {clean(name): int(number) for name, number in spec["resources"].items()}
+    rollout, is_dra = spec["rollout"], spec.get("backend") == DRA
+    counts = {clean(name): int(number) for name, number in spec["resources"].items()}
+    divided = {resource: replicas for resource, replicas in shares.values()}
+    resources = {name: number * divided[name] for name, number in counts.items()} if is_dra else counts
     side = PoolSide(
         card=clean(spec["card"]["id"]),
         mode=clean(spec["mode"]),
@@ -122,7 +125,6 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         resources=resources,
         policy=None,
     )
-    rollout, is_dra = spec["rollout"], spec.get("backend") == DRA
     sizes = {share["profile"]: (_size(share.get("memoryMiB")), _size(share.get("capMiB"))) for share in spec["shares"]}
     devices = ((memory, one.replicas, cap) for gpu in side.gpus for one in gpu for memory, cap in (sizes[one.profile],))
     return LivePool(

@@ -562,3 +562,18 @@ def test_only_expressions_of_our_form_are_recognised(expression: str, selects: s
 
 
 _ATTRIBUTES = [("type", "type"), ("profile", "profile"), ("product", "productName")]
+
+
+# plan --live
+
+
+def test_plan_of_what_is_installed_changes_no_node(cluster: LiveCluster, ask: Ask, tmp_path: Path) -> None:
+    assert ask("plan", "--live", cluster.write(tmp_path)).stdout == "no node would change\n"
+
+
+def test_plan_names_the_pods_that_hold_devices_by_claims(cluster: LiveCluster, ask: Ask, tmp_path: Path) -> None:
+    new = tmp_path / "intent.yaml"
+    new.write_text(DRA.replace("replicas: 4", "replicas: 2").replace("      sizes: {large: 7680Mi}\n", ""))
+    done = ask("plan", "--live", new)
+    assert "2 nodes would change" in done.stdout
+    assert "team/lab-0" in done.stdout

@@ -25,8 +25,16 @@ BACKEND_LABEL = "gpushare.dev/backend"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """With which the name begins that Kubernetes gives every class in `limits`."""
 
+OUR_CLASSES = "gpushare-"
+"""With which the name of every DeviceClass of ours begins."""
+
 REQUEST = "gpu"
 """The name of the request in a claim of ours, and of the claim in a pod of ours."""
+
+
+def is_of_gpus(device_class: str) -> bool:
+    """Whether a class has the name of one of ours, or of NVIDIA's own."""
+    return device_class.startswith(OUR_CLASSES) or device_class.endswith(NVIDIA.domain)
 
 
 class DraDriver:

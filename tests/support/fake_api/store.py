@@ -24,6 +24,12 @@ KINDS = {
     "secrets": ("v1", "Secret"),
     "resourceslices": ("resource.k8s.io/v1", "ResourceSlice"),
     "deviceclasses": ("resource.k8s.io/v1", "DeviceClass"),
+    "resourceclaims": ("resource.k8s.io/v1", "ResourceClaim"),
+    "resourceclaimtemplates": ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+    "validatingadmissionpolicies": ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+    "validatingadmissionpolicybindings": ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+    "mutatingadmissionpolicies": ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),
+    "mutatingadmissionpolicybindings": ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding"),
     "deviceconfigs": ("amd.com/v1alpha1", "DeviceConfig"),
 }
 

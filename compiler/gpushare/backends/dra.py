@@ -32,6 +32,11 @@ REQUEST = "gpu"
 """The name of the request in a claim of ours, and of the claim in a pod of ours."""
 
 
+def is_of_gpus(device_class: str) -> bool:
+    """Whether a class has the name of one of ours, or of NVIDIA's own."""
+    return device_class.startswith(OUR_CLASSES) or device_class.endswith(NVIDIA.domain)
+
+
 class DraDriver:
     """The back end of one pool."""
 

@@ -19,6 +19,9 @@ BINDINGS = ("validatingadmissionpolicybindings", "mutatingadmissionpolicybinding
 BY_MEMORY, BY_COUNT, UNLIMITED = "memory", "count", "unlimited"
 """By what claims share a device."""
 
+WHOLE, INSTANCE = "gpu", "mig"
+"""The driver's types of devices."""
+
 MEMORY, SHARES = "memory", "shares"
 """Names of capacities."""
 
@@ -62,7 +65,7 @@ class Selection(Record):
 
     def accepts(self, device: Device) -> bool:
         """Whether the class gives out the device."""
-        is_same = (device.kind, device.profile if device.kind == "mig" else "") == (self.kind, self.profile)
+        is_same = (device.kind, device.profile if device.kind == INSTANCE else "") == (self.kind, self.profile)
         return is_same and device.product in self.products
 
     def __str__(self) -> str:

@@ -97,7 +97,7 @@ def device_class(item: Json) -> DeviceClass:
 def _selection(spec: Json) -> Selection | None:
     expressions = [as_map(one, "cel").get("expression") for one in as_maps(spec, "selectors")]
     found = _FORM.fullmatch(expressions[0]) if len(expressions) == 1 and isinstance(expressions[0], str) else None
-    if found is None or (found["kind"] == "mig") != bool(found["profile"]):
+    if found is None or (found["kind"] == devices.INSTANCE) != bool(found["profile"]):
         return None
     names = re.findall(r"'([^']*)'", found["one"] or found["several"])
     return Selection(kind=found["kind"], profile=clean(found["profile"]), products=tuple(map(clean, names)))

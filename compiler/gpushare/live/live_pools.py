@@ -13,7 +13,7 @@ from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.record import NOTHING, Record
 from gpushare.intent.types import Backend
 from gpushare.live.api_objects import clean
-from gpushare.live.devices import Device
+from gpushare.live.devices import INSTANCE, WHOLE, Device
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import POOL_LABEL, DaemonSet, LiveNode, Snapshot
 from gpushare.reading import source
@@ -32,9 +32,8 @@ class ClassPlan(Record):
 
     def is_of(self, device: Device) -> bool:
         """Whether a device of a slice is meant for the class."""
-        return (device.kind, device.profile if device.kind == "mig" else "") == (
-            ("mig", self.profile) if self.profile else ("gpu", "")
-        )
+        kind = INSTANCE if self.profile else WHOLE
+        return device.kind == kind and (device.profile if kind == INSTANCE else None) == self.profile
 
 
 class LivePool(Record):
@@ -110,7 +109,7 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
     shares = {share["profile"]: (clean(share["resource"]), int(share["replicas"])) for share in spec["shares"]}
     rollout, is_dra = spec["rollout"], spec.get("backend") == DRA
     counts = {clean(name): int(number) for name, number in spec["resources"].items()}
-    divided = {resource: replicas for resource, replicas in shares.values()}
+    divided = dict(shares.values())
     resources = {name: number * divided[name] for name, number in counts.items()} if is_dra else counts
     side = PoolSide(
         card=clean(spec["card"]["id"]),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from urllib.parse import quote as quoted
 
-from gpushare.backends.dra import BACKEND_LABEL, DRIVER, OUR_CLASSES
+from gpushare.backends.dra import BACKEND_LABEL, DRIVER, OUR_CLASSES, is_of_gpus
 from gpushare.backends.vgpu import OPERATOR_CONFIG_MAP
 from gpushare.core.record import Record
 from gpushare.live import api_objects, devices, dra_objects, helm_release, observing, runtime_metrics
@@ -28,7 +28,6 @@ from gpushare.live.snapshot import (
     Snapshot,
 )
 from gpushare.vendors.amd import AMD
-from gpushare.vendors.nvidia import NVIDIA
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
@@ -162,13 +161,11 @@ def _dra(lists: Lists, scope: Scope) -> Dra:
     place = f"{_DRA}/namespaces/{quoted(scope.namespace, safe='')}" if scope.namespace else _DRA
     ours = {one.name for one in classes if one.selection is not None}
 
-    def is_of_gpus(claim: Claim) -> bool:
+    def asks(claim: Claim) -> bool:
         names = (one.device_class for alternatives in claim.requests for one in alternatives)
-        return bool(claim.grants) or any(
-            name in ours or name.startswith(OUR_CLASSES) or name.endswith(NVIDIA.domain) for name in names
-        )
+        return bool(claim.grants) or any(name in ours or is_of_gpus(name) for name in names)
 
-    claims = lists.read(devices.CLAIMS, f"{place}/resourceclaims", dra_objects.claim, is_of_gpus, {})
+    claims = lists.read(devices.CLAIMS, f"{place}/resourceclaims", dra_objects.claim, asks, {})
     templates: tuple[ClaimTemplate, ...] = ()
     if scope.dra:
         path = f"{_DRA}/resourceclaimtemplates"

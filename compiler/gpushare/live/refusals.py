@@ -8,9 +8,7 @@ from gpushare.backends.dra import DRIVER
 
 _AGAIN = "Delete the pod, so that its controller makes a new one"
 
-_IFfrom gpushare.backends.dra import DRIVER
-
-_AGAIN = f"{_AGAIN}; if that repeats, `gpushare explain NODE` says what is wrong."
+_IF_AGAIN = f"{_AGAIN}; if that repeats, `gpushare explain NODE` says what is wrong."
 REMEDIES = {
     "maximum request size for shared resources": (
         "Request one share per container. A request for more is refused; it would add neither memory nor speed."

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PATH = re.compile(
     r"/(?:api|apis/[a-z0-9.]+)/v1(?:alpha1)?(?:/namespaces/(?P<namespace>[^/]+))?"
-    r"/(?P<plural>nodes|pods|events|leases|daemonsets|configmaps|resourcequotas|secrets|deviceconfigs)"
+    r"/(?P<plural>nodes|pods|events|leases|daemonsets|configmaps|resourcequotas|secrets|deviceconfigs|resourceslices|deviceclasses)"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<part>status|eviction))?",
 )
 

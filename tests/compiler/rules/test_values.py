@@ -137,7 +137,7 @@ def test_value_of_a_disabled_part_is_reported(platform: str, place: str, message
 @pytest.mark.parametrize(
     ("value", "hint"),
     [
-        ("draDriver: {version: v0.4.0}", "remove it"),
+        ("draDriver: {version: v0.4.0}", "remove it; a pool with backend: dra has NVIDIA's own chart of the driver"),
         ("driver: {rdma: {enabled: true}}", "remove it, or write platform.driver"),
         ("migManager: {hostNetwork: true}", "remove it, or write platform.partitioner: mig-manager"),
         ("dcgm: {hostNetwork: true}", "remove it, or enable that part"),

@@ -90,8 +90,13 @@ def agents(cluster_fixture: ClusterFixture) -> Iterator[Agents]:
 def deploy(cluster_fixture: ClusterFixture) -> None:
     """Two pods, of which one may be away at a time."""
     labels = {"app": "service"}
-    container = {"name": "work", "image": TENANT, "imagePullPolicy": "Never", "args": ["--mib", "30000"]}
-    container["resources"] = {"limits": {GPU: 1}}
+    container = {
+        "name": "work",
+        "image": TENANT,
+        "imagePullPolicy": "Never",
+        "args": ["--mib", "30000"],
+        "resources": {"limits": {GPU: 1}},
+    }
     spec = {"containers": [container], "runtimeClassName": "nvidia", "terminationGracePeriodSeconds": 1}
     metadata = {"name": "service", "namespace": COURSE}
     template = {"metadata": {"labels": labels}, "spec": spec}

@@ -104,6 +104,15 @@ def test_node_takes_as_many_claims_as_its_memory_has_room_for(cluster_fixture: C
     cluster_fixture.dismiss(*names, "large")
 
 
+def test_claims_of_another_size_replace_the_former_ones(cluster_fixture: ClusterFixture, agents: Agents) -> None:
+    """The specification of a ResourceClaimTemplate cannot be changed."""
+    install(agents, cluster_fixture, EXCLUSIVE, NOTEBOOKS.replace("replicas: 4", "replicas: 2"))
+    start(cluster_fixture, "half", SHARE, "--mib", "7000")
+    start(cluster_fixture, "other-half", SHARE, "--mib", "7000")
+    cluster_fixture.dismiss("half", "other-half")
+    install(agents, cluster_fixture, EXCLUSIVE)
+
+
 def test_whole_gpu_is_claimed_or_named_in_limits_once(cluster_fixture: ClusterFixture, agents: Agents) -> None:
     start(cluster_fixture, "claims", "gpushare-training.gpu", "--mib", "39000")
     cluster_fixture.tenant("limits", OTHER, "nvidia.com/gpu", "--mib", "39000")
@@ -141,7 +150,7 @@ def test_instance_is_shared_by_claims_with_caps(cluster_fixture: ClusterFixture,
     start(cluster_fixture, "offender", half, *grows)
     assert finds_nothing(cluster_fixture, "late", half)
     cluster_fixture.let_grow(OTHER)
-    await_end(cluster_fixture, "offender", 12000, 9856)
+    await_end(cluster_fixture, "offender", 12000, 9684)
     assert {cluster_fixture.phase(f"half-{number}") for number in range(7)} == {"Running"}
     cluster_fixture.dismiss("offender", *(f"half-{number}" for number in range(7)))
 

@@ -299,7 +299,10 @@ def test_pools_with_one_quota_get_one_each_on_dra() -> None:
         device_class(f"device.driver == 'gpu.nvidia.com' && {ASKED}.productName in [' && ']"),
         template("small", memory('"1"')) + "---\n" + device_class(),
         template("odd", ", capacity: {requests: {memory: [1], shares: {}}}") + "---\n" + device_class(),
-        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: 5\nspec: {devices: {requests: [1, {firstAvailable: [2]}]}}",
+        (
+            "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: 5\n"
+            "spec: {devices: {requests: [1, {firstAvailable: [2]}]}}\n"
+        ),
     ],
 )
 def test_anything_in_objects_of_dra_gives_findings(document: str, stack: str) -> None:

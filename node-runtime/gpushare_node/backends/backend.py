@@ -1,6 +1,7 @@
 """Backend: what the two loops ask of the way in which GPUs are offered to pods, as one Protocol. Values only."""
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import Published
@@ -11,6 +12,9 @@ from gpushare_node.reporting.outcome import Unmet
 
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
 """The message if there is no checkpoint."""
+
+DEVICES = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+"""Where kubelet remembers what device plugins gave to pods."""
 
 Socket = tuple[str, int, int]
 """The identity of a socket: name, inode and change time, because a file system may reuse an inode immediately."""

@@ -16,8 +16,7 @@ from collections.abc import Callable
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NO_BACKEND, PLUGIN_DEPLOY_LABEL, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
-from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.backends.device_plugin import checkpoint, offer
+from gpushare_node.backends.backend import DEVICES, CheckpointError
 from gpushare_node.core.policy import Backend, Policy, Stack
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.view import GpuView
@@ -71,7 +70,7 @@ class BackendGate(Struct, frozen=False):
         node, goal = self.drain.node, request.policy.backend
         others = {name for holder in self._holders() for name in self._foreign(holder)}
         if node.backend not in (None, goal):
-            others |= offer.advertised(node.allocatable).keys()
+            others |= context.deps.backend.advertised(node.allocatable).keys()
         self.drain.request = replace(request, is_partly=False, affected=frozenset(others), find_further=self._find_disturbed)
 
     def must_close(self, view: GpuView) -> bool:
@@ -173,7 +172,7 @@ class BackendGate(Struct, frozen=False):
     def _find_plugin_in(self, node: NodeView, pods: tuple[PodView, ...]) -> Unmet | None:
         apps = of(self._policy.vendor).plugin_apps
         names = _name(pods, lambda labels: not apps.isdisjoint({labels.get(_APP), labels.get(_NAME)}))
-        offered = offer.advertised(node.allocatable)
+        offered = self._context.deps.backend.advertised(node.allocatable)
         if not names and not offered:
             return None
         what = names or f"{', '.join(sorted(offered))} in the node's allocatable"
@@ -198,7 +197,7 @@ class BackendGate(Struct, frozen=False):
         left = {one.resource for one in allocations if one.claim is None and is_gpu_resource(one.resource)}
         names = left & context.cluster.extended_names([name for name, _ in policy.resources]) if left else left
         if names:
-            command = f"systemctl stop kubelet && rm {checkpoint.DEFAULT} && systemctl start kubelet"
+            command = f"systemctl stop kubelet && rm {DEVICES} && systemctl start kubelet"
             text = f"kubelet's checkpoint has allocations of {', '.join(sorted(names))}: run `{command}` on the node"
             raise Blocked(ConditionReason.KUBELET_REMEMBERS_PLUGIN, text)
 

@@ -112,12 +112,14 @@ def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozen
         if pod.has_ended or (checkpoint.is_there and pod.phase != "Running"):
             continue
         resources = frozenset(filter(is_gpu_resource, pod.resources)) if listed.isdisjoint(pod.uids) else frozenset()
+        claimed = frozenset[str]()
         if (checkpoint.has_claims or not checkpoint.is_there) and any(
             claims.isdisjoint((uid, claim.name) for uid in pod.uids) for claim in pod.claims
         ):
-            resources |= DRA_DRIVERS
-        if resources:
-            yield Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
+            claimed = DRA_DRIVERS
+        if resources or claimed:
+            held = frozenset({device})
+            yield Holder(pod_uid=pod.uids[0], pod=pod, devices=held, resources=resources | claimed, claimed=claimed)
 
 
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:

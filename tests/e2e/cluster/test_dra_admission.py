@@ -66,7 +66,7 @@ spec:
 GROUP = "/apis/resource.k8s.io/v1"
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpushare-"
 DRIVER = "system:serviceaccount:dra-driver-nvidia-gpu:dra-driver-nvidia-gpu-service-account-kubeletplugin"
-DISTINCT = {"constraints": [{"distinctAttribute": "gpu.nvidia.com/uuid"}]}
+DISTINCT: Object = {"constraints": [{"distinctAttribute": "gpu.nvidia.com/uuid"}]}
 USER = {"Impersonate-User": "alice"}
 
 

@@ -320,7 +320,7 @@ def made_up(dice: random.Random) -> tuple[list[dict[str, Any]], list[Allocation]
 
 
 def given_by_kubelet(one: dict[str, Any], allocations: list[Allocation]) -> dict[str, set[str]]:
-    """The devices that kubelet 1.36 gives to each container, written after `GetResources` of its claim manager."""
+    """The devices that kubelet 1.36 gives to each container, written after what its claim manager does."""
     status, meta = one["status"], one["metadata"]
     made = {entry["name"]: entry["resourceClaimName"] for entry in status["resourceClaimStatuses"]}
     found: dict[str, set[str]] = {}
@@ -402,7 +402,7 @@ def test_a_further_claim_of_one_of_them_on_the_device_is_added_for_all() -> None
 
 
 def test_what_a_partner_brought_leaves_with_it() -> None:
-    """Nobody keeps a share of a claim that is somebody else's by now."""
+    """The cap would keep a share that another pod has by now."""
     own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
     one, two_ = pod("one", 1, claims=(uses(),)), pod("two", 2, claims=(uses(), uses("d")))
     allocations = claimed(**own), claimed(number=2, **own), claimed("d", number=2, **own)

@@ -1,4 +1,4 @@
-"""A cap for several containers together: the one that uses most answers for the excess, and nobody gains by taking turns."""
+"""A cap for several containers together: the one that uses most answers for the excess, and none gains by taking turns."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Rules on pools that NVIDIA's DRA driver serves: GS760 to GS773.
+"""Rules on pools that NVIDIA's DRA driver serves: GS760 to GS774.
 
 What the driver does is that of kubernetes-sigs/dra-driver-nvidia-gpu 0.5: `consumableShares` is one value for all its nodes, a
 claim that names no capacity takes the default of the device, and one of `limits` can name none.
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpushare import modes, vendors
+from gpushare.backends.dra import DRIVER
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path, Severity
@@ -495,6 +496,21 @@ def check_former(context: RuleContext) -> Iterator[Finding]:
             yield Finding(code="GS773", severity=Severity.WARNING, message=message, hints=hints, path=path)
 
 
+def check_whole_name(context: RuleContext) -> Iterator[Finding]:
+    """GS774: a name for limits that a class of the driver's own chart has too."""
+    for pool, card, kinds in _served(context):
+        name = vendors.of(card).whole_gpu
+        if name in {context.named(pool, kind) for kind in kinds}:
+            yield Finding(
+                code="GS774",
+                severity=Severity.WARNING,
+                message=f"device class {DRIVER}, which NVIDIA's chart makes, has the name {name} too: limits get a whole GPU by"
+                " the newer of two classes, and by neither once one is deleted",
+                hints=("write requests: claims", f"or delete device class {DRIVER} before this bundle is installed"),
+                path=pool_path(pool, "requests"),
+            )
+
+
 RULES = (
     Rule(code="GS760", check=check_served),
     Rule(code="GS761", check=check_kubernetes),
@@ -510,4 +526,5 @@ RULES = (
     Rule(code="GS771", check=check_cap),
     Rule(code="GS772", check=check_clouds),
     Rule(code="GS773", check=check_former),
+    Rule(code="GS774", check=check_whole_name),
 )

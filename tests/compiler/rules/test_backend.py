@@ -558,6 +558,20 @@ def test_limits_after_the_device_plugin_are_reported_with_the_name(sharing: str,
     assert found(written(claimed(**A100, sharing=SHARING[sharing]), **platform), "GS773") == []
 
 
+# GS774
+
+
+def test_the_name_of_whole_gpus_is_that_of_the_drivers_own_class_too() -> None:
+    path, _, message = one("GS774", claimed(sharing=SHARING["exclusive"], requests="both"), **PLATFORM)
+    assert path == f"{HERE}/requests"
+    assert message.startswith("device class gpu.nvidia.com, which NVIDIA's chart makes, has the name nvidia.com/gpu too")
+
+
+@pytest.mark.parametrize("sharing", ["mig", "time-slicing"])
+def test_other_names_are_of_no_class_of_the_drivers(sharing: str) -> None:
+    assert found(written(claimed(**A100, sharing=SHARING[sharing], requests="limits"), **COUNT), "GS774") == []
+
+
 @pytest.mark.parametrize(
     ("fields", "place"),
     [
@@ -605,10 +619,11 @@ def test_the_release_of_the_device_plugin_does_not_concern_pools_of_dra() -> Non
 
 def test_every_rule_has_a_severity_of_its_own() -> None:
     """What blocks a bundle is an error; what may be meant, or depends on the cluster, a warning."""
-    warnings = {"GS765", "GS767", "GS771", "GS772", "GS773"}
+    warnings = {"GS765", "GS767", "GS771", "GS772", "GS773", "GS774"}
     texts = [
         written(claimed(requests="limits", memory="{cap: none}"), claimed("b", nodes=OTHER_T4, sharing="{mode: exclusive}")),
         written(claimed(sizes="{large: 8Gi}"), **PLATFORM, quotas="{atlas: {notebooks: 8}}"),
+        written(claimed(sharing=SHARING["exclusive"], requests="limits"), **PLATFORM),
         written(claimed(nodes="{matchLabels: {cloud.google.com/gke-nodepool: t4}}", memory="{cap: none}"), **PLATFORM),
     ]
     reported: list[Finding] = [finding for text in texts for finding in check(text) if finding.code in OURS]
@@ -617,7 +632,7 @@ def test_every_rule_has_a_severity_of_its_own() -> None:
 
 
 def test_the_rules_are_in_the_registry() -> None:
-    assert {f"GS{number}" for number in range(760, 774)} == OURS <= {rule.code for rule in rules.RULES}
+    assert {f"GS{number}" for number in range(760, 775)} == OURS <= {rule.code for rule in rules.RULES}
 
 
 def test_a_class_shares_the_budget_of_its_name_for_limits() -> None:

@@ -46,7 +46,8 @@ def _release_all(run: Run, printer: Printer) -> int:
     def say(text: str) -> None:
         sys.stderr.write(f"{escape(text)}\n")
 
-    uninstall = Uninstall(api.connection, api.identity.namespace, request_of(api.identity), run.clock, say)
+    request, has_templates = request_of(api.identity), arguments.claim_templates
+    uninstall = Uninstall(api.connection, api.identity.namespace, request, run.clock, say, has_templates=has_templates)
     if arguments.observed:
         report = uninstall.forget()
     else:

@@ -18,7 +18,7 @@ STAYS = "pre-install,pre-upgrade,pre-rollback"
 
 
 def objects(bundle: Mapping[str, str]) -> list[Object]:
-    """The namespace, and what an installation makes, of a bundle's texts by path, hooks that stay included. No test changes them."""
+    """The namespace, and what an installation makes, of a bundle, with hooks that stay. No test changes them."""
     namespace = yaml.safe_load(bundle["namespace.yaml"])
     chart = tuple((path, text) for path, text in bundle.items() if path.startswith("chart/"))
     return [namespace, *_installed(chart, namespace["metadata"]["name"])]

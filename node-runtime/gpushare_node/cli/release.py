@@ -46,12 +46,13 @@ def _release_all(run: Run, printer: Printer) -> int:
     def say(text: str) -> None:
         sys.stderr.write(f"{escape(text)}\n")
 
-    request, has_templates = request_of(api.identity), arguments.claim_templates
-    uninstall = Uninstall(api.connection, api.identity.namespace, request, run.clock, say, has_templates=has_templates)
+    uninstall = Uninstall(api.connection, api.identity.namespace, request_of(api.identity), run.clock, say)
     if arguments.observed:
         report = uninstall.forget()
     else:
         report = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
+    if report.is_done and arguments.claim_templates:
+        uninstall.delete_templates()
     step = "remove the condition and the annotation" if arguments.observed else "release"
     detail = "the API server refuses it" if arguments.observed else "did not answer in time"
     for node in report.released:

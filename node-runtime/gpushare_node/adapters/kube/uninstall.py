@@ -1,8 +1,7 @@
 """Uninstall: requests every node's release, then deletes the DaemonSets. For the chart's Job, before Helm removes the rest.
 
 It sets and clears two annotations of nodes and deletes our DaemonSets; the runtime on each node releases the hardware, which is
-why it must still run. The Job changes nothing else on a node. Of the release it deletes the claim templates, which are hooks: Helm
-leaves them. A request contains the Job's pod, and is in force while that may
+why it must still run. The Job changes nothing else on a node. A request contains the Job's pod, and is in force while that may
 run: an uninstallation that was aborted, and lost its permissions too, no longer requests anything. However large the cluster,
 only one page of it is in memory.
 """
@@ -63,15 +62,12 @@ class Uninstall:
         request: str,
         clock: Clock,
         say: Callable[[str], None],
-        *,
-        has_templates: bool = False,
     ) -> None:
         self._connection = connection
         self._namespace = namespace
         self._request = request
         self._clock = clock
         self._progress = say
-        self._has_templates = has_templates
         self._refusals = 0
         self._has_left: dict[str, bool] = {}
         """The nodes that were sent a request, and whether they have answered."""
@@ -95,7 +91,6 @@ class Uninstall:
             is_leaving = True
             self._delete_daemonsets()
             remaining = self._wait_for_pods(self._clock.now() + ENDING_SECONDS)
-            self._delete_templates()
             return self._report(silent, is_done=True, remaining=remaining)
         finally:
             self._clear(is_leaving=is_leaving)
@@ -108,7 +103,6 @@ class Uninstall:
         self._daemonsets = self._find_daemonsets()
         self._delete_daemonsets()
         remaining = self._wait_for_pods(self._clock.now() + ENDING_SECONDS)
-        self._delete_templates()
         cleaned, failed = [], []
         for node in self._connection.pages("/api/v1/nodes", {}):
             name = str(node["metadata"]["name"])
@@ -123,6 +117,14 @@ class Uninstall:
         return UninstallReport(
             is_done=not failed, released=tuple(sorted(cleaned)), silent=tuple(sorted(failed)), remaining=remaining
         )
+
+    def delete_templates(self) -> None:
+        """Delete the release's ResourceClaimTemplates, in every namespace: they are hooks, which Helm leaves. ClusterError."""
+        self._progress("deleting ResourceClaimTemplates")
+        group = "/apis/resource.k8s.io/v1"
+        for one in self._connection.pages(f"{group}/{_TEMPLATES}", {"labelSelector": _OURS}, METADATA_LIST):
+            path = f"{group}/namespaces/{one['metadata']['namespace']}/{_TEMPLATES}/{one['metadata']['name']}"
+            self._unless_gone(Request(method="DELETE", path=path))
 
     def _report(
         self,
@@ -218,15 +220,6 @@ class Uninstall:
             path = f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets/{name}"
             options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
             self._unless_gone(Request(method="DELETE", path=path, body=options))
-
-    def _delete_templates(self) -> None:
-        if not self._has_templates:
-            return
-        self._progress("deleting ResourceClaimTemplates")
-        group = "/apis/resource.k8s.io/v1"
-        for one in self._connection.pages(f"{group}/{_TEMPLATES}", {"labelSelector": _OURS}, METADATA_LIST):
-            path = f"{group}/namespaces/{one['metadata']['namespace']}/{_TEMPLATES}/{one['metadata']['name']}"
-            self._unless_gone(Request(method="DELETE", path=path))
 
     def _wait_for_pods(self, deadline: float) -> tuple[str, ...]:
         """Wait for our pods to end. While one runs, the request must stay: without it, the pod would start to work again."""

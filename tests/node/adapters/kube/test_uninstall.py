@@ -46,23 +46,9 @@ def answer(api: ApiServer, *names: str) -> None:
             api.patch("nodes", name, {"metadata": released}, manager="gpushare-node")
 
 
-def run(connection: Connection, clock: FakeClock, *, has_templates: bool = False) -> tuple[Uninstall, list[str]]:
+def run(connection: Connection, clock: FakeClock) -> tuple[Uninstall, list[str]]:
     said: list[str] = []
-    return Uninstall(connection, "gpushare", REQUEST, clock, said.append, has_templates=has_templates), said
-
-
-def add_templates(api: ApiServer) -> None:
-    """Two of the release, in namespaces of tenants, and a tenant's own."""
-    for namespace, name, labels in (
-        ("course", "gpushare-train.gpu", {"app.kubernetes.io/name": "gpushare"}),
-        ("lab", "gpushare-train.gpu", {"app.kubernetes.io/name": "gpushare"}),
-        ("lab", "gpushare-train.mine", {}),
-    ):
-        api.add("resourceclaimtemplates", name, {"metadata": {"labels": labels}}, namespace=namespace)
-
-
-def templates(api: ApiServer) -> set[tuple[str, str]]:
-    return {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in api.all("resourceclaimtemplates")}
+    return Uninstall(connection, "gpushare", REQUEST, clock, said.append), said
 
 
 def test_daemonsets_are_deleted_after_all_nodes_answer_annotations_last(
@@ -81,29 +67,16 @@ def test_daemonsets_are_deleted_after_all_nodes_answer_annotations_last(
     assert ("PATCH", "/api/v1/nodes/cpu") not in api.requests
 
 
-@pytest.mark.parametrize("observed", [False, True])
 def test_claim_templates_of_the_release_are_deleted_in_every_namespace(
-    api: ApiServer, connection: Connection, clock: FakeClock, observed: bool
+    api: ApiServer, connection: Connection, clock: FakeClock
 ) -> None:
-    add_templates(api)
-    clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
-    uninstall, _ = run(connection, clock, has_templates=True)
-    assert (uninstall.forget() if observed else uninstall.run(timeout_seconds=600, goes_on=False)).is_done
-    assert templates(api) == {("lab", "gpushare-train.mine")}
-
-
-def test_claim_templates_stay_while_nodes_do_not_answer(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
-    add_templates(api)
-    uninstall, _ = run(connection, clock, has_templates=True)
-    assert not uninstall.run(timeout_seconds=60, goes_on=False).is_done
-    assert len(templates(api)) == 3
-
-
-def test_bundle_that_never_had_claims_needs_no_right_to_them(api: ApiServer, connection: Connection, clock: FakeClock) -> None:
-    clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
+    ours = {"metadata": {"labels": {"app.kubernetes.io/name": "gpushare"}}}
+    api.add("resourceclaimtemplates", "gpushare-train.gpu", ours, namespace="course")
+    api.add("resourceclaimtemplates", "gpushare-train.gpu", ours, namespace="lab")
+    api.add("resourceclaimtemplates", "gpushare-train.mine", {}, namespace="lab")
     uninstall, _ = run(connection, clock)
-    assert uninstall.run(timeout_seconds=600, goes_on=False).is_done
-    assert not [path for _, path in api.requests if "resource.k8s.io" in path]
+    uninstall.delete_templates()
+    assert [one["metadata"]["name"] for one in api.all("resourceclaimtemplates")] == ["gpushare-train.mine"]
 
 
 def test_unresponsive_node_is_reported_and_nothing_is_uninstalled(

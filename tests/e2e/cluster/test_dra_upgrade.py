@@ -1,4 +1,4 @@
-"""Helm makes the claim templates of pools of DRA again, while the former policy is in force: their specification is immutable."""
+"""Helm makes claim templates of DRA again, while the former policy is in force: their specification is immutable."""
 
 from pathlib import Path
 from typing import Any

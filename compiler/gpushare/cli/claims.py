@@ -19,7 +19,7 @@ def command(intent: str, namespace: str, overlays: tuple[str, ...], pools: tuple
     quotas; this is for other ones.
 
     For example:
-      gpushare claims intent.yaml team-b | kubectl apply -f -
+      gpushare claims intent.yaml team-b | kubectl replace --force -f -
       gpushare claims intent.yaml team-b --pool notebooks
 
     Exit codes:

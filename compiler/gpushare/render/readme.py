@@ -121,7 +121,7 @@ def _claims(pool: PoolPlan, plan: Plan) -> Iterator[str]:
             listed = join_words([f"`{quota.namespace}`" for quota in plan.quotas]) if plan.quotas else "no namespace"
             yield f"Claim templates are in {listed}. This adds those for another namespace:"
             yield ""
-            yield "    gpushare claims INTENT NAMESPACE | kubectl apply -f -"
+            yield "    gpushare claims INTENT NAMESPACE | kubectl replace --force --filename -"
             yield ""
         yield from ("| resourceClaimTemplateName | a claim gets |", "|---|---|")
         yield from (f"| `{shape.template}` | {_gets(pool, shape)} |" for shape in shapes)

@@ -141,7 +141,7 @@ OF_A_NIC = {"opaque": {"driver": "nic.example.org", "parameters": PARAMETERS}}
 REFUSED: dict[str, tuple[Object, str]] = {
     "a class of the driver's chart": (claim("gpushare-notebooks.a", asked("gpu.nvidia.com")), "not all are those of a pool"),
     "a class of MIG": (claim("gpushare-notebooks.a", asked("mig.nvidia.com")), "not all are those of a pool"),
-    "a class that no pool has": (claim("gpushare-notebooks.a", asked("gpushare-none")), "not all are those of a pool"),
+    "a class that no pool has": (claim("gpushare-none.a", asked("gpushare-none")), "not all are those of a pool"),
     "a foreign class as an alternative": (
         claim(
             "gpushare-notebooks.a",
@@ -203,13 +203,44 @@ ALLOWED: dict[str, Object] = {
 }
 
 
-@pytest.mark.parametrize("form", [copy.deepcopy, in_template], ids=["claim", "template"])
 @pytest.mark.parametrize("case", REFUSED)
-def test_claim_that_would_break_a_pool_is_refused_with_a_hint(case: str, form: Any, policies: Cluster) -> None:
+def test_claim_that_would_break_a_pool_is_refused_with_a_hint(case: str, policies: Cluster) -> None:
     item, told = REFUSED[case]
-    said = make(policies, form(item)).refusal
+    said = make(policies, item).refusal
     assert "ValidatingAdmissionPolicy 'gpushare-claims'" in said
     assert told in said
+
+
+NAMES = {"a name without the pool", "the name of another pool"}
+"""What is refused for its name alone."""
+
+
+@pytest.mark.parametrize("case", sorted(REFUSED.keys() - NAMES))
+def test_template_is_judged_when_kubernetes_makes_its_claims(case: str, policies: Cluster) -> None:
+    """An upgrade makes the templates of new pools, classes and sizes while the former policy is in force."""
+    item, _ = REFUSED[case]
+    assert make(policies, in_template(item)).refusal == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "device_class", "is_refused"),
+    [
+        ("mine", "gpushare-notebooks", True),
+        ("gpushare-hpc.a", "gpushare-notebooks", True),
+        ("gpushare-halves-2g.a", "gpushare-halves-2g-12gb", True),
+        ("gpushare-new.1g.5gb-me", "gpushare-new-1g-5gb-me", False),
+        ("gpushare-new.gpu", "gpushare-new", False),
+        ("gpushare-newer.gpu", "gpushare-new", True),
+        ("gpushare-ne.gpu", "gpushare-new", True),
+        ("gpushare.gpu", "gpushare-new", True),
+        ("gpushare-new", "gpushare-new", True),
+        ("mine", "nic.example.org", False),
+    ],
+)
+def test_template_has_the_name_of_its_pool(name: str, device_class: str, is_refused: bool, policies: Cluster) -> None:
+    """By it pods come to the nodes of the pool: another one leads to GPUs that the namespace may not use."""
+    told = make(policies, in_template(claim(name, asked(device_class)))).refusal
+    assert ("must begin with gpushare-POOL" in told) == is_refused == bool(told)
 
 
 @pytest.mark.parametrize("form", [copy.deepcopy, in_template], ids=["claim", "template"])

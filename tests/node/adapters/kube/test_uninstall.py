@@ -67,6 +67,18 @@ def test_daemonsets_are_deleted_after_all_nodes_answer_annotations_last(
     assert ("PATCH", "/api/v1/nodes/cpu") not in api.requests
 
 
+def test_claim_templates_of_the_release_are_deleted_in_every_namespace(
+    api: ApiServer, connection: Connection, clock: FakeClock
+) -> None:
+    ours = {"metadata": {"labels": {"app.kubernetes.io/name": "gpushare"}}}
+    api.add("resourceclaimtemplates", "gpushare-train.gpu", ours, namespace="course")
+    api.add("resourceclaimtemplates", "gpushare-train.gpu", ours, namespace="lab")
+    api.add("resourceclaimtemplates", "gpushare-train.mine", {}, namespace="lab")
+    uninstall, _ = run(connection, clock)
+    uninstall.delete_templates()
+    assert [one["metadata"]["name"] for one in api.all("resourceclaimtemplates")] == ["gpushare-train.mine"]
+
+
 def test_unresponsive_node_is_reported_and_nothing_is_uninstalled(
     api: ApiServer, connection: Connection, clock: FakeClock
 ) -> None:

@@ -12,11 +12,12 @@ The label alone says how far a change has come, so that it survives the node's f
 service, and what is left of the change waits for no window. A node that DRA does not concern costs no request.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NO_BACKEND, PLUGIN_DEPLOY_LABEL, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
-from gpushare_node.backends.backend import DEVICES, CheckpointError
+from gpushare_node.backends.backend import CheckpointError
+from gpushare_node.backends.leftovers import about_unregistered, way_out
 from gpushare_node.core.policy import Backend, Policy, Stack
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.view import GpuView
@@ -175,8 +176,14 @@ class BackendGate(Struct, frozen=False):
         offered = self._context.deps.backend.advertised(node.allocatable)
         if not names and not offered:
             return None
-        what = names or f"{', '.join(sorted(offered))} in the node's allocatable"
+        what = names or f"{', '.join(sorted(offered))} in the node's allocatable{self._about_left(offered)}"
         return Unmet(reason=ConditionReason.BACK_END_RUNNING, message=f"the device plugin still offers GPUs: {what}")
+
+    def _about_left(self, offered: Mapping[str, int]) -> str:
+        try:
+            return about_unregistered(offered, self._context.deps.backend.read_checkpoint().registered)
+        except CheckpointError:
+            return ""
 
     def _find_driver_in(self, pods: tuple[PodView, ...]) -> Unmet | None:
         vendor = of(self._policy.vendor)
@@ -197,8 +204,10 @@ class BackendGate(Struct, frozen=False):
         left = {one.resource for one in allocations if one.claim is None and is_gpu_resource(one.resource)}
         names = left & context.cluster.extended_names([name for name, _ in policy.resources]) if left else left
         if names:
-            command = f"systemctl stop kubelet && rm {DEVICES} && systemctl start kubelet"
-            text = f"kubelet's checkpoint has allocations of {', '.join(sorted(names))}: run `{command}` on the node"
+            # Of each the Node object may still have a capacity.
+            shown = names.union(filter(is_gpu_resource, context.cluster.node().allocatable))
+            command = way_out(shown, has_checkpoint=True)
+            text = f"kubelet's checkpoint has allocations of {', '.join(sorted(names))}: {command}"
             raise Blocked(ConditionReason.KUBELET_REMEMBERS_PLUGIN, text)
 
     def _foreign(self, holder: Holder) -> frozenset[str]:

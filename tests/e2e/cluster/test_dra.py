@@ -142,15 +142,16 @@ def test_new_layout_waits_for_claims_and_is_made_without_the_driver(cluster_fixt
 
 
 def test_instance_is_shared_by_claims_with_caps(cluster_fixture: ClusterFixture, agents: Agents) -> None:
+    """Together the two tenants fit into the instance: of a list with more than there is the guard believes nothing."""
     install(agents, cluster_fixture, HALVES)
     half = "gpushare-training.3g.20gb-share"
     for number in range(7):
         start(cluster_fixture, f"half-{number}", half, "--mib", "9000")
-    grows = ("--mib", "9000", "--grow-to", "12000", "--grow-after", NEVER)
+    grows = ("--mib", "9000", "--grow-to", "10500", "--grow-after", NEVER)
     start(cluster_fixture, "offender", half, *grows)
     assert finds_nothing(cluster_fixture, "late", half)
     cluster_fixture.let_grow(OTHER)
-    await_end(cluster_fixture, "offender", 12000, 9684)
+    await_end(cluster_fixture, "offender", 10500, 9684)
     assert {cluster_fixture.phase(f"half-{number}") for number in range(7)} == {"Running"}
     cluster_fixture.dismiss("offender", *(f"half-{number}" for number in range(7)))
 

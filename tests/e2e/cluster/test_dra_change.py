@@ -1,6 +1,7 @@
 """A pool changes its back end, and back, under a Deployment whose manifest stays the same; the runtime is killed amid it."""
 
 import itertools
+import shlex
 import threading
 import time
 from collections import Counter
@@ -150,19 +151,15 @@ def await_back_end(cluster_fixture: ClusterFixture, node: str, backend: str) -> 
 
 
 def forget_plugin(cluster_fixture: ClusterFixture, name: str, message: str) -> None:
-    """What the condition asks an administrator for, and what it does not say.
-
-    Kubelet takes what the API server still has of the plugin's resource for one that an administrator has added by hand, and
-    offers it for ever.
-    """
+    """What the condition asks an administrator for, and nothing else; there is no systemd on these nodes."""
+    stop, patch, start = message.split("`")[1::2]
     file = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-    assert f"systemctl stop kubelet && rm {file} && systemctl start kubelet" in message
+    assert (stop, start) == (f"systemctl stop kubelet && rm {file}", "systemctl start kubelet")
     node = cluster_fixture.node(name)
     node.stop_kubelet()
-    node.path(file).unlink(missing_ok=True)
-    for part in ("capacity", "allocatable"):
-        body = {"status": {part: {GPU: None}}}
-        cluster_fixture.cluster.write("PATCH", f"/api/v1/nodes/{name}/status", body, "application/merge-patch+json")
+    node.path(file).unlink()
+    _, *arguments = shlex.split(patch.replace(" NODE ", f" {name} "))
+    cluster_fixture.cluster.kubectl(*arguments)
     node.start_kubelet()
     cluster_fixture.cluster.wait(lambda: cluster_fixture.labels(name)[BACK_END] == "dra", f"{name} goes on")
 

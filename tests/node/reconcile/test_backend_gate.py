@@ -1,5 +1,6 @@
 """A node changes between the device plugin and DRA, and its GPUs under DRA: step by step, and when something is in the way."""
 
+import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -156,6 +157,35 @@ def test_a_plugin_that_ignores_the_labels_is_named(node: DraNode) -> None:
     assert run(node, DRA).reason is ConditionReason.READY
 
 
+@pytest.mark.parametrize("is_gate_closed", [True, False])
+def test_an_offer_without_a_plugin_is_reported_with_the_command_to_remove_it(node: DraNode, *, is_gate_closed: bool) -> None:
+    """Kubelet offers for ever what the API server has of a resource that it does not know, and so after a loss of its file."""
+    run(node, PLUGIN if is_gate_closed else DRA)
+    original = node.publish
+
+    def publish() -> None:
+        original()
+        offer(node, "4")
+
+    if is_gate_closed:
+        node.publish = publish  # type: ignore[method-assign]
+    else:
+        offer(node, "4")
+    outcome = run(node, DRA)
+    assert outcome.reason is ConditionReason.BACK_END_RUNNING
+    assert "GPUs: nvidia.com/gpu.shared in the node's allocatable; no plugin has registered nvidia.com/gpu" in outcome.message
+    stop, patch, start = outcome.message.split("`")[1::2]
+    assert (stop, start) == ("systemctl stop kubelet", "systemctl start kubelet")
+    none = {"nvidia.com/gpu.shared": None}
+    assert json.loads(patch.split("'")[1]) == {"status": {"capacity": none, "allocatable": none}}
+    offer(node, "0")
+    assert run(node, DRA).reason is ConditionReason.READY
+
+
+def offer(node: DraNode, count: str) -> None:
+    node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].update({"nvidia.com/gpu.shared": count}))
+
+
 def test_slices_that_stay_are_waited_for(node: DraNode) -> None:
     run(node, BY_MIG)
     node.api.add("resourceslices", "other", {"spec": {"driver": "gpu.nvidia.com", "nodeName": NAME}})
@@ -195,7 +225,11 @@ def test_kubelet_must_forget_the_plugin_where_pods_ask_by_its_name(node: DraNode
         assert outcome.reason is ConditionReason.READY
         return
     assert outcome.reason is ConditionReason.KUBELET_REMEMBERS_PLUGIN
-    assert "rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint" in outcome.message
+    stop, patch, start = outcome.message.split("`")[1::2]
+    assert stop == "systemctl stop kubelet && rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    none = {"nvidia.com/gpu": None, "nvidia.com/gpu.shared": None}
+    assert json.loads(patch.split("'")[1]) == {"status": {"capacity": none, "allocatable": none}}
+    assert start == "systemctl start kubelet"
     assert node.labels()[BACKEND_LABEL] == "none"
     node.entries = []
     node.checkpoint.unlink()

@@ -10,6 +10,7 @@ from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.backends.backend import Checkpoint, Socket
 from gpushare_node.backends.dra import slices
+from gpushare_node.backends.leftovers import about_unregistered
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.reporting.outcome import Unmet
@@ -52,14 +53,15 @@ class DraBackend(Struct):
         self,
         desired: Mapping[str, int],
         devices: frozenset[str],
-        registered: Mapping[str, frozenset[str]] | None,  # noqa: ARG002
+        registered: Mapping[str, frozenset[str]] | None,
         allocatable: Mapping[str, int],
     ) -> Unmet | None:
         """See `Backend`. The plugin must offer nothing, and the slices exactly the desired devices. ClusterError."""
         offered = self.advertised(allocatable)
         if offered:
             text = f"the device plugin still offers GPUs: {', '.join(sorted(offered))} in the node's allocatable"
-            return Unmet(reason=ConditionReason.BACK_END_RUNNING, message=text)
+            left = "" if registered is None else about_unregistered(offered, registered)
+            return Unmet(reason=ConditionReason.BACK_END_RUNNING, message=text + left)
         return slices.find_mismatch(self.policy, self.node, desired, devices, self.read_slices())
 
     def find_stale(self, registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:  # noqa: ARG002

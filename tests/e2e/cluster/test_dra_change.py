@@ -139,7 +139,7 @@ def change(cluster_fixture: ClusterFixture, agents: Agents, backend: str) -> Non
 
     def is_there(node: str) -> bool:
         told = cluster_fixture.condition(node)
-        if told.get("reason") == "KubeletRemembersPlugin":
+        if backend == "dra" and told.get("reason") == "KubeletRemembersPlugin":
             forget_plugin(cluster_fixture, node, told["message"])
         label = cluster_fixture.labels(node).get(BACK_END, "device-plugin")
         return label == backend and told.get("reason") == "Ready" and not cluster_fixture.taints(node)
@@ -158,7 +158,7 @@ def forget_plugin(cluster_fixture: ClusterFixture, name: str, message: str) -> N
     _, *arguments = shlex.split(patch.replace(" NODE ", f" {name} "))
     cluster_fixture.cluster.kubectl(*arguments)
     node.start_kubelet()
-    cluster_fixture.cluster.wait(lambda: cluster_fixture.labels(name)[BACK_END] == "dra", f"{name} goes on")
+    cluster_fixture.cluster.wait(lambda: cluster_fixture.labels(name).get(BACK_END) == "dra", f"{name} goes on")
 
 
 @pytest.mark.parametrize("backend", ["dra", "device-plugin"])

@@ -9,7 +9,7 @@ from gpushare_node.backends.backend import DEVICES
 def way_out(names: Iterable[str], *, has_checkpoint: bool = False) -> str:
     """Return the commands that have kubelet, and with its checkpoint also the allocations in it, forget these resources.
 
-    Kubelet offers for ever what the Node object has of a resource that it does not know, so it must not run meanwhile.
+    Kubelet keeps offering what the Node object has of a resource that it does not know, so it must not run meanwhile.
     """
     none = dict.fromkeys(sorted(names))
     patch = json.dumps({"status": {"capacity": none, "allocatable": none}}, separators=(",", ":"))

@@ -236,7 +236,7 @@ class ConditionReason(Enum):
         "Kubelet still has allocations of the device plugin under a name by which pods now ask for devices of DRA: such pods "
         "would fail with CreateContainerConfigError.",
         "Run the commands in the message: they restart kubelet without that file, and take from the Node object what it would "
-        "else offer for ever. Other device plugins register again; restart the pods that hold their devices. Or replace the "
+        "else keep offering. Other device plugins register again; restart the pods that hold their devices. Or replace the "
         "node.",
     )
     WAITING_FOR_SLICES = _not(

@@ -131,23 +131,20 @@ def install(agents: Agents, backend: str) -> None:
 
 
 def change(cluster_fixture: ClusterFixture, agents: Agents, backend: str) -> None:
-    """Install the pool with this back end, and wait until all nodes have it."""
+    """Install the pool with this back end, and wait until all nodes have it.
+
+    Where kubelet remembers the plugin, do what the condition says: either node may be the first, and the other waits for it.
+    """
     install(agents, backend)
-    for node in BOTH:
-        await_back_end(cluster_fixture, node, backend)
 
-
-def await_back_end(cluster_fixture: ClusterFixture, node: str, backend: str) -> None:
-    """Until the node has the back end. Where kubelet remembers the plugin, do what the condition says."""
-
-    def is_there() -> bool:
+    def is_there(node: str) -> bool:
         told = cluster_fixture.condition(node)
-        if told.get("reason") == "KubeletRemembersPlugin":
+        if backend == "dra" and told.get("reason") == "KubeletRemembersPlugin":
             forget_plugin(cluster_fixture, node, told["message"])
         label = cluster_fixture.labels(node).get(BACK_END, "device-plugin")
         return label == backend and told.get("reason") == "Ready" and not cluster_fixture.taints(node)
 
-    cluster_fixture.cluster.wait(is_there, f"{node} is ready with {backend}")
+    cluster_fixture.cluster.wait(lambda: sum(map(is_there, BOTH)) == len(BOTH), f"the nodes are ready with {backend}")
 
 
 def forget_plugin(cluster_fixture: ClusterFixture, name: str, message: str) -> None:
@@ -161,7 +158,7 @@ def forget_plugin(cluster_fixture: ClusterFixture, name: str, message: str) -> N
     _, *arguments = shlex.split(patch.replace(" NODE ", f" {name} "))
     cluster_fixture.cluster.kubectl(*arguments)
     node.start_kubelet()
-    cluster_fixture.cluster.wait(lambda: cluster_fixture.labels(name)[BACK_END] == "dra", f"{name} goes on")
+    cluster_fixture.cluster.wait(lambda: cluster_fixture.labels(name).get(BACK_END) == "dra", f"{name} goes on")
 
 
 @pytest.mark.parametrize("backend", ["dra", "device-plugin"])

@@ -159,7 +159,7 @@ def test_a_plugin_that_ignores_the_labels_is_named(node: DraNode) -> None:
 
 @pytest.mark.parametrize("is_gate_closed", [True, False])
 def test_an_offer_without_a_plugin_is_reported_with_the_command_to_remove_it(node: DraNode, *, is_gate_closed: bool) -> None:
-    """Kubelet offers for ever what the API server has of a resource that it does not know, and so after a loss of its file."""
+    """Kubelet keeps offering what the API server has of a resource that it does not know, and so after a loss of its file."""
     run(node, PLUGIN if is_gate_closed else DRA)
     original = node.publish
 

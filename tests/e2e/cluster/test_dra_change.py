@@ -139,9 +139,11 @@ def change(cluster_fixture: ClusterFixture, agents: Agents, backend: str) -> Non
 
     def is_there(node: str) -> bool:
         told = cluster_fixture.condition(node)
-        if backend == "dra" and told.get("reason") == "KubeletRemembersPlugin":
-            forget_plugin(cluster_fixture, node, told["message"])
         label = cluster_fixture.labels(node).get(BACK_END, "device-plugin")
+        # The condition is there until the node is ready.
+        if (backend, label, told.get("reason")) == ("dra", "none", "KubeletRemembersPlugin"):
+            forget_plugin(cluster_fixture, node, told["message"])
+            return False
         return label == backend and told.get("reason") == "Ready" and not cluster_fixture.taints(node)
 
     cluster_fixture.cluster.wait(lambda: sum(map(is_there, BOTH)) == len(BOTH), f"the nodes are ready with {backend}")

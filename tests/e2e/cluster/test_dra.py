@@ -144,6 +144,9 @@ def test_new_layout_waits_for_claims_and_is_made_without_the_driver(cluster_fixt
 def test_instance_is_shared_by_claims_with_caps(cluster_fixture: ClusterFixture, agents: Agents) -> None:
     """Together the two tenants fit into the instance: of a list with more than there is the guard believes nothing."""
     install(agents, cluster_fixture, HALVES)
+    # The node was ready before, with the former instances.
+    cluster_fixture.cluster.wait(lambda: len(uuids(agents, OTHER)) == 4, "the driver offers the large instances alone")
+    cluster_fixture.await_offer(OTHER, "training")
     half = "gpushare-training.3g.20gb-share"
     for number in range(7):
         start(cluster_fixture, f"half-{number}", half, "--mib", "9000")

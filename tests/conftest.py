@@ -1,7 +1,6 @@
 """What the whole suite has: the options `--case` and `--long`, libyaml, and examples without a time limit."""
 
 import gc
-import os
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,6 @@ yaml.SafeDumper = yaml.CSafeDumper  # type: ignore[misc, assignment]
 
 # Tests make many objects and few cycles: the collector of garbage took a fifth of their time.
 gc.set_threshold(20_000, 20, 20)
-
-# No test cuts the power: waiting for the disk was a seventh of the time of the node's tests. A bad descriptor is still refused.
-os.fsync = os.fstat  # type: ignore[assignment]
 
 # How long an example takes is a matter of what else the machine does. All else is Hypothesis's own choice, on CI and elsewhere.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

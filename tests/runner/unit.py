@@ -10,12 +10,8 @@ from collections.abc import Iterator
 from tests.runner import needs, running, suites
 from tests.runner.lanes import LOGS
 
-_DISTRIBUTION = ("-n", "3", "--dist", "worksteal", "--assert=plain")
-"""More workers than two cores have: some of the tests' time is waiting. Not many more, for each collects all tests.
-
-pytest rewrites eight thousand assertions for their messages, in a fresh clone each worker all of them, which takes longer than
-to collect the tests. What fails is tried once more with them.
-"""
+_DISTRIBUTION = ("-n", "3", "--dist", "worksteal")
+"""More workers than two cores have: some of the tests' time is waiting. Not many more, for each collects all tests."""
 
 
 def missing() -> list[str]:

@@ -41,7 +41,8 @@ class Lock(Record):
     """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first.
 
     `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor. `amd`: the stack
-    of AMD's cards and its namespace, which stay when no pool has such cards any more.
+    of AMD's cards and its namespace, which stay when no pool has such cards any more. `has_dra`: whether NVIDIA's DRA driver
+    serves nodes, or did: then its device plugin keeps to the nodes that have its label.
     """
 
     intent: str = ""
@@ -57,6 +58,7 @@ class Lock(Record):
     former_manager_configs: tuple[Mapping[str, Any], ...] = ()
     vendors: tuple[str, ...] = ()
     amd: Mapping[str, str] = NOTHING
+    has_dra: bool = False
 
 
 EMPTY = Lock()
@@ -104,6 +106,7 @@ def _lock(document: Mapping[str, Any]) -> Lock:
         former_manager_configs=tuple(document.get("formerManagerConfigs", ())),
         vendors=tuple(document.get("vendors", ())),
         amd=document.get("amd", {}),
+        has_dra=document.get("dra", False),
     )
 
 
@@ -122,6 +125,7 @@ def text(lock: Lock) -> str:
         "formerMigConfigs": [_in_order(older) for older in lock.former_mig_configs],
         **_of_vgpus(lock),
         **_of_vendors(lock),
+        **({"dra": True} if lock.has_dra else {}),
         "files": _in_order(lock.files),
     }
     return emit.yaml_text(document, _HEADER)
@@ -164,6 +168,7 @@ def advance(  # noqa: PLR0913 - the parts of a lock
     manager_configs: Mapping[str, Any] = NOTHING,
     vendors: Iterable[str] = (),
     amd: Mapping[str, str] = NOTHING,
+    has_dra: bool = False,
 ) -> Lock:
     """Return the next bundle's lock, without its files: where a set of names changed, the previous set becomes a former one."""
     return Lock(
@@ -179,6 +184,7 @@ def advance(  # noqa: PLR0913 - the parts of a lock
         former_manager_configs=_former(manager_configs, before.manager_configs, before.former_manager_configs),
         vendors=tuple(sorted({*before.vendors, *vendors})),
         amd=amd or before.amd,
+        has_dra=has_dra or before.has_dra,
     )
 
 

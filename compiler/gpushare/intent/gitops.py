@@ -101,6 +101,8 @@ def namespaces(intent: Intent) -> dict[str, str]:
     amd = intent.platform.amd
     if amd and amd.stack is not AmdStack.EXISTING and not intent.observes and amd.namespace not in made.values():
         made["amd-namespace.yaml"] = amd.namespace
+    if intent.installs_dra_driver:
+        made["dra-namespace.yaml"] = intent.platform.of_dra.namespace
     return made
 
 

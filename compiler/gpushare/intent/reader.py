@@ -21,10 +21,14 @@ from gpushare.intent.types import (
     Amd,
     AmdStack,
     Autoscaler,
+    Backend,
     Balanced,
     CapValue,
     CapWord,
     ComputeGroup,
+    Dra,
+    DraShares,
+    DraVia,
     Driver,
     Enforcement,
     Exclusive,
@@ -49,6 +53,7 @@ from gpushare.intent.types import (
     Platform,
     Pool,
     Quota,
+    Requests,
     Require,
     Rollout,
     RuntimeImage,
@@ -68,9 +73,10 @@ Document = Mapping[str, Any]
 def build(document: Document) -> Intent:
     """Return the intent that a document describes, with every default. Total for documents that `schema.check` accepts."""
     spec: Document = document["spec"]
+    backend = spec.get("platform", {}).get("backend", "device-plugin")
     return Intent(
         name=document["metadata"]["name"],
-        pools=tuple(_pool(name, pool, spec.get("rollout", {})) for name, pool in spec["pools"].items()),
+        pools=tuple(_pool(name, {"backend": backend, **pool}, spec.get("rollout", {})) for name, pool in spec["pools"].items()),
         kubernetes=_version(spec.get("kubernetes", "1.30")),
         namespace=spec.get("namespace", "gpu-system"),
         platform=_platform(spec.get("platform", {})),
@@ -126,6 +132,7 @@ def _platform(document: Document) -> Platform:
     return Platform(
         stack=Stack(stack),
         amd=_amd(document["amd"]) if "amd" in document else None,
+        dra=_dra(document["dra"]) if "dra" in document else None,
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
         driver=None if driver is None else Driver(**driver),
@@ -145,6 +152,15 @@ def _amd(document: Document) -> Amd:
     given = {key: value for key, value in document.items() if key in ("version", "namespace")}
     stack = AmdStack(document.get("stack", AmdStack.GPU_OPERATOR))
     return Amd(stack=stack, values=_in_order(document.get("values", {})), **given)
+
+
+def _dra(document: Document) -> Dra:
+    return Dra(
+        via=DraVia(document.get("via", "chart")),
+        version=document.get("version"),
+        shares=DraShares(document.get("shares", "memory")),
+        driver_root=document.get("driverRoot", "/"),
+    )
 
 
 def _in_order(value: Any) -> Any:
@@ -178,6 +194,9 @@ def _pool(name: str, document: Document, rollout: Document) -> Pool:
         tolerations=tuple(map(_toleration, document.get("tolerations", ()))),
         is_default=document.get("default", False),
         autoscaler=Autoscaler(document["nodes"]["autoscaler"]) if "autoscaler" in document["nodes"] else None,
+        backend=Backend(document["backend"]),
+        requests=Requests(document.get("requests", "claims")),
+        sizes=tuple((size, _bytes(memory)) for size, memory in document.get("sizes", {}).items()),
     )
 
 

@@ -35,7 +35,6 @@ _OF_TYPE = {
     "boolean": ("write true or false",),
     "integer": ("write a whole number",),
 }
-_PLANNED = {"dra"}
 # Of several violations of one value, the first in this order is the mistake and the others follow from it.
 _RANK = (
     "not",
@@ -366,8 +365,8 @@ def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]
     words = [_shown(word) for word in allowed]
     message = f"must be {join_words(words, 'or')}, not {_shown(value)}"
     if isinstance(value, str):
-        if value in _PLANNED and words != ["none"]:
-            return "GS104", message, (f"{value} is planned for a later version",)
+        if value == "dra" and words != ["none"]:
+            return "GS104", message, ("dra is a back end: write backend: dra in the pool, and a mode of sharing",)
         if value in _GOALS and words == ["none"]:
             return "GS104", message, (f"{value} is a goal: write goal: {value} in place of the layout",)
         near = _nearest(value, words)

@@ -49,15 +49,18 @@ _NVIDIA_CLUSTER_KINDS = (
 )
 
 
-def objects(plan: Plan, checks: Mapping[str, str]) -> Iterator[tuple[str, Object]]:
-    """Yield the path in the bundle and the object of each file. `checks` are the health checks by kind, as `<group>_<kind>`."""
+def objects(plan: Plan, checks: Mapping[str, str], *, has_claims: bool = False) -> Iterator[tuple[str, Object]]:
+    """Yield the path in the bundle and the object of each file. `checks` are the health checks by kind, as `<group>_<kind>`.
+
+    `has_claims`: NVIDIA's DRA driver serves nodes, or did.
+    """
     if "argocd" not in plan.intent.gitops:
         return
     settings = gitops.settings(plan.intent, "argocd")
     yield "argocd/root.yaml", _root(plan, settings)
     yield "argocd/apps/namespace.yaml", _namespace(plan, settings)
     yield "argocd/apps/rights.yaml", _rights(plan, settings)
-    for item in _release_rights(plan):
+    for item in _release_rights(plan, has_claims=has_claims):
         yield f"argocd/rights/{item['kind'].lower()}.yaml", item
     yield "argocd/apps/gpushare.yaml", _gpushare(plan, settings)
     stack = plan.intent.platform.stack
@@ -131,7 +134,7 @@ def _rights(plan: Plan, settings: Mapping[str, str]) -> Object:
     return _compared(_application(plan, settings, "rights", wave=0)) | {"spec": _spec(plan, settings, {"source": source})}
 
 
-def _release_rights(plan: Plan) -> Iterator[Object]:
+def _release_rights(plan: Plan, *, has_claims: bool) -> Iterator[Object]:
     """Yield the ClusterRole with which nodes are released after Argo CD has deleted the chart, and its binding.
 
     The chart cannot bring them: Argo CD finds no cluster-scoped hook again. The ServiceAccount exists only while the hook runs.
@@ -148,6 +151,9 @@ def _release_rights(plan: Plan) -> Iterator[Object]:
         }
     )
     rules = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in may.items()]
+    if has_claims and not plan.intent.observes:
+        # What of a node's GPUs the DRA driver still offers, before the device plugin gets them back.
+        rules.append({"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["get", "list"]})
     metadata = {"name": _UNINSTALL}
     yield {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
     yield {
@@ -251,12 +257,15 @@ def _source(settings: Mapping[str, str], inside: str) -> Object:
 
 
 def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the AppProject with the least rights: no Node, no other repository, our namespaces and those with a quota."""
+    """Return the AppProject with the least rights: no Node, no other repository, namespaces with objects of ours alone."""
     repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
     if gitops.installs_upstream(plan.intent):
         repositories.append(_charts(plan))
         kinds += _NVIDIA_CLUSTER_KINDS
-    namespaces = sorted({plan.intent.namespace, plan.intent.plugin_namespace, *(quota.namespace for quota in plan.quotas)})
+    if plan.dra_pools:
+        kinds.append(("resource.k8s.io", "DeviceClass"))
+    filled = {*(quota.namespace for quota in plan.quotas), *(name for pool in plan.dra_pools for name in pool.pool.namespaces)}
+    namespaces = sorted({plan.intent.namespace, plan.intent.plugin_namespace, *filled})
     return {
         "apiVersion": VERSION,
         "kind": "AppProject",

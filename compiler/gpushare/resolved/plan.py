@@ -9,19 +9,21 @@ from collections.abc import Iterator, Mapping
 
 from gpushare import backends, mig, modes
 from gpushare.backends.config_manager import ManagerConfig
+from gpushare.backends.dra import IMPLICIT
 from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
-from gpushare.intent.types import AmdStack, Intent, Layout, Partitioner, Pool, Quota
+from gpushare.intent.types import AmdStack, Backend, Intent, Layout, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
 from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
-from gpushare.sharing import caps, shares
-from gpushare.sharing.shares import ShareKind
+from gpushare.sharing import caps, claims, shares
+from gpushare.sharing.claims import Division
+from gpushare.sharing.shares import Offer, ShareKind
 
 __all__ = [
     "DevicePlan",
@@ -49,9 +51,9 @@ class ResourcePlan(Record):
 class PoolPlan(ResolvedPool):
     """One pool, resolved.
 
-    `gpus` and `devices` describe one node, `samples` are one device of each profile. `layout_of_goal` is what a goal was
-    resolved to, None if the user wrote the layout; the lock file pins it under `goal_question`. The tolerance of each cap is
-    `caps.tolerance_mib` of it.
+    `gpus` and `devices` describe one node, `samples` are one device of each profile, `kinds` the ways to offer them.
+    `layout_of_goal` is what a goal was resolved to, None if the user wrote the layout; the lock file pins it under
+    `goal_question`. The tolerance of each cap is `caps.tolerance_mib` of it.
     """
 
     gpus: tuple[GpuPlan, ...]
@@ -63,10 +65,11 @@ class PoolPlan(ResolvedPool):
     manager_config: ManagerConfig | None
     layout_of_goal: Layout | None
     goal_question: str = ""
+    kinds: tuple[ShareKind, ...] = ()
 
 
 class QuotaPlan(Record):
-    """The ResourceQuota of one namespace: (`requests.<resource>`, number) pairs, sorted."""
+    """The ResourceQuota of one namespace: (key of the resource, number) pairs, sorted."""
 
     namespace: str
     hard: tuple[tuple[str, int], ...]
@@ -97,6 +100,16 @@ class Plan(Record):
         return tuple(pool for pool in self.pools if pool.card.vendor == "amd")
 
     @property
+    def dra_pools(self) -> tuple[PoolPlan, ...]:
+        """The pools that NVIDIA's DRA driver serves."""
+        return tuple(pool for pool in self.pools if pool.pool.backend is Backend.DRA)
+
+    @property
+    def division(self) -> Division:
+        """How that driver divides devices among claims."""
+        return claims.division(self.intent)
+
+    @property
     def has_amd_operator(self) -> bool:
         """Whether the bundle installs AMD's operator."""
         is_wanted = self.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR and not self.intent.observes
@@ -110,10 +123,16 @@ class Plan(Record):
     @property
     def ambiguous(self) -> frozenset[str]:
         """The resources that mean different things in different pools: a pod that requests one must name the pool."""
-        return shares.ambiguous(
-            frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.samples)
-            for pool in self.pools
-        )
+        by_plugins = (_offer(pool) for pool in self.pools if pool.pool.backend is Backend.DEVICE_PLUGIN)
+        return shares.ambiguous(by_plugins, map(_offer, self.dra_pools)) | frozenset(self._of_classes())
+
+    def _of_classes(self) -> Iterator[str]:
+        """Yield the names of classes in `limits` that nodes of other pools may serve: a class knows cards, and no pools."""
+        served = Counter((pool.card.id, one.profile) for pool in self.dra_pools for one in pool.samples)
+        for pool in self.dra_pools:
+            for one in pool.samples:
+                is_alone = served[pool.card.id, one.profile] == 1
+                yield from (name for name in _limits(pool, one) if name.startswith(IMPLICIT) or not is_alone)
 
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
@@ -135,6 +154,20 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
         vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
     )
+
+
+def _offer(pool: PoolPlan) -> Offer:
+    """Return what a pool's resources mean; that of a class is its own."""
+    return frozenset(
+        (name, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib))
+        for one in pool.samples
+        for name in _limits(pool, one)
+        if not name.startswith(IMPLICIT)
+    )
+
+
+def _limits(pool: PoolPlan, device: DevicePlan) -> tuple[str, ...]:
+    return backends.of(pool.pool, pool.card).limits(device.resource)
 
 
 def goal_question(intent: Intent, pool: Pool) -> str:
@@ -195,6 +228,7 @@ def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool,
         layout_of_goal=shape.layouts[0] if question else None,
         terms=assignment.terms(pool),
         goal_question=question,
+        kinds=shape.kinds,
     )
 
 

@@ -45,7 +45,7 @@ def page(plan: Plan, findings: Sequence[Finding], written: str, prices: Mapping[
     )
     return html_page.render(
         "show.html.j2",
-        tables=[*(card["resources"] for card in cards), machines, quotas],
+        tables=[*(card[of] for card in cards for of in ("resources", "claims")), machines, quotas],
         machines=machines,
         name=visible(plan.intent.name),
         facts=_facts(plan, prices),
@@ -106,6 +106,7 @@ def _described(pool: PoolPlan, plan: Plan, price: Price | None) -> tuple[str, di
         "goal": "" if pool.layout_of_goal is None else layout_text(pool.layout_of_goal),
         "text": visible(" ".join((pool.card.id, pool.card.name, pool.mode.value, *names, *namespaces)).lower()),
         "resources": resources,
+        "claims": _claims(pool, plan),
         "maps": [_map(pool, gpus) for gpus in plan_view.alike(pool)],
         "resource": names[0],
         "others": join_first(names[1:], 8),
@@ -131,6 +132,11 @@ def _resources(pool: PoolPlan, price: Price | None) -> Table:
     money = (f"{price.currency or 'Cost'} per share-hour",) if price else ()
     headers = ("Resource", "Per node", "Total", "Device", "Cap", *money)
     return Table(title="Resources", headers=headers, rows=tuple(rows), numbers=tuple(range(1, len(headers))), codes=(0,))
+
+
+def _claims(pool: PoolPlan, plan: Plan) -> Table:
+    headers = tuple(title.capitalize() for title in plan_view.CLAIM_HEADERS)
+    return table("Claims", headers, plan_view.claim_rows(plan, pool), numbers=(1, 2, 3), codes=(0,))
 
 
 def _shared_pods(cards: Sequence[dict[str, Any]]) -> list[str]:

@@ -17,15 +17,18 @@ from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.no_cluster import NoCluster
-from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_identity
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.adapters.procs.processes import ProcessIdentity
-from gpushare_node.backends.backend import Backend
+from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
+from gpushare_node.backends.dra import DraBackend
+from gpushare_node.backends.dra.allocations import read_claims
+from gpushare_node.backends.kubelet_files import KubeletFiles
 from gpushare_node.cli.policy_file import STDIN
 from gpushare_node.cli.run import Run
 from gpushare_node.core import policy as policies
@@ -48,15 +51,33 @@ _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
-_BACKENDS = {policies.Backend.DEVICE_PLUGIN: DevicePlugin}
-
-
-def backend_of(policy: Policy | None) -> Backend:
-    """Return the back end of the policy's pool; without a policy, device plugins."""
+def backend_of(policy: Policy | None, api: "Api | None" = None) -> Backend:
+    """Return the back end of the policy's pool; without a policy, device plugins. Slices are read by way of `api`."""
     chosen = policies.Backend.DEVICE_PLUGIN if policy is None else policy.backend
     if chosen not in _BACKENDS:
         raise NotImplementedError(f"the back end {chosen} is not supported on nodes")
-    return _BACKENDS[chosen]()
+    files = KubeletFiles(
+        read_devices=DevicePlugin().read_checkpoint,
+        read_claims=partial(read_claims, policy),
+        needs_claims=chosen is policies.Backend.DRA,
+    )
+    return _BACKENDS[chosen](policy, files.read_checkpoint, api)
+
+
+def _open_plugin(_policy: Policy | None, read_checkpoint: Callable[[], Checkpoint], _api: "Api | None") -> Backend:
+    return DevicePlugin(read_checkpoint=read_checkpoint)
+
+
+def _open_dra(policy: Policy | None, read_checkpoint: Callable[[], Checkpoint], api: "Api | None") -> Backend:
+    assert policy is not None  # noqa: S101 - it says so
+    if api is None:
+        return DraBackend(policy=policy, read_checkpoint=read_checkpoint)
+    driver = vendors.of(policy.vendor).dra_driver
+    read_slices = partial(read_node_slices, api.connection, api.identity.node, driver)
+    return DraBackend(policy=policy, read_checkpoint=read_checkpoint, node=api.identity.node, read_slices=read_slices)
+
+
+_BACKENDS = {policies.Backend.DEVICE_PLUGIN: _open_plugin, policies.Backend.DRA: _open_dra}
 
 
 def vendor_of(policy: Policy | None) -> Vendor:
@@ -206,7 +227,7 @@ class EnforcerFactory(Struct, frozen=False):
             folder=folder(run),
             clock=run.clock,
             tenants=self.tenants,
-            backend=backend_of(policy),
+            backend=backend_of(policy, self.api),
             node_annotations=node_annotations,
             mps=_mps(pods, self.tenants, policy) if policy.mode.has_daemon and not policy.observes else None,
         )

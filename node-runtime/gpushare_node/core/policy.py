@@ -15,6 +15,7 @@ from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
 __all__ = [
+    "CLASS_PREFIX",
     "DAYS",
     "Action",
     "Backend",
@@ -22,6 +23,8 @@ __all__ = [
     "DesiredGpu",
     "DesiredInstance",
     "DesiredPartition",
+    "Dra",
+    "DraShares",
     "Enforcement",
     "Mechanism",
     "Mode",
@@ -49,6 +52,10 @@ _MAX_PARTITIONS = 8
 _MANAGER_CONFIG = re.compile(r"[a-z]+-nps[1-8]-[0-9]{1,2}-[0-9a-f]{8}")
 _COMPUTE = re.compile("[A-Z]PX")
 _MEMORY = re.compile("NPS[0-9]")
+CLASS_PREFIX = "gpushare-"
+"""With which the names of the bundle's DeviceClasses begin."""
+_CLASS = re.compile(CLASS_PREFIX + r"[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?")
+_DRIVER = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY = re.compile("|".join(DAYS))
@@ -127,6 +134,14 @@ class Backend(StrEnum):
     """How the pool's GPUs are offered to pods."""
 
     DEVICE_PLUGIN = "device-plugin"
+    DRA = "dra"
+
+
+class DraShares(StrEnum):
+    """By what claims share a device: what they consume of it."""
+
+    MEMORY = "memory"
+    COUNT = "count"
 
 
 class Vendor(StrEnum):
@@ -251,6 +266,13 @@ class Share(Struct):
     tolerance_mib: int
 
 
+class Dra(Struct):
+    """The DRA driver that offers the GPUs. `shares` None: no claim of this cluster shares a device."""
+
+    driver: str
+    shares: DraShares | None
+
+
 class Enforcement(Struct):
     """How caps are enforced.
 
@@ -288,7 +310,9 @@ class Rollout(Struct):
 class Policy(Struct):
     """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must contain.
 
-    `profile` is the device plugin's config, empty if the plugin follows no label. `manager_config` is what AMD's config manager
+    With `dra` the resources are DeviceClasses, and `resources` counts a node's devices of each.
+
+    `profile` is the device plugin's config, empty if nothing follows its label. `manager_config` is what AMD's config manager
     is to apply, None if it is to apply nothing.
 
     `ignored` are paths of fields that a newer compiler wrote and that this runtime does not know.
@@ -313,6 +337,7 @@ class Policy(Struct):
     backend: Backend = Backend.DEVICE_PLUGIN
     vendor: Vendor = Vendor.NVIDIA
     manager_config: str | None = None
+    dra: Dra | None = None
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -364,9 +389,15 @@ def read(text: str) -> Policy:
         "enforcement",
         "rollout",
         "namespaces",
-        optional=("repartitioningTaint", "adoption", "backend", "vendor", "managerConfig"),
+        optional=("repartitioningTaint", "adoption", "backend", "vendor", "managerConfig", "dra"),
     )
     vendor = spec["vendor"].optional(lambda value: value.enum(Vendor)) or Vendor.NVIDIA
+    backend = spec["backend"].optional(lambda value: value.enum(Backend)) or Backend.DEVICE_PLUGIN
+    is_dra = backend is Backend.DRA
+    if not is_dra and spec["dra"].value is not None:
+        raise spec["dra"].refusal("must be null without the back end dra")
+    has_profile = vendor is Vendor.NVIDIA and not is_dra
+    name = _CLASS if is_dra else re.compile(re.escape(vendor.resources) + "(?s:.*)")
     policy = Policy(
         pool=metadata["name"].text(_POOL),
         cluster=metadata["cluster"].text(_LABEL),
@@ -374,20 +405,21 @@ def read(text: str) -> Policy:
         mode=spec["mode"].enum(Mode),
         stack=spec["stack"].enum(Stack),
         partitioner=spec["partitioner"].enum(Partitioner),
-        profile=spec["profile"].text(_PROFILE_KEY) if vendor is Vendor.NVIDIA else _optional_profile(spec["profile"]),
+        profile=spec["profile"].text(_PROFILE_KEY) if has_profile else _optional_profile(spec["profile"]),
         mig_config=spec["migConfig"].optional(lambda value: value.text(at_most=63)),
         gpus=_gpus(spec["gpus"], spec["gpusPerNode"].integer(at_least=1, at_most=_MAX_GPUS)),
-        resources=tuple((name, value.integer(at_least=1)) for name, value in spec["resources"].entries(at_least=1)),
-        shares=tuple(_share(value, vendor) for value in spec["shares"].items(at_least=1)),
+        resources=_resources(spec["resources"], name if is_dra else None),
+        shares=tuple(_share(value, name) for value in spec["shares"].items(at_least=1)),
         enforcement=_enforcement(spec["enforcement"]),
         rollout=_rollout(spec["rollout"]),
         namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
         repartitioning_taint=spec["repartitioningTaint"].optional(lambda value: value.enum(RepartitioningTaint))
         or RepartitioningTaint.DEFAULT,
         adoption=spec["adoption"].optional(lambda value: value.enum(Adoption)) or Adoption.ENFORCE,
-        backend=spec["backend"].optional(lambda value: value.enum(Backend)) or Backend.DEVICE_PLUGIN,
+        backend=backend,
         vendor=vendor,
         manager_config=spec["managerConfig"].optional(lambda value: value.text(_MANAGER_CONFIG)),
+        dra=_dra(spec["dra"]) if is_dra else None,
     )
     return replace(policy, ignored=tuple(ignored))
 
@@ -453,10 +485,23 @@ def _instance(value: Field) -> DesiredInstance:
     )
 
 
-def _share(value: Field, vendor: Vendor) -> Share:
+def _resources(value: Field, name: re.Pattern[str] | None) -> tuple[tuple[str, int], ...]:
+    entries = value.entries(at_least=1)
+    for key, count in entries:
+        if name is not None and not name.fullmatch(key):
+            raise PolicyError(count.path, f"must have a name that matches {name.pattern}")
+    return tuple((key, count.integer(at_least=1)) for key, count in entries)
+
+
+def _dra(value: Field) -> Dra:
+    fields = value.fields("driver", "shares")
+    return Dra(driver=fields["driver"].text(_DRIVER), shares=fields["shares"].optional(lambda one: one.enum(DraShares)))
+
+
+def _share(value: Field, resource: re.Pattern[str]) -> Share:
     fields = value.fields("resource", "profile", "replicas", "memoryMiB", "capMiB", "toleranceMiB")
     return Share(
-        resource=fields["resource"].text(re.compile(re.escape(vendor.resources) + "(?s:.*)")),
+        resource=fields["resource"].text(resource),
         profile=fields["profile"].optional(lambda one: one.text()),
         replicas=fields["replicas"].integer(at_least=1, at_most=_MAX_REPLICAS),
         memory_mib=fields["memoryMiB"].optional(_positive),

@@ -46,8 +46,8 @@ CASES = [
     (SHARING, "sharing: {mode: mps, replicas: many}", ["GS103 10:38-42"], 'a whole number, not the text "many"'),
     # words
     ("gpushare.dev/v1", "gpushare.dev/v2", ["GS104 1:13-28"], "apiVersion must be gpushare.dev/v1, not gpushare.dev/v2"),
-    (SHARING, "sharing: {mode: dra}", ["GS104 10:23-26"], "dra is planned for a later version"),
-    (SHARING, "sharing: {mode: dra, replicas: 4}", ["GS104 10:23-26"], "dra is planned for a later version"),
+    (SHARING, "sharing: {mode: dra}", ["GS104 10:23-26"], "dra is a back end: write backend: dra in the pool"),
+    (SHARING, "sharing: {mode: dra, replicas: 4}", ["GS104 10:23-26"], "dra is a back end: write backend: dra in the pool"),
     (SHARING, "sharing: {mode: MIG}", ["GS104 10:23-26"], "did you mean mig?"),
     (
         SHARING,

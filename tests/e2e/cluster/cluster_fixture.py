@@ -310,7 +310,7 @@ class ClusterFixture:
             "name": "work",
             "image": TENANT,
             "imagePullPolicy": "Never",
-            "args": ["--gpu", "$(NVIDIA_VISIBLE_DEVICES)", *arguments],
+            "args": [*arguments],
             "resources": {"limits": {resource: 1}},
         }
         pod = {

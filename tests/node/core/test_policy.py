@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare_node.core.policy import Action, Backend, DesiredInstance, Mode, OnBusy, PolicyError, Vendor, read
+from gpushare_node.core.policy import Action, Backend, DesiredInstance, Dra, DraShares, Mode, OnBusy, PolicyError, Vendor, read
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -64,7 +64,9 @@ REFUSED = [
     (("spec", "card", "id"), "", "spec.card.id", "must not be empty, not ''"),
     (("spec", "migConfig"), "x" * 64, "spec.migConfig", "must have at most 63 characters"),
     (("spec", "profile"), "x" * 999, "spec.profile", "…'"),
-    (("spec", "backend"), "dra", "spec.backend", "must be one of device-plugin, not 'dra'"),
+    (("spec", "backend"), "dra", "spec.resources['nvidia.com/mig-1g.10gb']", "must have a name that matches gpushare-"),
+    (("spec", "dra"), {"driver": "gpu.nvidia.com", "shares": None}, "spec.dra", "must be null without the back end dra"),
+    (("spec", "backend"), "x", "spec.backend", "must be one of device-plugin, dra, not 'x'"),
     (("spec", "vendor"), "intel", "spec.vendor", "must be one of nvidia, amd, not 'intel'"),
     (("apiVersion",), "gpushare.dev/v2", "apiVersion", "must be one of gpushare.dev/v1, not 'gpushare.dev/v2'"),
 ]
@@ -155,6 +157,20 @@ def test_a_policy_that_names_no_backend_and_no_vendor_means_nvidias_device_plugi
     whole = document()
     whole["spec"] |= {"backend": "device-plugin", "vendor": "nvidia"}
     assert read(yaml.safe_dump(whole)) == plain
+
+
+def test_a_policy_of_dra_counts_devices_by_class_and_has_no_profile() -> None:
+    whole = document()
+    spec = whole["spec"]
+    spec |= {"backend": "dra", "dra": {"driver": "gpu.nvidia.com", "shares": "memory"}, "profile": None}
+    spec["resources"] = {"gpushare-balanced-1g-10gb": 16}
+    spec["shares"] = [{**spec["shares"][0], "resource": "gpushare-balanced-1g-10gb", "profile": "1g.10gb"}]
+    policy = read(yaml.safe_dump(whole))
+    assert (policy.backend, policy.profile) == (Backend.DRA, "")
+    assert policy.dra == Dra(driver="gpu.nvidia.com", shares=DraShares.MEMORY)
+    assert policy.resources == (("gpushare-balanced-1g-10gb", 16),)
+    spec["dra"] = None
+    assert refused(yaml.safe_dump(whole)).path == "spec.dra"
 
 
 def test_obsolete_tenancy_in_a_policy_is_ignored_and_reported() -> None:

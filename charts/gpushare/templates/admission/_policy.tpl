@@ -100,10 +100,13 @@ What the policies look up; admission/pods.yaml explains the keys. Takes the root
 {{- $_ := set $limited . (get $limited . | default 0 | add1) }}
 {{- end }}
 {{- end }}
-{{- if $pool.default }}
 {{- range $pool.resources }}
+{{- if or $pool.default (hasPrefix "deviceclass.resource.kubernetes.io/" .) }}
 {{- $_ := set $found (printf "default.%s" .) $name }}
 {{- end }}
+{{- end }}
+{{- range $key, $text := $pool.claims }}
+{{- $_ := set $found $key $text }}
 {{- end }}
 {{- end }}
 {{- range $resource, $number := $limited }}

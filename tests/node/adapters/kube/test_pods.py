@@ -112,6 +112,42 @@ def test_start_time_is_reported_for_running_containers_only() -> None:
     assert view_pod({"metadata": metadata, "status": {"containerStatuses": statuses}}).started == {"0": 1795334400.0}
 
 
+def test_each_container_has_the_requests_of_claims_that_the_pod_names_for_it() -> None:
+    """By a claim's own name, by one made from a template, and by the one that the scheduler makes for extended resources."""
+    spec = {
+        "initContainers": [{"name": "setup", "resources": {"claims": [{"name": "made"}]}}],
+        "containers": [
+            {"name": "main", "resources": {"claims": [{"name": "named", "request": "a"}, {"name": "named", "request": "b"}]}},
+            {"name": "side", "resources": {"claims": [{"name": "named"}], "limits": {"nvidia.com/gpu": 1}}},
+            {"name": "none", "resources": {"limits": {"nvidia.com/gpu": "0"}}},
+        ],
+        "resourceClaims": [
+            {"name": "named", "resourceClaimName": "shared"},
+            {"name": "made", "resourceClaimTemplateName": "t"},
+            {"name": "needless", "resourceClaimTemplateName": "t"},
+            {"name": "late", "resourceClaimTemplateName": "t"},
+        ],
+    }
+    mappings = [
+        {"containerName": name, "resourceName": resource, "requestName": f"{name}-{resource[-3:]}"}
+        for name, resource in (("side", "nvidia.com/gpu"), ("side", "nvidia.com/other"), ("none", "nvidia.com/gpu"))
+    ]
+    status = {
+        "resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made-x"}, {"name": "needless"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "p-extended", "requestMappings": mappings},
+    }
+    found = view_pod({"metadata": {"uid": "u", "namespace": "n", "name": "p"}, "spec": spec, "status": status})
+    assert {(one.name, name, request) for one in found.claims for name, some in one.requests.items() for request in some} == {
+        ("shared", "main", "a"),
+        ("shared", "main", "b"),
+        ("shared", "side", ""),
+        ("p-made-x", "setup", ""),
+        ("p-extended", "side", "side-gpu"),
+    }
+    assert [one.name for one in found.claims] == ["shared", "p-made-x", "", "p-extended"]
+    assert view_pod({"metadata": {"uid": "u", "namespace": "n", "name": "p"}}).claims == ()
+
+
 @pytest.mark.failure_case(54)
 def test_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: PodInformer) -> None:
     hashed = "0123456789abcdef0123456789abcdef"

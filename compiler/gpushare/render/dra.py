@@ -1,0 +1,178 @@
+"""The objects of pools that NVIDIA's DRA driver serves, and the values of the driver's chart.
+
+A DeviceClass for each kind of a pool's devices, and in each of its namespaces a ResourceClaimTemplate for each shape of claim.
+A file for each pool; the chart's templates make the objects. The driver runs on nodes with the label that the node runtime sets
+last and removes first, one node after the other: where it is away, a pod that ends hangs.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare import backends
+from gpushare.backends.dra import BACKEND_LABEL, DRIVER, REQUEST, DraDriver
+from gpushare.catalog import upstream
+from gpushare.catalog.image_registry import mirrored
+from gpushare.intent.types import DraShares, Stack
+from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.nodes.taints import OUR_TAINTS
+from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.sharing import claims
+from gpushare.sharing.claims import Bound, Capacity, Shape
+
+Document = dict[str, Any]
+
+FOLDER = "chart/files/dra"
+VALUES = "dra-driver-nvidia-gpu/values.yaml"
+_KUBELET_ROOT = "/var/lib/kubelet"
+
+
+def files(plan: Plan) -> Iterator[tuple[str, Document]]:
+    """Yield the classes and templates of each pool, with its file."""
+    if not plan.intent.observes:
+        for pool in plan.dra_pools:
+            yield f"{FOLDER}/{pool.name}.yaml", _objects(plan, pool)
+
+
+def _objects(plan: Plan, pool: PoolPlan) -> Document:
+    offered = claims.shapes(pool.pool, pool.card, pool.kinds, plan.division)
+    return {
+        "classes": {device.resource: device_class(pool, device.resource, device.profile) for device in pool.samples},
+        "templates": {shape.template: claim(shape) for shape in offered},
+        "namespaces": list(namespaces(plan, pool)),
+        "tests": [DraDriver(pool.pool, pool.card).template(device.resource) for device in pool.samples],
+    }
+
+
+def namespaces(plan: Plan, pool: PoolPlan) -> tuple[str, ...]:
+    """Return the namespaces that get the templates of a pool: its own, or those that have quotas."""
+    return tuple(sorted(pool.pool.namespaces or {quota.namespace for quota in plan.intent.quotas}))
+
+
+def device_class(pool: PoolPlan, resource: str, profile: str | None) -> Document:
+    """Return the specification of a class: it selects by what the driver says of a device."""
+    device = f"device.attributes['{DRIVER}']"
+    names = [pool.card.name, *pool.card.name_aliases]
+    listed = ", ".join(f"'{name}'" for name in names)
+    product = f"{device}.productName == {listed}" if len(names) == 1 else f"{device}.productName in [{listed}]"
+    kind = f"{device}.type == 'mig' && {device}.profile == '{profile}'" if profile else f"{device}.type == 'gpu'"
+    expression = f"device.driver == '{DRIVER}' && {kind} && {product}"
+    name = DraDriver(pool.pool, pool.card).extended_name(resource)
+    return {"selectors": [{"cel": {"expression": expression}}], **({"extendedResourceName": name} if name else {})}
+
+
+def claim(shape: Shape) -> Document:
+    """Return the specification of a claim of that shape."""
+    first, *others = shape.alternatives
+    if not others:
+        return {"devices": {"requests": [{"name": REQUEST, "exactly": _asked(shape.device_class, first)}]}}
+    listed = [
+        {"name": f"at-{number}", **_asked(shape.device_class, capacity)} for number, capacity in enumerate(shape.alternatives)
+    ]
+    return {"devices": {"requests": [{"name": REQUEST, "firstAvailable": listed}]}}
+
+
+def _asked(device_class: str, capacity: Capacity) -> Document:
+    return {"deviceClassName": device_class, **({"capacity": {"requests": dict(capacity)}} if capacity else {})}
+
+
+def templates(plan: Plan, namespace: str) -> Iterator[Document]:
+    """Yield the ResourceClaimTemplates of all pools that a namespace may use."""
+    for pool in plan.dra_pools:
+        if namespace in pool.pool.namespaces or not pool.pool.namespaces:
+            for shape in claims.shapes(pool.pool, pool.card, pool.kinds, plan.division):
+                yield {
+                    "apiVersion": "resource.k8s.io/v1",
+                    "kind": "ResourceClaimTemplate",
+                    "metadata": {"name": shape.template, "namespace": namespace, "labels": {POOL_LABEL: pool.name}},
+                    "spec": {"spec": claim(shape)},
+                }
+
+
+def lookups(plan: Plan, pool: PoolPlan) -> dict[str, str]:
+    """Return what the policies on claims, and on pods that use them, look up of a pool: `admission/claims.yaml` explains it."""
+    bounds = claims.bounds(pool.pool, pool.kinds, plan.division)
+    return dict(sorted(entry for bound in bounds for entry in _of_class(pool, bound)))
+
+
+def _of_class(pool: PoolPlan, bound: Bound) -> Iterator[tuple[str, str]]:
+    name = bound.device_class
+    yield f"class.{name}", pool.name
+    if bound.is_shared:
+        yield f"shared.{name}", "true"
+    if bound.most:
+        yield f"most.{name}", _pairs(bound.most)
+    if bound.exactly:
+        yield f"exactly.{name}", _pairs(bound.exactly)
+    if bound.slices:
+        yield f"slices.{name}", str(bound.slices)
+    for limit in backends.of(pool.pool, pool.card).limits(name):
+        yield f"named.{limit}", name
+        if bound.most or bound.exactly:
+            yield f"claims.{limit}", "true"
+
+
+def _pairs(capacity: Capacity) -> str:
+    return " ".join(f"{name}={quantity}" for name, quantity in sorted(capacity.items()))
+
+
+def upstream_values(plan: Plan) -> Document:
+    """Return the values of the driver's chart; empty if no pool needs it."""
+    if not plan.dra_pools or plan.intent.observes:
+        return {}
+    platform, divided = plan.intent.platform, plan.division
+    chart = upstream.chart(upstream.DRA)
+    (image,) = chart.images
+    shared = {} if divided.by is None else _shared(divided.by, divided.shares)
+    root = kubelet_root(plan)
+    folders = {
+        "kubeletRegistrarDirectoryPath": f"{root}/plugins_registry",
+        "kubeletPluginsDirectoryPath": f"{root}/plugins",
+    }
+    secrets = [{"name": name} for name in platform.image_pull_secrets]
+    repository = mirrored(image.values["image.repository"], platform.registry)
+    return {
+        # Without it the chart refuses GPUs, because a plugin may be beside it: here no node has both.
+        "gpuResourcesEnabledOverride": True,
+        "resourceApiVersion": "resource.k8s.io/v1",
+        "resources": {"computeDomains": {"enabled": False}},
+        "nvidiaDriverRoot": platform.of_dra.driver_root,
+        **shared,
+        **({"image": {"repository": repository}} if platform.registry else {}),
+        **({"imagePullSecrets": secrets} if secrets else {}),
+        "kubeletPlugin": {
+            "nodeSelector": {BACKEND_LABEL: "dra"},
+            "tolerations": _tolerations(plan, chart.tolerations["kubeletPlugin.tolerations"]),
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            **(folders if root != _KUBELET_ROOT else {}),
+        },
+    }
+
+
+def _shared(by: DraShares, shares: int) -> Document:
+    return {"featureGates": {"ConsumableShares": True}, "consumableShares": "memory" if by is DraShares.MEMORY else str(shares)}
+
+
+def _tolerations(plan: Plan, defaults: tuple[Mapping[str, str], ...]) -> list[Document]:
+    wanted = [dict(one) for one in defaults]
+    wanted += [{"key": key, "operator": "Exists"} for key in OUR_TAINTS]
+    wanted += [dict(one) for pool in plan.dra_pools for one in pool.pool.tolerations]
+    return [one for number, one in enumerate(wanted) if one not in wanted[:number]]
+
+
+def kubelet_root(plan: Plan) -> str:
+    """Return kubelet's own folder on the nodes."""
+    platform = plan.intent.platform
+    of_operator = platform.values.get("hostPaths", {}).get("kubeletRootDir") if platform.stack is Stack.GPU_OPERATOR else None
+    return (of_operator or "").rstrip("/") or _KUBELET_ROOT
+
+
+def images(plan: Plan) -> Iterator[str]:
+    """Yield the lines of `images.txt` on the driver's chart."""
+    if not plan.intent.installs_dra_driver:
+        return
+    platform, chart = plan.intent.platform, upstream.chart(upstream.DRA)
+    version = platform.of_dra.version or chart.version
+    (image,) = chart.images
+    repository = mirrored(image.values["image.repository"], platform.registry)
+    yield f"{upstream.OF_DRA}: helm pull {chart.in_words_of_helm(platform.charts)} --version {version}"
+    yield f"{repository}:v{version}"

@@ -1,0 +1,50 @@
+"""The step of the bundle's `README.md` that installs the chart of NVIDIA's DRA driver, and what becomes of it afterwards."""
+
+from collections.abc import Iterator
+
+from gpushare.backends.dra import BACKEND_LABEL
+from gpushare.catalog import upstream
+from gpushare.intent.types import DraVia
+from gpushare.resolved.plan import Plan
+
+_VALUES = f"{upstream.FILES[upstream.DRA]}/values.yaml"
+
+
+def step(plan: Plan) -> Iterator[str]:
+    """Yield the lines of the step; none without pools of DRA."""
+    if not plan.dra_pools:
+        return
+    dra, chart = plan.intent.platform.of_dra, upstream.chart(upstream.DRA)
+    if dra.via is DraVia.EXISTING:
+        yield f"NVIDIA's DRA driver is installed already. Give its chart the values of [{_VALUES}]({_VALUES}): all"
+        yield f"of them are needed, above all the `nodeSelector`. gpushare sets the label `{BACKEND_LABEL}: dra` on a node when"
+        yield "nothing else offers its GPUs."
+        return
+    where = chart.in_words_of_helm(plan.intent.platform.charts)
+    yield f"    helm upgrade --install {chart.name} {where} --version {dra.version or chart.version} \\"
+    yield f"      --namespace {dra.namespace} --values {_VALUES} --timeout 10m"
+    yield f"    kubectl --namespace {dra.namespace} get daemonsets"
+    yield ""
+    yield "lists the driver's DaemonSet. It has a pod on each node that gpushare has given to it."
+
+
+def removal(plan: Plan) -> Iterator[str]:
+    """Yield the section on removing the driver that served pools of an earlier bundle."""
+    yield from ("## NVIDIA's DRA driver", "", "No pool is served by it. When no node is listed, its chart can be removed:", "")
+    yield f"    kubectl get nodes --selector {BACKEND_LABEL}=dra"
+    yield from (f"    {uninstall(plan)}", "")
+
+
+def leaving(plan: Plan) -> Iterator[str]:
+    """Yield what becomes of the driver when gpushare is removed."""
+    if not plan.dra_pools:
+        return
+    yield "Nodes of the DRA driver go back to the device plugin, and gpushare's DeviceClasses and claim templates go with it:"
+    yield "pods that use them must have ended. The driver stays, and has no node; to remove it:"
+    yield from ("", f"    {uninstall(plan)}")
+
+
+def uninstall(plan: Plan) -> str:
+    """Return the command."""
+    dra = plan.intent.platform.of_dra
+    return f"helm uninstall {upstream.FILES[upstream.DRA]} --namespace {dra.namespace} --timeout 10m"

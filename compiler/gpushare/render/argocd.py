@@ -67,7 +67,7 @@ def objects(plan: Plan, checks: Mapping[str, str], *, has_claims: bool = False) 
     if gitops.installs_upstream(plan.intent):
         yield f"argocd/apps/{upstream.chart(stack.value).name}.yaml", _nvidia(plan, settings)
     if settings["project"] != "default":
-        yield "argocd/project.yaml", _project(plan, settings)
+        yield "argocd/project.yaml", _project(plan, settings, has_claims=has_claims)
     if checks:
         yield "argocd/argocd-cm.yaml", _customization(settings, checks)
 
@@ -256,13 +256,13 @@ def _source(settings: Mapping[str, str], inside: str) -> Object:
     return {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "path": path}
 
 
-def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
+def _project(plan: Plan, settings: Mapping[str, str], *, has_claims: bool) -> Object:
     """Return the AppProject with the least rights: no Node, no other repository, namespaces with objects of ours alone."""
     repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
     if gitops.installs_upstream(plan.intent):
         repositories.append(_charts(plan))
         kinds += _NVIDIA_CLUSTER_KINDS
-    if plan.dra_pools:
+    if has_claims:
         kinds.append(("resource.k8s.io", "DeviceClass"))
     filled = {*(quota.namespace for quota in plan.quotas), *(name for pool in plan.dra_pools for name in pool.pool.namespaces)}
     namespaces = sorted({plan.intent.namespace, plan.intent.plugin_namespace, *filled})

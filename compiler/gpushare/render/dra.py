@@ -1,15 +1,17 @@
 """The objects of pools that NVIDIA's DRA driver serves, and the values of the driver's chart.
 
 A DeviceClass for each kind of a pool's devices, and in each of its namespaces a ResourceClaimTemplate for each shape of claim.
-A file for each pool; the chart's templates make the objects. The driver runs on nodes with the label that the node runtime sets
-last and removes first, one node after the other: where it is away, a pod that ends hangs.
+A file for each pool, and one for the classes of earlier bundles; the chart's templates make the objects. The driver runs on
+nodes with the label that the node runtime sets last and removes first, one node after the other: where it is away, a pod that
+ends hangs.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare import backends
-from gpushare.backends.dra import BACKEND_LABEL, DRIVER, REQUEST, DraDriver
+from gpushare.backends.dra import BACKEND_LABEL, DRIVER, IMPLICIT, REQUEST, DraDriver
+from gpushare.bundle.former_classes import FormerClasses, former
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import DraShares, Stack
@@ -22,15 +24,49 @@ from gpushare.sharing.claims import Bound, Capacity, Shape
 Document = dict[str, Any]
 
 FOLDER = "chart/files/dra"
+FORMER = "chart/files/former-classes.yaml"
 VALUES = "dra-driver-nvidia-gpu/values.yaml"
 _KUBELET_ROOT = "/var/lib/kubelet"
+_OF_NAMES = ("named.", "claims.")
+"""With which the lookups of names in limits begin."""
 
 
-def files(plan: Plan) -> Iterator[tuple[str, Document]]:
-    """Yield the classes and templates of each pool, with its file."""
+def files(plan: Plan, left: FormerClasses) -> Iterator[tuple[str, Document]]:
+    """Yield the classes and templates of each pool, with its file, and the classes that are left of earlier bundles."""
     if not plan.intent.observes:
         for pool in plan.dra_pools:
             yield f"{FOLDER}/{pool.name}.yaml", _objects(plan, pool)
+        if left.classes:
+            yield FORMER, left.specs()
+
+
+def remembered(plan: Plan) -> Document:
+    """Return what the lock records: the driver's namespace and every class; nothing without pools of DRA."""
+    if not plan.dra_pools:
+        return {}
+    # A bundle that observes makes no class.
+    entries = {} if plan.intent.observes else dict(entry for pool in plan.dra_pools for entry in _remembered(plan, pool))
+    namespace = plan.intent.platform.of_dra.namespace if plan.intent.installs_dra_driver else ""
+    return {"driverNamespace": namespace, "classes": entries}
+
+
+def _remembered(plan: Plan, pool: PoolPlan) -> Iterator[tuple[str, Document]]:
+    profiles = {device.resource: device.profile for device in pool.samples}
+    of_pool = {f"namespace.{namespace}": pool.name for namespace in pool.pool.namespaces}
+    of_pool |= {f"limited.{pool.name}": "true"} if of_pool else {}
+    for bound in claims.bounds(pool.pool, pool.kinds, plan.division):
+        name = bound.device_class
+        # A name that the device plugin offers again means its devices, of which containers may have several.
+        own = {key: text for key, text in _of_class(pool, bound) if not key.startswith(_OF_NAMES) or IMPLICIT in key}
+        key = DraDriver(pool.pool, pool.card).quota_key(name)
+        quotas = {quota.namespace: dict(quota.hard)[key] for quota in plan.quotas if key in dict(quota.hard)}
+        spec = device_class(pool, name, profiles[name])
+        yield name, {"pool": pool.name, "spec": spec, "lookups": dict(sorted((own | of_pool).items())), "quotas": quotas}
+
+
+def former_classes(plan: Plan, dra: Mapping[str, Any]) -> FormerClasses:
+    """Return the classes of a lock's `dra` that no pool has any more."""
+    return former(dra, {device.resource for pool in plan.dra_pools for device in pool.samples})
 
 
 def _objects(plan: Plan, pool: PoolPlan) -> Document:

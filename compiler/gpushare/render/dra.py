@@ -36,8 +36,8 @@ def files(plan: Plan, left: FormerClasses) -> Iterator[tuple[str, Document]]:
     if not plan.intent.observes:
         for pool in plan.dra_pools:
             yield f"{FOLDER}/{pool.name}.yaml", _objects(plan, pool)
-        if left.classes:
-            yield FORMER, left.specs()
+    if left.classes:
+        yield FORMER, left.specs()
 
 
 def remembered(plan: Plan) -> Document:
@@ -65,8 +65,9 @@ def _remembered(plan: Plan, pool: PoolPlan) -> Iterator[tuple[str, Document]]:
 
 
 def former_classes(plan: Plan, dra: Mapping[str, Any]) -> FormerClasses:
-    """Return the classes of a lock's `dra` that no pool has any more."""
-    return former(dra, {device.resource for pool in plan.dra_pools for device in pool.samples})
+    """Return the classes of a lock's `dra` that no pool has any more, or all if the bundle observes and makes none."""
+    pools = () if plan.intent.observes else plan.dra_pools
+    return former(dra, {device.resource for pool in pools for device in pool.samples})
 
 
 def _objects(plan: Plan, pool: PoolPlan) -> Document:

@@ -42,7 +42,7 @@ class Lock(Record):
 
     `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor. `amd`: the stack
     of AMD's cards and its namespace, which stay when no pool has such cards any more. `dra`: the namespace of NVIDIA's DRA
-    driver and every DeviceClass that a bundle has had: nodes that wait for their turn still offer GPUs by it.
+    driver, and what nodes need that wait for their turn: every DeviceClass that a bundle has had, and settings of the driver.
     """
 
     intent: str = ""
@@ -194,8 +194,12 @@ def advance(  # noqa: PLR0913 - the parts of a lock
 
 
 def _of_dra(now: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what is known of the DRA driver: classes never go, because nothing tells when the last node has left one."""
-    return {**before, **now, "classes": before.get("classes", {}) | now.get("classes", {})} if now or before else NOTHING
+    """Return what is known of the DRA driver: nothing of it goes, because nothing tells when the last node has changed."""
+    if not now and not before:
+        return NOTHING
+    both = [*before.get("tolerations", ()), *now.get("tolerations", ())]
+    tolerations = [one for number, one in enumerate(both) if one not in both[:number]]
+    return {**before, **now, "classes": before.get("classes", {}) | now.get("classes", {}), "tolerations": tolerations}
 
 
 def _former(

@@ -181,7 +181,7 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
         case Stack.NONE:
             pass
-    if of_driver := dra.upstream_values(plan):
+    if of_driver := dra.upstream_values(plan, new_lock.dra.get("tolerations", ())):
         yield _yaml(dra.VALUES, of_driver)
     if of_amd := amd.upstream_values(plan):
         yield _yaml(f"{plan.intent.platform.of_amd.stack.value}/values.yaml", of_amd)

@@ -6,7 +6,7 @@ nodes with the label that the node runtime sets last and removes first, one node
 ends hangs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare import backends
@@ -47,7 +47,9 @@ def remembered(plan: Plan) -> Document:
     # A bundle that observes makes no class.
     entries = {} if plan.intent.observes else dict(entry for pool in plan.dra_pools for entry in _remembered(plan, pool))
     namespace = plan.intent.platform.of_dra.namespace if plan.intent.installs_dra_driver else ""
-    return {"driverNamespace": namespace, "classes": entries}
+    by_memory = {"byMemory": True} if plan.division.by is DraShares.MEMORY else {}
+    tolerations = [dict(one) for pool in plan.dra_pools for one in pool.pool.tolerations]
+    return {"driverNamespace": namespace, "classes": entries, "tolerations": tolerations} | by_memory
 
 
 def _remembered(plan: Plan, pool: PoolPlan) -> Iterator[tuple[str, Document]]:
@@ -152,8 +154,8 @@ def _pairs(capacity: Capacity) -> str:
     return " ".join(f"{name}={quantity}" for name, quantity in sorted(capacity.items()))
 
 
-def upstream_values(plan: Plan) -> Document:
-    """Return the values of the driver's chart; empty if no pool needs it."""
+def upstream_values(plan: Plan, tolerations: Sequence[Document]) -> Document:
+    """Return the values of the driver's chart; empty if no pool needs it. `tolerations`: of the pools that it serves or did."""
     if not plan.dra_pools or plan.intent.observes:
         return {}
     platform, divided = plan.intent.platform, plan.division
@@ -178,7 +180,7 @@ def upstream_values(plan: Plan) -> Document:
         **({"imagePullSecrets": secrets} if secrets else {}),
         "kubeletPlugin": {
             "nodeSelector": {BACKEND_LABEL: "dra"},
-            "tolerations": _tolerations(plan, chart.tolerations["kubeletPlugin.tolerations"]),
+            "tolerations": _tolerations(chart.tolerations["kubeletPlugin.tolerations"], tolerations),
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
             **(folders if root != _KUBELET_ROOT else {}),
         },
@@ -189,10 +191,10 @@ def _shared(by: DraShares, shares: int) -> Document:
     return {"featureGates": {"ConsumableShares": True}, "consumableShares": "memory" if by is DraShares.MEMORY else str(shares)}
 
 
-def _tolerations(plan: Plan, defaults: tuple[Mapping[str, str], ...]) -> list[Document]:
+def _tolerations(defaults: tuple[Mapping[str, str], ...], of_pools: Sequence[Document]) -> list[Document]:
     wanted = [dict(one) for one in defaults]
     wanted += [{"key": key, "operator": "Exists"} for key in OUR_TAINTS]
-    wanted += [dict(one) for pool in plan.dra_pools for one in pool.pool.tolerations]
+    wanted += of_pools
     return [one for number, one in enumerate(wanted) if one not in wanted[:number]]
 
 

@@ -26,7 +26,12 @@ FULL = Lock(
     former_mig_configs=({"mig-bbbbbbbb": [{"devices": "all", "mig-enabled": False}]},),
     vendors=("amd",),
     amd={"namespace": "rocm", "stack": "amd-gpu-operator"},
-    dra={"driverNamespace": "dra", "classes": {"gpushare-hpc": LEFT}},
+    dra={
+        "driverNamespace": "dra",
+        "byMemory": True,
+        "tolerations": [{"key": "school", "operator": "Exists"}],
+        "classes": {"gpushare-hpc": LEFT},
+    },
 )
 
 

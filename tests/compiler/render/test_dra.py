@@ -313,6 +313,23 @@ def test_a_class_of_a_former_layout_stays() -> None:
     assert list(document(texts, dra.FORMER)) == ["gpushare-training-3g-20gb"]
 
 
+def test_the_driver_keeps_what_nodes_need_that_leave_it() -> None:
+    """Without the tolerations its pods would leave these nodes, and without shares running pods would have none."""
+    school = "tolerations: [{key: school, operator: Exists}]"
+    hpc = f"{POOLS['hpc'][:-1]}, backend: dra}}"
+    both, one = (
+        intent("hpc", "turns", platform=HALF_WAY, more=NEW, hpc=hpc, turns=pool("t4", SLICED, "t", f", {school}{backend}"))
+        for backend in (", backend: dra", "")
+    )
+    first, then = driver(generations(both)), driver(generations(both, one))
+    assert first["consumableShares"] == "memory"
+    assert {"key": "school", "operator": "Exists"} in first["kubeletPlugin"]["tolerations"]
+    assert then["featureGates"] == first["featureGates"]
+    assert then["consumableShares"] == "memory"
+    assert {"key": "school", "operator": "Exists"} in then["kubeletPlugin"]["tolerations"]
+    assert spec(generations(both, one), "hpc")["dra"]["shares"] == "memory"
+
+
 def test_a_class_stays_when_the_bundle_begins_to_observe() -> None:
     """Nodes keep their back end then."""
     observing = intent("hpc", platform=BY_MEMORY, more=f"{NEW}  adoption: observe\n", hpc=f"{MOVING[:-1]}, requests: limits}}")

@@ -232,6 +232,18 @@ class ClusterFixture:
 
         self.cluster.wait(is_there, f"{name} is of pool {pool} and ready", seconds)
 
+    def await_policy(self, name: str, pool: str) -> None:
+        """Until the node has the pool's policy of the bundle that was compiled last, and is ready."""
+        assert self.bundle is not None
+        policy = (self.bundle / f"chart/files/policies/{pool}.yaml").read_text()
+        file = self.node(name).path("/var/lib/gpushare/policy.json")
+
+        def is_in_force() -> bool:
+            return file.is_file() and bool(json.loads(file.read_text())["content"] == policy)
+
+        self.cluster.wait(is_in_force, f"the policy of {pool} is in force on {name}")
+        self.await_offer(name, pool)
+
     def describe(self) -> str:
         """The nodes and the pods on them, a line each; what is wrong where there is no answer."""
         try:

@@ -16,7 +16,7 @@ from tests.e2e.cluster.fake_gpus import Fleet
 from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
 from tests.e2e.cluster.node import GPU_CLIENTS, Node
-from tests.e2e.cluster.release import NAME, Release
+from tests.e2e.cluster.release import KEPT_KINDS, NAME, Release
 from tests.support import helm
 from tests.support.fake_nvml import FakeNvml
 
@@ -90,7 +90,7 @@ class ClusterFixture:
         known = {"labelSelector": f"owner=helm,name={NAME}"}
         if cluster.read(f"/api/v1/namespaces/{NAMESPACE}/secrets", **known)["items"]:
             Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
-        cluster.kubectl("delete", "configmap", "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
+        cluster.kubectl("delete", KEPT_KINDS, "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
         cluster.empty(
             *(f"{group}/namespaces/{NAMESPACE}/{plural}" for group, plural in (("/apis/batch/v1", "jobs"), ("/api/v1", "pods")))
         )

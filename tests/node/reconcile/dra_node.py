@@ -271,6 +271,10 @@ class DraNode(ChaosNode):
         stands = {uuid for gpu in range(self.count) for _, uuid in self._devices(gpu)}
         return label == "dra" and known == stands and not self._offers_by_plugin()
 
+    def _is_intact(self) -> bool:
+        """A node on which somebody lets a back end offer what pods have of the other is taken out of service out of turn."""
+        return super()._is_intact() and not self.was_tampered
+
     def _offers(self) -> bool:
         return self._offers_by_plugin() or self.labels().get(BACKEND_LABEL) == "dra"
 

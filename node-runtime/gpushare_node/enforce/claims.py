@@ -64,7 +64,8 @@ class Budget(NamedTuple):
 def joint_budgets(pods: Iterable[PodView], allocations: Allocations) -> Mapping[ContainerId, Mapping[str, Budget]]:
     """Return the budgets of running containers that use one claim, by container and device.
 
-    A container that uses two claims of one device ties both together: the driver does not tell which memory is whose.
+    A container that uses two claims of one device ties both together: the driver does not tell which memory is whose. A claim
+    that only looks on ties nobody: who uses it without another one has no budget that the others could answer for.
     """
     if not any(name == "" for _, name in allocations):
         return {}
@@ -75,7 +76,7 @@ def joint_budgets(pods: Iterable[PodView], allocations: Allocations) -> Mapping[
             own = ContainerId(pod.uids[0], run)
             held[own] = given_to(pod, pod.containers.get(run, ""), allocations)
             for one in held[own]:
-                if one.claim is not None:
+                if one.claim is not None and not one.claim.is_admin:
                     for device in one.devices:
                         users.setdefault((device, one.claim.uid), set()).add(own)
     groups: dict[str, list[set[ContainerId]]] = {}

@@ -401,6 +401,17 @@ def test_a_further_claim_of_one_of_them_on_the_device_is_added_for_all() -> None
     assert {cap.bytes // MIB for one in found.grants.values() for cap in one.caps.values()} == {7424}
 
 
+def test_who_only_looks_on_by_the_same_claim_is_no_partner() -> None:
+    """What it uses itself has no cap, and would be charged to the other."""
+    pods = [pod("tenant", 1, claims=(uses(), uses("w"))), pod("monitor", 2, claims=(uses("w"),))]
+    watch: dict[str, Any] = {"is_admin": True}
+    found = granted(
+        dra_policy(T4), pods, claimed(memory_bytes=3840 * MIB), claimed("w", **watch), claimed("w", number=2, **watch)
+    )
+    assert (cap_mib(found), cap_mib(found, 2)) == (3712, None)
+    assert all(not one.partners for one in found.grants.values())
+
+
 def test_what_a_partner_brought_leaves_with_it() -> None:
     """The cap would keep a share that another pod has by now."""
     own: dict[str, Any] = {"memory_bytes": 3840 * MIB}

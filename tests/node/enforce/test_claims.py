@@ -431,6 +431,27 @@ def test_a_partner_without_a_cap_leaves_all_of_them_without_one() -> None:
     assert len(found.unresolved) == 1
 
 
+def test_all_who_are_tied_by_a_chain_of_claims_have_one_budget_and_no_other() -> None:
+    dice = random.Random(11)
+    for _ in range(scale.examples(300)):
+        used = {number: set(dice.sample("abcdefgh", dice.randint(1, 3))) for number in range(6)}
+        pods = [pod(f"p{number}", number, claims=tuple(map(uses, sorted(names)))) for number, names in used.items()]
+        given = [claimed(name, number=number) for number, names in used.items() for name in names]
+        found = joint_budgets(pods, by_container(given))
+        for number, own in used.items():
+            tied, names = {number}, set(own)
+            for _ in used:
+                tied = {other for other in used if names & used[other]}
+                names = set().union(*(used[other] for other in tied))
+            budget = found.get(ContainerId(pod_uid(number), container_id(number)), {}).get("GPU-a")
+            if len(tied) == 1:
+                assert budget is None
+                continue
+            assert budget is not None
+            assert budget.containers == {ContainerId(pod_uid(other), container_id(other)) for other in tied}
+            assert sorted(one.claim.name for one in budget.given if one.claim) == sorted(names)
+
+
 def test_a_container_that_has_ended_has_no_part_in_it() -> None:
     pods = [two(started={container_id(1): YOUNG})]
     allocations = by_container([claimed(memory_bytes=3840 * MIB)])

@@ -174,7 +174,9 @@ class DraNode(ChaosNode):
         found = []
         for gpu in range(self.count):
             places = {
-                self.fake_nvml.mig_uuid(gpu, gi): (number, start) for gi, number, start, *_ in self.fake_nvml.instances(gpu)
+                self.fake_nvml.mig_uuid(gpu, gi): (number, start)
+                for gi, number, start, *_, computes in self.fake_nvml.instances(gpu)
+                if computes
             }
             for profile, uuid in self._devices(gpu):
                 name = f"gpu-{gpu}"

@@ -15,6 +15,7 @@ CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 MAX_SLICES = 64
 """How many slices of a node are read. A node of sixteen GPUs has one, or two for each GPU."""
 
+_KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
 UNLIMITED, BY_MEMORY, BY_COUNT = "unlimited", "memory", "count"
 
 
@@ -22,7 +23,7 @@ class SliceDevice(Struct):
     """A device. `type`, `profile` and `uuid` are the driver's attributes, empty if it gives none.
 
     `shares` is by what claims share the device: memory, count, or unlimited; empty: one claim has it whole. `count` is how many
-    shares it has, 0 if they are not counted.
+    shares it has, 0 if they are not counted. `taints` are the keys of those that keep claims away.
     """
 
     name: str
@@ -31,6 +32,7 @@ class SliceDevice(Struct):
     uuid: str
     shares: str = ""
     count: int = 0
+    taints: tuple[str, ...] = ()
 
 
 class SliceView(Struct):
@@ -72,6 +74,7 @@ def _device(device: Json) -> SliceDevice:
         uuid=_text(attributes, "uuid"),
         shares=shares,
         count=int(count) if count.isdecimal() else 0,
+        taints=tuple(str(one["key"]) for one in device.get("taints") or () if one["effect"] in _KEEPING_AWAY),
     )
 
 

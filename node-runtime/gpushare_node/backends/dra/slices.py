@@ -46,8 +46,10 @@ def find_mismatch(
     text = (
         (f"they include {join_first(foreign, _MAX_NAMED)}" if foreign else "")
         or _find_incomplete(current)
+        or _find_ambiguous(current)
         or _find_unknown(listed, devices)
         or _find_number(policy, desired, listed)
+        or _find_tainted(listed)
         or _find_sharing(policy, listed)
     )
     return Unmet(reason=ConditionReason.WRONG_SLICES, message=f"the node's ResourceSlices: {text}") if text else None
@@ -62,6 +64,13 @@ def _find_incomplete(slices: Sequence[SliceView]) -> str:
     have = Counter(one.pool for one in slices)
     wrong = sorted({f"pool {one.pool} has {have[one.pool]} of {one.count}" for one in slices if one.count != have[one.pool]})
     return join_first(wrong, _MAX_NAMED)
+
+
+def _find_ambiguous(slices: Sequence[SliceView]) -> str:
+    """Return names that several devices of a pool have: the scheduler takes no device of such a pool."""
+    seen = Counter((one.pool, device.name) for one in slices for device in one.devices)
+    names = sorted(f"{name} of pool {pool}" for (pool, name), count in seen.items() if count > 1)
+    return f"{join_first(names, _MAX_NAMED)} are several devices" if names else ""
 
 
 def _find_unknown(listed: Sequence[SliceDevice], devices: frozenset[str]) -> str:
@@ -79,6 +88,11 @@ def _find_number(policy: Policy, desired: Mapping[str, int], listed: Sequence[Sl
     counts = Counter(_class_of(policy, device) for device in listed)
     names = sorted(name for name in desired.keys() | counts.keys() if desired.get(name, 0) != counts[name])
     return ", ".join(f"{name}: {counts[name]} instead of {desired.get(name, 0)}" for name in names)
+
+
+def _find_tainted(listed: Sequence[SliceDevice]) -> str:
+    names = sorted(f"{device.name} by {', '.join(device.taints)}" for device in listed if device.taints)
+    return f"taints keep claims away from {join_first(names, _MAX_NAMED)}" if names else ""
 
 
 def _class_of(policy: Policy, device: SliceDevice) -> str:

@@ -12,29 +12,26 @@ from gpushare.intent.types import Layout
 from gpushare.mig.explain import nearest, why_not
 from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Arrangement
+from gpushare.mig.instance import Instance
 from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, is_manageable, solver_for
+from gpushare.mig.on_demand import first_fit, places, spare
 
 __all__ = [
     "MAX_LAYOUTS",
     "Instance",
     "canonical",
+    "first_fit",
     "fits",
     "instance_counts",
     "is_manageable",
     "maximal_layouts",
     "nearest",
     "place",
+    "places",
     "resolve_goal",
+    "spare",
     "why_not",
 ]
-
-
-class Instance(Record):
-    """One MIG instance of one GPU at its placement, in the card's placement units."""
-
-    profile: MigProfile
-    start: int
-    size: int
 
 
 def fits(geometry: Geometry, layout: Layout) -> bool:

@@ -77,7 +77,7 @@ def _dra(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     if pool.pool.backend is not Backend.DRA:
         return {}
     by = plan.division.by
-    return {"backend": "dra", "dra": {"driver": DRIVER, "shares": by.value if by else None}}
+    return {"backend": "dra", "dra": {"driver": DRIVER, "shares": by.value if by else None, "onDemand": False}}
 
 
 def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def test_every_difference_is_named(some: tuple[SliceView, ...], text: str) -> No
 )
 def test_claims_share_devices_as_planned(shares: DraShares, given: dict[str, object], *, is_right: bool) -> None:
     made = by_claims(whole(replicas=4))
-    policy = replace(made, dra=Dra(driver="gpu.nvidia.com", shares=shares))
+    policy = replace(made, dra=Dra(driver="gpu.nvidia.com", shares=shares, on_demand=False))
     one = SliceDevice(name="gpu-0", type="gpu", profile="", uuid="GPU-a")
     listed = (replace(RIGHT, devices=(replace(one, **given),)),)
     assert (slices.find_mismatch(policy, "n1", {"gpushare-training": 1}, frozenset({"GPU-a"}), listed) is None) is is_right

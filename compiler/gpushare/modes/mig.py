@@ -56,6 +56,11 @@ class MigTraits(ModeTraits[Mig]):
         return isinstance(self.sharing.wanted, OnDemand)
 
     @property
+    def profiles(self) -> tuple[str, ...]:
+        """The profiles that the pool names where instances are made for claims."""
+        return self.sharing.wanted.profiles if isinstance(self.sharing.wanted, OnDemand) else ()
+
+    @property
     def written(self) -> tuple[tuple[LayoutGroup, ...], Layout]:
         """The layouts of a pool that has no goal."""
         entries = self.sharing.wanted if isinstance(self.sharing.wanted, tuple) else ()

@@ -95,6 +95,11 @@ class ModeTraits(Generic[S]):
         return False
 
     @property
+    def profiles(self) -> tuple[str, ...]:
+        """The MIG profiles of such instances that the user wrote; empty for all."""
+        return ()
+
+    @property
     def written(self) -> tuple[tuple[LayoutGroup, ...], Layout]:
         """The layouts that the user wrote, as (groups by GPU index, layout of all GPUs): at least one of them is empty."""
         return (), ()

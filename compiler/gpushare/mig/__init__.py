@@ -13,11 +13,12 @@ from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Arrangement
 from gpushare.mig.instance import Instance
 from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, is_manageable, solver_for
-from gpushare.mig.on_demand import places, unplaced
+from gpushare.mig.on_demand import at_once, places, unplaced
 
 __all__ = [
     "MAX_LAYOUTS",
     "Instance",
+    "at_once",
     "canonical",
     "fits",
     "instance_counts",

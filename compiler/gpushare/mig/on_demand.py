@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpushare.catalog.cards import Geometry
+from gpushare.core.record import replace
 from gpushare.intent.types import Layout
 from gpushare.mig.instance import Instance
 from gpushare.mig.layouts import CardSolver, solver_for
@@ -23,6 +24,12 @@ def places(geometry: Geometry, names: Sequence[str] = ()) -> tuple[Instance, ...
         for profile in chosen
         for start, size in sorted({(place.start, place.size) for place in profile.placements})
     )
+
+
+def at_once(geometry: Geometry, names: Sequence[str]) -> tuple[Layout, ...]:
+    """Return the sets of instances of these profiles to which none can be added on one GPU, those of larger profiles first."""
+    own = CardSolver(replace(geometry, profiles=tuple(one for one in geometry.profiles if one.name in names)))
+    return tuple(own.layout(counts) for counts in own.maximal)
 
 
 def unplaced(geometry: Geometry, claims: Layout, gpus: int) -> int:

@@ -158,8 +158,9 @@ def _release_rights(plan: Plan, *, has_claims: bool) -> Iterator[Object]:
     )
     rules = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in may.items()]
     if has_claims and not plan.intent.observes:
-        # What of a node's GPUs the DRA driver still offers, before the device plugin gets them back.
-        rules.append({"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["get", "list"]})
+        # What of a node's GPUs the DRA driver still offers, before the device plugin gets them back, and to whom it gave them.
+        for resource, verbs in (("resourceslices", ["get", "list"]), ("resourceclaims", ["get"])):
+            rules.append({"apiGroups": ["resource.k8s.io"], "resources": [resource], "verbs": verbs})
     metadata = {"name": _UNINSTALL}
     yield {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
     yield {

@@ -94,18 +94,16 @@ def _find_unknown(listed: Sequence[SliceDevice], devices: frozenset[str]) -> str
 
 
 def _find_no_place(policy: Policy, listed: Sequence[SliceDevice]) -> str:
-    """Return the devices that are no place for an instance on demand; each is listed once.
+    """Return the devices that are no place for an instance on demand.
 
     The driver lists the places of all profiles of the card. A whole GPU is one of them only where it switches MIG itself.
     """
-    seen = Counter(device.name for device in listed)
     switches = any(gpu.on_demand is ModeSwitch.DRIVER for gpu in policy.gpus)
     other = [one.name for one in listed if one.type != "mig" and not (one.type == "gpu" and switches)]
     fixed = [one.name for one in listed if one.type == "mig" and (one.uuid or not _PLACE.fullmatch(one.name))]
     parts = (
         ("are no places for instances on demand: the driver runs without DynamicMIG", fixed),
         ("are no places for instances on demand", other),
-        ("are listed more than once", [name for name, count in seen.items() if count > 1]),
     )
     return "; ".join(f"{join_first(sorted(some), _MAX_NAMED)} {what}" for what, some in parts if some)
 

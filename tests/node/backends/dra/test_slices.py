@@ -157,7 +157,7 @@ def test_whole_gpus_are_listed_only_where_the_driver_switches_mig() -> None:
     ("devices", "text"),
     [
         (PLACES[:1], f"{CLASS}: 1 instead of 2"),
-        ((*PLACES, PLACES[0]), "gpu-0-mig-3g20gb-9-0 are listed more than once"),
+        ((*PLACES, PLACES[0]), "gpu-0-mig-3g20gb-9-0 of pool n1 are several devices"),
         ((PLACES[0], place("gpu-0-mig-3g20gb")), "gpu-0-mig-3g20gb are no places for instances on demand"),
         ((*PLACES, place("gpu-0-vfio", type="vfio")), "gpu-0-vfio are no places for instances on demand"),
         ((PLACES[0], place("gpu-0-mig-3g20gb-9-4", uuid="MIG-a")), "the driver runs without DynamicMIG"),

@@ -158,10 +158,9 @@ def upstream_values(plan: Plan, tolerations: Sequence[Document]) -> Document:
     """Return the values of the driver's chart; empty if no pool needs it. `tolerations`: of the pools that it serves or did."""
     if not plan.dra_pools or plan.intent.observes:
         return {}
-    platform, divided = plan.intent.platform, plan.division
+    platform = plan.intent.platform
     chart = upstream.chart(upstream.DRA)
     (image,) = chart.images
-    shared = {} if divided.by is None else _shared(divided.by, divided.shares)
     root = kubelet_root(plan)
     folders = {
         "kubeletRegistrarDirectoryPath": f"{root}/plugins_registry",
@@ -175,7 +174,7 @@ def upstream_values(plan: Plan, tolerations: Sequence[Document]) -> Document:
         "resourceApiVersion": "resource.k8s.io/v1",
         "resources": {"computeDomains": {"enabled": False}},
         "nvidiaDriverRoot": platform.of_dra.driver_root,
-        **shared,
+        **_gates(plan),
         **({"image": {"repository": repository}} if platform.registry else {}),
         **({"imagePullSecrets": secrets} if secrets else {}),
         "kubeletPlugin": {
@@ -187,8 +186,12 @@ def upstream_values(plan: Plan, tolerations: Sequence[Document]) -> Document:
     }
 
 
-def _shared(by: DraShares, shares: int) -> Document:
-    return {"featureGates": {"ConsumableShares": True}, "consumableShares": "memory" if by is DraShares.MEMORY else str(shares)}
+def _gates(plan: Plan) -> Document:
+    divided = plan.division
+    shares = {} if divided.by is None else {"ConsumableShares": True}
+    gates = shares | ({"DynamicMIG": True} if plan.makes_instances else {})
+    number = "memory" if divided.by is DraShares.MEMORY else str(divided.shares)
+    return ({"featureGates": gates} if gates else {}) | ({"consumableShares": number} if shares else {})
 
 
 def _tolerations(defaults: tuple[Mapping[str, str], ...], of_pools: Sequence[Document]) -> list[Document]:

@@ -107,6 +107,11 @@ class Plan(Record):
         return tuple(pool for pool in self.pools if pool.pool.backend is Backend.DRA)
 
     @property
+    def makes_instances(self) -> bool:
+        """Whether that driver makes MIG instances for claims: if so, on all its nodes."""
+        return any(modes.of(pool.pool).is_on_demand for pool in self.dra_pools)
+
+    @property
     def has_amd_operator(self) -> bool:
         """Whether the bundle installs AMD's operator."""
         is_wanted = self.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR and not self.intent.observes
@@ -160,7 +165,8 @@ def _division(intent: Intent, lock: Lock) -> Division:
     Whole GPUs are the same with it. By a count they are not, and limits that ask for one would get a share.
     """
     divided = claims.division(intent)
-    is_by_memory = divided.by is None and intent.has_dra and lock.dra.get("byMemory", False)
+    is_fixed = intent.has_dra and not any(modes.of(pool).is_on_demand for pool in intent.pools)
+    is_by_memory = divided.by is None and is_fixed and lock.dra.get("byMemory", False)
     return Division(by=DraShares.MEMORY) if is_by_memory else divided
 
 

@@ -40,7 +40,6 @@ TRAINING = """\
       namespaces: [course]
 """
 SHARE, INSTANCE = "gpushare-notebooks.share", "gpushare-training.3g.20gb"
-SELECTED = ("--selector", "app.kubernetes.io/name=gpushare", "--ignore-not-found")
 
 
 def memory(cluster: Cluster) -> dict[str, Any]:
@@ -85,7 +84,6 @@ def test_upgrade_and_rollback_make_the_templates_of_the_bundle(
         assert memory(api)[SHARE] == "3840Mi"
     finally:
         release.remove()
-        api.kubectl("delete", "resourceclaimtemplates", "--all-namespaces", *SELECTED)
 
 
 ON_DRA = INTENT.replace("{mode: time-slicing, replicas: REPLICAS}", "{mode: exclusive}\n      requests: limits")
@@ -123,5 +121,4 @@ def test_classes_stay_the_same_objects_until_the_uninstallation(
         assert classes(api) == first
     finally:
         release.remove()
-        api.kubectl("delete", "resourceclaimtemplates", "--all-namespaces", *SELECTED)
     assert classes(api) == {}

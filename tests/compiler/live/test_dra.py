@@ -341,7 +341,11 @@ def test_what_the_server_writes_otherwise_is_no_difference(cluster: LiveCluster,
         constraints.update(matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
         constraints["resourceRules"][0]["scope"] = "*"
 
+    def add_bound_defaults(binding: dict[str, Any]) -> None:
+        binding["spec"]["matchResources"].update(matchPolicy="Equivalent", objectSelector={})
+
     edit_template(change)(cluster.api)
+    cluster.api.edit("validatingadmissionpolicybindings", "gpushare-claims", add_bound_defaults)
     cluster.api.edit(VALIDATING, "gpushare-claims", add_defaults)
     assert ask("drift", cluster.write(tmp_path)).stdout == "no difference\n"
 
@@ -394,6 +398,24 @@ EDITED: list[tuple[Callable[[ApiServer], object], str, str, str]] = [
         "object",
         "ValidatingAdmissionPolicyBinding gpushare-claims",
         "Audit",
+    ),
+    (
+        lambda api: api.edit(
+            "validatingadmissionpolicybindings",
+            "gpushare-claims",
+            lambda one: one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"][0]["values"].append("team"),
+        ),
+        "object",
+        "ValidatingAdmissionPolicyBinding gpushare-claims",
+        "other matchResources.namespaceSelector.matchExpressions.0.values",
+    ),
+    (
+        lambda api: api.edit(
+            "mutatingadmissionpolicybindings", "gpushare-pool-of-claims", lambda one: one["spec"].update(policyName="other")
+        ),
+        "object",
+        "MutatingAdmissionPolicyBinding gpushare-pool-of-claims",
+        "other policyName",
     ),
     (
         lambda api: api.remove("mutatingadmissionpolicybindings", "gpushare-pool-of-claims"),

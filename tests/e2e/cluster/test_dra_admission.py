@@ -172,6 +172,10 @@ REFUSED: dict[str, tuple[Object, str]] = {
         claim("gpushare-halves.a", asked("gpushare-halves-2g-12gb", half(memorySlice0="1"))),
         "a share of each of its capacities",
     ),
+    "half an instance, and a number of shares": (
+        claim("gpushare-halves.a", asked("gpushare-halves-2g-12gb", half(shares="2"))),
+        "for no other capacity",
+    ),
     "two shares that may be of one GPU": (
         claim("gpushare-notebooks.a", share(request="a"), share(request="b")),
         "two shares of one GPU",

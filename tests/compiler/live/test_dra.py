@@ -477,6 +477,16 @@ def test_claim_that_fits_again_waits_for_the_scheduler(cluster: LiveCluster, ask
     assert "after five minutes at the latest" in told
 
 
+def test_claim_of_another_pod_is_explained(cluster: LiveCluster, ask: Ask) -> None:
+    waits(cluster.api)
+    add_pod(cluster.api, "team", "second")
+    named = [{"name": "gpu", "resourceClaimName": "waits-gpu-abcde"}]
+    cluster.api.edit("pods", "second", lambda one: one["spec"].update(resourceClaims=named), namespace="team")
+    told = words(ask("explain", "team/second").stdout)
+    assert "ResourceClaim team/waits-gpu-abcde was made for pod waits, and admission lets no other pod use it" in told
+    assert "was made for pod" not in words(ask("explain", "team/waits").stdout)
+
+
 def test_nodes_that_take_no_pods_are_explained(cluster: LiveCluster, ask: Ask) -> None:
     cluster.api.edit("nodes", "t4-1", lambda one: one["spec"].update(unschedulable=True))
     cluster.api.edit("nodes", "t4-2", lambda one: one["metadata"]["labels"].pop("gpushare.dev/pool"))

@@ -94,8 +94,10 @@ def policies(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Unlike]:
             if actions != wanted:
                 had = "missing" if actions is None else clean(join_words(actions)) or "no action"
                 yield f"{kind}Binding {short}", join_words(wanted) or "a binding", had
-            elif unlike := [*_unlike(_binding(chart, snapshot.namespace, short, wanted), _plain(bound), ())]:
-                yield f"{kind}Binding {short}", "the bundle's binding", f"other {join_first([path for path, *_ in unlike])}"
+            elif others := [
+                path for path, *_ in _unlike(_binding(chart, snapshot.namespace, short, wanted), _plain(bound), ())
+            ]:
+                yield f"{kind}Binding {short}", "the bundle's binding", f"other {join_first(others)}"
 
 
 def _actions(chart: Mapping[str, Any]) -> list[str]:

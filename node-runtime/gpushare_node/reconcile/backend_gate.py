@@ -5,7 +5,8 @@ DaemonSets of both follow it, gpu-operator's plugin a label of its own beside it
 
 - A back end may run only after the other one has gone: its pods, and what the API server shows of its offer.
 - GPUs of a node with DRA change only while neither may run and neither does, and no claim is prepared: a driver that meets
-  another layout hands out parts of it under their former names.
+  another layout hands out parts of it under their former names. The same holds where the driver is to make the instances
+  itself from now on, or no more: when it starts it removes those that it does not know.
 - Claims that are prepared bring the driver back, whatever the policy is: nothing else can end them, so their pods would stay.
 - Where somebody wrote the label, so that a back end offers what pods have of the other, no more pods come from that moment on.
 
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NO_BACKEND, PLUGIN_DEPLOY_LABEL, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
+from gpushare_node.adapters.kube.slices import are_on_demand
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.backends.leftovers import about_unregistered, way_out
 from gpushare_node.core.policy import Backend, Policy, Stack
@@ -86,8 +88,17 @@ class BackendGate(Struct, frozen=False):
 
     @property
     def _must_change(self) -> bool:
-        """Whether the other back end may run. Without an API server that is unknown."""
-        return self._context.cluster.has_server and self.drain.node.backend not in (None, self._policy.backend)
+        """Whether the other back end may run, or a driver that makes no instances on demand, or does. Unknown without a server.
+
+        As long as nothing is listed, a driver is not known to have started before the gate was closed.
+        """
+        if not self._context.cluster.has_server:
+            return False
+        former = self._policy if self.former is None else self.former
+        if former.is_on_demand is not self._policy.is_on_demand and self.drain.node.backend is self._policy.backend:
+            listed = are_on_demand(self._context.cluster.slices(of(self._policy.vendor).dra_driver))
+            return listed is not None and listed is not self._policy.is_on_demand
+        return self.drain.node.backend not in (None, self._policy.backend)
 
     def _find_disturbed(self, view: GpuView) -> frozenset[str]:
         """Return the devices that no claim or pod may hold: those of GPUs that change, or all if the back end does."""

@@ -312,6 +312,14 @@ class ConditionReason(Enum):
         "Wait for the repair, and find out what changed them.",
         is_hardware=True,
     )
+    WRONG_INSTANCES = _not(
+        "WrongInstances",
+        "MIG instances on demand are not those of the claims that the DRA driver has prepared: one has no claim, or a claim "
+        "has none. Nothing is removed.",
+        "If an instance has no claim, delete the DRA driver's pod on the node: when it starts it removes the instances that it "
+        "does not know. If a claim's instance is gone, delete the pods that use the claim. Nobody else may make or remove "
+        "instances on such a node.",
+    )
     ENFORCEMENT_BLIND = _not(
         "EnforcementBlind",
         "GPU memory is or may be in use that cannot be attributed to a container: the driver lists no process or no amount, "

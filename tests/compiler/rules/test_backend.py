@@ -654,14 +654,3 @@ def test_partitions_of_amds_cards_are_refused_alone(requests: str) -> None:
     amd = pool("research", "mi300x", sharing=SHARING["partition"].replace("NPS4", "NPS1"), backend="dra", requests=requests)
     errors = [finding.code for finding in check(written(amd, kubernetes=NEW, platform="{stack: amd-gpu-operator, dra: {}}"))]
     assert [code for code in errors if code in OURS] == ["GS760"]
-
-
-FLUX = "{flux: {url: 'https://git.example.org/gpu.git', path: bundle}}"
-
-
-@pytest.mark.parametrize(("via", "expected"), [("chart", ["GS776"]), ("existing", [])])
-def test_a_tool_that_does_not_install_the_drivers_chart_is_reported(via: str, expected: list[str]) -> None:
-    wanted = {"kubernetes": NEW, "platform": f"{{dra: {{via: {via}}}}}", "gitops": FLUX}
-    findings = [one for one in check(written(claimed(), **wanted)) if one.code == "GS776"]
-    assert [one.code for one in findings] == expected
-    assert all(one.severity is Severity.WARNING and one.path == ("spec", "gitops", "flux") for one in findings)

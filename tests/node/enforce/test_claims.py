@@ -48,7 +48,7 @@ def dra_policy(*shares: dict[str, Any], by: str | None = "memory", **changes: An
     plain = {"resource": CLASS, "profile": None, "toleranceMiB": 0}
     return policy(
         backend="dra",
-        dra={"driver": DRIVER, "shares": by},
+        dra={"driver": DRIVER, "shares": by, "onDemand": False},
         profile=None,
         resources={CLASS: 2},
         shares=[plain | share for share in shares],

@@ -38,7 +38,7 @@ def by_claims(policy: Policy) -> Policy:
     return replace(
         policy,
         backend=policies.Backend.DRA,
-        dra=Dra(driver=DRIVER, shares=None),
+        dra=Dra(driver=DRIVER, shares=None, on_demand=False),
         profile="",
         resources=tuple(counts.items()),
         shares=shares,

@@ -100,7 +100,7 @@ def test_the_resource_is_the_class_of_the_devices_profile(files: Files) -> None:
     share = {"replicas": 1, "memoryMiB": 9728, "capMiB": None, "toleranceMiB": 0}
     own = policy(
         backend="dra",
-        dra={"driver": DRIVER, "shares": None},
+        dra={"driver": DRIVER, "shares": None, "onDemand": False},
         profile=None,
         resources={"gpushare-pool": 2},
         shares=[

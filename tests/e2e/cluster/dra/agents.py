@@ -28,7 +28,7 @@ STATE = "/var/lib/kubelet/dra_manager_state"
 
 _HOST = "/host"
 _ENTER = "import os, sys; os.chroot(sys.argv[1]); os.chdir('/'); os.execv(sys.argv[2], sys.argv[2:])"
-_DEVICES = "/run/nvidia/dra-devices.json"
+_DEVICES, _INSTANCES = "/run/nvidia/dra-devices.json", "/run/nvidia/dra-instances.sock"
 _ENUMERATE = 'mkdir -p /run/nvidia && exec "$@" > "$0"'
 _PLUGIN = {"app.kubernetes.io/name": "nvidia-device-plugin"}
 _DRIVER = {
@@ -74,10 +74,12 @@ class Agents:
         self._install(PLUGIN_SPACE, "nvidia-device-plugin", _PLUGIN, values, containers=[container])
 
     def install_driver(self, values: Mapping[str, Any]) -> None:
-        """The DRA driver, with these values of its chart: `consumableShares`, and of `kubeletPlugin` the same as above."""
-        shares = values.get("consumableShares", "") if values.get("featureGates", {}).get("ConsumableShares") else ""
+        """The DRA driver, with these values of its chart: gates, `consumableShares`, and of `kubeletPlugin` where it runs."""
+        gates = values.get("featureGates", {})
+        shares = values.get("consumableShares", "") if gates.get("ConsumableShares") else ""
         enumeration = ["/bin/sh", "-euc", _ENUMERATE, _DEVICES, sys.executable, "-m", "tests.e2e.cluster.dra.enumerate"]
-        enumeration += [json.dumps(self._edits()), shares]
+        enumeration += [json.dumps(self._edits()), shares, *(["on-demand"] if gates.get("DynamicMIG") else [])]
+        instances = [sys.executable, "-m", "tests.e2e.cluster.dra.instances", _INSTANCES]
         arguments = ["--node", "$(NODE_NAME)", "--devices", _DEVICES]
         mounts = {"plugins": "/var/lib/kubelet/plugins", "registry": "/var/lib/kubelet/plugins_registry"}
         mounts |= {"cdi": "/var/run/cdi", "devices": "/run/nvidia", "program": str(driver.program().parent)}
@@ -98,7 +100,7 @@ class Agents:
             values["kubeletPlugin"],
             serviceAccountName=_ACCOUNT,
             initContainers=[self._on_host("enumerate", *enumeration)],
-            containers=[container],
+            containers=[container, *([self._on_host("instances", *instances)] if gates.get("DynamicMIG") else [])],
             volumes=[{"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for name, path in mounts.items()],
         )
 

@@ -26,7 +26,12 @@ def test_pods_may_ask_for_an_instance_in_limits(requests: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "subject"),
-    [("replicas: 2", "replicas"), ("strategy: mixed", "strategy"), ("rename: true", "rename"), ("placement: pack", "placement")],
+    [
+        ("replicas: 2", "replicas"),
+        ("strategy: mixed", "strategy"),
+        ("rename: true", "rename"),
+        ("placement: pack", "placement"),
+    ],
 )
 def test_settings_of_fixed_instances_do_not_belong_to_them(field: str, subject: str) -> None:
     (finding,) = check(written(research(f"{{mode: mig, layout: on-demand, {field}}}"), **DRA))
@@ -108,7 +113,8 @@ def test_the_driver_would_remove_fixed_instances(sharing: str) -> None:
 
 @pytest.mark.parametrize("sharing", ["{mode: exclusive}", "{mode: time-slicing, replicas: 4}"])
 @pytest.mark.parametrize(
-    ("card", "is_refused"), [("h100-pcie-80gb", True), ("b200-180gb", True), ("a100-pcie-40gb", False), ("t4", False), ("l40s", False)]
+    ("card", "is_refused"),
+    [("h100-pcie-80gb", True), ("b200-180gb", True), ("a100-pcie-40gb", False), ("t4", False), ("l40s", False)],
 )
 def test_whole_gpus_may_be_beside_them_unless_they_switch_mig_mode(card: str, sharing: str, *, is_refused: bool) -> None:
     text = written(research(), pool("whole", card=card, backend="dra", sharing=sharing), **DRA)
@@ -128,7 +134,9 @@ def test_pools_of_the_device_plugin_and_others_on_demand_may_be_beside_them() ->
 
 
 def quota(counts: str, **fields: str) -> list[tuple[str, bool, str]]:
-    return found(written(research(PROFILES, gpusPerNode="1", **fields), quotas=f"{{course: {{research: {counts}}}}}", **DRA), "GS779")
+    return found(
+        written(research(PROFILES, gpusPerNode="1", **fields), quotas=f"{{course: {{research: {counts}}}}}", **DRA), "GS779"
+    )
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,12 @@ def slices(card: Card, units: int, gpus: int) -> Iterator[Object]:
 
 def counters(profile: MigProfile) -> dict[str, int]:
     engines = profile.engines
-    known = {"copy-engines": engines.copy, "decoders": engines.decoders, "jpeg-engines": engines.jpeg, "ofa-engines": engines.ofa}
+    known = {
+        "copy-engines": engines.copy,
+        "decoders": engines.decoders,
+        "jpeg-engines": engines.jpeg,
+        "ofa-engines": engines.ofa,
+    }
     known |= {"multiprocessors": profile.sm, "memory": profile.memory_mib}
     return {name: number or 0 for name, number in known.items()}
 
@@ -150,7 +155,8 @@ def undecided(api: Cluster) -> list[str]:
     return [
         one["metadata"]["name"]
         for one in items(api, "v1", "pods")
-        if not one["spec"].get("nodeName") and not any(each["type"] == "PodScheduled" for each in one["status"].get("conditions", ()))
+        if not one["spec"].get("nodeName")
+        and not any(each["type"] == "PodScheduled" for each in one["status"].get("conditions", ()))
     ]
 
 

@@ -6,8 +6,9 @@ A node's label decides which of them runs there, by the settings that the values
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -164,9 +165,14 @@ class Agents:
             }
         )
 
-    def install(self, text: str) -> None:
-        """Compile the intent, and install all that its bundle has: the release and NVIDIA's programs, as its README says."""
+    def install(self, text: str, edit: Callable[[Path], None] | None = None) -> None:
+        """Compile the intent, and install all that its bundle has: the release and NVIDIA's programs, as its README says.
+
+        `edit` changes the bundle before.
+        """
         bundle = self._fixture.compile(text)
+        if edit is not None:
+            edit(bundle)
         for file in bundle.glob("*namespace.yaml"):
             self._cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", file)
         self._fixture.release.install(bundle)

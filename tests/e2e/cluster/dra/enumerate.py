@@ -26,7 +26,7 @@ from tests.e2e.cluster.dra.devices import (
 _BRANDS = {pynvml.NVML_BRAND_NVIDIA: "Nvidia"}
 _ARCHITECTURES = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell")
 """By NVML's number less 2; go-nvlib's names."""
-_MAX_PLACES = 16
+_MAX_PLACES = 64
 
 
 def _known(edits: str, shares: str = "", *on_demand: str) -> Object:
@@ -116,7 +116,7 @@ def _profile(info: Any, *places: tuple[int, int]) -> Profile:
 
 def _offered(handle: Any, info: Any) -> Profile:
     """The profile with all its places on the empty GPU."""
-    count, places = ctypes.c_uint(), (pynvml.c_nvmlGpuInstancePlacement_t * _MAX_PLACES)()
+    count, places = ctypes.c_uint(_MAX_PLACES), (pynvml.c_nvmlGpuInstancePlacement_t * _MAX_PLACES)()
     pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, places, ctypes.byref(count))
     return _profile(info, *((one.start, one.size) for one in places[: count.value]))
 

@@ -132,7 +132,9 @@ def _refuse_on_demand(read: "Sequence[LoadedIntent]") -> None:
         for pool in one.plan.pools:
             if modes.of(pool.pool).is_on_demand:
                 what = f"pool {pool.name} of {one.text.file}, whose MIG instances are made for each claim"
-                raise CouldNotRunError(f"cannot simulate {what}", "leave the pool out, or give it a layout, in a copy of the intent")
+                raise CouldNotRunError(
+                    f"cannot simulate {what}", "leave the pool out, or give it a layout, in a copy of the intent"
+                )
 
 
 def _prices(read: "Sequence[LoadedIntent]", file: str | None) -> "list[Mapping[str, Price]]":

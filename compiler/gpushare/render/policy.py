@@ -78,7 +78,10 @@ def _dra(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     if pool.pool.backend is not Backend.DRA:
         return {}
     by = plan.division.by
-    return {"backend": "dra", "dra": {"driver": DRIVER, "shares": by.value if by else None, "onDemand": modes.of(pool.pool).is_on_demand}}
+    return {
+        "backend": "dra",
+        "dra": {"driver": DRIVER, "shares": by.value if by else None, "onDemand": modes.of(pool.pool).is_on_demand},
+    }
 
 
 def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:

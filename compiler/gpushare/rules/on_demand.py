@@ -60,7 +60,7 @@ def check_beside(context: RuleContext) -> Iterator[Finding]:
             what = f"removes the MIG instances of pool {pool.name} whenever it starts"
             hint = "write layout: on-demand here too, or backend: device-plugin"
         elif card.mig and card.switches_mig:
-            what = f"offers the GPUs of pool {pool.name} as MIG instances too, because a {product(card)} switches MIG mode by itself"
+            what = f"offers the GPUs of pool {pool.name} as MIG instances too, because {product(card)} switches MIG mode"
             hint = "write backend: device-plugin here"
         else:
             continue

@@ -168,6 +168,29 @@ def test_shares_of_classes_are_counted_from_slices_and_claims(cluster: LiveClust
     assert ["notebooks", "team/large", "t4-1", f"{NOTEBOOKS}:", "2", "-", "7448Mi"] in rows(done.stdout)
 
 
+ON_DEMAND = DRA.replace("layout: {2g.10gb: 2, 1g.5gb: 3}", "layout: on-demand, profiles: [2g.10gb, 1g.5gb]")
+
+
+@pytest.mark.parametrize(("left_out", "problem"), [(0, "as planned"), (1, "gpushare-training-1g-5gb: 6 instead of 7")])
+def test_places_of_profiles_that_no_class_has_are_no_difference(api: ApiServer, ask: Ask, left_out: int, problem: str) -> None:
+    """The driver lists all places of a card, and the counters that they share in a slice of their own."""
+    found, product = LiveCluster(api, ON_DEMAND), "NVIDIA A100-PCIE-40GB"
+    found.add_node("a100-1", "training")
+    places = [("2g.10gb", 14, (0, 2, 4)), ("1g.5gb", 19, range(7 - left_out)), ("3g.20gb", 9, (0, 4))]
+    devices = [
+        device(f"gpu-0-mig-{name.replace('.', '')}-{number}-{start}", product, "9856Mi", mig=name)
+        for name, number, starts in places
+        for start in starts
+    ]
+    add_slice(api, "a100-1", devices, count=2)
+    add_slice(api, "a100-1", [], name="counters", count=2)
+    found.add_release()
+    use(api, "physics/one", "a100-1", "gpu-0-mig-1g5gb-19-0", "")
+    done = ask("status")
+    assert problem in words(done.stdout)
+    assert ["gpushare-training-1g-5gb", "7", str(7 - left_out), "1", "?"] in [row[-5:] for row in rows(done.stdout)]
+
+
 def test_document_with_slices_is_valid_under_its_schema(cluster: LiveCluster, ask: Ask) -> None:
     document = json.loads(ask("status", "--format", "json").stdout)
     assert schema.accepts(schema.load("status.v1"), document)

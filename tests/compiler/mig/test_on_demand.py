@@ -21,8 +21,13 @@ def test_an_a100_has_the_places_that_the_driver_lists() -> None:
     """NVIDIA's DRA driver 0.5 lists 25 places on an A100, seven of them for 1g.5gb+me."""
     names = [profile.name for profile in geometry(A100).profiles]
     assert Counter(one.profile.name for one in mig.places(geometry(A100), names)) == {
-        **{"7g.40gb": 1, "4g.20gb": 1, "3g.20gb": 2, "2g.10gb": 3, "1g.10gb": 4},
-        **{"1g.5gb": 7, "1g.5gb+me": 7},
+        "7g.40gb": 1,
+        "4g.20gb": 1,
+        "3g.20gb": 2,
+        "2g.10gb": 3,
+        "1g.10gb": 4,
+        "1g.5gb": 7,
+        "1g.5gb+me": 7,
     }
     assert {one.profile.name for one in mig.places(geometry(A100))} == set(plain(A100))
     assert [(one.start, one.size) for one in mig.places(geometry(A100), ["3g.20gb"])] == [(0, 4), (4, 4)]

@@ -1,7 +1,7 @@
 """MIG instances on demand, judged by the real scheduler: it leaves as many claims without a place as the compiler says.
 
-A node without kubelet has the places of its GPUs as NVIDIA's driver lists them: a device for each, all of a GPU with the counters
-that they consume. Claims come profile by profile. Nothing runs.
+A node without kubelet has the places of its GPUs as NVIDIA's driver lists them: a device for each, with the counters of the GPU
+that it consumes. Claims come profile by profile. Nothing runs.
 """
 
 import json

@@ -65,7 +65,8 @@ def checked(folder: Path, text: str) -> str:
     intent = folder / "quota.yaml"
     intent.write_text(text)
     command = [sys.executable, "-m", "gpushare", "check", str(intent)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
 
 
 def await_none(cluster_fixture: ClusterFixture) -> None:

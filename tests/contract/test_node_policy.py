@@ -90,7 +90,8 @@ VALUES: list[Any] = [
     "dra",
     "gpushare-x",
     {"gpushare-x": 1},
-    {"driver": "gpu.nvidia.com", "shares": None},
+    {"driver": "gpu.nvidia.com", "shares": None, "onDemand": False},
+    {"driver": "gpu.nvidia.com", "shares": None, "onDemand": True},
 ]
 """What each value of a policy is replaced by. None ends with a newline: Python's `$` lets it pass, JSON Schema's does not."""
 
@@ -100,10 +101,11 @@ def shipped() -> list[Path]:
 
 
 def spec_is_consistent(document: Any) -> bool:
-    """What a schema cannot say: every GPU index once, and MIG on exactly where there are instances."""
+    """What a schema cannot say: every GPU index once, and MIG on exactly where there are instances, if not on demand."""
     spec = document["spec"]
     listed = sorted(index for group in spec["gpus"] for index in group["indexes"])
-    is_clear = all(group["mig"] == bool(group["instances"]) for group in spec["gpus"])
+    is_on_demand = bool((spec.get("dra") or {}).get("onDemand"))
+    is_clear = is_on_demand or all(group["mig"] == bool(group["instances"]) for group in spec["gpus"])
     return is_clear and listed == list(range(int(spec["gpusPerNode"])))
 
 
@@ -132,9 +134,18 @@ def by_dra() -> Any:
     """The same policy of a pool that NVIDIA's DRA driver serves."""
     document = base()
     spec = document["spec"]
-    spec |= {"backend": "dra", "dra": {"driver": "gpu.nvidia.com", "shares": "memory"}, "profile": None}
+    spec |= {"backend": "dra", "dra": {"driver": "gpu.nvidia.com", "shares": "memory", "onDemand": False}, "profile": None}
     spec["shares"] = [spec["shares"][0] | {"resource": "gpushare-training-1g-10gb"}]
     spec["resources"] = {"gpushare-training-1g-10gb": 2}
+    return document
+
+
+def on_demand() -> Any:
+    """The same policy of a pool whose MIG instances the driver makes."""
+    document = by_dra()
+    document["spec"]["dra"]["onDemand"] = True
+    for group in document["spec"]["gpus"]:
+        group["instances"] = []
     return document
 
 
@@ -257,7 +268,7 @@ def test_every_policy_of_a_matrix_of_intents_is_accepted(platform: str) -> None:
         assert assert_same_verdict(yaml.load(artifact.text, LOADER)), artifact.path
 
 
-@pytest.mark.parametrize("form", [base, by_dra])
+@pytest.mark.parametrize("form", [base, by_dra, on_demand])
 def test_runtime_and_schema_agree_on_mutated_policies(form: Callable[[], Any]) -> None:
     verdicts = [assert_same_verdict(mutant) for mutant in scale.some(list(mutants(form())), 9)]
     assert assert_same_verdict(form())

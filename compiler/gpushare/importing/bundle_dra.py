@@ -9,6 +9,7 @@ from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.parts import Part
 from gpushare.intent.types import Backend, DraVia
+from gpushare.intent.words import ON_DEMAND
 
 
 def is_of_dra(pool: Part) -> bool:
@@ -30,6 +31,14 @@ def fields(pool: Part) -> dict[str, Any]:
     found: dict[str, Any] = {"backend": Backend.DRA.value, "requests": pool.at("requests").text}
     sizes = {name: f"{size.count}Mi" for name, size in pool.at("sizes").items()}
     return found | ({"sizes": sizes} if sizes else {})
+
+
+def on_demand(pool: Part) -> dict[str, Any]:
+    """Return the layout of a pool whose instances are made for claims, and their profiles; empty for other pools."""
+    if not pool.at("onDemand").truth:
+        return {}
+    profiles = dict.fromkeys(device.at("profile").text for device in pool.at("devices").entries())
+    return {"layout": ON_DEMAND, "profiles": list(profiles)}
 
 
 def add(facts: Facts, draft: Draft) -> None:

@@ -261,7 +261,7 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
         return {"mode": mode} | ({"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {})
     found: dict[str, Any] = {"mode": mode}
     single = all(bundle_dra.name_in_limits(pool, device.at("resource").text) in (GPU, GPU + SHARED) for device in devices)
-    found |= ({"strategy": "single"} if single else {}) | _layouts(devices, gpus)
+    found |= ({"strategy": "single"} if single else {}) | (bundle_dra.on_demand(pool) or _layouts(devices, gpus))
     if shared:
         found["replicas"] = {str(profile): device.at("replicas").count for profile, device in sorted(shared.items(), key=str)}
     return found | rename

@@ -10,6 +10,7 @@ from gpushare.importing.facts import Facts
 from gpushare.importing.helm_values import OPERATOR
 from gpushare.importing.parts import FromProgram, Notes, Part
 from gpushare.intent.types import Backend, DraVia, Requests
+from gpushare.intent.words import ON_DEMAND
 
 CLAIMING, DIVIDING = (1, 34), (1, 36)
 """From which on claims are stable; and from which on a device may have several, and a class a name for limits."""
@@ -26,7 +27,8 @@ def dotted(version: tuple[int, int]) -> str:
 def needed(pool: Mapping[str, Any]) -> tuple[int, int]:
     """Return the version of Kubernetes that a pool of DRA needs."""
     has_names = pool.get("requests", Requests.CLAIMS) != Requests.CLAIMS
-    return DIVIDING if has_names or "replicas" in pool["sharing"] else CLAIMING
+    is_divided = "replicas" in pool["sharing"] or pool["sharing"].get("layout") == ON_DEMAND
+    return DIVIDING if has_names or is_divided else CLAIMING
 
 
 def of_dra(draft: Draft) -> dict[str, dict[str, Any]]:

@@ -47,6 +47,7 @@ from gpushare.intent.types import (
     Mps,
     NodeSelector,
     OnBusy,
+    OnDemand,
     Operator,
     Partition,
     Partitioner,
@@ -65,7 +66,7 @@ from gpushare.intent.types import (
     VgpuManager,
 )
 from gpushare.intent.windows import DAYS, Window
-from gpushare.intent.words import Mode
+from gpushare.intent.words import ON_DEMAND, Mode
 
 Document = Mapping[str, Any]
 
@@ -259,7 +260,9 @@ def _kernel(text: str | None) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def _wanted(document: Document) -> Layout | tuple[LayoutGroup, ...] | Goal:
+def _wanted(document: Document) -> Layout | tuple[LayoutGroup, ...] | Goal | OnDemand:
+    if document.get("layout") == ON_DEMAND:
+        return OnDemand(profiles=tuple(document.get("profiles", ())))
     if "layout" in document:
         return _layout(document["layout"])
     if "layouts" in document:

@@ -239,14 +239,20 @@ class MemoryEach(Record):
 Goal = MostInstances | Balanced | Instances | MemoryEach
 
 
+class OnDemand(Record):
+    """MIG instances that NVIDIA's DRA driver makes for each claim: of these profiles, or of all plain ones if there are none."""
+
+    profiles: tuple[str, ...] = ()
+
+
 class Mig(Replicated):
-    """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, or a goal that the compiler resolves.
+    """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, a goal that the compiler resolves, or none.
 
     `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: no time-slicing.
     """
 
     mode = Mode.MIG
-    wanted: Layout | tuple[LayoutGroup, ...] | Goal
+    wanted: Layout | tuple[LayoutGroup, ...] | Goal | OnDemand
     strategy: MigStrategy = MigStrategy.MIXED
     replicas: int | tuple[tuple[str, int], ...] = ()
 

@@ -40,7 +40,8 @@ class LivePool(Record):
     """One pool of the cluster. `side` is what a node becomes, `memory` what it has; None if the policy could not be read.
 
     `caps` is resource → MiB of a share: None for no cap, or if devices of one resource have different caps. `classes` are those
-    of a pool of NVIDIA's DRA driver, and `division` is by what claims share its devices. `backend` is empty if it is not known.
+    of a pool of NVIDIA's DRA driver, and `division` is by what claims share its devices. `is_on_demand`: it makes MIG instances for
+    claims, and each place for one is a device. `backend` is empty if it is not known.
     """
 
     name: str
@@ -54,6 +55,7 @@ class LivePool(Record):
     backend: str = ""
     classes: Mapping[str, ClassPlan] = NOTHING
     division: str = ""
+    is_on_demand: bool = False
     namespaces: tuple[str, ...] = ()
 
     @property
@@ -125,6 +127,7 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         policy=None,
     )
     sizes = {share["profile"]: (_size(share.get("memoryMiB")), _size(share.get("capMiB"))) for share in spec["shares"]}
+    is_on_demand = is_dra and bool(spec["dra"].get("onDemand"))
     devices = ((memory, one.replicas, cap) for gpu in side.gpus for one in gpu for memory, cap in (sizes[one.profile],))
     return LivePool(
         name=daemonset.pool,
@@ -132,12 +135,15 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         side=side,
         caps=_caps(spec),
         gpus_per_node=int(spec["gpusPerNode"]),
-        memory=memory_totals.of_node(_size(spec["card"].get("memoryMiB")), int(spec["gpusPerNode"]), devices),
+        memory=memory_totals.of_node(
+            _size(spec["card"].get("memoryMiB")), int(spec["gpusPerNode"]), [(None, 1, None)] if is_on_demand else devices
+        ),
         max_unavailable=clean(str(rollout["maxUnavailable"])),
         on_busy=clean(rollout["onBusy"]),
         backend=DRA if is_dra else DEVICE_PLUGIN,
         classes=dict(_classes(spec)) if is_dra else NOTHING,
         division=clean(spec["dra"]["shares"] or "") if is_dra else "",
+        is_on_demand=is_on_demand,
         namespaces=tuple(clean(name) for name in spec["namespaces"]),
     )
 
@@ -177,7 +183,7 @@ def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]])
     gpus: dict[int, tuple[PlannedDevice, ...]] = {}
     for group in spec["gpus"]:
         placed: list[tuple[str | None, int]] = [(None, 0)]
-        if group["mig"]:
+        if group["mig"] or (spec.get("dra") or {}).get("onDemand"):
             placed = [(clean(one["profile"]), int(one["start"])) for one in group["instances"]]
         elif (mode := _partition(group.get("partition"))) and mode in shares:
             placed = [(mode, start) for start in range(int(group["partition"]["devices"]))]

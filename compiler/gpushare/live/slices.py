@@ -97,7 +97,9 @@ def _repeated(every: Iterable[Listed]) -> str:
 
 def _numbers(pool: LivePool, grouped: Mapping[str, Sequence[Listed]]) -> str:
     wanted = {name: plan.devices for name, plan in pool.classes.items()}
-    wrong = [name for name in sorted(grouped) if wanted.get(name, 0) != len(grouped[name])]
+    # On demand the driver lists every profile that a card has, and whole GPUs if they switch MIG mode by themselves.
+    judged = wanted if pool.is_on_demand else grouped
+    wrong = [name for name in sorted(judged) if wanted.get(name, 0) != len(grouped[name])]
     return ", ".join(f"{name}: {len(grouped[name])} instead of {wanted.get(name, 0)}" for name in wrong)
 
 

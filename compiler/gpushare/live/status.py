@@ -249,8 +249,10 @@ def _of_driver(
     if pool is None or not pool.is_dra:
         return found
     is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
+    # An instance that is made on demand takes places of other profiles too: how many are free is not told.
+    is_counted = has_others and not pool.is_on_demand
     of_classes = [
-        _class_usage(name, plan, pool.division, offer, given, is_open=is_open, has_others=has_others)
+        _class_usage(name, plan, pool.division, offer, given, is_open=is_open, has_others=is_counted)
         for name, plan in sorted(pool.classes.items())
     ]
     of_plugin = [one for one in node.shares if one.resource not in pool.classes]

@@ -90,6 +90,16 @@ class ModeTraits(Generic[S]):
         return None
 
     @property
+    def is_on_demand(self) -> bool:
+        """Whether instances are made for each claim: a layout is all places for them on a GPU, more than fit at once."""
+        return False
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The MIG profiles of such instances that the user wrote; empty for all."""
+        return ()
+
+    @property
     def written(self) -> tuple[tuple[LayoutGroup, ...], Layout]:
         """The layouts that the user wrote, as (groups by GPU index, layout of all GPUs): at least one of them is empty."""
         return (), ()

@@ -203,7 +203,8 @@ class _Wording:
         mapping: Any = self.document
         for step in path:
             mapping = mapping[step]
-        choice = next((name for name in ("mode", "operator") if name in mapping), "")
+        choices = ("layout", "mode", "operator") if mapping.get("layout") == "on-demand" else ("mode", "operator")
+        choice = next((name for name in choices if name in mapping), "")
         return f"{choice} {_shown(mapping[choice])}" if choice else "this choice"
 
     def _unknown(self, violation: SchemaViolation) -> Iterator[Finding]:

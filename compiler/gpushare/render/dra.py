@@ -119,10 +119,9 @@ def upstream_values(plan: Plan) -> Document:
     """Return the values of the driver's chart; empty if no pool needs it."""
     if not plan.dra_pools or plan.intent.observes:
         return {}
-    platform, divided = plan.intent.platform, plan.division
+    platform = plan.intent.platform
     chart = upstream.chart(upstream.DRA)
     (image,) = chart.images
-    shared = {} if divided.by is None else _shared(divided.by, divided.shares)
     root = kubelet_root(plan)
     folders = {
         "kubeletRegistrarDirectoryPath": f"{root}/plugins_registry",
@@ -136,7 +135,7 @@ def upstream_values(plan: Plan) -> Document:
         "resourceApiVersion": "resource.k8s.io/v1",
         "resources": {"computeDomains": {"enabled": False}},
         "nvidiaDriverRoot": platform.of_dra.driver_root,
-        **shared,
+        **_gates(plan),
         **({"image": {"repository": repository}} if platform.registry else {}),
         **({"imagePullSecrets": secrets} if secrets else {}),
         "kubeletPlugin": {
@@ -148,8 +147,12 @@ def upstream_values(plan: Plan) -> Document:
     }
 
 
-def _shared(by: DraShares, shares: int) -> Document:
-    return {"featureGates": {"ConsumableShares": True}, "consumableShares": "memory" if by is DraShares.MEMORY else str(shares)}
+def _gates(plan: Plan) -> Document:
+    divided = plan.division
+    shares = {} if divided.by is None else {"ConsumableShares": True}
+    gates = shares | ({"DynamicMIG": True} if plan.makes_instances else {})
+    number = "memory" if divided.by is DraShares.MEMORY else str(divided.shares)
+    return ({"featureGates": gates} if gates else {}) | ({"consumableShares": number} if shares else {})
 
 
 def _tolerations(plan: Plan, defaults: tuple[Mapping[str, str], ...]) -> list[Document]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from gpushare import modes
 from gpushare.backends import config_manager
 from gpushare.backends.dra import DRIVER
 from gpushare.catalog.cards import PartitionMode
@@ -77,7 +78,7 @@ def _dra(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     if pool.pool.backend is not Backend.DRA:
         return {}
     by = plan.division.by
-    return {"backend": "dra", "dra": {"driver": DRIVER, "shares": by.value if by else None}}
+    return {"backend": "dra", "dra": {"driver": DRIVER, "shares": by.value if by else None, "onDemand": modes.of(pool.pool).is_on_demand}}
 
 
 def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
@@ -103,9 +104,10 @@ def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
 def _gpus(pool: PoolPlan) -> Iterator[dict[str, Any]]:
     groups: dict[tuple[bool, tuple[tuple[str, int | None, int, int], ...], PartitionMode | None], list[int]] = {}
     for gpu in pool.gpus:
+        is_on = gpu.mig_enabled and (bool(gpu.instances) or not pool.card.switches_mig)
         placed = sorted(gpu.instances, key=lambda instance: instance.start)
         instances = tuple((one.profile.name, one.profile.profile_id, one.start, one.size) for one in placed)
-        groups.setdefault((gpu.mig_enabled, instances, gpu.partition or config_manager.whole(pool.card)), []).append(gpu.index)
+        groups.setdefault((is_on, instances, gpu.partition or config_manager.whole(pool.card)), []).append(gpu.index)
     fields = ("profile", "profileId", "start", "size")
     for (mig, instances, partition), indexes in groups.items():
         entry = {"indexes": indexes, "mig": mig, "instances": [dict(zip(fields, one, strict=True)) for one in instances]}

@@ -5,7 +5,7 @@ Field names are a public contract.
 
 from typing import Any
 
-from gpushare import backends
+from gpushare import backends, modes
 from gpushare.backends.dra import IMPLICIT
 from gpushare.intent.types import Backend
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
@@ -25,6 +25,7 @@ def _dra(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     backend = backends.of(pool.pool, pool.card)
     return {
         "backend": pool.pool.backend.value,
+        **({"onDemand": True} if modes.of(pool.pool).is_on_demand else {}),
         "claims": {
             shape.template: shape.device_class for shape in claims.shapes(pool.pool, pool.card, pool.kinds, plan.division)
         },

@@ -105,6 +105,11 @@ class Plan(Record):
         return tuple(pool for pool in self.pools if pool.pool.backend is Backend.DRA)
 
     @property
+    def makes_instances(self) -> bool:
+        """Whether that driver makes MIG instances for claims: if so, on all its nodes."""
+        return any(modes.of(pool.pool).is_on_demand for pool in self.dra_pools)
+
+    @property
     def division(self) -> Division:
         """How that driver divides devices among claims."""
         return claims.division(self.intent)

@@ -38,8 +38,8 @@ from gpushare.vendors.amd import AMD
 HERE = ("spec", "platform")
 
 CLAIMING, DIVIDING = (1, 34), (1, 36)
-"""The releases of Kubernetes in which claims are stable, and from which a device may have several claims and a class a name for
-limits (KEP-5075 and KEP-5004, on by default)."""
+"""The releases of Kubernetes in which claims are stable, and from which a device may have several claims or parts and a class a
+name for limits (KEP-5075, KEP-4815 and KEP-5004, on by default)."""
 
 SIZED_LIMITS = "1.38"
 """The release of Kubernetes that is to let limits ask for a part of a device (KEP-6406)."""
@@ -144,6 +144,8 @@ def check_kubernetes(context: RuleContext) -> Iterator[Finding]:
 
 
 def _needed(pool: Pool, kinds: tuple[ShareKind, ...]) -> tuple[tuple[int, int], str]:
+    if modes.of(pool).is_on_demand:
+        return DIVIDING, "instances on demand"
     if any(kind.shared for kind in kinds):
         return DIVIDING, "shares"
     return (CLAIMING, "claims") if pool.requests is Requests.CLAIMS else (DIVIDING, "the limits")

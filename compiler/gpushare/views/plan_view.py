@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from gpushare import backends
+from gpushare import backends, mig, modes
 from gpushare.core.prices import Price, amount, exact
 from gpushare.core.record import NOTHING
 from gpushare.core.wording import join_first, layout_text, mib, pluralize
@@ -165,9 +165,20 @@ def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], style: Style) -> str:
         size = max(WHOLE // len(devices), 1)
         cells = [_cell(device, device.start * size, size, style) for device in devices]
         return f"\n  {title}\n" + memory_map.bar(cells, size * len(devices), style)
+    if not gpu.instances:
+        return f"\n  {title}  " + wrapped(on_demand(pool), style, indent=4)
     cells = [_cell(device, device.start, device.size, style) for device in devices]
     left = left_over(gpu.instances, geometry)
     return f"\n  {title}  {style.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, style)
+
+
+def on_demand(pool: PoolPlan) -> str:
+    """Return which instances a GPU can have at once that are made for claims; empty for other pools."""
+    if pool.card.mig is None or not modes.of(pool.pool).is_on_demand:
+        return ""
+    full = mig.at_once(pool.card.mig, [one.profile for one in pool.samples if one.profile])
+    listed = join_first([layout_text(layout) for layout in full], 6)
+    return f"an instance for each claim; all of a GPU: {listed}"
 
 
 def _cell(device: DevicePlan, start: int, size: int, style: Style) -> memory_map.Cell:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushare import backends
+from gpushare import backends, modes
 from gpushare.core import emit, memory_totals
 from gpushare.core.diagnostics import Finding
 from gpushare.core.memory_totals import MemoryTotals
@@ -123,7 +123,9 @@ def _nodes(pool: PoolPlan) -> str:
 
 
 def _memory(pool: PoolPlan, nodes: int | None) -> MemoryTotals:
-    devices = ((one.memory_mib, one.replicas, one.cap_mib) for one in pool.devices)
+    of_claims = ((None, 1, None),)
+    known = ((one.memory_mib, one.replicas, one.cap_mib) for one in pool.devices)
+    devices = of_claims if modes.of(pool.pool).is_on_demand else known
     return memory_totals.of_node(pool.card.memory_mib, len(pool.gpus), devices).of_nodes(nodes)
 
 
@@ -153,6 +155,6 @@ def _map(pool: PoolPlan, gpus: Sequence[GpuPlan]) -> dict[str, Any]:
     geometry = pool.card.mig if gpu.mig_enabled else None
     return {
         "title": f"GPU {plan_view.ranges([one.index for one in gpus])}",
-        "left": "" if geometry is None else left_over(gpu.instances, geometry),
-        "cells": html_page.cells(plan_view.devices_of(pool, gpu), geometry),
+        "left": plan_view.on_demand(pool) or ("" if geometry is None else left_over(gpu.instances, geometry)),
+        "cells": html_page.cells([] if modes.of(pool.pool).is_on_demand else plan_view.devices_of(pool, gpu), geometry),
     }

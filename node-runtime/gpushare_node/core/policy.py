@@ -1,7 +1,7 @@
 """Policy: the desired state of a node of one pool, and the reader of its text (kind NodePolicy, version 1).
 
 Owns the format on the node's side. A policy is fully validated when it is read: it has every GPU index exactly once, and MIG
-is on if and only if it wants instances. Reads no files; does not know cards or hardware.
+is on if and only if it wants instances, or the DRA driver makes them. Reads no files; does not know cards or hardware.
 """
 
 import re
@@ -28,6 +28,7 @@ __all__ = [
     "Enforcement",
     "Mechanism",
     "Mode",
+    "ModeSwitch",
     "OnBusy",
     "Partitioner",
     "Policy",
@@ -244,15 +245,24 @@ class DesiredPartition(Struct):
         return f"{self.compute}/{self.memory}"
 
 
+class ModeSwitch(StrEnum):
+    """Who switches MIG mode of a GPU whose instances the DRA driver makes on demand."""
+
+    RUNTIME = "runtime"
+    DRIVER = "driver"
+
+
 class DesiredGpu(Struct):
     """The desired state of the GPU with this index. MIG is on if and only if there are instances.
 
-    `partition` None: the GPU is an NVIDIA one, or cannot be divided, or its modes do not matter.
+    `partition` None: the GPU is an NVIDIA one, or cannot be divided, or its modes do not matter. With `on_demand` the instances
+    are the DRA driver's, which makes one for each claim: with a switch by the runtime MIG is on before the driver starts.
     """
 
     index: int
     instances: tuple[DesiredInstance, ...]
     partition: DesiredPartition | None = None
+    on_demand: ModeSwitch | None = None
 
 
 class Share(Struct):
@@ -267,10 +277,14 @@ class Share(Struct):
 
 
 class Dra(Struct):
-    """The DRA driver that offers the GPUs. `shares` None: no claim of this cluster shares a device."""
+    """The DRA driver that offers the GPUs. `shares` None: no claim of this cluster shares a device.
+
+    `on_demand`: it makes a MIG instance for each claim, and removes it after the claim.
+    """
 
     driver: str
     shares: DraShares | None
+    on_demand: bool
 
 
 class Enforcement(Struct):
@@ -310,7 +324,8 @@ class Rollout(Struct):
 class Policy(Struct):
     """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must contain.
 
-    With `dra` the resources are DeviceClasses, and `resources` counts a node's devices of each.
+    With `dra` the resources are DeviceClasses, and `resources` counts a node's devices of each: with instances on demand, the
+    places at which one can be.
 
     `profile` is the device plugin's config, empty if nothing follows its label. `manager_config` is what AMD's config manager
     is to apply, None if it is to apply nothing.
@@ -339,6 +354,11 @@ class Policy(Struct):
     manager_config: str | None = None
     dra: Dra | None = None
     ignored: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether the DRA driver makes the MIG instances, one for each claim."""
+        return self.dra is not None and self.dra.on_demand
 
     @property
     def observes(self) -> bool:
@@ -398,6 +418,8 @@ def read(text: str) -> Policy:
         raise spec["dra"].refusal("must be null without the back end dra")
     has_profile = vendor is Vendor.NVIDIA and not is_dra
     name = _CLASS if is_dra else re.compile(re.escape(vendor.resources) + "(?s:.*)")
+    dra = _dra(spec["dra"]) if is_dra else None
+    is_on_demand = dra is not None and dra.on_demand
     policy = Policy(
         pool=metadata["name"].text(_POOL),
         cluster=metadata["cluster"].text(_LABEL),
@@ -407,7 +429,7 @@ def read(text: str) -> Policy:
         partitioner=spec["partitioner"].enum(Partitioner),
         profile=spec["profile"].text(_PROFILE_KEY) if has_profile else _optional_profile(spec["profile"]),
         mig_config=spec["migConfig"].optional(lambda value: value.text(at_most=63)),
-        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].integer(at_least=1, at_most=_MAX_GPUS)),
+        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].integer(at_least=1, at_most=_MAX_GPUS), is_on_demand=is_on_demand),
         resources=_resources(spec["resources"], name if is_dra else None),
         shares=tuple(_share(value, name) for value in spec["shares"].items(at_least=1)),
         enforcement=_enforcement(spec["enforcement"]),
@@ -419,7 +441,7 @@ def read(text: str) -> Policy:
         backend=backend,
         vendor=vendor,
         manager_config=spec["managerConfig"].optional(lambda value: value.text(_MANAGER_CONFIG)),
-        dra=_dra(spec["dra"]) if is_dra else None,
+        dra=dra,
     )
     return replace(policy, ignored=tuple(ignored))
 
@@ -438,11 +460,11 @@ def _card(value: Field) -> Card:
     )
 
 
-def _gpus(value: Field, gpus_per_node: int) -> tuple[DesiredGpu, ...]:
+def _gpus(value: Field, gpus_per_node: int, *, is_on_demand: bool) -> tuple[DesiredGpu, ...]:
     """Return one entry for every index. The document groups equal GPUs; only this function knows the groups."""
     found: dict[int, DesiredGpu] = {}
     for group in value.items(at_least=1):
-        for at, gpu in _group(group):
+        for at, gpu in _group(group, is_on_demand=is_on_demand):
             if gpu.index in found:
                 raise at.refusal("must be listed exactly once in all groups")
             if gpu.index >= gpus_per_node:
@@ -454,15 +476,19 @@ def _gpus(value: Field, gpus_per_node: int) -> tuple[DesiredGpu, ...]:
     return tuple(found[index] for index in sorted(found))
 
 
-def _group(value: Field) -> Iterator[tuple[Field, DesiredGpu]]:
+def _group(value: Field, *, is_on_demand: bool) -> Iterator[tuple[Field, DesiredGpu]]:
     fields = value.fields("indexes", "mig", "instances", optional=("partition",))
     instances = tuple(_instance(item) for item in fields["instances"].items())
-    if fields["mig"].boolean() != bool(instances):
+    mig = fields["mig"].boolean()
+    if is_on_demand and instances:
+        raise fields["instances"].refusal("must be empty where the DRA driver makes them on demand")
+    if mig != bool(instances) and not is_on_demand:
         raise fields["mig"].refusal("must be true exactly where instances are listed")
+    on_demand = None if not is_on_demand else ModeSwitch.RUNTIME if mig else ModeSwitch.DRIVER
     partition = fields["partition"].optional(_partition)
     for index in fields["indexes"].items(at_least=1):
         number = index.integer(at_least=0, at_most=_MAX_GPUS - 1)
-        yield index, DesiredGpu(index=number, instances=instances, partition=partition)
+        yield index, DesiredGpu(index=number, instances=instances, partition=partition, on_demand=on_demand)
 
 
 def _partition(value: Field) -> DesiredPartition:
@@ -494,8 +520,12 @@ def _resources(value: Field, name: re.Pattern[str] | None) -> tuple[tuple[str, i
 
 
 def _dra(value: Field) -> Dra:
-    fields = value.fields("driver", "shares")
-    return Dra(driver=fields["driver"].text(_DRIVER), shares=fields["shares"].optional(lambda one: one.enum(DraShares)))
+    fields = value.fields("driver", "shares", "onDemand")
+    return Dra(
+        driver=fields["driver"].text(_DRIVER),
+        shares=fields["shares"].optional(lambda one: one.enum(DraShares)),
+        on_demand=fields["onDemand"].boolean(),
+    )
 
 
 def _share(value: Field, resource: re.Pattern[str]) -> Share:

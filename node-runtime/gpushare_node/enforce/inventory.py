@@ -30,11 +30,15 @@ from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.inputs import Grant
+from gpushare_node.vendors import UUIDS
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import DriverError, GpuInfo, Versions
 
 SURVEY_SECONDS = 30
 """How often GPUs and instances are enumerated again."""
+
+_NEW_DEVICE_SECONDS = 2
+"""The same if a claim has a MIG device that was made since: until it is known, its containers have no cap."""
 
 _SURVEY_WAIT_SECONDS = 1.0
 """How long a cycle waits for that. Enumerating MIG devices under load takes seconds: a later cycle takes a later answer."""
@@ -132,7 +136,7 @@ class Inventory(Struct, frozen=False):
 
     def renew(self, now: float, *, has_strays: bool = False) -> bool:
         """Read again what is due; with strays, the allocations in each cycle. Return whether the GPUs were surveyed again."""
-        is_surveyed = self._survey(now)
+        is_surveyed = self._survey(now, SURVEY_SECONDS)
         tenancy = self.tenants.find()
         if tenancy != self.tenancy:
             # The same pods may belong to others now.
@@ -142,6 +146,8 @@ class Inventory(Struct, frozen=False):
         is_changed = is_fresh and found != self._seen_pods
         self._is_read = False
         is_allocated = self._allocate(now, at_once=is_changed or has_strays)
+        if self._has_new_device():
+            is_surveyed |= self._survey(now, _NEW_DEVICE_SECONDS)
         if is_fresh:
             is_changed |= self._follow(found, now)
             found = (*(pod for pod, _ in self._gone.values()), *found)
@@ -200,8 +206,17 @@ class Inventory(Struct, frozen=False):
         given = (self._allocations or {}).items()
         return frozenset(uid for (uid, _), several in given if any(one.resource in resources for one in several))
 
-    def _survey(self, now: float) -> bool:
-        if self._surveyed_at is not None and now - self._surveyed_at < SURVEY_SECONDS:
+    def _has_new_device(self) -> bool:
+        """Return whether a claim has a device that the last survey does not list, where the DRA driver makes devices."""
+        return self.policy.is_on_demand and any(
+            device.startswith(UUIDS) and device not in self._profiles
+            for several in (self._allocations or {}).values()
+            for one in several
+            for device in one.devices
+        )
+
+    def _survey(self, now: float, seconds: float) -> bool:
+        if self._surveyed_at is not None and now - self._surveyed_at < seconds:
             return False
         try:
             found = self.driver.survey(wait_seconds=_SURVEY_WAIT_SECONDS)

@@ -5,8 +5,10 @@ DaemonSets of both follow it, gpu-operator's plugin a label of its own beside it
 
 - A back end may run only after the other one has gone: its pods, and what the API server shows of its offer.
 - GPUs of a node with DRA change only while neither may run and neither does, and no claim is prepared: a driver that meets
-  another layout hands out parts of it under their former names.
+  another layout hands out parts of it under their former names. The same holds where the driver is to make the instances
+  itself from now on, or no more: when it starts it removes those that it does not know.
 - Claims that are prepared bring the driver back, whatever the policy is: nothing else can end them, so their pods would stay.
+- Where somebody wrote the label, so that a back end offers what pods have of the other, no more pods come from that moment on.
 
 The label alone says how far a change has come, so that it survives the node's folder. While it is `none` the node is out of
 service, and what is left of the change waits for no window. A node that DRA does not concern costs no request.
@@ -16,6 +18,7 @@ from collections.abc import Callable, Mapping
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NO_BACKEND, PLUGIN_DEPLOY_LABEL, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
+from gpushare_node.adapters.kube.slices import are_on_demand
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.backends.leftovers import about_unregistered, way_out
 from gpushare_node.core.policy import Backend, Policy, Stack
@@ -61,7 +64,7 @@ class BackendGate(Struct, frozen=False):
         return Backend.DRA in policies or self.drain.node.backend is not Backend.DEVICE_PLUGIN
 
     def prepare(self, view: GpuView) -> None:
-        """Have the drain wait for whom the change disturbs, after the driver was brought back if claims need it."""
+        """Have the drain wait for whom the change disturbs, after what the label permits was made to fit what pods hold."""
         context, request = self._context, self.drain.request
         context.is_closed = self.drain.node.backend is None
         if not self.is_concerned:
@@ -82,8 +85,17 @@ class BackendGate(Struct, frozen=False):
 
     @property
     def _must_change(self) -> bool:
-        """Whether the other back end may run. Without an API server that is unknown."""
-        return self._context.cluster.has_server and self.drain.node.backend not in (None, self._policy.backend)
+        """Whether the other back end may run, or a driver that makes no instances on demand, or does. Unknown without a server.
+
+        As long as nothing is listed, a driver is not known to have started before the gate was closed.
+        """
+        if not self._context.cluster.has_server:
+            return False
+        former = self._policy if self.former is None else self.former
+        if former.is_on_demand is not self._policy.is_on_demand and self.drain.node.backend is self._policy.backend:
+            listed = are_on_demand(self._context.cluster.slices(of(self._policy.vendor).dra_driver))
+            return listed is not None and listed is not self._policy.is_on_demand
+        return self.drain.node.backend not in (None, self._policy.backend)
 
     def _find_disturbed(self, view: GpuView) -> frozenset[str]:
         """Return the devices that no claim or pod may hold: those of GPUs that change, or all if the back end does."""
@@ -118,20 +130,33 @@ class BackendGate(Struct, frozen=False):
         if now not in (None, policy.backend):
             # What the GPUs have is the former layout, and an attempt that may drain the node changes that.
             raise Blocked(ConditionReason.BACK_END_RUNNING, f"the GPUs are still offered by {now}")
-        if now is None:
-            self._await(self._find_plugin if policy.backend is Backend.DRA else self._find_driver)
-            if policy.backend is Backend.DRA:
-                self._refuse_remembered(policy)
+        if policy.backend is not Backend.DRA:
+            self._await(self._find_driver)
+        elif now is None:
+            self._await(self._find_plugin)
+            self._refuse_remembered(policy)
         self._permit(policy.backend)
 
     def _recover(self, view: GpuView) -> None:
-        """Bring the driver back if it may not run, and claims are in the way of what the node is to become."""
-        node = self.drain.node
+        """Bring the driver back if it may not run, and claims are in the way of what the node is to become.
+
+        Send it away if it may run although pods have devices of the plugin, and none has a claim.
+        """
+        node, holders = self.drain.node, self._holders()
         if node.backend is Backend.DRA:
+            if any(one.resources - one.claimed for one in holders):
+                self.drain.taint()
+                self._context.may_untaint_on_abort = False
+                if not any(one.claimed for one in holders):
+                    self._permit(None)
+                    self.drain.node = self._context.cluster.node()
             return
-        is_foreign = self._policy.backend is not Backend.DRA
-        devices = find_devices(view.surveys) if is_foreign else self._find_disturbed(view)
-        if not any(one.claimed and one.may_hold(devices) for one in without_lost(self._holders(), view)):
+        if self._policy.backend is Backend.DRA:
+            devices = self._find_disturbed(view)
+            must_return = any(one.claimed and one.may_hold(devices) for one in without_lost(holders, view))
+        else:
+            must_return = any(one.claimed for one in holders)
+        if not must_return:
             return
         self.drain.taint()
         self._permit(None)

@@ -62,7 +62,7 @@ def request(texts: dict[str, str], pool: str, template: str) -> Any:
 
 def test_a_policy_counts_devices_by_class_and_names_the_driver() -> None:
     found = spec(bundle(), "notebooks")
-    assert (found["backend"], found["dra"]) == ("dra", {"driver": "gpu.nvidia.com", "shares": "memory"})
+    assert (found["backend"], found["dra"]) == ("dra", {"driver": "gpu.nvidia.com", "shares": "memory", "onDemand": False})
     assert found["profile"] is None
     assert found["resources"] == {"gpushare-notebooks": 2}
     [share] = found["shares"]

@@ -1,4 +1,4 @@
-"""ResourceSlices: what a DRA driver says a node's devices are, as this project's types. Values only.
+"""ResourceSlices: what a DRA driver says a node's devices are, as this project's types. Pure.
 
 A slice that lacks something has it empty; whether that is right, `backends/dra/slices.py` decides.
 """
@@ -15,14 +15,17 @@ CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 MAX_SLICES = 64
 """How many slices of a node are read. A node of sixteen GPUs has one, or two for each GPU."""
 
+_KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
 UNLIMITED, BY_MEMORY, BY_COUNT = "unlimited", "memory", "count"
 
 
 class SliceDevice(Struct):
     """A device. `type`, `profile` and `uuid` are the driver's attributes, empty if it gives none.
 
+    A MIG device without a UUID is a place, at which the driver makes an instance for a claim.
+
     `shares` is by what claims share the device: memory, count, or unlimited; empty: one claim has it whole. `count` is how many
-    shares it has, 0 if they are not counted.
+    shares it has, 0 if they are not counted. `taints` are the keys of those that keep claims away.
     """
 
     name: str
@@ -31,6 +34,7 @@ class SliceDevice(Struct):
     uuid: str
     shares: str = ""
     count: int = 0
+    taints: tuple[str, ...] = ()
 
 
 class SliceView(Struct):
@@ -72,6 +76,7 @@ def _device(device: Json) -> SliceDevice:
         uuid=_text(attributes, "uuid"),
         shares=shares,
         count=int(count) if count.isdecimal() else 0,
+        taints=tuple(str(one["key"]) for one in device.get("taints") or () if one["effect"] in _KEEPING_AWAY),
     )
 
 
@@ -82,3 +87,9 @@ def _text(attributes: Json, name: str) -> str:
 def view_slices(things: Iterable[Json]) -> tuple[SliceView, ...]:
     """Return the slices of these objects. Errors as `view_slice`."""
     return tuple(map(view_slice, things))
+
+
+def are_on_demand(slices: Iterable[SliceView]) -> bool | None:
+    """Return whether the driver makes MIG instances on demand; None if nothing is listed."""
+    devices = [device for one in slices for device in one.devices]
+    return any(one.type == "mig" and not one.uuid for one in devices) if devices else None

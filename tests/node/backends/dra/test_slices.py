@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpushare_node.adapters.kube.slices import SliceDevice, SliceView, view_slices
+from gpushare_node.adapters.kube.slices import SliceDevice, SliceView, are_on_demand, view_slices
 from gpushare_node.backends.dra import slices
-from gpushare_node.core.policy import Dra, DraShares, Policy
+from gpushare_node.core.policy import DesiredGpu, Dra, DraShares, ModeSwitch, Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.backends.dra.claim_files import SCENES, recorded
@@ -51,6 +51,13 @@ def test_none_is_waited_for() -> None:
         ((replace(RIGHT, devices=(*RIGHT.devices, device("MIG-c"))),), "gpu-0-MIG-c do not exist"),
         ((replace(RIGHT, devices=(*RIGHT.devices, device("MIG-a", name="gpu-9"))),), "MIG-a are listed more than once"),
         ((RIGHT, replace(RIGHT, name="s2", pool="other", generation=1)), "MIG-a, MIG-b are listed more than once"),
+        (
+            (
+                replace(RIGHT, count=2, devices=(device("MIG-a", name="gpu-0"),)),
+                replace(RIGHT, name="s2", count=2, devices=(device("MIG-b", name="gpu-0"),)),
+            ),
+            "gpu-0 of pool n1 are several devices",
+        ),
         ((replace(RIGHT, devices=RIGHT.devices[:1]),), "MIG-b are missing"),
         (
             (replace(RIGHT, devices=(device("MIG-a"), device("MIG-b", profile="1g.5gb"))),),
@@ -63,6 +70,10 @@ def test_none_is_waited_for() -> None:
         (
             (replace(RIGHT, devices=(device("MIG-a"), device("MIG-b", shares="memory"))),),
             "claims share gpu-0-MIG-b by memory, instead of by nothing",
+        ),
+        (
+            (replace(RIGHT, devices=(device("MIG-a", taints=("gpu.nvidia.com/xid",)), device("MIG-b"))),),
+            "taints keep claims away from gpu-0-MIG-a by gpu.nvidia.com/xid",
         ),
     ],
 )
@@ -83,7 +94,7 @@ def test_every_difference_is_named(some: tuple[SliceView, ...], text: str) -> No
 )
 def test_claims_share_devices_as_planned(shares: DraShares, given: dict[str, object], *, is_right: bool) -> None:
     made = by_claims(whole(replicas=4))
-    policy = replace(made, dra=Dra(driver="gpu.nvidia.com", shares=shares))
+    policy = replace(made, dra=Dra(driver="gpu.nvidia.com", shares=shares, on_demand=False))
     one = SliceDevice(name="gpu-0", type="gpu", profile="", uuid="GPU-a")
     listed = (replace(RIGHT, devices=(replace(one, **given),)),)
     assert (slices.find_mismatch(policy, "n1", {"gpushare-training": 1}, frozenset({"GPU-a"}), listed) is None) is is_right
@@ -110,3 +121,64 @@ def test_slices_of_nvidias_driver_are_understood(scene: str) -> None:
     assert all(one.uuid.startswith("MIG-" if scene == "mig" else "GPU-") for one in devices)
     assert {one.profile for one in devices} == ({"1g.5gb", "2g.10gb", "3g.20gb"} if scene == "mig" else {""})
     assert all(each.pool == each.node and each.count == len(found) for each in found)
+
+
+def on_demand(switch: ModeSwitch = ModeSwitch.RUNTIME, gpus: int = 1) -> Policy:
+    """A pool of one profile that can be at two places of each GPU."""
+    desired = tuple(DesiredGpu(index=index, instances=(), on_demand=switch) for index in range(gpus))
+    dra = Dra(driver="gpu.nvidia.com", shares=None, on_demand=True)
+    return replace(POLICY, dra=dra, gpus=desired, resources=((CLASS, 2 * gpus),))
+
+
+def place(name: str, **changed: object) -> SliceDevice:
+    return replace(SliceDevice(name=name, type="mig", profile="3g.20gb", uuid=""), **changed)
+
+
+PLACES = (place("gpu-0-mig-3g20gb-9-0"), place("gpu-0-mig-3g20gb-9-4"))
+OTHER_PROFILE = place("gpu-0-mig-1g5gb-me-20-0", profile="1g.5gb+me")
+WHOLE = SliceDevice(name="gpu-0", type="gpu", profile="", uuid="GPU-a")
+
+
+def find_on_demand(*devices: SliceDevice, switch: ModeSwitch = ModeSwitch.RUNTIME) -> str | None:
+    return find(replace(RIGHT, devices=devices), policy=on_demand(switch))
+
+
+def test_the_places_of_the_pools_profiles_are_right_whatever_instances_there_are() -> None:
+    assert find_on_demand(*PLACES) is None
+    assert find_on_demand(*PLACES, OTHER_PROFILE) is None
+
+
+def test_whole_gpus_are_listed_only_where_the_driver_switches_mig() -> None:
+    assert find_on_demand(*PLACES, WHOLE, switch=ModeSwitch.DRIVER) is None
+    assert find_on_demand(*PLACES, WHOLE) == "gpu-0 are no places for instances on demand"
+
+
+@pytest.mark.parametrize(
+    ("devices", "text"),
+    [
+        (PLACES[:1], f"{CLASS}: 1 instead of 2"),
+        ((*PLACES, PLACES[0]), "gpu-0-mig-3g20gb-9-0 of pool n1 are several devices"),
+        ((PLACES[0], place("gpu-0-mig-3g20gb")), "gpu-0-mig-3g20gb are no places for instances on demand"),
+        ((*PLACES, place("gpu-0-vfio", type="vfio")), "gpu-0-vfio are no places for instances on demand"),
+        ((PLACES[0], place("gpu-0-mig-3g20gb-9-4", uuid="MIG-a")), "the driver runs without DynamicMIG"),
+        ((PLACES[0], replace(PLACES[1], shares="memory")), "claims share gpu-0-mig-3g20gb-9-4 by memory"),
+    ],
+)
+def test_every_difference_of_places_is_named(devices: tuple[SliceDevice, ...], text: str) -> None:
+    found = find_on_demand(*devices)
+    assert found is not None
+    assert text in found
+
+
+def test_places_of_missing_gpus_are_not_expected() -> None:
+    policy = on_demand(gpus=3)
+    assert slices.expected(policy) == {CLASS: 6}
+    assert slices.expected(policy, (0, 2)) == {CLASS: 2}
+    assert slices.expected(policy, (0, 1, 2)) == {}
+
+
+def test_a_driver_of_instances_on_demand_is_told_by_what_it_lists() -> None:
+    assert are_on_demand([replace(RIGHT, devices=PLACES)]) is True
+    assert are_on_demand([RIGHT]) is False
+    assert are_on_demand([replace(RIGHT, devices=(WHOLE,))]) is False
+    assert are_on_demand([replace(RIGHT, devices=())]) is None

@@ -86,7 +86,7 @@ def test_the_page_on_the_bundle_lists_every_file_of_an_example(bundle: Path) -> 
 
 @cache
 def files() -> frozenset[str]:
-    """The files of all examples, and of the one with an installed plugin, somewhere, in the place of a bundle with DRA."""
+    """The files of all examples, and of the one with an installed plugin after another, the place of the plugin left open."""
     text = (ROOT / "examples/13-existing-plugin/intent.yaml").read_text()
     unplaced, changed = re.subn(r"^    namespace: .*\n", "", text, flags=re.MULTILINE)
     assert changed == 1

@@ -240,7 +240,7 @@ Goal = MostInstances | Balanced | Instances | MemoryEach
 
 
 class OnDemand(Record):
-    """MIG instances that NVIDIA's DRA driver makes for each claim: of these profiles, or of all plain ones if there are none."""
+    """MIG instances that NVIDIA's DRA driver makes for each claim: of these profiles, without any of all plain ones."""
 
     profiles: tuple[str, ...] = ()
 

@@ -40,8 +40,8 @@ class LivePool(Record):
     """One pool of the cluster. `side` is what a node becomes, `memory` what it has; None if the policy could not be read.
 
     `caps` is resource → MiB of a share: None for no cap, or if devices of one resource have different caps. `classes` are those
-    of a pool of NVIDIA's DRA driver, and `division` is by what claims share its devices. `is_on_demand`: it makes MIG instances for
-    claims, and each place for one is a device. `backend` is empty if it is not known.
+    of a pool of NVIDIA's DRA driver, and `division` is by what claims share its devices. `is_on_demand`: it makes MIG
+    instances for claims, and each place for one is a device. `backend` is empty if it is not known.
     """
 
     name: str

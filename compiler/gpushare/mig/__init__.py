@@ -1,7 +1,8 @@
 """How MIG can divide a card: placements, layouts, nearest layouts and goals. Pure and exact geometry, without card names.
 
 The solver's interface, the only module of it that others import: `grid` knows slices, `layouts` the rule for legal layouts,
-`explain` explains illegal ones, `goals` resolves goals, `on_demand` knows instances that come and go. This module places layouts.
+`explain` explains illegal ones, `goals` resolves goals, `on_demand` knows instances that come and go. This module
+places layouts.
 """
 
 from collections.abc import Mapping

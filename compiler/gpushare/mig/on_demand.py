@@ -36,7 +36,8 @@ def unplaced(geometry: Geometry, claims: Layout, gpus: int) -> int:
     """Return how many of the claims find no place on so many empty GPUs, if those of each profile come before the next."""
     own, runs = solver_for(geometry), [((), gpus)]
     left_out = 0
-    for name, wanted in claims:
+    for name, number in claims:
+        wanted = number
         filled: list[tuple[_Gpu, int]] = []
         for gpu, count in runs:
             steps = list(_fill(own, gpu, places(geometry, (name,)), wanted))

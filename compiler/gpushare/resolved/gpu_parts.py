@@ -11,8 +11,8 @@ from gpushare.resolved.plan import PoolPlan
 def of_resources(pool: PoolPlan) -> Mapping[str, float | None]:
     """Return the GPUs of one share by resource, in proportion to memory, so that all shares of a GPU are one; None: not known.
 
-    A share whose resource several GPUs divide differently is the mean of its parts of them. An instance that is made for a claim is
-    the memory slices that it takes.
+    A share whose resource several GPUs divide differently is the mean of its parts of them. An instance on demand is the memory
+    slices that it takes.
     """
     of_gpu: dict[int, list[DevicePlan]] = {}
     for device in pool.devices:

@@ -23,7 +23,7 @@ MAX_ORDERS = 720
 
 
 def check_possible(context: RuleContext) -> Iterator[Finding]:
-    """GS777: instances on demand without NVIDIA's DRA driver, or of profiles without a known place."""
+    """GS777: instances on demand without NVIDIA's DRA driver, or of no profile."""
     for pool, card, geometry in mig_pools(context):
         if not modes.of(pool).is_on_demand:
             continue
@@ -36,14 +36,12 @@ def check_possible(context: RuleContext) -> Iterator[Finding]:
                 path=path,
                 causes=(pool_path(pool, "backend"),),
             )
-        elif context.layouts(pool) is None and all(name in card.profiles for name in modes.of(pool).profiles):
-            known = {place.profile.name for place in mig.places(geometry, list(card.profiles))}
-            lacking = [name for name in modes.of(pool).profiles or card.profiles if name not in known]
+        elif not modes.of(pool).profiles and not mig.places(geometry):
             yield Finding(
                 code="GS777",
-                message=f"no place of {join_words(lacking)} on {a_card(card)} is known",
-                hints=("leave it out of profiles, or write a layout",),
-                path=pool_path(pool, "sharing", "profiles") if modes.of(pool).profiles else path,
+                message=f"all MIG profiles of {a_card(card)} have attributes in their names, and pool {pool.name} names none",
+                hints=(f"write profiles: [{', '.join(card.profiles)}], or those of them that users may ask for",),
+                path=path,
             )
 
 
@@ -62,7 +60,7 @@ def check_beside(context: RuleContext) -> Iterator[Finding]:
             what = f"removes the MIG instances of pool {pool.name} whenever it starts"
             hint = "write layout: on-demand here too, or backend: device-plugin"
         elif card.mig and card.switches_mig:
-            what = f"offers the GPUs of pool {pool.name} as MIG instances too, because a {product(card)} switches MIG mode by itself"
+            what = f"offers the GPUs of pool {pool.name} as MIG instances too, because {product(card)} switches MIG mode"
             hint = "write backend: device-plugin here"
         else:
             continue

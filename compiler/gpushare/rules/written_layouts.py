@@ -22,7 +22,7 @@ def layout_groups(pool: Pool) -> tuple[LayoutGroup, ...]:
 
 
 def written_layouts(pool: Pool) -> tuple[tuple[Path, Layout], ...]:
-    """Return every layout that the user wrote for the pool, with its path; empty for goals, instances on demand and other modes."""
+    """Return every layout that the user wrote for the pool, with its path; empty for goals, on demand and other modes."""
     mode = modes.of(pool)
     groups, alike = mode.written
     if groups:

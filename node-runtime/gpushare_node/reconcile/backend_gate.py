@@ -70,6 +70,9 @@ class BackendGate(Struct, frozen=False):
         if not self.is_concerned:
             return
         if context.cluster.has_server:
+            if context.is_closed:
+                # What a back end offers first, pods may only get once it is right.
+                self.drain.taint()
             self._recover(view)
         node, goal = self.drain.node, request.policy.backend
         others = {name for holder in self._holders() for name in self._foreign(holder)}

@@ -168,6 +168,29 @@ def test_shares_of_classes_are_counted_from_slices_and_claims(cluster: LiveClust
     assert ["notebooks", "team/large", "t4-1", f"{NOTEBOOKS}:", "2", "-", "7448Mi"] in rows(done.stdout)
 
 
+ON_DEMAND = DRA.replace("layout: {2g.10gb: 2, 1g.5gb: 3}", "layout: on-demand, profiles: [2g.10gb, 1g.5gb]")
+
+
+@pytest.mark.parametrize(("left_out", "problem"), [(0, "as planned"), (1, "gpushare-training-1g-5gb: 6 instead of 7")])
+def test_places_of_profiles_that_no_class_has_are_no_difference(api: ApiServer, ask: Ask, left_out: int, problem: str) -> None:
+    """The driver lists all places of a card, and the counters that they share in a slice of their own."""
+    found, product = LiveCluster(api, ON_DEMAND), "NVIDIA A100-PCIE-40GB"
+    found.add_node("a100-1", "training")
+    places = [("2g.10gb", 14, (0, 2, 4)), ("1g.5gb", 19, range(7 - left_out)), ("3g.20gb", 9, (0, 4))]
+    devices = [
+        device(f"gpu-0-mig-{name.replace('.', '')}-{number}-{start}", product, "9856Mi", mig=name)
+        for name, number, starts in places
+        for start in starts
+    ]
+    add_slice(api, "a100-1", devices, count=2)
+    add_slice(api, "a100-1", [], name="counters", count=2)
+    found.add_release()
+    use(api, "physics/one", "a100-1", "gpu-0-mig-1g5gb-19-0", "")
+    done = ask("status")
+    assert problem in words(done.stdout)
+    assert ["gpushare-training-1g-5gb", "7", str(7 - left_out), "1", "?"] in [row[-5:] for row in rows(done.stdout)]
+
+
 def test_document_with_slices_is_valid_under_its_schema(cluster: LiveCluster, ask: Ask) -> None:
     document = json.loads(ask("status", "--format", "json").stdout)
     assert schema.accepts(schema.load("status.v1"), document)
@@ -341,7 +364,11 @@ def test_what_the_server_writes_otherwise_is_no_difference(cluster: LiveCluster,
         constraints.update(matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
         constraints["resourceRules"][0]["scope"] = "*"
 
+    def add_bound_defaults(binding: dict[str, Any]) -> None:
+        binding["spec"]["matchResources"].update(matchPolicy="Equivalent", objectSelector={})
+
     edit_template(change)(cluster.api)
+    cluster.api.edit("validatingadmissionpolicybindings", "gpushare-claims", add_bound_defaults)
     cluster.api.edit(VALIDATING, "gpushare-claims", add_defaults)
     assert ask("drift", cluster.write(tmp_path)).stdout == "no difference\n"
 
@@ -394,6 +421,24 @@ EDITED: list[tuple[Callable[[ApiServer], object], str, str, str]] = [
         "object",
         "ValidatingAdmissionPolicyBinding gpushare-claims",
         "Audit",
+    ),
+    (
+        lambda api: api.edit(
+            "validatingadmissionpolicybindings",
+            "gpushare-claims",
+            lambda one: one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"][0]["values"].append("team"),
+        ),
+        "object",
+        "ValidatingAdmissionPolicyBinding gpushare-claims",
+        "other matchResources.namespaceSelector.matchExpressions.0.values",
+    ),
+    (
+        lambda api: api.edit(
+            "mutatingadmissionpolicybindings", "gpushare-pool-of-claims", lambda one: one["spec"].update(policyName="other")
+        ),
+        "object",
+        "MutatingAdmissionPolicyBinding gpushare-pool-of-claims",
+        "other policyName",
     ),
     (
         lambda api: api.remove("mutatingadmissionpolicybindings", "gpushare-pool-of-claims"),
@@ -453,6 +498,16 @@ def test_claim_that_fits_again_waits_for_the_scheduler(cluster: LiveCluster, ask
     assert "claim team/waits-gpu-abcde: has no device" in told
     assert "fits now: node t4-1 has room" in told
     assert "after five minutes at the latest" in told
+
+
+def test_claim_of_another_pod_is_explained(cluster: LiveCluster, ask: Ask) -> None:
+    waits(cluster.api)
+    add_pod(cluster.api, "team", "second")
+    named = [{"name": "gpu", "resourceClaimName": "waits-gpu-abcde"}]
+    cluster.api.edit("pods", "second", lambda one: one["spec"].update(resourceClaims=named), namespace="team")
+    told = words(ask("explain", "team/second").stdout)
+    assert "ResourceClaim team/waits-gpu-abcde was made for pod waits, and admission lets no other pod use it" in told
+    assert "was made for pod" not in words(ask("explain", "team/waits").stdout)
 
 
 def test_nodes_that_take_no_pods_are_explained(cluster: LiveCluster, ask: Ask) -> None:

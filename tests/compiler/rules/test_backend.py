@@ -392,6 +392,15 @@ def test_profiles_whose_classes_would_have_one_name_are_refused() -> None:
     assert pairs
 
 
+@pytest.mark.parametrize(("name", "reported"), [("a-1g-5gb", True), ("a-2g-10gb", False)])
+def test_an_instance_of_one_pool_and_a_gpu_of_another_may_not_have_one_class(name: str, *, reported: bool) -> None:
+    parts = claimed("a", **A100, sharing="{mode: mig, layout: {1g.5gb: 7}}")
+    text = written(parts, claimed(name, nodes=OTHER_T4, sharing="{mode: exclusive}"), **PLATFORM)
+    assert [path for path, _, _ in found(text, "GS766")] == ([f"/spec/pools/{name}"] if reported else [])
+    plugin = pool(name, nodes=OTHER_T4, sharing="{mode: exclusive}")
+    assert found(written(parts, plugin, **PLATFORM), "GS766") == []
+
+
 # GS767 and quotas
 
 

@@ -86,8 +86,9 @@ def add(folder: Path, *charts: Chart) -> None:
     for chart in charts:
         sources = folder / "sources" / chart.name
         for part, text in (("crds", chart.definitions), ("templates", chart.template)):
-            (sources / part).mkdir(parents=True)
-            (sources / part / "objects.yaml").write_text(text)
+            if text:
+                (sources / part).mkdir(parents=True)
+                (sources / part / "objects.yaml").write_text(text)
         (sources / "values.yaml").write_text(json.dumps(chart.values) + "\n")
         for version in chart.versions:
             head = {"apiVersion": "v2", "name": chart.name, "version": version}

@@ -195,6 +195,17 @@ def test_the_plugin_waits_for_the_driver_although_somebody_has_removed_the_label
     assert seen == [False]
 
 
+@pytest.mark.parametrize("policy", [PLUGIN, DRA])
+def test_what_comes_after_neither_is_verified_before_pods_are_let_in(node: DraNode, policy: Policy) -> None:
+    run(node, policy)
+    write_label(node, "none", 40)
+    seen: list[set[str]] = []
+    node.before_step = lambda step: seen.append(node.taints()) if step.detail.endswith("may run") else None
+    assert run(node, policy).reason is ConditionReason.READY
+    assert seen == [{REPARTITIONING_TAINT}]
+    assert node.taints() == set()
+
+
 def test_a_claim_of_an_instance_that_a_reboot_took_gets_its_driver_back(node: DraNode) -> None:
     """Nothing else can end it, and the plugin may not come before that."""
     run(node, BY_MIG)

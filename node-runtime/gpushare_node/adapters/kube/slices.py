@@ -48,6 +48,11 @@ class SliceView(Struct):
     devices: tuple[SliceDevice, ...]
 
 
+def select_node(node: str, driver: str) -> dict[str, str]:
+    """Return the query for the slices of this driver of this node."""
+    return {"fieldSelector": f"spec.driver={driver},spec.nodeName={node}"}
+
+
 def view_slice(thing: Json) -> SliceView:
     """Return the slice of this object. ValueError, TypeError, LookupError or AttributeError if it is none."""
     spec = thing["spec"]

@@ -6,8 +6,9 @@ A node's label decides which of them runs there, by the settings that the values
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -28,7 +29,7 @@ STATE = "/var/lib/kubelet/dra_manager_state"
 
 _HOST = "/host"
 _ENTER = "import os, sys; os.chroot(sys.argv[1]); os.chdir('/'); os.execv(sys.argv[2], sys.argv[2:])"
-_DEVICES = "/run/nvidia/dra-devices.json"
+_DEVICES, _INSTANCES = "/run/nvidia/dra-devices.json", "/run/nvidia/dra-instances.sock"
 _ENUMERATE = 'mkdir -p /run/nvidia && exec "$@" > "$0"'
 _PLUGIN = {"app.kubernetes.io/name": "nvidia-device-plugin"}
 _DRIVER = {
@@ -84,10 +85,12 @@ class Agents:
         self._cluster.apply(*self.driver(values))
 
     def driver(self, values: Mapping[str, Any]) -> list[Object]:
-        """Its rights and its DaemonSet. Of the values `consumableShares` counts, and of `kubeletPlugin` the same as above."""
-        shares = values.get("consumableShares", "") if values.get("featureGates", {}).get("ConsumableShares") else ""
+        """Its rights and its DaemonSet. Of the values gates, `consumableShares` and where `kubeletPlugin` runs count."""
+        gates = values.get("featureGates", {})
+        shares = values.get("consumableShares", "") if gates.get("ConsumableShares") else ""
         enumeration = ["/bin/sh", "-euc", _ENUMERATE, _DEVICES, sys.executable, "-m", "tests.e2e.cluster.dra.enumerate"]
-        enumeration += [json.dumps(self._edits()), shares]
+        enumeration += [json.dumps(self._edits()), shares, *(["on-demand"] if gates.get("DynamicMIG") else [])]
+        instances = [sys.executable, "-m", "tests.e2e.cluster.dra.instances", _INSTANCES]
         arguments = ["--node", "$(NODE_NAME)", "--devices", _DEVICES]
         mounts = {"plugins": "/var/lib/kubelet/plugins", "registry": "/var/lib/kubelet/plugins_registry"}
         mounts |= {"cdi": "/var/run/cdi", "devices": "/run/nvidia", "program": str(driver.program().parent)}
@@ -107,7 +110,7 @@ class Agents:
             values["kubeletPlugin"],
             serviceAccountName=_ACCOUNT,
             initContainers=[self._on_host("enumerate", *enumeration)],
-            containers=[container],
+            containers=[container, *([self._on_host("instances", *instances)] if gates.get("DynamicMIG") else [])],
             volumes=[{"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for name, path in mounts.items()],
         )
         return [*_rights(), daemon_set]
@@ -139,9 +142,14 @@ class Agents:
         ]
         return {"env": [f"{name}={value}" for name, value in files.environment.items()], "mounts": mounts}
 
-    def install(self, text: str) -> None:
-        """Compile the intent, and install all that its bundle has: the release and NVIDIA's programs, as its README says."""
+    def install(self, text: str, edit: Callable[[Path], None] | None = None) -> None:
+        """Compile the intent, and install all that its bundle has: the release and NVIDIA's programs, as its README says.
+
+        `edit` changes the bundle before.
+        """
         bundle = self._fixture.compile(text)
+        if edit is not None:
+            edit(bundle)
         for file in bundle.glob("*namespace.yaml"):
             self._cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", file)
         self._fixture.release.install(bundle)

@@ -15,6 +15,9 @@ import (
 // What Python has read of the node's GPUs.
 type inventory struct {
 	Devices []device `json:"devices"`
+	// Whether MIG instances are made on demand, and what each GPU has to give to them.
+	OnDemand bool                     `json:"onDemand"`
+	Counters []resourceapi.CounterSet `json:"counters"`
 	// What every container with a device gets: the driver's files.
 	Edits edits `json:"edits"`
 }
@@ -22,9 +25,11 @@ type inventory struct {
 type device struct {
 	Device resourceapi.Device `json:"device"`
 	UUID   string             `json:"uuid"`
-	// As the checkpoint has it: one of the two.
-	Gpu *gpuInfo `json:"gpu"`
-	Mig *migInfo `json:"mig"`
+	Minor  int                `json:"minor"`
+	// As the checkpoint has it, or where an instance is made: one of the three.
+	Gpu   *gpuInfo `json:"gpu"`
+	Mig   *migInfo `json:"mig"`
+	Place *place   `json:"place"`
 }
 
 // The parts of the Container Device Interface's format that are used here.
@@ -73,7 +78,7 @@ func (d *driver) UnprepareResourceClaims(
 ) (map[types.UID]error, error) {
 	results := map[types.UID]error{}
 	for _, claim := range claims {
-		results[claim.UID] = unprepare(claim.UID)
+		results[claim.UID] = d.unprepare(claim.UID)
 	}
 	return results, nil
 }
@@ -88,8 +93,9 @@ func (d *driver) prepare(claim *resourceapi.ResourceClaim) ([]kubeletplugin.Devi
 	if err != nil {
 		return nil, err
 	}
-	if known, ok := claims[claim.UID]; ok && known.State == completed {
-		return known.devices(), nil
+	former, isKnown := claims[claim.UID]
+	if isKnown && former.State == completed {
+		return former.devices(), nil
 	}
 	if err := d.refusal(claim, claims); err != nil {
 		return nil, err
@@ -104,6 +110,13 @@ func (d *driver) prepare(claim *resourceapi.ResourceClaim) ([]kubeletplugin.Devi
 		known := d.find(result.Device)
 		if known == nil {
 			return nil, fmt.Errorf("allocatable not found for device %q", result.Device)
+		}
+		if known.Place != nil {
+			made, err := known.make(isKnown)
+			if err != nil {
+				return nil, fmt.Errorf("error creating %s: %w", result.Device, err)
+			}
+			known = &device{Device: known.Device, UUID: made.UUID, Mig: made}
 		}
 		inCDI := fmt.Sprintf("%s-%s", claim.UID, result.Device)
 		visible := []string{"NVIDIA_VISIBLE_DEVICES=" + known.UUID}
@@ -146,13 +159,18 @@ func (d *driver) refusal(claim *resourceapi.ResourceClaim, claims map[types.UID]
 	return nil
 }
 
-func unprepare(claim types.UID) error {
+func (d *driver) unprepare(claim types.UID) error {
 	claims, err := preparedClaims()
 	if err != nil {
 		return err
 	}
 	if _, ok := claims[claim]; !ok {
 		return nil
+	}
+	if d.known.OnDemand {
+		if err := d.remove(claims, claim); err != nil {
+			return err
+		}
 	}
 	if err := os.Remove(cdiFile(claim)); err != nil && !os.IsNotExist(err) {
 		return err

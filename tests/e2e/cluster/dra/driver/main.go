@@ -51,6 +51,11 @@ func run(ctx context.Context, node, kubeconfig, devices string) error {
 	if err := begin(); err != nil {
 		return err
 	}
+	if known.OnDemand {
+		if err := removeUnknown(); err != nil {
+			return err
+		}
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -65,11 +70,7 @@ func run(ctx context.Context, node, kubeconfig, devices string) error {
 		return err
 	}
 	defer plugin.Stop()
-	slice := resourceslice.Slice{}
-	for _, one := range known.Devices {
-		slice.Devices = append(slice.Devices, one.Device)
-	}
-	pools := map[string]resourceslice.Pool{node: {Slices: []resourceslice.Slice{slice}}}
+	pools := map[string]resourceslice.Pool{node: {Slices: known.slices()}}
 	if err := plugin.PublishResources(ctx, resourceslice.DriverResources{Pools: pools}); err != nil {
 		return err
 	}

@@ -188,7 +188,7 @@ def _nvidia(plan: Plan, settings: Mapping[str, str], release: Release, values: O
     of DRA has none of its driver, which the nodes leave one after the other. So it is never pruned. The driver's has its values
     itself, because the bundle's file is gone then.
     """
-    chart = {
+    chart: Object = {
         "repoURL": _address(release),
         "chart": release.chart.name,
         "targetRevision": release.version,

@@ -43,16 +43,15 @@ TENANCY = tenancy.read(tenancy_text())
 T4 = {"replicas": 4, "memoryMiB": 15360, "capMiB": 3712}
 
 
-def dra_policy(*shares: dict[str, Any], by: str | None = "memory", **changes: Any) -> Policy:
+def dra_policy(*shares: dict[str, Any], by: str | None = "memory", on_demand: bool = False, **changes: Any) -> Policy:
     """A policy of DRA with these shares, in each of which the first class and whole GPUs are the default."""
     plain = {"resource": CLASS, "profile": None, "toleranceMiB": 0}
     return policy(
         backend="dra",
-        dra={"driver": DRIVER, "shares": by, "onDemand": False},
+        dra={"driver": DRIVER, "shares": by, "onDemand": on_demand},
         profile=None,
-        resources={CLASS: 2},
         shares=[plain | share for share in shares],
-        **changes,
+        **{"resources": {CLASS: 2}} | changes,
     )
 
 
@@ -401,6 +400,17 @@ def test_a_further_claim_of_one_of_them_on_the_device_is_added_for_all() -> None
     assert {cap.bytes // MIB for one in found.grants.values() for cap in one.caps.values()} == {7424}
 
 
+def test_who_only_looks_on_by_the_same_claim_is_no_partner() -> None:
+    """What it uses itself has no cap, and would be charged to the other."""
+    pods = [pod("tenant", 1, claims=(uses(), uses("w"))), pod("monitor", 2, claims=(uses("w"),))]
+    watch: dict[str, Any] = {"is_admin": True}
+    found = granted(
+        dra_policy(T4), pods, claimed(memory_bytes=3840 * MIB), claimed("w", **watch), claimed("w", number=2, **watch)
+    )
+    assert (cap_mib(found), cap_mib(found, 2)) == (3712, None)
+    assert all(not one.partners for one in found.grants.values())
+
+
 def test_what_a_partner_brought_leaves_with_it() -> None:
     """The cap would keep a share that another pod has by now."""
     own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
@@ -418,6 +428,27 @@ def test_a_partner_without_a_cap_leaves_all_of_them_without_one() -> None:
     found = granted(dra_policy(T4), pods, claimed(**own), claimed(number=2, **own), claimed("d", number=2, memory_bytes=0))
     assert (cap_mib(found), cap_mib(found, 2)) == (None, None)
     assert len(found.unresolved) == 1
+
+
+def test_all_who_are_tied_by_a_chain_of_claims_have_one_budget_and_no_other() -> None:
+    dice = random.Random(11)
+    for _ in range(scale.examples(300)):
+        used = {number: set(dice.sample("abcdefgh", dice.randint(1, 3))) for number in range(6)}
+        pods = [pod(f"p{number}", number, claims=tuple(map(uses, sorted(names)))) for number, names in used.items()]
+        given = [claimed(name, number=number) for number, names in used.items() for name in names]
+        found = joint_budgets(pods, by_container(given))
+        for number, own in used.items():
+            tied, names = {number}, set(own)
+            for _ in used:
+                tied = {other for other in used if names & used[other]}
+                names = set().union(*(used[other] for other in tied))
+            budget = found.get(ContainerId(pod_uid(number), container_id(number)), {}).get("GPU-a")
+            if len(tied) == 1:
+                assert budget is None
+                continue
+            assert budget is not None
+            assert budget.containers == {ContainerId(pod_uid(other), container_id(other)) for other in tied}
+            assert sorted(one.claim.name for one in budget.given if one.claim) == sorted(names)
 
 
 def test_a_container_that_has_ended_has_no_part_in_it() -> None:
@@ -438,8 +469,8 @@ def test_the_cap_of_a_sandboxed_pod_counts_a_joint_cap_once() -> None:
 class ByClaims:
     """A node whose GPUs are given by claims of 4096 MiB, and which has no device plugin's checkpoint."""
 
-    def __init__(self, tmp_path: Path, fake_nvml: FakeNvml, pool: ProcessPool) -> None:
-        own = dra_policy({"replicas": 10, "memoryMiB": 40960, "capMiB": 4096})
+    def __init__(self, tmp_path: Path, fake_nvml: FakeNvml, pool: ProcessPool, own: Policy | None = None) -> None:
+        own = own or dra_policy({"replicas": 10, "memoryMiB": 40960, "capMiB": 4096})
         self.node = EnforcementFixture(tmp_path, fake_nvml, pool, own_policy=own)
         self.claims: tuple[Allocation, ...] | None = ()
         self.problem = ""
@@ -486,6 +517,26 @@ def test_who_exceeds_what_its_claim_consumes_is_ended_without_any_device_plugin(
     assert lives(neighbour)
     assert {event.pod.name for event in by_claims.node.told.events if event.pod is not None} == {"greedy"}
     assert blindness(by_claims.node) == ""
+
+
+def test_an_instance_that_was_made_for_a_claim_has_its_cap_within_seconds(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
+) -> None:
+    """The GPUs are listed again as soon as a claim has a device that they did not have."""
+    small = f"{CLASS}-1g-5gb"
+    share = {"resource": small, "profile": "1g.5gb", "replicas": 1, "memoryMiB": 4864, "capMiB": 4000}
+    gpus = [{"indexes": [0, 1], "mig": True, "instances": []}]
+    made = dra_policy(share, by=None, on_demand=True, mode="mig", gpus=gpus, resources={small: 14})
+    for gpu in (0, 1):
+        two_gpus.set_mode(gpu, True)
+    by_claims = ByClaims(tmp_path, two_gpus, process_pool, made)
+    by_claims.node.run(3)
+    gi = two_gpus.add_instance(0, 19, 3)
+    by_claims.node.list.known = (pod("greedy", 1, claims=(uses("c"),)),)
+    by_claims.claims = (claimed("c", two_gpus.mig_uuid(0, gi), resource=small),)
+    greedy = by_claims.node.begin(1, 4300, gi=gi)
+    by_claims.node.run(8)
+    await_end(greedy)
 
 
 def test_of_containers_with_one_claim_the_one_that_uses_most_is_ended(by_claims: ByClaims) -> None:

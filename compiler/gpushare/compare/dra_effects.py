@@ -7,6 +7,7 @@ from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
 from gpushare.compare.snapshots import Pools
+from gpushare.compare.stack_effects import of_images
 
 _VALUES = "dra-driver-nvidia-gpu/values.yaml"
 _CLASSES = "chart/files/dra/"
@@ -28,6 +29,8 @@ def of_dra(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Ef
         if change.path == _VALUES and _VALUES in old and _VALUES in new:
             for one in change.settings:
                 yield _effect(EffectKind.DRA_UPSTREAM, None, ".".join(one.path), one.before, one.after)
+        if change.path == bundles.IMAGES and _VALUES in old and _VALUES in new:
+            yield from of_images(EffectKind.DRA_UPSTREAM, *(bundles.images(side).dra for side in (old, new)))
         if change.path.startswith(_CLASSES) and change.path in old and change.path in new:
             pool = change.path.removeprefix(_CLASSES).removesuffix(".yaml")
             for one in change.settings:

@@ -89,7 +89,7 @@ def object_name(intent: Intent, tool: str) -> str:
 
 
 def installs_upstream(intent: Intent) -> bool:
-    """Return whether the bundle installs a chart of NVIDIA's."""
+    """Return whether the bundle installs the chart of the platform's stack."""
     return intent.platform.installs_chart and not intent.observes
 
 

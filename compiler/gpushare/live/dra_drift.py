@@ -19,6 +19,7 @@ _LOCK = "gpushare.lock.yaml"
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "deviceClassName": {"allocationMode": "ExactCount", "count": 1},
     "resourceRules": {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}},
+    "namespaceSelector": {"matchPolicy": "Equivalent", "objectSelector": {}},
     "apiGroups": {"scope": "*"},
 }
 """What the server adds to a mapping that has a certain field."""
@@ -30,7 +31,9 @@ _PLURALS = {
     "ValidatingAdmissionPolicy": (devices.POLICIES[0], devices.BINDINGS[0]),
     "MutatingAdmissionPolicy": (devices.POLICIES[1], devices.BINDINGS[1]),
 }
-_POLICIES = frozenset({"gpushare-claims", "gpushare-claiming-pods", "gpushare-slices", "gpushare-pool-of-claims"})
+_POLICIES = frozenset(
+    {"gpushare-claims", "gpushare-claiming-pods", "gpushare-claim-users", "gpushare-slices", "gpushare-pool-of-claims"}
+)
 
 Unlike = tuple[str, str, str]
 """The object, what the bundle wants, what the cluster has."""
@@ -67,7 +70,7 @@ def objects(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
 
 
 def policies(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Unlike]:
-    """Yield the policies on claims, slices and pods that use claims that are missing or otherwise, and bindings that deny less.
+    """Yield the policies on claims, slices and pods that use claims and their bindings that are missing or otherwise.
 
     `chart` are the values of the bundle's chart.
     """
@@ -91,6 +94,10 @@ def policies(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Unlike]:
             if actions != wanted:
                 had = "missing" if actions is None else clean(join_words(actions)) or "no action"
                 yield f"{kind}Binding {short}", join_words(wanted) or "a binding", had
+            elif others := [
+                path for path, *_ in _unlike(_binding(chart, snapshot.namespace, short, wanted), _plain(bound), ())
+            ]:
+                yield f"{kind}Binding {short}", "the bundle's binding", f"other {join_first(others)}"
 
 
 def _actions(chart: Mapping[str, Any]) -> list[str]:
@@ -99,6 +106,17 @@ def _actions(chart: Mapping[str, Any]) -> list[str]:
     if admission.observes(chart):
         return ["Audit"] if enforce == "audit" else ["Warn", "Audit"]
     return [enforce.capitalize()]
+
+
+def _binding(chart: Mapping[str, Any], namespace: str, policy: str, actions: list[str]) -> dict[str, Any]:
+    """Return what the chart's template `admission/_policy.tpl` binds a policy by."""
+    platform = sorted({"kube-system", namespace, *chart["admission"]["platformNamespaces"]})
+    apart = [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": platform},
+        {"key": "gpushare.dev/admission", "operator": "NotIn", "values": ["exempt"]},
+    ]
+    found = {"policyName": policy, "matchResources": {"namespaceSelector": {"matchExpressions": apart}}}
+    return found | ({"validationActions": actions} if actions else {})
 
 
 def _compared(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Unlike]:

@@ -72,7 +72,9 @@ def of_pod(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
         return
     for one in pod.claims:
         claim = find(snapshot, pod.namespace, one.claim)
-        if claim is not None:
+        if claim is not None and claim.owner and claim.owner[1] != pod.uid and _is_of_pool(claim):
+            yield _of_another(claim, claim.owner[0])
+        elif claim is not None:
             yield from _of_claim(view, claim, pod)
         elif view.given is not None and _is_ours(one):
             yield _missing(one, pod)
@@ -81,6 +83,15 @@ def of_pod(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
 def _is_ours(one: PodClaim) -> bool:
     """Whether a claim that is not there would be one of ours: those of other drivers are not read."""
     return one.template.startswith(OUR_CLASSES) or one.claim.startswith(OUR_CLASSES)
+
+
+def _is_of_pool(claim: Claim) -> bool:
+    return any(one.device_class.startswith(OUR_CLASSES) for alternatives in claim.requests for one in alternatives)
+
+
+def _of_another(claim: Claim, owner: str) -> Cause:
+    what = f"ResourceClaim {claim.full_name} was made for pod {owner}, and admission lets no other pod use it."
+    return Cause(what=what, remedy="Name a template in place of the claim: each pod gets a claim of its own.")
 
 
 def _missing(one: PodClaim, pod: Pod) -> Cause:

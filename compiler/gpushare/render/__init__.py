@@ -130,8 +130,10 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     listed = monitoring.counters_text(plan)
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
-    synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values))
-    for path, item in (*argocd.objects(plan, checks, has_claims=new_lock.has_dra), *synced_by_flux):
+    driver_values = dra.upstream_values(plan)
+    synced_by_argocd = argocd.objects(plan, checks, driver_values, has_claims=new_lock.has_dra)
+    synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values), _text(driver_values))
+    for path, item in (*synced_by_argocd, *synced_by_flux):
         yield _yaml(path, item)
     listed_images = images.images(plan, upstream_values, chart_values)
     others = "".join(f"{line}\n" for line in (*dra.images(plan), *amd.images(plan)))

@@ -5,6 +5,7 @@ A file for each pool; the chart's templates make the objects. The driver runs on
 last and removes first, one node after the other: where it is away, a pod that ends hangs.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -52,12 +53,18 @@ def device_class(pool: PoolPlan, resource: str, profile: str | None) -> Document
     """Return the specification of a class: it selects by what the driver says of a device."""
     device = f"device.attributes['{DRIVER}']"
     names = [pool.card.name, *pool.card.name_aliases]
-    listed = ", ".join(f"'{name}'" for name in names)
+    listed = ", ".join(map(_text, names))
     product = f"{device}.productName == {listed}" if len(names) == 1 else f"{device}.productName in [{listed}]"
     kind = f"{device}.type == 'mig' && {device}.profile == '{profile}'" if profile else f"{device}.type == 'gpu'"
     expression = f"device.driver == '{DRIVER}' && {kind} && {product}"
     name = DraDriver(pool.pool, pool.card).extended_name(resource)
     return {"selectors": [{"cel": {"expression": expression}}], **({"extendedResourceName": name} if name else {})}
+
+
+def _text(value: str) -> str:
+    """Return a text as CEL writes it: the name of a card of one's own may have any characters."""
+    inside = json.dumps(value, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'")
+    return f"'{inside}'"
 
 
 def claim(shape: Shape) -> Document:

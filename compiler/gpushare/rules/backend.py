@@ -298,10 +298,21 @@ def _steered(context: RuleContext, pool: Pool) -> str:
 def check_names(context: RuleContext) -> Iterator[Finding]:
     """GS766: a name for limits that two classes would have, or a class with a name that is too long."""
     first: dict[str, Pool] = {}
+    of_class: dict[str, Pool] = {}
     for pool, _, kinds in _served(context):
         alike: dict[str, str] = {}
         for kind in kinds:
             own = kind.resource
+            holder = of_class.setdefault(own, pool)
+            if holder is not pool:
+                yield Finding(
+                    code="GS766",
+                    message=f"pools {holder.name} and {pool.name} would both have the device class {own}",
+                    hints=("write another name for one of the pools",),
+                    path=pool_path(pool),
+                    on_key=True,
+                    causes=(pool_path(holder),),
+                )
             if other_profile := alike.get(own):
                 yield Finding(
                     code="GS766",

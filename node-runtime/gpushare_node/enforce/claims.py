@@ -64,7 +64,8 @@ class Budget(NamedTuple):
 def joint_budgets(pods: Iterable[PodView], allocations: Allocations) -> Mapping[ContainerId, Mapping[str, Budget]]:
     """Return the budgets of running containers that use one claim, by container and device.
 
-    A container that uses two claims of one device ties both together: the driver does not tell which memory is whose.
+    A container that uses two claims of one device ties both together: the driver does not tell which memory is whose. A claim
+    that only looks on ties nobody: who uses it without another one has no budget that the others could answer for.
     """
     if not any(name == "" for _, name in allocations):
         return {}
@@ -75,25 +76,27 @@ def joint_budgets(pods: Iterable[PodView], allocations: Allocations) -> Mapping[
             own = ContainerId(pod.uids[0], run)
             held[own] = given_to(pod, pod.containers.get(run, ""), allocations)
             for one in held[own]:
-                if one.claim is not None:
+                if one.claim is not None and not one.claim.is_admin:
                     for device in one.devices:
                         users.setdefault((device, one.claim.uid), set()).add(own)
-    groups: dict[str, list[set[ContainerId]]] = {}
+    tied: dict[tuple[str, ContainerId], set[ContainerId]] = {}
     for (device, _), group in users.items():
-        tied = [other for other in groups.get(device, []) if not other.isdisjoint(group)]
-        groups[device] = [*(other for other in groups.get(device, []) if other not in tied), group.union(*tied)]
+        parts = {id(part): part for one in group if (part := tied.get((device, one))) is not None}
+        whole = group.union(*parts.values())
+        tied.update(((device, one), whole) for one in whole)
     found: dict[ContainerId, dict[str, Budget]] = {}
-    for device, several in groups.items():
-        for group in (group for group in several if len(group) > 1):
-            whole = {
-                (one.claim or container, one.resource, one.ids): one
-                for container in sorted(group)
-                for one in held[container]
-                if device in one.devices
-            }
-            budget = Budget(frozenset(group), tuple(whole.values()))
-            for container in group:
-                found.setdefault(container, {})[device] = budget
+    for (device, first), group in tied.items():
+        if len(group) == 1 or device in found.get(first, {}):
+            continue
+        given = {
+            (one.claim or container, one.resource, one.ids): one
+            for container in sorted(group)
+            for one in held[container]
+            if device in one.devices
+        }
+        budget = Budget(frozenset(group), tuple(given.values()))
+        for container in group:
+            found.setdefault(container, {})[device] = budget
     return found
 
 

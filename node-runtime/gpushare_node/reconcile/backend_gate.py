@@ -8,6 +8,7 @@ DaemonSets of both follow it, gpu-operator's plugin a label of its own beside it
   another layout hands out parts of it under their former names. The same holds where the driver is to make the instances
   itself from now on, or no more: when it starts it removes those that it does not know.
 - Claims that are prepared bring the driver back, whatever the policy is: nothing else can end them, so their pods would stay.
+- Where somebody wrote the label, so that a back end offers what pods have of the other, no more pods come from that moment on.
 
 The label alone says how far a change has come, so that it survives the node's folder. While it is `none` the node is out of
 service, and what is left of the change waits for no window. A node that DRA does not concern costs no request.
@@ -63,12 +64,15 @@ class BackendGate(Struct, frozen=False):
         return Backend.DRA in policies or self.drain.node.backend is not Backend.DEVICE_PLUGIN
 
     def prepare(self, view: GpuView) -> None:
-        """Have the drain wait for whom the change disturbs, after the driver was brought back if claims need it."""
+        """Have the drain wait for whom the change disturbs, after what the label permits was made to fit what pods hold."""
         context, request = self._context, self.drain.request
         context.is_closed = self.drain.node.backend is None
         if not self.is_concerned:
             return
         if context.cluster.has_server:
+            if context.is_closed:
+                # What a back end offers first, pods may only get once it is right.
+                self.drain.taint()
             self._recover(view)
         node, goal = self.drain.node, request.policy.backend
         others = {name for holder in self._holders() for name in self._foreign(holder)}
@@ -129,20 +133,33 @@ class BackendGate(Struct, frozen=False):
         if now not in (None, policy.backend):
             # What the GPUs have is the former layout, and an attempt that may drain the node changes that.
             raise Blocked(ConditionReason.BACK_END_RUNNING, f"the GPUs are still offered by {now}")
-        if now is None:
-            self._await(self._find_plugin if policy.backend is Backend.DRA else self._find_driver)
-            if policy.backend is Backend.DRA:
-                self._refuse_remembered(policy)
+        if policy.backend is not Backend.DRA:
+            self._await(self._find_driver)
+        elif now is None:
+            self._await(self._find_plugin)
+            self._refuse_remembered(policy)
         self._permit(policy.backend)
 
     def _recover(self, view: GpuView) -> None:
-        """Bring the driver back if it may not run, and claims are in the way of what the node is to become."""
-        node = self.drain.node
+        """Bring the driver back if it may not run, and claims are in the way of what the node is to become.
+
+        Send it away if it may run although pods have devices of the plugin, and none has a claim.
+        """
+        node, holders = self.drain.node, self._holders()
         if node.backend is Backend.DRA:
+            if any(one.resources - one.claimed for one in holders):
+                self.drain.taint()
+                self._context.may_untaint_on_abort = False
+                if not any(one.claimed for one in holders):
+                    self._permit(None)
+                    self.drain.node = self._context.cluster.node()
             return
-        is_foreign = self._policy.backend is not Backend.DRA
-        devices = find_devices(view.surveys) if is_foreign else self._find_disturbed(view)
-        if not any(one.claimed and one.may_hold(devices) for one in without_lost(self._holders(), view)):
+        if self._policy.backend is Backend.DRA:
+            devices = self._find_disturbed(view)
+            must_return = any(one.claimed and one.may_hold(devices) for one in without_lost(holders, view))
+        else:
+            must_return = any(one.claimed for one in holders)
+        if not must_return:
             return
         self.drain.taint()
         self._permit(None)

@@ -229,7 +229,8 @@ class ConditionReason(Enum):
         "resource, kubelet has failed to remove it: run the commands in the message. If pods stay, their DaemonSet ignores "
         "the label: install the device plugin and the DRA driver with the bundle's values. One that another tool installed "
         "needs the same: a device plugin the node affinity `gpushare.dev/backend NotIn [none, dra]`, a DRA driver the node "
-        "selector `gpushare.dev/backend: dra`.",
+        "selector `gpushare.dev/backend: dra`. A ResourceSlice that stays although its driver has gone: kubelet removes it "
+        "within a minute of its own start; else delete it.",
     )
     KUBELET_REMEMBERS_PLUGIN = _failed(
         "KubeletRemembersPlugin",
@@ -249,7 +250,8 @@ class ConditionReason(Enum):
         "The node's ResourceSlices differ from the plan.",
         "If claims share devices in another way than planned, install the DRA driver with the bundle's values. If devices "
         "differ, check the DRA driver's pod on the node and its log, and who else writes ResourceSlices of the node: `kubectl "
-        "get resourceslices`. If the driver's pod is deleted, it reads the GPUs again.",
+        "get resourceslices`. If the driver's pod is deleted, it reads the GPUs again. A taint of a device says that the "
+        "driver found a fault: its log has the XID.",
     )
     RESET_REQUIRED = _failed(
         "ResetRequired",
@@ -315,7 +317,7 @@ class ConditionReason(Enum):
         "MIG instances on demand are not those of the claims that the DRA driver has prepared: one has no claim, or a claim "
         "has none. Nothing is removed.",
         "If an instance has no claim, delete the DRA driver's pod on the node: when it starts it removes the instances that it "
-        "does not know. If a claim's instance is gone, delete the pods that use the claim. No other program may make or remove "
+        "does not know. If a claim's instance is gone, delete the pods that use the claim. Nothing else may make or remove "
         "instances on such a node.",
     )
     ENFORCEMENT_BLIND = _not(

@@ -10,6 +10,7 @@ from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.compare import compare
 from gpushare.compare.changes import Change, Comparison
+from gpushare.compare.effects import EffectKind
 from gpushare.pipeline import Compilation
 from gpushare.render import pools
 
@@ -98,3 +99,22 @@ def test_every_change_is_reported(path: str, value: Any) -> None:
 def test_the_back_end_of_the_platform_changes_only_pools_without_one() -> None:
     told = comparison(BASE, compiled(changed("spec/platform/backend", "dra")))
     assert {one.name for one in told.pools if one.change is not Change.NONE} == {"offered"}
+
+
+def kinds(told: Comparison) -> set[EffectKind]:
+    return {effect.kind for effect in told.effects}
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_the_first_pool_of_dra_restarts_no_other_program(back: bool) -> None:
+    """The driver's image joins the list, and the operator's values stay as they are."""
+    document: dict[str, Any] = yaml.safe_load(INTENT)
+    del document["spec"]["platform"]["dra"], document["spec"]["pools"]["named"], document["spec"]["pools"]["claimed"]
+    sides = [compiled(document), compiled(yaml.safe_load(INTENT))]
+    assert EffectKind.UPSTREAM not in kinds(comparison(*(reversed(sides) if back else sides)))
+
+
+def test_another_release_of_the_driver_restarts_the_driver_alone() -> None:
+    told = kinds(comparison(BASE, compiled(changed("spec/platform/dra/version", "0.5.1"))))
+    assert EffectKind.DRA_UPSTREAM in told
+    assert EffectKind.UPSTREAM not in told

@@ -364,7 +364,11 @@ def test_what_the_server_writes_otherwise_is_no_difference(cluster: LiveCluster,
         constraints.update(matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
         constraints["resourceRules"][0]["scope"] = "*"
 
+    def add_bound_defaults(binding: dict[str, Any]) -> None:
+        binding["spec"]["matchResources"].update(matchPolicy="Equivalent", objectSelector={})
+
     edit_template(change)(cluster.api)
+    cluster.api.edit("validatingadmissionpolicybindings", "gpushare-claims", add_bound_defaults)
     cluster.api.edit(VALIDATING, "gpushare-claims", add_defaults)
     assert ask("drift", cluster.write(tmp_path)).stdout == "no difference\n"
 
@@ -417,6 +421,24 @@ EDITED: list[tuple[Callable[[ApiServer], object], str, str, str]] = [
         "object",
         "ValidatingAdmissionPolicyBinding gpushare-claims",
         "Audit",
+    ),
+    (
+        lambda api: api.edit(
+            "validatingadmissionpolicybindings",
+            "gpushare-claims",
+            lambda one: one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"][0]["values"].append("team"),
+        ),
+        "object",
+        "ValidatingAdmissionPolicyBinding gpushare-claims",
+        "other matchResources.namespaceSelector.matchExpressions.0.values",
+    ),
+    (
+        lambda api: api.edit(
+            "mutatingadmissionpolicybindings", "gpushare-pool-of-claims", lambda one: one["spec"].update(policyName="other")
+        ),
+        "object",
+        "MutatingAdmissionPolicyBinding gpushare-pool-of-claims",
+        "other policyName",
     ),
     (
         lambda api: api.remove("mutatingadmissionpolicybindings", "gpushare-pool-of-claims"),
@@ -476,6 +498,16 @@ def test_claim_that_fits_again_waits_for_the_scheduler(cluster: LiveCluster, ask
     assert "claim team/waits-gpu-abcde: has no device" in told
     assert "fits now: node t4-1 has room" in told
     assert "after five minutes at the latest" in told
+
+
+def test_claim_of_another_pod_is_explained(cluster: LiveCluster, ask: Ask) -> None:
+    waits(cluster.api)
+    add_pod(cluster.api, "team", "second")
+    named = [{"name": "gpu", "resourceClaimName": "waits-gpu-abcde"}]
+    cluster.api.edit("pods", "second", lambda one: one["spec"].update(resourceClaims=named), namespace="team")
+    told = words(ask("explain", "team/second").stdout)
+    assert "ResourceClaim team/waits-gpu-abcde was made for pod waits, and admission lets no other pod use it" in told
+    assert "was made for pod" not in words(ask("explain", "team/waits").stdout)
 
 
 def test_nodes_that_take_no_pods_are_explained(cluster: LiveCluster, ask: Ask) -> None:

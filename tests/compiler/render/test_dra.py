@@ -1,5 +1,7 @@
 """The bundle of pools of NVIDIA's DRA driver: policies, classes, claims, quotas, values of its chart and of the plugin's."""
 
+import ast
+import json
 from functools import cache
 from typing import Any
 
@@ -12,6 +14,7 @@ from gpushare.catalog import cards, upstream
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.render import dra
 from gpushare.sharing import claims
+from tests.compiler.intent.test_cards import X
 from tests.compiler.render.compiled import compiled, document, files, intent
 from tests.compiler.render.test_upstream import leaves
 
@@ -94,6 +97,16 @@ def test_a_class_names_the_card_as_the_driver_does() -> None:
     card = cards.load("a100-sxm4-40gb")
     assert all(f"'{name}'" in selector["cel"]["expression"] for name in (card.name, *card.name_aliases))
     assert set(objects(bundle(), "training")["classes"]["gpushare-training-1g-5gb-me"]) == {"selectors"}
+
+
+@pytest.mark.parametrize("name", ["Joe's GPU", 'a "card"', "a\\b", "x' || true || '", "\u00e9", "a\tb"])
+def test_a_class_selects_a_card_of_ones_own_by_its_whole_name(name: str) -> None:
+    """CEL and Python read these texts alike."""
+    more = NEW + f"  cards: {json.dumps({'mine': X | {'name': name}})}\n"
+    texts = files("own", platform=BY_MEMORY, more=more, own=pool("mine", "{mode: exclusive}", "o"))
+    [selector] = objects(texts, "own")["classes"]["gpushare-own"]["selectors"]
+    *_, written = selector["cel"]["expression"].partition(".productName == ")
+    assert ast.literal_eval(written) == name
 
 
 @pytest.mark.parametrize(("requests", "has_name"), [("claims", False), ("limits", True), ("both", True)])

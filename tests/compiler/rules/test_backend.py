@@ -392,6 +392,15 @@ def test_profiles_whose_classes_would_have_one_name_are_refused() -> None:
     assert pairs
 
 
+@pytest.mark.parametrize(("name", "reported"), [("a-1g-5gb", True), ("a-2g-10gb", False)])
+def test_an_instance_of_one_pool_and_a_gpu_of_another_may_not_have_one_class(name: str, *, reported: bool) -> None:
+    parts = claimed("a", **A100, sharing="{mode: mig, layout: {1g.5gb: 7}}")
+    text = written(parts, claimed(name, nodes=OTHER_T4, sharing="{mode: exclusive}"), **PLATFORM)
+    assert [path for path, _, _ in found(text, "GS766")] == ([f"/spec/pools/{name}"] if reported else [])
+    plugin = pool(name, nodes=OTHER_T4, sharing="{mode: exclusive}")
+    assert found(written(parts, plugin, **PLATFORM), "GS766") == []
+
+
 # GS767 and quotas
 
 
@@ -654,14 +663,3 @@ def test_partitions_of_amds_cards_are_refused_alone(requests: str) -> None:
     amd = pool("research", "mi300x", sharing=SHARING["partition"].replace("NPS4", "NPS1"), backend="dra", requests=requests)
     errors = [finding.code for finding in check(written(amd, kubernetes=NEW, platform="{stack: amd-gpu-operator, dra: {}}"))]
     assert [code for code in errors if code in OURS] == ["GS760"]
-
-
-FLUX = "{flux: {url: 'https://git.example.org/gpu.git', path: bundle}}"
-
-
-@pytest.mark.parametrize(("via", "expected"), [("chart", ["GS776"]), ("existing", [])])
-def test_a_tool_that_does_not_install_the_drivers_chart_is_reported(via: str, expected: list[str]) -> None:
-    wanted = {"kubernetes": NEW, "platform": f"{{dra: {{via: {via}}}}}", "gitops": FLUX}
-    findings = [one for one in check(written(claimed(), **wanted)) if one.code == "GS776"]
-    assert [one.code for one in findings] == expected
-    assert all(one.severity is Severity.WARNING and one.path == ("spec", "gitops", "flux") for one in findings)

@@ -33,10 +33,10 @@ def agents(cluster_fixture: ClusterFixture) -> Iterator[Agents]:
 def install(
     agents: Agents, cluster_fixture: ClusterFixture, training: str, notebooks: str = NOTEBOOKS, shares: str = "memory"
 ) -> None:
-    """Install both pools, and wait until their nodes are ready."""
+    """Install both pools, and wait until their nodes are ready with it."""
     agents.install(dra_intent(shares, notebooks=notebooks, training=training))
     for node, pool in ((SLICED, "notebooks"), (OTHER, "training")):
-        cluster_fixture.await_offer(node, pool)
+        cluster_fixture.await_policy(node, pool)
 
 
 def start(cluster_fixture: ClusterFixture, name: str, template: str, *arguments: str) -> None:
@@ -133,7 +133,7 @@ def test_new_layout_waits_for_claims_and_is_made_without_the_driver(cluster_fixt
         return len(offered) == 8
 
     cluster_fixture.cluster.wait(is_done, "the driver offers the instances")
-    cluster_fixture.await_offer(OTHER, "training")
+    cluster_fixture.await_policy(OTHER, "training")
     start(cluster_fixture, "claims", "gpushare-training.3g.20gb", "--mib", "19000")
     for number in range(6):
         cluster_fixture.tenant(f"limits-{number}", OTHER, "nvidia.com/mig-1g.5gb", "--mib", "4000")
@@ -144,9 +144,6 @@ def test_new_layout_waits_for_claims_and_is_made_without_the_driver(cluster_fixt
 def test_instance_is_shared_by_claims_with_caps(cluster_fixture: ClusterFixture, agents: Agents) -> None:
     """Together the two tenants fit into the instance: of a list with more than there is the guard believes nothing."""
     install(agents, cluster_fixture, HALVES)
-    # The node was ready before, with the former instances.
-    cluster_fixture.cluster.wait(lambda: len(uuids(agents, OTHER)) == 4, "the driver offers the large instances alone")
-    cluster_fixture.await_offer(OTHER, "training")
     half = "gpushare-training.3g.20gb-share"
     for number in range(7):
         start(cluster_fixture, f"half-{number}", half, "--mib", "9000")

@@ -172,6 +172,10 @@ REFUSED: dict[str, tuple[Object, str]] = {
         claim("gpushare-halves.a", asked("gpushare-halves-2g-12gb", half(memorySlice0="1"))),
         "a share of each of its capacities",
     ),
+    "half an instance, and a number of shares": (
+        claim("gpushare-halves.a", asked("gpushare-halves-2g-12gb", half(shares="2"))),
+        "for no other capacity",
+    ),
     "two shares that may be of one GPU": (
         claim("gpushare-notebooks.a", share(request="a"), share(request="b")),
         "two shares of one GPU",
@@ -271,6 +275,40 @@ def test_a_claim_that_kubernetes_makes_for_a_pod_needs_no_name(policies: Cluster
     )
     assert make(policies, item, scheduler).refusal == ""
     assert "a share of each" in make(policies, claim("job-gpu-x1", asked("gpushare-notebooks")), scheduler).refusal
+
+
+def owned_by(name: str, uid: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("owners", "user", "is_refused"),
+    [
+        ([owned_by("a", "uid-of-a")], "uid-of-a", False),
+        ([owned_by("a", "uid-of-a")], "uid-of-b", True),
+        ([owned_by("a", "uid-of-a") | {"kind": "Workbench", "apiVersion": "example.org/v1"}], "uid-of-b", False),
+        ([], "uid-of-b", False),
+    ],
+)
+def test_a_claim_made_for_a_pod_is_used_by_no_other(
+    owners: list[Object], user: str, is_refused: bool, policies: Cluster
+) -> None:
+    """Admission sent its pod to the nodes of the pool; a pod that names the claim may be sent to those of any."""
+    path = f"{GROUP}/namespaces/team-a/resourceclaims"
+    item = claim("gpushare-notebooks.used", share())
+    item["metadata"]["ownerReferences"] = owners
+    try:
+        made = json.loads(proxy.send(policies.control_plane.proxy, "POST", path, json.dumps(item)).body)
+        result = {"driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-0", "request": "gpu"}
+        made["status"] = {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{"resource": "pods", "name": "any", "uid": user}],
+        }
+        url = f"{path}/gpushare-notebooks.used/status?dryRun=All"
+        told = proxy.send(policies.control_plane.proxy, "PUT", url, json.dumps(made)).refusal
+        assert ("was made for pod a, and no other pod may use it" in told) == is_refused == bool(told)
+    finally:
+        policies.kubectl("delete", "resourceclaim", "--namespace", "team-a", "--ignore-not-found", "gpushare-notebooks.used")
 
 
 def claiming(template: str, where: str = "team-a", **more: Any) -> Object:

@@ -50,7 +50,7 @@ def classes() -> Iterator[tuple[Kind, Object]]:
             pool_name((card.id, name)): pool(card.id, f"{{mode: mig, layout: {{{name}: 1}}}}", name.replace("+", "_"))
             for name in card.profiles
         }
-        texts = files(*pools, platform="{backend: dra, dra: {}}", more="  kubernetes: '1.36'\n", **pools)
+        texts = files(*pools, platform="{backend: dra, dra: {}}", more="  kubernetes: '1.34'\n", **pools)
         for profile in ("", *card.profiles):
             name = pool_name((card.id, profile))
             ((_, spec),) = document(texts, f"chart/files/dra/{name}.yaml")["classes"].items()

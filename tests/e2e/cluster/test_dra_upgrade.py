@@ -39,7 +39,6 @@ TRAINING = """\
       namespaces: [course]
 """
 SHARE, INSTANCE = "gpushare-notebooks.share", "gpushare-training.3g.20gb"
-SELECTED = ("--selector", "app.kubernetes.io/name=gpushare", "--ignore-not-found")
 
 
 def memory(cluster: Cluster) -> dict[str, Any]:
@@ -75,5 +74,4 @@ def test_upgrade_and_rollback_make_the_templates_of_the_bundle(major: int, api: 
         assert memory(api)[SHARE] == "3840Mi"
     finally:
         release.remove()
-        api.kubectl("delete", "resourceclaimtemplates", "--all-namespaces", *SELECTED)
         api.kubectl("delete", "clusterrolebinding", "installs")

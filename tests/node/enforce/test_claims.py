@@ -400,6 +400,17 @@ def test_a_further_claim_of_one_of_them_on_the_device_is_added_for_all() -> None
     assert {cap.bytes // MIB for one in found.grants.values() for cap in one.caps.values()} == {7424}
 
 
+def test_who_only_looks_on_by_the_same_claim_is_no_partner() -> None:
+    """What it uses itself has no cap, and would be charged to the other."""
+    pods = [pod("tenant", 1, claims=(uses(), uses("w"))), pod("monitor", 2, claims=(uses("w"),))]
+    watch: dict[str, Any] = {"is_admin": True}
+    found = granted(
+        dra_policy(T4), pods, claimed(memory_bytes=3840 * MIB), claimed("w", **watch), claimed("w", number=2, **watch)
+    )
+    assert (cap_mib(found), cap_mib(found, 2)) == (3712, None)
+    assert all(not one.partners for one in found.grants.values())
+
+
 def test_what_a_partner_brought_leaves_with_it() -> None:
     """The cap would keep a share that another pod has by now."""
     own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
@@ -417,6 +428,27 @@ def test_a_partner_without_a_cap_leaves_all_of_them_without_one() -> None:
     found = granted(dra_policy(T4), pods, claimed(**own), claimed(number=2, **own), claimed("d", number=2, memory_bytes=0))
     assert (cap_mib(found), cap_mib(found, 2)) == (None, None)
     assert len(found.unresolved) == 1
+
+
+def test_all_who_are_tied_by_a_chain_of_claims_have_one_budget_and_no_other() -> None:
+    dice = random.Random(11)
+    for _ in range(scale.examples(300)):
+        used = {number: set(dice.sample("abcdefgh", dice.randint(1, 3))) for number in range(6)}
+        pods = [pod(f"p{number}", number, claims=tuple(map(uses, sorted(names)))) for number, names in used.items()]
+        given = [claimed(name, number=number) for number, names in used.items() for name in names]
+        found = joint_budgets(pods, by_container(given))
+        for number, own in used.items():
+            tied, names = {number}, set(own)
+            for _ in used:
+                tied = {other for other in used if names & used[other]}
+                names = set().union(*(used[other] for other in tied))
+            budget = found.get(ContainerId(pod_uid(number), container_id(number)), {}).get("GPU-a")
+            if len(tied) == 1:
+                assert budget is None
+                continue
+            assert budget is not None
+            assert budget.containers == {ContainerId(pod_uid(other), container_id(other)) for other in tied}
+            assert sorted(one.claim.name for one in budget.given if one.claim) == sorted(names)
 
 
 def test_a_container_that_has_ended_has_no_part_in_it() -> None:

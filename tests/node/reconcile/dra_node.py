@@ -174,7 +174,9 @@ class DraNode(ChaosNode):
         found = []
         for gpu in range(self.count):
             places = {
-                self.fake_nvml.mig_uuid(gpu, gi): (number, start) for gi, number, start, *_ in self.fake_nvml.instances(gpu)
+                self.fake_nvml.mig_uuid(gpu, gi): (number, start)
+                for gi, number, start, *_, computes in self.fake_nvml.instances(gpu)
+                if computes
             }
             for profile, uuid in self._devices(gpu):
                 name = f"gpu-{gpu}"
@@ -270,6 +272,10 @@ class DraNode(ChaosNode):
         known = {device.uuid for one in slices for device in one.devices}
         stands = {uuid for gpu in range(self.count) for _, uuid in self._devices(gpu)}
         return label == "dra" and known == stands and not self._offers_by_plugin()
+
+    def _is_intact(self) -> bool:
+        """A node on which somebody lets a back end offer what pods have of the other is taken out of service out of turn."""
+        return super()._is_intact() and not self.was_tampered
 
     def _offers(self) -> bool:
         return self._offers_by_plugin() or self.labels().get(BACKEND_LABEL) == "dra"

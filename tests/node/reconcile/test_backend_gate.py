@@ -134,6 +134,92 @@ def test_a_claim_that_comes_while_the_gate_closes_gets_its_driver_back(node: Dra
     assert node.taints() == set()
 
 
+def write_label(node: DraNode, label: str | None, seconds: int = 5) -> None:
+    """Somebody writes the label, and the back ends follow it."""
+    node.was_tampered = True
+    node.label(**{BACKEND_LABEL: label})
+    node.wait(seconds)
+
+
+def test_a_driver_that_somebody_let_in_leaves_and_the_plugins_pods_stay(node: DraNode) -> None:
+    run(node, PLUGIN)
+    node.arrive(is_at_work=False)
+    write_label(node, "dra")
+    assert node.is_driver_running
+    assert run(node, patiently(PLUGIN)).reason is ConditionReason.READY
+    assert not node.is_driver_running
+    assert (node.taints(), list(node.tenants)) == (set(), ["tenant-1"])
+    assert node.registered
+
+
+def test_a_driver_that_somebody_let_in_early_leaves_until_the_plugins_pods_have_gone(node: DraNode) -> None:
+    run(node, PLUGIN)
+    node.arrive(is_at_work=False)
+    write_label(node, "dra")
+    assert run(node, patiently(DRA)).reason is ConditionReason.GPU_BUSY
+    node.wait(40)
+    assert node.taints() == {REPARTITIONING_TAINT}
+    assert node.api.all("resourceslices") == []
+    node.leave("tenant-1")
+    assert run(node, patiently(DRA)).reason is ConditionReason.READY
+
+
+@pytest.mark.parametrize(("goal", "in_the_way"), [(PLUGIN, "tenant-2"), (DRA, "tenant-1")])
+def test_a_node_with_pods_of_both_takes_no_more(node: DraNode, goal: Policy, in_the_way: str) -> None:
+    run(node, PLUGIN)
+    node.arrive(is_at_work=False)
+    write_label(node, "dra")
+    node.arrive(is_at_work=False)
+    assert list(node.prepared) == ["tenant-2"]
+    for _ in range(2):
+        outcome = run(node, patiently(goal))
+        assert outcome.reason is ConditionReason.GPU_BUSY
+        assert in_the_way in outcome.message
+        assert node.taints() == {REPARTITIONING_TAINT}
+        assert node.is_driver_running  # it alone can end the claim
+    node.leave(in_the_way)
+    node.wait(5)
+    assert run(node, patiently(goal)).reason is ConditionReason.READY
+
+
+def test_the_plugin_waits_for_the_driver_although_somebody_has_removed_the_label(node: DraNode) -> None:
+    run(node, DRA)
+    node.before_step = lambda step: setattr(node, "is_dead", step.detail.startswith("neither"))
+    assert node.start(PLUGIN) is None
+    write_label(node, None, 0)
+    seen: list[bool] = []
+    node.before_step = lambda step: (
+        seen.append(bool(node.api.all("resourceslices"))) if step.detail == "device-plugin may run" else None
+    )
+    assert run(node, PLUGIN).reason is ConditionReason.READY
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("policy", [PLUGIN, DRA])
+def test_what_comes_after_neither_is_verified_before_pods_are_let_in(node: DraNode, policy: Policy) -> None:
+    run(node, policy)
+    write_label(node, "none", 40)
+    seen: list[set[str]] = []
+    node.before_step = lambda step: seen.append(node.taints()) if step.detail.endswith("may run") else None
+    assert run(node, policy).reason is ConditionReason.READY
+    assert seen == [{REPARTITIONING_TAINT}]
+    assert node.taints() == set()
+
+
+def test_a_claim_of_an_instance_that_a_reboot_took_gets_its_driver_back(node: DraNode) -> None:
+    """Nothing else can end it, and the plugin may not come before that."""
+    run(node, BY_MIG)
+    node.arrive(is_at_work=False)
+    node.random = Random(3)  # the pod stays
+    node.boot()
+    write_label(node, "none", 40)
+    assert run(node, patiently(PLUGIN)).reason is ConditionReason.GPU_BUSY
+    assert node.labels()[BACKEND_LABEL] == "dra"
+    node.leave("tenant-1")
+    node.wait(5)
+    assert run(node, patiently(PLUGIN)).reason is ConditionReason.READY
+
+
 def test_a_driver_that_ignores_the_label_is_named(node: DraNode) -> None:
     run(node, BY_MIG)
     node.is_driver_deaf = True

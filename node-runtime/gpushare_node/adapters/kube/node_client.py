@@ -306,10 +306,9 @@ class NodeClient:
 
 def read_node_slices(connection: Connection, node: str, driver: str) -> tuple[SliceView, ...]:
     """Read the ResourceSlices that a DRA driver has of a node. ClusterError, also for an answer that cannot be interpreted."""
-    selector = f"spec.driver={driver},spec.nodeName={node}"
     request = f"GET {slices.PATH}"
     try:
-        found = connection.get(slices.PATH, {"fieldSelector": selector, "limit": str(slices.MAX_SLICES)})
+        found = connection.get(slices.PATH, {**slices.select_node(node, driver), "limit": str(slices.MAX_SLICES)})
     except ClusterError as error:
         if error.status == 404:
             return ()  # Without the API there is no DRA.

@@ -15,6 +15,7 @@ CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 MAX_SLICES = 64
 """How many slices of a node are read. A node of sixteen GPUs has one, or two for each GPU."""
 
+_KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
 UNLIMITED, BY_MEMORY, BY_COUNT = "unlimited", "memory", "count"
 
 
@@ -24,7 +25,7 @@ class SliceDevice(Struct):
     A MIG device without a UUID is a place, at which the driver makes an instance for a claim.
 
     `shares` is by what claims share the device: memory, count, or unlimited; empty: one claim has it whole. `count` is how many
-    shares it has, 0 if they are not counted.
+    shares it has, 0 if they are not counted. `taints` are the keys of those that keep claims away.
     """
 
     name: str
@@ -33,6 +34,7 @@ class SliceDevice(Struct):
     uuid: str
     shares: str = ""
     count: int = 0
+    taints: tuple[str, ...] = ()
 
 
 class SliceView(Struct):
@@ -44,6 +46,11 @@ class SliceView(Struct):
     generation: int
     count: int
     devices: tuple[SliceDevice, ...]
+
+
+def select_node(node: str, driver: str) -> dict[str, str]:
+    """Return the query for the slices of this driver of this node."""
+    return {"fieldSelector": f"spec.driver={driver},spec.nodeName={node}"}
 
 
 def view_slice(thing: Json) -> SliceView:
@@ -74,6 +81,7 @@ def _device(device: Json) -> SliceDevice:
         uuid=_text(attributes, "uuid"),
         shares=shares,
         count=int(count) if count.isdecimal() else 0,
+        taints=tuple(str(one["key"]) for one in device.get("taints") or () if one["effect"] in _KEEPING_AWAY),
     )
 
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from gpushare_node.core.strict_document import Field
 from gpushare_node.core.structs import Struct
@@ -49,6 +50,7 @@ class DriverClaims(Struct):
         return {name: uuid for name, uuid in pairs if names[name] == uuids[uuid] == 1}
 
 
+@lru_cache(maxsize=1)
 def parse(text: bytes) -> DriverClaims:
     """Return what is prepared. ValueError, with the reason, if it is not such a checkpoint."""
     versions = _fields(Field(value=json.loads(text)), optional=("v1", "v2"))

@@ -7,6 +7,7 @@ list a device twice, because it asks the driver again.
 import json
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 
 from gpushare_node.core.strict_document import Field
 from gpushare_node.core.structs import Struct
@@ -22,6 +23,7 @@ class PodsClaim(Struct):
     drivers: Mapping[str, frozenset[str]]
 
 
+@lru_cache(maxsize=1)
 def parse(text: bytes) -> tuple[PodsClaim, ...]:
     """Return the claims. ValueError, with the reason, for anything that kubelet itself would not read."""
     whole = _fields(Field(value=json.loads(text)), "Data", "Checksum")

@@ -55,8 +55,10 @@ def find_mismatch(
     text = (
         (f"they include {join_first(foreign, _MAX_NAMED)}" if foreign else "")
         or _find_incomplete(current)
+        or _find_ambiguous(current)
         or devices_differ
         or _find_number(policy, desired, listed)
+        or _find_tainted(listed)
         or _find_sharing(policy, listed)
     )
     return Unmet(reason=ConditionReason.WRONG_SLICES, message=f"the node's ResourceSlices: {text}") if text else None
@@ -73,6 +75,13 @@ def _find_incomplete(slices: Sequence[SliceView]) -> str:
     return join_first(wrong, _MAX_NAMED)
 
 
+def _find_ambiguous(slices: Sequence[SliceView]) -> str:
+    """Return names that several devices of a pool have: the scheduler takes no device of such a pool."""
+    seen = Counter((one.pool, device.name) for one in slices for device in one.devices)
+    names = sorted(f"{name} of pool {pool}" for (pool, name), count in seen.items() if count > 1)
+    return f"{join_first(names, _MAX_NAMED)} are several devices" if names else ""
+
+
 def _find_unknown(listed: Sequence[SliceDevice], devices: frozenset[str]) -> str:
     """Return the difference of the UUIDs: each that NVML has is listed once, and no other."""
     seen = Counter(device.uuid for device in listed)
@@ -85,18 +94,16 @@ def _find_unknown(listed: Sequence[SliceDevice], devices: frozenset[str]) -> str
 
 
 def _find_no_place(policy: Policy, listed: Sequence[SliceDevice]) -> str:
-    """Return the devices that are no place for an instance on demand; each is listed once.
+    """Return the devices that are no place for an instance on demand.
 
     The driver lists the places of all profiles of the card. A whole GPU is one of them only where it switches MIG itself.
     """
-    seen = Counter(device.name for device in listed)
     switches = any(gpu.on_demand is ModeSwitch.DRIVER for gpu in policy.gpus)
     other = [one.name for one in listed if one.type != "mig" and not (one.type == "gpu" and switches)]
     fixed = [one.name for one in listed if one.type == "mig" and (one.uuid or not _PLACE.fullmatch(one.name))]
     parts = (
         ("are no places for instances on demand: the driver runs without DynamicMIG", fixed),
         ("are no places for instances on demand", other),
-        ("are listed more than once", [name for name, count in seen.items() if count > 1]),
     )
     return "; ".join(f"{join_first(sorted(some), _MAX_NAMED)} {what}" for what, some in parts if some)
 
@@ -105,6 +112,11 @@ def _find_number(policy: Policy, desired: Mapping[str, int], listed: Sequence[Sl
     counts = Counter(_class_of(policy, device) for device in listed)
     names = sorted(name for name in desired.keys() | counts.keys() if desired.get(name, 0) != counts[name])
     return ", ".join(f"{name}: {counts[name]} instead of {desired.get(name, 0)}" for name in names)
+
+
+def _find_tainted(listed: Sequence[SliceDevice]) -> str:
+    names = sorted(f"{device.name} by {', '.join(device.taints)}" for device in listed if device.taints)
+    return f"taints keep claims away from {join_first(names, _MAX_NAMED)}" if names else ""
 
 
 def _class_of(policy: Policy, device: SliceDevice) -> str:

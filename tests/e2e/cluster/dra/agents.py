@@ -69,13 +69,23 @@ class Agents:
         self._fixture, self._cluster = cluster_fixture, cluster_fixture.cluster
 
     def install_plugin(self, values: Mapping[str, Any]) -> None:
-        """The device plugin, with these values of its chart: `affinity`, `nodeSelector` and `tolerations` count."""
+        """The device plugin, with these values of its chart."""
+        namespace(self._cluster, PLUGIN_SPACE)
+        self._cluster.apply(self.plugin(values))
+
+    def plugin(self, values: Mapping[str, Any]) -> Object:
+        """Its DaemonSet. Of the values `affinity`, `nodeSelector` and `tolerations` count."""
         command = [sys.executable, "-m", "tests.e2e.cluster.plugin", "--node", "$(NODE_NAME)"]
         container = self._on_host("plugin", *command, "--proxy", str(self._cluster.control_plane.proxy))
-        self._install(PLUGIN_SPACE, "nvidia-device-plugin", _PLUGIN, values, containers=[container])
+        return _daemon_set(PLUGIN_SPACE, "nvidia-device-plugin", _PLUGIN, values, containers=[container])
 
     def install_driver(self, values: Mapping[str, Any]) -> None:
-        """The DRA driver, with these values of its chart: gates, `consumableShares`, and of `kubeletPlugin` where it runs."""
+        """The DRA driver, with these values of its chart."""
+        namespace(self._cluster, DRIVER_SPACE)
+        self._cluster.apply(*self.driver(values))
+
+    def driver(self, values: Mapping[str, Any]) -> list[Object]:
+        """Its rights and its DaemonSet. Of the values gates, `consumableShares` and where `kubeletPlugin` runs count."""
         gates = values.get("featureGates", {})
         shares = values.get("consumableShares", "") if gates.get("ConsumableShares") else ""
         enumeration = ["/bin/sh", "-euc", _ENUMERATE, _DEVICES, sys.executable, "-m", "tests.e2e.cluster.dra.enumerate"]
@@ -93,8 +103,7 @@ class Agents:
             "securityContext": {"privileged": True},
             "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
         }
-        self._grant()
-        self._install(
+        daemon_set = _daemon_set(
             DRIVER_SPACE,
             f"{DRIVER_SPACE}-kubelet-plugin",
             _DRIVER,
@@ -104,6 +113,7 @@ class Agents:
             containers=[container, *([self._on_host("instances", *instances)] if gates.get("DynamicMIG") else [])],
             volumes=[{"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for name, path in mounts.items()],
         )
+        return [*_rights(), daemon_set]
 
     def _on_host(self, name: str, *command: str) -> Object:
         """A container whose program runs among the files of its node, with NVML."""
@@ -132,39 +142,6 @@ class Agents:
         ]
         return {"env": [f"{name}={value}" for name, value in files.environment.items()], "mounts": mounts}
 
-    def _grant(self) -> None:
-        namespace(self._cluster, DRIVER_SPACE)
-        name = {"name": f"{DRIVER_SPACE}-clusterrole-kubeletplugin"}
-        group = "rbac.authorization.k8s.io"
-        subject = {"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": DRIVER_SPACE}
-        self._cluster.apply(
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": DRIVER_SPACE}},
-            {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": name, "rules": _RULES},
-            {
-                "apiVersion": f"{group}/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": name,
-                "subjects": [subject],
-                "roleRef": {"apiGroup": group, "kind": "ClusterRole", **name},
-            },
-        )
-
-    def _install(
-        self, space: str, name: str, labels: Mapping[str, str], values: Mapping[str, Any], *, volumes: Any = (), **spec: Any
-    ) -> None:
-        namespace(self._cluster, space)
-        chosen = {"affinity": _CHARTS_AFFINITY} | {key: values[key] for key in _PLACEMENT if key in values}
-        host = {"name": "host", "hostPath": {"path": "/"}}
-        pod = {"hostNetwork": True, "terminationGracePeriodSeconds": 5, "volumes": [host, *volumes], **chosen, **spec}
-        self._cluster.apply(
-            {
-                "apiVersion": "apps/v1",
-                "kind": "DaemonSet",
-                "metadata": {"name": name, "namespace": space},
-                "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
-            }
-        )
-
     def install(self, text: str, edit: Callable[[Path], None] | None = None) -> None:
         """Compile the intent, and install all that its bundle has: the release and NVIDIA's programs, as its README says.
 
@@ -182,9 +159,10 @@ class Agents:
             self.install_driver(yaml.safe_load(values.read_text()))
 
     def uninstall(self) -> None:
-        """Both, with what only they leave: slices go half a minute after their driver."""
+        """Both, with what is of use with them alone: slices go half a minute after their driver."""
         for space in (PLUGIN_SPACE, DRIVER_SPACE):
             self._cluster.kubectl("delete", "daemonset", "--all", "--namespace", space, "--cascade=foreground", "--wait")
+        self._cluster.kubectl("delete", "deviceclasses,resourceclaimtemplates", "--all", "--all-namespaces")
         self._cluster.wait(lambda: not self.slices(), "kubelet has removed the slices")
 
     def pods(self, node: str) -> list[str]:
@@ -202,15 +180,50 @@ class Agents:
         return {str(one["name"]): one for part in self.slices(node) for one in part["spec"].get("devices", ())}
 
 
-_PLACEMENT = ("affinity", "nodeSelector", "tolerations")
-_CHARTS_AFFINITY = {
+PLACEMENT = ("affinity", "nodeSelector", "tolerations")
+"""The values of either chart that decide where its pods run."""
+
+CHARTS_AFFINITY = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchExpressions": [{"key": _DISCOVERED, "operator": "In", "values": ["true"]}]}]
         }
     }
 }
+"""Where both charts run their pods by themselves."""
+
 _NODE_NAME: Object = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+
+
+def _rights() -> list[Object]:
+    name = {"name": f"{DRIVER_SPACE}-clusterrole-kubeletplugin"}
+    group = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": DRIVER_SPACE}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": DRIVER_SPACE}},
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": name, "rules": _RULES},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": name,
+            "subjects": [subject],
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", **name},
+        },
+    ]
+
+
+def _daemon_set(
+    space: str, name: str, labels: Mapping[str, str], values: Mapping[str, Any], *, volumes: Any = (), **spec: Any
+) -> Object:
+    chosen = {"affinity": CHARTS_AFFINITY} | {key: values[key] for key in PLACEMENT if key in values}
+    host = {"name": "host", "hostPath": {"path": "/"}}
+    pod = {"hostNetwork": True, "terminationGracePeriodSeconds": 5, "volumes": [host, *volumes], **chosen, **spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": space},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    }
 
 
 @contextmanager

@@ -47,11 +47,20 @@ def test_what_a_slice_lacks_is_empty(api: ApiServer, here: NodeClient) -> None:
     assert (device.type, device.profile, device.uuid, device.shares, device.count) == ("", "", "", "", 0)
 
 
+def test_only_taints_that_keep_claims_away_are_taken_in(api: ApiServer, here: NodeClient) -> None:
+    taints = [{"key": effect.lower(), "effect": effect} for effect in ("NoSchedule", "NoExecute", "None")]
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": "n1", "pool": pool, "devices": [{"name": "gpu-0", "taints": taints}]}
+    api.add("resourceslices", "ours", {"spec": spec})
+    assert here.slices(DRIVER)[0].devices[0].taints == ("noschedule", "noexecute")
+
+
 LIES: list[Any] = [
     {"items": [{"metadata": {"name": "a"}}]},
     {"items": [{"metadata": {"name": "a"}, "spec": {"pool": "n1"}}]},
     {"items": [{"metadata": {"name": "a"}, "spec": {"pool": {"generation": "x"}}}]},
     {"items": [{"metadata": {"name": "a"}, "spec": {"devices": [{"attributes": {}}]}}]},
+    {"items": [{"metadata": {"name": "a"}, "spec": {"devices": [{"name": "gpu-0", "taints": [{}]}]}}]},
     {"items": [{"metadata": {"name": "a"}, "spec": {"devices": "many"}}]},
     {"items": ["a"]},
     {"items": 3},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.backends.backend import Allocation, CheckpointError
+from gpushare_node.backends.dra import driver_claims, kubelet_claims
 from gpushare_node.backends.dra.allocations import read_claims
 from gpushare_node.backends.dra.driver_claims import quantity
 from gpushare_node.core.structs import replace
@@ -208,6 +209,15 @@ def test_what_the_driver_keeps_of_claims_without_pods_is_ignored(files: Files) -
     files.claims.clear()
     files.claim("new", result(name), uuids={name: "MIG-new"})
     assert [one.ids for one in files.read()] == [("MIG-new",)]
+
+
+def test_files_that_have_not_changed_are_parsed_once(files: Files) -> None:
+    """Enforcement reads them every ten seconds, and a node may have thousands of claims."""
+    files.claim("c", result("gpu-0"))
+    files.write()
+    for path, parse in ((files.folder / "dra_manager_state", kubelet_claims.parse), (place(files.folder), driver_claims.parse)):
+        before = parse(path.read_bytes())
+        assert parse(path.read_bytes()) is before
 
 
 def test_version_1_of_the_drivers_claims_is_read_if_it_is_alone(files: Files) -> None:

@@ -51,6 +51,13 @@ def test_none_is_waited_for() -> None:
         ((replace(RIGHT, devices=(*RIGHT.devices, device("MIG-c"))),), "gpu-0-MIG-c do not exist"),
         ((replace(RIGHT, devices=(*RIGHT.devices, device("MIG-a", name="gpu-9"))),), "MIG-a are listed more than once"),
         ((RIGHT, replace(RIGHT, name="s2", pool="other", generation=1)), "MIG-a, MIG-b are listed more than once"),
+        (
+            (
+                replace(RIGHT, count=2, devices=(device("MIG-a", name="gpu-0"),)),
+                replace(RIGHT, name="s2", count=2, devices=(device("MIG-b", name="gpu-0"),)),
+            ),
+            "gpu-0 of pool n1 are several devices",
+        ),
         ((replace(RIGHT, devices=RIGHT.devices[:1]),), "MIG-b are missing"),
         (
             (replace(RIGHT, devices=(device("MIG-a"), device("MIG-b", profile="1g.5gb"))),),
@@ -63,6 +70,10 @@ def test_none_is_waited_for() -> None:
         (
             (replace(RIGHT, devices=(device("MIG-a"), device("MIG-b", shares="memory"))),),
             "claims share gpu-0-MIG-b by memory, instead of by nothing",
+        ),
+        (
+            (replace(RIGHT, devices=(device("MIG-a", taints=("gpu.nvidia.com/xid",)), device("MIG-b"))),),
+            "taints keep claims away from gpu-0-MIG-a by gpu.nvidia.com/xid",
         ),
     ],
 )
@@ -146,7 +157,7 @@ def test_whole_gpus_are_listed_only_where_the_driver_switches_mig() -> None:
     ("devices", "text"),
     [
         (PLACES[:1], f"{CLASS}: 1 instead of 2"),
-        ((*PLACES, PLACES[0]), "gpu-0-mig-3g20gb-9-0 are listed more than once"),
+        ((*PLACES, PLACES[0]), "gpu-0-mig-3g20gb-9-0 of pool n1 are several devices"),
         ((PLACES[0], place("gpu-0-mig-3g20gb")), "gpu-0-mig-3g20gb are no places for instances on demand"),
         ((*PLACES, place("gpu-0-vfio", type="vfio")), "gpu-0-vfio are no places for instances on demand"),
         ((PLACES[0], place("gpu-0-mig-3g20gb-9-4", uuid="MIG-a")), "the driver runs without DynamicMIG"),

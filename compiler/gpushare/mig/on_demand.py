@@ -34,8 +34,8 @@ def at_once(geometry: Geometry, names: Sequence[str]) -> tuple[Layout, ...]:
 
 def unplaced(geometry: Geometry, claims: Layout, gpus: int) -> int:
     """Return how many of the claims find no place on so many empty GPUs, if those of each profile come before the next."""
-    own, runs = solver_for(geometry), [((), gpus)]
-    left_out = 0
+    own, left_out = solver_for(geometry), 0
+    runs: list[tuple[_Gpu, int]] = [((), gpus)]
     for name, number in claims:
         wanted = number
         filled: list[tuple[_Gpu, int]] = []

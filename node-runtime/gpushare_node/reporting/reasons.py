@@ -317,7 +317,7 @@ class ConditionReason(Enum):
         "MIG instances on demand are not those of the claims that the DRA driver has prepared: one has no claim, or a claim "
         "has none. Nothing is removed.",
         "If an instance has no claim, delete the DRA driver's pod on the node: when it starts it removes the instances that it "
-        "does not know. If a claim's instance is gone, delete the pods that use the claim. Nobody else may make or remove "
+        "does not know. If a claim's instance is gone, delete the pods that use the claim. Nothing else may make or remove "
         "instances on such a node.",
     )
     ENFORCEMENT_BLIND = _not(

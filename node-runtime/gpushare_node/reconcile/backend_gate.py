@@ -8,8 +8,7 @@ DaemonSets of both follow it, gpu-operator's plugin a label of its own beside it
   another layout hands out parts of it under their former names. The same holds where the driver is to make the instances
   itself from now on, or no more: when it starts it removes those that it does not know.
 - Claims that are prepared bring the driver back, whatever the policy is: nothing else can end them, so their pods would stay.
-- Where another program wrote the label, so that a back end offers what pods have of the other, no more pods come from that
-  moment on.
+- Where a person wrote the label, so that a back end offers what pods have of the other, no more pods come from that moment on.
 
 The label alone says how far a change has come, so that it survives the node's folder. While it is `none` the node is out of
 service, and what is left of the change waits for no window. A node that DRA does not concern costs no request.

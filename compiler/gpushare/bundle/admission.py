@@ -49,6 +49,9 @@ def lookups(values: Mapping[str, Any]) -> dict[str, str]:
         for resource in pool["resources"] if pool["namespaces"] else ():
             limited[resource] = limited.get(resource, 0) + 1
     found |= {f"namespace.{namespace}": " ".join(pools) for namespace, pools in assigned.items()}
+    for key, text in values.get("dra", {}).get("former", {}).items():
+        known = found.get(key, "") if key.startswith("namespace.") else ""
+        found[key] = f"{known} {text}".strip()
     found |= {f"count.{resource}": str(number) for resource, number in limited.items()}
     return found | {"limited": " ".join(sorted(limited)), "shares": " ".join(sorted(shares))}
 

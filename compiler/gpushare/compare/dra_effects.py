@@ -5,12 +5,13 @@ from typing import Any
 
 from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.compare.files import FileDiff, Files
+from gpushare.compare.files import FileDiff, Files, parsed
 from gpushare.compare.snapshots import Pools
 from gpushare.compare.stack_effects import of_images
 
 _VALUES = "dra-driver-nvidia-gpu/values.yaml"
 _CLASSES = "chart/files/dra/"
+_FORMER = "chart/files/former-classes.yaml"
 
 
 def of_backends(before: Pools, after: Pools, successors: Mapping[str, str]) -> Iterator[Effect]:
@@ -25,6 +26,7 @@ def of_dra(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Ef
     """Yield the effects of changed files; of a driver that is added none, because nothing of it runs yet."""
     if _VALUES in old and _VALUES not in new and bundles.values(new).get("adoption") != bundles.OBSERVE:
         yield Effect(kind=EffectKind.UNINSTALLED, pool=None, subject="dra", before="dra-driver-nvidia-gpu")
+    yield from _of_left(old, new)
     for change in changed:
         if change.path == _VALUES and _VALUES in old and _VALUES in new:
             for one in change.settings:
@@ -38,6 +40,13 @@ def of_dra(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Ef
                     yield _effect(
                         EffectKind.CLASSES, pool, one.path[1] if len(one.path) > 1 else "classes", one.before, one.after
                     )
+
+
+def _of_left(old: Files, new: Files) -> Iterator[Effect]:
+    """Yield the classes that no pool has any more."""
+    before, after = (parsed(_FORMER, side[_FORMER]) if _FORMER in side else {} for side in (old, new))
+    for name in sorted(after.keys() - before.keys()):
+        yield _effect(EffectKind.CLASS_KEPT, after[name]["pool"], name, None, None)
 
 
 def _effect(kind: EffectKind, pool: str | None, subject: str, before: Any, after: Any) -> Effect:

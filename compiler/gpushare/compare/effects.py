@@ -26,7 +26,8 @@ class EffectKind(StrEnum):
     nodes of a pool offer what they have under names of the new kind. WITHDRAWN: AMD's device plugin leaves the nodes of a pool.
     AMD_UPSTREAM: programs of AMD's restart. AMD_REINSTALLED: AMD's stack is another release. UNINSTALLED: the bundle no
     longer has a chart. BACKEND: the nodes of a pool change hands between the device plugin and NVIDIA's DRA driver. CLASSES: a
-    DeviceClass is edited in place. DRA_UPSTREAM: the DRA driver restarts.
+    DeviceClass is edited in place. CLASS_KEPT: no pool has a DeviceClass any more, which stays for its nodes. DRA_UPSTREAM:
+    the DRA driver restarts.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -60,6 +61,7 @@ class EffectKind(StrEnum):
     UNINSTALLED = "uninstalled"
     BACKEND = "backend"
     CLASSES = "classes"
+    CLASS_KEPT = "class-kept"
     DRA_UPSTREAM = "dra-upstream"
 
 

@@ -15,6 +15,7 @@ from gpushare.live.api_objects import clean
 from gpushare.live.snapshot import Snapshot
 
 _FOLDER = "chart/files/dra/"
+_FORMER = "chart/files/former-classes.yaml"
 _LOCK = "gpushare.lock.yaml"
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "deviceClassName": {"allocationMode": "ExactCount", "count": 1},
@@ -54,6 +55,8 @@ def objects(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
     files = [parsed(path, text) for path, text in sorted(bundle.items()) if path.startswith(_FOLDER)]
     if snapshot.has_seen(devices.CLASSES):
         wanted = {f"DeviceClass {name}": spec for file in files for name, spec in file["classes"].items()}
+        left = parsed(_FORMER, bundle[_FORMER]) if _FORMER in bundle else {}
+        wanted |= {f"DeviceClass {name}": one["spec"] for name, one in left.items()}
         ours = {f"DeviceClass {one.name}": one.spec for one in snapshot.dra.classes if one.is_ours}
         every = {f"DeviceClass {one.name}": one.spec for one in snapshot.dra.classes}
         yield from _compared(wanted, ours | {name: every[name] for name in wanted.keys() & every.keys()})

@@ -64,7 +64,7 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
         manager_configs={one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
         vendors=[pool.card.vendor for pool in plan.amd_pools],
         amd=amd.stack(plan),
-        has_dra=bool(plan.dra_pools),
+        dra=dra.remembered(plan),
     )
 
 
@@ -73,12 +73,18 @@ def _has_profile(pool: PoolPlan) -> bool:
     return pool.vendor is not AMD and pool.pool.backend is Backend.DEVICE_PLUGIN
 
 
-def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
-    """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
+def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) -> dict[str, Any]:
+    """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy; `previous` as above."""
     texts = {file.path: file.text for file in artifacts}
     policies = {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools}
-    amd_namespace, has_claims = amd.stack(plan).get("namespace"), bool(plan.dra_pools)
-    return chart.values(plan, policies, leaving.next_steps(plan), amd_namespace, _lookups(plan), has_claims=has_claims)
+    return _chart_values(plan, next_lock(plan, previous), policies)
+
+
+def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[str, Any]:
+    amd_namespace = new_lock.amd.get("namespace", Amd().namespace) if new_lock.vendors else None
+    left = dra.former_classes(plan, new_lock.dra)
+    steps = leaving.next_steps(plan)
+    return chart.values(plan, policies, steps, amd_namespace, _lookups(plan), left=left, has_claims=new_lock.has_dra)
 
 
 def _lookups(plan: Plan) -> dict[str, dict[str, str]]:
@@ -87,10 +93,7 @@ def _lookups(plan: Plan) -> dict[str, dict[str, str]]:
 
 def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
-    amd_namespace = new_lock.amd.get("namespace", Amd().namespace) if new_lock.vendors else None
-    chart_values = chart.values(
-        plan, policies, leaving.next_steps(plan), amd_namespace, _lookups(plan), has_claims=new_lock.has_dra
-    )
+    chart_values = _chart_values(plan, new_lock, policies)
     upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))
@@ -111,7 +114,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
         has_monitoring=any(monitoring.objects(plan)),
         has_vgpus=vgpu.config(plan, new_lock) is not None,
         has_amd=bool(new_lock.vendors),
-        has_dra=bool(plan.dra_pools),
+        has_dra=new_lock.has_dra,
     )
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, new_lock, policies)
@@ -130,7 +133,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     listed = monitoring.counters_text(plan)
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
-    driver_values = dra.upstream_values(plan)
+    driver_values = dra.upstream_values(plan, new_lock.dra.get("tolerations", ()))
     synced_by_argocd = argocd.objects(plan, checks, driver_values, has_claims=new_lock.has_dra)
     synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values), _text(driver_values))
     for path, item in (*synced_by_argocd, *synced_by_flux):
@@ -160,7 +163,7 @@ def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator
     vgpu_configs = vgpu.config(plan, new_lock)
     if vgpu_configs:
         yield Artifact(path=vgpu.FILE, text=vgpu_configs)
-    for path, document in (*amd.device_configs(plan), *dra.files(plan)):
+    for path, document in (*amd.device_configs(plan), *dra.files(plan, dra.former_classes(plan, new_lock.dra))):
         yield _yaml(path, document)
     manager_configs = amd.config(plan, new_lock)
     if manager_configs:
@@ -180,7 +183,7 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
         case Stack.NONE:
             pass
-    if of_driver := dra.upstream_values(plan):
+    if of_driver := dra.upstream_values(plan, new_lock.dra.get("tolerations", ())):
         yield _yaml(dra.VALUES, of_driver)
     if of_amd := amd.upstream_values(plan):
         yield _yaml(f"{plan.intent.platform.of_amd.stack.value}/values.yaml", of_amd)

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gpushare import backends, modes
+from gpushare.backends.requests import QUOTA_OF_CLASS
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.bundle.artifact import Artifact, hexdigest
+from gpushare.bundle.former_classes import FormerClasses
 from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
 from gpushare.core.record import NOTHING
@@ -55,12 +57,14 @@ def values(  # noqa: PLR0913 - what values depend on
     amd_namespace: str | None = None,
     claims: Mapping[str, Mapping[str, str]] = NOTHING,
     *,
+    left: FormerClasses,
     has_claims: bool,
 ) -> dict[str, Any]:
     """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods.
 
     `next_steps`: what is left to do after an uninstall. `amd_namespace`: of AMD's stack, if nodes have or had its GPUs.
-    `claims`: what the policies on claims look up of a pool. `has_claims`: NVIDIA's DRA driver serves nodes, or did.
+    `claims`: what the policies on claims look up of a pool. `left`: the classes of earlier bundles. `has_claims`: NVIDIA's DRA
+    driver serves nodes, or did.
     """
     platform, observes = plan.intent.platform, plan.intent.observes
     return {
@@ -82,31 +86,32 @@ def values(  # noqa: PLR0913 - what values depend on
             "enforce": plan.intent.admission.mode.value,
             "ambiguous": sorted(plan.ambiguous),
             "tenants": list(plan.intent.tenant_namespaces),
-            "platformNamespaces": list(plan.intent.platform_namespaces),
+            "platformNamespaces": sorted({*plan.intent.platform_namespaces, *filter(None, [left.driver_namespace])}),
             "scope": plan.intent.admission.scope.value,
             "localhostProfiles": list(plan.intent.admission.localhost_profiles),
             "mutate": not observes and (plan.intent.kubernetes or (0, 0)) >= MUTATING_KUBERNETES,
         },
-        **({"dra": _dra(plan)} if plan.dra_pools else {}),
+        **({"dra": _dra(plan, left)} if plan.dra_pools or left.classes else {}),
         **({"hasClaims": True} if has_claims else {}),
         "pools": {
             pool.name: _pool(pool, policies[pool.name], observes=observes)
             | ({"claims": dict(of_pool)} if (of_pool := claims.get(pool.name)) else {})
             for pool in plan.pools
         },
-        "quotas": {} if observes else {quota.namespace: _hard(plan, quota) for quota in plan.quotas},
+        "quotas": {} if observes else {quota.namespace: _hard(plan, quota, left) for quota in plan.quotas},
         "uninstall": {"release": True, "timeout": "3m", "goOn": False, "nextSteps": list(next_steps)},
         "networkPolicy": {"enabled": True, "from": []},
         "global": {},
     }
 
 
-def _dra(plan: Plan) -> dict[str, str]:
-    """Return whose slices count: those of the driver's own pods, where the bundle says which they are."""
-    return {"driverNamespace": plan.intent.platform.of_dra.namespace if plan.intent.installs_dra_driver else ""}
+def _dra(plan: Plan, left: FormerClasses) -> dict[str, Any]:
+    """Return whose slices count, those of the driver's own pods if it is known which they are, and what is left of classes."""
+    lookups = left.lookups([pool.name for pool in plan.pools])
+    return {"driverNamespace": left.driver_namespace, **({"former": lookups} if lookups else {})}
 
 
-def _hard(plan: Plan, quota: QuotaPlan) -> dict[str, int]:
+def _hard(plan: Plan, quota: QuotaPlan, left: FormerClasses) -> dict[str, int]:
     """Return the numbers of a quota by every key that limits a resource."""
     keys = {
         backend.quota_key(one.name): backend.quota_keys(one.name)
@@ -117,7 +122,7 @@ def _hard(plan: Plan, quota: QuotaPlan) -> dict[str, int]:
     hard = Counter[str]()
     for key, number in quota.hard:
         hard.update(dict.fromkeys(keys.get(key, (key,)), number))
-    return dict(sorted(hard.items()))
+    return dict(sorted((left.quotas(quota.namespace, QUOTA_OF_CLASS) | hard).items()))
 
 
 def kubelet_root(platform: Platform) -> str:

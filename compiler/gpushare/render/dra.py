@@ -1,16 +1,18 @@
 """The objects of pools that NVIDIA's DRA driver serves, and the values of the driver's chart.
 
 A DeviceClass for each kind of a pool's devices, and in each of its namespaces a ResourceClaimTemplate for each shape of claim.
-A file for each pool; the chart's templates make the objects. The driver runs on nodes with the label that the node runtime sets
-last and removes first, one node after the other: where it is away, a pod that ends hangs.
+A file for each pool, and one for the classes of earlier bundles; the chart's templates make the objects. The driver runs on
+nodes with the label that the node runtime sets last and removes first, one node after the other: where it is away, a pod that
+ends hangs.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare import backends
-from gpushare.backends.dra import BACKEND_LABEL, DRIVER, REQUEST, DraDriver
+from gpushare.backends.dra import BACKEND_LABEL, DRIVER, IMPLICIT, REQUEST, DraDriver
+from gpushare.bundle.former_classes import FormerClasses, former
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import DraShares, Stack
@@ -23,15 +25,52 @@ from gpushare.sharing.claims import Bound, Capacity, Shape
 Document = dict[str, Any]
 
 FOLDER = "chart/files/dra"
+FORMER = "chart/files/former-classes.yaml"
 VALUES = "dra-driver-nvidia-gpu/values.yaml"
 _KUBELET_ROOT = "/var/lib/kubelet"
+_OF_NAMES = ("named.", "claims.")
+"""With which the lookups of names in limits begin."""
 
 
-def files(plan: Plan) -> Iterator[tuple[str, Document]]:
-    """Yield the classes and templates of each pool, with its file."""
+def files(plan: Plan, left: FormerClasses) -> Iterator[tuple[str, Document]]:
+    """Yield the classes and templates of each pool, with its file, and the classes that are left of earlier bundles."""
     if not plan.intent.observes:
         for pool in plan.dra_pools:
             yield f"{FOLDER}/{pool.name}.yaml", _objects(plan, pool)
+    if left.classes:
+        yield FORMER, left.specs()
+
+
+def remembered(plan: Plan) -> Document:
+    """Return what the lock records: the driver's namespace and every class; nothing without pools of DRA."""
+    if not plan.dra_pools:
+        return {}
+    # A bundle that observes makes no class.
+    entries = {} if plan.intent.observes else dict(entry for pool in plan.dra_pools for entry in _remembered(plan, pool))
+    namespace = plan.intent.platform.of_dra.namespace if plan.intent.installs_dra_driver else ""
+    by_memory = {"byMemory": True} if plan.division.by is DraShares.MEMORY else {}
+    tolerations = [dict(one) for pool in plan.dra_pools for one in pool.pool.tolerations]
+    return {"driverNamespace": namespace, "classes": entries, "tolerations": tolerations} | by_memory
+
+
+def _remembered(plan: Plan, pool: PoolPlan) -> Iterator[tuple[str, Document]]:
+    profiles = {device.resource: device.profile for device in pool.samples}
+    of_pool = {f"namespace.{namespace}": pool.name for namespace in pool.pool.namespaces}
+    of_pool |= {f"limited.{pool.name}": "true"} if of_pool else {}
+    for bound in claims.bounds(pool.pool, pool.kinds, plan.division):
+        name = bound.device_class
+        # A name that the device plugin offers again means its devices, of which containers may have several.
+        own = {key: text for key, text in _of_class(pool, bound) if not key.startswith(_OF_NAMES) or IMPLICIT in key}
+        key = DraDriver(pool.pool, pool.card).quota_key(name)
+        quotas = {quota.namespace: dict(quota.hard)[key] for quota in plan.quotas if key in dict(quota.hard)}
+        spec = device_class(pool, name, profiles[name])
+        yield name, {"pool": pool.name, "spec": spec, "lookups": dict(sorted((own | of_pool).items())), "quotas": quotas}
+
+
+def former_classes(plan: Plan, dra: Mapping[str, Any]) -> FormerClasses:
+    """Return the classes of a lock's `dra` that no pool has any more, or all if the bundle observes and makes none."""
+    pools = () if plan.intent.observes else plan.dra_pools
+    return former(dra, {device.resource for pool in pools for device in pool.samples})
 
 
 def _objects(plan: Plan, pool: PoolPlan) -> Document:
@@ -122,8 +161,8 @@ def _pairs(capacity: Capacity) -> str:
     return " ".join(f"{name}={quantity}" for name, quantity in sorted(capacity.items()))
 
 
-def upstream_values(plan: Plan) -> Document:
-    """Return the values of the driver's chart; empty if no pool needs it."""
+def upstream_values(plan: Plan, tolerations: Sequence[Document]) -> Document:
+    """Return the values of the driver's chart; empty if no pool needs it. `tolerations`: of the pools that it serves or did."""
     if not plan.dra_pools or plan.intent.observes:
         return {}
     platform = plan.intent.platform
@@ -147,7 +186,7 @@ def upstream_values(plan: Plan) -> Document:
         **({"imagePullSecrets": secrets} if secrets else {}),
         "kubeletPlugin": {
             "nodeSelector": {BACKEND_LABEL: "dra"},
-            "tolerations": _tolerations(plan, chart.tolerations["kubeletPlugin.tolerations"]),
+            "tolerations": _tolerations(chart.tolerations["kubeletPlugin.tolerations"], tolerations),
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
             **(folders if root != _KUBELET_ROOT else {}),
         },
@@ -162,10 +201,10 @@ def _gates(plan: Plan) -> Document:
     return ({"featureGates": gates} if gates else {}) | ({"consumableShares": number} if shares else {})
 
 
-def _tolerations(plan: Plan, defaults: tuple[Mapping[str, str], ...]) -> list[Document]:
+def _tolerations(defaults: tuple[Mapping[str, str], ...], of_pools: Sequence[Document]) -> list[Document]:
     wanted = [dict(one) for one in defaults]
     wanted += [{"key": key, "operator": "Exists"} for key in OUR_TAINTS]
-    wanted += [dict(one) for pool in plan.dra_pools for one in pool.pool.tolerations]
+    wanted += of_pools
     return [one for number, one in enumerate(wanted) if one not in wanted[:number]]
 
 

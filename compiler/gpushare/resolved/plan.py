@@ -15,7 +15,7 @@ from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
-from gpushare.intent.types import AmdStack, Backend, Intent, Layout, Partitioner, Pool, Quota
+from gpushare.intent.types import AmdStack, Backend, DraShares, Intent, Layout, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
@@ -80,6 +80,7 @@ class Plan(Record):
 
     `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to
     set its own. It suits every profile that a node may still have, because the operator changes it on all nodes at once.
+    `division`: how NVIDIA's DRA driver divides devices among claims.
     """
 
     intent: Intent
@@ -88,6 +89,7 @@ class Plan(Record):
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
     vm_pools: tuple[VmPool, ...] = ()
+    division: Division = Division(by=None)
 
     @property
     def has_nvidia(self) -> bool:
@@ -108,11 +110,6 @@ class Plan(Record):
     def makes_instances(self) -> bool:
         """Whether that driver makes MIG instances for claims: if so, on all its nodes."""
         return any(modes.of(pool.pool).is_on_demand for pool in self.dra_pools)
-
-    @property
-    def division(self) -> Division:
-        """How that driver divides devices among claims."""
-        return claims.division(self.intent)
 
     @property
     def has_amd_operator(self) -> bool:
@@ -158,7 +155,19 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         quotas=_quotas(intent, resolved),
         operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
         vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
+        division=_division(intent, lock),
     )
+
+
+def _division(intent: Intent, lock: Lock) -> Division:
+    """Return how the driver divides devices. Once by memory, always: nodes that wait for their turn have shares in use.
+
+    Whole GPUs are the same with it. By a count they are not, and limits that ask for one would get a share.
+    """
+    divided = claims.division(intent)
+    is_fixed = intent.has_dra and not any(modes.of(pool).is_on_demand for pool in intent.pools)
+    is_by_memory = divided.by is None and is_fixed and lock.dra.get("byMemory", False)
+    return Division(by=DraShares.MEMORY) if is_by_memory else divided
 
 
 def _offer(pool: PoolPlan) -> Offer:

@@ -40,6 +40,9 @@ def removal(plan: Plan) -> Iterator[str]:
     yield from ("## NVIDIA's DRA driver", "", "No pool is served by it. When no node is listed, its chart can be removed:", "")
     yield f"    kubectl get nodes --selector {BACKEND_LABEL}=dra"
     yield from (*_uninstall(plan), "")
+    yield "The DeviceClasses stay until gpushare is uninstalled: by them pods are placed on nodes that wait for their turn."
+    yield "A class that nothing offers is without effect."
+    yield ""
 
 
 def leaving(plan: Plan) -> Iterator[str]:

@@ -41,6 +41,7 @@ _LATER = {
     EffectKind.DRA_UPSTREAM: "The DRA driver restarts node by node.",
 }
 _NEW = {
+    EffectKind.CLASS_KEPT: "Device classes stay for the nodes that wait for their turn.",
     EffectKind.CLASSES: "Device classes are edited in place, for new claims.",
     EffectKind.AMD_REINSTALLED: "Nodes with AMD's GPUs offer none until a device plugin runs there again.",
     EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes, which offer no GPU until it runs there again.",

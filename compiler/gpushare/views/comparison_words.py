@@ -63,9 +63,11 @@ _EFFECTS = {
     EffectKind.BACKEND: "the pool's nodes change hands one after the other: each is drained, and offers nothing until "
     "the former back end has left it",
     EffectKind.CLASSES: "the device class is edited in place; running pods keep their devices",
+    EffectKind.CLASS_KEPT: "no pool has this device class any more; it stays until gpushare is uninstalled, because pods are "
+    "placed by it on nodes that wait for their turn",
     EffectKind.DRA_UPSTREAM: "the DRA driver restarts node by node; running pods go on, starting and ending ones wait for it",
 }
-_OF_SUBJECT = frozenset({EffectKind.APPLIED, EffectKind.TAINTED, EffectKind.WITHDRAWN})
+_OF_SUBJECT = frozenset({EffectKind.APPLIED, EffectKind.TAINTED, EffectKind.WITHDRAWN, EffectKind.CLASS_KEPT})
 """Effects without values before and after."""
 
 _ALSO = {
@@ -81,6 +83,7 @@ _ALSO = {
     EffectKind.BACKEND: "nodes change hands between device plugin and DRA driver",
     EffectKind.DRA_UPSTREAM: "the DRA driver restarts",
     EffectKind.CLASSES: "device classes are edited",
+    EffectKind.CLASS_KEPT: "device classes stay",
     EffectKind.RENAMED: "nodes that wait offer devices under other names",
     EffectKind.AMD_UPSTREAM: "AMD's programs restart",
     EffectKind.ADOPTED: "the adoption changes",

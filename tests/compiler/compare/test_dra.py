@@ -7,6 +7,7 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.compare import compare
 from gpushare.compare.changes import Change, Comparison
@@ -75,6 +76,23 @@ def compiled(document: dict[str, Any]) -> Compilation:
 
 
 BASE = compiled(yaml.safe_load(INTENT))
+
+
+def after(first: Compilation, document: dict[str, Any]) -> Compilation:
+    """Another intent, compiled in the place of the first."""
+    (text,) = [file.text for file in first.artifacts if file.path == lock.FILE]
+    previous = lock.read(text.encode())
+    assert isinstance(previous, Lock)
+    found = pipeline.compile_intent(yaml.safe_dump(document, sort_keys=False).encode(), "intent.yaml", previous)
+    assert found.artifacts, found.findings
+    return found
+
+
+def test_a_class_that_stays_is_told() -> None:
+    told = comparison(BASE, after(BASE, changed("spec/pools/claimed/backend", "device-plugin")))
+    assert [(one.pool, one.subject) for one in told.effects if one.kind is EffectKind.CLASS_KEPT] == [
+        ("claimed", "gpushare-claimed")
+    ]
 
 
 def comparison(old: Compilation, new: Compilation) -> Comparison:

@@ -269,7 +269,92 @@ def test_the_plugin_keeps_off_the_drivers_nodes_also_after_the_last_pool_has_lef
     _, after = compiled(without, before)
     assert affinity(after) == affinity(mixed)
     assert "helm uninstall dra-driver-nvidia-gpu" in after["README.md"]
-    assert not [path for path in after if "dra" in path]
+    assert not [path for path in after if path.startswith(("chart/files/dra/", "dra"))]
+
+
+def generations(*intents: bytes) -> dict[str, str]:
+    """The bundle of the last of several intents, each compiled in the place of the one before."""
+    previous, texts = lock.EMPTY, dict[str, str]()
+    for data in intents:
+        _, texts = compiled(data, previous)
+        read = lock.read(texts[lock.FILE].encode())
+        assert isinstance(read, Lock), read
+        previous = read
+    return texts
+
+
+MOVING = f"{POOLS['hpc'][:-1]}, namespaces: [atlas]}}"
+ON_DRA = intent(
+    "hpc", platform=BY_MEMORY, more=f"{NEW}  quotas: {{atlas: {{hpc: 2}}}}\n", hpc=f"{MOVING[:-1]}, requests: limits}}"
+)
+BACK = intent("hpc", platform="{stack: device-plugin}", more=f"{NEW}  quotas: {{atlas: {{hpc: 2}}}}\n", hpc=MOVING)
+
+
+def test_a_class_that_no_pool_has_any_more_stays_with_what_its_nodes_need() -> None:
+    before, after = generations(ON_DRA), generations(ON_DRA, BACK)
+    spec = objects(before, "hpc")["classes"]["gpushare-hpc"]
+    assert document(after, dra.FORMER) == {"gpushare-hpc": {"pool": "hpc", "spec": spec}}
+    assert spec["extendedResourceName"] == "nvidia.com/gpu"
+    values = document(after, "chart/values.yaml")
+    # By the name alone that is only the class's: the other one is the plugin's again, of which a pod may have several.
+    implicit = "deviceclass.resource.kubernetes.io/gpushare-hpc"
+    assert values["dra"] == {
+        "driverNamespace": "dra-driver-nvidia-gpu",
+        "former": {"class.gpushare-hpc": "hpc", f"named.{implicit}": "gpushare-hpc"},
+    }
+    assert "dra-driver-nvidia-gpu" in values["admission"]["platformNamespaces"]
+    assert values["quotas"] == {"atlas": {"gpushare-hpc.deviceclass.resource.k8s.io/devices": 2, "requests.nvidia.com/gpu": 2}}
+    assert generations(ON_DRA, BACK, BACK) == after
+
+
+def test_a_class_of_a_removed_pool_stays_for_the_namespaces_of_the_pool() -> None:
+    other = intent("turns", platform="{stack: device-plugin}", more=NEW, turns=pool("t4", SLICED, "t"))
+    texts = generations(ON_DRA, other)
+    assert list(document(texts, dra.FORMER)) == ["gpushare-hpc"]
+    former = document(texts, "chart/values.yaml")["dra"]["former"]
+    assert former["limited.hpc"] == "true"
+    assert former["namespace.atlas"] == "hpc"
+
+
+def test_a_class_of_a_former_layout_stays() -> None:
+    layouts = [
+        intent("training", platform=BY_MEMORY, more=NEW, training=pool("a100-sxm4-40gb", f"{{mode: mig, layout: {one}}}", "c"))
+        for one in ("{3g.20gb: 2}", "{2g.10gb: 3}")
+    ]
+    texts = generations(*layouts)
+    assert list(objects(texts, "training")["classes"]) == ["gpushare-training-2g-10gb"]
+    assert list(document(texts, dra.FORMER)) == ["gpushare-training-3g-20gb"]
+
+
+def test_the_driver_keeps_what_nodes_need_that_leave_it() -> None:
+    """Without the tolerations its pods would leave these nodes, and without shares running pods would have none."""
+    school = "tolerations: [{key: school, operator: Exists}]"
+    hpc = f"{POOLS['hpc'][:-1]}, backend: dra}}"
+    both, one = (
+        intent("hpc", "turns", platform=HALF_WAY, more=NEW, hpc=hpc, turns=pool("t4", SLICED, "t", f", {school}{backend}"))
+        for backend in (", backend: dra", "")
+    )
+    first, then = driver(generations(both)), driver(generations(both, one))
+    assert first["consumableShares"] == "memory"
+    assert {"key": "school", "operator": "Exists"} in first["kubeletPlugin"]["tolerations"]
+    assert then["featureGates"] == first["featureGates"]
+    assert then["consumableShares"] == "memory"
+    assert {"key": "school", "operator": "Exists"} in then["kubeletPlugin"]["tolerations"]
+    assert spec(generations(both, one), "hpc")["dra"]["shares"] == "memory"
+
+
+def test_a_class_stays_when_the_bundle_begins_to_observe() -> None:
+    """Nodes keep their back end then."""
+    observing = intent("hpc", platform=BY_MEMORY, more=f"{NEW}  adoption: observe\n", hpc=f"{MOVING[:-1]}, requests: limits}}")
+    assert list(document(generations(ON_DRA, observing), dra.FORMER)) == ["gpushare-hpc"]
+
+
+def test_a_class_is_its_pools_again_when_the_pool_comes_back() -> None:
+    texts = generations(ON_DRA, BACK, ON_DRA)
+    first = generations(ON_DRA)
+    assert objects(texts, "hpc") == objects(first, "hpc")
+    assert dra.FORMER not in texts
+    assert document(texts, "chart/values.yaml")["dra"] == document(first, "chart/values.yaml")["dra"]
 
 
 def test_a_cluster_without_such_pools_has_nothing_of_dra() -> None:

@@ -109,6 +109,10 @@ What the policies look up; admission/pods.yaml explains the keys. Takes the root
 {{- $_ := set $found $key $text }}
 {{- end }}
 {{- end }}
+{{- range $key, $text := (.Values.dra | default dict).former }}
+{{- $known := hasPrefix "namespace." $key | ternary (get $found $key) "" }}
+{{- $_ := set $found $key (printf "%s %s" $known $text | trim) }}
+{{- end }}
 {{- range $resource, $number := $limited }}
 {{- $_ := set $found (printf "count.%s" $resource) (toString $number) }}
 {{- end }}

@@ -94,15 +94,16 @@ class OnDemandNode(DraNode):
         for item in self.api.all("resourceslices"):
             whole = item["spec"].get("devices", [])
             free = [one for one in whole if not self.is_dynamic or not self._is_taken(one["name"])]
-            self.api.edit("resourceslices", item["metadata"]["name"], lambda one, free=free: one["spec"].update(devices=free))
+            self._list(item, free)
             try:
                 super().arrive(is_at_work=is_at_work)
             finally:
-                self.api.edit(
-                    "resourceslices", item["metadata"]["name"], lambda one, whole=whole: one["spec"].update(devices=whole)
-                )
+                self._list(item, whole)
             return
         super().arrive(is_at_work=is_at_work)
+
+    def _list(self, item: dict[str, Any], devices: list[dict[str, Any]]) -> None:
+        self.api.edit("resourceslices", item["metadata"]["name"], lambda one: one["spec"].update(devices=devices))
 
     def _is_taken(self, device: str) -> bool:
         taken = [one for one in self.bound.values() if _PLACE.fullmatch(one)]

@@ -368,7 +368,7 @@ def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]
     if isinstance(value, str):
         if value == "dra" and words != ["none"]:
             return "GS104", message, ("dra is a back end: write backend: dra in the pool, and a mode of sharing",)
-        if value in _GOALS and words == ["none"]:
+        if value in _GOALS and words[:1] == ["none"]:
             return "GS104", message, (f"{value} is a goal: write goal: {value} in place of the layout",)
         near = _nearest(value, words)
         return "GS104", message, (f"did you mean {near}?",) if near else ()

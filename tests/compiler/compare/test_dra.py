@@ -53,6 +53,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/pools/named/requests", "limits"),
     ("spec/pools/claimed/sizes", {"large": "5Gi"}),
     ("spec/pools/claimed/sizes", {"big": "7680Mi"}),
+    ("spec/pools/named/sharing/profiles", ["3g.20gb"]),
 )
 """Every field that only pools of DRA have."""
 
@@ -64,6 +65,8 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     for key in above:
         place = place[key]
     place[last] = value
+    if last == "profiles":
+        place["layout"] = "on-demand"
     if value in ("count", "device-plugin"):
         document["spec"]["pools"]["claimed"].pop("sizes")
     return document

@@ -86,7 +86,6 @@ def test_the_order_of_sizes_and_where_the_back_end_is_written_have_no_meaning() 
         (intent(pool(sizes="{large: 0}")), "GS106 11:22-23"),
         (intent(pool(sizes="{large: 50%}")), "GS105 11:22-25"),
         (intent(pool("{mode: time-slicing, replicas: 4, interval: short}")), "GS102 10:50-58"),
-        (intent(pool("{mode: mig, layout: on-demand}", card="a100-pcie-40gb")), "GS104 10:36-45"),
     ],
 )
 def test_words_and_forms_that_the_schema_refuses(text: str, places: str) -> None:

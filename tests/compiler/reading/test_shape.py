@@ -56,7 +56,7 @@ CASES = [
         "mode must be exclusive, time-slicing, mps, mig, partition or vgpu, not 5",
     ),
     (SHARING, "sharing: {mode: mig, goal: balance}", ["GS104 10:34-41"], "did you mean balanced?"),
-    (SHARING, "sharing: {mode: mig, layout: all}", ["GS104 10:36-39"], "layout must be a map from profile to number, or none"),
+    (SHARING, "sharing: {mode: mig, layout: all}", ["GS104 10:36-39"], "from profile to number, none or on-demand, not all"),
     # form
     (NAME, "metadata: {name: Physics}", ["GS105 3:18-25"], "lower-case letters, digits and hyphens"),
     (NAME, 'metadata: {name: "a\\n"}', ["GS105 3:18-23"], "lower-case letters, digits and hyphens"),

@@ -36,10 +36,7 @@ def programs() -> tuple[Path, ...]:
 
 @functools.cache
 def program(name: str) -> Path:
-    """One of them by name: of the folder that KUBERNETES names, if it is there, with a control plane of another version."""
-    given = Path(os.environ.get("KUBERNETES", os.devnull)) / name
-    if given.is_file():
-        return given
+    """One of them by name."""
     [found] = [folder / name for folder in programs() if (folder / name).is_file()]
     return found
 

@@ -56,6 +56,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = filter(is_wanted, items)
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests stay until the end: no collection of garbage goes through them again."""
+    gc.collect()
+    gc.freeze()
+
+
 def is_long(item: pytest.Item) -> bool:
     """Whether the test is one of tests/long, or tries more with `--long`."""
     name = item.nodeid.split("::")[1].split("[")[0]

@@ -90,7 +90,7 @@ def _bundle(resolved: Plan, lock: Lock) -> tuple[tuple[Artifact, ...], list[Find
     from gpushare.rules import sizes  # noqa: PLC0415 - as above
 
     artifacts = render.render(resolved, lock)
-    return artifacts, sizes.check_sizes(artifacts, lambda: render.chart_values(resolved, artifacts))
+    return artifacts, sizes.check_sizes(artifacts, lambda: render.chart_values(resolved, artifacts, lock))
 
 
 def _acceptance(built: Intent, findings: list[Finding], *, whole: bool) -> list[Finding]:

@@ -99,6 +99,13 @@ def written(compilation: Compilation, folder: Path) -> Path:
     return folder / "chart"
 
 
+def read_lock(text: str) -> Lock:
+    """The lock in the text of its file."""
+    found = lock.read(text.encode())
+    assert isinstance(found, Lock)
+    return found
+
+
 def agree(compilation: Compilation, folder: Path, run_helm: Callable[..., Any]) -> dict[tuple[str, str, str], Object]:
     """The objects, which both majors render alike, with the policies and the tenancy whose sizes were known before."""
     assert compilation.plan is not None
@@ -121,6 +128,29 @@ def test_kubelet_folder_equals_the_one_given_to_the_operator(compiled, tmp_path,
         volumes = objects["DaemonSet", "gpu-system", name]["spec"]["template"]["spec"]["volumes"]
         [folder] = [volume["hostPath"]["path"] for volume in volumes if volume["name"] == "device-plugins"]
         assert folder == "/var/lib/k0s/kubelet/device-plugins"
+
+
+def test_kubelets_own_folder_is_mounted_where_pods_have_or_had_claims(compiled, tmp_path, run_helm) -> None:
+    """Kubelet's list of claims lies in it. Without DRA only the folder of device plugins is, and no pod's volumes."""
+    dra = compiled("20-dra")
+    former = next(one for one in dra.artifacts if one.path == lock.FILE)
+    after = pipeline.compile_intent(INTENTS["one"], "one", read_lock(former.text))
+    for number, (compilation, folder) in enumerate(
+        ((compiled("one"), "device-plugins"), (dra, "kubelet"), (after, "kubelet")),
+    ):
+        objects = agree(compilation, tmp_path / str(number), run_helm)
+        for _, item in sorted((key, item) for key, item in objects.items() if key[0] == "DaemonSet"):
+            pod = item["spec"]["template"]["spec"]
+            volumes = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
+            assert {"device-plugins", "kubelet"} & volumes.keys() == {folder}
+            mounts = [one for each in [*pod.get("initContainers", []), *pod["containers"]] for one in each["volumeMounts"]]
+            found = [one for one in mounts if one["name"] == folder]
+            assert found
+            assert all(one["readOnly"] for one in found)
+            if folder == "kubelet":
+                assert {(one["mountPath"], one["mountPropagation"]) for one in found} == {
+                    ("/var/lib/kubelet", "HostToContainer")
+                }
 
 
 @pytest.mark.parametrize("name", ["vgpu", "vgpu-alone"])

@@ -1,6 +1,7 @@
 """What the rendered objects may and must say, whoever rendered them."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -411,6 +412,67 @@ def test_node_runtime_has_least_privilege(objects) -> None:
         ("leases", "list"),
         ("leases", "update"),
     }
+
+
+def test_node_runtime_reads_what_a_dra_driver_offers_only_where_one_serves_or_served_pools(objects) -> None:
+    claims = replace(MIG_MANAGER, name="claims", values=MIG_MANAGER.values | {"hasClaims": True})
+    without, with_claims = (rights(objects(each)["ClusterRole", "", "gpushare-node"]) for each in (MIG_MANAGER, claims))
+    assert with_claims - without == {
+        ("resourceslices", "get"),
+        ("resourceslices", "list"),
+        ("resourceslices", "watch"),
+        ("resourceclaims", "get"),
+        ("deviceclasses", "get"),
+    }
+
+
+DRA = """\
+classes: {gpushare-notebooks: {selectors: [{cel: {expression: "true"}}]}}
+templates: {gpushare-notebooks.share: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpushare-notebooks}}]}}}
+namespaces: [course, lab]
+tests: [gpushare-notebooks]
+"""
+
+
+def with_claims(each: Bundle, text: str = DRA) -> Bundle:
+    values = each.values | {"hasClaims": True}
+    return replace(each, name="claims", values=values, files=each.files | {"files/dra/notebooks.yaml": text})
+
+
+def test_claim_templates_are_made_again_by_every_action_of_helm_that_may_change_them(objects) -> None:
+    """Their specification cannot be changed."""
+    found = objects(with_claims(MIG_MANAGER))
+    for namespace in ("course", "lab"):
+        one = found["ResourceClaimTemplate", namespace, "gpushare-notebooks.share"]
+        assert one["metadata"]["annotations"] == {
+            "helm.sh/hook": "pre-install,pre-upgrade,pre-rollback",
+            "helm.sh/hook-delete-policy": "before-hook-creation",
+        }
+        assert one["spec"]["spec"]["devices"]["requests"][0]["exactly"] == {"deviceClassName": "gpushare-notebooks"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_shown"),
+    [(DRA, False), (DRA.replace("notebooks.share", "notebooks.large"), True), (DRA.replace("lab", "atlas"), True)],
+)
+def test_changed_templates_change_an_object_that_argo_cd_compares(changed: str, is_shown: bool, objects) -> None:
+    """It compares no hooks, and syncs only what differs."""
+    own, other = (objects(with_claims(MIG_MANAGER, text)) for text in (DRA, changed))
+    key = ("DeviceClass", "", "gpushare-notebooks")
+    assert "helm.sh/hook" not in own[key]["metadata"]["annotations"]
+    assert (own[key] != other[key]) == is_shown
+
+
+def test_uninstall_deletes_claim_templates_only_where_a_pool_has_or_had_some(objects) -> None:
+    """Hooks are no part of the release: Helm leaves them."""
+    for each, has in ((MIG_MANAGER, False), (with_claims(MIG_MANAGER), True)):
+        found = objects(each)
+        job = found["Job", "gpu-system", "gpushare-uninstall"]["spec"]["template"]["spec"]["containers"][0]
+        assert ("--claim-templates" in job["command"]) == has
+        may = rights(found["ClusterRole", "", "gpushare-uninstall"])
+        assert {one for one in may if one[0] == "resourceclaimtemplates"} == (
+            {("resourceclaimtemplates", "delete"), ("resourceclaimtemplates", "list")} if has else set()
+        )
 
 
 def test_pods_may_be_evicted_only_if_a_pool_configures_it(objects) -> None:

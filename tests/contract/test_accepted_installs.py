@@ -211,7 +211,7 @@ def refusals(compilation: Compilation, *, by_schema: bool = False) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", scale.part(range(3), 3))
 def test_combined_extreme_values_are_refused_by_check_or_install(seed: int) -> None:
     chance = random.Random(seed)
     accepted = 0

@@ -139,6 +139,7 @@ def test_third_party_packages_are_imported_only_in_their_modules(house: House) -
     ("package", "importers"),
     [
         ("gpushare_node.backends.device_plugin", {"gpushare_node.cli.wiring"}),
+        ("gpushare_node.backends.dra", {"gpushare_node.cli.wiring"}),
         ("gpushare_node.vendors.nvidia", {"gpushare_node.vendors"}),
         ("gpushare_node.vendors.amd", {"gpushare_node.vendors"}),
     ],

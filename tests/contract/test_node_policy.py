@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,11 @@ VALUES: list[Any] = [
     {},
     {"x": 1},
     {"profile": "x"},
+    "dra",
+    "gpushare-x",
+    {"gpushare-x": 1},
+    {"driver": "gpu.nvidia.com", "shares": None, "onDemand": False},
+    {"driver": "gpu.nvidia.com", "shares": None, "onDemand": True},
 ]
 """What each value of a policy is replaced by. None ends with a newline: Python's `$` lets it pass, JSON Schema's does not."""
 
@@ -96,10 +101,11 @@ def shipped() -> list[Path]:
 
 
 def spec_is_consistent(document: Any) -> bool:
-    """What a schema cannot say: every GPU index once, and MIG on exactly where there are instances."""
+    """What a schema cannot say: every GPU index once, and MIG on exactly where there are instances, if not on demand."""
     spec = document["spec"]
     listed = sorted(index for group in spec["gpus"] for index in group["indexes"])
-    is_clear = all(group["mig"] == bool(group["instances"]) for group in spec["gpus"])
+    is_on_demand = bool((spec.get("dra") or {}).get("onDemand"))
+    is_clear = is_on_demand or all(group["mig"] == bool(group["instances"]) for group in spec["gpus"])
     return is_clear and listed == list(range(int(spec["gpusPerNode"])))
 
 
@@ -121,6 +127,25 @@ def base() -> Any:
     spec["gpus"][1]["partition"] = {"compute": "CPX", "memory": "NPS4", "devices": 8, "memoryMiB": 24576}
     window = {"days": ["Sat", "Sun"], "start": "22:00", "durationSeconds": 21600, "timezone": "Europe/Zurich"}
     spec["rollout"] |= {"paused": False, "windows": [window]}
+    return document
+
+
+def by_dra() -> Any:
+    """The same policy of a pool that NVIDIA's DRA driver serves."""
+    document = base()
+    spec = document["spec"]
+    spec |= {"backend": "dra", "dra": {"driver": "gpu.nvidia.com", "shares": "memory", "onDemand": False}, "profile": None}
+    spec["shares"] = [spec["shares"][0] | {"resource": "gpushare-training-1g-10gb"}]
+    spec["resources"] = {"gpushare-training-1g-10gb": 2}
+    return document
+
+
+def on_demand() -> Any:
+    """The same policy of a pool whose MIG instances the driver makes."""
+    document = by_dra()
+    document["spec"]["dra"]["onDemand"] = True
+    for group in document["spec"]["gpus"]:
+        group["instances"] = []
     return document
 
 
@@ -243,8 +268,9 @@ def test_every_policy_of_a_matrix_of_intents_is_accepted(platform: str) -> None:
         assert assert_same_verdict(yaml.load(artifact.text, LOADER)), artifact.path
 
 
-def test_runtime_and_schema_agree_on_mutated_policies() -> None:
-    verdicts = [assert_same_verdict(mutant) for mutant in scale.some(list(mutants(base())), 9)]
-    assert assert_same_verdict(base())
+@pytest.mark.parametrize("form", [base, by_dra, on_demand])
+def test_runtime_and_schema_agree_on_mutated_policies(form: Callable[[], Any]) -> None:
+    verdicts = [assert_same_verdict(mutant) for mutant in scale.some(list(mutants(form())), 9)]
+    assert assert_same_verdict(form())
     assert verdicts.count(True) > (150 if scale.is_long else 10)
     assert verdicts.count(False) > (1500 if scale.is_long else 150)

@@ -94,6 +94,12 @@ def hardware(spec: Any) -> Hardware:
     card = cards.load(spec["card"]["id"])
     node: dict[int, Counter[str] | None] = {}
     for group in spec["gpus"]:
+        if spec.get("dra", {}).get("onDemand"):
+            # Up to Ampere MIG mode must be on before the driver starts, which then lists every place of the card.
+            assert (group["mig"], group["instances"]) == (compute_capability(spec["card"]["id"]) < (9, 0), [])
+            places = {profile.name: len(profile.placements) for profile in card.profiles.values()}
+            node |= {index: Counter(places) for index in group["indexes"]}
+            continue
         assert group["mig"] is bool(group["instances"])
         taken: set[int] = set()
         for instance in group["instances"]:
@@ -135,6 +141,9 @@ def check_nodes(files: Files) -> None:
             check_amd(files, name, policy["spec"])
             continue
         spec, node = policy["spec"], hardware(policy["spec"])
+        if spec.get("backend") == "dra":
+            check_dra(files, name, spec, node)
+            continue
         capability = compute_capability(spec["card"]["id"])
         for strategy in plugin_environments(files, spec["stack"]):
             assert upstream.advertised(profiles[spec["profile"]], node, strategy, capability) == spec["resources"], name
@@ -144,6 +153,20 @@ def check_nodes(files: Files) -> None:
         assert spec["mode"] == "mig" or not any(node)
         check_shares(spec, node)
         check_partitioner(files, spec, node)
+
+
+def check_dra(files: Files, name: str, spec: Any, node: Hardware) -> None:
+    """A pool's node, as NVIDIA's DRA driver publishes it, has the devices that its policy promises, each of one class."""
+    classes = upstream.read(files[f"chart/files/dra/{name}.yaml"])["classes"]
+    published = Counter(profile for gpu in node for profile in ([None] if gpu is None else gpu.elements()))
+    of_class = {
+        key: next((found[1] for found in [re.search(r"profile == '([^']+)'", expression)] if found), None)
+        for key, one in classes.items()
+        for expression in [one["selectors"][0]["cel"]["expression"]]
+    }
+    assert {key: published[profile] for key, profile in of_class.items()} == spec["resources"]
+    assert spec["dra"]["onDemand"] or sum(spec["resources"].values()) == published.total()
+    assert spec["profile"] is None
 
 
 def check_amd(files: Files, name: str, spec: Any) -> None:
@@ -212,10 +235,11 @@ def check_bundle(files: Files) -> None:
     amd.check_device_configs(below(files, "chart/files/amd/device-configs/"))
     every = [policy["spec"] for policy in below(files, "chart/files/policies/").values()]
     specs = [spec for spec in every if spec.get("vendor") != "amd"]
+    by_plugin = [spec for spec in specs if spec.get("backend") != "dra"]
     for stack in ("gpu-operator", "device-plugin"):
         assert (f"{stack}/values.yaml" in files) is (specs[0]["stack"] == stack)
     if specs[0]["stack"] == "gpu-operator":
-        check_metrics(upstream.read(files["gpu-operator/values.yaml"]), specs)
+        check_metrics(upstream.read(files["gpu-operator/values.yaml"]), by_plugin)
     assert specs[0]["stack"] == "existing" or "existing/README.md" not in files
     if "existing/configmap.yaml" in files:
         data = upstream.read(files["existing/configmap.yaml"])["data"]

@@ -51,6 +51,7 @@ def test_only_nvidia_packages_contain_nvidias_domain(house: str) -> None:
 
 BY_NAME = {
     "backends/device_plugin.py": "NVIDIA's device plugin",
+    "backends/dra.py": "NVIDIA's DRA driver",
     "catalog/upstream.py": "the charts of the stacks, which are NVIDIA's",
     "compare/value_effects.py": "a change of NVIDIA's stack",
     "intent/types.py": "the runtime class of those stacks",

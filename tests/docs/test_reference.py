@@ -86,11 +86,13 @@ def test_the_page_on_the_bundle_lists_every_file_of_an_example(bundle: Path) -> 
 
 @cache
 def files() -> frozenset[str]:
-    """The files of all examples, and of the one with an installed plugin if its intent does not say where that runs."""
+    """The files of all examples, and of the one with an installed plugin after another, the place of the plugin left open."""
     text = (ROOT / "examples/13-existing-plugin/intent.yaml").read_text()
     unplaced, changed = re.subn(r"^    namespace: .*\n", "", text, flags=re.MULTILINE)
     assert changed == 1
-    compilation = pipeline.compile_intent(unplaced.encode(), "intent.yaml", lock.EMPTY)
+    before = lock.read((ROOT / "examples/20-dra/bundle/gpushare.lock.yaml").read_bytes())
+    assert isinstance(before, lock.Lock)
+    compilation = pipeline.compile_intent(unplaced.encode(), "intent.yaml", before)
     return frozenset(path for bundle in BUNDLES for path in generated(bundle)) | {one.path for one in compilation.artifacts}
 
 

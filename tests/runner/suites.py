@@ -56,7 +56,12 @@ _CLUSTER = Suite(
         "prometheus": "prometheus",
         "go": "",
     },
-    builds=("tests.e2e.cluster.programs", "tests.e2e.image.building", "tests.e2e.cluster.kube_state_metrics"),
+    builds=(
+        "tests.e2e.cluster.programs",
+        "tests.e2e.image.building",
+        "tests.e2e.cluster.kube_state_metrics",
+        "tests.e2e.cluster.dra.driver",
+    ),
 )
 SUITES = (
     # Two run side by side: the longest first, and what mostly computes beside what mostly waits.

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.runner import needs, running, suites
 from tests.runner.lanes import LOGS
@@ -25,11 +26,20 @@ def missing() -> list[str]:
 def run(*, with_lint: bool) -> dict[str, running.Outcome]:
     """What came of them."""
     if not with_lint:
-        return {"unit": running.run(suites.UNIT, _DISTRIBUTION)}
+        return {"unit": _run_tests()}
     outcomes: dict[str, running.Outcome] = {}
     with _lint_into(outcomes):
-        unit = running.run(suites.UNIT, _DISTRIBUTION)
+        unit = _run_tests()
     return {**outcomes, "unit": unit}
+
+
+def _run_tests() -> running.Outcome:
+    """In a fresh clone the tests are collected once first: workers that start together would each compile all of them."""
+    if not any(Path("tests").glob("__pycache__/conftest.*.pyc")):
+        # What is wrong with the tests, their run tells.
+        collect = [sys.executable, "-m", "pytest", *suites.UNIT, "--collect-only", "-qq"]
+        subprocess.run(collect, stdout=subprocess.DEVNULL, check=False)
+    return running.run(suites.UNIT, _DISTRIBUTION)
 
 
 @contextlib.contextmanager

@@ -124,23 +124,45 @@ def _server(preloaded: tuple[str, ...]) -> tuple[socket.socket, threading.Lock]:
 
 
 def serve(connection: socket.socket) -> None:
-    """Fork for each call until the other side is gone."""
+    """Fork for each call, and tell each caller how its program has ended, until the other side is gone."""
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    running: dict[int, tuple[int, int]] = {}
     while True:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        try:
-            head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, 4)
-            if not head:
+        for ready, _ in waiting.poll():
+            if ready in running:
+                waiting.unregister(ready)
+                pid, status = running.pop(ready)
+                _tell_end(pid, status)
+                os.close(ready)
+                continue
+            try:
+                head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, 4)
+                if not head:
+                    return
+                request = json.loads(_exactly(connection, _LENGTH.unpack(head)[0]))
+            except (EOFError, ConnectionError):
                 return
-            request = json.loads(_exactly(connection, _LENGTH.unpack(head)[0]))
-        except (EOFError, ConnectionError):
-            return
-        if os.fork() == 0:
-            connection.close()
-            _see_to(request, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+            *streams, status = descriptors
+            child = os.fork()
+            if child == 0:
+                connection.close()
+                for descriptor in (status, *running, *(told for _, told in running.values())):
+                    os.close(descriptor)
+                _become(request, streams)
+            for descriptor in streams:
+                os.close(descriptor)
+            os.write(status, _NUMBER.pack(child))
+            ended = os.pidfd_open(child)
+            running[ended] = child, status
+            waiting.register(ended, select.POLLIN)
+
+
+def _tell_end(pid: int, status: int) -> None:
+    _, ended = os.waitpid(pid, 0)
+    with contextlib.suppress(BrokenPipeError):  # its caller has gone
+        os.write(status, _NUMBER.pack(os.waitstatus_to_exitcode(ended)))
+    os.close(status)
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
@@ -151,21 +173,6 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
             raise EOFError
         received += part
     return received
-
-
-def _see_to(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Start the program; tell its pid and, when it has ended, how. Does not return."""
-    *streams, status = descriptors
-    child = os.fork()
-    if child == 0:
-        os.close(status)
-        _become(request, streams)
-    for descriptor in streams:
-        os.close(descriptor)
-    os.write(status, _NUMBER.pack(child))
-    _, ended = os.waitpid(child, 0)
-    os.write(status, _NUMBER.pack(os.waitstatus_to_exitcode(ended)))
-    os._exit(0)
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> None:

@@ -13,9 +13,12 @@ from tests.support import helm
 
 Object = dict[str, Any]
 
+STAYS = "pre-install,pre-upgrade,pre-rollback"
+"""When Helm makes the hooks that are there for users."""
+
 
 def objects(bundle: Mapping[str, str]) -> list[Object]:
-    """The namespace, and what an installation makes, of a bundle's texts by path. No hooks. No test changes them."""
+    """The namespace, and what an installation makes, of a bundle, with hooks that stay. No test changes them."""
     namespace = yaml.safe_load(bundle["namespace.yaml"])
     chart = tuple((path, text) for path, text in bundle.items() if path.startswith("chart/"))
     return [namespace, *_installed(chart, namespace["metadata"]["name"])]
@@ -28,7 +31,8 @@ def _installed(chart: tuple[tuple[str, str], ...], namespace: str) -> list[Objec
             file = Path(folder, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        command = [str(helm.helm()), "template", "gpushare", f"{folder}/chart", "--namespace", namespace, "--no-hooks"]
+        command = [str(helm.helm()), "template", "gpushare", f"{folder}/chart", "--namespace", namespace]
         environment = {"HOME": folder, "KUBECONFIG": "/dev/null"}
         printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    return [item for item in yaml.load_all(printed, yaml.CSafeLoader) if item]
+    items = [item for item in yaml.load_all(printed, yaml.CSafeLoader) if item]
+    return [one for one in items if one["metadata"].get("annotations", {}).get("helm.sh/hook", STAYS) == STAYS]

@@ -18,6 +18,7 @@ class Refusal(StrEnum):
     SHORT = "the history is too short"
     GAPS = "too much of the history is missing"
     FEW = "too few containers were measured"
+    ON_DEMAND = "its MIG instances are made for each claim: there is no layout to change"
     CAPPED = "use ran against the present caps: what containers would use without them is not known"
 
 

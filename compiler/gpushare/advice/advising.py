@@ -164,6 +164,8 @@ class _Adviser:
 
     def _refusal(self, learned: Coverage) -> Refusal | None:
         tested = distribution.coverage(self._history, self._plan.name, self._tested)
+        if modes.of(self._pool).is_on_demand:
+            return Refusal.ON_DEMAND
         if not self._uses:
             return Refusal.NO_USE
         measured = [part for part in _parts(self._learned) if self._peaks(part)]

@@ -10,15 +10,18 @@ from gpushare import modes
 from gpushare.backends import device_plugin
 from gpushare.backends.amd_device_plugin import AmdDevicePlugin
 from gpushare.backends.device_plugin import DevicePlugin
+from gpushare.backends.dra import DraDriver
 from gpushare.backends.requests import quota_resource
 from gpushare.catalog.cards import Card
-from gpushare.intent.types import Pool
+from gpushare.intent.types import Backend, Pool
 
 __all__ = ["of", "operator_mig_strategy", "quota_resource"]
 
 
-def of(pool: Pool, card: Card) -> DevicePlugin | AmdDevicePlugin:
+def of(pool: Pool, card: Card) -> DevicePlugin | AmdDevicePlugin | DraDriver:
     """Return the back end of a pool that has this card."""
+    if pool.backend is Backend.DRA:
+        return DraDriver(pool, card)
     return AmdDevicePlugin(pool) if card.vendor == "amd" else DevicePlugin(pool)
 
 
@@ -27,5 +30,5 @@ def operator_mig_strategy(pools: Iterable[Pool], former: Iterable[Mapping[str, A
 
     NVIDIA's operator has one setting for all nodes; None if none suits them.
     """
-    needed = [modes.of(pool).mig_strategy for pool in pools]
+    needed = [modes.of(pool).mig_strategy for pool in pools if pool.backend is Backend.DEVICE_PLUGIN]
     return device_plugin.one_mig_strategy([*needed, *map(device_plugin.mig_strategy_of_config, former)])

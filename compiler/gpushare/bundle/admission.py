@@ -19,6 +19,12 @@ MUTATING_KUBERNETES = (1, 36)
 
 _PART_CHARACTERS = 90_000
 
+_OF_CLASS = "deviceclass.resource.kubernetes.io/"
+"""With which the name of a DeviceClass in limits begins: a class belongs to one pool."""
+
+_DRIVER = "dra-driver-nvidia-gpu-service-account-kubeletplugin"
+"""The ServiceAccount of the DRA driver's pods, as its chart makes it."""
+
 EXPRESSION_CHARACTERS = 100_000
 """The longest expression that the API server accepts."""
 
@@ -43,6 +49,9 @@ def lookups(values: Mapping[str, Any]) -> dict[str, str]:
         for resource in pool["resources"] if pool["namespaces"] else ():
             limited[resource] = limited.get(resource, 0) + 1
     found |= {f"namespace.{namespace}": " ".join(pools) for namespace, pools in assigned.items()}
+    for key, text in values.get("dra", {}).get("former", {}).items():
+        known = found.get(key, "") if key.startswith("namespace.") else ""
+        found[key] = f"{known} {text}".strip()
     found |= {f"count.{resource}": str(number) for resource, number in limited.items()}
     return found | {"limited": " ".join(sorted(limited)), "shares": " ".join(sorted(shares))}
 
@@ -53,9 +62,10 @@ def _of_pool(name: str, pool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"shares.{name}", " ".join(pool["sharedResources"])
     if pool["namespaces"]:
         yield f"limited.{name}", "true"
-    if pool["default"]:
-        for resource in pool["resources"]:
+    for resource in pool["resources"]:
+        if pool["default"] or resource.startswith(_OF_CLASS):
             yield f"default.{resource}", name
+    yield from pool.get("claims", {}).items()
 
 
 def observes(values: Mapping[str, Any]) -> bool:
@@ -127,6 +137,19 @@ def _policies(values: Mapping[str, Any]) -> Iterator[tuple[str, Object]]:
         yield "ValidatingAdmissionPolicy gpushare-devices-elsewhere", _devices(values, tenants=False, others=True)
     if wanted["mutate"]:
         yield "MutatingAdmissionPolicy gpushare-default-pool", _given(text("default-pool"), *looked_up)
+    if "dra" in values:
+        yield from _of_dra(values, looked_up)
+
+
+def _of_dra(values: Mapping[str, Any], looked_up: tuple[Object, ...]) -> Iterator[tuple[str, Object]]:
+    namespace = values["dra"]["driverNamespace"]
+    driver = f"system:serviceaccount:{namespace}:{_DRIVER}" if namespace else ""
+    for name in ("claims", "claiming-pods"):
+        yield f"ValidatingAdmissionPolicy gpushare-{name}", _given(text(name), *looked_up)
+    yield "ValidatingAdmissionPolicy gpushare-claim-users", text("claim-users")
+    yield "ValidatingAdmissionPolicy gpushare-slices", _given(text("slices"), _variable("driver", driver))
+    if values["admission"]["mutate"]:
+        yield "MutatingAdmissionPolicy gpushare-pool-of-claims", text("pool-of-claims")
 
 
 def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Object:

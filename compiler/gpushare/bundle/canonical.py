@@ -9,8 +9,11 @@ from typing import Any
 from gpushare.bundle.artifact import digest
 from gpushare.core import emit
 from gpushare.core.record import Record, fields, replace
-from gpushare.intent.types import Intent, NodeSelector, Pool
+from gpushare.intent.types import Backend, Intent, NodeSelector, Pool, Requests
 from gpushare.intent.windows import DAYS
+
+_POOL_DEFAULTS: Mapping[str, Any] = {"backend": Backend.DEVICE_PLUGIN, "requests": Requests.CLAIMS, "sizes": []}
+"""Fields of a pool that an intent had before they existed."""
 
 
 def canonical(intent: Intent) -> Intent:
@@ -43,6 +46,7 @@ def _pool(pool: Pool) -> Pool:
         nodes=_nodes(pool.nodes),
         namespaces=tuple(sorted(pool.namespaces)),
         tolerations=tolerations,
+        sizes=tuple(sorted(pool.sizes)),
         rollout=replace(pool.rollout, windows=tuple(ordered)),
     )
 
@@ -75,13 +79,16 @@ def intent_digest(intent: Intent) -> str:
         del plain["adoption"]
     if not intent.prices:
         del plain["prices"]
-    for field in ("own_runtime_class", "namespace", "vgpu_manager", "amd"):
+    for field in ("own_runtime_class", "namespace", "vgpu_manager", "amd", "dra"):
         if plain["platform"][field] is None:
             del plain["platform"][field]
     for pool in plain["pools"]:
         for field in ("is_paused", "windows"):
             if not pool["rollout"][field]:
                 del pool["rollout"][field]
+        for field, default in _POOL_DEFAULTS.items():
+            if pool[field] == default:
+                del pool[field]
     return digest(emit.canonical_json(plain))
 
 

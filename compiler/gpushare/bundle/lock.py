@@ -41,7 +41,8 @@ class Lock(Record):
     """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first.
 
     `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor. `amd`: the stack
-    of AMD's cards and its namespace, which stay when no pool has such cards any more.
+    of AMD's cards and its namespace, which stay when no pool has such cards any more. `dra`: the namespace of NVIDIA's DRA
+    driver, and what nodes need that wait for their turn: every DeviceClass that a bundle has had, and settings of the driver.
     """
 
     intent: str = ""
@@ -57,6 +58,12 @@ class Lock(Record):
     former_manager_configs: tuple[Mapping[str, Any], ...] = ()
     vendors: tuple[str, ...] = ()
     amd: Mapping[str, str] = NOTHING
+    dra: Mapping[str, Any] = NOTHING
+
+    @property
+    def has_dra(self) -> bool:
+        """Whether NVIDIA's DRA driver serves nodes, or did: then its device plugin keeps to the nodes that have its label."""
+        return bool(self.dra)
 
 
 EMPTY = Lock()
@@ -104,6 +111,7 @@ def _lock(document: Mapping[str, Any]) -> Lock:
         former_manager_configs=tuple(document.get("formerManagerConfigs", ())),
         vendors=tuple(document.get("vendors", ())),
         amd=document.get("amd", {}),
+        dra=document.get("dra", {}),
     )
 
 
@@ -122,6 +130,7 @@ def text(lock: Lock) -> str:
         "formerMigConfigs": [_in_order(older) for older in lock.former_mig_configs],
         **_of_vgpus(lock),
         **_of_vendors(lock),
+        **({"dra": dict(lock.dra) | {"classes": _in_order(lock.dra["classes"])}} if lock.has_dra else {}),
         "files": _in_order(lock.files),
     }
     return emit.yaml_text(document, _HEADER)
@@ -164,6 +173,7 @@ def advance(  # noqa: PLR0913 - the parts of a lock
     manager_configs: Mapping[str, Any] = NOTHING,
     vendors: Iterable[str] = (),
     amd: Mapping[str, str] = NOTHING,
+    dra: Mapping[str, Any] = NOTHING,
 ) -> Lock:
     """Return the next bundle's lock, without its files: where a set of names changed, the previous set becomes a former one."""
     return Lock(
@@ -179,7 +189,17 @@ def advance(  # noqa: PLR0913 - the parts of a lock
         former_manager_configs=_former(manager_configs, before.manager_configs, before.former_manager_configs),
         vendors=tuple(sorted({*before.vendors, *vendors})),
         amd=amd or before.amd,
+        dra=_of_dra(dra, before.dra),
     )
+
+
+def _of_dra(now: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is known of the DRA driver: nothing of it goes, because nothing tells when the last node has changed."""
+    if not now and not before:
+        return NOTHING
+    both = [*before.get("tolerations", ()), *now.get("tolerations", ())]
+    tolerations = [one for number, one in enumerate(both) if one not in both[:number]]
+    return {**before, **now, "classes": before.get("classes", {}) | now.get("classes", {}), "tolerations": tolerations}
 
 
 def _former(

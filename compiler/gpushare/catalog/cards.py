@@ -200,6 +200,11 @@ class Card(Record):
         """The MIG profiles by name; empty if the card has none."""
         return {profile.name: profile for profile in self.mig.profiles} if self.mig else {}
 
+    @property
+    def switches_mig(self) -> bool:
+        """Whether MIG mode is switched without a reset of the GPU: from Hopper on (NVIDIA's MIG User Guide)."""
+        return (self.compute_capability or (0, 0)) >= (9, 0)
+
     @cached_property
     def device_profiles(self) -> Mapping[str, DeviceProfile]:
         """What parts of the card can be, by name: MIG profiles, or partition modes."""

@@ -11,7 +11,7 @@ from gpushare.intent.types import AmdStack, Intent, Stack
 _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     Stack.GPU_OPERATOR: {
         "clusterPolicy.deployCR": "the ClusterPolicy is what holds all of these settings",
-        "gpuCluster.deployCR": "a GPUCluster brings a DRA driver instead of the device plugin that the pools need",
+        "gpuCluster.deployCR": "a GPUCluster gives every node a DRA driver: write backend: dra in the pools that want one",
         "cdi.nriPluginEnabled": "gpushare's own pods need the runtime class, which this mode does not set up",
         "sandboxWorkloads.defaultWorkload": "the pools' nodes run containers",
         "mig.strategy": "it follows from the pools' sharing",
@@ -103,6 +103,10 @@ def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
         paths = dict.fromkeys(repositories, "it follows from platform.registry") | paths
     if platform.vgpu_manager is not None:
         paths |= VGPUS
+    if platform.stack is Stack.DEVICE_PLUGIN and intent.has_dra:
+        paths["affinity.nodeAffinity"] = (
+            "it keeps the plugin off nodes of NVIDIA's DRA driver: write affinity to other pods only"
+        )
     if platform.amd is not None and platform.amd.stack is AmdStack.GPU_OPERATOR:
         paths |= dict.fromkeys(_RULES, "AMD's operator needs the label of its rule: write a NodeFeatureRule for others")
     if platform.image_pull_secrets:

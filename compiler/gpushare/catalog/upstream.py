@@ -18,7 +18,13 @@ from gpushare.core.wording import nearest
 from gpushare.reading import schema, source
 from gpushare.vendors.nvidia import NVIDIA
 
-FILES = NVIDIA.charts
+DRA = "dra"
+"""What stands for a stack of the DRA driver's chart, which is installed beside that of a stack."""
+
+OF_DRA = "# The DRA driver's chart"
+"""With which the line of `images.txt` begins that names it."""
+
+FILES = {**NVIDIA.charts, DRA: "dra-driver-nvidia-gpu"}
 """Stack of an intent → name of its chart. The stack `existing` has none."""
 
 
@@ -121,9 +127,8 @@ class UpstreamChart(Record):
 
     def in_words_of_helm(self, mirror: str | None) -> str:
         """Return the chart as Helm's commands name it, from the mirror's repository or registry if there is one."""
-        if mirror and mirror.startswith(OCI):
-            return f"{mirror}/{self.name}"
-        return f"{self.name} --repo {mirror or self.repository}"
+        address = mirror or self.repository
+        return f"{address}/{self.name}" if address.startswith(OCI) else f"{self.name} --repo {address}"
 
     def plugin_version(self, version: str) -> str:
         """Return the device plugin that a release installs.

@@ -21,6 +21,7 @@ NAMES = (
     "size",
     "simulate",
     "images",
+    "claims",
     "status",
     "usage",
     "advise",

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection) -> ExitCode:
     """Show how a running cluster differs from BUNDLE_OR_INTENT, and what to do.
 
-    That is: DaemonSets, ConfigMaps, AMD's DeviceConfigs, quotas, Helm's values,
-    labels of nodes, what the node runtime reports of the hardware, and what the
-    nodes offer. A change that is still being rolled out is a difference, too.
+    That is: DaemonSets, ConfigMaps, AMD's DeviceConfigs, DeviceClasses, templates
+    and policies on claims, quotas, Helm's values, labels of nodes, what the node
+    runtime reports of the hardware, and what the nodes offer. A change that is
+    still being rolled out is a difference, too.
     What cannot be read is not compared, and is listed as not seen.
 
     For example:
@@ -45,7 +46,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
     from gpushare.compare import bundles  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - as above
-    from gpushare.live import drift  # noqa: PLC0415 - as above
+    from gpushare.live import dra_drift, drift  # noqa: PLC0415 - as above
     from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
     from gpushare.views import terminal  # noqa: PLC0415 - `--help` does not need it
 
@@ -59,6 +60,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
         plugin=str(chart.get("pluginNamespace") or ""),
         amd=drift.amd_namespace(side.files, chart),
         values=True,
+        dra=dra_drift.concerns(side.files),
     )
     snapshot = read(cluster, scope)
     found = drift.differences(side.files, side.document, snapshot)

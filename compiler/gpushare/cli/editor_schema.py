@@ -21,8 +21,10 @@ def intent() -> dict[str, Any]:
     named = found["definitions"]
     named["pool"]["properties"]["card"] |= {"anyOf": [{"enum": list(cards.ids())}, {"pattern": _CARD}]}
     profiles = {"anyOf": [{"enum": sorted(set(_profiles()))}, {"pattern": _PROFILE}]}
-    for by_profile in (named["layout"], named["sharing"]["properties"]["replicas"], named["memory"]["properties"]["cap"]):
+    sharing = named["sharing"]["properties"]
+    for by_profile in (named["layout"], sharing["layout"], sharing["replicas"], named["memory"]["properties"]["cap"]):
         by_profile["propertyNames"] = profiles
+    sharing["profiles"]["items"] |= profiles
     return found
 
 

@@ -35,13 +35,15 @@ def command(*, what: str | None, cluster: ClusterConnection) -> ExitCode:
     A code or a reason needs no cluster; without an argument all codes are
     listed. A node or a pod is looked up in the running cluster: why it is not
     ready, waits, was refused or was killed, and what to do. A name is a node's,
-    or else a pod's in the namespace of -n or of the context.
+    or else a pod's in the namespace of -n or of the context; claim/NAME is a
+    ResourceClaim there.
 
     For example:
       gpushare explain GS402
       gpushare explain GPUBusy
       gpushare explain gpu-a100-01
       gpushare explain physics/train-0          also: pod/train-0 -n physics
+      gpushare explain claim/train-0-gpu-x7k2p -n physics
 
     Exit codes:
       0  done
@@ -81,7 +83,7 @@ def _object(what: str, cluster: ClusterConnection, style: Style) -> str:
     from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
 
     with connected(cluster) as server:
-        namespace = kind if kind not in ("", "node", "pod") else cluster.namespace or server.namespace
+        namespace = kind if kind not in ("", "node", "pod", "claim") else cluster.namespace or server.namespace
         about = ("", name) if kind == "node" else (namespace, name)
         snapshot = reader.read(server, Scope(release=cluster.release, about=about))
     warn_unread(snapshot.unseen)
@@ -98,6 +100,8 @@ def _diagnosed(snapshot: "Snapshot", kind: str, namespace: str, name: str) -> "D
         found = diagnosis.of_node(snapshot, name)
         if found is not None or kind == "node":
             return found
+    if kind == "claim":
+        return diagnosis.of_claim(snapshot, namespace, name)
     return diagnosis.of_pod(snapshot, namespace, name)
 
 

@@ -58,6 +58,10 @@ def _of_files(texts: Mapping[str, str], name: str) -> Images:
     listed = texts["images.txt"]
     of_amd = _of_amd(listed)
     pulled = (*images.own(values), *of_amd.pulled)
+    if of_dra := images.dra_of(listed):
+        chart_of_dra, image_of_dra = of_dra
+        pulled += (image_of_dra,)
+        of_amd = replace(of_amd, charts=(chart_of_dra, *of_amd.charts))
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
     if stack is None:
         return replace(of_amd, pulled=pulled)

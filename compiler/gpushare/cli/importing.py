@@ -33,6 +33,12 @@ _FILE = click.Path(exists=False, allow_dash=True)
     default=None,
     help="What serves the GPUs: what is installed stays (existing, the default), or the bundle's chart replaces it.",
 )
+@click.option(
+    "--backend",
+    type=click.Choice(["dra"]),
+    default=None,
+    help="Propose the pools of the device plugin as pools of NVIDIA's DRA driver.",
+)
 @click.option("--observe", is_flag=True, help="Write adoption: observe; without --stack that is the default.")
 @click.option("--name", default="", help="The cluster's name, a DNS label. Default: imported.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Default: stdout.")
@@ -47,6 +53,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     namespaces: tuple[str, ...],
     values: bool,
     stack: str | None,
+    backend: str | None,
     observe: bool,
     name: str,
     output: Path | None,
@@ -61,7 +68,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       ConfigMaps or files with configs of the device plugin or of mig-parted
       values of gpu-operator or nvidia-device-plugin, and the ClusterPolicy
       Nodes with their labels: kubectl get nodes -o yaml
-      ResourceQuotas on nvidia.com/*
+      ResourceQuotas on nvidia.com/* and on DeviceClasses
+      values of dra-driver-nvidia-gpu, DeviceClasses, claims and templates
       nodes/pools.yaml and other files of a bundle
 
     With --live, Nodes, ResourceQuotas, the ClusterPolicy and ConfigMaps that
@@ -84,6 +92,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       kubectl get nodes,configmaps,resourcequotas -A -o json | gpushare import -
       gpushare import --live --operator-namespace gpu-operator -o intent.yaml
       gpushare import --stack gpu-operator nodes.yaml release.yaml -o intent.yaml
+
+    --backend dra proposes the pools of the device plugin as pools of NVIDIA's
+    DRA driver, and reports what cannot follow: docs/dra.md describes the move.
 
     Exit codes:
       0  done (with --strict: without warnings)
@@ -108,7 +119,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         if not units.is_dns_label(namespace):
             raise click.UsageError(f"{visible(namespace)!r} is not the name of a namespace")
     objects = _of_cluster(cluster, namespaces, values=values) if live else []
-    wanted = Wanted(stack=stack or "", observe=observe)
+    wanted = Wanted(stack=stack or "", backend=backend or "", observe=observe)
     return _run(files, objects, name, wanted, output, force=force, style=style, strict=strict)
 
 

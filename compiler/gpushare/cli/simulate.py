@@ -98,6 +98,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         report.report(one.findings, one.text.texts, report.chosen(None), as_product=False)
     if any(report.verdict(one.findings, strict=False) is not ExitCode.DONE for one in read):
         return ExitCode.FINDINGS
+    _refuse_on_demand(read)
     priced = _prices(read, prices)
     found = _simulate(pods, read, priced, scoring)
     if searches:
@@ -121,6 +122,19 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
 def _refuse_two_from_stdin(*names: str) -> None:
     if names.count("-") > 1:
         raise CouldNotRunError("standard input can be only one of the files", "write the other into a file")
+
+
+def _refuse_on_demand(read: "Sequence[LoadedIntent]") -> None:
+    """Raise CouldNotRunError for pools whose devices come and go with claims, which the simulation does not know."""
+    from gpushare import modes  # noqa: PLC0415 - as above
+
+    for one in read:
+        for pool in one.plan.pools:
+            if modes.of(pool.pool).is_on_demand:
+                what = f"pool {pool.name} of {one.text.file}, whose MIG instances are made for each claim"
+                raise CouldNotRunError(
+                    f"cannot simulate {what}", "leave the pool out, or give it a layout, in a copy of the intent"
+                )
 
 
 def _prices(read: "Sequence[LoadedIntent]", file: str | None) -> "list[Mapping[str, Price]]":

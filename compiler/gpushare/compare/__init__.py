@@ -10,6 +10,7 @@ from typing import Any
 
 from gpushare.compare import affected, bundles, capacity, caps, costs, files, gpus, nodes, snapshots
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange
+from gpushare.compare.dra_effects import of_backends
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
@@ -54,7 +55,14 @@ def compare(
         quotas=quotas,
         mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
         files=changed,
-        effects=(*begun.values(), *taints, *found, *_of_vms(old, new), *capacity.refusing(quotas)),
+        effects=(
+            *begun.values(),
+            *taints,
+            *of_backends(before, after, cluster.successors),
+            *found,
+            *_of_vms(old, new),
+            *capacity.refusing(quotas),
+        ),
         outages=tuple(one for one in outages if one is not None),
         costs=costs.costs(old, new),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.compare.amd_effects import of_amd
 from gpushare.compare.bundles import POLICIES, VALUES, policy, values
+from gpushare.compare.dra_effects import of_dra
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
 from gpushare.compare.gitops_effects import of_gitops
@@ -45,6 +46,7 @@ def effects(
     found += of_gitops(old, new, changed)
     found += of_namespace(old, new)
     found += of_upstream(old, new, changed)
+    found += of_dra(old, new, changed)
     if before and after:
         found += of_amd(old, new, changed, successors, left)
     return tuple(found)

@@ -32,7 +32,7 @@ def of_amd(
     if before == after:
         for change in changed:
             yield from _of_file(change)
-        yield from of_images(EffectKind.AMD_UPSTREAM, *(bundles.images(side)[1] for side in (old, new)))
+        yield from of_images(EffectKind.AMD_UPSTREAM, *(bundles.images(side).amd for side in (old, new)))
 
 
 def _of_file(change: FileDiff) -> Iterator[Effect]:

@@ -5,7 +5,9 @@ from typing import Any
 
 from gpushare.catalog.amd_charts import OF_AMD
 from gpushare.catalog.image_registry import reference
+from gpushare.catalog.upstream import OF_DRA
 from gpushare.compare.files import Files, parsed
+from gpushare.core.record import Record
 
 POLICIES = "chart/files/policies/"
 VALUES = "chart/values.yaml"
@@ -59,13 +61,26 @@ def policy(files: Files, pool: str) -> Mapping[str, Any]:
     return spec
 
 
-def images(files: Files) -> tuple[frozenset[str], frozenset[str]]:
-    """Return NVIDIA's images, then AMD's; ours is a value of the chart too."""
+class Images(Record):
+    """The images of `images.txt` by who runs them; ours is a value of the chart too."""
+
+    nvidia: frozenset[str]
+    dra: frozenset[str]
+    amd: frozenset[str]
+
+
+def images(files: Files) -> Images:
+    """Return the images of a bundle."""
     image = values(files).get("image")
     known = {key: one for key, one in image.items() if isinstance(one, str)} if isinstance(image, dict) else {}
     ours = reference(known) if {"repository", "tag"} <= known.keys() else ""
-    nvidia, _, amd = files.get(IMAGES, "").partition(OF_AMD)
-    return _listed(nvidia) - {ours} if nvidia_stack(values(files)) is not None else frozenset(), _listed(f"#{amd}")
+    rest, _, amd = files.get(IMAGES, "").partition(OF_AMD)
+    nvidia, _, dra = rest.partition(OF_DRA)
+    return Images(
+        nvidia=_listed(nvidia) - {ours} if nvidia_stack(values(files)) is not None else frozenset(),
+        dra=_listed(f"#{dra}"),
+        amd=_listed(f"#{amd}"),
+    )
 
 
 def _listed(text: str) -> frozenset[str]:

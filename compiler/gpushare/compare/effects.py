@@ -25,7 +25,9 @@ class EffectKind(StrEnum):
     AMD's config manager divides the GPUs of a node, a taint ends every pod on it that does not tolerate the taint. RENAMED: all
     nodes of a pool offer what they have under names of the new kind. WITHDRAWN: AMD's device plugin leaves the nodes of a pool.
     AMD_UPSTREAM: programs of AMD's restart. AMD_REINSTALLED: AMD's stack is another release. UNINSTALLED: the bundle no
-    longer has a chart.
+    longer has a chart. BACKEND: the nodes of a pool change hands between the device plugin and NVIDIA's DRA driver. CLASSES: a
+    DeviceClass is edited in place. CLASS_KEPT: no pool has a DeviceClass any more, which stays for its nodes. DRA_UPSTREAM:
+    the DRA driver restarts.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -57,6 +59,10 @@ class EffectKind(StrEnum):
     AMD_UPSTREAM = "amd-upstream"
     AMD_REINSTALLED = "amd-reinstalled"
     UNINSTALLED = "uninstalled"
+    BACKEND = "backend"
+    CLASSES = "classes"
+    CLASS_KEPT = "class-kept"
+    DRA_UPSTREAM = "dra-upstream"
 
 
 class Effect(Record):

@@ -8,6 +8,7 @@ from gpushare.compare import gpus, snapshots
 from gpushare.compare.changes import Move
 from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.record import Record
+from gpushare.intent.types import Backend
 from gpushare.vendors.amd import AMD
 
 GeometryOf = Callable[[str], Geometry | None]
@@ -28,9 +29,9 @@ class NodeMoves(Record):
     def disturbed(self, old: PoolSide, new: PoolSide) -> int:
         """Return how many shares of one node the change from `old` to `new` removes.
 
-        AMD's config manager changes GPUs only when no pod uses any GPU of the node.
+        AMD's config manager changes GPUs only when no pod uses any GPU of the node, and no node changes hands before.
         """
-        if old.card != new.card:
+        if old.card != new.card or old.backend != new.backend:
             return old.shares
         if new.manager_label is not None and old.layouts != new.layouts:
             return old.shares
@@ -98,4 +99,6 @@ def released(old: PoolSide) -> int:
     """Return how many shares of one node are removed when gpushare releases it, which changes no GPU of AMD's."""
     if old.vendor is AMD:
         return 0
+    if old.backend != Backend.DEVICE_PLUGIN:
+        return old.shares
     return gpus.disturbed(old.gpus, snapshots.released(old), None, restarts=old.has_daemon)

@@ -7,7 +7,7 @@ from gpushare.compare.changes import Change, Move, Outage, PoolChange, Start
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
-from gpushare.intent.types import OnBusy
+from gpushare.intent.types import Backend, OnBusy
 from gpushare.intent.windows import Window, locate
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.vendors import VENDORS
@@ -19,6 +19,11 @@ _LAYOUT_SECONDS = 10
 """The same with instances to destroy and create. The driver's part is an estimate: the measurement simulates GPUs."""
 _MODE_SECONDS = 60
 """The same with a change of MIG mode, where the reset of each GPU takes up to half a minute; an estimate too."""
+
+_TO_DRA_SECONDS = 10
+"""The same for a node that goes to the DRA driver: 7.7 s on the test cluster, rounded up."""
+_FROM_DRA_SECONDS = 40
+"""And for one that goes back: kubelet removes the slices of a driver that is gone after 30 s."""
 
 _MANAGER_SECONDS = 1900
 """How long the node runtime waits for AMD's config manager, which tries for half an hour: nothing of it was measured."""
@@ -126,11 +131,19 @@ def _seconds(old: PoolSide | None, new: PoolSide) -> int:
         return 0  # a person divides the GPUs
     if old is None:
         return _MODE_SECONDS
+    if old.backend != new.backend:
+        return _handover(old, new)
     if old.card == new.card and old.layouts == new.layouts:
         alike = (old.profile, old.resources, _labels(old)) == (new.profile, new.resources, _labels(new))
         alike = alike or not (new.profile or released(old))  # releasing whole GPUs affects no tenant
         return 0 if alike else _RELABEL_SECONDS
     return _LAYOUT_SECONDS if _modes(old) == _modes(new) else _MODE_SECONDS
+
+
+def _handover(old: PoolSide, new: PoolSide) -> int:
+    """Return the seconds for one node that gets another back end, which may be longer for another layout."""
+    seconds = _TO_DRA_SECONDS if new.backend == Backend.DRA else _FROM_DRA_SECONDS
+    return seconds if _modes(old) == _modes(new) else max(seconds, _MODE_SECONDS)
 
 
 def _divides(old: PoolSide | None, new: PoolSide) -> bool:

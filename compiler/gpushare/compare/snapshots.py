@@ -7,6 +7,7 @@ from typing import Any
 
 from gpushare import backends, modes, vendors
 from gpushare.core.record import Record, replace
+from gpushare.intent.types import Backend
 from gpushare.vendors.amd import AMD
 from gpushare.vendors.vendor import Vendor
 
@@ -45,6 +46,7 @@ class PoolSide(Record):
     gpus: tuple[Gpu, ...]
     resources: Mapping[str, int]
     policy: Any
+    backend: str = Backend.DEVICE_PLUGIN.value
 
     @property
     def has_daemon(self) -> bool:
@@ -114,7 +116,8 @@ def released(pool: PoolSide) -> tuple[Gpu, ...]:
 def exclusive(pool: PoolSide) -> PoolSide:
     """Return what the pool's nodes are after their release: of no pool, with the plugin's own default profile."""
     whole = {pool.vendor.whole_gpu: len(pool.gpus)}
-    return replace(pool, mode="exclusive", profile="", gpus=released(pool), resources=whole, labels={})
+    plugin = Backend.DEVICE_PLUGIN.value
+    return replace(pool, mode="exclusive", profile="", gpus=released(pool), resources=whole, labels={}, backend=plugin)
 
 
 def _pool(entry: Mapping[str, Any]) -> PoolSide:
@@ -142,6 +145,7 @@ def _pool(entry: Mapping[str, Any]) -> PoolSide:
         gpus=tuple(map(tuple, gpus)),
         resources={name: numbers["perNode"] for name, numbers in entry["resources"].items()},
         policy=_policy(entry),
+        backend=entry.get("backend", Backend.DEVICE_PLUGIN.value),
     )
 
 

@@ -32,11 +32,11 @@ def of_upstream(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterat
                     continue
                 yield Effect(kind=kind, pool=None, subject=".".join(one.path), before=one.before, after=one.after)
         elif change.path == bundles.IMAGES:
-            yield from of_images(EffectKind.UPSTREAM, *(bundles.images(side)[0] for side in (old, new)))
+            yield from of_images(EffectKind.UPSTREAM, *(bundles.images(side).nvidia for side in (old, new)))
 
 
 def of_images(kind: EffectKind, before: frozenset[str], after: frozenset[str]) -> Iterator[Effect]:
-    """Yield the effect of other images of one vendor."""
+    """Yield the effect of other images of one chart's programs."""
     if before != after:
         yield Effect(kind=kind, pool=None, subject="images", before=sorted(before - after), after=sorted(after - before))
 

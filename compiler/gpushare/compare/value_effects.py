@@ -57,7 +57,7 @@ def _cluster(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]
                 yield Effect(
                     kind=EffectKind.ENDED, pool=None, subject=f"admission.{key}", before=before.get(key), after=after.get(key)
                 )
-    for key in ("image", "imagePullSecrets", "runtimeClassName", "kubeletRoot", "releaseAfter", "gpuClientLabel"):
+    for key in ("image", "imagePullSecrets", "runtimeClassName", "kubeletRoot", "hasClaims", "releaseAfter", "gpuClientLabel"):
         if (old.get(key) or "") != (new.get(key) or ""):
             yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=key, before=old.get(key), after=new.get(key))
     yield from _of_stack(nvidia_stack(old), nvidia_stack(new))

@@ -1,7 +1,7 @@
 """From what a cluster has to an intent: `build` reads configs, values, Nodes and quotas, and says what it cannot express.
 
 One module for each kind of input makes facts of it (`facts`); from these a Draft is put together and written. Findings are
-GS850 to GS867 and GS869 to GS874. The intent's own check is not run here: `Imported.judged` takes what it finds.
+GS850 to GS867 and GS869 to GS875. The intent's own check is not run here: `Imported.judged` takes what it finds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +17,7 @@ from gpushare.importing import (
     bundles,
     collecting,
     config_pools,
+    moving,
     node_objects,
     platform,
     pools,
@@ -33,6 +34,7 @@ from gpushare.importing.helm_values import OPERATOR
 from gpushare.importing.parts import FromProgram, Notes, Part
 from gpushare.importing.platform import Wanted
 from gpushare.importing.selecting import Selector
+from gpushare.intent.types import Backend
 
 __all__ = ["Imported", "InputFile", "Wanted", "build"]
 
@@ -89,6 +91,8 @@ def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()
         facts.quotas = bundles.quotas(facts)
     else:
         _cluster(facts, draft, notes, wanted)
+    if wanted.backend == Backend.DRA:
+        moving.move(facts, draft, notes)
     quota_fields.add(facts.quotas, draft, notes)
     draft.spec["pools"] = draft.pools
     facts.objects += [

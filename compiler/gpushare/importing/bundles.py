@@ -1,8 +1,9 @@
 """A bundle that gpushare wrote, back to its intent: from nodes/pools.yaml, and what its other files add.
 
 Which files say more: a pool's profile (chart/files/profiles) its placement, a policy (chart/files/policies) stack and
-partitioner, namespace.yaml the namespace, images.txt the versions of the charts. No file says: goals (their layouts do), the
-reserve, `require`, `accept`, default pools, and upstream values that differ from the generated ones.
+partitioner, namespace.yaml the namespace, images.txt the versions of the charts. No file
+says: goals (their layouts do), the reserve, `require`, `accept`, default pools, and upstream values that differ from the
+generated ones.
 """
 
 import re
@@ -15,7 +16,7 @@ from gpushare.catalog.device_memory import reserve_bytes
 from gpushare.core.diagnostics import Path
 from gpushare.core.units import MIB
 from gpushare.core.wording import shorten
-from gpushare.importing import bundle_gitops, bundle_monitoring, platform
+from gpushare.importing import bundle_dra, bundle_gitops, bundle_monitoring, platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts, ImportedQuota, Settings
 from gpushare.importing.helm_values import OPERATOR, PLUGIN
@@ -26,7 +27,9 @@ from gpushare.vendors.amd import AMD
 
 IMAGES = b"# Every image of this bundle."
 """How a bundle's images.txt begins."""
-_CHART = re.compile(r"^# (?:The|AMD's) chart: helm pull (?:oci://\S+/)?(\S+)(?: --repo \S+)? --version (\S+)\Z")
+_CHART = re.compile(
+    r"^# (?:The|AMD's|The DRA driver's) chart: helm pull (?:oci://\S+/)?(\S+)(?: --repo \S+)? --version (\S+)\Z"
+)
 _MAX_LINE = 1000
 _DRIVER = ("repository", "image", "version")
 
@@ -73,6 +76,7 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             draft.put(("adoption",), word.text, word, "from the bundle's policies")
     for chart in facts.bundle_charts[:1]:
         _chart(chart, draft)
+    bundle_dra.add(facts, draft)
     bundle_gitops.add(facts, draft)
     bundle_monitoring.add(facts, draft)
     for one in facts.settings:
@@ -171,6 +175,7 @@ def _chart(chart: Part, draft: Draft) -> None:
     if plugin.text:
         draft.put(("platform", "namespace"), plugin.text, plugin)
     own = {"kube-system", str(draft.spec.get("namespace", "gpu-system")), plugin.text, chart.at("amd", "namespace").text}
+    own |= bundle_dra.namespaces(chart)
     places = [one.text for one in admission.at("platformNamespaces").entries() if one.text not in own]
     if places:
         draft.put(("platform", "namespaces"), places, admission)
@@ -212,7 +217,7 @@ def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> No
     if config and config.packed and "replicas" in sharing:
         sharing["placement"] = "pack"
     document: dict[str, Any] = {"card": pool.at("card").text, "nodes": _nodes(pool), "gpusPerNode": gpus, "sharing": sharing}
-    document |= _optional(pool, devices)
+    document |= _optional(pool, devices) | bundle_dra.fields(pool)
     path = draft.add(name, document, pool)
     draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {shorten(name)}")
     for device in devices:
@@ -247,15 +252,16 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
     mode = pool.at("mode").text
     shared = {device.at("profile").value: device for device in devices if (device.at("replicas").count or 1) > 1}
     rename: dict[str, Any] = {}
-    if shared and not all(device.at("resource").text.endswith(SHARED) for device in shared.values()):
+    names = [bundle_dra.name_in_limits(pool, device.at("resource").text) for device in shared.values()]
+    if any(named and not named.endswith(SHARED) for named in names):
         rename["rename"] = False
     if mode == PartitionTraits.mode:
         return _partitions(devices)
     if not modes.named(mode).is_partitioned:
         return {"mode": mode} | ({"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {})
     found: dict[str, Any] = {"mode": mode}
-    single = all(device.at("resource").text in (GPU, GPU + SHARED) for device in devices)
-    found |= ({"strategy": "single"} if single else {}) | _layouts(devices, gpus)
+    single = all(bundle_dra.name_in_limits(pool, device.at("resource").text) in (GPU, GPU + SHARED) for device in devices)
+    found |= ({"strategy": "single"} if single else {}) | (bundle_dra.on_demand(pool) or _layouts(devices, gpus))
     if shared:
         found["replicas"] = {str(profile): device.at("replicas").count for profile, device in sorted(shared.items(), key=str)}
     return found | rename

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import PurePath
 
+from gpushare.catalog import upstream
 from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import (
@@ -14,6 +15,8 @@ from gpushare.importing import (
     bundle_gitops,
     bundle_monitoring,
     bundles,
+    dra_objects,
+    dra_values,
     gitops_values,
     helm_values,
     mig_parted,
@@ -24,7 +27,7 @@ from gpushare.importing import (
 )
 from gpushare.importing.accounting import Accounted
 from gpushare.importing.documents import Reader, described
-from gpushare.importing.facts import Facts
+from gpushare.importing.facts import Facts, Settings
 from gpushare.importing.gitops_values import Values
 from gpushare.importing.parts import Notes, Part
 
@@ -61,6 +64,9 @@ class Collector:
             self._config_maps.append((part, file))
         elif amd_nodes.is_config(part):
             self.facts.device_configs.append(part)
+            self.facts.files_read.add(file)
+        elif dra_objects.is_of_dra(part):
+            self._dra(part)
             self.facts.files_read.add(file)
         elif self._read(part, file):
             self.facts.files_read.add(file)
@@ -142,6 +148,15 @@ class Collector:
             return bool(found) or gitops_values.refused(part, self._notes)
         return True
 
+    def _dra(self, part: Part) -> None:
+        if part.at("kind").text != dra_objects.CLASS:
+            self.facts.claims += dra_objects.read_claims(part, self._notes)
+        elif (found := dra_objects.read_class(part, self._notes)) is not None:
+            self.facts.classes.append(found)
+            self._account(part, dra_objects.CLASS, described(part))
+        else:
+            self.facts.other_classes.add(part.at("metadata", "name").text)
+
     def _account(self, part: Part, kind: str, name: str) -> None:
         self.facts.objects.append(Accounted(root=part, kind=kind, name=name))
 
@@ -166,6 +181,8 @@ class Collector:
             origin = f"config {shorten(stem)}"
             self._account(part, "", origin)
             self.facts.configs.append(plugin_configs.read(part, stem, "", origin, self._notes))
+        elif dra_values.is_values(part):
+            self._values(Values(stack=upstream.DRA, part=part), f"the values of {upstream.FILES[upstream.DRA]}")
         elif which := helm_values.stack(part):
             self._values(Values(stack=which, part=part), f"the values of {which}")
         elif found := gitops_values.read_bare(part):
@@ -178,6 +195,13 @@ class Collector:
         return True
 
     def _values(self, values: Values, origin: str) -> None:
+        if values.stack == upstream.DRA:
+            self.facts.dra_values.append(
+                Settings(
+                    stack=values.stack, origin=origin, part=values.part, version=values.version, namespace=values.namespace
+                )
+            )
+            return
         settings, data, mig_data = helm_values.read(values.part, values.stack, origin, self._notes)
         settings = replace(
             settings,

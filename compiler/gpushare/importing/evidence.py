@@ -19,8 +19,8 @@ WORKLOAD, PLUGIN = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy.devi
 STATE = "nvidia.com/mig.config.state"
 
 
-def is_served(node: ImportedNode, notes: Notes) -> bool:
-    """Whether a device plugin of containers serves the node; a finding says why not."""
+def is_served(node: ImportedNode, notes: Notes, *, by_dra: bool) -> bool:
+    """Whether a device plugin of containers, or the DRA driver, serves the node; a finding says why not."""
     labels = node.part.at("metadata", "labels")
     workload, name = node.labels.get(WORKLOAD, ""), shorten(node.name)
     if workload not in ("", "container"):
@@ -31,7 +31,7 @@ def is_served(node: ImportedNode, notes: Notes) -> bool:
             "`--stack gpu-operator` makes a pool of nodes with vm-vgpu; remove the label if containers are to share the GPUs",
         )
         return False
-    if node.labels.get(PLUGIN, "") == "false":
+    if node.labels.get(PLUGIN, "") == "false" and not by_dra:
         notes.warn(
             "GS872",
             labels.at(PLUGIN),

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpushare.core.record import NOTHING, Record
 from gpushare.importing.accounting import Accounted
+from gpushare.importing.dra_objects import ImportedClaim, ImportedClass
 from gpushare.importing.parts import Labels, Part
 
 GPU = "nvidia.com/gpu"
@@ -118,7 +119,8 @@ class Facts:
     """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools.
 
     `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`,
-    `charts` the versions of the charts that a bundle's images.txt names.
+    `charts` the versions of the charts that a bundle's images.txt names, `dra_values` values for that of the DRA driver.
+    `other_classes` are DeviceClasses of other drivers than NVIDIA's for GPUs.
     """
 
     def __init__(self) -> None:
@@ -133,6 +135,10 @@ class Facts:
         self.bundle: list[Part] = []
         self.policies: list[Part] = []
         self.bundle_charts: list[Part] = []
+        self.dra_values: list[Settings] = []
+        self.classes: list[ImportedClass] = []
+        self.other_classes: set[str] = set()
+        self.claims: list[ImportedClaim] = []
         self.synced: list[Part] = []
         self.monitors: list[Part] = []
         self.charts: dict[str, str] = {}
@@ -148,5 +154,8 @@ class Facts:
         self.vgpu_configs.sort(key=lambda one: (one.name, one.group, one.origin))
         self.nodes.sort(key=lambda one: one.name)
         self.settings.sort(key=lambda one: one.origin)
+        self.dra_values.sort(key=lambda one: one.origin)
+        self.classes.sort(key=lambda one: one.name)
+        self.claims.sort(key=lambda one: one.origin)
         self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.origin))
         self.bundle.sort(key=lambda one: one.at("cluster").text)

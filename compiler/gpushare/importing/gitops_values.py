@@ -7,13 +7,14 @@ over both), helm.cattle.io/v1 (`valuesContent`; HelmChartConfig has the name of 
 
 from collections.abc import Callable, Iterator
 
+from gpushare.catalog import upstream
 from gpushare.core.record import Record
 from gpushare.core.wording import shorten
 from gpushare.importing.documents import described
 from gpushare.importing.helm_values import OPERATOR, PLUGIN
 from gpushare.importing.parts import Notes, Part
 
-CHARTS = {"gpu-operator": OPERATOR, "nvidia-device-plugin": PLUGIN}
+CHARTS = {"gpu-operator": OPERATOR, "nvidia-device-plugin": PLUGIN, upstream.FILES[upstream.DRA]: upstream.DRA}
 Embedded = Callable[[Part], Part | None]
 """Reads the document in a text value."""
 _INHERITED = ("ClusterPolicy", "NVIDIADriver", "GPUCluster")

@@ -10,7 +10,7 @@ from gpushare import modes
 from gpushare.catalog import upstream
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first, shorten
-from gpushare.importing import chart_values
+from gpushare.importing import chart_values, dra_platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, Settings
 from gpushare.importing.helm_values import OPERATOR, PLUGIN
@@ -22,9 +22,13 @@ _OLDEST_KUBELET = (1, 30)
 
 
 class Wanted(Record):
-    """What the caller wants of the platform. `stack` empty: `existing`, with `adoption: observe`."""
+    """What the caller wants of the platform. `stack` empty: `existing`, with `adoption: observe`.
+
+    `backend`: that pools of the device plugin come to it.
+    """
 
     stack: str = ""
+    backend: str = ""
     observe: bool = False
 
 
@@ -44,6 +48,7 @@ def add(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
         _existing(facts, draft, notes)
     else:
         _replacing(stack, facts, draft, notes)
+    dra_platform.add(facts, draft, notes, is_replaced=stack != EXISTING)
     if wanted.observe or not wanted.stack:
         draft.put(("adoption",), "observe", None, "the bundle changes nothing yet; remove this line when it may")
     _kubelets(facts, notes)
@@ -56,7 +61,7 @@ def _existing(facts: Facts, draft: Draft, notes: Notes) -> None:
         chart_values.unknown(one, values, notes)
         comment += chart_values.kept(one, values)
     draft.put(("platform", "stack"), EXISTING, facts.settings[0].part if facts.settings else None, "\n".join(comment))
-    places = {one.namespace for one in facts.settings} | facts.plugin_namespaces
+    places = {one.namespace for one in (*facts.settings, *facts.dra_values)} | facts.plugin_namespaces
     if places := places - {"", "kube-system"}:
         draft.put(("platform", "namespaces"), sorted(places), None, "where the plugin and its configs are")
     for one in facts.settings:

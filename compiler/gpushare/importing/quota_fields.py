@@ -6,6 +6,7 @@ The compiler adds up the quotas of all pools with one resource, so that a budget
 from collections.abc import Iterable
 
 from gpushare.core.wording import join_first, shorten
+from gpushare.importing import dra_platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import ImportedQuota
 from gpushare.importing.parts import Notes
@@ -28,6 +29,7 @@ def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
             "keep one of them",
             on_key=True,
         )
+    of_dra = dra_platform.of_dra(draft)
     for (namespace, resource), quota in sorted(least.items()):
         offers = sorted(draft.resources.get(resource, ()), key=lambda offer: (offer[0], offer[1] or ""))
         if not offers:
@@ -40,8 +42,17 @@ def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
             )
             continue
         pool, profile = offers[0]
-        if len(offers) > 1:
-            others = join_first([name for name, _ in offers[1:]])
+        others = join_first([name for name, _ in offers[1:]])
+        if others and any(name in of_dra for name, _ in offers):
+            notes.warn(
+                "GS863",
+                quota.part,
+                f"the quota of {quota.count} {shorten(resource)} holds in pools {pool} and {others} together: with DRA each has"
+                f" a quota of its own, and it is written for {pool} alone",
+                "write quotas for the other pools",
+                on_key=True,
+            )
+        elif others:
             notes.warn(
                 "GS860",
                 quota.part,
@@ -50,8 +61,10 @@ def add(quotas: Iterable[ImportedQuota], draft: Draft, notes: Notes) -> None:
                 on_key=True,
             )
         path = ("quotas", namespace, pool)
+        known_number = draft.spec.get("quotas", {}).get(namespace, {}).get(pool, quota.count)
+        number = min(quota.count, known_number) if isinstance(known_number, int) else quota.count
         if profile is None:
-            draft.put(path, quota.count, quota.part, f"from {quota.origin}")
+            draft.put(path, number, quota.part, f"from {quota.origin}")
         else:
             draft.put((*path, profile), quota.count, quota.part)
             draft.note(path, quota.part, f"from {quota.origin}")

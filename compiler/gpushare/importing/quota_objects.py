@@ -1,10 +1,12 @@
 """ResourceQuota objects: what they say about resources of vendors of GPUs.
 
-Fact: Kubernetes has quotas of extended resources only as `requests.<resource>`; the bare name and `limits.` have no effect.
+Facts: Kubernetes has quotas of extended resources only as `requests.<resource>`; the bare name and `limits.` have no effect. It
+counts devices that were claimed by their class, as `<class>.deviceclass.resource.k8s.io/devices`.
 """
 
 from collections.abc import Iterator
 
+from gpushare.backends.requests import QUOTA, QUOTA_OF_CLASS, quota_resource
 from gpushare.core.wording import shorten
 from gpushare.importing.accounting import shown
 from gpushare.importing.documents import described
@@ -12,14 +14,13 @@ from gpushare.importing.facts import ImportedQuota
 from gpushare.importing.parts import Notes, Part
 from gpushare.vendors import VENDORS
 
-_PREFIX = "requests."
 _HAMI = ("gpumem", "gpucores", "gpumem-percentage", "vgpu")
 _SCOPES = ("scopes", "scopeSelector")
 
 
 def is_of_gpus(key: str) -> bool:
-    """Whether a key of a quota is about resources of a vendor of GPUs."""
-    return any(vendor.prefix in key for vendor in VENDORS.values())
+    """Whether a key of a quota is about resources of a vendor of GPUs, or about devices of a DeviceClass."""
+    return key.endswith(QUOTA_OF_CLASS) or any(vendor.prefix in key for vendor in VENDORS.values())
 
 
 def read(part: Part, notes: Notes) -> Iterator[ImportedQuota]:
@@ -30,12 +31,12 @@ def read(part: Part, notes: Notes) -> Iterator[ImportedQuota]:
     for key, value in part.at("spec", "hard").items():
         if not is_of_gpus(key):
             continue
-        resource = key.removeprefix(_PREFIX)
+        resource = quota_resource(key)
         if key.rpartition("/")[2] in _HAMI:
             problem = f"the quota {shorten(key)}: {shown(value.whole)} is HAMi's, which shares by its own scheduler: left out"
             hint = "write a quota of the pool: {memory: 8Gi} limits memory, a number limits shares"
             notes.warn("GS863", value, problem, hint, on_key=True)
-        elif not key.startswith(_PREFIX):
+        elif not key.startswith(QUOTA) and resource == key:
             hint = f"write requests.{key.removeprefix('limits.')}, if a quota is wanted"
             problem = f"the quota {shorten(key)}: {shown(value.whole)} has no effect: only requests.* counts"
             notes.warn("GS863", value, problem, hint, on_key=True)

@@ -89,7 +89,7 @@ def object_name(intent: Intent, tool: str) -> str:
 
 
 def installs_upstream(intent: Intent) -> bool:
-    """Return whether the bundle installs a chart of NVIDIA's."""
+    """Return whether the bundle installs the chart of the platform's stack."""
     return intent.platform.installs_chart and not intent.observes
 
 
@@ -101,6 +101,8 @@ def namespaces(intent: Intent) -> dict[str, str]:
     amd = intent.platform.amd
     if amd and amd.stack is not AmdStack.EXISTING and not intent.observes and amd.namespace not in made.values():
         made["amd-namespace.yaml"] = amd.namespace
+    if intent.installs_dra_driver:
+        made["dra-namespace.yaml"] = intent.platform.of_dra.namespace
     return made
 
 

@@ -21,10 +21,14 @@ from gpushare.intent.types import (
     Amd,
     AmdStack,
     Autoscaler,
+    Backend,
     Balanced,
     CapValue,
     CapWord,
     ComputeGroup,
+    Dra,
+    DraShares,
+    DraVia,
     Driver,
     Enforcement,
     Exclusive,
@@ -43,12 +47,14 @@ from gpushare.intent.types import (
     Mps,
     NodeSelector,
     OnBusy,
+    OnDemand,
     Operator,
     Partition,
     Partitioner,
     Platform,
     Pool,
     Quota,
+    Requests,
     Require,
     Rollout,
     RuntimeImage,
@@ -60,7 +66,7 @@ from gpushare.intent.types import (
     VgpuManager,
 )
 from gpushare.intent.windows import DAYS, Window
-from gpushare.intent.words import Mode
+from gpushare.intent.words import ON_DEMAND, Mode
 
 Document = Mapping[str, Any]
 
@@ -68,9 +74,10 @@ Document = Mapping[str, Any]
 def build(document: Document) -> Intent:
     """Return the intent that a document describes, with every default. Total for documents that `schema.check` accepts."""
     spec: Document = document["spec"]
+    backend = spec.get("platform", {}).get("backend", "device-plugin")
     return Intent(
         name=document["metadata"]["name"],
-        pools=tuple(_pool(name, pool, spec.get("rollout", {})) for name, pool in spec["pools"].items()),
+        pools=tuple(_pool(name, {"backend": backend, **pool}, spec.get("rollout", {})) for name, pool in spec["pools"].items()),
         kubernetes=_version(spec.get("kubernetes", "1.30")),
         namespace=spec.get("namespace", "gpu-system"),
         platform=_platform(spec.get("platform", {})),
@@ -126,6 +133,7 @@ def _platform(document: Document) -> Platform:
     return Platform(
         stack=Stack(stack),
         amd=_amd(document["amd"]) if "amd" in document else None,
+        dra=_dra(document["dra"]) if "dra" in document else None,
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
         driver=None if driver is None else Driver(**driver),
@@ -145,6 +153,15 @@ def _amd(document: Document) -> Amd:
     given = {key: value for key, value in document.items() if key in ("version", "namespace")}
     stack = AmdStack(document.get("stack", AmdStack.GPU_OPERATOR))
     return Amd(stack=stack, values=_in_order(document.get("values", {})), **given)
+
+
+def _dra(document: Document) -> Dra:
+    return Dra(
+        via=DraVia(document.get("via", "chart")),
+        version=document.get("version"),
+        shares=DraShares(document.get("shares", "memory")),
+        driver_root=document.get("driverRoot", "/"),
+    )
 
 
 def _in_order(value: Any) -> Any:
@@ -178,6 +195,9 @@ def _pool(name: str, document: Document, rollout: Document) -> Pool:
         tolerations=tuple(map(_toleration, document.get("tolerations", ()))),
         is_default=document.get("default", False),
         autoscaler=Autoscaler(document["nodes"]["autoscaler"]) if "autoscaler" in document["nodes"] else None,
+        backend=Backend(document["backend"]),
+        requests=Requests(document.get("requests", "claims")),
+        sizes=tuple((size, _bytes(memory)) for size, memory in document.get("sizes", {}).items()),
     )
 
 
@@ -240,7 +260,9 @@ def _kernel(text: str | None) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def _wanted(document: Document) -> Layout | tuple[LayoutGroup, ...] | Goal:
+def _wanted(document: Document) -> Layout | tuple[LayoutGroup, ...] | Goal | OnDemand:
+    if document.get("layout") == ON_DEMAND:
+        return OnDemand(profiles=tuple(document.get("profiles", ())))
     if "layout" in document:
         return _layout(document["layout"])
     if "layouts" in document:

@@ -33,6 +33,35 @@ class AmdStack(StrEnum):
     EXISTING = "existing"
 
 
+class Backend(StrEnum):
+    """How the GPUs of a pool reach pods: as a device plugin's extended resources, or as the devices of NVIDIA's DRA driver."""
+
+    DEVICE_PLUGIN = "device-plugin"
+    DRA = "dra"
+
+
+class Requests(StrEnum):
+    """How pods ask a pool of DRA for devices: by claims, by the `limits` of an extended resource, or by either."""
+
+    CLAIMS = "claims"
+    LIMITS = "limits"
+    BOTH = "both"
+
+
+class DraVia(StrEnum):
+    """Who installs NVIDIA's DRA driver: the bundle's values for its chart, or the cluster's administrators."""
+
+    CHART = "chart"
+    EXISTING = "existing"
+
+
+class DraShares(StrEnum):
+    """What divides a GPU among the claims of DRA, for the whole cluster: its memory, or a count of shares."""
+
+    MEMORY = "memory"
+    COUNT = "count"
+
+
 class Adoption(StrEnum):
     """Whether the bundle acts on nodes and pods, or only says what it would do."""
 
@@ -210,14 +239,20 @@ class MemoryEach(Record):
 Goal = MostInstances | Balanced | Instances | MemoryEach
 
 
+class OnDemand(Record):
+    """MIG instances that NVIDIA's DRA driver makes for each claim: of these profiles, without any of all plain ones."""
+
+    profiles: tuple[str, ...] = ()
+
+
 class Mig(Replicated):
-    """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, or a goal that the compiler resolves.
+    """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, a goal that the compiler resolves, or none.
 
     `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: no time-slicing.
     """
 
     mode = Mode.MIG
-    wanted: Layout | tuple[LayoutGroup, ...] | Goal
+    wanted: Layout | tuple[LayoutGroup, ...] | Goal | OnDemand
     strategy: MigStrategy = MigStrategy.MIXED
     replicas: int | tuple[tuple[str, int], ...] = ()
 
@@ -315,7 +350,8 @@ class Require(Record):
 class Pool(Record):
     """Nodes of one card model, shared in one way. `is_default`: admission sends pods that do not name a pool here.
 
-    `autoscaler` None: nothing adds or removes its nodes.
+    `autoscaler` None: nothing adds or removes its nodes. `requests` and `sizes`, the memory in bytes that further claims ask
+    for by name, are those of a pool of DRA.
     """
 
     name: str
@@ -332,6 +368,9 @@ class Pool(Record):
     tolerations: tuple[Mapping[str, Any], ...] = ()
     is_default: bool = False
     autoscaler: Autoscaler | None = None
+    backend: Backend = Backend.DEVICE_PLUGIN
+    requests: Requests = Requests.CLAIMS
+    sizes: tuple[tuple[str, int], ...] = ()
 
     @property
     def mode(self) -> Mode:
@@ -372,6 +411,20 @@ class Amd(Record):
     values: Mapping[str, Any] = NOTHING
 
 
+class Dra(Record):
+    """NVIDIA's DRA driver. `version` None: the newest known chart. `driver_root`: where the GPU driver is on the nodes."""
+
+    via: DraVia = DraVia.CHART
+    version: str | None = None
+    shares: DraShares = DraShares.MEMORY
+    driver_root: str = "/"
+
+    @property
+    def namespace(self) -> str:
+        """Where the driver that the bundle installs runs: its release has the same name."""
+        return "dra-driver-nvidia-gpu"
+
+
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
@@ -380,7 +433,8 @@ class Platform(Record):
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespace`: where the device plugin runs and reads its configs; None: in the bundle's.
     `namespaces`: where more of the platform's own pods run, besides these two and kube-system. `amd` is AMD's stack, whose
-    version, namespace and values are the platform's own where no pool has NVIDIA's cards; None: the intent names none.
+    version, namespace and values are the platform's own where no pool has NVIDIA's cards; None: the intent names none. `dra`
+    None: the intent says nothing of NVIDIA's DRA driver.
     """
 
     stack: Stack = Stack.GPU_OPERATOR
@@ -397,6 +451,7 @@ class Platform(Record):
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
     amd: Amd | None = None
+    dra: Dra | None = None
 
     @property
     def installs_chart(self) -> bool:
@@ -413,6 +468,11 @@ class Platform(Record):
     def of_amd(self) -> Amd:
         """AMD's stack, for a pool of its cards: what is installed already where nothing else is said of any stack."""
         return self.amd or Amd(stack=AmdStack.EXISTING)
+
+    @property
+    def of_dra(self) -> Dra:
+        """NVIDIA's DRA driver, for a pool that it serves: with every default where the intent says nothing of it."""
+        return self.dra or Dra()
 
     @property
     def runtime_class(self) -> str:
@@ -485,6 +545,16 @@ class Intent(Record):
         return self.platform.namespace or self.namespace
 
     @property
+    def has_dra(self) -> bool:
+        """Whether NVIDIA's DRA driver serves a pool."""
+        return any(pool.backend is Backend.DRA for pool in self.pools)
+
+    @property
+    def installs_dra_driver(self) -> bool:
+        """Whether the bundle installs the chart of NVIDIA's DRA driver."""
+        return self.has_dra and self.platform.of_dra.via is DraVia.CHART and not self.observes
+
+    @property
     def copies_config_map(self) -> bool:
         """Whether a person copies our ConfigMap to where an installed plugin runs, because the intent does not say where."""
         return self.platform.stack is Stack.EXISTING and self.platform.namespace is None
@@ -500,7 +570,9 @@ class Intent(Record):
     def platform_namespaces(self) -> tuple[str, ...]:
         """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
         of_amd = (self.platform.amd.namespace,) if self.platform.amd else ()
-        return tuple(sorted({"kube-system", self.namespace, self.plugin_namespace, *of_amd, *self.platform.namespaces}))
+        of_dra = (self.platform.of_dra.namespace,) if self.installs_dra_driver else ()
+        named = {"kube-system", self.namespace, self.plugin_namespace, *of_amd, *of_dra, *self.platform.namespaces}
+        return tuple(sorted(named))
 
     @property
     def tenant_namespaces(self) -> tuple[str, ...]:

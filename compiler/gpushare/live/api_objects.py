@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushare import backends, vendors
+from gpushare.backends.dra import IMPLICIT, OUR_CLASSES
 from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
+from gpushare.live.devices import PodClaim
 from gpushare.live.snapshot import (
     CONDITION,
     PROFILES,
@@ -29,6 +31,7 @@ Json = Mapping[str, Any]
 
 _OURS = "gpushare.dev/"
 _WOULD = "gpushare.dev/would"
+_GPUS = (*vendors.GPU_RESOURCES, OUR_CLASSES, f"{IMPLICIT}{OUR_CLASSES}")
 _MAX_LENGTH = 1_000
 _UNIT = 10**9
 
@@ -42,19 +45,19 @@ def clean(value: object, limit: int = _MAX_LENGTH) -> str:
 
 def node(item: Json) -> LiveNode:
     """Return the node of this object."""
-    metadata, spec, status = (_map(item, part) for part in ("metadata", "spec", "status"))
-    conditions = {clean(one.get("type")): one for one in _maps(status, "conditions")}
-    labels = {sys.intern(clean(key)): clean(value) for key, value in _map(metadata, "labels").items()}
-    marks = {key: value for key, value in _map(metadata, "annotations").items() if str(key).startswith(_OURS)}
+    metadata, spec, status = (as_map(item, part) for part in ("metadata", "spec", "status"))
+    conditions = {clean(one.get("type")): one for one in as_maps(status, "conditions")}
+    labels = {sys.intern(clean(key)): clean(value) for key, value in as_map(metadata, "labels").items()}
+    marks = {key: value for key, value in as_map(metadata, "annotations").items() if str(key).startswith(_OURS)}
     would = marks.pop(_WOULD, None)
     notes = {clean(key): clean(value) for key, value in marks.items()}
     return LiveNode(
         name=clean(metadata.get("name")),
         labels=labels,
         annotations=notes or NOTHING,
-        taints=tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in _maps(spec, "taints")),
-        allocatable=_offered(_map(status, "allocatable")),
-        capacity=_offered(_map(status, "capacity")),
+        taints=tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in as_maps(spec, "taints")),
+        allocatable=_offered(as_map(status, "allocatable")),
+        capacity=_offered(as_map(status, "capacity")),
         condition=_condition(conditions[CONDITION]) if CONDITION in conditions else None,
         is_up=conditions.get("Ready", {}).get("status") == "True",
         is_cordoned=spec.get("unschedulable") is True,
@@ -99,8 +102,8 @@ def _condition(item: Json) -> Condition:
 
 def pod(item: Json) -> Pod:
     """Return the pod of this object."""
-    metadata, spec, status = (_map(item, part) for part in ("metadata", "spec", "status"))
-    owner = next((one for one in _maps(metadata, "ownerReferences") if one.get("controller") is True), {})
+    metadata, spec, status = (as_map(item, part) for part in ("metadata", "spec", "status"))
+    owner = next((one for one in as_maps(metadata, "ownerReferences") if one.get("controller") is True), {})
     return Pod(
         namespace=clean(metadata.get("namespace")),
         name=clean(metadata.get("name")),
@@ -108,62 +111,66 @@ def pod(item: Json) -> Pod:
         node=clean(spec.get("nodeName")),
         owner=f"{clean(owner.get('kind'))}/{clean(owner.get('name'))}" if owner else "",
         requests=_requests(spec),
-        containers=tuple(clean(one.get("name")) for one in _maps(spec, "containers")),
+        containers=tuple(clean(one.get("name")) for one in as_maps(spec, "containers")),
         problems=tuple(_problems(status)),
-        labels={clean(key): clean(value) for key, value in _map(metadata, "labels").items() if str(key).startswith(_OURS)},
+        labels={clean(key): clean(value) for key, value in as_map(metadata, "labels").items() if str(key).startswith(_OURS)},
         created=clean(metadata.get("creationTimestamp")),
+        uid=clean(metadata.get("uid")),
+        claims=tuple(_pod_claims(spec, status)),
+        by_claim=_limits_by_claim(status),
+        selector={clean(key): clean(value) for key, value in as_map(spec, "nodeSelector").items()} or NOTHING,
     )
 
 
 def runtime_pod(item: Json) -> Pod:
     """Return a pod of our DaemonSets: the node that it is for is known before it is scheduled. Problems are those of now."""
-    spec, status = _map(item, "spec"), _map(item, "status")
+    spec, status = as_map(item, "spec"), as_map(item, "status")
     problems = tuple(_problems(status, with_past=False))
     return replace(pod(item), node=clean(spec.get("nodeName")) or _destined(spec), problems=problems)
 
 
 def pod_with_profiles(item: Json) -> Pod:
     """Return a pod that mounts the ConfigMap of our profiles; any other without a name."""
-    volumes = [*_maps(_map(item, "spec"), "volumes")]
-    sources = [*volumes, *(one for volume in volumes for one in _maps(_map(volume, "projected"), "sources"))]
-    mounts = any(_map(one, "configMap").get("name") == PROFILES for one in sources)
+    volumes = [*as_maps(as_map(item, "spec"), "volumes")]
+    sources = [*volumes, *(one for volume in volumes for one in as_maps(as_map(volume, "projected"), "sources"))]
+    mounts = any(as_map(one, "configMap").get("name") == PROFILES for one in sources)
     return pod(item) if mounts else replace(pod(item), name="")
 
 
 def _destined(spec: Json) -> str:
     """Return the node to which a DaemonSet's controller binds a pod, by the field that it adds to the pod's affinity."""
-    affinity = _map(_map(spec, "affinity"), "nodeAffinity")
-    terms = _maps(_map(affinity, "requiredDuringSchedulingIgnoredDuringExecution"), "nodeSelectorTerms")
-    fields = (one for term in terms for one in _maps(term, "matchFields"))
+    affinity = as_map(as_map(spec, "affinity"), "nodeAffinity")
+    terms = as_maps(as_map(affinity, "requiredDuringSchedulingIgnoredDuringExecution"), "nodeSelectorTerms")
+    fields = (one for term in terms for one in as_maps(term, "matchFields"))
     return next((clean(name) for one in fields if one.get("key") == "metadata.name" for name in _words(one.get("values"))), "")
 
 
 def _requests(spec: Json) -> Mapping[str, int]:
     """Return what the scheduler counts: the containers' sum, and no less than any one init container."""
     total: dict[str, int] = {}
-    for container in _maps(spec, "containers"):
+    for container in as_maps(spec, "containers"):
         for name, number in _limits(container).items():
             total[name] = total.get(name, 0) + number
-    for container in _maps(spec, "initContainers"):
+    for container in as_maps(spec, "initContainers"):
         for name, number in _limits(container).items():
             total[name] = max(total.get(name, 0), number)
     return {name: number for name, number in total.items() if number} or NOTHING
 
 
 def _limits(container: Json) -> dict[str, int]:
-    resources = _map(container, "resources")
-    return {**gpus(_map(resources, "limits")), **gpus(_map(resources, "requests"))}
+    resources = as_map(container, "resources")
+    return {**gpus(as_map(resources, "limits")), **gpus(as_map(resources, "requests"))}
 
 
 def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
-    for one in _maps(status, "conditions"):
+    for one in as_maps(status, "conditions"):
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             yield f"{clean(one.get('reason'))}: {clean(one.get('message'))}"
     for kind in ("initContainerStatuses", "containerStatuses"):
-        for one in _maps(status, kind):
-            state = _map(one, "state")
-            past = _map(_map(one, "lastState"), "terminated") if with_past else NOTHING
-            stopped = _map(state, "waiting") or _map(state, "terminated") or past
+        for one in as_maps(status, kind):
+            state = as_map(one, "state")
+            past = as_map(as_map(one, "lastState"), "terminated") if with_past else NOTHING
+            stopped = as_map(state, "waiting") or as_map(state, "terminated") or past
             if stopped and clean(stopped.get("reason")) not in {"Completed", "ContainerCreating", "PodInitializing"}:
                 detail = f": {clean(stopped['message'])}" if stopped.get("message") else ""
                 yield f"container {clean(one.get('name'))}: {clean(stopped.get('reason'))}{detail}"
@@ -171,11 +178,28 @@ def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
         yield f"{clean(status.get('reason'))}: {clean(status.get('message'))}"
 
 
+def _pod_claims(spec: Json, status: Json) -> Iterable[PodClaim]:
+    """Yield the claims that a pod names, and the one that the scheduler made for its limits."""
+    made = {clean(one.get("name")): clean(one.get("resourceClaimName")) for one in as_maps(status, "resourceClaimStatuses")}
+    for one in as_maps(spec, "resourceClaims"):
+        name, template_name = clean(one.get("name")), clean(one.get("resourceClaimTemplateName"))
+        yield PodClaim(name=name, claim=clean(one.get("resourceClaimName")) or made.get(name, ""), template=template_name)
+    of_limits = clean(as_map(status, "extendedResourceClaimStatus").get("resourceClaimName"))
+    if of_limits:
+        yield PodClaim(name="", claim=of_limits)
+
+
+def _limits_by_claim(status: Json) -> frozenset[str]:
+    """Return the names in limits that a claim of the pod stands for."""
+    mappings = as_maps(as_map(status, "extendedResourceClaimStatus"), "requestMappings")
+    return frozenset(clean(one.get("resourceName")) for one in mappings)
+
+
 def quota(item: Json) -> LiveQuota:
     """Return the quota of this object, with its limits on GPUs only."""
-    metadata, status = _map(item, "metadata"), _map(item, "status")
-    hard = _quota_gpus(_map(_map(item, "spec"), "hard"))
-    used = _quota_gpus(_map(status, "used"))
+    metadata, status = as_map(item, "metadata"), as_map(item, "status")
+    hard = _quota_gpus(as_map(as_map(item, "spec"), "hard"))
+    used = _quota_gpus(as_map(status, "used"))
     return LiveQuota(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), hard=hard, used=used)
 
 
@@ -185,29 +209,29 @@ def _quota_gpus(numbers: Json) -> Mapping[str, int]:
 
 def config_map(item: Json) -> ConfigMap:
     """Return the ConfigMap of this object; its texts are not for printing."""
-    data = {str(key): value for key, value in _map(item, "data").items() if isinstance(value, str)}
-    return ConfigMap(name=clean(_map(item, "metadata").get("name")), data=data)
+    data = {str(key): value for key, value in as_map(item, "data").items() if isinstance(value, str)}
+    return ConfigMap(name=clean(as_map(item, "metadata").get("name")), data=data)
 
 
 def device_config(item: Json) -> DeviceConfig:
     """Return the DeviceConfig of this object; its specification is not for printing."""
-    return DeviceConfig(name=clean(_map(item, "metadata").get("name")), spec=_map(item, "spec"))
+    return DeviceConfig(name=clean(as_map(item, "metadata").get("name")), spec=as_map(item, "spec"))
 
 
 def daemonset(item: Json) -> DaemonSet:
     """Return the DaemonSet of this object."""
-    metadata, status = _map(item, "metadata"), _map(item, "status")
-    template = _map(_map(item, "spec"), "template")
-    spec, marks = _map(template, "spec"), _map(_map(template, "metadata"), "annotations")
-    affinity = _map(_map(spec, "affinity"), "nodeAffinity")
-    required = _map(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
-    containers = [*_maps(spec, "containers")]
+    metadata, status = as_map(item, "metadata"), as_map(item, "status")
+    template = as_map(as_map(item, "spec"), "template")
+    spec, marks = as_map(template, "spec"), as_map(as_map(template, "metadata"), "annotations")
+    affinity = as_map(as_map(spec, "affinity"), "nodeAffinity")
+    required = as_map(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+    containers = [*as_maps(spec, "containers")]
     return DaemonSet(
         name=clean(metadata.get("name")),
-        pool=clean(_map(metadata, "labels").get("gpushare.dev/pool")),
+        pool=clean(as_map(metadata, "labels").get("gpushare.dev/pool")),
         policy=clean(marks.get("gpushare.dev/policy")),
-        terms=tuple(map(_term, _maps(required, "nodeSelectorTerms"))) if required else None,
-        node_selector={clean(key): clean(value) for key, value in _map(spec, "nodeSelector").items()},
+        terms=tuple(map(_term, as_maps(required, "nodeSelectorTerms"))) if required else None,
+        node_selector={clean(key): clean(value) for key, value in as_map(spec, "nodeSelector").items()},
         image=clean(containers[0].get("image")) if containers else "",
         ready=_number(status.get("numberReady")),
     )
@@ -215,7 +239,7 @@ def daemonset(item: Json) -> DaemonSet:
 
 def _term(item: Json) -> Json:
     parts = ("matchExpressions", "matchFields")
-    return {part: [{**one, "values": _words(one.get("values"))} for one in _maps(item, part)] for part in parts}
+    return {part: [{**one, "values": _words(one.get("values"))} for one in as_maps(item, part)] for part in parts}
 
 
 def _words(value: object) -> list[str]:
@@ -224,7 +248,7 @@ def _words(value: object) -> list[str]:
 
 def event(item: Json) -> Event:
     """Return the Event of this object."""
-    about, series = _map(item, "involvedObject"), _map(item, "series")
+    about, series = as_map(item, "involvedObject"), as_map(item, "series")
     times = (series.get("lastObservedTime"), item.get("lastTimestamp"), item.get("eventTime"), item.get("firstTimestamp"))
     return Event(
         namespace=clean(about.get("namespace")),
@@ -238,10 +262,10 @@ def event(item: Json) -> Event:
 
 
 def gpus(numbers: Json) -> Mapping[str, int]:
-    """Return the GPU resources of any vendor among these quantities; a fraction is rounded up."""
+    """Return the GPU resources of any vendor and our DeviceClasses among these quantities; a fraction is rounded up."""
     found = {}
     for name, quantity in numbers.items():
-        if name.startswith(vendors.GPU_RESOURCES):
+        if name.startswith(_GPUS):
             amount = parse_amount(quantity)
             if amount is not None:
                 found[clean(name)] = -(-amount // _UNIT)
@@ -256,12 +280,14 @@ def document(text: str) -> Any:
         return None
 
 
-def _map(item: Json, name: str) -> Json:
+def as_map(item: Json, name: str) -> Json:
+    """Return the mapping of that name; without one an empty one."""
     found = item.get(name)
     return found if isinstance(found, dict) else NOTHING
 
 
-def _maps(item: Json, name: str) -> Iterable[Json]:
+def as_maps(item: Json, name: str) -> Iterable[Json]:
+    """Return the mappings in the list of that name."""
     found = item.get(name)
     return (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 

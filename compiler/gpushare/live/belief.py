@@ -5,9 +5,11 @@ A condition stays when the program that writes it dies, and a device plugin can 
 
 from collections.abc import Mapping
 
+from gpushare.backends.dra import DRIVER
 from gpushare.core.wording import join_words
 from gpushare.live.live_pools import LivePool
 from gpushare.live.observing import is_observed
+from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import RUNTIME_PODS, Condition, DaemonSet, LiveNode, Snapshot
 
 NOT_RUNNING = "RuntimeNotRunning"
@@ -17,11 +19,17 @@ AWAY_LABEL, AWAY = "gpushare.dev/runtime", "away"
 """The label by which an administrator takes the runtime off a node: docs/troubleshooting.md."""
 
 _WRONG_RESOURCES = "WrongResources"
+WRONG_SLICES, WAITING_FOR_SLICES, _BACK_END_RUNNING = "WrongSlices", "WaitingForSlices", "BackEndRunning"
+"""Reasons of the runtime's about what a node offers: it looks less often than this does."""
+
 _NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
 
 
-def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot) -> Condition:
-    """Return the node's condition as it can be believed: not True where the runtime is dead, or the offer is not as planned."""
+def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot, offer: NodeOffer | None = None) -> Condition:
+    """Return the node's condition as it can be believed: not True where the runtime is dead, or the offer is not as planned.
+
+    `offer` are the node's slices, None if they were not read.
+    """
     condition = node.condition
     if condition is None:
         return _NOT_SEEN
@@ -29,11 +37,22 @@ def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot) -> Cond
     if trouble:
         text = f"{trouble}; the earlier condition {condition.reason} may be out of date"
         return Condition(status="False", reason=NOT_RUNNING, message=text, since=condition.since)
-    if condition.is_true and pool is not None and pool.side is not None and dict(node.allocatable) != dict(pool.resources):
-        wanted, offered = _numbers(pool.resources), _numbers(node.allocatable)
-        text = f"the node offers {offered} instead of {wanted}"
-        return Condition(status="False", reason=_WRONG_RESOURCES, message=text, since="")
-    return condition
+    reason, text = _wrong_offer(node, pool, offer) if condition.is_true and pool is not None else ("", "")
+    return Condition(status="False", reason=reason, message=text, since="") if text else condition
+
+
+def _wrong_offer(node: LiveNode, pool: LivePool, offer: NodeOffer | None) -> tuple[str, str]:
+    """Return the reason and message where the node does not offer what its pool wants; empty if it does, or is not known to."""
+    offered = _numbers(node.allocatable)
+    if node.allocatable and (pool.is_dra or (offer is not None and offer.is_there)):
+        by_driver = f" and has ResourceSlices of {DRIVER}: each GPU can be given twice" if offer and offer.is_there else ""
+        return _BACK_END_RUNNING, f"the node offers {offered} by a device plugin{by_driver}"
+    if pool.is_dra:
+        problem = "" if offer is None else offer.problem
+        return (WRONG_SLICES if offer and offer.is_there else WAITING_FOR_SLICES), problem
+    if pool.side is not None and dict(node.allocatable) != dict(pool.resources):
+        return _WRONG_RESOURCES, f"the node offers {offered} instead of {_numbers(pool.resources)}"
+    return "", ""
 
 
 def _trouble(node: LiveNode, condition: Condition, daemonset: DaemonSet, snapshot: Snapshot) -> str:

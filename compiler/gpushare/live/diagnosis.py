@@ -2,24 +2,22 @@
 
 from collections.abc import Iterator
 
+from gpushare.backends.dra import OUR_CLASSES
 from gpushare.core.reasons import reasons
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first, join_words
-from gpushare.live import belief, live_pools, refusals, status
+from gpushare.live import allocation, belief, live_pools, pending_claims, refusals, slices, status
+from gpushare.live.cause import Cause
 from gpushare.live.live_pools import LivePools
+from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
 _CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
+_ABOUT_CLAIMS = {"FailedResourceClaimCreation", "FailedPrepareDynamicResources"}
+"""Reasons of Kubernetes' own Events about the claims of pods."""
 _ABOUT_GPUS = {"GPUXid", "GPUPluginRestarted", "GPULayoutDrifted", "GPUKillsPaused"}
 _MAX_EVENTS = 5
-
-
-class Cause(Record):
-    """One thing that is wrong, and what to do about it."""
-
-    what: str
-    remedy: str = ""
 
 
 class Diagnosis(Record):
@@ -36,15 +34,18 @@ def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
     if node is None:
         return None
     live = live_pools.find(snapshot)
+    snapshot = allocation.with_claims(snapshot, live)
     pool = live.of_node.get(name, "")
-    offers = ", ".join(f"{key}: {number}" for key, number in sorted(node.allocatable.items())) or "no GPU resource"
+    offer = (slices.offers(snapshot, live) or {}).get(name)
+    numbers = {**node.allocatable, **{key: len(each) for key, each in (offer.devices.items() if offer else ())}}
+    offers = ", ".join(f"{key}: {number}" for key, number in sorted(numbers.items())) or "no GPU resource"
     facts = [f"pool {pool}" if pool else "no pool", f"offers {offers}"]
     if node.condition is not None:
         facts.append(f"{node.condition.reason} since {node.condition.since or '?'}")
-    return Diagnosis(subject=f"node {name}", facts=tuple(facts), causes=tuple(_of_node(node, live, snapshot)))
+    return Diagnosis(subject=f"node {name}", facts=tuple(facts), causes=tuple(_of_node(node, live, snapshot, offer)))
 
 
-def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Cause]:
+def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot, offer: NodeOffer | None) -> Iterator[Cause]:
     pool = live.pools.get(live.of_node.get(node.name, ""))
     if not node.is_up:
         yield Cause(what="kubelet does not report the node as Ready.", remedy=f"Run `kubectl describe node {node.name}`.")
@@ -62,7 +63,7 @@ def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Iterator[Ca
         command = f"kubectl get pods --namespace {snapshot.namespace} --selector {selector} --output wide"
         remedy = f"Find out why its pod does not run: `{command}`."
         yield Cause(what="The node runtime has not reported on this node.", remedy=remedy)
-    elif not (believed := belief.condition(node, pool, snapshot)).is_true:
+    elif not (believed := belief.condition(node, pool, snapshot, offer)).is_true:
         yield _of_reason(believed.reason, believed.message)
         yield from _holders(node, snapshot)
     yield from _starting(snapshot)
@@ -113,6 +114,8 @@ def _holders(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
 
 def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     """Return what is wrong with a pod; None if neither it nor a trace of it is there."""
+    live = live_pools.find(snapshot)
+    snapshot = allocation.with_claims(snapshot, live)
     pod = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
     causes = list(_of_events(snapshot.events, namespace, name, pod))
     if pod is None:
@@ -122,11 +125,13 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     if pod.requests:
         facts.append("requests " + join_words(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
     causes += [Cause(what=one, remedy=refusals.remedy(one)) for one in pod.problems]
-    if not pod.requests:
+    facts += [f"claim {one.claim or one.name}" for one in pod.claims]
+    if not pod.requests and not pod.claims:
         remedy = "Write one of the pool's resources into its limits."
         causes.append(Cause(what="The pod requests no GPU resource.", remedy=remedy))
     elif not pod.node:
-        causes += _capacity(snapshot, pod)
+        causes += pending_claims.of_pod(snapshot, live, pod)
+        causes += _capacity(snapshot, live, pod)
     elif pod.holds:
         node = of_node(snapshot, pod.node)
         causes += [Cause(what=f"{pod.node}: {one.what}", remedy=one.remedy) for one in (node.causes if node else ())]
@@ -140,29 +145,53 @@ def _of_events(events: tuple[Event, ...], namespace: str, name: str, pod: Pod | 
             continue
         if event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CAPS:
             yield Cause(what=f"{when}: {event.message}", remedy=_CAP_REMEDY)
+        elif event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CLAIMS:
+            yield Cause(what=f"{when}: {event.message}", remedy=refusals.remedy(event.message))
         elif event.reason == "FailedCreate" and pod is None and name.startswith(event.name):
             yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=refusals.remedy(event.message))
 
 
-def _capacity(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:
+def of_claim(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
+    """Return why a ResourceClaim has no device; None if there is no such claim, or it is of another driver."""
+    claim = pending_claims.find(snapshot, namespace, name)
+    if claim is None:
+        return None
+    given = [f"{one.device} of {one.pool}" for one in claim.grants or ()]
+    facts = [f"has {join_words(given)}" if given else "has no device"]
+    facts += [f"reserved for pod {pod}" for pod, _ in claim.pods]
+    causes = [*pending_claims.of_claim(snapshot, live_pools.find(snapshot), claim)]
+    if snapshot.has_seen("pods") and [*allocation.without_pods([claim], snapshot.pods)]:
+        remedy = (
+            "Kubernetes takes the devices back when the claim is reserved for no pod; delete the claim if that does not happen."
+        )
+        causes.append(Cause(what="None of the pods is there for which it is reserved.", remedy=remedy))
+    return Diagnosis(subject=f"claim {claim.full_name}", facts=tuple(facts), causes=tuple(causes))
+
+
+def _capacity(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
     """Yield, for each resource that the pod waits for, whether any node offers it and has it free."""
     if not snapshot.has_seen("nodes"):
         return
     seen = status.assess(snapshot)
     every = [node for one in seen.pools for node in one.nodes] + list(seen.others)
     for resource, number in sorted(pod.requests.items()):
+        if resource.startswith(OUR_CLASSES):  # of a claim, which has causes of its own
+            continue
         shares = [(node, one) for node in every for one in node.shares if one.resource == resource]
-        if not shares:
+        if by_claim := pending_claims.classes_of(snapshot, resource):
+            yield from pending_claims.of_limit(snapshot, live, pod, resource, number)
+        if not shares and not by_claim:
             offered = sorted({one.resource for node in every for one in node.shares})
             yield Cause(
                 what=f"No node offers {resource}; offered are {join_first(offered, 8) if offered else 'no GPU resources'}.",
                 remedy="Request a resource that a pool offers; `gpushare status` lists them.",
             )
+        if not shares:
             continue
         free = [one.free for _, one in shares]
         away = [node.name for node, one in shares if not node.is_ready and (one.wanted or one.offered)]
         if None not in free and max(one or 0 for one in free) < number:
-            total = sum(one.offered for _, one in shares)
+            total = sum(one.offered or 0 for _, one in shares)
             yield Cause(
                 what=f"No node has {number} {resource} free: {total} are offered on {len(shares)} nodes.",
                 remedy="Wait until pods end; if none does, the pool needs more nodes or more replicas.",

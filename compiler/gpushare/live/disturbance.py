@@ -15,7 +15,7 @@ from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.snapshots import Device, PoolSide
 from gpushare.core.record import NOTHING, Record, replace
-from gpushare.live import live_pools
+from gpushare.live import allocation, live_pools
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
 from gpushare.live.snapshot import LiveNode, LiveQuota, Pod, ReadFailure, Snapshot
@@ -65,6 +65,7 @@ def assess(bundle: Files, document: Mapping[str, Any], snapshot: Snapshot, geome
     after = snapshots.pools(document)
     terms = {name: entry.get("terms") for name, entry in (values(bundle).get("pools") or {}).items()}
     live = live_pools.find(snapshot)
+    snapshot = allocation.with_claims(snapshot, live)
     solver = NodeMoves(before={}, after=after, geometry_of=geometry_of)
     observes = snapshots.observes(document)
     changed, unready = [], []
@@ -118,8 +119,9 @@ def _untouched(node: LiveNode, new: PoolSide | None) -> PoolSide | None:
 
 
 def _same(one: PoolSide, other: PoolSide) -> bool:
-    """Whether nodes need no change: card, layout and profile are equal."""
-    return (one.card, one.layouts, one.profile, dict(one.resources)) == (
+    """Whether nodes need no change: card, layout and profile are equal. A policy without a profile is of no device plugin's."""
+    profile = one.profile or other.profile
+    return (one.card, one.layouts, profile, dict(one.resources)) == (
         other.card,
         other.layouts,
         other.profile,

@@ -4,23 +4,26 @@ What was not seen is not compared: `Snapshot.unseen` says so, and a difference i
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
 from gpushare import backends
 from gpushare.backends import vgpu
+from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
 from gpushare.core.reasons import reasons
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first
-from gpushare.live import belief, live_pools
+from gpushare.live import belief, dra_drift, live_pools, slices
 from gpushare.live.api_objects import clean, document
 from gpushare.live.live_pools import policy_text
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
+from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import (
     AMD_CONFIGS,
     LAYOUT_LABELS,
@@ -46,6 +49,7 @@ class Kind(StrEnum):
     """What differs."""
 
     OBJECT = "object"
+    SLICES = "slices"
     VALUES = "values"
     QUOTA = "quota"
     NODE = "node"
@@ -87,6 +91,8 @@ def _objects(bundle: Files, chart: Mapping[str, Any], snapshot: Snapshot) -> Ite
     if snapshot.has_seen("daemonsets"):
         yield from _daemonsets(entries, snapshot)
     yield from _of_amd(bundle, snapshot)
+    for subject, want, had in (*dra_drift.objects(bundle, snapshot), *dra_drift.policies(chart, snapshot)):
+        yield _object(subject, want, had)
     if not snapshot.has_seen("configmaps"):
         return
     for pool, entry in sorted(entries.items()):
@@ -243,6 +249,7 @@ def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapsh
     chosen = {node.name: pool_of(node, terms) for node in snapshot.nodes}
     names = {node.name for node in snapshot.nodes}
     live, is_mode = live_pools.find(snapshot), observes(chart)
+    offers = slices.offers(snapshot, live) or {}
     for pool, entry in sorted(wanted.items()):
         expected, there = entry["nodes"], sum(one == pool for one in chosen.values())
         for name in entry["selector"]["names"]:
@@ -253,8 +260,9 @@ def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapsh
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         if chosen[node.name] in wanted:
             pool = chosen[node.name]
-            believed = belief.condition(node, live.pools.get(pool), snapshot)
-            yield from _observed(node) if is_mode else _one_node(node, believed, pool, wanted[pool])
+            offer = offers.get(node.name)
+            believed = belief.condition(node, live.pools.get(pool), snapshot, offer)
+            yield from _observed(node) if is_mode else _one_node(node, believed, pool, wanted[pool], offer)
         elif live.of_node.get(node.name):
             yield _node(Kind.NODE, node.name, "in no pool", f"in pool {live.of_node[node.name]}", _INSTALL)
 
@@ -292,16 +300,23 @@ def _observed(node: LiveNode) -> Iterator[Difference]:
         yield _node(Kind.NODE, node.name, "observed", reason, f"`gpushare explain {node.name}` says what to do")
 
 
-def _one_node(node: LiveNode, condition: Condition, pool: str, entry: Mapping[str, Any]) -> Iterator[Difference]:
+def _one_node(
+    node: LiveNode, condition: Condition, pool: str, entry: Mapping[str, Any], offer: NodeOffer | None
+) -> Iterator[Difference]:
     why = f"`gpushare explain {node.name}` says what to do"
-    resources = {name: number["perNode"] for name, number in entry["resources"].items()}
+    is_dra = entry.get("backend") == live_pools.DRA
+    resources = {} if is_dra else {name: number["perNode"] for name, number in entry["resources"].items()}
     is_offer_alone = condition.reason == "WrongResources" and dict(node.allocatable) != resources
+    if is_dra and offer is not None and offer.problem:
+        is_offer_alone = condition.reason in {belief.WRONG_SLICES, belief.WAITING_FOR_SLICES}
+        wants = _numbers(Counter(device["resource"] for device in entry["devices"]))
+        yield _node(Kind.SLICES, node.name, wants, offer.problem, why)
     if not condition.is_true and not is_offer_alone:
         reason = "no report" if node.condition is None else f"{condition.reason}: {condition.message}"
         known = reasons().get(condition.reason)
         kind = Kind.HARDWARE if known is not None and known.is_hardware else Kind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
-    for label in (POOL_LABEL, PROFILE_LABEL, *PLUGIN_LABELS, *LAYOUT_LABELS):
+    for label in (POOL_LABEL, PROFILE_LABEL, BACKEND_LABEL, *PLUGIN_LABELS, *LAYOUT_LABELS):
         allowed, value = entry["labels"].get(label, ()), node.labels.get(label)
         if allowed and value not in allowed:
             actual = "missing" if value is None else value

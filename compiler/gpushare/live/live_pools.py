@@ -3,23 +3,45 @@
 A policy that is missing or malformed leaves the pool without the facts that it would have given; nothing is guessed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare.compare.snapshots import Device, PoolSide
+from gpushare.compare.snapshots import Device as PlannedDevice
+from gpushare.compare.snapshots import PoolSide
 from gpushare.core import memory_totals
 from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.record import NOTHING, Record
+from gpushare.intent.types import Backend
 from gpushare.live.api_objects import clean
+from gpushare.live.devices import INSTANCE, WHOLE, Device
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import POOL_LABEL, DaemonSet, LiveNode, Snapshot
 from gpushare.reading import source
+
+DEVICE_PLUGIN, DRA = Backend.DEVICE_PLUGIN.value, Backend.DRA.value
+"""Words of a policy for the back end."""
+
+
+class ClassPlan(Record):
+    """A DeviceClass of a pool: what a node must have of it. `replicas`: how many shares a device is meant for."""
+
+    profile: str | None
+    devices: int
+    replicas: int
+    memory_mib: int | None
+
+    def is_of(self, device: Device) -> bool:
+        """Whether a device of a slice is meant for the class."""
+        kind = INSTANCE if self.profile else WHOLE
+        return device.kind == kind and (device.profile if kind == INSTANCE else None) == self.profile
 
 
 class LivePool(Record):
     """One pool of the cluster. `side` is what a node becomes, `memory` what it has; None if the policy could not be read.
 
-    `caps` is resource → MiB of a share: None for no cap, or if devices of one resource have different caps.
+    `caps` is resource → MiB of a share: None for no cap, or if devices of one resource have different caps. `classes` are those
+    of a pool of NVIDIA's DRA driver, and `division` is by what claims share its devices. `is_on_demand`: it makes MIG
+    instances for claims, and each place for one is a device. `backend` is empty if it is not known.
     """
 
     name: str
@@ -30,6 +52,16 @@ class LivePool(Record):
     memory: MemoryTotals | None = None
     max_unavailable: str = ""
     on_busy: str = ""
+    backend: str = ""
+    classes: Mapping[str, ClassPlan] = NOTHING
+    division: str = ""
+    is_on_demand: bool = False
+    namespaces: tuple[str, ...] = ()
+
+    @property
+    def is_dra(self) -> bool:
+        """Whether NVIDIA's DRA driver serves the pool."""
+        return self.backend == DRA
 
     @property
     def resources(self) -> Mapping[str, int]:
@@ -77,7 +109,10 @@ def _pool(daemonset: DaemonSet, snapshot: Snapshot) -> LivePool:
 
 def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
     shares = {share["profile"]: (clean(share["resource"]), int(share["replicas"])) for share in spec["shares"]}
-    resources = {clean(name): int(number) for name, number in spec["resources"].items()}
+    rollout, is_dra = spec["rollout"], spec.get("backend") == DRA
+    counts = {clean(name): int(number) for name, number in spec["resources"].items()}
+    divided = dict(shares.values())
+    resources = {name: number * divided[name] for name, number in counts.items()} if is_dra else counts
     side = PoolSide(
         card=clean(spec["card"]["id"]),
         mode=clean(spec["mode"]),
@@ -91,8 +126,8 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         resources=resources,
         policy=None,
     )
-    rollout = spec["rollout"]
     sizes = {share["profile"]: (_size(share.get("memoryMiB")), _size(share.get("capMiB"))) for share in spec["shares"]}
+    is_on_demand = is_dra and bool(spec["dra"].get("onDemand"))
     devices = ((memory, one.replicas, cap) for gpu in side.gpus for one in gpu for memory, cap in (sizes[one.profile],))
     return LivePool(
         name=daemonset.pool,
@@ -100,10 +135,30 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         side=side,
         caps=_caps(spec),
         gpus_per_node=int(spec["gpusPerNode"]),
-        memory=memory_totals.of_node(_size(spec["card"].get("memoryMiB")), int(spec["gpusPerNode"]), devices),
+        memory=memory_totals.of_node(
+            _size(spec["card"].get("memoryMiB")), int(spec["gpusPerNode"]), [(None, 1, None)] if is_on_demand else devices
+        ),
         max_unavailable=clean(str(rollout["maxUnavailable"])),
         on_busy=clean(rollout["onBusy"]),
+        backend=DRA if is_dra else DEVICE_PLUGIN,
+        classes=dict(_classes(spec)) if is_dra else NOTHING,
+        division=clean(spec["dra"]["shares"] or "") if is_dra else "",
+        is_on_demand=is_on_demand,
+        namespaces=tuple(clean(name) for name in spec["namespaces"]),
     )
+
+
+def _classes(spec: Mapping[str, Any]) -> Iterator[tuple[str, ClassPlan]]:
+    for share in spec["shares"]:
+        yield (
+            clean(share["resource"]),
+            ClassPlan(
+                profile=share["profile"] and clean(share["profile"]),
+                devices=int(spec["resources"].get(share["resource"], 0)),
+                replicas=max(1, int(share["replicas"])),
+                memory_mib=_size(share["memoryMiB"]),
+            ),
+        )
 
 
 def _size(mib: object) -> int | None:
@@ -124,16 +179,16 @@ def _partition(mode: Mapping[str, Any] | None) -> str | None:
     return f"{clean(mode['compute'])}_{clean(mode['memory'])}".lower() if mode else None
 
 
-def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]]) -> tuple[tuple[Device, ...], ...]:
-    gpus: dict[int, tuple[Device, ...]] = {}
+def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]]) -> tuple[tuple[PlannedDevice, ...], ...]:
+    gpus: dict[int, tuple[PlannedDevice, ...]] = {}
     for group in spec["gpus"]:
         placed: list[tuple[str | None, int]] = [(None, 0)]
-        if group["mig"]:
+        if group["mig"] or (spec.get("dra") or {}).get("onDemand"):
             placed = [(clean(one["profile"]), int(one["start"])) for one in group["instances"]]
         elif (mode := _partition(group.get("partition"))) and mode in shares:
             placed = [(mode, start) for start in range(int(group["partition"]["devices"]))]
         devices = tuple(
-            Device(resource=shares[profile][0], profile=profile, start=start, replicas=shares[profile][1])
+            PlannedDevice(resource=shares[profile][0], profile=profile, start=start, replicas=shares[profile][1])
             for profile, start in placed
         )
         gpus |= dict.fromkeys(group["indexes"], devices)

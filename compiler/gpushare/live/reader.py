@@ -1,11 +1,15 @@
 """From an API server to a Snapshot: which lists a question needs, and with which selectors. Reads only."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
 from urllib.parse import quote as quoted
 
+from gpushare.backends.dra import BACKEND_LABEL, DRIVER, OUR_CLASSES, is_of_gpus
 from gpushare.backends.vgpu import OPERATOR_CONFIG_MAP
 from gpushare.core.record import Record
-from gpushare.live import api_objects, helm_release, observing, runtime_metrics
+from gpushare.live import api_objects, devices, dra_objects, helm_release, observing, runtime_metrics
+from gpushare.live.devices import Claim, ClaimTemplate, DeviceClass, Dra, PodClaim, Policy, Slice
 from gpushare.live.pages import Api, Lists
 from gpushare.live.snapshot import (
     AMD_CONFIGS,
@@ -27,6 +31,8 @@ from gpushare.vendors.amd import AMD
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
+_DRA = "/apis/resource.k8s.io/v1"
+_DRA_POLICY = re.compile(r"""^ *backend: *["']?dra\b""", re.MULTILINE)
 _ACTIVE = "status.phase!=Succeeded,status.phase!=Failed"
 _MAX_STARTING = 8
 """Pods on one node that mount the profiles: those of the device plugin, of GPU feature discovery and of MPS."""
@@ -53,6 +59,8 @@ class Scope(Record):
     metrics: bool = False
     kills: bool = False
     values: bool = False
+    dra: bool = False
+    """Whether the DRA driver serves nodes, or did; else the nodes and policies that are read say so."""
     about: tuple[str, str] | None = None
     """(namespace, name): the Events of this pod or, without a namespace, of this node; and this pod in any phase."""
 
@@ -87,10 +95,12 @@ def read(api: Api, scope: Scope) -> Snapshot:
     refused = _refused(lists) if scope.metrics and any(map(observing.is_observed, nodes)) else None
     runtime = _runtime(lists, scope)
     starting = _starting(lists, scope, nodes)
+    dra = _dra(lists, scope) if scope.dra or _has_dra(nodes, configs.values()) else None
     snapshot = Snapshot(
         namespace=scope.release,
         nodes=nodes,
-        pods=_pods(lists, scope),
+        pods=_pods(lists, scope, dra),
+        dra=dra,
         runtime=runtime,
         quotas=_quotas(lists, scope),
         configs=configs,
@@ -137,10 +147,59 @@ def _nodes(lists: Lists, scope: Scope) -> tuple[LiveNode, ...]:
     return lists.read("nodes", "/api/v1/nodes", api_objects.node, lambda one: bool(one.name), query)
 
 
-def _pods(lists: Lists, scope: Scope) -> tuple[Pod, ...]:
+def _has_dra(nodes: Iterable[LiveNode], configs: Iterable[ConfigMap]) -> bool:
+    policies = (one.data.get("policy.yaml", "") for one in configs)
+    return any(node.labels.get(BACKEND_LABEL) for node in nodes) or any(map(_DRA_POLICY.search, policies))
+
+
+def _dra(lists: Lists, scope: Scope) -> Dra:
+    """Return the objects of the DRA driver: all classes, since any may have the name of ours, and claims on its devices."""
+    of_driver = f"spec.driver={DRIVER}" + (f",spec.nodeName={scope.node}" if scope.node else "")
+    query = {"fieldSelector": of_driver}
+    slices = lists.read(devices.SLICES, f"{_DRA}/resourceslices", dra_objects.resource_slice, _has_node, query)
+    classes = lists.read(devices.CLASSES, f"{_DRA}/deviceclasses", dra_objects.device_class, _has_name, {})
+    place = f"{_DRA}/namespaces/{quoted(scope.namespace, safe='')}" if scope.namespace else _DRA
+    ours = {one.name for one in classes if one.selection is not None}
+
+    def asks(claim: Claim) -> bool:
+        names = (one.device_class for alternatives in claim.requests for one in alternatives)
+        return bool(claim.grants) or any(name in ours or is_of_gpus(name) for name in names)
+
+    claims = lists.read(devices.CLAIMS, f"{place}/resourceclaims", dra_objects.claim, asks, {})
+    templates: tuple[ClaimTemplate, ...] = ()
+    if scope.dra:
+        path = f"{_DRA}/resourceclaimtemplates"
+        templates = lists.read(devices.TEMPLATES, path, dra_objects.template, _has_name, {"labelSelector": _OURS})
+    policies = (
+        tuple(one for plural in (*devices.POLICIES, *devices.BINDINGS) for one in _policies(lists, plural)) if scope.dra else ()
+    )
+    return Dra(slices=slices, classes=classes, claims=claims, templates=templates, policies=policies)
+
+
+def _policies(lists: Lists, plural: str) -> tuple[Policy, ...]:
+    """Return our admission policies or bindings of a kind. Kubernetes before 1.36 does not serve those that change objects."""
+    path, may_lack = f"/apis/admissionregistration.k8s.io/v1/{plural}", plural.startswith("mutating")
+    view, query = partial(dra_objects.policy, plural), {"labelSelector": _OURS}
+    return lists.read(plural, path, view, lambda one: bool(one.name), query, may_lack=may_lack)
+
+
+def _has_node(one: Slice) -> bool:
+    return bool(one.node)
+
+
+def _has_name(one: DeviceClass | ClaimTemplate) -> bool:
+    return bool(one.name)
+
+
+def _pods(lists: Lists, scope: Scope, dra: Dra | None) -> tuple[Pod, ...]:
     """Return the pods that request GPUs. A Role may allow one namespace where no ClusterRole allows all."""
     selected = f"{_ACTIVE},spec.nodeName={scope.node}" if scope.node else _ACTIVE
-    found = lists.read("pods", _namespaced("pods", scope.namespace), api_objects.pod, _asks, {"fieldSelector": selected})
+    claims = frozenset((one.namespace, one.name) for one in dra.claims) if dra is not None else frozenset()
+
+    def asks(pod: Pod) -> bool:
+        return bool(pod.requests) or any((pod.namespace, one.claim) in claims or _is_ours(one) for one in pod.claims)
+
+    found = lists.read("pods", _namespaced("pods", scope.namespace), api_objects.pod, asks, {"fieldSelector": selected})
     if scope.about is None or not scope.about[0]:
         return found
     namespace, name = scope.about
@@ -150,8 +209,9 @@ def _pods(lists: Lists, scope: Scope) -> tuple[Pod, ...]:
     return found if item is None else (*found, api_objects.pod(item))
 
 
-def _asks(pod: Pod) -> bool:
-    return bool(pod.requests)
+def _is_ours(claim: PodClaim) -> bool:
+    """Whether the template of a claim that is not made yet, or was not read, is of our form."""
+    return claim.template.startswith(OUR_CLASSES)
 
 
 def _quotas(lists: Lists, scope: Scope) -> tuple[LiveQuota, ...]:

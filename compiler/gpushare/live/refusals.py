@@ -4,6 +4,8 @@ The words are those of kubelet's device manager (pkg/kubelet/cm/devicemanager/ma
 (internal/plugin/server.go) and of the CDI library of the container runtimes.
 """
 
+from gpushare.backends.dra import DRIVER
+
 _AGAIN = "Delete the pod, so that its controller makes a new one"
 
 _IF_AGAIN = f"{_AGAIN}; if that repeats, `gpushare explain NODE` says what is wrong."
@@ -31,6 +33,13 @@ REMEDIES = {
     "number of devices unavailable": (
         "Kubelet counts devices as taken by pods that have ended, or the plugin has just restarted. "
         f"{_AGAIN}; if that repeats although devices are free, restart kubelet on the node."
+    ),
+    "invalid cdi spec": (
+        "Two requests of one claim got parts of one GPU, which the driver cannot prepare. Give the claim the constraint "
+        f"`distinctAttribute: {DRIVER}/uuid`, or ask for more of one part; then delete the pod."
+    ),
+    "resourceclaimtemplate": (
+        "`gpushare claims NAMESPACE` prints the templates of the pools that the namespace may use; add the one that is missing."
     ),
     "exceeded quota": "Delete pods of the namespace that hold shares, or have `quotas` in the intent raised.",
     "ValidatingAdmissionPolicy": ("Change the pod as the message says: the pool's rules for pods are in the bundle's README."),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushare.core.record import Record
+from gpushare.live.devices import BINDINGS, CLAIMS, CLASSES, POLICIES, SLICES, TEMPLATES
 from gpushare.vendors.amd import AMD
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -48,6 +49,8 @@ def objects(  # noqa: PLR0913 - one for each option of the command
         _rule("pods", ["get", "list"]),
         _rule("resourcequotas", ["list"]),
         _rule("events", ["list"]),
+        {"apiGroups": ["resource.k8s.io"], "resources": [SLICES, CLASSES, CLAIMS, TEMPLATES], "verbs": ["list"]},
+        {"apiGroups": ["admissionregistration.k8s.io"], "resources": [*POLICIES, *BINDINGS], "verbs": ["list"]},
     ]
     if metrics:
         everywhere.append({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpushare import vendors
 from gpushare.core.record import NOTHING, Record
+from gpushare.live.devices import Dra, PodClaim
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
@@ -76,7 +77,8 @@ class Pod(Record):
     """One pod. `requests` are its GPU resources, `owner` its controller as `Kind/name`, empty without one.
 
     `node` is empty until the scheduler has bound it; `problems` say why it does not run, as conditions and states do. `created`
-    is an RFC 3339 time.
+    is an RFC 3339 time. `claims` are its ResourceClaims, `by_claim` the names in its limits for which one of them was made, and
+    `selector` its nodeSelector.
     """
 
     namespace: str
@@ -89,6 +91,10 @@ class Pod(Record):
     problems: tuple[str, ...] = ()
     labels: Mapping[str, str] = NOTHING
     created: str = ""
+    uid: str = ""
+    claims: tuple[PodClaim, ...] = ()
+    by_claim: frozenset[str] = frozenset()
+    selector: Mapping[str, str] = NOTHING
 
     @property
     def full_name(self) -> str:
@@ -178,6 +184,8 @@ class Snapshot(Record):
 
     `starting`: pods of the selected node that have not started and mount the ConfigMap of our profiles.
 
+    `dra`: what NVIDIA's DRA driver offers and has given; None where no pool and no node is of it, or was.
+
     `refused`: how many requests the API server would have refused if our policies denied; None: not queried.
     """
 
@@ -194,6 +202,7 @@ class Snapshot(Record):
     values: Mapping[str, Any] | None = None
     metrics: tuple[RuntimeMetrics, ...] = ()
     refused: int | None = None
+    dra: Dra | None = None
     unseen: tuple[ReadFailure, ...] = ()
 
     def has_seen(self, what: str) -> bool:

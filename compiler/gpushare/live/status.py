@@ -7,10 +7,13 @@ from gpushare.backends import vgpu
 from gpushare.core.memory_totals import UNKNOWN, MemoryTotals
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.units import total
-from gpushare.live import belief, holders, live_pools, observing
+from gpushare.live import allocation, belief, devices, holders, live_pools, observing, slices
+from gpushare.live.allocation import Allocations, key
+from gpushare.live.devices import Claim, Dra
 from gpushare.live.holders import Holder
-from gpushare.live.live_pools import LivePool, LivePools
+from gpushare.live.live_pools import ClassPlan, LivePool, LivePools
 from gpushare.live.observing import OBSERVING, Observed
+from gpushare.live.slices import Listed, NodeOffer
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, ReadFailure, RuntimeMetrics, Snapshot
 from gpushare.nodes import taints
 
@@ -18,12 +21,13 @@ from gpushare.nodes import taints
 class ShareUsage(Record):
     """One resource: how many are wanted, offered and in use, and free for new pods; None: not known.
 
+    With NVIDIA's DRA driver the resource is a DeviceClass, and its numbers are shares of a device as the plan divides it.
     If one namespace was selected, `used` counts its pods only, and `free` is not known.
     """
 
     resource: str
     wanted: int | None
-    offered: int
+    offered: int | None
     used: int | None
     free: int | None
 
@@ -31,7 +35,8 @@ class ShareUsage(Record):
 class NodeStatus(Record):
     """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady as it can be believed.
 
-    `holders` is None if pods were not read.
+    `holders` is None if pods were not read. `backend` is what serves its pool, empty if that is not known. `offer` are its
+    ResourceSlices, None where there are none to expect or they were not read; `claims` are those that have its devices.
     """
 
     name: str
@@ -43,6 +48,9 @@ class NodeStatus(Record):
     shares: tuple[ShareUsage, ...]
     metrics: RuntimeMetrics | None = None
     holders: tuple[Holder, ...] | None = None
+    backend: str = ""
+    offer: NodeOffer | None = None
+    claims: int | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -68,6 +76,7 @@ class PoolStatus(Record):
     shares: tuple[ShareUsage, ...]
     is_divided: bool = False
     memory_of_node: MemoryTotals | None = None
+    backend: str = ""
 
     @property
     def memory(self) -> MemoryTotals:
@@ -98,12 +107,26 @@ class VmNode(Record):
     state: str
 
 
+class ClaimStatus(Record):
+    """The claims of all namespaces that were read: how many have devices, and wait; None: not known.
+
+    `left` are those that have devices though no pod is there for which they are reserved; None if that is not known. `names`
+    are names in limits that several DeviceClasses have: only one of them serves it.
+    """
+
+    allocated: int | None
+    pending: int | None
+    left: tuple[Claim, ...] | None
+    names: tuple[tuple[str, tuple[str, ...]], ...]
+
+
 class Status(Record):
     """The cluster's GPUs. `others` are nodes with GPUs that belong to no pool; `kills` are the runtime's recent Events.
 
     `vm_nodes` are nodes for virtual machines: no node runtime tells of which pool they are.
 
-    `observed` is what `enforce` would do, None if no node is observed.
+    `observed` is what `enforce` would do, None if no node is observed. `claims` is about those of the DRA driver's devices,
+    None where it serves nothing.
     """
 
     pools: tuple[PoolStatus, ...]
@@ -113,17 +136,27 @@ class Status(Record):
     unseen: tuple[ReadFailure, ...]
     observed: Observed | None = None
     vm_nodes: tuple[VmNode, ...] = ()
+    claims: ClaimStatus | None = None
 
 
 def assess(snapshot: Snapshot) -> Status:
     """Return the status of everything in the snapshot."""
     live = live_pools.find(snapshot)
+    snapshot = allocation.with_claims(snapshot, live)
+    offers = slices.offers(snapshot, live)
+    given = allocation.seen(snapshot)
     pods = holders.by_node(snapshot.pods) if snapshot.has_seen("pods") else None
     others = snapshot.has_seen(OTHER_PODS)
     metrics = {one.node: one for one in snapshot.metrics}
     concerned = (node for node in snapshot.nodes if _concerns(node, live))
     nodes = [
-        _node(node, live, _believed(node, live, snapshot), pods, metrics.get(node.name), has_others=others)
+        _of_driver(
+            _node(node, live, _believed(node, live, snapshot, offers), pods, metrics.get(node.name), has_others=others),
+            live.pools.get(live.of_node.get(node.name, "")),
+            offers.get(node.name) if offers else None,
+            given,
+            has_others=others,
+        )
         for node in concerned
     ]
     by_pool: dict[str, list[NodeStatus]] = {}
@@ -137,6 +170,21 @@ def assess(snapshot: Snapshot) -> Status:
         unseen=snapshot.unseen,
         observed=observing.assess(snapshot.nodes, snapshot.metrics, snapshot.refused),
         vm_nodes=tuple(_vm_nodes(snapshot.nodes)),
+        claims=None if snapshot.dra is None else _claims(snapshot, snapshot.dra),
+    )
+
+
+def _claims(snapshot: Snapshot, dra: Dra) -> ClaimStatus:
+    by_name: dict[str, list[str]] = {}
+    for one in dra.classes:
+        if one.extended_name:
+            by_name.setdefault(one.extended_name, []).append(one.name)
+    is_seen = snapshot.has_seen(devices.CLAIMS)
+    return ClaimStatus(
+        allocated=sum(bool(one.grants) for one in dra.claims) if is_seen else None,
+        pending=sum(one.grants is None for one in dra.claims) if is_seen else None,
+        left=tuple(allocation.without_pods(dra.claims, snapshot.pods)) if is_seen and snapshot.has_seen("pods") else None,
+        names=tuple((name, tuple(sorted(each))) for name, each in sorted(by_name.items()) if len(each) > 1),
     )
 
 
@@ -166,6 +214,7 @@ def _narrowed(status: Status, chosen: Sequence[PoolStatus], others: Sequence[Nod
         pending=(),
         unseen=status.unseen,
         observed=status.observed and observing.only(status.observed, names),
+        claims=status.claims,
     )
 
 
@@ -186,8 +235,58 @@ def _used(held: Iterable[Holder]) -> Counter[str]:
     return used
 
 
-def _believed(node: LiveNode, live: LivePools, snapshot: Snapshot) -> Condition:
-    return belief.condition(node, live.pools.get(live.of_node.get(node.name, "")), snapshot)
+def _believed(node: LiveNode, live: LivePools, snapshot: Snapshot, offers: Mapping[str, NodeOffer] | None) -> Condition:
+    return belief.condition(
+        node, live.pools.get(live.of_node.get(node.name, "")), snapshot, offers.get(node.name) if offers else None
+    )
+
+
+def _of_driver(
+    node: NodeStatus, pool: LivePool | None, offer: NodeOffer | None, given: Allocations | None, *, has_others: bool
+) -> NodeStatus:
+    """Return the node with what the DRA driver offers there: shares of classes, instead of those of a device plugin."""
+    found = replace(node, backend=pool.backend if pool else "", offer=offer)
+    if pool is None or not pool.is_dra:
+        return found
+    is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
+    # An instance that is made on demand takes places of other profiles too: how many are free is not told.
+    is_counted = has_others and not pool.is_on_demand
+    of_classes = [
+        _class_usage(name, plan, pool.division, offer, given, is_open=is_open, has_others=is_counted)
+        for name, plan in sorted(pool.classes.items())
+    ]
+    of_plugin = [one for one in node.shares if one.resource not in pool.classes]
+    held = None if given is None or offer is None else [one for listed in _devices(offer) for one in given.get(key(listed), ())]
+    return replace(
+        found,
+        shares=(*of_plugin, *of_classes),
+        claims=None if held is None else len({one.claim.full_name for one in held}),
+    )
+
+
+def _devices(offer: NodeOffer) -> Iterator[Listed]:
+    return (one for each in offer.devices.values() for one in each)
+
+
+def _class_usage(  # noqa: PLR0913 - what a row depends on
+    name: str,
+    plan: ClassPlan,
+    division: str,
+    offer: NodeOffer | None,
+    given: Allocations | None,
+    *,
+    is_open: bool,
+    has_others: bool,
+) -> ShareUsage:
+    every = None if offer is None else [one for one in offer.devices.get(name, ()) if one.is_offered]
+    used = free = None
+    if every is not None and given is not None:
+        held = [given.get(key(one), ()) for one in every]
+        used = sum(allocation.shares_used(plan, division, one.grant.consumed) for each in held for one in each)
+        rooms = (allocation.shares_left(plan, one.device, each) for one, each in zip(every, held, strict=True))
+        free = (sum(rooms) if is_open else 0) if has_others else None
+    offered = None if every is None else len(every) * plan.replicas
+    return ShareUsage(resource=name, wanted=plan.devices * plan.replicas, offered=offered, used=used, free=free)
 
 
 def _node(  # noqa: PLR0913 - the parts of one row
@@ -244,6 +343,7 @@ def _pool(pool: LivePool, nodes: Sequence[NodeStatus]) -> PoolStatus:
         shares=_sums(nodes),
         is_divided=pool.side is not None and any(device.replicas > 1 for gpu in pool.side.gpus for device in gpu),
         memory_of_node=pool.memory,
+        backend=pool.backend,
     )
 
 
@@ -256,7 +356,7 @@ def _sums(nodes: Sequence[NodeStatus]) -> tuple[ShareUsage, ...]:
         ShareUsage(
             resource=name,
             wanted=total(one.wanted for one in each),
-            offered=sum(one.offered for one in each),
+            offered=total(one.offered for one in each),
             used=total(one.used for one in each),
             free=total(one.free for one in each),
         )

@@ -1,22 +1,25 @@
 """How MIG can divide a card: placements, layouts, nearest layouts and goals. Pure and exact geometry, without card names.
 
 The solver's interface, the only module of it that others import: `grid` knows slices, `layouts` the rule for legal layouts,
-`explain` explains illegal ones, `goals` resolves goals. This module places layouts.
+`explain` explains illegal ones, `goals` resolves goals, `on_demand` knows instances that come and go. This module
+places layouts.
 """
 
 from collections.abc import Mapping
 
-from gpushare.catalog.cards import Geometry, MigProfile
-from gpushare.core.record import Record
+from gpushare.catalog.cards import Geometry
 from gpushare.intent.types import Layout
 from gpushare.mig.explain import nearest, why_not
 from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Arrangement
+from gpushare.mig.instance import Instance
 from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, is_manageable, solver_for
+from gpushare.mig.on_demand import at_once, places, unplaced
 
 __all__ = [
     "MAX_LAYOUTS",
     "Instance",
+    "at_once",
     "canonical",
     "fits",
     "instance_counts",
@@ -24,17 +27,11 @@ __all__ = [
     "maximal_layouts",
     "nearest",
     "place",
+    "places",
     "resolve_goal",
+    "unplaced",
     "why_not",
 ]
-
-
-class Instance(Record):
-    """One MIG instance of one GPU at its placement, in the card's placement units."""
-
-    profile: MigProfile
-    start: int
-    size: int
 
 
 def fits(geometry: Geometry, layout: Layout) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.catalog.device_memory import usable_bytes
-from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig
-from gpushare.intent.words import Mode
+from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig, OnDemand
+from gpushare.intent.words import ON_DEMAND, Mode
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation, Variant
 from gpushare.modes.mig_divisions import partitioned, replicated
 from gpushare.modes.traits import ModeTraits
@@ -48,7 +48,17 @@ class MigTraits(ModeTraits[Mig]):
     @property
     def goal(self) -> Goal | None:
         """The goal of a pool that has one in place of layouts."""
-        return None if isinstance(self.sharing.wanted, tuple) else self.sharing.wanted
+        return None if isinstance(self.sharing.wanted, (tuple, OnDemand)) else self.sharing.wanted
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether the pool has neither layouts nor a goal."""
+        return isinstance(self.sharing.wanted, OnDemand)
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The profiles that the pool names where instances are made for claims."""
+        return self.sharing.wanted.profiles if isinstance(self.sharing.wanted, OnDemand) else ()
 
     @property
     def written(self) -> tuple[tuple[LayoutGroup, ...], Layout]:
@@ -68,7 +78,11 @@ class MigTraits(ModeTraits[Mig]):
         return tuple(ordered[layout] for layout in per_gpu)
 
     def _per_gpu(self, geometry: Geometry, pinned: Layout | None) -> tuple[Layout, ...] | None:
-        gpus = self.pool.gpus_per_node
+        gpus, wanted = self.pool.gpus_per_node, self.sharing.wanted
+        if isinstance(wanted, OnDemand):
+            places = mig.places(geometry, wanted.profiles)
+            counts = Counter(dict.fromkeys(wanted.profiles, 0)) + Counter(place.profile.name for place in places)
+            return (tuple(counts.items()),) * gpus if counts.keys() >= set(wanted.profiles) and counts else None
         if self.goal is not None:
             layout = pinned or mig.resolve_goal(geometry, self.goal, self._usable_bytes)
             return (layout,) * gpus if layout else None
@@ -85,6 +99,10 @@ class MigTraits(ModeTraits[Mig]):
 
     def document(self) -> dict[str, Any]:
         """Return the section with the one layout of all GPUs."""
+        wanted = self.sharing.wanted
+        if isinstance(wanted, OnDemand):
+            named = {"profiles": list(wanted.profiles)} if wanted.profiles else {}
+            return {"mode": self.mode.value, "layout": ON_DEMAND} | named
         return {"mode": self.mode.value, "layout": dict(self.written[1])} | super().document()
 
     def notes(self, card: Card) -> Iterator[str]:

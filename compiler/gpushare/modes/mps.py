@@ -1,7 +1,7 @@
 """Mode `mps`: containers compute on a GPU at the same time, as clients of the device plugin's MPS daemon."""
 
 from gpushare.catalog.cards import Card
-from gpushare.intent.types import Mechanism, Mps, Sharing
+from gpushare.intent.types import Backend, Mechanism, Mps, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small
 from gpushare.modes.traits import ModeTraits
@@ -44,6 +44,7 @@ class MpsTraits(ModeTraits[Mps]):
     description = "Containers compute on a GPU at the same time, through NVIDIA MPS."
     pool_name = "serving"
     starter_card = "l40s"
+    backends = frozenset({Backend.DEVICE_PLUGIN})
     has_daemon = True
     uncounted_mib = _UNCOUNTED_MIB
     replication_key = "mps"

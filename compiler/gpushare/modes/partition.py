@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
-from gpushare.intent.types import Layout, MigStrategy, Partition, Sharing
+from gpushare.intent.types import Backend, Layout, MigStrategy, Partition, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.modes.traits import ModeTraits
@@ -62,6 +62,7 @@ class PartitionTraits(ModeTraits[Partition]):
     description = "Each GPU is divided into partitions by AMD's driver, one container each, each with memory of its own."
     pool_name = "partitions"
     starter_card = "mi300x"
+    backends = frozenset({Backend.DEVICE_PLUGIN})
     vendors = frozenset({"amd"})
     settings = ("strategy",)
     replication_key = ""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from gpushare.catalog.cards import Card, DeviceProfile, VgpuType
 from gpushare.core.record import fields, replace
-from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
+from gpushare.intent.types import Backend, Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
 
@@ -30,6 +30,9 @@ class ModeTraits(Generic[S]):
 
     vendors: ClassVar[frozenset[str]] = frozenset({"nvidia"})
     """Whose cards have it: keys of `VENDORS`."""
+
+    backends: ClassVar[frozenset[Backend]] = frozenset(Backend)
+    """The back ends that offer it."""
 
     settings: ClassVar[tuple[str, ...]] = ("rename", "placement")
     """The fields of `sharing` that do not say how devices are divided."""
@@ -85,6 +88,16 @@ class ModeTraits(Generic[S]):
     def goal(self) -> Goal | None:
         """What the compiler resolves to a layout; None if nothing is left to resolve."""
         return None
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether instances are made for each claim: a layout is all places for them on a GPU, more than fit at once."""
+        return False
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The MIG profiles of such instances that the user wrote; empty for all."""
+        return ()
 
     @property
     def written(self) -> tuple[tuple[LayoutGroup, ...], Layout]:

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from gpushare.catalog.cards import Card, VgpuType
-from gpushare.intent.types import Layout, Mechanism, Vgpu
+from gpushare.intent.types import Backend, Layout, Mechanism, Vgpu
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import Variant
 from gpushare.modes.traits import ModeTraits
@@ -16,6 +16,7 @@ class VgpuTraits(ModeTraits[Vgpu]):
     description = "The GPUs go to virtual machines of KubeVirt: each is divided into NVIDIA vGPUs of one type."
     pool_name = "desktops"
     starter_card = "a10"
+    backends = frozenset({Backend.DEVICE_PLUGIN})
     replication_key = ""
     mechanisms: ClassVar[frozenset[Mechanism]] = frozenset()
     card_facts = (("vgpu", "vGPU with NVIDIA's operator"),)

@@ -6,6 +6,7 @@ offers, and cloudprovider/azure/azure_instance_types.go, generated from Azure's 
 the series. Google Cloud: its page on accelerator-optimized machine types (A2, A3, A4, A4X, G2, G4). What Cluster Autoscaler is
 told, and `GPULabel`: each provider and its README under
 https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider; AKS: https://github.com/kubernetes/autoscaler/pull/7203.
+DRA: GKE's pages on it and on sharing GPUs; EKS's page on NVIDIA's DRA driver and device plugin.
 """
 
 import re
@@ -56,6 +57,18 @@ class GroupAnnotations(Record):
     prefix: str
 
 
+class DraLimit(Record):
+    """What a cloud does not support with DRA, on nodes with a label that begins with `label`, or has `value`.
+
+    `only_divided`: whole GPUs are supported.
+    """
+
+    label: str
+    why: str
+    value: str | None = None
+    only_divided: bool = False
+
+
 class Cloud(Record):
     """A cloud, or what sets labels as a cloud does. An empty field: it has no such thing.
 
@@ -69,6 +82,9 @@ class Cloud(Record):
     empty group will have; `has_groups` False: it manages none.
 
     `has_driver`: its images have NVIDIA's driver, or it installs the driver itself.
+
+    `dra_limits`: what it does not support with DRA. Where `dra_label` is true Cluster Autoscaler knows that the GPUs of a node
+    are in slices, and does not wait for `allocatable`.
 
     `startup_taint` says how new nodes of a group get a taint, and may name {pool}, {POOL} and {taint}.
     """
@@ -93,6 +109,8 @@ class Cloud(Record):
     labels_every_gpu_node: bool = False
     has_driver: bool = False
     group: GroupTags | GroupAnnotations | None = None
+    dra_limits: tuple[DraLimit, ...] = ()
+    dra_label: str = ""
 
     def is_pool_label(self, key: str) -> bool:
         """Whether a pool that selects by this label means a node pool: where there is no such label, any of the domain's."""
@@ -185,6 +203,14 @@ CLOUDS = (
         autoscaler_label="cloud.google.com/gke-accelerator",
         labels_every_gpu_node=True,
         has_driver=True,
+        dra_limits=(
+            DraLimit(
+                label="cloud.google.com/",
+                why="GKE documents neither time-sharing nor MIG with DRA",
+                only_divided=True,
+            ),
+        ),
+        dra_label="cloud.google.com/gke-gpu-dra-driver",
     ),
     Cloud(
         name="EKS",
@@ -226,6 +252,7 @@ CLOUDS = (
         group=GroupTags(
             heading="Tags of the AWS Auto Scaling group, to which EKS does not pass on the tags of its node group:"
         ),
+        dra_limits=(DraLimit(label="eks.amazonaws.com/compute-type", value="auto", why="EKS Auto Mode has no DRA driver"),),
     ),
     Cloud(  # No cloud, but it labels nodes as one; karpenter.k8s.aws are the labels of its provider for AWS.
         name="Karpenter",

@@ -35,7 +35,6 @@ _OF_TYPE = {
     "boolean": ("write true or false",),
     "integer": ("write a whole number",),
 }
-_PLANNED = {"dra"}
 # Of several violations of one value, the first in this order is the mistake and the others follow from it.
 _RANK = (
     "not",
@@ -204,7 +203,8 @@ class _Wording:
         mapping: Any = self.document
         for step in path:
             mapping = mapping[step]
-        choice = next((name for name in ("mode", "operator") if name in mapping), "")
+        choices = ("layout", "mode", "operator") if mapping.get("layout") == "on-demand" else ("mode", "operator")
+        choice = next((name for name in choices if name in mapping), "")
         return f"{choice} {_shown(mapping[choice])}" if choice else "this choice"
 
     def _unknown(self, violation: SchemaViolation) -> Iterator[Finding]:
@@ -366,9 +366,9 @@ def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]
     words = [_shown(word) for word in allowed]
     message = f"must be {join_words(words, 'or')}, not {_shown(value)}"
     if isinstance(value, str):
-        if value in _PLANNED and words != ["none"]:
-            return "GS104", message, (f"{value} is planned for a later version",)
-        if value in _GOALS and words == ["none"]:
+        if value == "dra" and words != ["none"]:
+            return "GS104", message, ("dra is a back end: write backend: dra in the pool, and a mode of sharing",)
+        if value in _GOALS and words[:1] == ["none"]:
             return "GS104", message, (f"{value} is a goal: write goal: {value} in place of the layout",)
         near = _nearest(value, words)
         return "GS104", message, (f"did you mean {near}?",) if near else ()

@@ -8,7 +8,7 @@ from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
 from gpushare.core.record import replace
-from gpushare.intent.types import Amd, Stack
+from gpushare.intent.types import Amd, Backend, Stack
 from gpushare.render import (
     amd,
     argocd,
@@ -16,6 +16,7 @@ from gpushare.render import (
     autoscaling,
     chart,
     cloud,
+    dra,
     existing,
     flux,
     images,
@@ -30,8 +31,8 @@ from gpushare.render import (
     values,
     vgpu,
 )
-from gpushare.resolved.plan import Plan
-from gpushare.steps import amd_release, leaving
+from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.steps import amd_release, dra_release, leaving
 from gpushare.vendors.amd import AMD
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
@@ -57,31 +58,48 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
         previous,
         intent=plan.digest,
         goals=goals,
-        profiles={pool.profile.key: pool.profile.config for pool in plan.pools if pool.vendor is not AMD},
+        profiles={pool.profile.key: pool.profile.config for pool in plan.pools if _has_profile(pool)},
         vgpu_configs={pool.config.name: list(map(dict, pool.config.entries)) for pool in plan.vm_pools},
         mig_configs={config.name: [dict(entry) for entry in config.entries] for config in configs},
         manager_configs={one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
         vendors=[pool.card.vendor for pool in plan.amd_pools],
         amd=amd.stack(plan),
+        dra=dra.remembered(plan),
     )
 
 
-def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
-    """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
+def _has_profile(pool: PoolPlan) -> bool:
+    """Return whether the pool's nodes follow a config of NVIDIA's device plugin."""
+    return pool.vendor is not AMD and pool.pool.backend is Backend.DEVICE_PLUGIN
+
+
+def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) -> dict[str, Any]:
+    """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy; `previous` as above."""
     texts = {file.path: file.text for file in artifacts}
     policies = {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools}
-    return chart.values(plan, policies, leaving.next_steps(plan), amd.stack(plan).get("namespace"))
+    return _chart_values(plan, next_lock(plan, previous), policies)
+
+
+def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[str, Any]:
+    amd_namespace = new_lock.amd.get("namespace", Amd().namespace) if new_lock.vendors else None
+    left = dra.former_classes(plan, new_lock.dra)
+    steps = leaving.next_steps(plan)
+    return chart.values(plan, policies, steps, amd_namespace, _lookups(plan), left=left, has_claims=new_lock.has_dra)
+
+
+def _lookups(plan: Plan) -> dict[str, dict[str, str]]:
+    return {pool.name: dra.lookups(plan, pool) for pool in plan.dra_pools}
 
 
 def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
-    amd_namespace = new_lock.amd.get("namespace", Amd().namespace) if new_lock.vendors else None
-    chart_values = chart.values(plan, policies, leaving.next_steps(plan), amd_namespace)
-    upstream_values = values.upstream_values(plan)
+    chart_values = _chart_values(plan, new_lock, policies)
+    upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))
     rest = () if plan.amd_pools or observes else amd_release.removal(new_lock.amd)
-    more = (*argocd.section(plan, checks), *flux.section(plan), *rest, *monitoring.section(plan))
+    driver = () if plan.dra_pools or observes or not new_lock.has_dra else dra_release.removal(plan)
+    more = (*argocd.section(plan, checks), *flux.section(plan), *rest, *driver, *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
     snippets = None if observes else cloud.cloud(plan)
     text = (
@@ -96,6 +114,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
         has_monitoring=any(monitoring.objects(plan)),
         has_vgpus=vgpu.config(plan, new_lock) is not None,
         has_amd=bool(new_lock.vendors),
+        has_dra=new_lock.has_dra,
     )
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, new_lock, policies)
@@ -114,11 +133,14 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     listed = monitoring.counters_text(plan)
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
-    synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values))
-    for path, item in (*argocd.objects(plan, checks), *synced_by_flux):
+    driver_values = dra.upstream_values(plan, new_lock.dra.get("tolerations", ()))
+    synced_by_argocd = argocd.objects(plan, checks, driver_values, has_claims=new_lock.has_dra)
+    synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values), _text(driver_values))
+    for path, item in (*synced_by_argocd, *synced_by_flux):
         yield _yaml(path, item)
     listed_images = images.images(plan, upstream_values, chart_values)
-    yield Artifact(path="images.txt", text=listed_images + "".join(f"{line}\n" for line in amd.images(plan)))
+    others = "".join(f"{line}\n" for line in (*dra.images(plan), *amd.images(plan)))
+    yield Artifact(path="images.txt", text=listed_images + others)
 
 
 def _autoscaling(plan: Plan) -> Iterator[Artifact]:
@@ -141,7 +163,7 @@ def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator
     vgpu_configs = vgpu.config(plan, new_lock)
     if vgpu_configs:
         yield Artifact(path=vgpu.FILE, text=vgpu_configs)
-    for path, document in amd.device_configs(plan):
+    for path, document in (*amd.device_configs(plan), *dra.files(plan, dra.former_classes(plan, new_lock.dra))):
         yield _yaml(path, document)
     manager_configs = amd.config(plan, new_lock)
     if manager_configs:
@@ -161,6 +183,8 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
         case Stack.NONE:
             pass
+    if of_driver := dra.upstream_values(plan, new_lock.dra.get("tolerations", ())):
+        yield _yaml(dra.VALUES, of_driver)
     if of_amd := amd.upstream_values(plan):
         yield _yaml(f"{plan.intent.platform.of_amd.stack.value}/values.yaml", of_amd)
 

@@ -1,8 +1,9 @@
 """`argocd/`: the objects with which Argo CD syncs the bundle from Git; nothing if the intent does not ask for them.
 
-One Application for each part, in waves: the namespace and the rights to release nodes, NVIDIA's chart, ours. NVIDIA's is before
-ours, because Argo CD deletes in the reverse order, and nodes can only be released while the operator's driver is still there. A
-root Application syncs the others, so a new version of NVIDIA's chart needs no command.
+One Application for each part, in waves: the namespace and the rights to release nodes, NVIDIA's charts, ours. NVIDIA's are
+before ours, because Argo CD deletes in the reverse order, and nodes can only be released while the operator's driver is still
+there, and while the DRA driver serves the claims that are left. A root Application syncs the others, so a new version of a
+chart of NVIDIA's needs no command.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,8 +11,10 @@ from typing import Any
 
 from gpushare.catalog import upstream
 from gpushare.intent import gitops
+from gpushare.intent.types import DraVia
 from gpushare.resolved.plan import Plan
 from gpushare.steps import leaving, nvidia_release
+from gpushare.steps.nvidia_release import Release
 from gpushare.vendors.nvidia import NVIDIA
 
 Object = dict[str, Any]
@@ -42,29 +45,34 @@ _OUR_CLUSTER_KINDS = (
     (_RBAC, "ClusterRoleBinding"),
     ("scheduling.k8s.io", "PriorityClass"),
 )
+_DEFINITIONS = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_DEVICE_CLASSES = ("resource.k8s.io", "DeviceClass")
 _NVIDIA_CLUSTER_KINDS = (
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    _DEFINITIONS,
     ("nfd.k8s-sigs.io", "NodeFeatureRule"),
     *((NVIDIA.domain, kind) for kind in NVIDIA.cluster_kinds),
 )
 
 
-def objects(plan: Plan, checks: Mapping[str, str]) -> Iterator[tuple[str, Object]]:
-    """Yield the path in the bundle and the object of each file. `checks` are the health checks by kind, as `<group>_<kind>`."""
+def objects(plan: Plan, checks: Mapping[str, str], driver_values: Object, *, has_claims: bool) -> Iterator[tuple[str, Object]]:
+    """Yield the path in the bundle and the object of each file. `checks` are the health checks by kind, as `<group>_<kind>`.
+
+    `driver_values`: of the DRA driver's chart. `has_claims`: NVIDIA's DRA driver serves nodes, or did.
+    """
     if "argocd" not in plan.intent.gitops:
         return
     settings = gitops.settings(plan.intent, "argocd")
     yield "argocd/root.yaml", _root(plan, settings)
     yield "argocd/apps/namespace.yaml", _namespace(plan, settings)
     yield "argocd/apps/rights.yaml", _rights(plan, settings)
-    for item in _release_rights(plan):
+    for item in _release_rights(plan, has_claims=has_claims):
         yield f"argocd/rights/{item['kind'].lower()}.yaml", item
     yield "argocd/apps/gpushare.yaml", _gpushare(plan, settings)
-    stack = plan.intent.platform.stack
-    if gitops.installs_upstream(plan.intent):
-        yield f"argocd/apps/{upstream.chart(stack.value).name}.yaml", _nvidia(plan, settings)
+    for release in nvidia_release.releases(plan):
+        values = driver_values if release.stack == upstream.DRA else None
+        yield f"argocd/apps/{release.chart.name}.yaml", _nvidia(plan, settings, release, values)
     if settings["project"] != "default":
-        yield "argocd/project.yaml", _project(plan, settings)
+        yield "argocd/project.yaml", _project(plan, settings, has_claims=has_claims)
     if checks:
         yield "argocd/argocd-cm.yaml", _customization(settings, checks)
 
@@ -90,7 +98,8 @@ def section(plan: Plan, checks: Mapping[str, str]) -> Iterator[str]:
         yield "    kubectl apply --server-side -f argocd/argocd-cm.yaml"
     does = leaving.released(plan)
     if plan.has_nvidia:
-        does = f"waits for the GPUs' tenants, {does} and removes NVIDIA's chart, if it is in `argocd/apps/`"
+        charts = "charts, if they are" if plan.dra_pools else "chart, if it is"
+        does = f"waits for the GPUs' tenants, {does} and removes NVIDIA's {charts} in `argocd/apps/`"
     if plan.intent.observes:
         does = "removes condition and annotation"
     yield from ("", f"Deleting the Application {does}.")
@@ -131,7 +140,7 @@ def _rights(plan: Plan, settings: Mapping[str, str]) -> Object:
     return _compared(_application(plan, settings, "rights", wave=0)) | {"spec": _spec(plan, settings, {"source": source})}
 
 
-def _release_rights(plan: Plan) -> Iterator[Object]:
+def _release_rights(plan: Plan, *, has_claims: bool) -> Iterator[Object]:
     """Yield the ClusterRole with which nodes are released after Argo CD has deleted the chart, and its binding.
 
     The chart cannot bring them: Argo CD finds no cluster-scoped hook again. The ServiceAccount exists only while the hook runs.
@@ -148,6 +157,10 @@ def _release_rights(plan: Plan) -> Iterator[Object]:
         }
     )
     rules = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in may.items()]
+    if has_claims and not plan.intent.observes:
+        # What of a node's GPUs the DRA driver still offers, before the device plugin gets them back, and to whom it gave them.
+        for resource, verbs in (("resourceslices", ["get", "list"]), ("resourceclaims", ["get"])):
+            rules.append({"apiGroups": ["resource.k8s.io"], "resources": [resource], "verbs": verbs})
     metadata = {"name": _UNINSTALL}
     yield {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
     yield {
@@ -167,30 +180,33 @@ def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
     return _compared(application) | {"spec": _spec(plan, settings, {"source": source})}
 
 
-def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the Application of NVIDIA's chart, with the values of the bundle.
+def _nvidia(plan: Plan, settings: Mapping[str, str], release: Release, values: Object | None) -> Object:
+    """Return the Application of a chart of NVIDIA's, with these values or, if there are none, those of the bundle's file.
 
     Without one `mig.strategy` the operator's chart renders a null, which server-side apply refuses. A bundle that changes to
-    observing no longer has this Application, and must leave the drivers and the plugin where they are: so it is never pruned.
+    observing no longer has this Application, and must leave the drivers and the plugin where they are. A bundle without a pool
+    of DRA has none of its driver, which the nodes leave one after the other. So it is never pruned. The driver's has its values
+    itself, because the bundle's file is gone then.
     """
-    platform = plan.intent.platform
-    chart = upstream.chart(platform.stack.value)
-    values = gitops.in_repository(settings["path"], f"{platform.stack.value}/values.yaml")
-    sources = [
-        {
-            "repoURL": _charts(plan),
-            "chart": chart.name,
-            "targetRevision": platform.version or chart.version,
-            "helm": {"releaseName": chart.name, "valueFiles": [f"$values/{values}"]},
-        },
-        {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "ref": "values"},
-    ]
-    has_null = nvidia_release.renders_null(plan)
-    spec = _spec(plan, settings, {"sources": sources}, server_side=not has_null)
-    spec["destination"]["namespace"] = plan.intent.plugin_namespace
-    application = _application(plan, settings, chart.name, wave=1)
+    chart: Object = {
+        "repoURL": _address(release),
+        "chart": release.chart.name,
+        "targetRevision": release.version,
+        "helm": {"releaseName": release.chart.name},
+    }
+    if values is None:
+        file = gitops.in_repository(settings["path"], f"{release.stack}/values.yaml")
+        chart["helm"] |= {"valueFiles": [f"$values/{file}"]}
+        of_values = {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "ref": "values"}
+        sources: Object = {"sources": [chart, of_values]}
+    else:
+        chart["helm"] |= {"valuesObject": values}
+        sources = {"source": chart}
+    spec = _spec(plan, settings, sources, server_side=not release.has_null)
+    spec["destination"]["namespace"] = release.namespace
+    application = _application(plan, settings, release.chart.name, wave=1)
     application["metadata"]["annotations"] |= {"argocd.argoproj.io/sync-options": "Prune=false"}
-    return (application if has_null else _compared(application)) | {"spec": spec}
+    return (application if release.has_null else _compared(application)) | {"spec": spec}
 
 
 def _compared(application: Object) -> Object:
@@ -238,10 +254,9 @@ def _spec(
     }
 
 
-def _charts(plan: Plan) -> str:
-    """Return the address of NVIDIA's chart as Argo CD writes it: that of a registry has no scheme."""
-    platform = plan.intent.platform
-    return (platform.charts or upstream.chart(platform.stack.value).repository).removeprefix(upstream.OCI)
+def _address(release: Release) -> str:
+    """Return the address of the chart's repository as Argo CD writes it: that of a registry has no scheme."""
+    return release.repository.removeprefix(upstream.OCI)
 
 
 def _source(settings: Mapping[str, str], inside: str) -> Object:
@@ -250,21 +265,33 @@ def _source(settings: Mapping[str, str], inside: str) -> Object:
     return {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "path": path}
 
 
-def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the AppProject with the least rights: no Node, no other repository, our namespaces and those with a quota."""
-    repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
+def _project(plan: Plan, settings: Mapping[str, str], *, has_claims: bool) -> Object:
+    """Return the AppProject with the least rights: no Node, no other repository, namespaces with objects of ours alone.
+
+    A DRA driver that served nodes keeps its rights: without them Argo CD would leave its objects, and our classes, behind.
+    """
+    repositories, kinds = {settings["repoURL"]}, {("", "Namespace"), *_OUR_CLUSTER_KINDS}
+    releases = tuple(nvidia_release.releases(plan))
+    repositories |= {_address(release) for release in releases}
     if gitops.installs_upstream(plan.intent):
-        repositories.append(_charts(plan))
-        kinds += _NVIDIA_CLUSTER_KINDS
-    namespaces = sorted({plan.intent.namespace, plan.intent.plugin_namespace, *(quota.namespace for quota in plan.quotas)})
+        kinds |= {*_NVIDIA_CLUSTER_KINDS}
+    filled = {*(quota.namespace for quota in plan.quotas), *(name for pool in plan.dra_pools for name in pool.pool.namespaces)}
+    namespaces = {plan.intent.namespace, plan.intent.plugin_namespace, *filled}
+    if has_claims:
+        kinds.add(_DEVICE_CLASSES)
+    platform = plan.intent.platform
+    if has_claims and platform.of_dra.via is DraVia.CHART:
+        kinds.add(_DEFINITIONS)
+        namespaces.add(platform.of_dra.namespace)
+        repositories.add((platform.charts or upstream.chart(upstream.DRA).repository).removeprefix(upstream.OCI))
     return {
         "apiVersion": VERSION,
         "kind": "AppProject",
         "metadata": {"name": settings["project"], "namespace": settings["namespace"]},
         "spec": {
             "description": f"GPUs of {plan.intent.name}",
-            "sourceRepos": repositories,
-            "destinations": [{"server": settings["server"], "namespace": namespace} for namespace in namespaces],
+            "sourceRepos": [settings["repoURL"], *sorted(repositories - {settings["repoURL"]})],
+            "destinations": [{"server": settings["server"], "namespace": namespace} for namespace in sorted(namespaces)],
             "clusterResourceWhitelist": [{"group": group, "kind": kind} for group, kind in sorted(kinds)],
         },
     }

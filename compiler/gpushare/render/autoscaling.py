@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpushare.core.wording import join_words, pluralize
-from gpushare.intent.types import Autoscaler
+from gpushare.intent.types import Autoscaler, Backend
 from gpushare.nodes import taints
 from gpushare.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
 from gpushare.nodes.selectors import POOL_LABEL, region
@@ -33,6 +33,18 @@ Cluster Autoscaler before 1.29 does not know the prefixes of our taints. Start i
     --ignore-taint={repartitioning}
 
 A group without nodes grows only if the autoscaler knows what a node of it will have.
+"""
+
+_CLUSTER_AUTOSCALER_OF_DRA = """## {pool}: Cluster Autoscaler
+
+New nodes start with the taint `{not_ready}`. For eksctl, in the node group:
+
+    taints: [{{key: {not_ready}, value: "true", effect: NoSchedule}}]
+
+Pods of the pool claim devices, and no label or tag tells Cluster Autoscaler which ones a new node will have: it learns that
+from the slices of a node that is there. Let the group keep one, and start Cluster Autoscaler with
+
+    --enable-dynamic-resource-allocation
 """
 
 _KARPENTER = """## {pool}: Karpenter
@@ -98,6 +110,8 @@ def _unknown(pool: PoolPlan) -> dict[str, int]:
 
 def _cluster_autoscaler(pool: PoolPlan) -> str:
     keys = taints.of(pool.pool.autoscaler)
+    if pool.pool.backend is Backend.DRA:
+        return _CLUSTER_AUTOSCALER_OF_DRA.format(pool=pool.name, not_ready=keys.not_ready)
     text = _CLUSTER_AUTOSCALER.format(pool=pool.name, not_ready=keys.not_ready, repartitioning=keys.repartitioning)
     asked = region(pool.pool.nodes) or {}
     groups = [cloud for cloud in CLOUDS if cloud.has_groups]

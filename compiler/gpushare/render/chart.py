@@ -4,31 +4,36 @@ The values are complete, because a chart's values.yaml contains its defaults: th
 """
 
 import functools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpushare import modes
+from gpushare import backends, modes
+from gpushare.backends.requests import QUOTA_OF_CLASS
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.bundle.artifact import Artifact, hexdigest
+from gpushare.bundle.former_classes import FormerClasses
 from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
+from gpushare.core.record import NOTHING
 from gpushare.intent.types import Action, OnBusy, Partitioner, Platform, Stack
-from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.resolved.plan import Plan, PoolPlan, QuotaPlan
 from gpushare.vendors.amd import AMD
 
 VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
 VGPU = "templates/vgpu/"
 OF_AMD = "templates/amd/"
+OF_DRA = "templates/dra/"
 _KUBELET_ROOT = "/var/lib/kubelet"
 _LABELS_CLIENTS = "v26.7.0"
 """The first release of gpu-operator that does."""
 
 
-def static_files(*, has_monitoring: bool, has_vgpus: bool, has_amd: bool) -> Iterator[Artifact]:
+def static_files(*, has_monitoring: bool, has_vgpus: bool, has_amd: bool, has_dra: bool) -> Iterator[Artifact]:
     """Yield every file of the chart except its values; some templates only where there is something to render."""
-    parts = ((MONITORING, has_monitoring), (VGPU, has_vgpus), (OF_AMD, has_amd))
+    parts = ((MONITORING, has_monitoring), (VGPU, has_vgpus), (OF_AMD, has_amd), (OF_DRA, has_dra))
     left_out = tuple(folder for folder, has in parts if not has)
     for inside, text in _static_texts(resources.chart()):
         if not inside.startswith(left_out):
@@ -45,12 +50,21 @@ def _static_texts(root: Path) -> tuple[tuple[str, str], ...]:
     )
 
 
-def values(
-    plan: Plan, policies: Mapping[str, str], next_steps: Sequence[str], amd_namespace: str | None = None
+def values(  # noqa: PLR0913 - what values depend on
+    plan: Plan,
+    policies: Mapping[str, str],
+    next_steps: Sequence[str],
+    amd_namespace: str | None = None,
+    claims: Mapping[str, Mapping[str, str]] = NOTHING,
+    *,
+    left: FormerClasses,
+    has_claims: bool,
 ) -> dict[str, Any]:
     """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods.
 
     `next_steps`: what is left to do after an uninstall. `amd_namespace`: of AMD's stack, if nodes have or had its GPUs.
+    `claims`: what the policies on claims look up of a pool. `left`: the classes of earlier bundles. `has_claims`: NVIDIA's DRA
+    driver serves nodes, or did.
     """
     platform, observes = plan.intent.platform, plan.intent.observes
     return {
@@ -72,17 +86,43 @@ def values(
             "enforce": plan.intent.admission.mode.value,
             "ambiguous": sorted(plan.ambiguous),
             "tenants": list(plan.intent.tenant_namespaces),
-            "platformNamespaces": list(plan.intent.platform_namespaces),
+            "platformNamespaces": sorted({*plan.intent.platform_namespaces, *filter(None, [left.driver_namespace])}),
             "scope": plan.intent.admission.scope.value,
             "localhostProfiles": list(plan.intent.admission.localhost_profiles),
             "mutate": not observes and (plan.intent.kubernetes or (0, 0)) >= MUTATING_KUBERNETES,
         },
-        "pools": {pool.name: _pool(pool, policies[pool.name], observes=observes) for pool in plan.pools},
-        "quotas": {} if observes else {quota.namespace: dict(quota.hard) for quota in plan.quotas},
+        **({"dra": _dra(plan, left)} if plan.dra_pools or left.classes else {}),
+        **({"hasClaims": True} if has_claims else {}),
+        "pools": {
+            pool.name: _pool(pool, policies[pool.name], observes=observes)
+            | ({"claims": dict(of_pool)} if (of_pool := claims.get(pool.name)) else {})
+            for pool in plan.pools
+        },
+        "quotas": {} if observes else {quota.namespace: _hard(plan, quota, left) for quota in plan.quotas},
         "uninstall": {"release": True, "timeout": "3m", "goOn": False, "nextSteps": list(next_steps)},
         "networkPolicy": {"enabled": True, "from": []},
         "global": {},
     }
+
+
+def _dra(plan: Plan, left: FormerClasses) -> dict[str, Any]:
+    """Return whose slices count, those of the driver's own pods if it is known which they are, and what is left of classes."""
+    lookups = left.lookups([pool.name for pool in plan.pools])
+    return {"driverNamespace": left.driver_namespace, **({"former": lookups} if lookups else {})}
+
+
+def _hard(plan: Plan, quota: QuotaPlan, left: FormerClasses) -> dict[str, int]:
+    """Return the numbers of a quota by every key that limits a resource."""
+    keys = {
+        backend.quota_key(one.name): backend.quota_keys(one.name)
+        for pool in plan.pools
+        for backend in [backends.of(pool.pool, pool.card)]
+        for one in pool.resources
+    }
+    hard = Counter[str]()
+    for key, number in quota.hard:
+        hard.update(dict.fromkeys(keys.get(key, (key,)), number))
+    return dict(sorted((left.quotas(quota.namespace, QUOTA_OF_CLASS) | hard).items()))
 
 
 def kubelet_root(platform: Platform) -> str:
@@ -107,6 +147,7 @@ def _has_client_label(plan: Plan) -> bool:
 
 def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
     mode, enforcement, rollout = modes.of(pool.pool), pool.pool.enforcement, pool.pool.rollout
+    backend = backends.of(pool.pool, pool.card)
     return {
         "card": pool.card.id,
         **({"vendor": pool.card.vendor} if pool.vendor is AMD else {}),
@@ -118,8 +159,10 @@ def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
         "evict": not observes and (enforcement.action in {Action.KILL, Action.EVICT} or rollout.on_busy is OnBusy.EVICT),
         "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
         "terms": [dict(term) for term in pool.terms],
-        "resources": [resource.name for resource in pool.resources],
-        "sharedResources": sorted({device.resource for device in pool.samples if device.replicas > 1}),
+        "resources": [name for resource in pool.resources for name in backend.limits(resource.name)],
+        "sharedResources": sorted(
+            {name for device in pool.samples if device.replicas > 1 for name in backend.limits(device.resource)}
+        ),
         "namespaces": list(pool.pool.namespaces),
         "default": pool.pool.is_default,
         "policy": hexdigest(policy.encode())[:8],

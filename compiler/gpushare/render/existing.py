@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.core import emit
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan
@@ -35,7 +36,7 @@ The bundle's README.md has the order of all steps. Those of its step "The device
 {taints}
 
 {runtime_class}
-
+{away}
 Check that the toolkit ignores NVIDIA_VISIBLE_DEVICES in unprivileged containers
 (`accept-nvidia-visible-devices-envvar-when-unprivileged = false`). Otherwise an image that sets it sees every GPU. Then the
 plugin must pass devices by CDI or by volume mounts (DEVICE_LIST_STRATEGY), since its default is that variable, and our own pods
@@ -52,6 +53,11 @@ _COPY = """Unless your plugin runs in `{namespace}`, where our chart puts the Co
        kubectl apply --server-side --namespace {plugin} -f existing/configmap.yaml"""
 _PLACED = """Our chart puts the ConfigMap into `{namespace}`, where your plugin runs. If a copy is there
    already, hand it over to the release: add `--take-ownership` (Helm 3.17 and newer) to the first `helm upgrade`."""
+_AWAY = f"""
+Keep the plugin off the nodes of NVIDIA's DRA driver, or GPUs are given twice. In the chart nvidia-device-plugin, each term of
+`affinity.nodeAffinity` needs `{{key: {BACKEND_LABEL}, operator: NotIn, values: [none, dra]}}`; gpu-operator heeds a label that
+gpushare's node runtime sets.
+"""
 _CLASS = "Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
 _NO_CLASS = "Our pods use the nodes' default runtime. For the class of your plugin's pods write `platform.runtimeClass`."
 
@@ -75,4 +81,5 @@ def steps(plan: Plan) -> str:
         strategy=plan.operator_mig_strategy or '""',
         taints=taints,
         runtime_class=runtime_class,
+        away=_AWAY if plan.dra_pools else "",
     )

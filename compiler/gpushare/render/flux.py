@@ -1,8 +1,8 @@
 """`flux/`: the objects with which Flux syncs the bundle from Git; nothing if the intent does not ask for them.
 
-A Kustomization applies the namespace and a HelmRelease for each chart. NVIDIA's is installed first, because nodes become ready
-only with its driver. Flux ignores `dependsOn` when it deletes. So deleting the Kustomization deletes our release alone, whose
-hook releases the nodes, and NVIDIA's stays until a person deletes it.
+A Kustomization applies the namespace and a HelmRelease for each chart. NVIDIA's are installed first, because nodes become ready
+only with their drivers. Flux ignores `dependsOn` when it deletes. So deleting the Kustomization deletes our release alone,
+whose hook releases the nodes, and NVIDIA's stay until a person deletes them.
 """
 
 import re
@@ -14,6 +14,7 @@ from gpushare.core.units import parse_duration
 from gpushare.intent import gitops
 from gpushare.resolved.plan import Plan
 from gpushare.steps import leaving, nvidia_release
+from gpushare.steps.nvidia_release import Release
 
 Object = dict[str, Any]
 
@@ -37,10 +38,12 @@ _WATCHED = {"reconcile.fluxcd.io/watch": "Enabled"}
 """helm-controller upgrades a release at once when values with this label change."""
 
 
-def objects(plan: Plan, namespaces: Mapping[str, Object], upstream_values: str) -> Iterator[tuple[str, Object]]:
+def objects(
+    plan: Plan, namespaces: Mapping[str, Object], upstream_values: str, driver_values: str
+) -> Iterator[tuple[str, Object]]:
     """Yield the path in the bundle and the object of each file. `upstream_values`: the text of the values of NVIDIA's chart.
 
-    `namespaces`: by the names of their files.
+    `namespaces`: by the names of their files. `driver_values`: the text of those of the DRA driver's chart.
     """
     if "flux" not in plan.intent.gitops:
         return
@@ -49,10 +52,11 @@ def objects(plan: Plan, namespaces: Mapping[str, Object], upstream_values: str) 
     yield "flux/sync.yaml", _sync(plan, settings)
     apps = {file.removesuffix(".yaml"): _kept(item) for file, item in namespaces.items()}
     apps["gpushare"] = _gpushare(plan, settings)
-    if gitops.installs_upstream(plan.intent):
-        apps[_chart(plan).name] = _nvidia(plan, settings)
-        apps["repository"] = _repository(plan, settings)
-        apps["values"] = _values(plan, settings, upstream_values)
+    for release in nvidia_release.releases(plan):
+        prefix, values = ("dra-", driver_values) if release.stack == upstream.DRA else ("", upstream_values)
+        apps[release.chart.name] = _nvidia(plan, settings, release)
+        apps[f"{prefix}repository"] = _repository(plan, settings, release)
+        apps[f"{prefix}values"] = _values(plan, settings, release, values)
     yield (
         "flux/apps/kustomization.yaml",
         {
@@ -87,15 +91,14 @@ def section(plan: Plan) -> Iterator[str]:
         yield from ("", "It is done when no node has a pool's label, and our HelmRelease is gone:", "")
         yield "    kubectl get nodes --selector gpushare.dev/pool"
         yield f"{kubectl} get helmrelease"
-    if gitops.installs_upstream(plan.intent):
+    releases = tuple(nvidia_release.releases(plan))
+    if releases:
         yield from ("", "Only then remove NVIDIA's components, if no other workload needs them:", "")
-        yield f"{kubectl} delete helmrelease,helmrepository,configmap {name}-{_chart(plan).name}"
+        for release in releases:
+            yield f"{kubectl} delete helmrelease,helmrepository,configmap {name}-{release.chart.name}"
+    if gitops.installs_upstream(plan.intent):
         yield from ("", "and what stayed of the plugin's configuration:", "", f"    {leaving.delete_config_maps(plan)}")
     yield from ("", "Finally, delete the source:", "", f"{kubectl} delete gitrepository {name}", "")
-
-
-def _chart(plan: Plan) -> upstream.UpstreamChart:
-    return upstream.chart(plan.intent.platform.stack.value)
 
 
 def _source(plan: Plan, settings: Mapping[str, str]) -> Object:
@@ -143,30 +146,30 @@ def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
         "upgrade": {"strategy": _RETRY},
         "driftDetection": {"mode": "enabled"},
     }
-    if gitops.installs_upstream(plan.intent):
-        spec["dependsOn"] = [{"name": _name(plan, _chart(plan).name)}]
+    if depends := [{"name": _name(plan, release.chart.name)} for release in nvidia_release.releases(plan)]:
+        spec["dependsOn"] = depends
     if not plan.intent.observes and not any(pool.pool.autoscaler for pool in plan.pools):
         spec["test"] = {"enable": True, "ignoreFailures": True, "timeout": _TEST_TIMEOUT}
     return _object(plan, settings, RELEASES, "HelmRelease", "gpushare") | {"spec": spec}
 
 
-def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the release of NVIDIA's chart.
+def _nvidia(plan: Plan, settings: Mapping[str, str], release: Release) -> Object:
+    """Return the release of a chart of NVIDIA's.
 
-    Helm does not wait for it: its device plugin waits for our ConfigMap. Without one `mig.strategy` the operator's chart
-    renders a null, which server-side apply refuses. Its operator may write into the chart's objects, so a difference is
-    reported and not corrected.
+    Helm does not wait for it: the device plugin waits for our ConfigMap, the DRA driver for nodes. Without one `mig.strategy`
+    the operator's chart renders a null, which server-side apply refuses. Its operator may write into the chart's objects, so a
+    difference is reported and not corrected.
     """
-    platform, chart = plan.intent.platform, _chart(plan)
+    chart = release.chart
     action: Object = {"crds": "CreateReplace", "disableWait": True, "strategy": _RETRY}
     install, upgrade = dict(action), dict(action)
-    if nvidia_release.renders_null(plan):
+    if release.has_null:
         install["serverSideApply"], upgrade["serverSideApply"] = False, "disabled"
-    spec = _release(plan.intent.plugin_namespace, settings, chart.name) | {
+    spec = _release(release.namespace, settings, chart.name) | {
         "chart": {
             "spec": {
                 "chart": chart.name,
-                "version": platform.version or chart.version,
+                "version": release.version,
                 "sourceRef": _reference(plan, "HelmRepository", chart.name),
             }
         },
@@ -178,23 +181,21 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     return _kept(_object(plan, settings, RELEASES, "HelmRelease", chart.name) | {"spec": spec})
 
 
-def _repository(plan: Plan, settings: Mapping[str, str]) -> Object:
-    chart = _chart(plan)
-    item = _object(plan, settings, SOURCES, "HelmRepository", chart.name)
-    address = plan.intent.platform.charts or chart.repository
-    kind = {"type": "oci"} if address.startswith(upstream.OCI) else {}
-    return _kept(item | {"spec": {"interval": "1h", "url": address, **kind}})
+def _repository(plan: Plan, settings: Mapping[str, str], release: Release) -> Object:
+    item = _object(plan, settings, SOURCES, "HelmRepository", release.chart.name)
+    kind = {"type": "oci"} if release.repository.startswith(upstream.OCI) else {}
+    return _kept(item | {"spec": {"interval": "1h", "url": release.repository, **kind}})
 
 
-def _values(plan: Plan, settings: Mapping[str, str], text: str) -> Object:
-    """Return the values of NVIDIA's chart as a ConfigMap: Helm reads the very text that is in the bundle."""
-    item = _kept(_object(plan, settings, "v1", "ConfigMap", _chart(plan).name))
+def _values(plan: Plan, settings: Mapping[str, str], release: Release, text: str) -> Object:
+    """Return the values of the chart as a ConfigMap: Helm reads the very text that is in the bundle."""
+    item = _kept(_object(plan, settings, "v1", "ConfigMap", release.chart.name))
     item["metadata"]["labels"] = dict(_WATCHED)
     return item | {"data": {"values.yaml": text}}
 
 
 def _release(namespace: str, settings: Mapping[str, str], release: str) -> Object:
-    """Return what both releases have. Helm's own commands find them where the bundle's README says."""
+    """Return what all releases have. Helm's own commands find them where the bundle's README says."""
     return {
         "interval": _interval(settings),
         "timeout": _TIMEOUT,

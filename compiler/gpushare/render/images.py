@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.catalog import amd_charts, upstream
 from gpushare.catalog.amd_charts import OF_AMD
 from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
-from gpushare.catalog.upstream import Image, UpstreamChart
+from gpushare.catalog.upstream import OF_DRA, Image, UpstreamChart
 from gpushare.core.record import Record
 from gpushare.intent.types import Platform
 from gpushare.resolved.plan import Plan
@@ -50,6 +50,10 @@ class ChartSource(Record):
 
 _CHART = re.compile(r"^# The chart: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)$", re.MULTILINE)
 
+_DRA_CHART = re.compile(
+    rf"^{OF_DRA}: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)\n(\S+)$", re.MULTILINE
+)
+
 _AMD_CHART = re.compile(rf"^{OF_AMD}: helm pull (\S+) --repo (\S+) --version (\S+)$", re.MULTILINE)
 
 
@@ -61,6 +65,19 @@ def chart_of(text: str, stack: str) -> ChartSource | None:
     registry, name, repository, version = found.groups()
     published = upstream.chart(stack).repository
     return ChartSource(name=name, version=version, source=published, used=registry or repository or published)
+
+
+def dra_of(text: str) -> tuple[ChartSource, Pulled] | None:
+    """Return the chart of NVIDIA's DRA driver that the images.txt of a bundle names, and its image; None without them."""
+    found = _DRA_CHART.search(text)
+    if found is None:
+        return None
+    registry, name, repository, version, used = found.groups()
+    chart = upstream.chart(upstream.DRA)
+    (image,) = chart.images
+    source = f"{image.values['image.repository']}:{used.rpartition(':')[2]}"
+    of_chart = ChartSource(name=name, version=version, source=chart.repository, used=registry or repository or chart.repository)
+    return of_chart, Pulled(part="dra", source=source, used=used)
 
 
 def amd_chart_of(text: str) -> ChartSource | None:

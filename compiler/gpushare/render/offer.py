@@ -15,7 +15,7 @@ def offer(plan: Plan, prices: Mapping[str, Price] = NOTHING) -> dict[str, Any]:
     quotas = {quota.namespace: {backends.quota_resource(key): number for key, number in quota.hard} for quota in plan.quotas}
     found = costs.of_plan(plan, prices)
     money = {pool.name: _money(pool, prices.get(pool.name), found) for pool in plan.pools}
-    entries = offer_entry.entries(plan.pools)
+    entries = offer_entry.entries(plan)
     machines = vm_pool.entries(plan.vm_pools)
     return {
         "apiVersion": "gpushare.dev/v1",

@@ -3,13 +3,16 @@
 Equal GPUs are one entry. The schema is `schemas/node-policy.v1.json`, which the node runtime also uses.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from gpushare import modes
 from gpushare.backends import config_manager
+from gpushare.backends.dra import DRIVER
 from gpushare.catalog.cards import PartitionMode
 from gpushare.core import emit
-from gpushare.intent.types import Platform
+from gpushare.intent.types import Backend, Platform
 from gpushare.nodes import taints
 from gpushare.resolved import rollout_entry
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -39,8 +42,9 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
             "gpusPerNode": wanted.gpus_per_node,
             "mode": pool.mode.value,
             **_programs(platform, pool),
+            **_dra(plan, pool),
             "gpus": list(_gpus(pool)),
-            "resources": {resource.name: resource.per_node for resource in pool.resources},
+            "resources": _resources(pool),
             "shares": list(_shares(pool)),
             "enforcement": {
                 "action": wanted.enforcement.action.value,
@@ -62,13 +66,31 @@ def _taint(pool: PoolPlan) -> dict[str, str]:
     return {} if key == taints.of(None).repartitioning else {"repartitioningTaint": key}
 
 
+def _resources(pool: PoolPlan) -> dict[str, int]:
+    """Return what a node offers: the shares that allocatable shows, or the devices of each DeviceClass."""
+    if pool.pool.backend is Backend.DRA:
+        return dict(sorted(Counter(device.resource for device in pool.devices).items()))
+    return {resource.name: resource.per_node for resource in pool.resources}
+
+
+def _dra(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
+    """Return the back end, if it is not the device plugin."""
+    if pool.pool.backend is not Backend.DRA:
+        return {}
+    by = plan.division.by
+    return {
+        "backend": "dra",
+        "dra": {"driver": DRIVER, "shares": by.value if by else None, "onDemand": modes.of(pool.pool).is_on_demand},
+    }
+
+
 def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
     """Return who offers and who divides the GPUs, and what they are told."""
     if pool.vendor is not AMD:
         return {
             "stack": platform.stack.value,
             "partitioner": platform.partitioner.value,
-            "profile": pool.profile.key,
+            "profile": pool.profile.key if pool.pool.backend is Backend.DEVICE_PLUGIN else None,
             "migConfig": pool.mig_config.name if pool.mig_config else None,
         }
     config = pool.manager_config
@@ -85,9 +107,10 @@ def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
 def _gpus(pool: PoolPlan) -> Iterator[dict[str, Any]]:
     groups: dict[tuple[bool, tuple[tuple[str, int | None, int, int], ...], PartitionMode | None], list[int]] = {}
     for gpu in pool.gpus:
+        is_on = gpu.mig_enabled and (bool(gpu.instances) or not pool.card.switches_mig)
         placed = sorted(gpu.instances, key=lambda instance: instance.start)
         instances = tuple((one.profile.name, one.profile.profile_id, one.start, one.size) for one in placed)
-        groups.setdefault((gpu.mig_enabled, instances, gpu.partition or config_manager.whole(pool.card)), []).append(gpu.index)
+        groups.setdefault((is_on, instances, gpu.partition or config_manager.whole(pool.card)), []).append(gpu.index)
     fields = ("profile", "profileId", "start", "size")
     for (mig, instances, partition), indexes in groups.items():
         entry = {"indexes": indexes, "mig": mig, "instances": [dict(zip(fields, one, strict=True)) for one in instances]}

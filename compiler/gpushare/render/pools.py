@@ -7,7 +7,8 @@ from typing import Any
 
 from gpushare import backends, modes
 from gpushare.core import prices
-from gpushare.intent.types import Stack
+from gpushare.core.units import MIB
+from gpushare.intent.types import Backend, Pool, Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved import offer_entry, rollout_entry, vm_pool
 from gpushare.resolved.plan import Plan, PoolPlan, VmPool
@@ -16,7 +17,7 @@ from gpushare.sharing import caps
 
 def pools_document(plan: Plan) -> dict[str, Any]:
     """Return the whole document."""
-    offers = offer_entry.entries(plan.pools)
+    offers = offer_entry.entries(plan)
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Pools",
@@ -71,7 +72,16 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "rollout": rollout_entry.entry(wanted.rollout),
         "tolerations": [dict(toleration) for toleration in wanted.tolerations],
         "namespaces": sorted(wanted.namespaces),
-    } | ({"autoscaler": wanted.autoscaler.value} if wanted.autoscaler else {})
+        **({"autoscaler": wanted.autoscaler.value} if wanted.autoscaler else {}),
+        **_of_claims(wanted),
+    }
+
+
+def _of_claims(pool: Pool) -> dict[str, Any]:
+    """Return the settings of a pool of DRA. Sizes are in MiB, as in claims."""
+    if pool.backend is not Backend.DRA:
+        return {}
+    return {"requests": pool.requests.value, "sizes": {name: size // MIB for name, size in pool.sizes}}
 
 
 def _selector(pool: PoolPlan | VmPool) -> dict[str, Any]:

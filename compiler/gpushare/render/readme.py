@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from gpushare import backends, modes
 from gpushare.catalog.image_registry import example_image
 from gpushare.core import emit
+from gpushare.core.wording import join_words
 from gpushare.intent import gitops
-from gpushare.intent.types import Action, Partitioner, Stack
+from gpushare.intent.types import Action, Backend, Partitioner, Requests, Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
-from gpushare.steps import amd_release, leaving, nvidia_release, preparation, virtual_machines
+from gpushare.sharing import claims
+from gpushare.sharing.claims import Shape
+from gpushare.steps import amd_release, dra_release, leaving, nvidia_release, preparation, virtual_machines
 from gpushare.vendors.amd import AMD
 
 _OURS = "app.kubernetes.io/name=gpushare"
@@ -104,8 +107,39 @@ def _pool(pool: PoolPlan, plan: Plan) -> Iterator[str]:
     first, *others = kinds
     yield from (f"    {line}" for line in emit.yaml_text(pod(pool, first, plan)).splitlines())
     yield ""
-    if others:
+    if pool.pool.backend is Backend.DRA:
+        yield from _claims(pool, plan)
+    elif others:
         yield from (f"The same with {' or '.join(f'`{name}`' for name in others)}.", "")
+
+
+def _claims(pool: PoolPlan, plan: Plan) -> Iterator[str]:
+    """Yield how pods ask a pool of DRA for its devices: the claims to choose from, and the names in `limits`."""
+    shapes = claims.shapes(pool.pool, pool.card, pool.kinds, plan.division)
+    if pool.pool.requests is not Requests.LIMITS:
+        if not pool.pool.namespaces:
+            listed = join_words([f"`{quota.namespace}`" for quota in plan.quotas]) if plan.quotas else "no namespace"
+            yield f"Claim templates are in {listed}. This adds those for another namespace:"
+            yield ""
+            yield "    gpushare claims INTENT NAMESPACE | kubectl replace --force --filename -"
+            yield ""
+        yield from ("| resourceClaimTemplateName | a claim gets |", "|---|---|")
+        yield from (f"| `{shape.template}` | {_gets(pool, shape)} |" for shape in shapes)
+        yield ""
+    backend = backends.of(pool.pool, pool.card)
+    names = {one.name: backend.limits(one.name)[0] for one in pool.resources}
+    if pool.pool.requests is not Requests.CLAIMS:
+        listed = join_words([f"`{name}: 1`" for name in names.values()])
+        yield from (f"Under `limits`: {listed}, in one container of a pod.", "")
+
+
+def _gets(pool: PoolPlan, shape: Shape) -> str:
+    kind = next(one for one in pool.kinds if one.resource == shape.device_class)
+    what = f"an instance {kind.profile.name}" if kind.profile else "a GPU"
+    if not kind.shared:
+        return "a whole GPU" if kind.profile is None else what
+    memory = shape.alternatives[0].get(claims.MEMORY)
+    return f"{memory} of {what}" if memory else f"one of {kind.replicas} shares of {what}"
 
 
 def _consequence(pool: PoolPlan) -> str:
@@ -124,14 +158,14 @@ def _consequence(pool: PoolPlan) -> str:
 
 def pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
     """Return a pod that uses one share of the pool."""
-    is_amd = pool.vendor is AMD
+    is_amd, is_dra = pool.vendor is AMD, pool.pool.backend is Backend.DRA
     container = {
         "name": "main",
         "image": example_image(plan.intent.platform.registry),
         "command": ["ls", "/dev/kfd", "/dev/dri"] if is_amd else ["nvidia-smi", "-L"],
     }
     spec: dict[str, object] = {"restartPolicy": "Never", "nodeSelector": {POOL_LABEL: pool.name}}
-    if plan.intent.platform.runtime_class and not is_amd:
+    if plan.intent.platform.runtime_class and not is_amd and not is_dra:
         spec["runtimeClassName"] = plan.intent.platform.runtime_class
     if pool.pool.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in pool.pool.tolerations]
@@ -144,7 +178,7 @@ def _quotas(plan: Plan) -> Iterator[str]:
         yield from ("## Quotas", "", "Namespaces that are not listed are not limited.", "")
         yield from ("| namespace | resource | at most |", "|---|---|---|")
         for quota in plan.quotas:
-            yield from (f"| {quota.namespace} | `{name.removeprefix('requests.')}` | {number} |" for name, number in quota.hard)
+            yield from (f"| {quota.namespace} | `{backends.quota_resource(name)}` | {number} |" for name, number in quota.hard)
         yield ""
 
 
@@ -164,6 +198,7 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
         ("Labels of nodes", preparation.labels(plan)),
         ("AMD's chart", amd_release.step(plan)),
         *charts,
+        ("The DRA driver", dra_release.step(plan)),
         ("Virtual machines", virtual_machines.labels(plan)),
         ("Check", _check(plan) if plan.pools else ()),
         ("Start-up taint", _START_UP_TAINT if has_cloud else ()),

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare.backends import vgpu
+from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
-from gpushare.intent.types import Partitioner, Stack
+from gpushare.intent.types import Backend, Partitioner, Stack
 from gpushare.monitoring import counters
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -27,12 +28,15 @@ _DISCOVERY = {Stack.GPU_OPERATOR: "node-feature-discovery", Stack.DEVICE_PLUGIN:
 _NAMED_SECRETS = ("imagePullSecrets", "node-feature-discovery.imagePullSecrets", "nfd.imagePullSecrets")
 
 
-def upstream_values(plan: Plan) -> Values:
-    """Return the values for the chart of the intent's stack, the intent's own merged in; empty for stack `existing`."""
+def upstream_values(plan: Plan, *, has_dra: bool) -> Values:
+    """Return the values for the chart of the intent's stack, the intent's own merged in; empty for stack `existing`.
+
+    `has_dra`: NVIDIA's DRA driver serves nodes, or did.
+    """
     platform = plan.intent.platform
     if not platform.installs_chart:
         return {}
-    settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin()
+    settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin(has_dra=has_dra)
     return _combined(plan, (*settings, *_tolerations(plan, OUR_TAINTS)))
 
 
@@ -80,9 +84,10 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
             ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS="true",
         ),
     )
-    if any(device.replicas > 1 for pool in plan.pools for device in pool.samples):
+    by_plugin = [pool for pool in plan.pools if pool.pool.backend is Backend.DEVICE_PLUGIN]
+    if any(device.replicas > 1 for pool in by_plugin for device in pool.samples):
         # Otherwise the metrics of a shared GPU name one pod at random, and those of renamed resources no pod.
-        renamed = _renamed(plan.pools)
+        renamed = _renamed(by_plugin)
         names = {"NVIDIA_RESOURCE_NAMES": ",".join(renamed)} if renamed else {}
         yield "dcgmExporter.env", _env(KUBERNETES_VIRTUAL_GPUS="true", **names)
         yield "dcgmExporter.hostPID", True
@@ -122,13 +127,22 @@ def _vgpus(plan: Plan, config: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     yield "sandboxDevicePlugin.enabled", True
 
 
-def _plugin() -> Iterator[tuple[str, Any]]:
+def _plugin(*, has_dra: bool) -> Iterator[tuple[str, Any]]:
     """Yield the values that sharing needs of nvidia-device-plugin 0.20.0.
 
-    A node without a label gets no config, so it offers whole GPUs. GFD, with NFD, sets the label that MPS waits for.
+    A node without a label gets no config, so it offers whole GPUs. GFD, with NFD, sets the label that MPS waits for. Beside the
+    DRA driver, the plugin keeps off the nodes that are the driver's, or are on their way.
     """
     yield "config", {"name": "gpushare-profiles", "default": "", "fallbackStrategies": ["empty"]}
     yield "gfd.enabled", True
+    if has_dra:
+        fact = upstream.chart(Stack.DEVICE_PLUGIN.value).path("affinity")
+        away = {"key": BACKEND_LABEL, "operator": "NotIn", "values": ["none", "dra"]}
+        default = (
+            fact.default["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] if fact else ()
+        )
+        terms = [{"matchExpressions": [*term["matchExpressions"], away]} for term in default]
+        yield "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", terms
 
 
 def _tolerations(plan: Plan, taints: Iterable[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -19,7 +19,10 @@ from gpushare.sharing.shares import ShareKind
 
 
 class GpuPlan(Record):
-    """What one GPU of a node resolves to: MIG instances, AMD's `partition`, or neither, a whole GPU."""
+    """What one GPU of a node resolves to: MIG instances, AMD's `partition`, or neither, a whole GPU.
+
+    With MIG but without instances, these are made for each claim.
+    """
 
     index: int
     mig_enabled: bool
@@ -28,7 +31,7 @@ class GpuPlan(Record):
 
 
 class DevicePlan(Record):
-    """One device that the device plugin will offer: a whole GPU (`profile` None) or a MIG instance.
+    """One device that a back end will offer: a whole GPU (`profile` None), a MIG instance, or a place where one can be made.
 
     `memory_mib` is the smallest catalogued memory, None if unknown; `cap_mib` is what one container may use, None for no cap.
     """
@@ -75,9 +78,14 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
     if layouts is None:
         raise ValueError(f"pool {pool.name}: no layout")
     kinds = shares.kinds(pool, card, layouts)
-    placed = {layout: _place(card, layout) for layout in set(layouts)}
-    gpus = tuple(_gpu(card, index, layout, placed[layout]) for index, layout in enumerate(layouts))
-    devices = _devices(pool, card, gpus, kinds)
+    if modes.of(pool).is_on_demand and card.mig:
+        free = mig.places(card.mig, [name for name, _ in layouts[0]])
+        gpus = tuple(GpuPlan(index=index, mig_enabled=True, instances=()) for index in range(len(layouts)))
+    else:
+        free = ()
+        placed = {layout: _place(card, layout) for layout in set(layouts)}
+        gpus = tuple(_gpu(card, index, layout, placed[layout]) for index, layout in enumerate(layouts))
+    devices = _devices(pool, card, gpus, kinds, free)
     key, config = backends.of(pool, card).profile({kind.base: kind.replicas for kind in kinds if kind.shared})
     return NodeShape(
         layouts=layouts,
@@ -105,8 +113,10 @@ def _place(card: Card, layout: Layout) -> tuple[Instance, ...]:
     return placed
 
 
-def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[ShareKind, ...]) -> tuple[DevicePlan, ...]:
-    """Return every device of a node, sorted by GPU and start."""
+def _devices(
+    pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[ShareKind, ...], free: tuple[Instance, ...]
+) -> tuple[DevicePlan, ...]:
+    """Return every device of a node, sorted by GPU and start: also all `free` places of GPUs with MIG."""
     offered = {kind.profile.name if kind.profile else None: kind for kind in kinds}
     caps_mib = {name: caps.cap_mib(pool, card, kind.profile, kind.replicas) for name, kind in offered.items()}
     whole = card.mig.units if card.mig else 1
@@ -129,7 +139,7 @@ def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[Sha
         if gpu.partition:
             devices += [device(gpu.index, gpu.partition.name, start, 1) for start in range(gpu.partition.partitions)]
         elif gpu.mig_enabled:
-            placed = sorted(gpu.instances, key=lambda instance: instance.start)
+            placed = sorted(gpu.instances or free, key=lambda instance: instance.start)
             devices += [device(gpu.index, item.profile.name, item.start, item.size) for item in placed]
         else:
             devices.append(device(gpu.index, None, 0, whole))

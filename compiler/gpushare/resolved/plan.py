@@ -9,19 +9,21 @@ from collections.abc import Iterator, Mapping
 
 from gpushare import backends, mig, modes
 from gpushare.backends.config_manager import ManagerConfig
+from gpushare.backends.dra import IMPLICIT
 from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
-from gpushare.intent.types import AmdStack, Intent, Layout, Partitioner, Pool, Quota
+from gpushare.intent.types import AmdStack, Backend, DraShares, Intent, Layout, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
 from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
-from gpushare.sharing import caps, shares
-from gpushare.sharing.shares import ShareKind
+from gpushare.sharing import caps, claims, shares
+from gpushare.sharing.claims import Division
+from gpushare.sharing.shares import Offer, ShareKind
 
 __all__ = [
     "DevicePlan",
@@ -49,9 +51,9 @@ class ResourcePlan(Record):
 class PoolPlan(ResolvedPool):
     """One pool, resolved.
 
-    `gpus` and `devices` describe one node, `samples` are one device of each profile. `layout_of_goal` is what a goal was
-    resolved to, None if the user wrote the layout; the lock file pins it under `goal_question`. The tolerance of each cap is
-    `caps.tolerance_mib` of it.
+    `gpus` and `devices` describe one node, `samples` are one device of each profile, `kinds` the ways to offer them.
+    `layout_of_goal` is what a goal was resolved to, None if the user wrote the layout; the lock file pins it under
+    `goal_question`. The tolerance of each cap is `caps.tolerance_mib` of it.
     """
 
     gpus: tuple[GpuPlan, ...]
@@ -63,10 +65,11 @@ class PoolPlan(ResolvedPool):
     manager_config: ManagerConfig | None
     layout_of_goal: Layout | None
     goal_question: str = ""
+    kinds: tuple[ShareKind, ...] = ()
 
 
 class QuotaPlan(Record):
-    """The ResourceQuota of one namespace: (`requests.<resource>`, number) pairs, sorted."""
+    """The ResourceQuota of one namespace: (key of the resource, number) pairs, sorted."""
 
     namespace: str
     hard: tuple[tuple[str, int], ...]
@@ -77,6 +80,7 @@ class Plan(Record):
 
     `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to
     set its own. It suits every profile that a node may still have, because the operator changes it on all nodes at once.
+    `division`: how NVIDIA's DRA driver divides devices among claims.
     """
 
     intent: Intent
@@ -85,6 +89,7 @@ class Plan(Record):
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
     vm_pools: tuple[VmPool, ...] = ()
+    division: Division = Division(by=None)
 
     @property
     def has_nvidia(self) -> bool:
@@ -95,6 +100,16 @@ class Plan(Record):
     def amd_pools(self) -> tuple[PoolPlan, ...]:
         """The pools with cards of AMD's."""
         return tuple(pool for pool in self.pools if pool.card.vendor == "amd")
+
+    @property
+    def dra_pools(self) -> tuple[PoolPlan, ...]:
+        """The pools that NVIDIA's DRA driver serves."""
+        return tuple(pool for pool in self.pools if pool.pool.backend is Backend.DRA)
+
+    @property
+    def makes_instances(self) -> bool:
+        """Whether that driver makes MIG instances for claims: if so, on all its nodes."""
+        return any(modes.of(pool.pool).is_on_demand for pool in self.dra_pools)
 
     @property
     def has_amd_operator(self) -> bool:
@@ -110,10 +125,16 @@ class Plan(Record):
     @property
     def ambiguous(self) -> frozenset[str]:
         """The resources that mean different things in different pools: a pod that requests one must name the pool."""
-        return shares.ambiguous(
-            frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.samples)
-            for pool in self.pools
-        )
+        by_plugins = (_offer(pool) for pool in self.pools if pool.pool.backend is Backend.DEVICE_PLUGIN)
+        return shares.ambiguous(by_plugins, map(_offer, self.dra_pools)) | frozenset(self._of_classes())
+
+    def _of_classes(self) -> Iterator[str]:
+        """Yield the names of classes in `limits` that nodes of other pools may serve: a class knows cards, and no pools."""
+        served = Counter((pool.card.id, one.profile) for pool in self.dra_pools for one in pool.samples)
+        for pool in self.dra_pools:
+            for one in pool.samples:
+                is_alone = served[pool.card.id, one.profile] == 1
+                yield from (name for name in _limits(pool, one) if name.startswith(IMPLICIT) or not is_alone)
 
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
@@ -134,7 +155,33 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         quotas=_quotas(intent, resolved),
         operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
         vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
+        division=_division(intent, lock),
     )
+
+
+def _division(intent: Intent, lock: Lock) -> Division:
+    """Return how the driver divides devices. Once by memory, always: nodes that wait for their turn have shares in use.
+
+    Whole GPUs are the same with it. By a count they are not, and limits that ask for one would get a share.
+    """
+    divided = claims.division(intent)
+    is_fixed = intent.has_dra and not any(modes.of(pool).is_on_demand for pool in intent.pools)
+    is_by_memory = divided.by is None and is_fixed and lock.dra.get("byMemory", False)
+    return Division(by=DraShares.MEMORY) if is_by_memory else divided
+
+
+def _offer(pool: PoolPlan) -> Offer:
+    """Return what a pool's resources mean; that of a class is its own."""
+    return frozenset(
+        (name, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib))
+        for one in pool.samples
+        for name in _limits(pool, one)
+        if not name.startswith(IMPLICIT)
+    )
+
+
+def _limits(pool: PoolPlan, device: DevicePlan) -> tuple[str, ...]:
+    return backends.of(pool.pool, pool.card).limits(device.resource)
 
 
 def goal_question(intent: Intent, pool: Pool) -> str:
@@ -195,6 +242,7 @@ def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool,
         layout_of_goal=shape.layouts[0] if question else None,
         terms=assignment.terms(pool),
         goal_question=question,
+        kinds=shape.kinds,
     )
 
 

@@ -79,7 +79,8 @@ def check_defaults(context: RuleContext) -> Iterator[Finding]:
     """GS623: two default pools for one resource."""
     first: dict[str, Pool] = {}
     for pool in context.intent.pools:
-        for resource in {kind.resource: None for kind in context.kinds(pool) or () if pool.is_default}:
+        names = (context.named(pool, kind) for kind in context.kinds(pool) or () if pool.is_default)
+        for resource in dict.fromkeys(name for name in names if name):
             other = first.setdefault(resource, pool)
             if other is not pool:
                 yield Finding(
@@ -114,10 +115,13 @@ def _unambiguous(context: RuleContext) -> Iterator[Finding]:
         card, kinds = context.card(pool), context.kinds(pool)
         if card is None or kinds is None:
             return
-        offers[pool.name] = frozenset((kind.resource, shares.identity(pool, card, kind)) for kind in kinds)
-    ambiguous = shares.ambiguous(offers.values())
+        named = ((context.named(pool, kind), kind) for kind in kinds)
+        offers[pool.name] = frozenset((name, shares.identity(pool, card, kind)) for name, kind in named if name)
+    ambiguous = shares.ambiguous(filter(None, offers.values()))
     for pool in context.intent.pools:
-        if pool.is_default and ambiguous.isdisjoint(resource for resource, _ in offers[pool.name]):
+        if pool.is_default and not offers[pool.name]:
+            yield _default(pool, "its pods have claims, which name their pool", "leave default out")
+        elif pool.is_default and ambiguous.isdisjoint(resource for resource, _ in offers[pool.name]):
             why = "its resources mean the same in every pool, so pods that select no pool may run in any"
             yield _default(pool, why, "leave default out: only pods that ask for an ambiguous resource are sent to a pool")
 

@@ -91,6 +91,8 @@ def check_name(context: RuleContext) -> Iterator[Finding]:
     parts = ["gpushare"]
     if gitops.installs_upstream(intent):
         parts.append(upstream.chart(intent.platform.stack.value).name)
+    if intent.installs_dra_driver:
+        parts.append(upstream.chart(upstream.DRA).name)
     too_long = max(len(f"{name}-{part}") for part in parts) - _MAX_LABEL_LENGTH
     if too_long > 0:
         given = named or intent.name

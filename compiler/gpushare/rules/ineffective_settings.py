@@ -12,6 +12,7 @@ from gpushare.intent.types import (
     Action,
     AdmissionMode,
     AdmissionScope,
+    Backend,
     CapValue,
     CapWord,
     Enforcement,
@@ -20,6 +21,7 @@ from gpushare.intent.types import (
     MemoryEach,
     OnBusy,
     Pool,
+    Requests,
     Stack,
 )
 from gpushare.modes.mps import limits_clients
@@ -47,9 +49,14 @@ def check_effect(context: RuleContext) -> Iterator[Finding]:
             continue
         shared = [kind for kind in kinds if kind.shared]
         of_sharing = _of_sharing(context, pool, shared) if shared else _unshared(context, pool)
-        for steps, why, hint in (*of_sharing, *_of_rollout(context, pool)):
+        for steps, why, hint in (*of_sharing, *_of_rollout(context, pool), *_of_backend(context, pool)):
             yield _found(pool_path(pool, *steps), steps, why, hint)
-    for steps, why, hint in (*_of_admission(context.intent), *_of_quotas(context), *_of_all_rollouts(context)):
+    for steps, why, hint in (
+        *_of_admission(context.intent),
+        *_of_quotas(context),
+        *_of_all_rollouts(context),
+        *_of_driver(context.intent),
+    ):
         yield _found(("spec", *steps), steps, why, hint)
 
 
@@ -117,6 +124,22 @@ def _of_enforcement(context: RuleContext, pool: Pool) -> _Idle:
 def _of_rollout(context: RuleContext, pool: Pool) -> _Idle:
     if pool.rollout.on_busy is OnBusy.FAIL and "drainTimeout" in _written(context, pool, "rollout"):
         yield ("rollout", "drainTimeout"), "onBusy: fail waits for no pod", "remove it, or write onBusy: wait or evict"
+
+
+def _of_backend(context: RuleContext, pool: Pool) -> _Idle:
+    if pool.backend is not Backend.DRA:
+        if context.writes(pool_path(pool, "requests")):
+            yield ("requests",), f"pool {pool.name} has the device plugin", "remove it, or write backend: dra"
+    elif pool.requests is Requests.CLAIMS:
+        is_shared = any(kind.shared for kind in context.kinds(pool) or ())
+        for setting in _written(context, pool, "sharing"):
+            if setting == "strategy" or (setting == "rename" and is_shared):
+                yield ("sharing", setting), "claims name a class of the pool", "remove it, or write requests: both"
+
+
+def _of_driver(intent: Intent) -> _Idle:
+    if intent.platform.dra is not None and all(pool.backend is not Backend.DRA for pool in intent.pools):
+        yield ("platform", "dra"), "no pool has backend: dra", "remove it, or write backend: dra in a pool"
 
 
 def _of_all_rollouts(context: RuleContext) -> _Idle:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from gpushare import vendors
+from gpushare import modes, vendors
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
@@ -27,7 +27,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
                     message=f"{a_card(card)} has no MIG profile {name}",
                     hints=tuple(_instead(name, card, known)),
                     path=path,
-                    on_key=True,
+                    on_key=path[-1] == name,
                 )
 
 
@@ -36,6 +36,8 @@ def _named(pool: Pool) -> Iterator[tuple[Path, str]]:
     for path, layout in written_layouts(pool):
         for name, _ in layout:
             yield (*path, name), name
+    for at, name in enumerate(modes.of(pool).profiles):
+        yield pool_path(pool, "sharing", "profiles", at), name
     for name in _replicated(pool):
         yield pool_path(pool, "sharing", "replicas", name), name
     if isinstance(pool.memory.cap, tuple):

@@ -9,7 +9,7 @@ from gpushare.catalog.cards import MigProfile
 from gpushare.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
-from gpushare.intent.types import Amd, AmdStack, MigStrategy, Partitioner, Stack
+from gpushare.intent.types import Amd, AmdStack, Backend, MigStrategy, Partitioner, Stack
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -179,7 +179,8 @@ def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
     one = backends.operator_mig_strategy(pools)
     if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
         return
-    wishes = [(pool.name, strategy) for pool in pools if (strategy := modes.of(pool).mig_strategy)]
+    with_plugin = (pool for pool in pools if pool.backend is Backend.DEVICE_PLUGIN)
+    wishes = [(pool.name, strategy) for pool in with_plugin if (strategy := modes.of(pool).mig_strategy)]
     mixed = next(wish for wish in wishes if wish[1] == MigStrategy.MIXED)
     other = next(wish for wish in wishes if wish[1] != MigStrategy.MIXED)
     first, later = sorted((mixed, other), key=wishes.index)

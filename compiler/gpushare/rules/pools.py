@@ -159,7 +159,8 @@ def check_same_resource(context: RuleContext) -> Iterator[Finding]:
     offers: dict[str, list[tuple[Pool, ShareKind, str]]] = {}
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
-            offers.setdefault(kind.resource, []).append((pool, kind, _share(pool, card, kind)))
+            if name := context.named(pool, kind):
+                offers.setdefault(name, []).append((pool, kind, _share(pool, card, kind)))
     for resource, offered in sorted(offers.items()):
         # Another rule reports different shares within one pool.
         others = [offer for offer in offered if offer[2] != offered[0][2] and offer[0] is not offered[0][0]]

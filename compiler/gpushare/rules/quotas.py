@@ -146,6 +146,11 @@ def check_memory(context: RuleContext) -> Iterator[Finding]:
                 f"pool {quota.pool} offers whole devices without caps, so memory cannot be counted in shares",
                 "write a number",
             )
+        elif resolved.pool.sizes:
+            message, hint = (
+                f"claims of pool {quota.pool} have several sizes, so memory cannot be counted in shares",
+                "write a number of claims, or make a pool for each size",
+            )
         elif caps.wanted_cap(resolved.pool, kind.profile) is CapWord.NONE:
             message, hint = f"pool {quota.pool} has no cap, so memory cannot be counted in shares", "write a number of shares"
         else:
@@ -208,13 +213,14 @@ def check_shared_budget(context: RuleContext) -> Iterator[Finding]:
     """GS607: pools that share a resource name share one budget, because Kubernetes counts by name."""
     offering: dict[str, list[Pool]] = {}
     for pool in context.intent.pools:
-        for resource in {kind.resource: None for kind in context.kinds(pool) or ()}:
+        for resource in dict.fromkeys(name for kind in context.kinds(pool) or () for name in _counted(context, pool, kind)):
             offering.setdefault(resource, []).append(pool)
     budgets: dict[tuple[str, str], list[tuple[Pool, int, Path]]] = {}
     for resolved in resolved_quotas(context):
         for kind, count, _ in resolved.counts:
             entry = (resolved.pool, count, quota_path(resolved.quota))
-            budgets.setdefault((resolved.quota.namespace, kind.resource), []).append(entry)
+            for resource in _counted(context, resolved.pool, kind):
+                budgets.setdefault((resolved.quota.namespace, resource), []).append(entry)
     for (namespace, resource), entries in budgets.items():
         usable = [pool.name for pool in offering[resource] if not pool.namespaces or namespace in pool.namespaces]
         if len(usable) > 1:
@@ -226,6 +232,11 @@ def check_shared_budget(context: RuleContext) -> Iterator[Finding]:
                 hints=("Kubernetes counts by resource name: only resources of other names have budgets of their own",),
                 path=entries[-1][2],
             )
+
+
+def _counted(context: RuleContext, pool: Pool, kind: ShareKind) -> Iterator[str]:
+    """Yield the names by which a quota counts such a device: a claim counts as the name in `limits` that its class has, too."""
+    yield from dict.fromkeys(filter(None, (kind.resource, context.named(pool, kind))))
 
 
 def check_namespace(context: RuleContext) -> Iterator[Finding]:

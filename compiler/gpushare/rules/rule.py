@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from gpushare import modes
+from gpushare import backends, modes
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import NOTHING, Record
@@ -91,6 +91,12 @@ class RuleContext:
             card, layouts = self.card(pool), self.layouts(pool)
             self._kinds[pool.name] = None if card is None or layouts is None else shares.kinds(pool, card, layouts)
         return self._kinds[pool.name]
+
+    def named(self, pool: Pool, kind: ShareKind) -> str:
+        """Return the extended resource by which pods ask for such a device in `limits`; empty if only claims get it."""
+        card = self.card(pool)
+        is_offered = card is not None and pool.backend in modes.of(pool).backends
+        return backends.of(pool, card).extended_name(kind.resource) if card and is_offered else ""
 
 
 class Rule(Record):

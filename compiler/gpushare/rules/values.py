@@ -227,7 +227,10 @@ _OF_VGPUS = ("sandboxWorkloads.enabled", "vgpuManager.enabled", "vgpuDeviceManag
 
 _SWITCHED = {
     "driver.enabled": ("without platform.driver the operator installs no driver", "remove it, or write platform.driver"),
-    "gpuCluster.deployCR": ("gpushare's pools need the device plugin, not the DRA driver", "remove it"),
+    "gpuCluster.deployCR": (
+        "gpushare does not use the operator's DRA driver",
+        "remove it; a pool with backend: dra has NVIDIA's own chart of the driver",
+    ),
     "migManager.enabled": (
         "mig-manager runs with platform.partitioner: mig-manager only",
         "remove it, or write platform.partitioner: mig-manager",

@@ -9,7 +9,7 @@ from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
 from gpushare.core.wording import join_words
-from gpushare.intent.types import Pool, SharePlacement, Stack
+from gpushare.intent.types import Backend, Pool, SharePlacement, Stack
 from gpushare.rules.card_names import a_card
 from gpushare.rules.charts import AMD_VERSIONS, VERSIONS, judging_chart
 from gpushare.rules.ineffective_settings import operator_driver
@@ -137,6 +137,8 @@ def check_plugin(context: RuleContext) -> Iterator[Finding]:
         yield _old_plugin(message, "leave the version out", written)
         return
     for pool in context.intent.pools:
+        if pool.backend is Backend.DRA:
+            continue
         for lacks, hint, path in _lacking(context, pool, numbers):
             yield _old_plugin(f"device plugin {version} {lacks}", hint, path)
 

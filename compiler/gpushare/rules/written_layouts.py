@@ -22,9 +22,10 @@ def layout_groups(pool: Pool) -> tuple[LayoutGroup, ...]:
 
 
 def written_layouts(pool: Pool) -> tuple[tuple[Path, Layout], ...]:
-    """Return every layout that the user wrote for the pool, with its path; empty for goals and other modes."""
+    """Return every layout that the user wrote for the pool, with its path; empty for goals, on demand and other modes."""
     mode = modes.of(pool)
     groups, alike = mode.written
     if groups:
         return tuple((pool_path(pool, "sharing", "layouts", at, "layout"), group.layout) for at, group in enumerate(groups))
-    return ((pool_path(pool, "sharing", "layout"), alike),) if mode.is_partitioned and mode.goal is None else ()
+    is_written = mode.is_partitioned and mode.goal is None and not mode.is_on_demand
+    return ((pool_path(pool, "sharing", "layout"), alike),) if is_written else ()

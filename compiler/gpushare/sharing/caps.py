@@ -49,6 +49,14 @@ def cap_mib(pool: Pool, card: Card, profile: DeviceProfile | None, replicas: int
             return size // MIB
 
 
+def claim_cap_mib(cap_mib: int, replicas: int, asked_mib: int, memory_mib: int) -> int:
+    """Return what a claim may use that asks for some of a device's memory: as much of it as the caps of all shares are.
+
+    The node runtime computes the same from what the scheduler gave the claim.
+    """
+    return asked_mib * cap_mib * replicas // memory_mib
+
+
 def provided_bytes(pool: Pool, card: Card, profile: DeviceProfile | None, replicas: int) -> int | None:
     """Return what a container with one share of a device may use: the cap, or the usable memory of an unshared device.
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 
 from gpushare import backends, mig, modes, vendors
 from gpushare.catalog.cards import Card, DeviceProfile
@@ -49,10 +50,10 @@ def identity(pool: Pool, card: Card, kind: ShareKind) -> ShareIdentity:
     return card.id, name, kind.shared, caps.cap_mib(pool, card, kind.profile, kind.replicas)
 
 
-def ambiguous(offers: Iterable[Offer]) -> frozenset[str]:
+def ambiguous(offers: Iterable[Offer], lasting: Iterable[Offer] = ()) -> frozenset[str]:
     """Return the resources that mean different things in different pools: a pod that requests one must name the pool.
 
-    While a plugin starts, it briefly offers whole GPUs, also on nodes that share them.
+    While a plugin starts, it briefly offers whole GPUs, also on nodes that share them; those of `lasting` have no plugin.
     """
     meanings: dict[str, set[ShareIdentity]] = {}
     transient = set()
@@ -61,6 +62,8 @@ def ambiguous(offers: Iterable[Offer]) -> frozenset[str]:
             meanings.setdefault(resource, set()).add(each)
         offered = {resource for resource, _ in offer}
         transient |= {vendors.of_resources(offered).whole_gpu} - offered
+    for resource, each in chain.from_iterable(lasting):
+        meanings.setdefault(resource, set()).add(each)
     return frozenset(transient.union(name for name, each in meanings.items() if len(each) > 1))
 
 

@@ -8,7 +8,7 @@ from gpushare.catalog.cards import Card, MigProfile, PartitionMode
 from gpushare.core.prices import Price
 from gpushare.core.record import Record
 from gpushare.core.units import MIB
-from gpushare.intent.types import AdmissionMode, Pool, SharePlacement
+from gpushare.intent.types import AdmissionMode, Backend, Pool, SharePlacement
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare.sharing import caps
 
@@ -36,7 +36,8 @@ class DeviceSupply(Record):
 class PoolSupply(Record):
     """One pool. `nodes` None: as many as the workload needs. `devices` are those of one node, in kubelet's order.
 
-    `namespaces` empty: all may use it. `placement` is how the device plugin chooses among the GPUs of a node.
+    `namespaces` empty: all may use it. `placement` is how the device plugin chooses among the GPUs of a node; for DRA the
+    scheduler does it, which takes them in order.
     """
 
     name: str
@@ -104,7 +105,7 @@ def _pool(plan: PoolPlan, price: Price | None) -> PoolSupply:
         gpus_per_node=pool.gpus_per_node,
         gpu_mib=card.memory_mib or None,
         devices=tuple(map(device, plan.devices)),
-        placement=pool.sharing.placement,
+        placement=SharePlacement.PACK if pool.backend is Backend.DRA else pool.sharing.placement,
         namespaces=frozenset(pool.namespaces),
         is_default=pool.is_default,
         price=price,

@@ -8,7 +8,7 @@ from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
-from gpushare.steps import amd_release, nvidia_release, virtual_machines
+from gpushare.steps import amd_release, dra_release, nvidia_release, virtual_machines
 
 NAMESPACE = "PLUGIN_NAMESPACE"
 """What the commands have for the namespace of a plugin that the intent does not state."""
@@ -65,7 +65,7 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
         yield from _by_helm(plan) if intent.gitops else _failed(plan)
         yield from ("", *amd_release.leaving(plan))
         return
-    of_amd = tuple(amd_release.leaving(plan))
+    others = (*amd_release.leaving(plan), *dra_release.leaving(plan))
     yield f"This {released(plan)}. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
     stay, it = ("stay", "them") if len(intent.kept_config_maps) > 1 else ("stays", "it")
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."
@@ -74,8 +74,8 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     if relabelled := [f"    {command}" for command in virtual_machines.leaving(plan)]:
         yield "Let NVIDIA's own configs make the same vGPUs; none changes:"
         yield from ("", *relabelled, "")
-    if of_amd:
-        yield from (*of_amd, "")
+    if others:
+        yield from (*others, "")
     if intent.platform.stack is Stack.EXISTING:
         yield f"Now or later, {_restore(plan)}."
     else:

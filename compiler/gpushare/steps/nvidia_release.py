@@ -1,10 +1,48 @@
-"""The command of Helm for NVIDIA's chart."""
+"""The command of Helm for NVIDIA's chart, and the charts of NVIDIA's that a tool of GitOps installs."""
 
 from collections.abc import Iterator
 
 from gpushare.catalog import upstream
+from gpushare.catalog.upstream import UpstreamChart
+from gpushare.core.record import Record
+from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
+
+
+class Release(Record):
+    """A chart that the bundle installs. `stack`: as the catalogue names it; a stack's values are in a folder of that name."""
+
+    stack: str
+    chart: UpstreamChart
+    version: str
+    namespace: str
+    repository: str
+    has_null: bool = False
+
+
+def releases(plan: Plan) -> Iterator[Release]:
+    """Yield the platform's stack, then the DRA driver, as far as the bundle installs them."""
+    platform = plan.intent.platform
+    if gitops.installs_upstream(plan.intent):
+        chart = upstream.chart(platform.stack.value)
+        yield Release(
+            stack=platform.stack.value,
+            chart=chart,
+            version=platform.version or chart.version,
+            namespace=plan.intent.plugin_namespace,
+            repository=platform.charts or chart.repository,
+            has_null=renders_null(plan),
+        )
+    if plan.intent.installs_dra_driver:
+        dra, chart = platform.of_dra, upstream.chart(upstream.DRA)
+        yield Release(
+            stack=upstream.DRA,
+            chart=chart,
+            version=dra.version or chart.version,
+            namespace=dra.namespace,
+            repository=platform.charts or chart.repository,
+        )
 
 
 def renders_null(plan: Plan) -> bool:

@@ -11,7 +11,7 @@ from gpushare.catalog.image_registry import (
     node_image,
     reference,
 )
-from gpushare.core.wording import pluralize
+from gpushare.core.wording import join_words, pluralize
 from gpushare.intent import gitops
 from gpushare.intent.types import NodeSelector, Operator
 from gpushare.nodes.clouds import is_set_by_a_program
@@ -49,6 +49,9 @@ def namespaces(plan: Plan) -> Iterator[str]:
     yield f"prints {' and '.join([*first, last])}, later `unchanged`."
     if plan.quotas:
         yield "Create the namespaces in the quota table too: the next steps put their quotas into them."
+    listed = {quota.namespace for quota in plan.quotas}
+    if named := sorted({name for pool in plan.dra_pools for name in pool.pool.namespaces} - listed):
+        yield f"Create {join_words([f'`{name}`' for name in named])} too, into which claim templates are put."
 
 
 def labels(plan: Plan) -> Iterator[str]:

@@ -71,7 +71,9 @@ def _entries(pool: PoolChange, sides: tuple[Document, Document]) -> list[Documen
 
 def _memory(entry: Document, catalog: Catalog) -> MemoryTotals:
     card = catalog.get(entry["card"])
-    devices = ((one["memoryMiB"], one["replicas"], one["capMiB"]) for one in entry["devices"])
+    unknown: Document = {"memoryMiB": None, "replicas": 1, "capMiB": None}
+    listed: list[Document] = [unknown] if entry.get("onDemand") else entry["devices"]
+    devices = ((one["memoryMiB"], one["replicas"], one["capMiB"]) for one in listed)
     node = memory_totals.of_node(None if card is None else card.memory_mib, entry["gpusPerNode"], devices)
     return node.of_nodes(entry["nodes"])
 

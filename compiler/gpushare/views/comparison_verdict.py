@@ -28,6 +28,7 @@ _RUNNING = {
     EffectKind.ADOPTED: "The adoption changes, for every node.",
     EffectKind.ENDED: "Running containers over their cap are killed from then on.",
     EffectKind.VMS: "Nodes of virtual machines must be labelled by hand, when these are shut down.",
+    EffectKind.BACKEND: "Nodes change hands between device plugin and DRA driver: each is drained first.",
     EffectKind.TAINTED: "While a node's GPUs are divided, every pod on it that does not tolerate AMD's taint ends.",
 }
 _LATER = {
@@ -37,8 +38,11 @@ _LATER = {
     EffectKind.RAISED: "Running containers may use a raised cap at once.",
     EffectKind.UPSTREAM: "NVIDIA's components restart on every node.",
     EffectKind.AMD_UPSTREAM: "AMD's programs restart on their nodes.",
+    EffectKind.DRA_UPSTREAM: "The DRA driver restarts node by node.",
 }
 _NEW = {
+    EffectKind.CLASS_KEPT: "Device classes stay for the nodes that wait for their turn.",
+    EffectKind.CLASSES: "Device classes are edited in place, for new claims.",
     EffectKind.AMD_REINSTALLED: "Nodes with AMD's GPUs offer none until a device plugin runs there again.",
     EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes, which offer no GPU until it runs there again.",
     EffectKind.RENAMED: "Nodes that wait for their turn offer devices of the former size under names of the new kind.",

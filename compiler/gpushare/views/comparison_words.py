@@ -60,8 +60,14 @@ _EFFECTS = {
     EffectKind.AMD_REINSTALLED: "AMD's programs leave every node with AMD's GPUs, which offers none until a device plugin runs "
     "there again; running pods go on; uninstall the former release",
     EffectKind.UNINSTALLED: "the bundle no longer has this chart: uninstall its release after this change",
+    EffectKind.BACKEND: "the pool's nodes change hands one after the other: each is drained, and offers nothing until "
+    "the former back end has left it",
+    EffectKind.CLASSES: "the device class is edited in place; running pods keep their devices",
+    EffectKind.CLASS_KEPT: "no pool has this device class any more; it stays until gpushare is uninstalled, because pods are "
+    "placed by it on nodes that wait for their turn",
+    EffectKind.DRA_UPSTREAM: "the DRA driver restarts node by node; running pods go on, starting and ending ones wait for it",
 }
-_OF_SUBJECT = frozenset({EffectKind.APPLIED, EffectKind.TAINTED, EffectKind.WITHDRAWN})
+_OF_SUBJECT = frozenset({EffectKind.APPLIED, EffectKind.TAINTED, EffectKind.WITHDRAWN, EffectKind.CLASS_KEPT})
 """Effects without values before and after."""
 
 _ALSO = {
@@ -74,6 +80,10 @@ _ALSO = {
     EffectKind.AMD_REINSTALLED: "AMD's former release must be uninstalled",
     EffectKind.UNINSTALLED: "a release must be uninstalled afterwards",
     EffectKind.WITHDRAWN: "nodes offer none of AMD's GPUs",
+    EffectKind.BACKEND: "nodes change hands between device plugin and DRA driver",
+    EffectKind.DRA_UPSTREAM: "the DRA driver restarts",
+    EffectKind.CLASSES: "device classes are edited",
+    EffectKind.CLASS_KEPT: "device classes stay",
     EffectKind.RENAMED: "nodes that wait offer devices under other names",
     EffectKind.AMD_UPSTREAM: "AMD's programs restart",
     EffectKind.ADOPTED: "the adoption changes",

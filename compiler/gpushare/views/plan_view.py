@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from gpushare import backends
+from gpushare import backends, mig, modes
 from gpushare.core.prices import Price, amount, exact
 from gpushare.core.record import NOTHING
 from gpushare.core.wording import join_first, layout_text, mib, pluralize
-from gpushare.resolved import gpu_parts
+from gpushare.resolved import claim_plan, gpu_parts
 from gpushare.resolved.costs import Costs, of_plan
 from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan, VmPool
 from gpushare.views import folding, memory_map
@@ -35,7 +35,7 @@ def render(plan: Plan, style: Style, prices: Mapping[str, Price] = NOTHING) -> s
     numbers = ("NODES", "GPUS/NODE", *cost)
     shown += table((*_HEADERS, *cost), rows, style, numbers=numbers, dropped=("PROFILE",), uncut=("CARD", "MODE"))
     shown += "".join(wrapped(line, style) for line in cost_lines(costs))
-    shown += "".join(_drawn(plan.pools, prices, style)) + "".join(_machines(pool, style) for pool in plan.vm_pools)
+    shown += "".join(_drawn(plan, prices, style)) + "".join(_machines(pool, style) for pool in plan.vm_pools)
     return shown + (_quotas(plan, style) if plan.quotas else "")
 
 
@@ -77,19 +77,21 @@ def vm_cells(pool: VmPool) -> tuple[str, ...]:
     return pool.resource, pool.kind.name, str(pool.kind.max_count), str(pool.per_node), known(pool.total)
 
 
-def _drawn(pools: Iterable[PoolPlan], prices: Mapping[str, Price], style: Style) -> Iterator[str]:
+def _drawn(plan: Plan, prices: Mapping[str, Price], style: Style) -> Iterator[str]:
     """Yield what each pool offers, once for all pools of which it is the same."""
-    texts = [(pool.name, _pool(pool, prices.get(pool.name), style)) for pool in pools]
+    texts = [(pool.name, _pool(plan, pool, prices.get(pool.name), style)) for pool in plan.pools]
     for names, text in folding.alike((name, text, text) for name, text in texts):
         yield "\n" + style.paint(join_first(names), BOLD) + text
 
 
-def _pool(pool: PoolPlan, price: Price | None, style: Style) -> str:
+def _pool(plan: Plan, pool: PoolPlan, price: Price | None, style: Style) -> str:
     """Return what follows the pool's name."""
     shown = f"  {pool.card.name}, {pool.mode.value}\n"
     if pool.layout_of_goal is not None:
         shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
     shown += _resources(pool, price, style)
+    if rows := claim_rows(plan, pool):
+        shown += "\n" + table(CLAIM_HEADERS, rows, style, numbers=CLAIM_HEADERS[1:], indent=2)
     return shown + "".join(_gpu(pool, gpus, style) for gpus in alike(pool))
 
 
@@ -120,6 +122,22 @@ def resource_rows(pool: PoolPlan, price: Price | None = None) -> list[tuple[str,
     return rows
 
 
+CLAIM_HEADERS = ("CLAIM", "ASKS FOR", "PER DEVICE", "CAP")
+
+
+def claim_rows(plan: Plan, pool: PoolPlan) -> list[tuple[str, ...]]:
+    """Return for each template of claims what it asks of a device, how many fit on one, and what containers may use of it."""
+    return [
+        (
+            one.template,
+            "1 share" if one.memory_mib is None and one.per_device > 1 else mib(one.memory_mib),
+            str(one.per_device),
+            "-" if one.cap_mib is None else mib(one.cap_mib),
+        )
+        for one in claim_plan.of_pool(plan, pool)
+    ]
+
+
 def _distinct(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
@@ -147,9 +165,20 @@ def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], style: Style) -> str:
         size = max(WHOLE // len(devices), 1)
         cells = [_cell(device, device.start * size, size, style) for device in devices]
         return f"\n  {title}\n" + memory_map.bar(cells, size * len(devices), style)
+    if not gpu.instances:
+        return f"\n  {title}  " + wrapped(on_demand(pool), style, indent=4)
     cells = [_cell(device, device.start, device.size, style) for device in devices]
     left = left_over(gpu.instances, geometry)
     return f"\n  {title}  {style.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, style)
+
+
+def on_demand(pool: PoolPlan) -> str:
+    """Return which instances a GPU can have at once that are made for claims; empty for other pools."""
+    if pool.card.mig is None or not modes.of(pool.pool).is_on_demand:
+        return ""
+    full = mig.at_once(pool.card.mig, [one.profile for one in pool.samples if one.profile])
+    listed = join_first([layout_text(layout) for layout in full], 6)
+    return f"an instance for each claim; all of a GPU: {listed}"
 
 
 def _cell(device: DevicePlan, start: int, size: int, style: Style) -> memory_map.Cell:

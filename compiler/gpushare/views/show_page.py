@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushare import backends
+from gpushare import backends, modes
 from gpushare.core import emit, memory_totals
 from gpushare.core.diagnostics import Finding
 from gpushare.core.memory_totals import MemoryTotals
@@ -45,7 +45,7 @@ def page(plan: Plan, findings: Sequence[Finding], written: str, prices: Mapping[
     )
     return html_page.render(
         "show.html.j2",
-        tables=[*(card["resources"] for card in cards), machines, quotas],
+        tables=[*(card[of] for card in cards for of in ("resources", "claims")), machines, quotas],
         machines=machines,
         name=visible(plan.intent.name),
         facts=_facts(plan, prices),
@@ -106,6 +106,7 @@ def _described(pool: PoolPlan, plan: Plan, price: Price | None) -> tuple[str, di
         "goal": "" if pool.layout_of_goal is None else layout_text(pool.layout_of_goal),
         "text": visible(" ".join((pool.card.id, pool.card.name, pool.mode.value, *names, *namespaces)).lower()),
         "resources": resources,
+        "claims": _claims(pool, plan),
         "maps": [_map(pool, gpus) for gpus in plan_view.alike(pool)],
         "resource": names[0],
         "others": join_first(names[1:], 8),
@@ -122,7 +123,9 @@ def _nodes(pool: PoolPlan) -> str:
 
 
 def _memory(pool: PoolPlan, nodes: int | None) -> MemoryTotals:
-    devices = ((one.memory_mib, one.replicas, one.cap_mib) for one in pool.devices)
+    of_claims = ((None, 1, None),)
+    known = ((one.memory_mib, one.replicas, one.cap_mib) for one in pool.devices)
+    devices = of_claims if modes.of(pool.pool).is_on_demand else known
     return memory_totals.of_node(pool.card.memory_mib, len(pool.gpus), devices).of_nodes(nodes)
 
 
@@ -131,6 +134,11 @@ def _resources(pool: PoolPlan, price: Price | None) -> Table:
     money = (f"{price.currency or 'Cost'} per share-hour",) if price else ()
     headers = ("Resource", "Per node", "Total", "Device", "Cap", *money)
     return Table(title="Resources", headers=headers, rows=tuple(rows), numbers=tuple(range(1, len(headers))), codes=(0,))
+
+
+def _claims(pool: PoolPlan, plan: Plan) -> Table:
+    headers = tuple(title.capitalize() for title in plan_view.CLAIM_HEADERS)
+    return table("Claims", headers, plan_view.claim_rows(plan, pool), numbers=(1, 2, 3), codes=(0,))
 
 
 def _shared_pods(cards: Sequence[dict[str, Any]]) -> list[str]:
@@ -147,6 +155,6 @@ def _map(pool: PoolPlan, gpus: Sequence[GpuPlan]) -> dict[str, Any]:
     geometry = pool.card.mig if gpu.mig_enabled else None
     return {
         "title": f"GPU {plan_view.ranges([one.index for one in gpus])}",
-        "left": "" if geometry is None else left_over(gpu.instances, geometry),
-        "cells": html_page.cells(plan_view.devices_of(pool, gpu), geometry),
+        "left": plan_view.on_demand(pool) or ("" if geometry is None else left_over(gpu.instances, geometry)),
+        "cells": html_page.cells([] if modes.of(pool.pool).is_on_demand else plan_view.devices_of(pool, gpu), geometry),
     }

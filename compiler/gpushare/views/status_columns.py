@@ -6,9 +6,11 @@ from typing import Generic, TypeVar
 from gpushare import vendors
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
+from gpushare.live.devices import Claim
 from gpushare.live.holders import Holder
+from gpushare.live.live_pools import DRA
 from gpushare.live.snapshot import Event, Pod, RuntimeMetrics, Usage
-from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, VmNode
+from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status, VmNode
 from gpushare.nodes import taints
 from gpushare.views.plan_view import known
 
@@ -76,6 +78,29 @@ def _states(node: NodeStatus) -> Iterator[str]:
         yield "not ready"
 
 
+def dra_nodes(seen: Status) -> list[NodeStatus]:
+    """Return the nodes that NVIDIA's DRA driver serves or should serve, those that are not as planned first."""
+    every = [node for pool in seen.pools for node in pool.nodes] + list(seen.others)
+    found = [node for node in every if node.backend == DRA or (node.offer is not None and node.offer.is_there)]
+    return sorted(found, key=lambda node: not (node.offer and node.offer.problem))
+
+
+def devices_listed(node: NodeStatus) -> str:
+    """Return how many devices of each class the slices have."""
+    if node.offer is None:
+        return "?"
+    return ", ".join(f"{name}: {len(each)}" for name, each in sorted(node.offer.devices.items())) or "-"
+
+
+def slices_verdict(node: NodeStatus) -> str:
+    """Return whether the slices are as planned, or how they are not."""
+    if node.offer is None:
+        return "not seen"
+    if node.backend != DRA:
+        return "in a pool of another back end"
+    return node.offer.problem or "as planned"
+
+
 def _of_pool(value: Callable[[PoolStatus], str]) -> Callable[[PoolLine], str]:
     return lambda line: value(line.pool) if line.is_first else ""
 
@@ -109,7 +134,7 @@ POOLS: tuple[Column[PoolLine], ...] = (
     Column(header="READY", value=_of_pool(readiness), on_page=False, is_uncut=True),
     Column(header="RESOURCE", value=lambda line: line.share.resource if line.share else "-", is_code=True),
     Column(header="WANTED", value=_of_share(lambda one: known(one.wanted)), is_number=True),
-    Column(header="OFFERED", value=_of_share(lambda one: str(one.offered)), is_number=True),
+    Column(header="OFFERED", value=_of_share(lambda one: known(one.offered)), is_number=True),
     Column(header="USED", value=_of_share(lambda one: known(one.used)), is_number=True),
     Column(header="FREE", value=_of_share(lambda one: known(one.free)), is_number=True),
     Column(header="IN USE", value=_of_share(_percentage), in_text=False, is_number=True, is_meter=True),
@@ -140,6 +165,23 @@ PENDING: tuple[Column[Pod], ...] = (
     Column(header="PENDING POD", page_header="Pod", value=lambda pod: pod.full_name),
     Column(header="REQUESTS", value=lambda pod: format_resources(pod.requests.items())),
     Column(header="WHY", value=lambda pod: next(iter(pod.problems), "")),
+)
+DRA_NODES: tuple[Column[NodeStatus], ...] = (
+    Column(header="DRA NODE", page_header="Node", value=lambda node: node.name),
+    Column(header="POOL", value=lambda node: node.pool or "-", is_droppable=True),
+    Column(header="BACK END", value=lambda node: node.backend or "?"),
+    Column(header="DEVICES", value=devices_listed),
+    Column(header="CLAIMS", value=lambda node: known(node.claims), is_number=True),
+    Column(header="SLICES", value=slices_verdict),
+)
+CLASS_NAMES: tuple[Column[tuple[str, tuple[str, ...]]], ...] = (
+    Column(header="NAME IN LIMITS", value=lambda one: one[0]),
+    Column(header="DEVICE CLASSES", value=lambda one: ", ".join(one[1])),
+)
+CLAIMS_LEFT: tuple[Column[Claim], ...] = (
+    Column(header="CLAIM WITHOUT POD", page_header="Claim", value=lambda one: one.full_name),
+    Column(header="DEVICES", value=lambda one: ", ".join(f"{grant.device} of {grant.pool}" for grant in one.grants or ())),
+    Column(header="RESERVED FOR", value=lambda one: ", ".join(name for name, _ in one.pods) or "-"),
 )
 VM_NODES: tuple[Column[VmNode], ...] = (
     Column(header="VM NODE", page_header="Node", value=lambda node: node.name),

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
+from gpushare.live.devices import Claim
 from gpushare.live.holders import Holder
 from gpushare.live.observing import Observed
 from gpushare.live.snapshot import Event, ReadFailure, RuntimeMetrics
-from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status, VmNode
+from gpushare.live.status import ClaimStatus, NodeStatus, PoolStatus, ShareUsage, Status, VmNode
 
 
 def document(seen: Status) -> dict[str, Any]:
@@ -22,6 +23,7 @@ def document(seen: Status) -> dict[str, Any]:
             for pod in seen.pending
         ],
         "observing": None if seen.observed is None else _observed(seen.observed),
+        "claims": None if seen.claims is None else _claims(seen.claims),
         "kills": [event(one) for one in seen.kills],
         "unseen": unseen(seen.unseen),
     }
@@ -65,8 +67,33 @@ def _observed(observed: Observed) -> dict[str, Any]:
     }
 
 
+def _claims(claims: ClaimStatus) -> dict[str, Any]:
+    return {
+        "allocated": claims.allocated,
+        "pending": claims.pending,
+        "withoutPods": None if claims.left is None else [_left(one) for one in claims.left],
+        "sharedNames": {name: list(classes) for name, classes in claims.names},
+    }
+
+
+def _left(claim: Claim) -> dict[str, Any]:
+    return {
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "devices": [{"pool": one.pool, "device": one.device} for one in claim.grants or ()],
+    }
+
+
+def _slices(node: NodeStatus) -> dict[str, Any] | None:
+    if node.offer is None:
+        return None
+    devices = {name: len(each) for name, each in node.offer.devices.items()}
+    return {"devices": devices, "problem": node.offer.problem or None, "claims": node.claims}
+
+
 def _pool(pool: PoolStatus) -> dict[str, Any]:
     return {
+        "backend": pool.backend or None,
         "card": pool.card or None,
         "mode": pool.mode or None,
         "ready": pool.ready,
@@ -87,6 +114,7 @@ def _node(node: NodeStatus) -> dict[str, Any]:
         "message": condition.message,
         "since": condition.since or None,
         "taints": list(node.taints),
+        "slices": _slices(node),
         "shares": _shares(node.shares),
         "pods": None if node.holders is None else [_holder(one) for one in node.holders],
         "metrics": None if node.metrics is None else _metrics(node.metrics),

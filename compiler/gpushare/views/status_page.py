@@ -11,7 +11,10 @@ from gpushare.live.status import NodeStatus, PoolStatus, Status
 from gpushare.views import html_page, observed_view, status_view
 from gpushare.views.html_table import Table, table
 from gpushare.views.status_columns import (
+    CLAIMS_LEFT,
+    CLASS_NAMES,
     COUNTERS,
+    DRA_NODES,
     EVENTS,
     HOLDERS,
     NODES,
@@ -22,6 +25,7 @@ from gpushare.views.status_columns import (
     Column,
     HolderLine,
     T,
+    dra_nodes,
     memory_note,
     over_their_caps,
     pool_lines,
@@ -51,6 +55,9 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
         _table("Pending pods", PENDING, seen.pending, "pending"),
         _table("Nodes with GPUs that belong to no pool", NODES, seen.others, "others"),
         _table("Nodes for virtual machines", VM_NODES, seen.vm_nodes, "machines"),
+        _table("Nodes of NVIDIA's DRA driver", DRA_NODES, dra_nodes(seen) if seen.claims else (), "dra"),
+        _table("Claims that have devices but no pod", CLAIMS_LEFT, (seen.claims and seen.claims.left) or (), "left"),
+        _table("Names in limits of several device classes", CLASS_NAMES, seen.claims.names if seen.claims else (), "names"),
         _table(
             "Pods on nodes of no pool", HOLDERS, _lines("", (one for node in seen.others for one in node.holders or ())), "held"
         ),

@@ -7,8 +7,12 @@ from gpushare.live.holders import largest
 from gpushare.live.snapshot import RuntimeMetrics
 from gpushare.live.status import NodeStatus, Status
 from gpushare.views import observed_view
+from gpushare.views.plan_view import known
 from gpushare.views.status_columns import (
+    CLAIMS_LEFT,
+    CLASS_NAMES,
     COUNTERS,
+    DRA_NODES,
     EVENTS,
     HOLDERS,
     NODES,
@@ -19,6 +23,7 @@ from gpushare.views.status_columns import (
     Column,
     HolderLine,
     T,
+    dra_nodes,
     memory_note,
     over_their_caps,
     pool_lines,
@@ -44,6 +49,7 @@ def render(seen: Status, style: Style, *, is_wide: bool, with_kills: bool) -> st
         shown += "\n" + _table(NODES, nodes, replace(style, whole_tables=True), is_wide=True) if nodes else ""
     else:
         shown += _unready(nodes, style)
+    shown += _of_driver(seen, style, is_wide=is_wide)
     shown += "\n" + _table(VM_NODES, seen.vm_nodes, style) if seen.vm_nodes else ""
     shown += _holders(seen, style, is_wide=is_wide, with_kills=with_kills)
     if seen.pending:
@@ -80,6 +86,25 @@ def _holders(seen: Status, style: Style, *, is_wide: bool, with_kills: bool) -> 
         shown += f"and {number - len(lines)} more; -o wide lists all\n"
     note = memory_note((line.holder for line in lines), with_kills=with_kills)
     return shown + (f"{note}\n" if note else "")
+
+
+def _of_driver(seen: Status, style: Style, *, is_wide: bool) -> str:
+    """Return what belongs to NVIDIA's DRA driver: its nodes, claims without pods, names of several classes."""
+    if seen.claims is None:
+        return ""
+    most = None if is_wide else _MAX_NODES
+    shown = ""
+    if nodes := dra_nodes(seen):
+        shown += "\n" + _table(DRA_NODES, nodes, style, most=most)
+        shown += f"{known(seen.claims.allocated)} claims have devices, {known(seen.claims.pending)} wait\n"
+    if seen.claims.left:
+        shown += "\n" + _table(CLAIMS_LEFT, seen.claims.left, style, most=most)
+    if seen.claims.names:
+        shown += "\n" + _table(CLASS_NAMES, seen.claims.names, style, most=most)
+        shown += (
+            "Pods that ask by such a name get what one of the classes selects; the deletion of either takes the name away.\n"
+        )
+    return shown
 
 
 def _unready(nodes: Sequence[NodeStatus], style: Style) -> str:

@@ -1,6 +1,7 @@
 """Backend: what the two loops ask of the way in which GPUs are offered to pods, as one Protocol. Values only."""
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import Published
@@ -12,6 +13,9 @@ from gpushare_node.reporting.outcome import Unmet
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
 """The message if there is no checkpoint."""
 
+DEVICES = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+"""Where kubelet remembers what device plugins gave to pods."""
+
 Socket = tuple[str, int, int]
 """The identity of a socket: name, inode and change time, because a file system may reuse an inode immediately."""
 
@@ -20,13 +24,36 @@ class CheckpointError(Exception):
     """The checkpoint exists and cannot be read: the allocations are unknown. The text names the file and the problem."""
 
 
+class Claim(Struct):
+    """A request of a ResourceClaim, and what it consumes of the device that serves it.
+
+    `request` empty: any. `share` tells several shares of one device apart. `memory_bytes` and `shares` None: nothing is
+    counted, so the claim has the whole device. `is_admin`: it only looks on, and consumes nothing.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    request: str = ""
+    share: str = ""
+    memory_bytes: int | None = None
+    shares: int | None = None
+    is_admin: bool = False
+
+
 class Allocation(Struct):
-    """Devices that kubelet allocated to a container. Ids are the plugin's: `UUID` or `UUID::replica`."""
+    """Devices that kubelet allocated to a container. Ids are the plugin's: `UUID` or `UUID::replica`.
+
+    With a `claim` the devices are a pod's, `container` is empty, and the pod says which of its containers use the claim. The
+    resource is then the policy's DeviceClass, or the DRA driver if the policy has none for the device. An id that is no UUID
+    is a device of which the UUID is not known.
+    """
 
     pod_uid: str
     container: str
     resource: str
     ids: tuple[str, ...]
+    claim: Claim | None = None
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -37,18 +64,23 @@ class Allocation(Struct):
 class Checkpoint(Struct):
     """The allocations of every resource, and the ids that plugins registered for those of GPUs' vendors.
 
-    `is_there` False: the file does not exist. Kubelet writes it when the first plugin registers; it may also have been
-    deleted while pods run. `has_kubelet` False: kubelet's folder does not exist either, so no kubelet runs here.
+    `is_there` False: the file of this back end does not exist. Kubelet writes it when the first plugin registers, for claims
+    when it starts; it may also have been deleted while pods run. `has_kubelet` False: kubelet's folder does not exist either,
+    so no kubelet runs here. `has_claims`: all claims of the node's pods are among the allocations, also other drivers'.
     """
 
     allocations: tuple[Allocation, ...]
     registered: Mapping[str, frozenset[str]]
     is_there: bool = True
     has_kubelet: bool = True
+    has_claims: bool = False
 
 
 class Backend(Protocol):
-    """One way to offer GPUs. Only `read_checkpoint` and `find_sockets` read anything."""
+    """One way to offer GPUs. `read_checkpoint` and `find_sockets` read kubelet's files.
+
+    Of DRA `find_mismatch` reads the node's ResourceSlices, and nothing else reads anything.
+    """
 
     def read_checkpoint(self) -> Checkpoint:
         """Return what kubelet allocated to pods, and what is registered. CheckpointError if it cannot be read."""
@@ -83,7 +115,7 @@ class Backend(Protocol):
     ) -> Unmet | None:
         """Return what is missing or superfluous; None: the node offers the desired resources on these devices and nothing else.
 
-        `registered` None: it is not known, so only `allocatable` is compared.
+        `registered` None: it is not known, so only `allocatable` is compared. ClusterError if slices cannot be read.
         """
         ...
 

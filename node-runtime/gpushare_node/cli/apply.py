@@ -70,7 +70,8 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer, policy: Polic
         folder=folder(run),
         clock=run.clock,
         report=printer.step,
-        backend=backend_of(policy),
+        backend=backend_of(policy, api),
+        backend_of=lambda other: backend_of(other, api),
         boot_id=boot_id(),
         # Without an API server it is unknown which process belongs to which pod.
         open_enforcer=None if api is None else lambda former: enforcers.open(former, "former"),

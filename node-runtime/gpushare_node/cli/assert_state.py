@@ -1,6 +1,6 @@
 """`assert`: whether the node's GPUs, and what it offers to Kubernetes, match the policy. Reads only."""
 
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, Cluster, ClusterError, NodeView
+from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, PLUGIN_LABEL, PROFILE_LABEL, ClusterError, NodeView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.cli.checkpoint_devices import read_allocated
 from gpushare_node.cli.exits import Exit
@@ -8,7 +8,7 @@ from gpushare_node.cli.policy_file import read_policy
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
-from gpushare_node.core.policy import Policy
+from gpushare_node.core.policy import Backend, Policy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership.node_labels import claim, layout_request
 from gpushare_node.reporting.results import Status, StepResult
@@ -30,7 +30,7 @@ def compare(run: Run) -> int:
         # With `check` nothing is changed: every step that would be taken is reported.
         hardware.change(given.policy, view, held, printer.step, check=True)
         if not arguments.standalone:
-            _compare_offer(given.policy, Api.find(run, given.policy.pool).server, hardware.devices(view), printer)
+            _compare_offer(given.policy, Api.find(run, given.policy.pool), hardware.devices(view), printer)
     except (DriverError, ClusterError, CheckpointError) as error:
         printer.end(
             run.node, "assert", {"matches": None, "message": f"Cannot determine whether the node matches the policy: {error}"}
@@ -44,14 +44,14 @@ def compare(run: Run) -> int:
     return Exit.DONE if matches else Exit.FAILED
 
 
-def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], printer: Printer) -> None:
-    node = cluster.node()
+def _compare_offer(policy: Policy, api: Api, devices: frozenset[str], printer: Printer) -> None:
+    node = api.server.node()
     for name, value, is_right in _labels(policy, node):
         found = node.labels.get(name)
         status = Status.OK if is_right else Status.FAILED
         detail = "" if is_right else f"{'is missing' if found is None else f'is {found!r}'}, should be {value}"
         printer.step(StepResult(step=f"label {name}", target="node", status=status, detail=detail))
-    backend = backend_of(policy)
+    backend = backend_of(policy, api)
     lack = backend.find_mismatch(backend.expected(policy), devices, backend.read_checkpoint().registered, node.allocatable)
     status, detail = (Status.OK, "") if lack is None else (Status.FAILED, f"{lack.reason.word}: {lack.message}")
     printer.step(StepResult(step="offer", target="node", status=status, detail=detail))
@@ -59,7 +59,13 @@ def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], pr
 
 def _labels(policy: Policy, node: NodeView) -> list[tuple[str, str, bool]]:
     """Return each label, its expected value, and whether it matches. The plugin's profile may have either of its two names."""
-    exact = {**claim(policy), **({PROFILE_LABEL: policy.profile} if policy.profile else {}), **layout_request(policy)}
+    exact = {
+        **claim(policy),
+        **({PROFILE_LABEL: policy.profile} if policy.profile else {}),
+        **layout_request(policy),
+    }
+    if policy.backend is Backend.DRA:
+        exact[BACKEND_LABEL] = policy.backend.value
     either = node.labels.get(PLUGIN_LABEL) in (f"{policy.profile}-a", f"{policy.profile}-b")
     labels = [(name, value, node.labels.get(name) == value) for name, value in exact.items()]
     if not policy.profile:

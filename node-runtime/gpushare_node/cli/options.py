@@ -127,6 +127,9 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--observed", action="store_true", help="with --all-nodes: remove only conditions and annotations (adoption: observe)"
     )
+    parser.add_argument(
+        "--claim-templates", action="store_true", help="with --all-nodes: delete the release's ResourceClaimTemplates too"
+    )
     parser.add_argument("--go-on", action="store_true", help="with --all-nodes: continue the uninstall if nodes do not answer")
     parser.add_argument(
         "--next-step",

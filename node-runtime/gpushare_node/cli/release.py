@@ -51,6 +51,8 @@ def _release_all(run: Run, printer: Printer) -> int:
         report = uninstall.forget()
     else:
         report = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
+    if report.is_done and arguments.claim_templates:
+        uninstall.delete_templates()
     step = "remove the condition and the annotation" if arguments.observed else "release"
     detail = "the API server refuses it" if arguments.observed else "did not answer in time"
     for node in report.released:

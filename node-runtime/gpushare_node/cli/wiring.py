@@ -17,15 +17,19 @@ from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.no_cluster import NoCluster
-from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_identity
-from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
+from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer, SliceInformer
+from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.adapters.procs.processes import ProcessIdentity
-from gpushare_node.backends.backend import Backend
+from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
+from gpushare_node.backends.dra import DraBackend
+from gpushare_node.backends.dra.allocations import read_claims
+from gpushare_node.backends.kubelet_files import KubeletFiles
 from gpushare_node.cli.policy_file import STDIN
 from gpushare_node.cli.run import Run
 from gpushare_node.core import policy as policies
@@ -48,15 +52,42 @@ _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
-_BACKENDS = {policies.Backend.DEVICE_PLUGIN: DevicePlugin}
+def backend_of(policy: Policy | None, api: "Api | None" = None, clock: Clock | None = None) -> Backend:
+    """Return the back end of the policy's pool; without a policy, device plugins.
 
-
-def backend_of(policy: Policy | None) -> Backend:
-    """Return the back end of the policy's pool; without a policy, device plugins."""
+    Slices are read by way of `api`. With a `clock` they are watched from the first time on, as for a program that stays.
+    """
     chosen = policies.Backend.DEVICE_PLUGIN if policy is None else policy.backend
     if chosen not in _BACKENDS:
         raise NotImplementedError(f"the back end {chosen} is not supported on nodes")
-    return _BACKENDS[chosen]()
+    files = KubeletFiles(
+        read_devices=DevicePlugin().read_checkpoint,
+        read_claims=partial(read_claims, policy),
+        needs_claims=chosen is policies.Backend.DRA,
+    )
+    return _BACKENDS[chosen](policy, files.read_checkpoint, api, clock)
+
+
+def _open_plugin(
+    _policy: Policy | None, read_checkpoint: Callable[[], Checkpoint], _api: "Api | None", _clock: Clock | None
+) -> Backend:
+    return DevicePlugin(read_checkpoint=read_checkpoint)
+
+
+def _open_dra(
+    policy: Policy | None, read_checkpoint: Callable[[], Checkpoint], api: "Api | None", clock: Clock | None
+) -> Backend:
+    assert policy is not None  # noqa: S101 - it says so
+    if api is None:
+        return DraBackend(policy=policy, read_checkpoint=read_checkpoint)
+    node, driver = api.identity.node, vendors.of(policy.vendor).dra_driver
+    read_slices: Callable[[], tuple[SliceView, ...]] = partial(read_node_slices, api.connection, node, driver)
+    if clock is not None:
+        read_slices = WatchedSlices(SliceInformer(api.connection, node, driver, clock), read_slices).read
+    return DraBackend(policy=policy, read_checkpoint=read_checkpoint, node=node, read_slices=read_slices)
+
+
+_BACKENDS = {policies.Backend.DEVICE_PLUGIN: _open_plugin, policies.Backend.DRA: _open_dra}
 
 
 def vendor_of(policy: Policy | None) -> Vendor:
@@ -113,6 +144,23 @@ class Api(Struct):
     def start(self) -> None:
         """Send Events as they are queued, until the program ends."""
         threading.Thread(target=self.events.run, name="events", daemon=True).start()
+
+
+class WatchedSlices:
+    """The node's ResourceSlices by a watch, which the first call starts; without an open one they are read each time."""
+
+    def __init__(self, watch: SliceInformer, read: Callable[[], tuple[SliceView, ...]]) -> None:
+        self._watch = watch
+        self._read = read
+        self._has_started = False
+
+    def read(self) -> tuple[SliceView, ...]:
+        """Return the slices. ClusterError."""
+        if not self._has_started:
+            self._has_started = True
+            self._watch.start()
+        found = self._watch.slices()
+        return self._read() if found is None else found
 
 
 class NoPods:
@@ -206,7 +254,7 @@ class EnforcerFactory(Struct, frozen=False):
             folder=folder(run),
             clock=run.clock,
             tenants=self.tenants,
-            backend=backend_of(policy),
+            backend=backend_of(policy, self.api, run.clock),
             node_annotations=node_annotations,
             mps=_mps(pods, self.tenants, policy) if policy.mode.has_daemon and not policy.observes else None,
         )

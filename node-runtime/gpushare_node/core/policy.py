@@ -1,7 +1,7 @@
 """Policy: the desired state of a node of one pool, and the reader of its text (kind NodePolicy, version 1).
 
 Owns the format on the node's side. A policy is fully validated when it is read: it has every GPU index exactly once, and MIG
-is on if and only if it wants instances. Reads no files; does not know cards or hardware.
+is on if and only if it wants instances, or the DRA driver makes them. Reads no files; does not know cards or hardware.
 """
 
 import re
@@ -15,6 +15,7 @@ from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
 __all__ = [
+    "CLASS_PREFIX",
     "DAYS",
     "Action",
     "Backend",
@@ -22,9 +23,12 @@ __all__ = [
     "DesiredGpu",
     "DesiredInstance",
     "DesiredPartition",
+    "Dra",
+    "DraShares",
     "Enforcement",
     "Mechanism",
     "Mode",
+    "ModeSwitch",
     "OnBusy",
     "Partitioner",
     "Policy",
@@ -49,6 +53,10 @@ _MAX_PARTITIONS = 8
 _MANAGER_CONFIG = re.compile(r"[a-z]+-nps[1-8]-[0-9]{1,2}-[0-9a-f]{8}")
 _COMPUTE = re.compile("[A-Z]PX")
 _MEMORY = re.compile("NPS[0-9]")
+CLASS_PREFIX = "gpushare-"
+"""With which the names of the bundle's DeviceClasses begin."""
+_CLASS = re.compile(CLASS_PREFIX + r"[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?")
+_DRIVER = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY = re.compile("|".join(DAYS))
@@ -127,6 +135,14 @@ class Backend(StrEnum):
     """How the pool's GPUs are offered to pods."""
 
     DEVICE_PLUGIN = "device-plugin"
+    DRA = "dra"
+
+
+class DraShares(StrEnum):
+    """By what claims share a device: what they consume of it."""
+
+    MEMORY = "memory"
+    COUNT = "count"
 
 
 class Vendor(StrEnum):
@@ -229,15 +245,24 @@ class DesiredPartition(Struct):
         return f"{self.compute}/{self.memory}"
 
 
+class ModeSwitch(StrEnum):
+    """Who switches MIG mode of a GPU whose instances the DRA driver makes on demand."""
+
+    RUNTIME = "runtime"
+    DRIVER = "driver"
+
+
 class DesiredGpu(Struct):
     """The desired state of the GPU with this index. MIG is on if and only if there are instances.
 
-    `partition` None: the GPU is an NVIDIA one, or cannot be divided, or its modes do not matter.
+    `partition` None: the GPU is an NVIDIA one, or cannot be divided, or its modes do not matter. With `on_demand` the instances
+    are the DRA driver's, which makes one for each claim: with a switch by the runtime MIG is on before the driver starts.
     """
 
     index: int
     instances: tuple[DesiredInstance, ...]
     partition: DesiredPartition | None = None
+    on_demand: ModeSwitch | None = None
 
 
 class Share(Struct):
@@ -249,6 +274,17 @@ class Share(Struct):
     memory_mib: int | None
     cap_mib: int | None
     tolerance_mib: int
+
+
+class Dra(Struct):
+    """The DRA driver that offers the GPUs. `shares` None: no claim of this cluster shares a device.
+
+    `on_demand`: it makes a MIG instance for each claim, and removes it after the claim.
+    """
+
+    driver: str
+    shares: DraShares | None
+    on_demand: bool
 
 
 class Enforcement(Struct):
@@ -288,7 +324,10 @@ class Rollout(Struct):
 class Policy(Struct):
     """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must contain.
 
-    `profile` is the device plugin's config, empty if the plugin follows no label. `manager_config` is what AMD's config manager
+    With `dra` the resources are DeviceClasses, and `resources` counts a node's devices of each: with instances on demand, the
+    places at which one can be.
+
+    `profile` is the device plugin's config, empty if nothing follows its label. `manager_config` is what AMD's config manager
     is to apply, None if it is to apply nothing.
 
     `ignored` are paths of fields that a newer compiler wrote and that this runtime does not know.
@@ -313,7 +352,13 @@ class Policy(Struct):
     backend: Backend = Backend.DEVICE_PLUGIN
     vendor: Vendor = Vendor.NVIDIA
     manager_config: str | None = None
+    dra: Dra | None = None
     ignored: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether the DRA driver makes the MIG instances, one for each claim."""
+        return self.dra is not None and self.dra.on_demand
 
     @property
     def observes(self) -> bool:
@@ -364,9 +409,17 @@ def read(text: str) -> Policy:
         "enforcement",
         "rollout",
         "namespaces",
-        optional=("repartitioningTaint", "adoption", "backend", "vendor", "managerConfig"),
+        optional=("repartitioningTaint", "adoption", "backend", "vendor", "managerConfig", "dra"),
     )
     vendor = spec["vendor"].optional(lambda value: value.enum(Vendor)) or Vendor.NVIDIA
+    backend = spec["backend"].optional(lambda value: value.enum(Backend)) or Backend.DEVICE_PLUGIN
+    is_dra = backend is Backend.DRA
+    if not is_dra and spec["dra"].value is not None:
+        raise spec["dra"].refusal("must be null without the back end dra")
+    has_profile = vendor is Vendor.NVIDIA and not is_dra
+    name = _CLASS if is_dra else re.compile(re.escape(vendor.resources) + "(?s:.*)")
+    dra = _dra(spec["dra"]) if is_dra else None
+    is_on_demand = dra is not None and dra.on_demand
     policy = Policy(
         pool=metadata["name"].text(_POOL),
         cluster=metadata["cluster"].text(_LABEL),
@@ -374,20 +427,21 @@ def read(text: str) -> Policy:
         mode=spec["mode"].enum(Mode),
         stack=spec["stack"].enum(Stack),
         partitioner=spec["partitioner"].enum(Partitioner),
-        profile=spec["profile"].text(_PROFILE_KEY) if vendor is Vendor.NVIDIA else _optional_profile(spec["profile"]),
+        profile=spec["profile"].text(_PROFILE_KEY) if has_profile else _optional_profile(spec["profile"]),
         mig_config=spec["migConfig"].optional(lambda value: value.text(at_most=63)),
-        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].integer(at_least=1, at_most=_MAX_GPUS)),
-        resources=tuple((name, value.integer(at_least=1)) for name, value in spec["resources"].entries(at_least=1)),
-        shares=tuple(_share(value, vendor) for value in spec["shares"].items(at_least=1)),
+        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].integer(at_least=1, at_most=_MAX_GPUS), is_on_demand=is_on_demand),
+        resources=_resources(spec["resources"], name if is_dra else None),
+        shares=tuple(_share(value, name) for value in spec["shares"].items(at_least=1)),
         enforcement=_enforcement(spec["enforcement"]),
         rollout=_rollout(spec["rollout"]),
         namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
         repartitioning_taint=spec["repartitioningTaint"].optional(lambda value: value.enum(RepartitioningTaint))
         or RepartitioningTaint.DEFAULT,
         adoption=spec["adoption"].optional(lambda value: value.enum(Adoption)) or Adoption.ENFORCE,
-        backend=spec["backend"].optional(lambda value: value.enum(Backend)) or Backend.DEVICE_PLUGIN,
+        backend=backend,
         vendor=vendor,
         manager_config=spec["managerConfig"].optional(lambda value: value.text(_MANAGER_CONFIG)),
+        dra=dra,
     )
     return replace(policy, ignored=tuple(ignored))
 
@@ -406,11 +460,11 @@ def _card(value: Field) -> Card:
     )
 
 
-def _gpus(value: Field, gpus_per_node: int) -> tuple[DesiredGpu, ...]:
+def _gpus(value: Field, gpus_per_node: int, *, is_on_demand: bool) -> tuple[DesiredGpu, ...]:
     """Return one entry for every index. The document groups equal GPUs; only this function knows the groups."""
     found: dict[int, DesiredGpu] = {}
     for group in value.items(at_least=1):
-        for at, gpu in _group(group):
+        for at, gpu in _group(group, is_on_demand=is_on_demand):
             if gpu.index in found:
                 raise at.refusal("must be listed exactly once in all groups")
             if gpu.index >= gpus_per_node:
@@ -422,15 +476,19 @@ def _gpus(value: Field, gpus_per_node: int) -> tuple[DesiredGpu, ...]:
     return tuple(found[index] for index in sorted(found))
 
 
-def _group(value: Field) -> Iterator[tuple[Field, DesiredGpu]]:
+def _group(value: Field, *, is_on_demand: bool) -> Iterator[tuple[Field, DesiredGpu]]:
     fields = value.fields("indexes", "mig", "instances", optional=("partition",))
     instances = tuple(_instance(item) for item in fields["instances"].items())
-    if fields["mig"].boolean() != bool(instances):
+    mig = fields["mig"].boolean()
+    if is_on_demand and instances:
+        raise fields["instances"].refusal("must be empty where the DRA driver makes them on demand")
+    if mig != bool(instances) and not is_on_demand:
         raise fields["mig"].refusal("must be true exactly where instances are listed")
+    on_demand = None if not is_on_demand else ModeSwitch.RUNTIME if mig else ModeSwitch.DRIVER
     partition = fields["partition"].optional(_partition)
     for index in fields["indexes"].items(at_least=1):
         number = index.integer(at_least=0, at_most=_MAX_GPUS - 1)
-        yield index, DesiredGpu(index=number, instances=instances, partition=partition)
+        yield index, DesiredGpu(index=number, instances=instances, partition=partition, on_demand=on_demand)
 
 
 def _partition(value: Field) -> DesiredPartition:
@@ -453,10 +511,27 @@ def _instance(value: Field) -> DesiredInstance:
     )
 
 
-def _share(value: Field, vendor: Vendor) -> Share:
+def _resources(value: Field, name: re.Pattern[str] | None) -> tuple[tuple[str, int], ...]:
+    entries = value.entries(at_least=1)
+    for key, count in entries:
+        if name is not None and not name.fullmatch(key):
+            raise PolicyError(count.path, f"must have a name that matches {name.pattern}")
+    return tuple((key, count.integer(at_least=1)) for key, count in entries)
+
+
+def _dra(value: Field) -> Dra:
+    fields = value.fields("driver", "shares", "onDemand")
+    return Dra(
+        driver=fields["driver"].text(_DRIVER),
+        shares=fields["shares"].optional(lambda one: one.enum(DraShares)),
+        on_demand=fields["onDemand"].boolean(),
+    )
+
+
+def _share(value: Field, resource: re.Pattern[str]) -> Share:
     fields = value.fields("resource", "profile", "replicas", "memoryMiB", "capMiB", "toleranceMiB")
     return Share(
-        resource=fields["resource"].text(re.compile(re.escape(vendor.resources) + "(?s:.*)")),
+        resource=fields["resource"].text(resource),
         profile=fields["profile"].optional(lambda one: one.text()),
         replicas=fields["replicas"].integer(at_least=1, at_most=_MAX_REPLICAS),
         memory_mib=fields["memoryMiB"].optional(_positive),

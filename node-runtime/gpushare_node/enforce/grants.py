@@ -8,16 +8,18 @@ owner chooses how long the termination takes.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
 from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.backends.backend import Allocation
+from gpushare_node.backends.backend import Allocation, Claim
 from gpushare_node.core.policy import Policy, Share
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.core.tenancy import AdmissionMode, Tenancy
+from gpushare_node.enforce.claims import Allocations, Budget, KnownClaims, given_to, joint_budgets, shares_of
 from gpushare_node.enforce.exemptions import exempt, renew
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.device_view import Unit
@@ -33,9 +35,6 @@ _FUTURE_SECONDS = 1800
 
 Profiles = Mapping[str, str | None]
 """The devices that can be allocated to tenants: uuid → MIG profile as policies write it, None for a whole GPU."""
-
-Allocations = Mapping[tuple[str, str], tuple[Allocation, ...]]
-"""Kubelet's allocations by pod uid and container name."""
 
 _Runs = Mapping[tuple[str, str], list[KeptContainer]]
 """The stored containers by pod uid and container name: a container has another id in each of its runs."""
@@ -64,8 +63,7 @@ class CapTerms(Struct):
     """What the present policy states: shares by resource and profile, and the action that follows a violation.
 
     `foreign`: the ids of devices that other plugins gave to each pod, by its uid. `first_caps`: since when each resource has
-    had a cap on this node; None: not known yet. `today` is the date of the host's
-    clock, `now` the date that WallClock accepts.
+    had a cap on this node; None: not known yet. `today` is the date of the host's clock, `now` the date that WallClock accepts.
     """
 
     shares: Mapping[tuple[str, str | None], Share]
@@ -74,6 +72,7 @@ class CapTerms(Struct):
     profiles: Profiles
     tenancy: Tenancy
     foreign: Mapping[str, frozenset[str]]
+    claims: KnownClaims
     notice_seconds: int | None
     first_caps: Mapping[str, int] | None
     now: float
@@ -87,6 +86,7 @@ def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
     first_caps: Mapping[str, int] | None,
     dates: WallClock,
     foreign: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    claims: KnownClaims = MappingProxyType({}),
 ) -> CapTerms:
     """Return the policy as grants need it, now."""
     return CapTerms(
@@ -96,6 +96,7 @@ def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
         profiles=profiles,
         tenancy=tenancy,
         foreign=foreign,
+        claims=claims,
         notice_seconds=policy.enforcement.notice_seconds,
         first_caps=first_caps,
         now=dates.now(),
@@ -162,15 +163,18 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
     unresolved: list[str] = []
     noticed: list[Noticed] = []
     runs = _by_name(kept.values())
+    pods = tuple(pods)
+    budgets = joint_budgets(pods, allocations)
     for pod in pods:
-        holds_share = any((uid, name) in allocations for uid in pod.uids for name in pod.containers.values())
+        holds_share = any(given_to(pod, name, allocations) for name in pod.containers.values())
         stray_cap = _stray_cap(pod, now, holds_share=holds_share)
         foreign = {one for uid in pod.uids for one in now.foreign.get(uid, ())}
         for container, name in pod.containers.items():
             if pod.has_ended and container not in pod.started:
                 continue
-            given = [one for uid in pod.uids for one in allocations.get((uid, name), ())]
+            given = given_to(pod, name, allocations)
             former = _former(container, pod, name, kept, runs)
+            joint = budgets.get(ContainerId(pod.uids[0], container), {})
             present, unclear = _present(given, now)
             where = f"{pod.namespace}/{pod.name}, container {name}"
             unresolved += [f"{where}: {why}" for device, why in unclear.items() if device not in former]
@@ -181,12 +185,15 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             # Other plugins write `UUID-0`, `UUID::0` and the like.
             devices |= {device for device in now.profiles if any(device in one for one in foreign)}
             found = {device: _cap(own, present.get(device), now) for device, own in held.items()}
-            caps = {device: cap for device, cap in found.items() if cap is not None}
+            caps = {
+                device: cap for device, own in found.items() if (cap := _joint_cap(own, device, joint, given, now)) is not None
+            }
             # If a device of the container is unknown, it is also unknown which devices were not allocated to the container.
             is_known = devices <= now.profiles.keys()
             owner = Owner(namespace=pod.namespace, uid=f"{pod.uids[0]}/{name}")
             stray = stray_cap if is_known and _is_younger(pod.started.get(container), now) else None
-            own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray, is_gone=pod.is_gone)
+            partners = {device: budget.containers for device, budget in joint.items()}
+            own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray, is_gone=pod.is_gone, partners=partners)
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
             noticed += [
                 Noticed(Unit(ContainerId(pod.uids[0], container), device), cap)
@@ -261,6 +268,22 @@ def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
     return exempt(cap, kept.notice) if is_exempt and kept.notice is not None else cap
 
 
+def _joint_cap(
+    own: Cap | None, device: str, joint: Mapping[str, Budget], given: Iterable[Allocation], now: CapTerms
+) -> Cap | None:
+    """Return the cap of a container with what its partners were given beyond that. None if a part of it has none.
+
+    What is stored of a container is its own alone: a partner takes with it what it brought.
+    """
+    if own is None or device not in joint:
+        return own
+    more, unclear = _present(joint[device].beyond(given), now)
+    record = more.get(device, CapRecord(device=device, cap_bytes=0))
+    if device in unclear or record.cap_bytes is None:
+        return None
+    return replace(own, bytes=own.bytes + record.cap_bytes, tolerance_bytes=own.tolerance_bytes + record.tolerance_bytes)
+
+
 def sandbox_grants(grants: Mapping[ContainerId, Grant]) -> tuple[dict[str, ContainerId], dict[ContainerId, Grant]]:
     """Return whose the memory of each pod's sandbox is, and the grants of pods as a whole.
 
@@ -274,22 +297,28 @@ def sandbox_grants(grants: Mapping[ContainerId, Grant]) -> tuple[dict[str, Conta
     for uid, containers in by_pod.items():
         units[uid] = containers[0] if len(containers) == 1 else ContainerId(uid, "")
         if len(containers) > 1:
-            whole[units[uid]] = _whole([grants[one] for one in containers], uid)
+            whole[units[uid]] = _whole({one: grants[one] for one in containers}, uid)
     return units, whole
 
 
-def _whole(parts: list[Grant], uid: str) -> Grant:
+def _whole(parts: Mapping[ContainerId, Grant], uid: str) -> Grant:
     """Return the grant of a pod as a whole. A device on which one of its containers has no cap has none."""
-    devices = frozenset(device for part in parts for device in part.devices)
+    first = next(iter(parts.values()))
+    devices = frozenset(device for part in parts.values() for device in part.devices)
     caps: dict[str, Cap] = {}
     for device in devices:
-        own = [part.caps.get(device) for part in parts if device in part.devices]
-        known = [cap for cap in own if cap is not None]
+        # A cap for several containers counts once.
+        own = {
+            min(part.partners.get(device, {one})): part.caps.get(device)
+            for one, part in parts.items()
+            if device in part.devices
+        }
+        known = [cap for cap in own.values() if cap is not None]
         if len(known) == len(own):
             caps[device] = replace(
                 known[0], bytes=sum(cap.bytes for cap in known), tolerance_bytes=sum(cap.tolerance_bytes for cap in known)
             )
-    return Grant(owner=Owner(parts[0].owner.namespace, uid), devices=devices, caps=caps, is_gone=parts[0].is_gone)
+    return Grant(owner=Owner(first.owner.namespace, uid), devices=devices, caps=caps, is_gone=first.is_gone)
 
 
 def _is_younger(started: float | None, now: CapTerms) -> bool:
@@ -303,11 +332,14 @@ def _stray_cap(pod: PodView, now: CapTerms, *, holds_share: bool) -> Cap | None:
     """Return a cap of zero bytes, for tenants on devices not allocated to them. Only if admission denies all access to those.
 
     None for the platform, for pods that are not tenants, and if more may have been given to a pod than the checkpoint lists:
-    by a claim, or because it requests GPUs and kubelet's checkpoint was lost.
+    by a claim of another driver, or because it requests GPUs and kubelet's checkpoint was lost.
     """
     if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.tenancy.platform:
         return None
-    if pod.has_claims or pod.resources or not now.tenancy.has_tenant(pod.namespace, holds_share=holds_share):
+    known = [now.claims.get(uid, {}) for uid in pod.uids]
+    if not all(any(own.get(claim.name) for own in known) for claim in pod.claims):
+        return None
+    if pod.resources or not now.tenancy.has_tenant(pod.namespace, holds_share=holds_share):
         return None
     return Cap(bytes=0, action=now.action, grace_seconds=now.grace_seconds)
 
@@ -316,20 +348,24 @@ def _present(given: Iterable[Allocation], now: CapTerms) -> tuple[dict[str, CapR
     """Return the policy's caps for one container by device, summed over its replicas; and why other devices have none."""
     sums: dict[str, CapRecord] = {}
     unclear: dict[str, str] = {}
-    for allocation in given:
-        for device, count in Counter(allocation.devices).items():
-            share = _share(allocation.resource, device, now)
-            if isinstance(share, str):
-                unclear[device] = share
-            else:
-                sums[device] = _add(sums.get(device), _slices(device, share, count))
+    for (allocation, device), count in Counter((one, device) for one in given for device in one.devices).items():
+        if allocation.claim is not None and allocation.claim.is_admin:
+            continue
+        share = _share(allocation, device, now)
+        size = share if isinstance(share, str) else _slices(device, share, allocation.claim, count)
+        if isinstance(size, str):
+            unclear[device] = size
+        else:
+            sums[device] = _add(sums.get(device), size)
     return {device: cap for device, cap in sums.items() if device not in unclear}, unclear
 
 
-def _share(resource: str, device: str, now: CapTerms) -> Share | str:
-    """Return the share of this resource on this device; a sentence if there is none."""
+def _share(allocation: Allocation, device: str, now: CapTerms) -> Share | str:
+    """Return the share of an allocation on this device; a sentence if there is none."""
+    resource, claim = allocation.resource, allocation.claim
     if device not in now.profiles:
-        return f"{resource} was allocated on {device}, which is not a device of this node; no cap is enforced there"
+        whose = resource if claim is None else f"{resource} of claim {claim.name}"
+        return f"{whose} was allocated on {device}, which is not a device of this node; no cap is enforced there"
     profile = now.profiles[device]
     share = now.shares.get((resource, profile))
     if share is None:
@@ -337,10 +373,16 @@ def _share(resource: str, device: str, now: CapTerms) -> Share | str:
     return share
 
 
-def _slices(device: str, share: Share, count: int) -> CapRecord:
+def _slices(device: str, share: Share, claim: Claim | None, count: int) -> CapRecord | str:
+    """Return the cap for so many shares or, with a claim, for what it consumes; a sentence if that is not known."""
     if share.cap_mib is None:
         return CapRecord(device=device, cap_bytes=None)
-    return CapRecord(device=device, cap_bytes=share.cap_mib * count * _MIB, tolerance_bytes=share.tolerance_mib * count * _MIB)
+    shares = Fraction(count) if claim is None else shares_of(share, claim)
+    if shares is None:
+        return f"what claim {claim and claim.name} consumes of {device} is not known; no cap is enforced there"
+    # However little a claim asks for, a cap of 0 bytes would mean that the device is not the container's.
+    cap_mib = max(int(share.cap_mib * shares), 1)
+    return CapRecord(device=device, cap_bytes=cap_mib * _MIB, tolerance_bytes=int(share.tolerance_mib * shares) * _MIB)
 
 
 def _add(former: CapRecord | None, more: CapRecord) -> CapRecord:

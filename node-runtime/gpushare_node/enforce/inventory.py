@@ -14,9 +14,9 @@ from gpushare_node.backends.backend import NO_CHECKPOINT, Checkpoint, Checkpoint
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import UNKNOWN, Tenancy
+from gpushare_node.enforce.claims import Allocations, KnownClaims, known_claims
 from gpushare_node.enforce.first_caps import FirstCaps
 from gpushare_node.enforce.grants import (
-    Allocations,
     Noticed,
     Profiles,
     by_container,
@@ -30,11 +30,15 @@ from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.inputs import Grant
+from gpushare_node.vendors import UUIDS
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import DriverError, GpuInfo, Versions
 
 SURVEY_SECONDS = 30
 """How often GPUs and instances are enumerated again."""
+
+_NEW_DEVICE_SECONDS = 2
+"""The same if a claim has a MIG device that was made since: until it is known, its containers have no cap."""
 
 _SURVEY_WAIT_SECONDS = 1.0
 """How long a cycle waits for that. Enumerating MIG devices under load takes seconds: a later cycle takes a later answer."""
@@ -124,6 +128,7 @@ class Inventory(Struct, frozen=False):
     _next_end: float = inf
     _complaint: str = ""
     _foreign: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _claims: KnownClaims = field(default_factory=dict)
     _units: Mapping[str, ContainerId] = field(default_factory=dict)
     _unread_since: float | None = None
     _unallocated: Mapping[str, float] = field(default_factory=dict)
@@ -131,7 +136,7 @@ class Inventory(Struct, frozen=False):
 
     def renew(self, now: float, *, has_strays: bool = False) -> bool:
         """Read again what is due; with strays, the allocations in each cycle. Return whether the GPUs were surveyed again."""
-        is_surveyed = self._survey(now)
+        is_surveyed = self._survey(now, SURVEY_SECONDS)
         tenancy = self.tenants.find()
         if tenancy != self.tenancy:
             # The same pods may belong to others now.
@@ -141,6 +146,8 @@ class Inventory(Struct, frozen=False):
         is_changed = is_fresh and found != self._seen_pods
         self._is_read = False
         is_allocated = self._allocate(now, at_once=is_changed or has_strays)
+        if self._has_new_device():
+            is_surveyed |= self._survey(now, _NEW_DEVICE_SECONDS)
         if is_fresh:
             is_changed |= self._follow(found, now)
             found = (*(pod for pod, _ in self._gone.values()), *found)
@@ -199,8 +206,17 @@ class Inventory(Struct, frozen=False):
         given = (self._allocations or {}).items()
         return frozenset(uid for (uid, _), several in given if any(one.resource in resources for one in several))
 
-    def _survey(self, now: float) -> bool:
-        if self._surveyed_at is not None and now - self._surveyed_at < SURVEY_SECONDS:
+    def _has_new_device(self) -> bool:
+        """Return whether a claim has a device that the last survey does not list, where the DRA driver makes devices."""
+        return self.policy.is_on_demand and any(
+            device.startswith(UUIDS) and device not in self._profiles
+            for several in (self._allocations or {}).values()
+            for one in several
+            for device in one.devices
+        )
+
+    def _survey(self, now: float, seconds: float) -> bool:
+        if self._surveyed_at is not None and now - self._surveyed_at < seconds:
             return False
         try:
             found = self.driver.survey(wait_seconds=_SURVEY_WAIT_SECONDS)
@@ -237,9 +253,10 @@ class Inventory(Struct, frozen=False):
         if checkpoint is self._checkpoint:
             return False
         self._checkpoint = checkpoint
-        former = (self._allocations, self._foreign)
+        former = (self._allocations, self._foreign, self._claims)
         self._allocations, self._foreign = by_container(checkpoint.allocations), foreign_ids(checkpoint.allocations)
-        return (self._allocations, self._foreign) != former
+        self._claims = known_claims(checkpoint.allocations)
+        return (self._allocations, self._foreign, self._claims) != former
 
     def _grant(self, pods: tuple[PodView, ...], now: float) -> None:
         capped = {share.resource for share in self.policy.shares if share.cap_mib is not None}
@@ -252,7 +269,7 @@ class Inventory(Struct, frozen=False):
         if self._kept is None:
             self._kept = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.pod_index.platform]
-        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates, self._foreign)
+        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates, self._foreign, self._claims)
         granted = grant(watched, self._allocations, now_terms, self._kept)
         self._units, whole = sandbox_grants(granted.grants)
         self.pod_index = replace(self.pod_index, units=self._units)
@@ -264,7 +281,7 @@ class Inventory(Struct, frozen=False):
         self._keep({**self._absent(granted.kept, now), **granted.kept}, now)
 
     def _note_unallocated(self, pods: tuple[PodView, ...], now: float) -> None:
-        """Note the running pods that request a share of the pool, and to which kubelet is not known to have given any.
+        """Note the running pods that request a share of the pool, and to which kubelet is not known to have given it.
 
         Of a pod that is no longer listed it says nothing: kubelet forgets it with the next pod, and its caps are stored.
         """
@@ -273,9 +290,16 @@ class Inventory(Struct, frozen=False):
         waiting = [
             f"{pod.namespace}/{pod.name}"
             for pod in pods
-            if pod.started and not pod.is_gone and not resources.isdisjoint(pod.resources) and given.isdisjoint(pod.uids)
+            if pod.started
+            and not pod.is_gone
+            and ((not resources.isdisjoint(pod.resources) and given.isdisjoint(pod.uids)) or (resources and self._lacks(pod)))
         ]
         self._unallocated = {name: self._unallocated.get(name, now) for name in waiting}
+
+    def _lacks(self, pod: PodView) -> bool:
+        """Return whether the pool's pods have claims, and kubelet does not list one of this pod's."""
+        names = {name for uid in pod.uids for name in self._claims.get(uid, ())}
+        return self.policy.dra is not None and any(claim.name not in names for claim in pod.claims)
 
     def _absent(self, present: Mapping[str, KeptContainer], now: float) -> dict[str, KeptContainer]:
         """Return the stored caps of containers not listed now: a list may lack a running pod, and a pod its last run."""

@@ -13,6 +13,7 @@ from functools import partial
 from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import (
+    BACKEND_LABEL,
     PLUGIN_LABEL,
     POOL_LABEL,
     RELEASE_ANNOTATION,
@@ -227,6 +228,12 @@ class NodeMonitor(Struct, frozen=False):
             view = self.cluster.node()
             self._release_reason = self._find_release_reason(view)
             if self._release_reason:
+                self.cluster.delete_own_pod()
+                self._is_deleting = True
+            elif self.labels and view.backend is not self.enforcer.config.policy.backend:
+                # Pods hold GPUs by the one back end, and the other may offer them: the new pod keeps others away at once.
+                drift = ", ".join(view.describe_drift({BACKEND_LABEL: str(self.enforcer.config.policy.backend)}))
+                self._send_event(EventReason.LABEL_CONFLICT, f"{drift}. The runtime's pod is recreated to restore the label.")
                 self.cluster.delete_own_pod()
                 self._is_deleting = True
             elif (not self.labels or self._keep_labels(view, now)) and not self._unselected:

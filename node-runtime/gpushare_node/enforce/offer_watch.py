@@ -14,6 +14,7 @@ from gpushare_node.backends.backend import Checkpoint, CheckpointError
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.enforce.enforcer import Enforcer
+from gpushare_node.enforce.instance_watch import InstanceWatch
 from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus
 from gpushare_node.gpus.view import build_view, registrable
 from gpushare_node.reporting.outcome import Unmet
@@ -47,6 +48,7 @@ class OfferWatch(Struct, frozen=False):
     _mps_trouble: Unmet | None = None
     _since: float = 0.0
     _flips: deque[float] = field(default_factory=deque)
+    _instances: InstanceWatch = field(default_factory=InstanceWatch)
 
     @property
     def policy(self) -> Policy:
@@ -68,7 +70,7 @@ class OfferWatch(Struct, frozen=False):
             # Kubelet writes the checkpoint first.
             allocatable = self.cluster.node().allocatable
             checkpoint = self._read_checkpoint()
-            self._compare(self._mps_trouble or self._find(surveys, checkpoint, allocatable), now)
+            self._compare(self._mps_trouble or self._find(surveys, checkpoint, allocatable, now), now)
             if self._must_flip(now, is_held=checkpoint is None or self._is_held(checkpoint)):
                 self.flip()
         except (ClusterError, StateDirError):
@@ -112,7 +114,7 @@ class OfferWatch(Struct, frozen=False):
         return True
 
     def _find(
-        self, surveys: tuple[GpuInfo, ...], checkpoint: Checkpoint | None, allocatable: Mapping[str, int]
+        self, surveys: tuple[GpuInfo, ...], checkpoint: Checkpoint | None, allocatable: Mapping[str, int], now: float
     ) -> Unmet | None:
         """Return how the offer differs from the plan. While the GPUs themselves differ, they are what is reported."""
         policy, adapters = self.policy, self.enforcer.adapters
@@ -122,6 +124,8 @@ class OfferWatch(Struct, frozen=False):
         desired = adapters.backend.expected(policy, missing_gpus(view))
         registered = None if checkpoint is None else checkpoint.registered
         found = adapters.backend.find_mismatch(desired, registrable(surveys), registered, allocatable)
+        if found is None and policy.is_on_demand and checkpoint is not None:
+            return self._instances.find(surveys, checkpoint.allocations, now)
         if found is None:
             return None
         return replace(found, message=found.message + adapters.backend.explain(adapters.pods.pods(), policy))

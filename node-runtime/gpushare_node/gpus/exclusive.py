@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from gpushare_node.core.policy import (
     Action,
+    Backend,
     Card,
     DesiredGpu,
     Enforcement,
@@ -40,6 +41,8 @@ def exclusive(policy: Policy) -> Policy:
     return replace(
         policy,
         mode=Mode.EXCLUSIVE,
+        backend=Backend.DEVICE_PLUGIN,
+        dra=None,
         profile="",
         mig_config=_MIG_CONFIG if policy.partitioner is Partitioner.MIG_MANAGER else None,
         manager_config=None,

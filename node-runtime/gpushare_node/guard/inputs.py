@@ -47,7 +47,7 @@ class Grant(Struct):
     Devices are those that kubelet allocates: a GPU's uuid, or a MIG instance's. On a device without a cap nothing is
     enforced. A container with several replicas of one device has the sum of their caps. `stray_cap` applies on devices that
     were not allocated to it; None: there it is only reported. `is_gone`: its pod is no longer known; processes that still run
-    in it stay under its cap.
+    in it stay under its cap. `partners`: on these devices the cap holds for it and these containers together.
     """
 
     owner: Owner
@@ -55,6 +55,7 @@ class Grant(Struct):
     caps: Mapping[str, Cap] = field(default_factory=dict)
     stray_cap: Cap | None = None
     is_gone: bool = False
+    partners: Mapping[str, frozenset[ContainerId]] = field(default_factory=dict)
 
 
 class GuardInput(Struct):

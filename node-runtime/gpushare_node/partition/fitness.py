@@ -52,7 +52,7 @@ def find_target(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus) ->
         raise UnfitError(
             UnfitReason.GPU_COUNT_MISMATCH, f"the policy is for {len(desired)} GPUs and has no entry for this index"
         )
-    is_uniform = len({(one.instances, one.partition) for one in desired.values()}) == 1
+    is_uniform = len({(one.instances, one.partition, one.on_demand) for one in desired.values()}) == 1
     if {one.index for one in state.gpus} != desired.keys() and not is_uniform:
         raise UnfitError(
             UnfitReason.GPU_COUNT_MISMATCH,

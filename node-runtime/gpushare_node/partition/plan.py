@@ -7,7 +7,7 @@ follows from state and policy alone: after a crash, plan again from the state at
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gpushare_node.core.policy import DesiredGpu, DesiredInstance, Policy
+from gpushare_node.core.policy import DesiredGpu, DesiredInstance, ModeSwitch, Policy
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.partition.fitness import (
     UnfitError,
@@ -91,11 +91,19 @@ def _plan_gpu(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus, poli
         before = "" if gpu.modes is None else gpu.modes.word
         change = ChangeModes(uuid=gpu.uuid, before=before, after=partition.word)
         return GpuPlan(index=gpu.index, uuid=gpu.uuid, operations=(change,), needs_idle_gpu=True, is_blocked=gpu.is_busy)
+    if gpu.mig is not None and target.on_demand is not None:
+        return _plan_on_demand(gpu, gpu.mig, target.on_demand)
     if gpu.mig is not None:
         return _plan_mig(gpu, gpu.mig, instances)
-    if instances:
+    if instances or target.on_demand is not None:
         raise UnfitError(UnfitReason.INVALID_LAYOUT, "the policy requires MIG instances; this GPU does not support MIG")
     return GpuPlan(index=gpu.index, uuid=gpu.uuid, operations=())
+
+
+def _plan_on_demand(gpu: Gpu, mig: Mig, switch: ModeSwitch) -> GpuPlan:
+    """Plan a GPU whose instances are the DRA driver's, also those that it does not know: it removes them when it starts."""
+    is_switching = switch is ModeSwitch.RUNTIME and needs_switch(mig, to=True)
+    return _gpu_plan(gpu, (EnableMig(uuid=gpu.uuid),) if is_switching else ())
 
 
 def _plan_mig(gpu: Gpu, mig: Mig, desired: tuple[DesiredInstance, ...]) -> GpuPlan:

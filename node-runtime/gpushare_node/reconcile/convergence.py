@@ -5,7 +5,7 @@ If the node is as the policy wants it, that is only verified: no slot, no taint,
 
 from enum import Enum
 
-from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, NodeView
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, RETRY_ANNOTATION, NodeView
 from gpushare_node.core.clock import wall_seconds
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Partitioner, Policy
@@ -13,6 +13,7 @@ from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus, worst
 from gpushare_node.gpus.hardware import Hardware, PartitionResult
 from gpushare_node.gpus.view import GpuView
+from gpushare_node.reconcile.backend_gate import BackendGate
 from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain, DrainRequest
 from gpushare_node.reconcile.partitioning import HardwareChange
@@ -23,6 +24,11 @@ from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import LAYOUT_TAINTS
+
+_BACKING_OFF = (
+    "attempts have failed under this policy and driver, and the next is not due yet; the annotation "
+    f"{RETRY_ANNOTATION}=now starts it immediately"
+)
 
 
 class _Layout(Enum):
@@ -59,6 +65,7 @@ class _Convergence(Struct, frozen=False):
     _layout: _Layout = _Layout.NEITHER
     _view: GpuView | None = None
     _publication: ProfilePublication | None = None
+    _gate: BackendGate | None = None
 
     def run(self) -> Outcome:
         context, policy, hardware = self.context, self.desired.policy, self.hardware
@@ -74,6 +81,9 @@ class _Convergence(Struct, frozen=False):
             # It counts all GPUs of the node, and changes none if one is missing.
             drain.taint_if_wrong()
             raise Blocked(*worst(view), is_unchanged=True)
+        gate = self._gate = BackendGate(drain=drain, former=self.former)
+        gate.prepare(view)
+        self.node = drain.node
         manager = ConfigManager(drain=drain, digest=self.desired.digest)
         is_managed, is_renamed = manager.must_act(view), False
         if is_managed:
@@ -84,7 +94,12 @@ class _Convergence(Struct, frozen=False):
             # A node whose GPUs are right loses its offer for a name alone: that is no repair.
             is_renamed = bool(offered) and is_converged(view) and not context.is_half_done()
         needs_drain = (
-            view.plan.operations or view.compute_modes or drain.request.affected or self._is_relabelled() or is_managed
+            gate.must_close(view)
+            or view.plan.operations
+            or view.compute_modes
+            or drain.request.affected
+            or self._is_relabelled()
+            or is_managed
         )
         if needs_drain:
             is_disruptive = is_renamed or self._is_disruptive(view, drain.former_view)
@@ -99,14 +114,22 @@ class _Convergence(Struct, frozen=False):
             # The GPUs may need another change by now.
             is_backing_off = hardware.is_backing_off(view)
         self._devices = hardware.devices(view)
-        if is_backing_off:
+        if is_backing_off and gate.is_concerned:
+            # Should the backoff end at this very moment, nothing is changed behind an open gate.
+            change = PartitionResult(results=(), reason=ConditionReason.PARTITION_FAILED, message=_BACKING_OFF)
+            self._publish(drain)
+        elif is_backing_off:
             # The plan is not tried now: no pod is evicted and no client paused. What the hardware has is offered. Should the
             # backoff end at this very moment, only GPUs that no pod holds are changed.
             change = hardware.change(policy, view, drain.find_allocated, context.record_result)
             self._publish(drain)
         else:
             change = HardwareChange(
-                drain=drain, digest=self.desired.digest, announce=self._announce, publish=lambda: self._publish(drain)
+                drain=drain,
+                digest=self.desired.digest,
+                announce=self._announce,
+                publish=lambda: self._publish(drain),
+                gate=gate,
             ).run(view)
         return self._verify(drain, change)
 
@@ -130,7 +153,7 @@ class _Convergence(Struct, frozen=False):
             former=self.former,
             view=view,
             former_view=former_view,
-            labels=self.node.labels,
+            node=self.node,
             journal=self.context.deps.folder.journal(),
         ).is_disruptive
 
@@ -162,9 +185,12 @@ class _Convergence(Struct, frozen=False):
             policy = None
         if policy is not None and self.context.cluster.has_server:
             view = self.hardware.look(policy, drain.allocated)
-            devices, desired = self.hardware.devices(view), self.context.deps.backend.expected(policy, missing_gpus(view))
+            desired = self.context.backend_of(policy).expected(policy, missing_gpus(view))
+            devices = self.hardware.devices(view)
             self._publication = ProfilePublication(context=self.context, policy=policy, devices=devices, desired=desired)
             self._publication.publish()
+            if self._gate is not None:
+                self._gate.open(policy)
 
     def _verify(self, drain: Drain, change: PartitionResult) -> Outcome:
         if self._view is None:

@@ -38,7 +38,8 @@ class Dependencies(Struct):
     returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
     namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. A node that its pool no
     longer selects is released after `release_after_seconds`. `wall` returns the date in seconds since 1970.
-    `vendor` is whose driver `open_hardware` opens.
+    `vendor` is whose driver `open_hardware` opens. `backend` is that of the desired policy, and `backend_of` returns that of
+    another one; None: there is no other.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -56,3 +57,4 @@ class Dependencies(Struct):
     release_after_seconds: float = RELEASE_AFTER_SECONDS
     wall: Callable[[], float] = wall_seconds
     vendor: Vendor = Vendor.NVIDIA
+    backend_of: Callable[[Policy], Backend] | None = None

@@ -3,6 +3,8 @@
 It changes no hardware, and a drain that fails leaves the node as it was.
 """
 
+from collections.abc import Callable
+
 from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.policy import OnBusy, Partitioner, Policy
@@ -17,7 +19,7 @@ from gpushare_node.partition.operations import ChangeModes, DestroyInstance, Dis
 from gpushare_node.reconcile import client_pause, rollout_window
 from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.run_context import RunContext
-from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker
+from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker, without_lost
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import of
@@ -26,7 +28,8 @@ from gpushare_node.vendors import of
 class DrainRequest(Struct):
     """The change that a drain is for.
 
-    `affected` are resources whose holders the new label alone disturbs. `is_partly`: GPUs that are free may be changed while
+    `affected` are resources whose holders the new label alone disturbs; `find_further` returns devices, of the GPUs as they are
+    seen, that no pod may hold beside those that the plan needs. `is_partly`: GPUs that are free may be changed while
     others are blocked; not where the node offers a former layout, because half of each is neither. The node takes no slot with
     `is_repair`, because it becomes what it was, nor with `is_requested`, because a person has requested it to leave. With
     `may_stay` the pool that the node leaves still exists, and may select the node again meanwhile. What `is_disruptive` begins
@@ -41,6 +44,7 @@ class DrainRequest(Struct):
     is_requested: bool = False
     may_stay: bool = False
     is_disruptive: bool = False
+    find_further: Callable[[GpuView], frozenset[str]] = lambda _: frozenset()
 
 
 class Drain(Struct, frozen=False):
@@ -71,7 +75,7 @@ class Drain(Struct, frozen=False):
     def taint_if_wrong(self) -> None:
         """Keep new pods away from a node that does not offer what it says, whatever else it must wait for."""
         if not self.context.may_untaint_on_abort:
-            self._add_taint()
+            self.taint()
 
     def await_window(self, seconds: float) -> None:
         """Raise Blocked if the change is held back, or if what is left of the window is less than it may take."""
@@ -103,9 +107,14 @@ class Drain(Struct, frozen=False):
         """Look for the last time before the hardware changes. GPU clients are paused: any process left is not one of them."""
         return self._await(self._patience(), is_last=True)
 
+    def look_again(self) -> GpuView:
+        """Look whether pods hold devices, without waiting for them. Blocked if they do."""
+        return self._await(0.0, is_last=False)
+
     def find_allocated(self) -> frozenset[str]:
         """Return the UUIDs that pods hold now. Pods that tolerate every taint can arrive while other GPUs are changed."""
-        self.allocated = find_allocated(self.context.holders())
+        holders = self.context.holders()
+        self.allocated = find_allocated(holders if self.view is None else without_lost(holders, self.view))
         return self.allocated
 
     def must_pause(self, view: GpuView) -> bool:
@@ -136,8 +145,7 @@ class Drain(Struct, frozen=False):
 
     def _must_queue(self) -> bool:
         """A node that offers nothing, or not what it should, is unavailable already, and needs no slot."""
-        offered = self.context.deps.backend.advertised(self.node.allocatable)
-        return bool(offered) and not self.request.is_requested and not self.request.is_repair
+        return self.context.offers(self.node) and not self.request.is_requested and not self.request.is_repair
 
     def _gives_way(self) -> bool:
         """Return whether other nodes go first if tenants are in the way: they may end by themselves, or cannot be moved."""
@@ -159,13 +167,14 @@ class Drain(Struct, frozen=False):
             taken = f"{holder} is" if holder else "other nodes took the slots; this node retries"
             text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once: {taken}"
             raise Blocked(ConditionReason.WAITING_FOR_TURN, text, is_unchanged=True)
-        self._add_taint()
+        self.taint()
         if self.request.is_leaving or view.plan.operations:
             # A new label alone takes seconds; a change that lasts longer reports what it waits for.
             reason = ConditionReason.RELEASING if self.request.is_leaving else ConditionReason.PARTITIONING
             self.context.set_condition(reason, "the GPUs are being partitioned")
 
-    def _add_taint(self) -> None:
+    def taint(self) -> None:
+        """Keep new pods away from the node."""
         if not self._is_tainted:
             policy = self.request.policy
             labels = {} if self.request.is_leaving else claim(policy)
@@ -190,9 +199,14 @@ class Drain(Struct, frozen=False):
         self.view = self.blocker = self.context.blocker = None
         self._stop_if_outdated()
         holders = self.context.holders()
+        if any(holder.claimed for holder in holders):
+            holders = without_lost(holders, self.hardware.look(self.request.policy, frozenset()))
         self.allocated = find_allocated(holders)
         self.view = self.hardware.look(self.request.policy, self.allocated)
-        self.blocker = self.context.blocker = find_blocker(self.view, holders, self.request.affected, self.hardware.names)
+        request = self.request
+        self.blocker = self.context.blocker = find_blocker(
+            self.view, holders, request.affected, self.hardware.names, request.find_further(self.view)
+        )
         if self._is_unselected and not self._is_harmless(self.view):
             seconds, pool = self.context.deps.release_after_seconds, self.request.policy.pool
             text = (

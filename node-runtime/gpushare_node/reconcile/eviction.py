@@ -32,7 +32,7 @@ class DrainEvictions(Struct, frozen=False):
 
     def can_move(self, holder: Holder, platform: frozenset[str] | None) -> bool:
         """Return whether an eviction frees the GPUs. Pods of `platform` stay; if that is unknown, all pods stay."""
-        if holder.pod is None or platform is None or holder.pod.namespace in platform:
+        if holder.pod is None or holder.pod.has_ended or platform is None or holder.pod.namespace in platform:
             return False
         return not self._is_successor(holder)
 

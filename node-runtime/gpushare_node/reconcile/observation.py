@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, NodeView, PodView
 from gpushare_node.backends.backend import Backend, CheckpointError
+from gpushare_node.core import policy as policies
 from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.gpu_faults import missing_gpus
@@ -54,7 +55,8 @@ def observe(
         unknown = str(error)[:_MAX_DETAIL]
     view = build_view(surveys, policy, allocated=find_allocated(holders), pending_modes={})
     offered = backend.advertised(node.allocatable)
-    affected = find_affected(None, policy, node.labels, offered)
+    is_claimed = node.backend is policy.backend is policies.Backend.DRA
+    affected = frozenset() if is_claimed else find_affected(None, policy, node.labels, offered)
     labels = _labels(policy, node, backend)
     blocker = find_blocker(view, holders, affected)
     using = sorted({_name(holder) for holder in blocker.holders}) if blocker else []
@@ -62,7 +64,8 @@ def observe(
     resources = backend.expected(policy, missing_gpus(view))
     is_misnamed = bool(layout_request(policy).keys() & labels.keys() & node.labels.keys())
     is_asked = policy.partitioner is Partitioner.CONFIG_MANAGER and (bool(gpus) or is_misnamed)
-    drains = bool(offered) and bool(gpus or affected or PLUGIN_LABEL in labels or is_asked)
+    offers = bool(offered) or node.backend is policies.Backend.DRA
+    drains = offers and bool(gpus or affected or labels.keys() & {PLUGIN_LABEL, BACKEND_LABEL} or is_asked)
     found: dict[str, Any] = {
         "pool": policy.pool,
         "gpus": {index: _bounded(steps, MAX_STEPS) for index, steps in gpus.items()},
@@ -70,7 +73,7 @@ def observe(
         "labels": labels,
         "taints": [*([policy.repartitioning_taint.value] if drains else []), *(LAYOUT_TAINTS if is_asked else [])],
         "removedTaints": sorted({taint.key for taint in node.taints if taint.key in (*NOT_READY_TAINTS, *CHANGE_TAINTS)}),
-        "resources": {} if resources == offered else resources,
+        "resources": {} if is_claimed or resources == offered else resources,
         "pods": _bounded(using, MAX_PODS),
         "unknown": unknown,
     }
@@ -82,6 +85,8 @@ def _labels(policy: Policy, node: NodeView, backend: Backend) -> dict[str, str]:
     """Return the labels that the node lacks. Which devices the profile is published for does not change its first name."""
     published = backend.publish(None, node.labels.get(PLUGIN_LABEL, ""), policy.profile, frozenset())
     labels = desired(policy, published) | layout_request(policy)
+    if node.backend is not policy.backend:
+        labels[BACKEND_LABEL] = policy.backend.value
     return {name: value for name, value in labels.items() if node.labels.get(name) != value}
 
 

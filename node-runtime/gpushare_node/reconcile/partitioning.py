@@ -11,6 +11,7 @@ from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.membership import node_labels
+from gpushare_node.reconcile.backend_gate import BackendGate
 from gpushare_node.reconcile.client_pause import ClientPause
 from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain
@@ -28,7 +29,7 @@ _STALE_SECONDS = 30.0
 
 
 class HardwareChange(Struct, frozen=False):
-    """One change of the node's GPUs.
+    """One change of the node's GPUs, behind the closed `gate` of its back end if DRA concerns the node.
 
     `announce` publishes the goal before the change, so that MPS control daemons end their servers. `publish` publishes the
     result after it and before GPU clients are resumed: a device plugin that starts again then finds its label.
@@ -38,6 +39,7 @@ class HardwareChange(Struct, frozen=False):
     digest: str
     announce: Callable[[], None]
     publish: Callable[[], None]
+    gate: BackendGate
 
     @property
     def _context(self) -> RunContext:
@@ -54,6 +56,14 @@ class HardwareChange(Struct, frozen=False):
         """
         # The drain may have taken longer than it should, or the clock been set.
         self.drain.await_window(of(self._policy.vendor).change_seconds)
+        try:
+            return self._run(self.gate.close(view))
+        except Blocked as blocked:
+            if blocked.is_unchanged:
+                self.gate.reopen()
+            raise
+
+    def _run(self, view: GpuView) -> PartitionResult:
         view = self._await_mps_servers(view)
         if self._policy.partitioner is Partitioner.MIG_MANAGER and (view.plan.operations or not view.compute_modes):
             change = self._supervise(view)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Eviction, NodeView, PodView
-from gpushare_node.backends.backend import CheckpointError
+from gpushare_node.backends.backend import Backend, CheckpointError
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.membership import node_labels
@@ -42,11 +42,15 @@ class ProfilePublication(Struct, frozen=False):
     _conflict_at: float | None = None
     _flips: int = 0
 
+    @property
+    def _backend(self) -> Backend:
+        return self.context.backend_of(self.policy)
+
     def publish(self) -> None:
         """Set the labels, unless they are set. ClusterError."""
         node = self.context.cluster.node()
         last = self.context.deps.folder.profile()
-        backend, label = self.context.deps.backend, node.labels.get(PLUGIN_LABEL, "")
+        backend, label = self._backend, node.labels.get(PLUGIN_LABEL, "")
         published = backend.publish(last, label, self.policy.profile, self.devices)
         self._published = published
         if published != last:
@@ -60,7 +64,7 @@ class ProfilePublication(Struct, frozen=False):
         """Wait until the node offers `desired`; return what is wrong after five minutes. `publish` must have been called."""
         unmet = self.context.wait(self._find, _WAIT_SECONDS)
         if unmet is not None and unmet.reason in (ConditionReason.WAITING_FOR_PLUGIN, ConditionReason.WRONG_RESOURCES):
-            why = self.context.deps.backend.explain(self.context.cluster.pods(), self.policy)
+            why = self._backend.explain(self.context.cluster.pods(), self.policy)
             unmet = replace(unmet, message=unmet.message + why)
         text = "as planned" if unmet is None else unmet.message
         self.context.record_step("offer", "node", Status.OK if unmet is None else Status.FAILED, text)
@@ -69,7 +73,7 @@ class ProfilePublication(Struct, frozen=False):
     def _apply(self, published: Published, node: NodeView) -> None:
         if node.labels.get(PLUGIN_LABEL, "") != published.key:
             # The plugin watches no other label.
-            self.context.relabelling = Relabelling(sockets=self.context.deps.backend.find_sockets(), at=self.context.slept)
+            self.context.relabelling = Relabelling(sockets=self._backend.find_sockets(), at=self.context.slept)
         self.context.cluster.apply_labels(node_labels.desired(self.policy, published))
         self._published = published
         self._applied_at = self.context.slept
@@ -77,7 +81,7 @@ class ProfilePublication(Struct, frozen=False):
 
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
-        node, backend = self.context.cluster.node(), self.context.deps.backend
+        node, backend = self.context.cluster.node(), self._backend
         taken = node.describe_drift(node_labels.desired(self.policy, self._published))
         if taken:
             return self._answer(taken, node)
@@ -100,7 +104,7 @@ class ProfilePublication(Struct, frozen=False):
             return None
         if not any(device_id.startswith(UUIDS) for ids in registered.values() for device_id in ids):
             return None
-        if self.context.deps.backend.find_sockets() - last.sockets:
+        if self._backend.find_sockets() - last.sockets:
             return None
         return Unmet(
             reason=ConditionReason.WAITING_FOR_PLUGIN, message="the device plugin has not restarted since its label changed"
@@ -118,9 +122,9 @@ class ProfilePublication(Struct, frozen=False):
         self._flips += 1
         if not self._published.key:
             self._applied_at = now
-            restart_plugin(self.context, self.context.deps.backend.restartable(self.context.cluster.pods(), self.policy))
+            restart_plugin(self.context, self._backend.restartable(self.context.cluster.pods(), self.policy))
             return
-        other = self.context.deps.backend.flip(self._published)
+        other = self._backend.flip(self._published)
         self.context.deps.folder.keep_profile(other.key, other.devices)
         self._apply(other, node)
 

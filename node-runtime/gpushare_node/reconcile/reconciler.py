@@ -17,7 +17,7 @@ from gpushare_node.adapters.kube.cluster import (
 from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import Partitioner
+from gpushare_node.core.policy import Backend, Partitioner
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.membership.node_labels import find_owner
 from gpushare_node.membership.selection import Standing
@@ -145,7 +145,9 @@ class _Reconciler(Struct):
             return outcome
         if not is_in_force or not self._is_registered():
             text = f"the layout is in place; the labels are not set, because a request to the API server failed: {error}"
-            return Outcome(reason=ConditionReason.WAITING_FOR_PLUGIN, message=text)
+            is_dra = self.desired.policy.backend is Backend.DRA
+            reason = ConditionReason.WAITING_FOR_SLICES if is_dra else ConditionReason.WAITING_FOR_PLUGIN
+            return Outcome(reason=reason, message=text)
         return replace(outcome, message=f"{outcome.message} Labels were not checked: {error}")
 
     def _is_registered(self) -> bool:
@@ -155,12 +157,12 @@ class _Reconciler(Struct):
         try:
             devices = hardware.devices(hardware.look(policy, frozenset()))
             registered = deps.backend.read_checkpoint().registered
-        except CheckpointError:
+            desired = deps.backend.expected(policy)
+            return deps.backend.find_mismatch(desired, devices, registered, desired) is None
+        except (CheckpointError, ClusterError):
             return False
         finally:
             hardware.close()
-        desired = deps.backend.expected(policy)
-        return deps.backend.find_mismatch(desired, devices, registered, desired) is None
 
 
 def _release_orphan(context: RunContext) -> Outcome:

@@ -22,6 +22,7 @@ from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import node_labels
 from gpushare_node.membership.node_labels import find_successor, is_requested
+from gpushare_node.reconcile.backend_gate import BackendGate
 from gpushare_node.reconcile.config_manager import withdraw_request
 from gpushare_node.reconcile.drain import Drain, DrainRequest
 from gpushare_node.reconcile.partitioning import HardwareChange
@@ -122,14 +123,20 @@ class Release(Struct):
         )
         drain = Drain(context=self.context, hardware=hardware, request=request, node=self.node)
         drain.remember(self.former, view)
+        gate = BackendGate(drain=drain, former=self.former)
+        gate.prepare(view)
         if view.plan.operations or view.compute_modes:
             drain.taint_if_wrong()
         if hardware.is_backing_off(view):
             raise Blocked(ConditionReason.PARTITION_FAILED, "leaving the pool failed; the next attempt is not due yet")
-        if view.plan.operations or view.compute_modes or request.affected:
+        if gate.must_close(view) or view.plan.operations or view.compute_modes or drain.request.affected:
             view = drain.run(view)
         change = HardwareChange(
-            drain=drain, digest=digest(policy), announce=self._remove_profile_label, publish=lambda: None
+            drain=drain,
+            digest=digest(policy),
+            announce=self._remove_profile_label,
+            publish=lambda: gate.open(policy),
+            gate=gate,
         ).run(view)
         if change.reason is not None:
             raise Blocked(change.reason, f"the node cannot leave the pool: {change.message}")
@@ -163,7 +170,7 @@ class Release(Struct):
 
     def _find_stale(self, devices: frozenset[str]) -> Unmet | None:
         """Return a device that the plugin still offers although it no longer exists."""
-        backend = self.context.deps.backend
+        backend = self.context.backend_of(exclusive_of((), self.pool, self.context.deps.vendor))
         try:
             dead = backend.find_stale(backend.read_checkpoint().registered, devices)
         except CheckpointError:

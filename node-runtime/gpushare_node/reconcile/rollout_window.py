@@ -6,6 +6,7 @@ Held back is what takes a layout, or the plugin's config, from a node that has o
 - a repair: the policy in force and the desired one give the same layout and resources, also if caps or names differ;
 - a node that lost its layout, as in a reboot: no GPU that should be divided is. If only some GPUs lost theirs, the
   others still serve tenants, and another layout waits;
+- a node on which neither back end may offer GPUs: the label says that a change has begun;
 - what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is by then: the node is out
   of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels are missing;
 - a node that leaves its pool for none. Another pool's windows count for a node that it takes over.
@@ -13,11 +14,9 @@ Held back is what takes a layout, or the plugin's config, from a node that has o
 What the plugin offers at the moment does not count: while it restarts it offers nothing, and tenants run on.
 """
 
-from collections.abc import Mapping
-
 from gpushare_node.adapters.host.state_dir import Journal
-from gpushare_node.adapters.kube.cluster import PROFILE_LABEL, VENDOR_LABEL
-from gpushare_node.core.policy import Policy
+from gpushare_node.adapters.kube.cluster import PROFILE_LABEL, VENDOR_LABEL, NodeView
+from gpushare_node.core.policy import Backend, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.view import GpuView
@@ -30,34 +29,42 @@ from gpushare_node.vendors import of
 
 
 class Change(Struct):
-    """A change from the policy in force, `former`, to `policy`. `view` and `former_view` are the GPUs by each of the two."""
+    """A change of a node from the policy in force, `former`, to `policy`. `view` and `former_view` are the GPUs by each.
+
+    Where the back end changes, the node's label says whose offer the change takes away.
+    """
 
     policy: Policy
     former: Policy | None
     view: GpuView
     former_view: GpuView | None
-    labels: Mapping[str, str]
+    node: NodeView
     journal: Journal | None
 
     @property
     def is_disruptive(self) -> bool:
         """Whether the pool's rollout settings hold it back."""
+        labels, backend = self.node.labels, self.node.backend
+        if backend is None:
+            return False
         if self.journal is not None and self.journal.is_changing and self.journal.is_new_layout:
             return False
         if self.former is None or self.former_view is None:
-            is_known = PROFILE_LABEL in self.labels or VENDOR_LABEL in self.labels
-            return is_known and not self._restores_published()
+            is_known = PROFILE_LABEL in labels or VENDOR_LABEL in labels or backend is Backend.DRA
+            return is_known and not (backend is self.policy.backend and self._restores_published())
         if self.former.is_alike(self.policy):
             return False
+        if self.former.backend is not self.policy.backend:
+            return backend is not self.policy.backend
         requested = layout_request(self.policy).items() - layout_request(self.former).items()
-        is_requested = bool(requested) and requested <= self.labels.items()
+        is_requested = bool(requested) and requested <= labels.items()
         return not (is_requested or self._is_changed(self.former_view) or _is_lost(self.former, self.former_view))
 
     def _restores_published(self) -> bool:
         """Without the former policy: whether nothing goes, and what the node's label names stays."""
         published = {PROFILE_LABEL: self.policy.profile} if self.policy.profile else layout_request(self.policy)
         creates_only = all(isinstance(operation, CreateInstance) for operation in self.view.plan.operations)
-        return creates_only and not self.view.compute_modes and published.items() <= self.labels.items()
+        return creates_only and not self.view.compute_modes and published.items() <= self.node.labels.items()
 
     def _is_changed(self, former_view: GpuView) -> bool:
         """Whether the hardware has the desired layout already, which is not the former one."""

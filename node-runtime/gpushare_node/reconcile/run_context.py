@@ -16,7 +16,8 @@ from gpushare_node.adapters.kube.cluster import (
     NodeView,
     Taint,
 )
-from gpushare_node.backends.backend import NO_CHECKPOINT, CheckpointError, Socket
+from gpushare_node.backends.backend import NO_CHECKPOINT, Backend, CheckpointError, Socket
+from gpushare_node.core import policy as policies
 from gpushare_node.core.policy import Policy, PolicyError, read
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.gpus.hardware import Hardware
@@ -63,6 +64,8 @@ class RunContext(Struct, frozen=False):
 
     `opens_at`: the next window's opening in seconds since 1970, if the run waits for it.
 
+    `is_closed`: as far as is known, neither back end may offer the node's GPUs now.
+
     Of one attempt: `may_untaint_on_abort`, the node offers its former layout; `is_touched`, the attempt has begun to change
     things; `blocker`, what blocked it at the last look.
     """
@@ -76,6 +79,7 @@ class RunContext(Struct, frozen=False):
     opens_at: float | None = None
     is_offline: bool = False
     had_access: bool = False
+    is_closed: bool = False
     may_untaint_on_abort: bool = False
     is_touched: bool = False
     blocker: Blocker | None = None
@@ -89,6 +93,14 @@ class RunContext(Struct, frozen=False):
     def cluster(self) -> Cluster:
         """The API server, or a `NoCluster`."""
         return self.deps.cluster
+
+    def backend_of(self, policy: Policy) -> Backend:
+        """Return how the GPUs of this policy's node are offered."""
+        return self.deps.backend if self.deps.backend_of is None else self.deps.backend_of(policy)
+
+    def offers(self, node: NodeView) -> bool:
+        """Return whether the node offers GPUs to pods, by whichever back end."""
+        return node.backend is policies.Backend.DRA or bool(self.deps.backend.advertised(node.allocatable))
 
     @property
     def yields_to_other_nodes(self) -> bool:
@@ -188,9 +200,9 @@ class RunContext(Struct, frozen=False):
         return self.deps.folder.journal() or Journal(policy_digest=digest, boot_id=self.deps.boot_id)
 
     def is_half_done(self) -> bool:
-        """Return whether a change of the hardware has begun and has not finished."""
+        """Return whether a change of the hardware, or of the back end, has begun and has not finished."""
         journal = self.deps.folder.journal()
-        return journal is not None and journal.is_changing
+        return self.is_closed or (journal is not None and journal.is_changing)
 
     def has_failed(self) -> bool:
         """Return whether an attempt at this policy has failed here. Such a node keeps its slot, so that the rollout stops."""

@@ -4,20 +4,23 @@ A device is in use if a process runs on it *or* if kubelet has allocated it to a
 later use a UUID that no longer exists.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
-from gpushare_node.backends.backend import NO_CHECKPOINT, Checkpoint
+from gpushare_node.backends.backend import NO_CHECKPOINT, Allocation, Checkpoint
 from gpushare_node.core.policy import Mode, Policy
-from gpushare_node.core.structs import Struct
+from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.reporting.wording import join_first
-from gpushare_node.vendors import UUIDS, is_gpu_resource, of
+from gpushare_node.vendors import DRA_DRIVERS, UUIDS, is_gpu_resource, of
 from gpushare_node.vendors.driver import GpuInfo
 
 _MAX_NAMED = 5
-_ANY, _NOT_IN_CHECKPOINT = "any", "not_listed"
+_ANY, _NOT_IN_CHECKPOINT, _UNPREPARED = "any", "not_listed", "unprepared"
+_INSTANCE = re.compile("gpu-[0-9]+-mig-.+-([0-9]+)-([0-9]+)")
+"""The DRA driver's name of a MIG instance, with the id of its profile, and its place."""
 _UNKNOWN = {
     _ANY: f"{NO_CHECKPOINT}, so any pod that requests GPUs may hold any of them",
     _NOT_IN_CHECKPOINT: "a running pod that requests GPUs is not in kubelet's checkpoint, and may hold any of them",
@@ -26,12 +29,16 @@ _UNKNOWN = {
 
 
 class Holder(Struct):
-    """A pod that holds devices. `pod` None: without the API server it is unknown which pod it is, and whether it has ended."""
+    """A pod that holds devices. `pod` None: it is unknown which pod it is, and whether it has ended, or it is gone.
+
+    `claimed` are those of its resources that it has by claims: DeviceClasses.
+    """
 
     pod_uid: str
     pod: PodView | None
     devices: frozenset[str]
     resources: frozenset[str]
+    claimed: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -46,39 +53,73 @@ class Holder(Struct):
 def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
     """Return the pods that hold devices. Read the checkpoint before the pods: then no new pod is missed.
 
-    With pods unknown (None) every allocation counts. Otherwise allocations of pods that are gone or have ended do not count:
-    kubelet keeps them in its file. Of a vendor's only GPUs count, not the devices of network plugins.
+    With pods unknown (None) every allocation counts. Otherwise a plugin's allocations of pods that are gone or have ended do
+    not count: kubelet keeps them in its file. A claim is in kubelet's other file for as long as it is prepared. Of a vendor's
+    only GPUs count, not the devices of network plugins.
 
     A new node has no checkpoint, and no pod that requests GPUs. A kubelet whose folder was emptied has no checkpoint until a
     plugin registers again, while its pods run on; the checkpoint that it writes then does not contain them.
     """
-    if not checkpoint.is_there:
-        return _find_asking(pods or (), _ANY)
     known = {uid: pod for pod in pods or () for uid in pod.uids}
     found: dict[str, Holder] = {}
     for allocation in checkpoint.allocations:
         pod = known.get(allocation.pod_uid)
-        if not is_gpu_resource(allocation.resource) or (pods is not None and (pod is None or pod.has_ended)):
+        is_over = pods is not None and (pod is None or pod.has_ended)
+        if not _is_of_gpus(allocation) or (is_over and allocation.claim is None):
             continue
+        resources = frozenset({allocation.resource})
         before = found.get(allocation.pod_uid)
         found[allocation.pod_uid] = Holder(
             pod_uid=allocation.pod_uid,
             pod=pod,
-            devices=(before.devices if before else frozenset()) | set(allocation.devices),
-            resources=(before.resources if before else frozenset()) | {allocation.resource},
+            devices=(before.devices if before else frozenset()) | set(allocation.devices or (_UNPREPARED,)),
+            resources=(before.resources if before else frozenset()) | resources,
+            claimed=(before.claimed if before else frozenset()) | (frozenset() if allocation.claim is None else resources),
         )
-    not_listed = (pod for pod in pods or () if pod.phase == "Running" and found.keys().isdisjoint(pod.uids))
-    return (*found.values(), *_find_asking(not_listed, _NOT_IN_CHECKPOINT))
+    return (*found.values(), *_find_asking(checkpoint, pods or (), frozenset(found)))
 
 
-def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
-    """Return the pods that request GPUs, as holders of `device`."""
-    asking = ((pod, frozenset(filter(is_gpu_resource, pod.resources))) for pod in pods if not pod.has_ended)
+def _is_of_gpus(allocation: Allocation) -> bool:
+    """Whether the devices are GPUs, or can be: the driver of a claim that is being prepared is not known yet."""
+    return is_gpu_resource(allocation.resource) or (allocation.claim is not None and not allocation.resource)
+
+
+def without_lost(holders: Iterable[Holder], view: GpuView) -> tuple[Holder, ...]:
+    """Return the holders without MIG instances that no GPU has, and that are known by their names alone.
+
+    After a reboot the DRA driver knows no claim any more, and kubelet knows no UUID: instances are gone then.
+    """
+    places = {(one.profile_id, one.start) for survey in view.surveys if survey.mig is not None for one in survey.mig.instances}
+
+    def is_lost(device: str) -> bool:
+        match = _INSTANCE.fullmatch(device)
+        return match is not None and (int(match.group(1)), int(match.group(2))) not in places
+
     return tuple(
-        Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
-        for pod, resources in asking
-        if resources
+        replace(one, devices=frozenset(device for device in one.devices if not is_lost(device))) if one.claimed else one
+        for one in holders
     )
+
+
+def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozenset[str]) -> Iterator[Holder]:
+    """Yield the pods of which the checkpoint lacks what they request, as holders of an unknown device.
+
+    `listed` are the uids of pods with devices. The checkpoint lists a pod's claims one by one, whatever their drivers.
+    """
+    device = _NOT_IN_CHECKPOINT if checkpoint.is_there else _ANY
+    claims = {(one.pod_uid, one.claim.name) for one in checkpoint.allocations if one.claim is not None}
+    for pod in pods:
+        if pod.has_ended or (checkpoint.is_there and pod.phase != "Running"):
+            continue
+        resources = frozenset(filter(is_gpu_resource, pod.resources)) if listed.isdisjoint(pod.uids) else frozenset()
+        claimed = frozenset[str]()
+        if (checkpoint.has_claims or not checkpoint.is_there) and any(
+            claims.isdisjoint((uid, claim.name) for uid in pod.uids) for claim in pod.claims
+        ):
+            claimed = DRA_DRIVERS
+        if resources or claimed:
+            held = frozenset({device})
+            yield Holder(pod_uid=pod.uids[0], pod=pod, devices=held, resources=resources | claimed, claimed=claimed)
 
 
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
@@ -107,8 +148,11 @@ def find_blocker(
     holders: Sequence[Holder],
     affected: Collection[str],
     name: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {},
+    further: Collection[str] = (),
 ) -> Blocker | None:
     """Return what blocks the plan, or the removal of the `affected` resources; None if nothing does. `name` names processes.
+
+    No pod may hold one of the `further` devices either.
 
     An MPS server does not block: it ends when its control daemon sees the new label, and `HardwareChange` waits for that.
     """
@@ -116,6 +160,7 @@ def find_blocker(
     blocked = [gpu for gpu in view.plan.gpus if gpu.uuid in view.blocked]
     disturbing = [gpu for gpu in view.plan.gpus if gpu.needs_idle or gpu.needs_idle_gpu]
     devices = frozenset(uuid for gpu in disturbing for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | view.compute_modes
+    devices |= frozenset(further)
     held = _in_the_way(holders, devices, affected)
     if not held and not blocked:
         return None
@@ -123,6 +168,15 @@ def find_blocker(
     text = join_first(names, _MAX_NAMED) or f"an unknown process on GPU {', '.join(str(gpu.index) for gpu in blocked)}"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
     return Blocker(holders=held, message=text, devices=devices, resources=frozenset(affected))
+
+
+def find_devices(surveys: Iterable[GpuInfo]) -> frozenset[str]:
+    """Return the UUIDs of these GPUs and of their instances."""
+    found = set()
+    for survey in surveys:
+        parts = survey.mig.instances if survey.mig is not None else ()
+        found |= {survey.uuid, *(compute.uuid for one in parts for compute in one.compute if compute.uuid is not None)}
+    return frozenset(found)
 
 
 def _name_processes(

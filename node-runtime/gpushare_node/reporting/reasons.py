@@ -219,8 +219,39 @@ class ConditionReason(Enum):
         "The node's GPU resources differ from the plan.",
         "If the node offers more, a second plugin, or one that ignores its config, may be running. If it offers less, check "
         "the device plugin's pod and its log on the node: it logs each GPU that it considers unhealthy, with its XID. If no "
-        "plugin has registered a resource for five minutes, kubelet has failed to remove it: stop kubelet, run the `kubectl "
-        "patch` in the message, and start kubelet.",
+        "plugin has registered a resource for five minutes, kubelet has failed to remove it: run the commands in the message.",
+    )
+    BACK_END_RUNNING = _not(
+        "BackEndRunning",
+        "The device plugin or the DRA driver still offers the node's GPUs, although the label gpushare.dev/backend does not "
+        "permit it.",
+        "Wait for the pods in the message to end. If the message names no pod but says that no plugin has registered a "
+        "resource, kubelet has failed to remove it: run the commands in the message. If pods stay, their DaemonSet ignores "
+        "the label: install the device plugin and the DRA driver with the bundle's values. One that another tool installed "
+        "needs the same: a device plugin the node affinity `gpushare.dev/backend NotIn [none, dra]`, a DRA driver the node "
+        "selector `gpushare.dev/backend: dra`. A ResourceSlice that stays although its driver has gone: kubelet removes it "
+        "within a minute of its own start; else delete it.",
+    )
+    KUBELET_REMEMBERS_PLUGIN = _failed(
+        "KubeletRemembersPlugin",
+        "Kubelet still has allocations of the device plugin under a name by which pods now ask for devices of DRA: such pods "
+        "would fail with CreateContainerConfigError.",
+        "Run the commands in the message: they restart kubelet without that file, and take from the Node object what it would "
+        "else keep offering. Other device plugins register again; restart the pods that hold their devices. Or replace the "
+        "node.",
+    )
+    WAITING_FOR_SLICES = _not(
+        "WaitingForSlices",
+        "The layout is in place; the DRA driver has not published the node's ResourceSlices yet.",
+        "Check the DRA driver's pod on the node, and that its DaemonSet has the node selector `gpushare.dev/backend: dra`.",
+    )
+    WRONG_SLICES = _not(
+        "WrongSlices",
+        "The node's ResourceSlices differ from the plan.",
+        "If claims share devices in another way than planned, install the DRA driver with the bundle's values. If devices "
+        "differ, check the DRA driver's pod on the node and its log, and who else writes ResourceSlices of the node: `kubectl "
+        "get resourceslices`. If the driver's pod is deleted, it reads the GPUs again. A taint of a device says that the "
+        "driver found a fault: its log has the XID.",
     )
     RESET_REQUIRED = _failed(
         "ResetRequired",
@@ -280,6 +311,14 @@ class ConditionReason(Enum):
         "The GPUs no longer have the layout that the runtime applied.",
         "Wait for the repair, and find out what changed them.",
         is_hardware=True,
+    )
+    WRONG_INSTANCES = _not(
+        "WrongInstances",
+        "MIG instances on demand are not those of the claims that the DRA driver has prepared: one has no claim, or a claim "
+        "has none. Nothing is removed.",
+        "If an instance has no claim, delete the DRA driver's pod on the node: when it starts it removes the instances that it "
+        "does not know. If a claim's instance is gone, delete the pods that use the claim. Nothing else may make or remove "
+        "instances on such a node.",
     )
     ENFORCEMENT_BLIND = _not(
         "EnforcementBlind",

@@ -3,7 +3,7 @@
 What acts for a pool asks `of(policy.vendor)`; what only recognises what it finds on a node knows the names of all vendors.
 """
 
-from gpushare_node.core.policy import Vendor
+from gpushare_node.core.policy import CLASS_PREFIX, Vendor
 from gpushare_node.vendors.amd.names import AMD, is_here
 from gpushare_node.vendors.nvidia.names import NVIDIA
 from gpushare_node.vendors.vendor import GpuVendor
@@ -21,7 +21,8 @@ LAYOUT_TAINTS = tuple(one.layout_taint.key for one in _ALL if one.layout_taint i
 DEVICE_MAJORS = frozenset(one.device_major for one in _ALL if one.device_major is not None)
 DEVICE_FILES = tuple(one.device_files for one in _ALL)
 _READ_ONCE = tuple(prefix for one in _ALL if one.restarted for prefix in one.gpu_resources)
-_GPU_RESOURCES = tuple(prefix for one in _ALL for prefix in one.gpu_resources)
+DRA_DRIVERS = frozenset(one.dra_driver for one in _ALL if one.dra_driver)
+_GPU_RESOURCES = (*(prefix for one in _ALL for prefix in one.gpu_resources), *DRA_DRIVERS, CLASS_PREFIX)
 
 
 def of(vendor: Vendor) -> GpuVendor:
@@ -42,5 +43,5 @@ def is_read_once(name: str) -> bool:
 
 
 def is_gpu_resource(name: str) -> bool:
-    """Whether this is the name of a GPU resource."""
+    """Whether this is the name of a GPU resource, of a DeviceClass of the bundle's, or of a DRA driver of GPUs."""
     return name.startswith(_GPU_RESOURCES)

@@ -34,6 +34,8 @@ class GpuVendor(Struct):
     whole_gpu: str
     gpu_resources: tuple[str, ...]
     """With which those of GPUs and of parts of them begin."""
+    dra_driver: str
+    """Its DRA driver, as claims name it; empty if claims of it are not understood."""
     uuids: tuple[str, ...]
     """The prefixes of device ids that identify a device for certain."""
 
@@ -58,6 +60,9 @@ class GpuVendor(Struct):
     """A bound for the change itself, until the plugin offers the result."""
     deploy_labels: str
     """With which the labels begin that say whether a program of the vendor's operator runs on the node."""
+
+    dra_component: str
+    """The label by which pods of that driver's chart say which part of it they are."""
 
     plugin_apps: frozenset[str]
     """The device plugin's pods: label `app` or `app.kubernetes.io/name`."""

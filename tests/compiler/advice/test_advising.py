@@ -145,6 +145,14 @@ def test_nothing_is_advised_from_a_history_that_tells_too_little(measured: Histo
     assert (found.refusal, found.change) == (refusal, None)
 
 
+def test_there_is_no_layout_to_advise_where_instances_are_made_for_claims() -> None:
+    of = document("a100-pcie-40gb", {"mode": "mig", "layout": "on-demand"}, backend="dra")
+    of["spec"]["platform"]["dra"] = {}
+    of["spec"]["kubernetes"] = "1.36"
+    found = advised(used(), of)
+    assert (found.refusal, found.change) == (Refusal.ON_DEMAND, None)
+
+
 def test_less_history_and_fewer_containers_suffice_if_the_user_says_so() -> None:
     assert advised(used(days=0.4), min_seconds=3600).refusal is None
     assert advised(used(("atlas", 3, Shape())), min_containers=3).refusal is None

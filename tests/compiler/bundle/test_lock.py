@@ -10,6 +10,12 @@ from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 
 SHARED = {"version": "v1", "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 8}]}}}
+LEFT = {
+    "pool": "hpc",
+    "spec": {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": "nvidia.com/gpu"},
+    "lookups": {"class.gpushare-hpc": "hpc"},
+    "quotas": {"atlas": 2},
+}
 FULL = Lock(
     intent="sha256:" + "1" * 64,
     files={"README.md": "sha256:" + "a" * 64, "chart/values.yaml": "sha256:" + "b" * 64},
@@ -20,6 +26,12 @@ FULL = Lock(
     former_mig_configs=({"mig-bbbbbbbb": [{"devices": "all", "mig-enabled": False}]},),
     vendors=("amd",),
     amd={"namespace": "rocm", "stack": "amd-gpu-operator"},
+    dra={
+        "driverNamespace": "dra",
+        "byMemory": True,
+        "tolerations": [{"key": "school", "operator": "Exists"}],
+        "classes": {"gpushare-hpc": LEFT},
+    },
 )
 
 

@@ -108,6 +108,14 @@ def test_pools_for_virtual_machines_and_intents_that_only_observe_are_named(fold
     assert "COST" not in simulated(folder, "--prices", str(folder / "prices.yaml"))[1]
 
 
+def test_instances_that_come_and_go_with_claims_are_not_simulated(folder: Path) -> None:
+    research = pool("research", "a100-pcie-40gb", sharing="{mode: mig, layout: on-demand}", backend="dra")
+    dra = "{image: {repository: registry.example.org/gpushare/node-runtime}, dra: {}}"
+    (folder / "intent.yaml").write_text(written(research, kubernetes='"1.36"', platform=dra))
+    told = str(refused(folder / "intent.yaml", "--workload", folder / "pods.csv"))
+    assert "cannot simulate pool research" in told
+
+
 def test_an_intent_on_stdin_has_the_name_that_all_commands_give_it(folder: Path) -> None:
     call = ["simulate", "-", "--workload", str(folder / "pods.csv"), "--format", "json"]
     done = CliRunner().invoke(commands, call, standalone_mode=False, input=(folder / "intent.yaml").read_text())

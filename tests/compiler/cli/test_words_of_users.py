@@ -6,7 +6,7 @@ import re
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "compiler/gpushare"
-KINDS = {"ConfigMap", "DaemonSet", "DeviceConfig"}
+KINDS = {"ConfigMap", "DaemonSet", "DeviceClass", "DeviceConfig"}
 """Classes of ours that are called like the object of the cluster that they hold."""
 
 

@@ -19,7 +19,7 @@ from gpushare.pipeline import Compilation
 from gpushare.reading import schema
 from gpushare.render import pools
 from gpushare.views.comparison_words import format_summary
-from tests.compiler.compare import test_amd
+from tests.compiler.compare import test_amd, test_dra
 from tests.support.intents import PLATFORM
 
 INTENT = (
@@ -395,7 +395,7 @@ def test_key_order_does_not_change_the_bundle() -> None:
 
 
 def test_every_field_of_the_schema_is_changed_above() -> None:
-    paths = [one[0] for one in CHANGES] + [one[0] for one in test_amd.CHANGES]
+    paths = [one[0] for changes in (CHANGES, test_amd.CHANGES, test_dra.CHANGES) for one in changes]
     covered = {tuple(part for part in path.split("/") if not part.isdigit()) for path in paths}
     missing = []
     for field in leaves(schema.load("intent.v1"), schema.load("intent.v1")):

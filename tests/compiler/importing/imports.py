@@ -3,9 +3,11 @@
 from gpushare import importing, pipeline
 from gpushare.bundle import lock
 from gpushare.core.diagnostics import Finding, is_error
-from gpushare.importing import Imported, InputFile
+from gpushare.importing import Imported, InputFile, Wanted
 from gpushare.pipeline import Compilation
 
+AS_IT_IS = Wanted()
+TO_DRA = Wanted(backend="dra")
 T4 = 'nvidia.com/gpu.product: Tesla-T4, nvidia.com/gpu.count: "4"'
 A100 = 'nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB, nvidia.com/gpu.count: "2", nvidia.com/mig.strategy: mixed'
 
@@ -34,14 +36,14 @@ def selected(labels: str = T4, config: str = "shared", name: str = "gpu-01") -> 
     return node(f"{labels}, nvidia.com/device-plugin.config: {config}", name)
 
 
-def imported(*documents: str) -> Imported:
+def imported(*documents: str, wanted: Wanted = AS_IT_IS) -> Imported:
     """What the command makes of one file with these documents."""
-    return check([InputFile(name="cluster.yaml", data="---\n".join(documents).encode())])
+    return check([InputFile(name="cluster.yaml", data="---\n".join(documents).encode())], wanted)
 
 
-def check(inputs: list[InputFile]) -> Imported:
+def check(inputs: list[InputFile], wanted: Wanted = AS_IT_IS) -> Imported:
     """What the command makes of the inputs."""
-    found = importing.build(inputs)
+    found = importing.build(inputs, wanted=wanted)
     return found.checked(pipeline.check(found.text.encode(), "").findings) if found.text else found
 
 

@@ -12,7 +12,15 @@ from gpushare.render import pools
 from tests.support.paths import ROOT
 
 EXAMPLES = sorted(ROOT.glob("examples/*/intent.yaml"))
-READ = ("nodes/", "namespace.yaml", "chart/files/", "gpu-operator/", "device-plugin/")
+READ = (
+    "nodes/",
+    "namespace.yaml",
+    "chart/files/",
+    "chart/values.yaml",
+    "gpu-operator/",
+    "device-plugin/",
+    "dra-driver-nvidia-gpu/",
+)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)

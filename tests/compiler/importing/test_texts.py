@@ -8,17 +8,18 @@ import pytest
 from gpushare.core import resources
 from gpushare.core.diagnostics import is_error
 from gpushare.importing import Imported
-from tests.compiler.importing.imports import codes, imported
+from tests.compiler.importing.imports import AS_IT_IS, TO_DRA, codes, imported
 
 TEXTS = sorted(resources.findings().glob("GS8[5-7]?.md"))
 TOO_LARGE_FOR_A_PAGE = {"GS866"}
+OF_A_MOVE = {"GS875"}
 
 
 def example(text: Path, heading: str) -> Imported:
     section = text.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
     match = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
     assert match
-    return imported(match[1])
+    return imported(match[1], wanted=TO_DRA if text.stem in OF_A_MOVE else AS_IT_IS)
 
 
 @pytest.mark.parametrize("text", [one for one in TEXTS if one.stem not in TOO_LARGE_FOR_A_PAGE], ids=lambda text: text.stem)

@@ -15,6 +15,7 @@ from gpushare.render.offer import offer
 from tests.compiler.intent.test_cards import MIG, X
 from tests.compiler.intent.texts import intent, mig, pool
 from tests.compiler.reading.texts import FULL
+from tests.support import scale
 
 ODD: list[Any] = [
     None,
@@ -157,7 +158,7 @@ def mutate(chance: random.Random, document: Any) -> None:
             around[chance.choice(KEYS)] = copy.deepcopy(around[step])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", scale.part(range(8), 4))
 def test_mutated_intent_never_crashes_the_compiler(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(150):

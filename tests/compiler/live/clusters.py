@@ -39,8 +39,14 @@ SHARED = "nvidia.com/gpu.shared"
 PLURALS = {
     "ConfigMap": "configmaps",
     "DaemonSet": "daemonsets",
+    "DeviceClass": "deviceclasses",
     "DeviceConfig": "deviceconfigs",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
     "ResourceQuota": "resourcequotas",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 OURS = {"app.kubernetes.io/name": "gpushare"}
 
@@ -75,7 +81,7 @@ class LiveCluster:
         plural = PLURALS.get(thing["kind"])
         if plural is not None:
             meta = thing["metadata"]
-            self.api.add(plural, meta["name"], json.loads(json.dumps(thing)), namespace=meta["namespace"])
+            self.api.add(plural, meta["name"], json.loads(json.dumps(thing)), namespace=meta.get("namespace", ""))
 
     def add_node(
         self,
@@ -96,10 +102,12 @@ class LiveCluster:
                 "gpushare.dev/profile": policy["profile"],
                 "nvidia.com/device-plugin.config": f"{policy['profile']}-a",
             }
+            if policy.get("backend") == "dra":
+                of_vendor = {"gpushare.dev/backend": "dra"}
             if policy.get("vendor") == "amd":
                 of_vendor = {"gpushare.dev/vendor": "amd", "dcm.amd.com/gpu-config-profile": policy["managerConfig"]}
             marks |= {"gpushare.dev/pool": pool, **of_vendor}
-            offers = policy["resources"]
+            offers = {} if policy.get("backend") == "dra" else policy["resources"]
         self.api.add_node(name, labels={**marks, **(labels or {})}, allocatable=offers if allocatable is None else allocatable)
         if pool:
             self.say(name, reason, message)

@@ -46,8 +46,8 @@ CASES = [
     (SHARING, "sharing: {mode: mps, replicas: many}", ["GS103 10:38-42"], 'a whole number, not the text "many"'),
     # words
     ("gpushare.dev/v1", "gpushare.dev/v2", ["GS104 1:13-28"], "apiVersion must be gpushare.dev/v1, not gpushare.dev/v2"),
-    (SHARING, "sharing: {mode: dra}", ["GS104 10:23-26"], "dra is planned for a later version"),
-    (SHARING, "sharing: {mode: dra, replicas: 4}", ["GS104 10:23-26"], "dra is planned for a later version"),
+    (SHARING, "sharing: {mode: dra}", ["GS104 10:23-26"], "dra is a back end: write backend: dra in the pool"),
+    (SHARING, "sharing: {mode: dra, replicas: 4}", ["GS104 10:23-26"], "dra is a back end: write backend: dra in the pool"),
     (SHARING, "sharing: {mode: MIG}", ["GS104 10:23-26"], "did you mean mig?"),
     (
         SHARING,
@@ -56,7 +56,7 @@ CASES = [
         "mode must be exclusive, time-slicing, mps, mig, partition or vgpu, not 5",
     ),
     (SHARING, "sharing: {mode: mig, goal: balance}", ["GS104 10:34-41"], "did you mean balanced?"),
-    (SHARING, "sharing: {mode: mig, layout: all}", ["GS104 10:36-39"], "layout must be a map from profile to number, or none"),
+    (SHARING, "sharing: {mode: mig, layout: all}", ["GS104 10:36-39"], "from profile to number, none or on-demand, not all"),
     # form
     (NAME, "metadata: {name: Physics}", ["GS105 3:18-25"], "lower-case letters, digits and hyphens"),
     (NAME, 'metadata: {name: "a\\n"}', ["GS105 3:18-23"], "lower-case letters, digits and hyphens"),

@@ -21,6 +21,11 @@ POOLS = {
 }
 
 
+CLAIMED = POOLS["notebooks"].replace("{card", "{backend: dra, namespaces: [course], card", 1)
+"""The pool `notebooks`, which NVIDIA's DRA driver serves; it needs ON_DRA."""
+ON_DRA = '  kubernetes: "1.36"\n'
+
+
 def intent(*pools: str, platform: str = "{}", more: str = "", **changed: str) -> bytes:
     """An intent with some of POOLS (all of them by default) and a platform, both in flow style."""
     known = POOLS | changed

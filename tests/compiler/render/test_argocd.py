@@ -1,15 +1,19 @@
 """The objects for Argo CD: their fields, their order, and what the bundle's README says of them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
+from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
 from gpushare.core import resources
 from gpushare.render import argocd
-from tests.compiler.render.compiled import document, files
+from tests.compiler.render.compiled import CLAIMED, ON_DRA, document, files, intent
+from tests.compiler.render.compiled import compiled as compile_text
 
 DEFINITIONS = Path(__file__).parent / "argocd.v1alpha1.yaml"
 SETTINGS = "repoURL: 'https://git.example.org/gpu.git', path: ./clusters/a/bundle/"
@@ -183,13 +187,78 @@ def test_the_readme_says_what_deletion_does() -> None:
         assert "kubectl --namespace argocd delete application test-cluster-gpus\n" in text
 
 
-@pytest.mark.parametrize("pools", [(), ("hpc",)])
-def test_objects_are_valid_under_argo_cds_definitions(pools: tuple[str, ...]) -> None:
+DRIVER = "dra-driver-nvidia-gpu"
+
+
+def driven(*, via: str = "chart", charts: str = "", spec: str = "") -> dict[str, str]:
+    """A bundle with a pool of NVIDIA's DRA driver, and a project of its own."""
+    mirror = f", charts: {charts}" if charts else ""
+    platform = f"{{stack: device-plugin, dra: {{via: {via}, version: 0.5.1}}{mirror}}}"
+    wanted = {"platform": platform, "more": f"  gitops: {{argocd: {{{SETTINGS}, project: gpus}}}}\n{ON_DRA}{spec}"}
+    return files("hpc", "notebooks", notebooks=CLAIMED, **wanted)
+
+
+def test_the_drivers_chart_is_there_before_ours_and_after_it() -> None:
+    """Argo CD deletes in the reverse order of the waves: nodes leave the driver while it serves what is left."""
+    bundle = driven()
+    found = apps(bundle)
+    driver = found[DRIVER]
+    waves = {name: int(app["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"]) for name, app in found.items()}
+    assert waves[DRIVER] == waves["nvidia-device-plugin"] < waves["gpushare"]
+    assert argocd.FINALIZER in driver["metadata"]["finalizers"]
+    assert driver["spec"]["destination"]["namespace"] == document(bundle, "dra-namespace.yaml")["metadata"]["name"]
+    assert "dra-namespace.yaml" in found["namespace"]["spec"]["source"]["directory"]["include"]
+
+
+def test_the_drivers_application_has_the_bundles_values_itself() -> None:
+    """It stays when the bundle has no pool of DRA any more, and the file of the values has gone."""
+    bundle = driven()
+    driver = apps(bundle)[DRIVER]
+    source = driver["spec"]["source"]
+    assert source["helm"] == {"releaseName": DRIVER, "valuesObject": document(bundle, f"{DRIVER}/values.yaml")}
+    assert (source["repoURL"], source["chart"]) == ("registry.k8s.io/dra-driver-nvidia/charts", DRIVER)
+    assert source["targetRevision"] == "0.5.1"
+    assert driver["metadata"]["annotations"]["argocd.argoproj.io/sync-options"] == "Prune=false"
+
+
+def test_the_drivers_chart_comes_from_the_mirror() -> None:
+    bundle = driven(charts="oci://mirror.example.org/charts")
+    assert apps(bundle)[DRIVER]["spec"]["source"]["repoURL"] == "mirror.example.org/charts"
+    assert document(bundle, "argocd/project.yaml")["spec"]["sourceRepos"][1:] == ["mirror.example.org/charts"]
+
+
+@pytest.mark.parametrize(("via", "spec"), [("existing", ""), ("chart", "  adoption: observe\n")])
+def test_a_driver_of_someone_elses_has_no_application(via: str, spec: str) -> None:
+    assert DRIVER not in apps(driven(via=via, spec=spec))
+
+
+@pytest.mark.parametrize("goes_back", [False, True])
+def test_the_project_may_install_and_remove_the_driver(goes_back: bool) -> None:
+    """After the pools have gone back, too: what a project does not permit, Argo CD does not delete."""
+    bundle = driven()
+    if goes_back:
+        settings = f"  gitops: {{argocd: {{{SETTINGS}, project: gpus}}}}\n"
+        text = intent("hpc", "notebooks", platform="{stack: device-plugin}", more=settings)
+        previous = lock.read(bundle[lock.FILE].encode())
+        assert isinstance(previous, Lock)
+        bundle = compile_text(text, previous)[1]
+        assert DRIVER not in apps(bundle)
+        assert f"kubectl --namespace argocd delete application test-cluster-gpus-{DRIVER}\n" in bundle["README.md"]
+    spec = document(bundle, "argocd/project.yaml")["spec"]
+    assert "registry.k8s.io/dra-driver-nvidia/charts" in spec["sourceRepos"]
+    assert DRIVER in {one["namespace"] for one in spec["destinations"]}
+    assert {"DeviceClass", "CustomResourceDefinition"} <= {one["kind"] for one in spec["clusterResourceWhitelist"]}
+    rights = document(bundle, "argocd/rights/clusterrole.yaml")["rules"]
+    assert [rule["verbs"] for rule in rights if "resourceslices" in rule["resources"]] == [["get", "list"]]
+
+
+@pytest.mark.parametrize(("bundle", "number"), [(compiled, 6), (driven, 7)])
+def test_objects_are_valid_under_argo_cds_definitions(bundle: Callable[..., dict[str, str]], number: int) -> None:
     """Against the fields of the CustomResourceDefinitions that these objects use; the cluster tests use the whole ones."""
     definitions = yaml.safe_load(DEFINITIONS.read_text())
-    bundle = compiled(*pools, more=", project: gpus")
-    items = [yaml.safe_load(text) for path, text in bundle.items() if path.startswith("argocd/")]
+    texts = bundle(**({"more": ", project: gpus"} if bundle is compiled else {}))
+    items = [yaml.safe_load(text) for path, text in texts.items() if path.startswith("argocd/")]
     checked = [item for item in items if item["kind"] in definitions]
-    assert len(checked) == 6
+    assert len(checked) == number
     for item in checked:
         jsonschema.validate(item, definitions[item["kind"]])

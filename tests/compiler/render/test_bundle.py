@@ -26,10 +26,13 @@ def test_a_bundle_has_a_policy_for_every_pool_and_a_profile_for_every_way_to_sha
     assert list(bundle)[-1] == lock.FILE
 
 
+OPTIONAL = tuple(f"templates/{part}/" for part in ("monitoring", "vgpu", "amd", "dra"))
+
+
 def test_chart_is_copied_unchanged_except_for_its_values() -> None:
     bundle, root = files("hpc"), resources.chart()
     every = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
-    shipped = {path for path in every if not path.startswith(("templates/monitoring/", "templates/vgpu/", "templates/amd/"))}
+    shipped = {path for path in every if not path.startswith(OPTIONAL)}
     assert {path.removeprefix("chart/") for path in bundle if path.startswith("chart/") and "/files/" not in path} == shipped
     for path in shipped - {"values.yaml"}:
         assert bundle[f"chart/{path}"] == (root / path).read_text()

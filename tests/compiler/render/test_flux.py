@@ -12,7 +12,7 @@ import yaml
 from gpushare.core import resources
 from gpushare.core.units import parse_duration
 from gpushare.render import flux
-from tests.compiler.render.compiled import POOLS, document, files
+from tests.compiler.render.compiled import CLAIMED, ON_DRA, POOLS, document, files
 from tests.compiler.render.compiled import compiled as compile_text
 from tests.support.paths import ROOT
 
@@ -135,6 +135,44 @@ def test_nvidias_chart_gets_the_values_of_the_bundle(platform: str, file: str) -
     repository = document(bundle, "flux/apps/repository.yaml")
     assert nvidia["chart"]["spec"]["sourceRef"] == {"kind": "HelmRepository", "name": repository["metadata"]["name"]}
     assert repository["spec"]["url"] in bundle["README.md"]
+
+
+DRIVER = "dra-driver-nvidia-gpu"
+DRIVEN = "{stack: device-plugin, dra: {version: 0.5.1}}"
+
+
+def test_the_drivers_chart_is_installed_before_ours_and_kept() -> None:
+    """Flux ignores `dependsOn` when it deletes, and nodes leave the driver one after the other when a pool goes back."""
+    bundle = compiled("hpc", "notebooks", platform=DRIVEN, spec=ON_DRA, notebooks=CLAIMED)
+    found = releases(bundle)
+    assert found["gpushare"]["dependsOn"] == [{"name": f"{NAME}-{name}"} for name in ("nvidia-device-plugin", DRIVER)]
+    driver, where = found[DRIVER], document(bundle, "dra-namespace.yaml")["metadata"]["name"]
+    assert (driver["targetNamespace"], driver["storageNamespace"]) == (where, where)
+    assert (driver["chart"]["spec"]["chart"], driver["chart"]["spec"]["version"]) == (DRIVER, "0.5.1")
+    values = document(bundle, "flux/apps/dra-values.yaml")
+    assert values["data"] == {"values.yaml": bundle[f"{DRIVER}/values.yaml"]}
+    assert driver["valuesFrom"][0]["name"] == values["metadata"]["name"]
+    repository = document(bundle, "flux/apps/dra-repository.yaml")
+    assert repository["spec"] | {"interval": ""} == {
+        "interval": "",
+        "type": "oci",
+        "url": "oci://registry.k8s.io/dra-driver-nvidia/charts",
+    }
+    assert driver["chart"]["spec"]["sourceRef"]["name"] == repository["metadata"]["name"]
+    kept = {item for item in document(bundle, "flux/apps/kustomization.yaml")["resources"] if "dra-" in item}
+    assert kept == {f"{name}.yaml" for name in ("dra-namespace", "dra-repository", "dra-values", DRIVER)}
+    for item in kept:
+        annotations = document(bundle, f"flux/apps/{item}")["metadata"]["annotations"]
+        assert annotations == {"kustomize.toolkit.fluxcd.io/prune": "disabled"}
+    command = f"delete helmrelease,helmrepository,configmap {NAME}-{DRIVER}\n"
+    assert bundle["README.md"].index("get nodes --selector gpushare.dev/pool") < bundle["README.md"].index(command)
+
+
+def test_objects_of_the_driver_are_valid_under_fluxs_definitions() -> None:
+    definitions = yaml.safe_load(DEFINITIONS.read_text())
+    bundle = compiled("notebooks", platform=DRIVEN, spec=ON_DRA, notebooks=CLAIMED)
+    for path, kind in ((f"flux/apps/{DRIVER}.yaml", "HelmRelease"), ("flux/apps/dra-repository.yaml", "HelmRepository")):
+        jsonschema.validate(document(bundle, path), definitions["kinds"][kind] | {"definitions": definitions["definitions"]})
 
 
 def test_a_version_of_the_operator_is_that_of_the_intent() -> None:

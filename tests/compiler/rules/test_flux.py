@@ -116,6 +116,15 @@ def test_names_fit_into_labels(spec: str, longest: str) -> None:
         assert len(found(text, "GS739")) == (wanted if with_flux else 0)
 
 
+def test_names_fit_into_labels_with_the_drivers_chart() -> None:
+    most = 63 - len("-gpus-dra-driver-nvidia-gpu")
+    spec = '  kubernetes: "1.36"\n  platform: {stack: device-plugin, dra: {}}\n'
+    for length, wanted in ((most, 0), (most + 1, 1)):
+        head = HEAD.replace("physics-batch", "n" * length)
+        text = f"{head}{spec}  gitops: {settings()}\n  pools:\n{pool(backend='dra')}"
+        assert len(found(text, "GS739")) == wanted
+
+
 def test_length_check_uses_the_explicit_name() -> None:
     head = HEAD.replace("physics-batch", "n" * 60)
     for length, places in ((50, []), (51, ["/spec/gitops/flux/name"])):

@@ -119,7 +119,11 @@ def test_valid_chart_values_have_no_findings(stack: str, text: str) -> None:
         ("{values: {nfd: {enabled: false}, node-feature-discovery: {worker: {x: 1}}}}", "node-feature-discovery/worker/x", ""),
         ("{driver: {}, values: {gds: {args: [--x]}}}", "gds/args", "gds.enabled is not true"),
         ("{values: {toolkit: {enabled: false, hostNetwork: true}}}", "toolkit/hostNetwork", "toolkit.enabled is not true"),
-        ("{values: {draDriver: {featureGates: {A: true}}}}", "draDriver/featureGates", "not the DRA driver"),
+        (
+            "{values: {draDriver: {featureGates: {A: true}}}}",
+            "draDriver/featureGates",
+            "does not use the operator's DRA driver",
+        ),
         ("{values: {dcgmExporter: {enabled: false, service: {type: NodePort}}}}", "dcgmExporter/service/type", ""),
     ],
 )
@@ -133,7 +137,7 @@ def test_value_of_a_disabled_part_is_reported(platform: str, place: str, message
 @pytest.mark.parametrize(
     ("value", "hint"),
     [
-        ("draDriver: {version: v0.4.0}", "remove it"),
+        ("draDriver: {version: v0.4.0}", "remove it; a pool with backend: dra has NVIDIA's own chart of the driver"),
         ("driver: {rdma: {enabled: true}}", "remove it, or write platform.driver"),
         ("migManager: {hostNetwork: true}", "remove it, or write platform.partitioner: mig-manager"),
         ("dcgm: {hostNetwork: true}", "remove it, or enable that part"),

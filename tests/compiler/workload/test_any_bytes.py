@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpushare.workload.loading import Workload, WorkloadError, load
 from tests.compiler.workload.test_cluster_pods import pod
+from tests.support import scale
 
 CELLS = st.one_of(
     st.sampled_from(
@@ -44,7 +45,7 @@ def attempt(data: bytes) -> Workload | None:
         return None
 
 
-quick = settings(max_examples=80, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=scale.examples(80), deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @quick

@@ -16,7 +16,7 @@ from tests.e2e.cluster.fake_gpus import Fleet
 from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
 from tests.e2e.cluster.node import GPU_CLIENTS, Node
-from tests.e2e.cluster.release import NAME, Release
+from tests.e2e.cluster.release import KEPT_KINDS, NAME, Release
 from tests.support import helm
 from tests.support.fake_nvml import FakeNvml
 
@@ -90,7 +90,7 @@ class ClusterFixture:
         known = {"labelSelector": f"owner=helm,name={NAME}"}
         if cluster.read(f"/api/v1/namespaces/{NAMESPACE}/secrets", **known)["items"]:
             Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
-        cluster.kubectl("delete", "configmap", "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
+        cluster.kubectl("delete", KEPT_KINDS, "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
         cluster.empty(
             *(f"{group}/namespaces/{NAMESPACE}/{plural}" for group, plural in (("/apis/batch/v1", "jobs"), ("/api/v1", "pods")))
         )
@@ -232,6 +232,18 @@ class ClusterFixture:
 
         self.cluster.wait(is_there, f"{name} is of pool {pool} and ready", seconds)
 
+    def await_policy(self, name: str, pool: str) -> None:
+        """Until the node has the pool's policy of the bundle that was compiled last, and is ready."""
+        assert self.bundle is not None
+        policy = (self.bundle / f"chart/files/policies/{pool}.yaml").read_text()
+        file = self.node(name).path("/var/lib/gpushare/policy.json")
+
+        def is_in_force() -> bool:
+            return file.is_file() and bool(json.loads(file.read_text())["content"] == policy)
+
+        self.cluster.wait(is_in_force, f"the policy of {pool} is in force on {name}")
+        self.await_offer(name, pool)
+
     def describe(self) -> str:
         """The nodes and the pods on them, a line each; what is wrong where there is no answer."""
         try:
@@ -310,7 +322,7 @@ class ClusterFixture:
             "name": "work",
             "image": TENANT,
             "imagePullPolicy": "Never",
-            "args": ["--gpu", "$(NVIDIA_VISIBLE_DEVICES)", *arguments],
+            "args": [*arguments],
             "resources": {"limits": {resource: 1}},
         }
         pod = {

@@ -39,6 +39,12 @@ _AUDIT = {
 }
 
 
+def _program(name: str) -> Path:
+    """One of Kubernetes: of the folder that KUBERNETES names if it is there, which has a control plane of another version."""
+    given = Path(os.environ.get("KUBERNETES", os.devnull)) / name
+    return given if given.is_file() else program(name)
+
+
 class ControlPlane:
     """Its files are under `folder`. Tokens are fixed: the network namespace is the fence."""
 
@@ -90,7 +96,7 @@ class ControlPlane:
         authorizers = "--authorization-mode=Node,RBAC" if authorization is None else f"--authorization-config={authorization}"
         self._start(
             "kube-apiserver",
-            program("kube-apiserver"),
+            _program("kube-apiserver"),
             f"--etcd-servers={_ETCD}",
             f"--cert-dir={files / 'certificates'}",
             "--bind-address=0.0.0.0",
@@ -119,7 +125,7 @@ class ControlPlane:
         admin = self.folder / "admin.kubeconfig"
         self._start(
             "kube-controller-manager",
-            program("kube-controller-manager"),
+            _program("kube-controller-manager"),
             f"--kubeconfig={admin}",
             "--bind-address=127.0.0.1",
             "--leader-elect=false",
@@ -131,7 +137,7 @@ class ControlPlane:
         )
         self._start(
             "kube-scheduler",
-            program("kube-scheduler"),
+            _program("kube-scheduler"),
             f"--kubeconfig={admin}",
             "--bind-address=127.0.0.1",
             "--leader-elect=false",

@@ -30,10 +30,14 @@ class Fleet:
         """Where NVIDIA's own programs run in place of the tests' own plugin."""
 
     def driver(self, node: Node) -> Driver:
-        """What NVIDIA's runtime would lay into containers on this node."""
-        fake_nvml = self.equip(node, self.cards)
-        state = Path(fake_nvml.environment["GPUSHARE_FAKE_NVML"])
-        files = {_LIBRARY: build.library(), _STATE: state, mps_control.INSIDE: mps_control.write_program(self.folder)}
+        """What NVIDIA's runtime would lay into containers on this node, which gets the cards of all nodes."""
+        self.equip(node, self.cards)
+        return self.files(node.name)
+
+    def files(self, node: str) -> Driver:
+        """The same, of whatever GPUs the node of that name has."""
+        mps = mps_control.write_program(self.folder)
+        files = {_LIBRARY: build.library(), _STATE: self.folder / node / "fake-nvml", mps_control.INSIDE: mps}
         return Driver(files=files, environment={"GPUSHARE_FAKE_NVML": _STATE})
 
     def equip(self, node: Node, cards: Sequence[str]) -> FakeNvml:

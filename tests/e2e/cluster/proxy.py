@@ -48,9 +48,17 @@ class Answer:
         return "" if self.status < 300 else str(json.loads(self.body)["message"])
 
 
-def send(proxy: Path, method: str, path: str, body: str | None = None, form: str = "application/json") -> Answer:
-    """The answer to a request; MachineError where there is none."""
-    return _answer(_SocketConnection(proxy), method, path, body, {"Content-Type": form})
+def send(
+    proxy: Path,
+    method: str,
+    path: str,
+    body: str | None = None,
+    form: str = "application/json",
+    *,
+    headers: dict[str, str] | None = None,
+) -> Answer:
+    """The answer to a request; MachineError where there is none. `headers`: such as those that impersonate somebody."""
+    return _answer(_SocketConnection(proxy), method, path, body, {"Content-Type": form, **(headers or {})})
 
 
 def send_as(token: str, server: socket.socket, method: str, path: str, *, body: str, form: str) -> Answer:

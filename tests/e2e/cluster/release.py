@@ -10,6 +10,8 @@ from tests.e2e.cluster.images import RUNTIME
 from tests.support import helm
 
 NAME = "gpushare"
+KEPT_KINDS = "configmaps,resourceclaimtemplates"
+"""What an uninstallation keeps, and one without hooks."""
 _REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
 IMAGE = ("--set-string", f"image.repository={_REPOSITORY},image.tag={_TAG},image.pullPolicy=Never")
 
@@ -36,9 +38,9 @@ class Release:
         return self.helm("uninstall", NAME, *arguments)
 
     def remove(self) -> None:
-        """Without the hook, and with the ConfigMaps that an uninstallation keeps."""
+        """Without the hook, and with what is kept then."""
         self.uninstall("--no-hooks", "--wait", "--timeout", "60s")
-        self.cluster.kubectl("delete", "configmap", "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
+        self.cluster.kubectl("delete", KEPT_KINDS, "--all-namespaces", "--selector", "app.kubernetes.io/name=gpushare")
 
     def is_there(self) -> bool:
         """Whether Helm knows it, in whatever state."""

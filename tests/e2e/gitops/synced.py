@@ -91,7 +91,12 @@ class SyncedCluster(ABC):
 
     def start(self) -> None:
         """Serve NVIDIA's repository of charts."""
-        upstream.serve(self.cluster.network, self.cluster_fixture.folder / "charts")
+        upstream.serve(self.cluster.network, self.charts)
+
+    @property
+    def charts(self) -> Path:
+        """The folder of that repository."""
+        return self.cluster_fixture.folder / "charts"
 
     def commit(self, more: str = "", **pools: str) -> str:
         """Compile an intent of these pools, with more lines in its spec, and commit its bundle; the commit."""

@@ -1,12 +1,15 @@
 """A repository of charts with a stand-in for NVIDIA's operator, of which only a ClusterPolicy is left: it shows the values.
 
-It has the two newest versions whose charts the catalogue knows.
+It has the two newest versions whose charts the catalogue knows. Tests may add other charts.
 """
 
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpushare.catalog import upstream
 from tests.e2e.cluster.machine import Network, start
@@ -60,18 +63,37 @@ def newest() -> list[str]:
     return [version for version, _ in chart.releases if version not in chart.uncharted][-2:]
 
 
+@dataclass(frozen=True)
+class Chart:
+    """A chart of one template."""
+
+    name: str
+    versions: list[str]
+    template: str
+    values: Mapping[str, Any]
+    definitions: str = ""
+    """Of kinds of its own."""
+
+
 def package(folder: Path) -> None:
     """Write the packages and the index of the repository into the folder."""
-    chart = upstream.chart("gpu-operator")
-    sources = folder / "sources"
-    for part in ("crds", "templates"):
-        (sources / part).mkdir(parents=True)
-    (sources / "crds" / "clusterpolicies.yaml").write_text(json.dumps(_DEFINITION) + "\n")
-    (sources / "templates" / "clusterpolicy.yaml").write_text(_TEMPLATE)
-    (sources / "values.yaml").write_text('devicePlugin: {config: {name: ""}}\n')
-    for version in newest():
-        (sources / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": chart.name, "version": version}) + "\n")
-        _helm("package", sources, "--destination", folder)
+    name, values = upstream.chart("gpu-operator").name, {"devicePlugin": {"config": {"name": ""}}}
+    add(folder, Chart(name, newest(), _TEMPLATE, values, json.dumps(_DEFINITION) + "\n"))
+
+
+def add(folder: Path, *charts: Chart) -> None:
+    """Add charts to the repository."""
+    for chart in charts:
+        sources = folder / "sources" / chart.name
+        for part, text in (("crds", chart.definitions), ("templates", chart.template)):
+            if text:
+                (sources / part).mkdir(parents=True)
+                (sources / part / "objects.yaml").write_text(text)
+        (sources / "values.yaml").write_text(json.dumps(chart.values) + "\n")
+        for version in chart.versions:
+            head = {"apiVersion": "v2", "name": chart.name, "version": version}
+            (sources / "Chart.yaml").write_text(json.dumps(head) + "\n")
+            _helm("package", sources, "--destination", folder)
     _helm("repo", "index", folder)
 
 

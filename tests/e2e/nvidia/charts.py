@@ -8,7 +8,7 @@ from pathlib import Path
 from gpushare.catalog.upstream import version_order
 from tests.support import tar
 
-ARCHIVES = {"gpu-operator": "chart-gpu-operator-*.tar.*", "nvidia-device-plugin": "chart-nvidia-device-plugin-*.tar.*"}
+ARCHIVES = {name: f"chart-{name}-*.tar.*" for name in ("gpu-operator", "nvidia-device-plugin", "dra-driver-nvidia-gpu")}
 
 _COMMENT = re.compile(r"\{\{-?\s*/\*.*?\*/\s*-?\}\}", re.DOTALL)
 _READ = re.compile(r"(toYaml\s+|with\s+|range\s+(?:[^}]*:=\s*)?)?\$?(?:\.\w+)?\.Values\.([A-Za-z0-9_.]+)")

@@ -28,6 +28,15 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "extraObjects": [],
     },
     "nvidia-device-plugin": {"config.map": {}},
+    "dra-driver-nvidia-gpu": {
+        "controller.containers.computeDomain.env": [],
+        "imagePullSecrets": [],
+        "resourceApiVersion": "resource.k8s.io/v1",
+        "resources.computeDomains.imex.isolation": "domain",
+        "resources.computeDomains.imex.mode": "driverManaged",
+        "webhook.serviceAccount.annotations": {},
+        "webhook.tls.mode": "secret",
+    },
 }
 """What must neither be a mark nor simply on for everything to be rendered."""
 _SWITCH = "driver.nvidiaDriverCRD.enabled"

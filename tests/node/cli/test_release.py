@@ -66,6 +66,25 @@ def test_daemonsets_are_deleted_when_all_nodes_have_answered(cluster: ApiServer,
     assert (cluster.all("daemonsets"), asked(cluster)) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "stay"),
+    [
+        (("--claim-templates", "--timeout", "0s", "--go-on"), False),
+        (("--claim-templates", "--observed"), False),
+        (("--claim-templates", "--timeout", "0s"), True),
+        (("--timeout", "0s", "--go-on"), True),
+    ],
+)
+def test_claim_templates_are_deleted_after_an_uninstall_alone(
+    arguments: tuple[str, ...], stay: bool, cluster: ApiServer, tmp_path: Path
+) -> None:
+    ours = {"metadata": {"labels": {"app.kubernetes.io/name": "gpushare"}}}
+    cluster.add("resourceclaimtemplates", "gpushare-train.gpu", ours, namespace="course")
+    with start(cluster, tmp_path, *arguments) as job:
+        job.communicate(timeout=PATIENCE)
+    assert bool(cluster.all("resourceclaimtemplates")) == stay
+
+
 def test_commands_that_are_left_to_do_are_printed_after_an_uninstall_alone(cluster: ApiServer, tmp_path: Path) -> None:
     steps = ("--next-step", "helm upgrade a", "--next-step", "kubectl delete b")
     with start(cluster, tmp_path, "--timeout", "0s", *steps) as job:

@@ -5,7 +5,19 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare_node.core.policy import Action, Backend, DesiredInstance, Mode, OnBusy, PolicyError, Vendor, read
+from gpushare_node.core.policy import (
+    Action,
+    Backend,
+    DesiredInstance,
+    Dra,
+    DraShares,
+    Mode,
+    ModeSwitch,
+    OnBusy,
+    PolicyError,
+    Vendor,
+    read,
+)
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -64,7 +76,9 @@ REFUSED = [
     (("spec", "card", "id"), "", "spec.card.id", "must not be empty, not ''"),
     (("spec", "migConfig"), "x" * 64, "spec.migConfig", "must have at most 63 characters"),
     (("spec", "profile"), "x" * 999, "spec.profile", "…'"),
-    (("spec", "backend"), "dra", "spec.backend", "must be one of device-plugin, not 'dra'"),
+    (("spec", "backend"), "dra", "spec.dra", "must be a mapping"),
+    (("spec", "dra"), {"driver": "gpu.nvidia.com", "shares": None}, "spec.dra", "must be null without the back end dra"),
+    (("spec", "backend"), "x", "spec.backend", "must be one of device-plugin, dra, not 'x'"),
     (("spec", "vendor"), "intel", "spec.vendor", "must be one of nvidia, amd, not 'intel'"),
     (("apiVersion",), "gpushare.dev/v2", "apiVersion", "must be one of gpushare.dev/v1, not 'gpushare.dev/v2'"),
 ]
@@ -155,6 +169,35 @@ def test_a_policy_that_names_no_backend_and_no_vendor_means_nvidias_device_plugi
     whole = document()
     whole["spec"] |= {"backend": "device-plugin", "vendor": "nvidia"}
     assert read(yaml.safe_dump(whole)) == plain
+
+
+def test_a_policy_of_dra_counts_devices_by_class_and_has_no_profile() -> None:
+    whole = document()
+    spec = whole["spec"]
+    spec |= {"backend": "dra", "dra": {"driver": "gpu.nvidia.com", "shares": "memory", "onDemand": False}, "profile": None}
+    spec["resources"] = {"gpushare-balanced-1g-10gb": 16}
+    spec["shares"] = [{**spec["shares"][0], "resource": "gpushare-balanced-1g-10gb", "profile": "1g.10gb"}]
+    policy = read(yaml.safe_dump(whole))
+    assert (policy.backend, policy.profile) == (Backend.DRA, "")
+    assert policy.dra == Dra(driver="gpu.nvidia.com", shares=DraShares.MEMORY, on_demand=False)
+    assert policy.resources == (("gpushare-balanced-1g-10gb", 16),)
+    spec["dra"] = None
+    assert refused(yaml.safe_dump(whole)).path == "spec.dra"
+
+
+def test_a_policy_of_instances_on_demand_has_none_and_says_who_switches_mig() -> None:
+    whole = document()
+    spec = whole["spec"]
+    spec |= {"backend": "dra", "dra": {"driver": "gpu.nvidia.com", "shares": None, "onDemand": True}, "profile": None}
+    spec["resources"] = {"gpushare-balanced-1g-10gb": 14}
+    spec["shares"] = [{**spec["shares"][0], "resource": "gpushare-balanced-1g-10gb", "profile": "1g.10gb"}]
+    assert refused(yaml.safe_dump(whole)).path.endswith(".instances")
+    for mig, switch in ((True, ModeSwitch.RUNTIME), (False, ModeSwitch.DRIVER)):
+        spec["gpus"] = [{"indexes": list(range(spec["gpusPerNode"])), "mig": mig, "instances": []}]
+        policy = read(yaml.safe_dump(whole))
+        assert policy.is_on_demand
+        assert {(gpu.instances, gpu.on_demand) for gpu in policy.gpus} == {((), switch)}
+    assert not read(yaml.safe_dump(document())).is_on_demand
 
 
 def test_obsolete_tenancy_in_a_policy_is_ignored_and_reported() -> None:

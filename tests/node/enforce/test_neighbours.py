@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpushare_node.adapters.kube.cluster import PodClaim
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
 from gpushare_node.reporting.reasons import ConditionReason
@@ -203,7 +204,7 @@ OTHER_ADMISSION = [{"admission": mode} for mode in ("warn", "audit", "none")]
     [
         *((changes, {}, True) for changes in OTHER_ADMISSION),
         ({}, ELSEWHERE, False),
-        ({}, {"has_claims": True}, True),
+        ({}, {"claims": (PodClaim(name="other", requests={}),)}, True),
     ],
     ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"],
 )

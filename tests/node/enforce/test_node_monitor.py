@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION, NodeView
+from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION, NodeView
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.adapters.kube.kube_fixture import server
@@ -185,6 +185,17 @@ def test_rewritten_label_is_restored_once_a_minute_and_its_writer_reported(enfor
     enforcement_loop.run(20)
     assert len(enforcement_loop.api.applied) == 2
     assert enforcement_loop.enforcement.metric("label_conflicts_total ") == ["label_conflicts_total 2"]
+
+
+@pytest.mark.parametrize("label", ["none", "dra"])
+def test_a_label_that_permits_another_back_end_is_left_to_a_new_pod(enforcement_loop: EnforcementLoop, label: str) -> None:
+    loop = enforcement_loop
+    loop.api.view = replace(loop.api.view, labels={**LABELS, BACKEND_LABEL: label}, owners={BACKEND_LABEL: "kubectl"})
+    loop.run(1)
+    assert loop.api.applied == []
+    assert loop.api.deleted == 1
+    assert [event.reason for event in loop.api.events] == ["LabelConflict"]
+    assert f"{BACKEND_LABEL} was rewritten by kubectl" in loop.api.events[0].message
 
 
 @pytest.mark.failure_case(69)

@@ -44,6 +44,8 @@ def test_gpu_matches_the_catalogue(mixed, index):
         assert pynvml.nvmlDeviceGetUUID(handle) == mixed.uuid(index)
         assert pynvml.nvmlDeviceGetCudaComputeCapability(handle) == card.compute_capability
         assert pynvml.nvmlDeviceGetPciInfo(handle).pciDeviceId == int(card.pci_device_ids[0], 16)
+        assert pynvml.nvmlDeviceGetBrand(handle) == pynvml.NVML_BRAND_NVIDIA
+        assert pynvml.nvmlDeviceGetVirtualizationMode(handle) == pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE
         assert pynvml.nvmlDeviceGetMemoryInfo(handle).total == card.memory_mib * MIB
         if card.mig is None:
             with refused(3):

@@ -245,6 +245,12 @@ def test_tenant_needs_only_its_program_and_the_state_file(fake_nvml, tmp_path):
         process.kill()
 
 
+def test_tenant_without_an_argument_uses_the_gpu_of_its_environment(fake_nvml, tenants):
+    process = tenants("--mib", "5", before=("env", f"NVIDIA_VISIBLE_DEVICES={fake_nvml.uuid(2)}"))
+    with session():
+        assert compute(device(2)) == [(process.pid, 5 << 20)]
+
+
 def test_row_of_a_dead_tenant_is_reused(fake_nvml, tenants):
     first = tenants("--gpu", "0", "--mib", "5")
     first.kill()

@@ -32,12 +32,12 @@ def assert_every_offender_was_ended(model: GuardModel) -> None:
     assert {actor.name for actor in offenders if not actor.ends} == set()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", scale.part([1, 2], 2))
 def test_model_kills_every_offender_and_no_container_within_its_cap(seed: int) -> None:
     assert_every_offender_was_ended(siege(40_000, seed, each=40))
 
 
-@pytest.mark.parametrize("seed", range(10, 16))
+@pytest.mark.parametrize("seed", scale.part(range(10, 16), 3))
 def test_model_kills_every_offender_in_a_small_noisy_population(seed: int) -> None:
     model = siege(4_000, seed, each=2, noise=0.3)
     assert sum(actor.ends for actor in model.actors.values()) > 5

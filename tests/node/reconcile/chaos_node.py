@@ -12,12 +12,12 @@ from typing import Any
 
 from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
-from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
+from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.core.policy import Policy, read
+from gpushare_node.core.policy import Backend, Policy, read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.vendors.driver import GpuInfo
@@ -272,7 +272,7 @@ def is_clean(node: ChaosNode) -> bool:
     labels = node.labels()
     return (node.taints(), labels[DEPLOY], labels[DCGM], node.holders(), node.folder.journal()) == (
         set(),
-        "true",
+        "false" if labels.get(BACKEND_LABEL) == Backend.DRA else "true",
         "false",
         [],
         None,

@@ -55,10 +55,13 @@ class ChaosRun:
         self.random = Random(number)
         self.card = self.random.choice((A100, A100, H100))
         count = self.random.choice((1, 1, 2))
-        self.node = ChaosNode(folder, self.random, *(self.card,) * count)
+        self.node = self.make_node(folder, *(self.card,) * count)
         self.node.move = self.move
         self.happened: list[str] = []
         self.policy = self.new_policy()
+
+    def make_node(self, folder: Path, *gpus: str) -> ChaosNode:
+        return ChaosNode(folder, self.random, *gpus)
 
     def simulate(self) -> None:
         for _ in range(self.random.randint(1, 4)):
@@ -113,7 +116,14 @@ class ChaosRun:
     # What may happen.
 
     def move(self) -> None:
-        moves: dict[Callable[[], str | None], int] = {
+        self.node.seen = None
+        moves = self.moves()
+        (move,) = self.random.choices(tuple(moves), tuple(moves.values()))
+        self.note(f"{move.__name__} {move() or ''}")
+
+    def moves(self) -> dict[Callable[[], str | None], int]:
+        """What may happen, and how often beside the others."""
+        return {
             self.tenant_comes: 6,
             self.tenant_goes: 4,
             self.tenant_wakes: 2,
@@ -135,9 +145,6 @@ class ChaosRun:
             self.selection_changes: 1,
             self.another_pool: 1,
         }
-        self.node.seen = None
-        (move,) = self.random.choices(tuple(moves), tuple(moves.values()))
-        self.note(f"{move.__name__} {move() or ''}")
 
     def tenant_comes(self) -> None:
         self.node.arrive(is_at_work=self.random.random() < 0.5)

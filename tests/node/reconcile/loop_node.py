@@ -28,7 +28,7 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import DAYS, DesiredPartition, Mode, Policy, Share
+from gpushare_node.core.policy import DAYS, DesiredPartition, Dra, Mode, ModeSwitch, Policy, Share
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.programs import with_programs
@@ -109,7 +109,7 @@ def text_of(policy: Policy) -> str:
                 "gpus": [
                     {
                         "indexes": [gpu.index],
-                        "mig": bool(gpu.instances),
+                        "mig": bool(gpu.instances) or gpu.on_demand is ModeSwitch.RUNTIME,
                         "instances": [
                             {"profile": each.profile, "profileId": each.profile_id, "start": each.start, "size": each.size}
                             for each in gpu.instances
@@ -150,9 +150,14 @@ def text_of(policy: Policy) -> str:
                 "repartitioningTaint": str(one.repartitioning_taint),
                 "vendor": str(one.vendor),
                 "managerConfig": one.manager_config,
+                **({} if one.dra is None else {"backend": str(one.backend), "dra": _dra(one.dra)}),
             },
         }
     )
+
+
+def _dra(dra: Dra) -> dict[str, Any]:
+    return {"driver": dra.driver, "shares": dra.shares and str(dra.shares), "onDemand": dra.on_demand}
 
 
 def _partition(partition: DesiredPartition) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import pytest
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
 from gpushare_node.backends.backend import Allocation, Checkpoint
-from gpushare_node.backends.device_plugin import labels
-from gpushare_node.backends.device_plugin.offer import advertised, expected, find_mismatch, find_stale
+from gpushare_node.backends.device_plugin import labels, offer
+from gpushare_node.backends.device_plugin.offer import advertised, find_mismatch, find_stale
+from gpushare_node.backends.dra import slices
 from gpushare_node.core.policy import Mode, Partitioner, read
 from gpushare_node.core.structs import replace
 from gpushare_node.membership import node_labels
@@ -78,13 +79,14 @@ def test_only_owned_labels_are_withdrawn() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parents[4].name}/{path.stem}")
 def test_expected_resources_match_the_compilers(path: Path) -> None:
     policy = read(path.read_text())
+    expected = slices.expected if policy.dra is not None else offer.expected
     assert expected(policy) == dict(policy.resources)
     assert expected(policy, range(len(policy.gpus))) == {}
 
 
 def test_missing_gpu_reduces_the_expected_resources() -> None:
-    assert expected(mig(SEVEN, SEVEN), {1}) == {"nvidia.com/mig-1g.5gb": 7}
-    assert expected(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
+    assert offer.expected(mig(SEVEN, SEVEN), {1}) == {"nvidia.com/mig-1g.5gb": 7}
+    assert offer.expected(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
 
 
 DESIRED = {"nvidia.com/gpu.shared": 2}
@@ -118,9 +120,8 @@ def test_unregistered_resource_is_reported_with_the_command_to_remove_it() -> No
     assert lack is not None
     assert lack.message.startswith("the node offers nvidia.com/gpu: 2 instead of 0, nvidia.com/mig-1g.5gb: 7 instead of 0; ")
     assert "no plugin has registered nvidia.com/gpu, nvidia.com/mig-1g.5gb" in lack.message
-    patch = json.loads(lack.message.split("'")[1])
-    paths = [f"/status/{part}/nvidia.com~1{name}" for name in ("gpu", "mig-1g.5gb") for part in ("capacity", "allocatable")]
-    assert patch == [{"op": "remove", "path": path} for path in paths]
+    none = {"nvidia.com/gpu": None, "nvidia.com/mig-1g.5gb": None}
+    assert json.loads(lack.message.split("'")[1]) == {"status": {"capacity": none, "allocatable": none}}
     late = find_mismatch(DESIRED, frozenset({"GPU-1"}), IDS, {"nvidia.com/gpu.shared": 1})
     assert late is not None
     assert "kubectl" not in late.message

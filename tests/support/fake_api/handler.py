@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _PATH = re.compile(
     r"/(?:api|apis/[a-z0-9.]+)/v1(?:alpha1)?(?:/namespaces/(?P<namespace>[^/]+))?"
-    r"/(?P<plural>nodes|pods|events|leases|daemonsets|configmaps|resourcequotas|secrets|deviceconfigs)"
+    r"/(?P<plural>nodes|pods|events|leases|daemonsets|configmaps|resourcequotas|secrets|deviceconfigs|resourceslices|deviceclasses"
+    r"|resourceclaims|resourceclaimtemplates|(?:validating|mutating)admissionpolic(?:ies|ybindings))"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<part>status|eviction))?",
 )
 

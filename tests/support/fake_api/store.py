@@ -22,6 +22,14 @@ KINDS = {
     "configmaps": ("v1", "ConfigMap"),
     "resourcequotas": ("v1", "ResourceQuota"),
     "secrets": ("v1", "Secret"),
+    "resourceslices": ("resource.k8s.io/v1", "ResourceSlice"),
+    "deviceclasses": ("resource.k8s.io/v1", "DeviceClass"),
+    "resourceclaims": ("resource.k8s.io/v1", "ResourceClaim"),
+    "resourceclaimtemplates": ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+    "validatingadmissionpolicies": ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+    "validatingadmissionpolicybindings": ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+    "mutatingadmissionpolicies": ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),
+    "mutatingadmissionpolicybindings": ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding"),
     "deviceconfigs": ("amd.com/v1alpha1", "DeviceConfig"),
 }
 
@@ -144,6 +152,7 @@ def chooser(query: Mapping[str, str]) -> Callable[[Object], bool]:
             "metadata.name": thing["metadata"]["name"],
             "metadata.namespace": thing["metadata"].get("namespace", ""),
             "spec.nodeName": (thing.get("spec") or {}).get("nodeName", ""),
+            "spec.driver": (thing.get("spec") or {}).get("driver", ""),
             "status.phase": thing.get("status", {}).get("phase", ""),
             "reason": thing.get("reason", ""),
             "involvedObject.name": (thing.get("involvedObject") or {}).get("name", ""),

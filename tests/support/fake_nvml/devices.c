@@ -184,6 +184,22 @@ nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *archit
     return OK;
 }
 
+/* What current drivers say of every data center card, of a Tesla T4 too. */
+nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int *brand)
+{
+    BEGIN_ON(device, ON_GPU);
+    *brand = BRAND_NVIDIA;
+    return OK;
+}
+
+/* No GPU here is passed to a virtual machine, or divided among some. */
+nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int *mode)
+{
+    BEGIN_ON(device, ON_GPU);
+    *mode = VIRTUALIZATION_NONE;
+    return OK;
+}
+
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
     BEGIN_ON(device, ON_GPU);

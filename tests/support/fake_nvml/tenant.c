@@ -1,7 +1,10 @@
 /* A tenant: a static program that takes GPU memory in the state file and holds it until it is killed.
 
-   usage: tenant --gpu INDEX|GPU-UUID|MIG-UUID --mib N [--grow-to N] [--grow-after SECONDS] [--kind compute|graphics|mps]
+   usage: tenant [--gpu INDEX|GPU-UUID|MIG-UUID] --mib N [--grow-to N] [--grow-after SECONDS] [--kind compute|graphics|mps]
                  [--on-term exit|ignore] [--comm NAME] [--state FILE]
+
+   Without --gpu it is the one that NVIDIA_VISIBLE_DEVICES names: kubelet puts into arguments what a device plugin says of that, and
+   not what a CDI device says.
 
    It needs nothing but the state file (GPUSHARE_FAKE_NVML where --state is left out): not /proc, not its pid on the host. It holds a file
    lock on its row's byte, and by that the library knows it, in every pid namespace; see processes.c. It writes `ready` when its memory is
@@ -106,7 +109,7 @@ int main(int count, char **arguments)
     static const struct option options[] = {
         {"state", 1, 0, 's'}, {"gpu", 1, 0, 'g'}, {"mib", 1, 0, 'm'}, {"grow-to", 1, 0, 't'}, {"grow-after", 1, 0, 'a'},
         {"kind", 1, 0, 'k'}, {"on-term", 1, 0, 'o'}, {"comm", 1, 0, 'c'}, {0, 0, 0, 0}};
-    const char *state = getenv("GPUSHARE_FAKE_NVML"), *name = NULL;
+    const char *state = getenv("GPUSHARE_FAKE_NVML"), *name = getenv("NVIDIA_VISIBLE_DEVICES");
     unsigned long long mib = 0, grown = 0;
     unsigned int kind = KIND_COMPUTE, after = 1;
     sigset_t told;

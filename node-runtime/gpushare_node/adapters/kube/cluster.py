@@ -4,11 +4,12 @@ Everything is about this node and the pods on it. Labels under nvidia.com/gpu.de
 runtime pauses and restores them, and never owns them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, StrEnum
 from typing import Protocol
 
-from gpushare_node.core.policy import RepartitioningTaint, Vendor
+from gpushare_node.adapters.kube.slices import SliceView
+from gpushare_node.core.policy import Backend, RepartitioningTaint, Vendor
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import LAYOUT_TAINTS, of
@@ -17,6 +18,11 @@ POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
 VENDOR_LABEL = "gpushare.dev/vendor"
 """Whose the GPUs are, where they are not NVIDIA's: another pod releases such a node. It comes and goes with the pool's."""
+BACKEND_LABEL = "gpushare.dev/backend"
+"""Which back end may run on the node: `dra`, or `none` while that changes. Absent, or with another value: the device plugin."""
+NO_BACKEND = "none"
+PLUGIN_DEPLOY_LABEL = f"{of(Vendor.NVIDIA).deploy_labels}device-plugin"
+"""Whether gpu-operator runs its device plugin on the node."""
 PLUGIN_LABEL = of(Vendor.NVIDIA).plugin_label
 MIG_LABEL = of(Vendor.NVIDIA).layout_label
 RELEASE_ANNOTATION = "gpushare.dev/release"
@@ -76,6 +82,12 @@ class NodeView(Struct):
     allocatable: Mapping[str, int]
     owners: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def backend(self) -> Backend | None:
+        """Which back end may offer the node's GPUs; None: neither may."""
+        label = self.labels.get(BACKEND_LABEL)
+        return None if label == NO_BACKEND else Backend.DRA if label == Backend.DRA else Backend.DEVICE_PLUGIN
+
     def describe_drift(self, labels: Mapping[str, str]) -> tuple[str, ...]:
         """Return a text for each of these labels that is missing or has another value now.
 
@@ -91,13 +103,23 @@ class NodeView(Struct):
         )
 
 
+class PodClaim(Struct):
+    """A ResourceClaim that a pod uses; `name` is empty while it is not known.
+
+    `requests`: which of the claim's requests each container uses, by the container's name; an empty one means all.
+    """
+
+    name: str
+    requests: Mapping[str, frozenset[str]]
+
+
 class PodView(Struct):
     """A pod of this node. `uids`: its own, and for a static pod also the one that kubelet and cgroups use.
 
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
     `controller` its kind and name, both empty without one. `started`: when the running containers were started, in seconds
-    since 1970. `has_claims`: it may have devices through claims (DRA), about which nothing is known here. `resources` are the
-    names of GPU resources that it requests, of whatever plugin. `is_gone`: the API server no longer lists it, but its
+    since 1970. `claims` are those through which it may have devices (DRA), of whatever driver. `resources` are the names of
+    GPU resources that it requests, of whatever plugin. `is_gone`: the API server no longer lists it, but its
     processes may still run.
     """
 
@@ -111,7 +133,7 @@ class PodView(Struct):
     containers: Mapping[str, str]
     controller: str = ""
     started: Mapping[str, float] = field(default_factory=dict)
-    has_claims: bool = False
+    claims: tuple[PodClaim, ...] = ()
     resources: frozenset[str] = frozenset()
     is_gone: bool = False
 
@@ -208,6 +230,14 @@ class Cluster(EventSink, Protocol):
 
     def pods(self) -> tuple[PodView, ...]:
         """Read the pods of this node, in any phase."""
+        ...
+
+    def slices(self, driver: str) -> tuple[SliceView, ...]:
+        """Read the ResourceSlices that this DRA driver has of this node."""
+        ...
+
+    def extended_names(self, classes: Collection[str]) -> frozenset[str]:
+        """Read by which resource names pods may also ask for devices of these DeviceClasses."""
         ...
 
     def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:

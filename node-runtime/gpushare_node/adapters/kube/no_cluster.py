@@ -1,8 +1,9 @@
 """NoCluster: the `Cluster` of a run that uses no API server. The node has no labels, taints or pods, and writes do nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import Event, EventCounts, Eviction, NodeView, PodEvent, PodView, SlotResult, Taint
+from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.reporting.reasons import ConditionReason
 
 _NODE = NodeView(name="", uid="", labels={}, annotations={}, taints=(), allocatable={})
@@ -27,6 +28,14 @@ class NoCluster:
     def pods(self) -> tuple[PodView, ...]:
         """Return no pods. Which pods run is unknown: see `RunContext.holders`."""
         return ()
+
+    def slices(self, driver: str) -> tuple[SliceView, ...]:  # noqa: ARG002 - the Protocol's signature
+        """Return none."""
+        return ()
+
+    def extended_names(self, classes: Collection[str]) -> frozenset[str]:  # noqa: ARG002 - the Protocol's signature
+        """Return none."""
+        return frozenset()
 
     def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:  # noqa: ARG002 - the Protocol's signature
         """Return none."""

@@ -6,8 +6,9 @@ node, a condition of the pool's DaemonSet names it if it fails: `FailureReport`.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from gpushare_node.adapters.kube import slices
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import (
     RELEASE_ANNOTATION,
@@ -37,6 +38,7 @@ from gpushare_node.adapters.kube.failure_report import FailureReport
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.requests import is_active
 from gpushare_node.adapters.kube.rollout_slots import NoSlotStore, RolloutSlots, SlotStore
+from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
 from gpushare_node.adapters.kube.watch_spec import is_selected
 from gpushare_node.core.clock import Clock, timestamp
@@ -94,6 +96,15 @@ class NodeClient:
         """Read the pods of this node, in any phase."""
         found = self._connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._place.node}"})
         return tuple(view_pod(pod) for pod in found.get("items") or ())
+
+    def slices(self, driver: str) -> tuple[SliceView, ...]:
+        """Read the ResourceSlices that this DRA driver has of this node. One page: more slices than that are an error."""
+        return read_node_slices(self._connection, self._place.node, driver)
+
+    def extended_names(self, classes: Collection[str]) -> frozenset[str]:
+        """Read by which resource names pods may also ask for devices of these DeviceClasses. One that is gone has none."""
+        found = (self._get_or_none(f"{slices.CLASSES}/{name}") or {} for name in classes)
+        return frozenset(str(name) for one in found if (name := (one.get("spec") or {}).get("extendedResourceName")))
 
     def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:
         """Read the Events on the pod of this name, the newest first: those of some programs have no uid."""
@@ -249,13 +260,17 @@ class NodeClient:
 
     def _daemonset(self) -> Json | None:
         """Return the pool's DaemonSet; None if it is deleted or being deleted."""
+        daemonset = self._get_or_none(self._place.daemonset_path)
+        return None if daemonset is None or daemonset["metadata"].get("deletionTimestamp") else daemonset
+
+    def _get_or_none(self, path: str) -> Json | None:
+        """Return the object; None if there is none."""
         try:
-            daemonset = self._connection.get(self._place.daemonset_path)
+            return self._connection.get(path)
         except ClusterError as error:
             if error.status == 404:
                 return None
             raise
-        return None if daemonset["metadata"].get("deletionTimestamp") else daemonset
 
     def _forget_request(self, request: str) -> None:
         """Remove the annotation; the patch tests for the value that was read, because another Job may have replaced it."""
@@ -287,6 +302,23 @@ class NodeClient:
     def _patch(self, body: object, content_type: str, query: Mapping[str, str], *, part: str = "") -> None:
         path = self._place.node_path + part
         self._connection.ask(Request(method="PATCH", path=path, query=query, body=body, content_type=content_type))
+
+
+def read_node_slices(connection: Connection, node: str, driver: str) -> tuple[SliceView, ...]:
+    """Read the ResourceSlices that a DRA driver has of a node. ClusterError, also for an answer that cannot be interpreted."""
+    request = f"GET {slices.PATH}"
+    try:
+        found = connection.get(slices.PATH, {**slices.select_node(node, driver), "limit": str(slices.MAX_SLICES)})
+    except ClusterError as error:
+        if error.status == 404:
+            return ()  # Without the API there is no DRA.
+        raise
+    try:
+        if (found.get("metadata") or {}).get("continue"):
+            raise ClusterError(request, None, f"the node has more than {slices.MAX_SLICES} slices")
+        return slices.view_slices(found.get("items") or ())
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise ClusterError(request, None, f"the answer cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _is_failure(condition: Json) -> bool:

@@ -1,4 +1,4 @@
-"""PodInformer and NodeInformer: what enforcement knows from the API server, also while that is unreachable.
+"""PodInformer, NodeInformer, SliceInformer: what enforcement knows from the API server, also while that is unreachable.
 
 Only views are stored; the objects are ten times as large and are dropped. Of the node, whose object is large and written all
 the time, only the metadata is requested.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION, PodView
 from gpushare_node.adapters.kube.connection import Connection, Json
 from gpushare_node.adapters.kube.informer import Informer, WatchSpec
+from gpushare_node.adapters.kube.slices import PATH, SliceView, select_node, view_slice
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.core.clock import Clock
 
@@ -95,6 +96,31 @@ class NodeInformer:
         before, self._marks = self._marks, None if is_gone else marks
         if not is_gone and before != marks:
             self._changed()
+
+
+class SliceInformer:
+    """The ResourceSlices of a DRA driver of one node. Any thread may read, as of `PodInformer`."""
+
+    def __init__(self, connection: Connection, node: str, driver: str, clock: Clock) -> None:
+        self._slices: Mapping[str, SliceView] = {}
+        selection = WatchSpec(path=PATH, query=select_node(node, driver), replace=self._replace, change=self._change)
+        self.watching = Informer(connection, selection, clock)
+
+    def start(self) -> threading.Thread:
+        """Watch, in a thread that does not keep the program alive."""
+        return _start(self.watching, "slices")
+
+    def slices(self) -> tuple[SliceView, ...] | None:
+        """Return the slices; None if they may be outdated."""
+        return None if self.watching.age_seconds > 0 else tuple(self._slices.values())
+
+    def _replace(self, objects: Sequence[Json]) -> None:
+        self._slices = {one.name: one for one in map(view_slice, objects)}
+
+    def _change(self, thing: Json, is_gone: bool) -> None:
+        changed = view_slice(thing)
+        others = {name: one for name, one in self._slices.items() if name != changed.name}
+        self._slices = others if is_gone else {**others, changed.name: changed}
 
 
 def _start(watching: Informer, name: str) -> threading.Thread:

@@ -9,6 +9,7 @@ only one page of it is in memory.
 from collections.abc import Callable, Iterator, Mapping
 
 from gpushare_node.adapters.kube.cluster import (
+    BACKEND_LABEL,
     CHANGE_TAINTS,
     NOT_READY_TAINTS,
     POOL_LABEL,
@@ -29,6 +30,7 @@ ENDING_SECONDS = 90.0
 _OURS = "app.kubernetes.io/name=gpushare"
 _COMPONENT = "app.kubernetes.io/component"
 _COMPONENTS = frozenset({"node", "release"})
+_TEMPLATES = "resourceclaimtemplates"
 _TAINTS = frozenset({*NOT_READY_TAINTS, *CHANGE_TAINTS})
 _NO_RIGHT = frozenset({401, 403})
 """Helm has given up, and has deleted the Job's permissions. They do not come back."""
@@ -116,6 +118,14 @@ class Uninstall:
             is_done=not failed, released=tuple(sorted(cleaned)), silent=tuple(sorted(failed)), remaining=remaining
         )
 
+    def delete_templates(self) -> None:
+        """Delete the release's ResourceClaimTemplates, in every namespace: they are hooks, which Helm leaves. ClusterError."""
+        self._progress("deleting ResourceClaimTemplates")
+        group = "/apis/resource.k8s.io/v1"
+        for one in self._connection.pages(f"{group}/{_TEMPLATES}", {"labelSelector": _OURS}, METADATA_LIST):
+            path = f"{group}/namespaces/{one['metadata']['namespace']}/{_TEMPLATES}/{one['metadata']['name']}"
+            self._unless_gone(Request(method="DELETE", path=path))
+
     def _report(
         self,
         silent: tuple[str, ...],
@@ -183,7 +193,7 @@ class Uninstall:
             if error.status == 404:
                 return True
             raise
-        is_marked = POOL_LABEL in node.labels or any(taint.key in _TAINTS for taint in node.taints)
+        is_marked = node.labels.keys() & {POOL_LABEL, BACKEND_LABEL} or any(taint.key in _TAINTS for taint in node.taints)
         return RELEASED_ANNOTATION in node.annotations or not is_marked
 
     def _hosts(self) -> set[str]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import NodeView, PodEvent, PodView, Taint
+from gpushare_node.adapters.kube.cluster import NodeView, PodClaim, PodEvent, PodView, Taint
 from gpushare_node.vendors import RESOURCES
 
 Json = Mapping[str, Any]
@@ -65,7 +65,7 @@ def view_pod(pod: Json) -> PodView:
         controller=f"{controller.get('kind')}/{controller.get('name')}" if controller else "",
         containers=_containers(status),
         started=_started(status),
-        has_claims=bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")),
+        claims=tuple(_claims(spec, status)),
         resources=frozenset(_requested(spec)),
     )
 
@@ -79,9 +79,45 @@ def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
 
 def _requested(spec: Json) -> Iterable[str]:
     """Yield the GPU resources that containers request, by whatever plugin: requests equal limits for extended resources."""
-    for one in (one for kind in _CONTAINERS for one in spec.get(kind) or ()):
-        limits = (one.get("resources") or {}).get("limits") or {}
-        yield from (name for name, quantity in limits.items() if _is_gpu(name) and str(quantity) != "0")
+    for one in _specified(spec):
+        yield from filter(_is_gpu, _limits(one))
+
+
+def _specified(spec: Json) -> Iterable[Json]:
+    """Yield the containers of the spec; ephemeral ones have no resources."""
+    return (one for kind in _CONTAINERS for one in spec.get(kind) or ())
+
+
+def _limits(container: Json) -> Iterable[str]:
+    """Return the names in a container's limits, without those of which it wants none."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return [name for name, quantity in limits.items() if str(quantity) != "0"]
+
+
+def _claims(spec: Json, status: Json) -> Iterable[PodClaim]:
+    """Yield the pod's claims as kubelet finds them: named, made from a template, or made for extended resources."""
+    made = {one.get("name"): one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or ()}
+    for claim in spec.get("resourceClaims") or ():
+        own = claim.get("name")
+        name = claim.get("resourceClaimName") or made.get(own) or ""
+        # A claim that was to be made, and was found to be unnecessary.
+        if not name and own in made:
+            continue
+        used = {one.get("name") or "": (one.get("resources") or {}).get("claims") or () for one in _specified(spec)}
+        requests = {
+            container: frozenset(one.get("request") or "" for one in claims if one.get("name") == own)
+            for container, claims in used.items()
+        }
+        yield PodClaim(name=name, requests={container: wanted for container, wanted in requests.items() if wanted})
+    extended = status.get("extendedResourceClaimStatus")
+    if extended:
+        asked = {(one.get("name"), name) for one in _specified(spec) for name in _limits(one)}
+        found: dict[str, frozenset[str]] = {}
+        for one in extended.get("requestMappings") or ():
+            container, request = one.get("containerName") or "", one.get("requestName") or ""
+            if request and (container, one.get("resourceName")) in asked:
+                found[container] = found.get(container, frozenset()) | {request}
+        yield PodClaim(name=extended.get("resourceClaimName") or "", requests=found)
 
 
 def _is_gpu(resource: str) -> bool:

@@ -11,10 +11,10 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError, Socket
+from gpushare_node.backends.backend import DEVICES, Allocation, Checkpoint, CheckpointError, Socket
 from gpushare_node.vendors import RESOURCES
 
-DEFAULT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+DEFAULT = DEVICES
 
 
 def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:

@@ -1,9 +1,9 @@
 """What a node advertises, compared with what the policy expects: resources, and ids that the device plugin registered. Pure."""
 
-import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
+from gpushare_node.backends.leftovers import about_unregistered
 from gpushare_node.core.policy import DesiredGpu, Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Unmet
@@ -56,8 +56,7 @@ def find_mismatch(
     if counts != desired:
         return _about_numbers("the device plugin registered", desired, counts)
     found = _find_offer_mismatch(desired, allocatable)
-    left = sorted(advertised(allocatable).keys() - counts.keys())
-    return found if found is None or not left else replace(found, message=f"{found.message}; {_about_left(left)}")
+    return found if found is None else replace(found, message=found.message + about_unregistered(advertised(allocatable), ids))
 
 
 def _find_offer_mismatch(desired: Mapping[str, int], allocatable: Mapping[str, int]) -> Unmet | None:
@@ -78,16 +77,6 @@ def _about_numbers(who: str, desired: Mapping[str, int], shown: Mapping[str, int
         text += "; a plugin omits devices that it considers unhealthy until it restarts"
     is_stale = is_less or any(map(is_read_once, desired))
     return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=text, is_stale=is_stale)
-
-
-def _about_left(names: Iterable[str]) -> str:
-    """Return how to remove resources whose plugin is gone: kubelet does so after five minutes, by a write that may be lost."""
-    paths = (f"/status/{part}/{name.replace('/', '~1')}" for name in names for part in ("capacity", "allocatable"))
-    patch = json.dumps([{"op": "remove", "path": path} for path in paths], separators=(",", ":"))
-    return (
-        f"no plugin has registered {', '.join(names)}: if the node still offers it after five minutes, stop kubelet, run "
-        f"`kubectl patch node NODE --subresource=status --type=json -p '{patch}'`, and start kubelet"
-    )
 
 
 def _about_ids(known: Collection[str], devices: frozenset[str]) -> str:

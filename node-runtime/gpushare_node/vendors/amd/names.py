@@ -37,6 +37,7 @@ AMD = GpuVendor(
     whole_gpu="amd.com/gpu",
     gpu_resources=("amd.com/gpu", "amd.com/spx_", "amd.com/dpx_", "amd.com/tpx_", "amd.com/qpx_", "amd.com/cpx_"),
     # Its plugin's ids are PCI addresses and names of platform devices, which other GPUs get after a change or a reboot.
+    dra_driver="",
     uuids=(),
     plugin_label="",
     layout_label="dcm.amd.com/gpu-config-profile",
@@ -52,6 +53,7 @@ AMD = GpuVendor(
     layout_taint=Eviction(key="amd-dcm", value="up"),
     sharing_label="",
     deploy_labels="",
+    dra_component="",
     plugin_apps=frozenset(),
     # gpu-operator's, with the name of their DeviceConfig.
     restarted="daemonset-name",

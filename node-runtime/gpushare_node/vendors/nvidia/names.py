@@ -16,6 +16,7 @@ NVIDIA = GpuVendor(
     resources=Vendor.NVIDIA.resources,
     whole_gpu="nvidia.com/gpu",
     gpu_resources=("nvidia.com/gpu", "nvidia.com/mig-"),
+    dra_driver="gpu.nvidia.com",
     uuids=("GPU-", "MIG-"),
     plugin_label="nvidia.com/device-plugin.config",
     layout_label="nvidia.com/mig.config",
@@ -32,6 +33,7 @@ NVIDIA = GpuVendor(
     layout_taint=None,
     sharing_label="nvidia.com/gpu.sharing-strategy",
     deploy_labels="nvidia.com/gpu.deploy.",
+    dra_component="dra-driver-nvidia-gpu-component",
     # gpu-operator's DaemonSet, and the plugin's own chart.
     plugin_apps=frozenset({"nvidia-device-plugin-daemonset", "nvidia-device-plugin"}),
     restarted="",

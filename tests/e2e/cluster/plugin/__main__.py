@@ -154,4 +154,5 @@ try:
         plugin.await_configs()
     plugin.run()
 finally:
+    plugin.withdraw()
     plugin.daemons.stop()

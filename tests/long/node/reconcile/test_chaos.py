@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.node.reconcile import test_dra_chaos as dra
 from tests.node.reconcile.test_chaos import LOT, QUICK, die_and_recover, live_through
 from tests.support.fake_api.server import ApiServer
 
@@ -23,3 +24,8 @@ def test_run_killed_at_every_effect_recovers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", range(QUICK, MANY, LOT))
 def test_random_faults_in_many_runs_harm_no_process(tmp_path: Path, first: int) -> None:
     live_through(tmp_path, range(first, first + LOT))
+
+
+@pytest.mark.parametrize("first", range(dra.QUICK, MANY, dra.LOT))
+def test_random_lives_with_both_back_ends_in_many_runs(tmp_path: Path, first: int) -> None:
+    dra.live_through(tmp_path, range(first, first + dra.LOT))

@@ -4,18 +4,20 @@ import gc
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.informer import MAX_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
+from gpushare_node.adapters.kube.node_client import read_node_slices
 from gpushare_node.adapters.kube.pod_identity import find_identity
-from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
+from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer, SliceInformer
 from gpushare_node.adapters.kube.views import view_pod
-from gpushare_node.cli.wiring import News
+from gpushare_node.cli.wiring import News, WatchedSlices
 from gpushare_node.core.clock import SystemClock
 from tests.node.adapters.kube.kube_fixture import FakeClock, await_that, connect
 from tests.support.fake_api.server import ApiServer
@@ -110,6 +112,42 @@ def test_start_time_is_reported_for_running_containers_only() -> None:
     statuses = [{"name": f"c{at}", "containerID": f"containerd://{at}", "state": state} for at, state in enumerate(states)]
     metadata = {"uid": "u", "namespace": "n", "name": "p"}
     assert view_pod({"metadata": metadata, "status": {"containerStatuses": statuses}}).started == {"0": 1795334400.0}
+
+
+def test_each_container_has_the_requests_of_claims_that_the_pod_names_for_it() -> None:
+    """By a claim's own name, by one made from a template, and by the one that the scheduler makes for extended resources."""
+    spec = {
+        "initContainers": [{"name": "setup", "resources": {"claims": [{"name": "made"}]}}],
+        "containers": [
+            {"name": "main", "resources": {"claims": [{"name": "named", "request": "a"}, {"name": "named", "request": "b"}]}},
+            {"name": "side", "resources": {"claims": [{"name": "named"}], "limits": {"nvidia.com/gpu": 1}}},
+            {"name": "none", "resources": {"limits": {"nvidia.com/gpu": "0"}}},
+        ],
+        "resourceClaims": [
+            {"name": "named", "resourceClaimName": "shared"},
+            {"name": "made", "resourceClaimTemplateName": "t"},
+            {"name": "needless", "resourceClaimTemplateName": "t"},
+            {"name": "late", "resourceClaimTemplateName": "t"},
+        ],
+    }
+    mappings = [
+        {"containerName": name, "resourceName": resource, "requestName": f"{name}-{resource[-3:]}"}
+        for name, resource in (("side", "nvidia.com/gpu"), ("side", "nvidia.com/other"), ("none", "nvidia.com/gpu"))
+    ]
+    status = {
+        "resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made-x"}, {"name": "needless"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "p-extended", "requestMappings": mappings},
+    }
+    found = view_pod({"metadata": {"uid": "u", "namespace": "n", "name": "p"}, "spec": spec, "status": status})
+    assert {(one.name, name, request) for one in found.claims for name, some in one.requests.items() for request in some} == {
+        ("shared", "main", "a"),
+        ("shared", "main", "b"),
+        ("shared", "side", ""),
+        ("p-made-x", "setup", ""),
+        ("p-extended", "side", "side-gpu"),
+    }
+    assert [one.name for one in found.claims] == ["shared", "p-made-x", "", "p-extended"]
+    assert view_pod({"metadata": {"uid": "u", "namespace": "n", "name": "p"}}).claims == ()
 
 
 @pytest.mark.failure_case(54)
@@ -318,6 +356,35 @@ def test_node_watch_requests_metadata_only(api: ApiServer, connection: Connectio
     clock.stop()
     api.down()
     thread.join(PATIENCE)
+
+
+def test_slices_at_rest_cost_no_request_and_a_lost_watch_is_no_knowledge(api: ApiServer, connection: Connection) -> None:
+    def add(name: str, node: str = "n1") -> None:
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        api.add("resourceslices", name, {"spec": {"driver": "gpu.nvidia.com", "nodeName": node, "pool": pool, "devices": []}})
+
+    def known() -> set[str]:
+        return {one.name for one in slices.read()}
+
+    clock = Quick()
+    watched = SliceInformer(connection, "n1", "gpu.nvidia.com", clock)
+    slices = WatchedSlices(watched, partial(read_node_slices, connection, "n1", "gpu.nvidia.com"))
+    add("first")
+    add("neighbour", "n2")
+    assert known() == {"first"}
+    await_that(lambda: watched.slices() is not None)
+    api.forget_requests()
+    assert [known() for _ in range(20)] == [{"first"}] * 20
+    assert api.lines == []
+    add("second")
+    api.remove("resourceslices", "first")
+    await_that(lambda: known() == {"second"})
+    assert api.lines == []
+    api.down()
+    await_that(lambda: watched.slices() is None)
+    with pytest.raises(ClusterError):
+        slices.read()
+    clock.stop()
 
 
 def test_identity_is_read_from_the_pods_environment() -> None:

@@ -48,7 +48,7 @@ def test_concurrent_nodes_take_only_as_many_slots_as_the_limit(api: ApiServer, t
     assert len(holders(api)) == 2
 
 
-@pytest.mark.parametrize("seed", scale.part(range(20), 5))
+@pytest.mark.parametrize("seed", scale.part(range(20), 10))
 def test_nodes_changing_at_once_never_exceed_the_limit(connected: On, clock: FakeClock, seed: int) -> None:
     """Nodes come, are changed, die and come back in any order. A slot lives as long as its Lease is renewed."""
     random, limit = Random(seed), 3

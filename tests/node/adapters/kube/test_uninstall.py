@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, REPARTITIONING_TAINTS, ClusterError
+from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NOT_READY_TAINTS, POOL_LABEL, REPARTITIONING_TAINTS, ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.uninstall import Uninstall
 from tests.node.adapters.kube.kube_fixture import FakeClock, connect
@@ -67,6 +67,18 @@ def test_daemonsets_are_deleted_after_all_nodes_answer_annotations_last(
     assert ("PATCH", "/api/v1/nodes/cpu") not in api.requests
 
 
+def test_claim_templates_of_the_release_are_deleted_in_every_namespace(
+    api: ApiServer, connection: Connection, clock: FakeClock
+) -> None:
+    ours = {"metadata": {"labels": {"app.kubernetes.io/name": "gpushare"}}}
+    api.add("resourceclaimtemplates", "gpushare-train.gpu", ours, namespace="course")
+    api.add("resourceclaimtemplates", "gpushare-train.gpu", ours, namespace="lab")
+    api.add("resourceclaimtemplates", "gpushare-train.mine", {}, namespace="lab")
+    uninstall, _ = run(connection, clock)
+    uninstall.delete_templates()
+    assert [one["metadata"]["name"] for one in api.all("resourceclaimtemplates")] == ["gpushare-train.mine"]
+
+
 def test_unresponsive_node_is_reported_and_nothing_is_uninstalled(
     api: ApiServer, connection: Connection, clock: FakeClock
 ) -> None:
@@ -107,6 +119,21 @@ def test_node_still_in_its_first_partitioning_is_asked_to_release(
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
     uninstall, _ = run(connection, clock)
     assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("new",)
+
+
+def test_a_node_without_our_pool_that_has_our_back_end_has_not_answered(
+    api: ApiServer, connection: Connection, clock: FakeClock
+) -> None:
+    """The pool's label alone does not say that the device plugin may run again."""
+    api.edit("nodes", "n1", lambda node: node["metadata"]["labels"].update({BACKEND_LABEL: "none"}))
+
+    def act() -> None:
+        answer(api, "n2", "n3")
+        api.edit("nodes", "n1", lambda node: node["metadata"]["labels"].pop(POOL_LABEL, None))
+
+    clock.on_sleep = act
+    uninstall, _ = run(connection, clock)
+    assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("n1",)
 
 
 def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, connection: Connection, clock: FakeClock) -> None:

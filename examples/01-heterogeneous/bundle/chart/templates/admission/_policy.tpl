@@ -100,11 +100,18 @@ What the policies look up; admission/pods.yaml explains the keys. Takes the root
 {{- $_ := set $limited . (get $limited . | default 0 | add1) }}
 {{- end }}
 {{- end }}
-{{- if $pool.default }}
 {{- range $pool.resources }}
+{{- if or $pool.default (hasPrefix "deviceclass.resource.kubernetes.io/" .) }}
 {{- $_ := set $found (printf "default.%s" .) $name }}
 {{- end }}
 {{- end }}
+{{- range $key, $text := $pool.claims }}
+{{- $_ := set $found $key $text }}
+{{- end }}
+{{- end }}
+{{- range $key, $text := (.Values.dra | default dict).former }}
+{{- $known := hasPrefix "namespace." $key | ternary (get $found $key) "" }}
+{{- $_ := set $found $key (printf "%s %s" $known $text | trim) }}
 {{- end }}
 {{- range $resource, $number := $limited }}
 {{- $_ := set $found (printf "count.%s" $resource) (toString $number) }}

@@ -1,0 +1,45 @@
+"""`gpushare claims`: the claim templates of the pools of DRA for a namespace."""
+
+import click
+
+from gpushare.cli import options
+from gpushare.cli.exits import ExitCode
+
+
+@click.command(cls=options.Command, short_help="Print the claim templates of pools of DRA for a namespace.")
+@options.intent_argument()
+@click.argument("namespace")
+@options.overlays()
+@options.only_pools()
+def command(intent: str, namespace: str, overlays: tuple[str, ...], pools: tuple[str, ...]) -> ExitCode:
+    """Print the ResourceClaimTemplates for NAMESPACE.
+
+    They are those of each pool of INTENT that has backend dra, and that
+    NAMESPACE may use. The bundle puts them into the namespaces of pools and
+    quotas; this is for other ones.
+
+    For example:
+      gpushare claims intent.yaml team-b | kubectl replace --force -f -
+      gpushare claims intent.yaml team-b --pool notebooks
+
+    Exit codes:
+      0  done
+      1  INTENT has errors
+      2  INTENT could not be read, or has no pool of DRA for NAMESPACE
+    """
+    from gpushare.cli import inputs, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
+    from gpushare.core import emit  # noqa: PLC0415 - as above
+    from gpushare.render import dra  # noqa: PLC0415 - as above
+
+    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
+    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
+    code = report.verdict(read.findings, strict=False)
+    if code is not ExitCode.DONE:
+        return code
+    plan = inputs.only(read.plan, pools) if pools else read.plan
+    found = list(dra.templates(plan, namespace))
+    if not found:
+        raise CouldNotRunError(f"no pool with backend dra is for namespace {namespace!r}", "gpushare show lists the pools")
+    streams.product("---\n".join(emit.yaml_text(one) for one in found))
+    return ExitCode.DONE

@@ -1,0 +1,106 @@
+"""What an intent with pools of DRA says of the platform: the driver's settings, and the Kubernetes that they need."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpushare.importing import dra_values
+from gpushare.importing.draft import Draft
+from gpushare.importing.facts import Facts
+from gpushare.importing.helm_values import OPERATOR
+from gpushare.importing.parts import FromProgram, Notes, Part
+from gpushare.intent.types import Backend, DraVia, Requests
+from gpushare.intent.words import ON_DEMAND
+
+CLAIMING, DIVIDING = (1, 34), (1, 36)
+"""From which on claims are stable; and from which on a device may have several, and a class a name for limits."""
+_NEWEST = (1, 37)
+_OPERATOR_ROOT = "/run/nvidia/driver"
+_PATH = ("platform", "dra")
+
+
+def dotted(version: tuple[int, int]) -> str:
+    """Return a version of Kubernetes as an intent has it."""
+    return f"{version[0]}.{version[1]}"
+
+
+def needed(pool: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the version of Kubernetes that a pool of DRA needs."""
+    has_names = pool.get("requests", Requests.CLAIMS) != Requests.CLAIMS
+    is_divided = "replicas" in pool["sharing"] or pool["sharing"].get("layout") == ON_DEMAND
+    return DIVIDING if has_names or is_divided else CLAIMING
+
+
+def of_dra(draft: Draft) -> dict[str, dict[str, Any]]:
+    """Return the pools of DRA."""
+    default = draft.spec.get("platform", {}).get("backend")
+    return {name: pool for name, pool in draft.pools.items() if pool.get("backend", default) == Backend.DRA}
+
+
+def oldest_kubelet(facts: Facts) -> tuple[int, int] | None:
+    """Return the version of the oldest kubelet, than which no API server is older; None if no Node says one."""
+    texts = (node.part.at("status", "nodeInfo", "kubeletVersion").text for node in facts.nodes)
+    found = (re.match(r"v?(\d{1,4})\.(\d{1,4})", text) for text in texts)
+    return min(((int(one[1]), int(one[2])) for one in found if one), default=None)
+
+
+def add(facts: Facts, draft: Draft, notes: Notes, *, is_replaced: bool) -> None:
+    """Add what a cluster with the driver says. `is_replaced`: the bundle's release takes the place of the installed one."""
+    pools = of_dra(draft)
+    if not pools:
+        for one in facts.dra_values:
+            text = f"{one.origin} are not imported: no pool is the DRA driver's"
+            notes.warn("GS871", one.part, text, "give the Nodes on which the driver runs", on_key=True)
+        return
+    for one in facts.dra_values[:1]:
+        dra_values.add(one, draft, notes, is_replaced=is_replaced)
+    for one in facts.dra_values[1:]:
+        text = "values of the DRA driver were given twice: the first are imported"
+        notes.error("GS864", one.part, text, "give those of the release that runs", on_key=True)
+    if not facts.dra_values:
+        draft.put((*_PATH, "via"), DraVia.EXISTING.value, None, "what serves these GPUs now stays; its values were not given")
+    _kubernetes(facts, draft, notes)
+
+
+def need(facts: Facts, draft: Draft, notes: Notes, comment: str) -> None:
+    """Add what pools need that come to DRA: the bundle installs the driver, if none is there."""
+    if "dra" not in draft.spec.get("platform", {}):
+        draft.put((*_PATH, "via"), DraVia.CHART.value, None, comment)
+        if root := _driver_root(facts, draft):
+            draft.put((*_PATH, "driverRoot"), root, None, "where the operator installs the GPU driver")
+    _kubernetes(facts, draft, notes)
+    if draft.spec["platform"].get("stack") == "existing":
+        part = facts.settings[0].part if facts.settings else Part(None, FromProgram(name="--backend"))
+        notes.warn(
+            "GS873",
+            part,
+            "the installed device plugin would stay on nodes of DRA, which then wait with the reason BackEndRunning",
+            "give its DaemonSet the node affinity gpushare.dev/backend NotIn [none, dra], or import with --stack",
+            on_key=True,
+        )
+
+
+def _driver_root(facts: Facts, draft: Draft) -> str:
+    given = next((one for one in facts.settings if one.stack == OPERATOR), None)
+    installs = "driver" in draft.spec.get("platform", {})
+    if given is None or (not installs and given.part.at("driver", "enabled").truth is False):
+        return _OPERATOR_ROOT if installs else ""
+    return given.part.at("hostPaths", "driverInstallDir").text or _OPERATOR_ROOT
+
+
+def _kubernetes(facts: Facts, draft: Draft, notes: Notes) -> None:
+    version = oldest_kubelet(facts)
+    wanted = max(map(needed, of_dra(draft).values()))
+    if "kubernetes" in draft.spec:
+        if version is None:
+            draft.put(("kubernetes",), max(draft.spec["kubernetes"], dotted(wanted)))
+        return
+    if version is not None:
+        draft.put(("kubernetes",), dotted(min(version, _NEWEST)), None, "of the oldest kubelet; no API server is older")
+        return
+    part = next(
+        (draft.parts[path] for path in draft.parts if path[:1] == ("pools",)), Part(None, FromProgram(name="--backend"))
+    )
+    text = f"assumed: Kubernetes {dotted(wanted)}, which pools of DRA need; no Node says which it is"
+    notes.warn("GS860", part, text, "write spec.kubernetes, or give the Nodes")
+    draft.put(("kubernetes",), dotted(wanted), None, "assumed: pools of DRA need it")

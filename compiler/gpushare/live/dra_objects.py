@@ -1,0 +1,166 @@
+"""Objects of `resource.k8s.io/v1`, as JSON, to values: only the fields that we use. Pure; never raises.
+
+What is not as expected counts as missing, as in `api_objects`. No expression is evaluated: those of our classes have one form,
+which `render/dra.py` writes, and that is recognised.
+"""
+
+import re
+from collections.abc import Iterator
+
+from gpushare.backends.dra import DRIVER
+from gpushare.core.record import NOTHING
+from gpushare.core.units import parse_amount
+from gpushare.live import devices
+from gpushare.live.api_objects import Json, as_map, as_maps, clean
+from gpushare.live.devices import (
+    Capacity,
+    Claim,
+    ClaimTemplate,
+    Device,
+    DeviceClass,
+    Grant,
+    Policy,
+    Request,
+    Selection,
+    Slice,
+)
+from gpushare.live.snapshot import POOL_LABEL
+
+_UNIT = 10**9
+_MOST = 10**18
+"""No generation or count of a real object is larger."""
+_OURS = ("app.kubernetes.io/name", "gpushare")
+_NO_GENERATION = -1
+_TEXTS = {"kind": "type", "profile": "profile", "product": "productName"}
+_ATTRIBUTE = rf"device\.attributes\['{re.escape(DRIVER)}'\]\."
+_NAME = r"'[^'\\]{1,128}'"
+_FORM = re.compile(
+    rf"device\.driver == '{re.escape(DRIVER)}' && {_ATTRIBUTE}type == '(?P<kind>gpu|mig)'"
+    rf"(?: && {_ATTRIBUTE}profile == '(?P<profile>[^'\\]{{1,64}})')?"
+    rf" && {_ATTRIBUTE}productName (?:== (?P<one>{_NAME})|in \[(?P<several>{_NAME}(?:, {_NAME})*)\])"
+)
+
+
+def resource_slice(item: Json) -> Slice:
+    """Return the slice of this object."""
+    spec = as_map(item, "spec")
+    pool = as_map(spec, "pool")
+    return Slice(
+        name=clean(as_map(item, "metadata").get("name")),
+        node=clean(spec.get("nodeName")),
+        pool=clean(pool.get("name")),
+        generation=_whole(pool.get("generation"), _NO_GENERATION),
+        count=_whole(pool.get("resourceSliceCount"), 0),
+        devices=tuple(map(_device, as_maps(spec, "devices"))),
+    )
+
+
+def _device(item: Json) -> Device:
+    attributes, capacities = as_map(item, "attributes"), as_map(item, "capacity")
+    values = {clean(name): _capacity(as_map(capacities, name)) for name in capacities}
+    texts = {field: clean(as_map(attributes, name).get("string")) for field, name in _TEXTS.items()}
+    division = ""
+    if item.get("allowMultipleAllocations") is True:
+        of_memory = values.get(devices.MEMORY)
+        division = devices.BY_COUNT if devices.SHARES in values else devices.BY_MEMORY
+        if division == devices.BY_MEMORY and (of_memory is None or not of_memory.default):
+            division = devices.UNLIMITED
+    taints = tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in as_maps(item, "taints"))
+    return Device(name=clean(item.get("name")), capacities=values or NOTHING, division=division, taints=taints, **texts)
+
+
+def _capacity(item: Json) -> Capacity:
+    value = amount(item.get("value"))
+    policy = as_map(item, "requestPolicy")
+    return Capacity(value=value, default=amount(policy["default"]) if "default" in policy else value)
+
+
+def amount(quantity: object) -> int:
+    """Return a quantity in whole units, rounded up; 0 if it is none."""
+    return -(-(parse_amount(quantity) or 0) // _UNIT)
+
+
+def device_class(item: Json) -> DeviceClass:
+    """Return the class of this object."""
+    metadata, spec = as_map(item, "metadata"), as_map(item, "spec")
+    labels = as_map(metadata, "labels")
+    return DeviceClass(
+        name=clean(metadata.get("name")),
+        pool=clean(labels.get(POOL_LABEL)),
+        is_ours=labels.get(_OURS[0]) == _OURS[1],
+        extended_name=clean(spec.get("extendedResourceName")),
+        selection=_selection(spec),
+        spec=spec,
+    )
+
+
+def _selection(spec: Json) -> Selection | None:
+    expressions = [as_map(one, "cel").get("expression") for one in as_maps(spec, "selectors")]
+    found = _FORM.fullmatch(expressions[0]) if len(expressions) == 1 and isinstance(expressions[0], str) else None
+    if found is None or (found["kind"] == devices.INSTANCE) != bool(found["profile"]):
+        return None
+    names = re.findall(r"'([^']*)'", found["one"] or found["several"])
+    return Selection(kind=found["kind"], profile=clean(found["profile"]), products=tuple(map(clean, names)))
+
+
+def template(item: Json) -> ClaimTemplate:
+    """Return the template of this object; its specification is not for printing."""
+    metadata = as_map(item, "metadata")
+    spec = as_map(as_map(item, "spec"), "spec")
+    return ClaimTemplate(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), spec=spec)
+
+
+def policy(plural: str, item: Json) -> Policy:
+    """Return the admission policy or the binding of this object; its specification is not for printing."""
+    return Policy(plural=plural, name=clean(as_map(item, "metadata").get("name")), spec=as_map(item, "spec"))
+
+
+def claim(item: Json) -> Claim:
+    """Return the claim of this object."""
+    metadata, spec, status = (as_map(item, part) for part in ("metadata", "spec", "status"))
+    allocation = status.get("allocation")
+    results = [*as_maps(as_map(as_map(status, "allocation"), "devices"), "results")]
+    owner = next((one for one in as_maps(metadata, "ownerReferences") if one.get("kind") == "Pod"), None)
+    return Claim(
+        namespace=clean(metadata.get("namespace")),
+        name=clean(metadata.get("name")),
+        uid=clean(metadata.get("uid")),
+        requests=tuple(tuple(_alternatives(one)) for one in as_maps(as_map(spec, "devices"), "requests")),
+        grants=tuple(map(_grant, (one for one in results if one.get("driver") == DRIVER))) if allocation else None,
+        foreign_grants=sum(one.get("driver") != DRIVER for one in results),
+        pods=tuple(
+            (clean(one.get("name")), clean(one.get("uid")))
+            for one in as_maps(status, "reservedFor")
+            if one.get("resource") == "pods"
+        ),
+        owner=(clean(owner.get("name")), clean(owner.get("uid"))) if owner else None,
+        is_going="deletionTimestamp" in metadata,
+    )
+
+
+def _alternatives(item: Json) -> Iterator[Request]:
+    name = clean(item.get("name"))
+    listed = [as_map(item, "exactly")] if "exactly" in item else [*as_maps(item, "firstAvailable")]
+    for one in listed:
+        asked = as_map(as_map(one, "capacity"), "requests")
+        yield Request(
+            name=f"{name}/{clean(one.get('name'))}" if one.get("name") else name,
+            device_class=clean(one.get("deviceClassName")),
+            count=_whole(one.get("count"), 1),
+            capacities={clean(key): amount(value) for key, value in asked.items()} or NOTHING,
+            has_selectors=bool(one.get("selectors")),
+        )
+
+
+def _grant(item: Json) -> Grant:
+    consumed = as_map(item, "consumedCapacity")
+    return Grant(
+        request=clean(item.get("request")),
+        pool=clean(item.get("pool")),
+        device=clean(item.get("device")),
+        consumed={clean(key): amount(value) for key, value in consumed.items()} or NOTHING,
+    )
+
+
+def _whole(value: object, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST else default

@@ -279,4 +279,4 @@ def _name(pods: tuple[PodView, ...], is_of: Callable[..., bool]) -> str:
 
 
 def _asks(pod: PodView) -> bool:
-    return not pod.claims and any(map(is_gpu_resource, pod.resources))
+    return any(map(is_gpu_resource, pod.resources))

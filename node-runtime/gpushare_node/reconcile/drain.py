@@ -59,6 +59,8 @@ class Drain(Struct, frozen=False):
     allocated: frozenset[str] = frozenset()
     former_view: GpuView | None = None
     _is_tainted: bool = False
+    _has_begun: bool = False
+    """Whether it is the node's turn, and the node is tainted."""
     _is_unselected: bool = False
 
     def remember(self, former: Policy | None, view: GpuView) -> None:
@@ -168,6 +170,7 @@ class Drain(Struct, frozen=False):
             text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once: {taken}"
             raise Blocked(ConditionReason.WAITING_FOR_TURN, text, is_unchanged=True)
         self.taint()
+        self._has_begun = True
         if self.request.is_leaving or view.plan.operations:
             # A new label alone takes seconds; a change that lasts longer reports what it waits for.
             reason = ConditionReason.RELEASING if self.request.is_leaving else ConditionReason.PARTITIONING
@@ -218,8 +221,8 @@ class Drain(Struct, frozen=False):
         if not self.blocker.holders and not is_last and self.must_pause(self.view):
             # Processes of no pod may be GPU clients: those are paused next, and the last look decides.
             return None
-        if self.request.policy.rollout.on_busy is OnBusy.EVICT and self._is_tainted:
-            # Without the taint, the scheduler could put the next pod where the evicted one was.
+        if self.request.policy.rollout.on_busy is OnBusy.EVICT and self._has_begun:
+            # Before its turn another node's pods come here; without the taint, the next pod would come where one was evicted.
             for result in self.context.evictions.request(self.context.cluster, self.blocker.holders, self._platform):
                 self.context.record_result(result)
         back = self.context.evictions.describe_successors(self.blocker.holders)

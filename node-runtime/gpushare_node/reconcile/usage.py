@@ -109,11 +109,13 @@ def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozen
     device = _NOT_IN_CHECKPOINT if checkpoint.is_there else _ANY
     claims = {(one.pod_uid, one.claim.name) for one in checkpoint.allocations if one.claim is not None}
     for pod in pods:
-        if pod.has_ended or (checkpoint.is_there and pod.phase != "Running"):
+        if pod.has_ended:
             continue
-        resources = frozenset(filter(is_gpu_resource, pod.resources)) if listed.isdisjoint(pod.uids) else frozenset()
-        claimed = frozenset[str]()
-        if (checkpoint.has_claims or not checkpoint.is_there) and any(
+        is_running = pod.phase == "Running"
+        resources = claimed = frozenset[str]()
+        if (is_running or not checkpoint.is_there) and listed.isdisjoint(pod.uids):
+            resources = frozenset(filter(is_gpu_resource, pod.resources))
+        if (is_running if checkpoint.has_claims else not checkpoint.is_there) and any(
             claims.isdisjoint((uid, claim.name) for uid in pod.uids) for claim in pod.claims
         ):
             claimed = DRA_DRIVERS

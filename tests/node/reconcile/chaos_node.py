@@ -109,6 +109,8 @@ class ChaosNode(LoopNode):
         self.is_excused = self.is_excused or self.is_down or bool(self.api._faults)
         if self.is_down:
             raise OSError("connection refused")
+        if path.endswith("/eviction") and self._offers() and not self.was_asked and not self._is_repair():
+            assert NAME in self.holders(), "a pod is evicted out of turn"
         return _Checked(self) if method != "GET" else nullcontext()
 
     # What must never happen.
@@ -159,6 +161,10 @@ class ChaosNode(LoopNode):
         text = self.folder.policy()
         whole = all(not self.fake_nvml.mode(gpu)[0] for gpu in range(self.count))
         return not (whole or (self.goal and self.is_as(self.goal)) or (text and self.is_as(read(text))))
+
+    def _is_repair(self) -> bool:
+        text = self.folder.policy()
+        return text is not None and self.goal is not None and read(text).is_alike(self.goal)
 
     def _is_intact(self) -> bool:
         """Whether what the node offers is there, and what the policy in force says, as far as the driver tells."""

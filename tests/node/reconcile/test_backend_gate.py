@@ -322,6 +322,20 @@ def test_kubelet_must_forget_the_plugin_where_pods_ask_by_its_name(node: DraNode
     assert run(node, DRA).reason is ConditionReason.READY
 
 
+def test_pods_by_limits_that_come_from_the_node_whose_turn_it_is_stay(node: DraNode) -> None:
+    """Kubelet was made to forget the plugin, so its file is missing; the claim of the pod that comes is not prepared yet."""
+    run(node, DRA)
+    node.checkpoint.unlink()
+    take_slot(node)
+    node.api.add_pod("moved", namespace="science", node=NAME, uid="uid-moved", phase="Pending", limits={"nvidia.com/gpu": 1})
+    mapping = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "container-0-request-0"}
+    claim = {"resourceClaimName": "moved-x", "requestMappings": [mapping]}
+    node.api.edit("pods", "moved", lambda pod: pod["status"].update(extendedResourceClaimStatus=claim), namespace="science")
+    assert run(node, patiently(PLUGIN, OnBusy.EVICT)).reason is ConditionReason.WAITING_FOR_TURN
+    assert node.taints() == set()
+    assert node.api.writes("eviction") == []
+
+
 def test_instances_that_a_reboot_took_come_back_under_claims_that_kubelet_lists(node: DraNode) -> None:
     run(node, BY_MIG)
     node.arrive(is_at_work=False)

@@ -37,11 +37,19 @@ def test_a_pod_holds_the_devices_of_its_claims_until_they_are_no_longer_prepared
     [
         ({"has_claims": True}, "Running", True),
         ({"has_claims": True}, "Pending", False),
+        ({"has_claims": True, "is_there": False}, "Pending", False),
         ({"has_claims": True}, "Failed", False),
         ({"has_claims": False, "is_there": False}, "Pending", True),
         ({"has_claims": False}, "Running", False),
     ],
-    ids=["lost by kubelet", "not prepared yet", "ended", "no list of claims", "a kubelet without claims"],
+    ids=[
+        "lost by kubelet",
+        "not prepared yet",
+        "not prepared, no plugin",
+        "ended",
+        "no list of claims",
+        "a kubelet without claims",
+    ],
 )
 def test_a_pod_with_a_claim_that_kubelet_does_not_list_may_hold_any_device(
     checkpoint: dict[str, bool], phase: str, *, is_holder: bool

@@ -193,6 +193,29 @@ def test_node_without_its_layout_is_tainted_while_it_waits_for_a_slot(node: Loop
     assert node.taints() == {REPARTITIONING_TAINT}
 
 
+def test_a_node_without_its_layout_evicts_no_pod_before_its_turn(node: LoopNode) -> None:
+    """The pods of the node whose turn it is have moved here, and have no other place yet."""
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.fake_nvml.set_mode(0, False)
+    node.enumerate()
+    take_slot(node)
+    node.tenant("moved", node.fake_nvml.uuid(0))
+    evicted_early: list[tuple[str, str]] = []
+
+    def give_back(time: float) -> None:
+        if [lease["spec"]["holderIdentity"] for lease in node.api.leases()] == ["n2"]:
+            evicted_early.extend(node.api.writes("eviction"))
+            if time > 100:
+                node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
+
+    node.on_tick = give_back
+    desired = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT)
+    assert node.run(desired, hold=True).reason is ConditionReason.READY
+    assert evicted_early == []
+    assert node.api.writes("eviction")
+
+
 @pytest.mark.failure_case(91)
 def test_failed_repair_keeps_the_taint_and_takes_no_slot(node: LoopNode) -> None:
     node.run(mig(SEVEN))

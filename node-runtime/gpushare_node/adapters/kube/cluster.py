@@ -119,8 +119,8 @@ class PodView(Struct):
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
     `controller` its kind and name, both empty without one. `started`: when the running containers were started, in seconds
     since 1970. `claims` are those through which it may have devices (DRA), of whatever driver. `resources` are the names of
-    GPU resources that it requests, of whatever plugin. `is_gone`: the API server no longer lists it, but its
-    processes may still run.
+    GPU resources that it requests, of whatever plugin, without those that it has by a claim. `is_gone`: the API server no
+    longer lists it, but its processes may still run.
     """
 
     uids: tuple[str, ...]

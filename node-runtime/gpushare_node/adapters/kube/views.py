@@ -66,7 +66,7 @@ def view_pod(pod: Json) -> PodView:
         containers=_containers(status),
         started=_started(status),
         claims=tuple(_claims(spec, status)),
-        resources=frozenset(_requested(spec)),
+        resources=frozenset(_requested(spec, status)),
     )
 
 
@@ -77,10 +77,21 @@ def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
             yield name, int(quantity)
 
 
-def _requested(spec: Json) -> Iterable[str]:
-    """Yield the GPU resources that containers request, by whatever plugin: requests equal limits for extended resources."""
+def _requested(spec: Json, status: Json) -> Iterable[str]:
+    """Yield the GPU resources that containers request, without those that the pod has by a claim.
+
+    Requests equal limits for extended resources.
+    """
+    claimed = {(container, name) for container, name, _ in _claimed_limits(status)}
     for one in _specified(spec):
-        yield from filter(_is_gpu, _limits(one))
+        yield from (name for name in _limits(one) if _is_gpu(name) and (one.get("name") or "", name) not in claimed)
+
+
+def _claimed_limits(status: Json) -> Iterable[tuple[str, str, str]]:
+    """Yield container, resource and request of the limits for which the scheduler has made a claim."""
+    for one in (status.get("extendedResourceClaimStatus") or {}).get("requestMappings") or ():
+        if one.get("requestName"):
+            yield one.get("containerName") or "", one.get("resourceName") or "", one["requestName"]
 
 
 def _specified(spec: Json) -> Iterable[Json]:
@@ -113,9 +124,8 @@ def _claims(spec: Json, status: Json) -> Iterable[PodClaim]:
     if extended:
         asked = {(one.get("name"), name) for one in _specified(spec) for name in _limits(one)}
         found: dict[str, frozenset[str]] = {}
-        for one in extended.get("requestMappings") or ():
-            container, request = one.get("containerName") or "", one.get("requestName") or ""
-            if request and (container, one.get("resourceName")) in asked:
+        for container, resource, request in _claimed_limits(status):
+            if (container, resource) in asked:
                 found[container] = found.get(container, frozenset()) | {request}
         yield PodClaim(name=extended.get("resourceClaimName") or "", requests=found)
 

@@ -122,6 +122,7 @@ def test_each_container_has_the_requests_of_claims_that_the_pod_names_for_it() -
             {"name": "main", "resources": {"claims": [{"name": "named", "request": "a"}, {"name": "named", "request": "b"}]}},
             {"name": "side", "resources": {"claims": [{"name": "named"}], "limits": {"nvidia.com/gpu": 1}}},
             {"name": "none", "resources": {"limits": {"nvidia.com/gpu": "0"}}},
+            {"name": "plugged", "resources": {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 1}}},
         ],
         "resourceClaims": [
             {"name": "named", "resourceClaimName": "shared"},
@@ -132,7 +133,12 @@ def test_each_container_has_the_requests_of_claims_that_the_pod_names_for_it() -
     }
     mappings = [
         {"containerName": name, "resourceName": resource, "requestName": f"{name}-{resource[-3:]}"}
-        for name, resource in (("side", "nvidia.com/gpu"), ("side", "nvidia.com/other"), ("none", "nvidia.com/gpu"))
+        for name, resource in (
+            ("side", "nvidia.com/gpu"),
+            ("side", "nvidia.com/other"),
+            ("none", "nvidia.com/gpu"),
+            ("plugged", "nvidia.com/gpu"),
+        )
     ]
     status = {
         "resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made-x"}, {"name": "needless"}],
@@ -145,7 +151,9 @@ def test_each_container_has_the_requests_of_claims_that_the_pod_names_for_it() -
         ("shared", "side", ""),
         ("p-made-x", "setup", ""),
         ("p-extended", "side", "side-gpu"),
+        ("p-extended", "plugged", "plugged-gpu"),
     }
+    assert found.resources == {"nvidia.com/gpu.shared"}
     assert [one.name for one in found.claims] == ["shared", "p-made-x", "", "p-extended"]
     assert view_pod({"metadata": {"uid": "u", "namespace": "n", "name": "p"}}).claims == ()
 

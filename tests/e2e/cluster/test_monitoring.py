@@ -5,10 +5,8 @@ metrics are scraped from its pods, and those of kube-state-metrics from its own 
 `exporters`, in the form of each of its generations.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +16,8 @@ from gpushare.monitoring.dashboard import PANELS
 from tests.e2e.cluster import exporters, prometheus
 from tests.e2e.cluster.cluster_fixture import A100, COURSE, NOTEBOOKS, SHARED, SLICE, T4, ClusterFixture, intent
 from tests.e2e.cluster.machine import MachineError
-from tests.e2e.cluster.node import Node
 from tests.e2e.cluster.prometheus import Prometheus, Samples
+from tests.support.fake_nvml import FakeNvml
 
 LENIENT = "card: a100-sxm4-40gb, sharing: {mode: mig, layout: {1g.5gb: 7}, replicas: {1g.5gb: 2}}, enforcement: {action: warn}"
 EXTRA = """\
@@ -185,10 +183,9 @@ class Scene:
         return {rule["name"]: rule["state"] for rule in alerts if rule["state"] != "inactive"}
 
 
-def most_on_a_gpu(node: Node) -> int:
+def most_on_a_gpu(fake_nvml: FakeNvml) -> int:
     """How many tenants of the node are on the GPU that has the most of them."""
-    commands = [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in node.processes("--gpu")]
-    return Counter(words[words.index("--gpu") + 1] for words in commands).most_common(1)[0][1]
+    return max(len(gpu["processes"]) for gpu in fake_nvml.show())
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +206,7 @@ def monitored_cluster(cluster_fixture: ClusterFixture, tmp_path_factory: pytest.
         stage.tenant("offender", "node-1", SHARED, "--mib", str(WITHIN), "--grow-to", str(BEYOND), "--grow-after", "86400")
         stage.cluster.wait(lambda: server.samples("sum(gpushare_gpu_processes) == 3")[0], "Prometheus has seen all tenants")
         expected = {case.name: ordered(case.expected) for case in CASES}
-        expected[PROCESSES] = ordered(each_pool(most_on_a_gpu(stage.node("node-1")), 1))
+        expected[PROCESSES] = ordered(each_pool(most_on_a_gpu(stage.fake_nvml("node-1")), 1))
         stage.let_grow("node-1")
         stage.cluster.wait(lambda: stage.phase("offender") in ("Failed", "Succeeded"), "the offender is ended")
         # Not before: the alert on what they report must not fire yet.

@@ -418,6 +418,7 @@ def test_node_runtime_reads_what_a_dra_driver_offers_only_where_one_serves_or_se
     claims = replace(MIG_MANAGER, name="claims", values=MIG_MANAGER.values | {"hasClaims": True})
     without, with_claims = (rights(objects(each)["ClusterRole", "", "gpushare-node"]) for each in (MIG_MANAGER, claims))
     assert with_claims - without == {
+        ("resourceslices", "delete"),
         ("resourceslices", "get"),
         ("resourceslices", "list"),
         ("resourceslices", "watch"),

@@ -16,6 +16,7 @@ from gpushare_node.cli.wiring import (
     backend_of,
     bounded_driver,
     folder,
+    is_driver_served,
     machine,
     tenancy_file,
     vendor_of,
@@ -81,6 +82,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer, policy: Polic
         platform=tenants.platform,
         release_after_seconds=getattr(run.arguments, "release_after", RELEASE_AFTER_SECONDS),
         vendor=vendor_of(policy),
+        is_served=is_driver_served,
     )
 
 

@@ -27,7 +27,7 @@ from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.adapters.procs.processes import ProcessIdentity
 from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.backends.dra import DraBackend
+from gpushare_node.backends.dra import DraBackend, endpoint
 from gpushare_node.backends.dra.allocations import read_claims
 from gpushare_node.backends.kubelet_files import KubeletFiles
 from gpushare_node.cli.policy_file import STDIN
@@ -66,6 +66,11 @@ def backend_of(policy: Policy | None, api: "Api | None" = None, clock: Clock | N
         needs_claims=chosen is policies.Backend.DRA,
     )
     return _BACKENDS[chosen](policy, files.read_checkpoint, api, clock)
+
+
+def is_driver_served(driver: str) -> bool:
+    """Return whether a program serves this DRA driver on the host, or may."""
+    return endpoint.is_served(driver)
 
 
 def _open_plugin(

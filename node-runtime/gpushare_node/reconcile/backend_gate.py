@@ -14,9 +14,16 @@ The label alone says how far a change has come, so that it survives the node's f
 service, and what is left of the change waits for no window. A node that DRA does not concern costs no request.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NO_BACKEND, PLUGIN_DEPLOY_LABEL, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import (
+    BACKEND_LABEL,
+    NO_BACKEND,
+    PLUGIN_DEPLOY_LABEL,
+    ClusterError,
+    NodeView,
+    PodView,
+)
 from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.adapters.kube.slices import are_on_demand
 from gpushare_node.backends.backend import CheckpointError
@@ -34,7 +41,7 @@ from gpushare_node.reporting.wording import join_first
 from gpushare_node.vendors import is_gpu_resource, of
 
 _LEAVE_SECONDS = 300.0
-"""How long a back end may take to leave: its pod's grace, and half a minute until kubelet removes the slices of a driver."""
+"""How long a back end may take to leave: its pod's grace, and what kubelet takes to remove the slices if we cannot."""
 
 _LABELS = {Backend.DEVICE_PLUGIN: None, Backend.DRA: Backend.DRA.value, None: NO_BACKEND}
 _NAME, _APP, _DRIVER = "app.kubernetes.io/name", "app", "kubelet-plugin"
@@ -214,13 +221,26 @@ class BackendGate(Struct, frozen=False):
             return ""
 
     def _find_driver_in(self, pods: tuple[PodView, ...]) -> Unmet | None:
-        vendor = of(self._policy.vendor)
+        """Return what is left of the DRA driver. Slices that it left are deleted: kubelet does so half a minute after it."""
+        context, vendor = self._context, of(self._policy.vendor)
         names = _name(pods, lambda labels: labels.get(vendor.dra_component) == _DRIVER)
-        slices = [one.name for one in self._context.cluster.slices(vendor.dra_driver)]
+        slices = [one.name for one in context.cluster.slices(vendor.dra_driver)]
         if not names and not slices:
+            return None
+        if not names and not context.deps.is_served(vendor.dra_driver) and self._delete(slices):
             return None
         what = names or f"ResourceSlice {join_first(slices, _MAX_NAMED)}"
         return Unmet(reason=ConditionReason.BACK_END_RUNNING, message=f"the DRA driver still offers GPUs: {what}")
+
+    def _delete(self, slices: Sequence[str]) -> bool:
+        """Return whether these could be deleted: the token of an uninstallation may not."""
+        try:
+            for name in slices:
+                self._context.cluster.delete_slice(name)
+        except ClusterError:
+            return False
+        self._context.record_step("slices", "node", Status.CHANGED, f"deleted {join_first(slices, _MAX_NAMED)}")
+        return True
 
     def _refuse_remembered(self, policy: Policy) -> None:
         """Raise Blocked if pods that ask by name for devices of DRA would get the plugin's, which is gone."""

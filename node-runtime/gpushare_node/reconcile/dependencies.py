@@ -39,7 +39,7 @@ class Dependencies(Struct):
     namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. A node that its pool no
     longer selects is released after `release_after_seconds`. `wall` returns the date in seconds since 1970.
     `vendor` is whose driver `open_hardware` opens. `backend` is that of the desired policy, and `backend_of` returns that of
-    another one; None: there is no other.
+    another one; None: there is no other. `is_served` returns whether a program may serve this DRA driver on the host.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -58,3 +58,4 @@ class Dependencies(Struct):
     wall: Callable[[], float] = wall_seconds
     vendor: Vendor = Vendor.NVIDIA
     backend_of: Callable[[Policy], Backend] | None = None
+    is_served: Callable[[str], bool] = lambda _: True

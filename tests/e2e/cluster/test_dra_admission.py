@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import proxy
-from tests.e2e.cluster.bundles import admitting, namespace
+from tests.e2e.cluster.bundles import NAMESPACE, admitting, namespace
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.pods import POOL, Object, affinity, created, pod, refusal, term
 from tests.e2e.cluster.proxy import Answer
@@ -447,6 +447,11 @@ def test_slices_go_with_their_node_or_by_who_may_delete_them(policies: Cluster) 
     assert real.refusal == ""
     assert "may not write slices of node-1" in as_node(policies, mine, "node-2", deleted=path).refusal
     assert as_node(policies, mine, "node-1", deleted=path).refusal == ""
+    runtime = f"system:serviceaccount:{NAMESPACE}:gpushare-node"
+    assert as_node(policies, mine, "node-1", runtime, deleted=path).refusal == ""
+    assert "of its own node only" in as_node(policies, mine, "node-2", runtime, deleted=path).refusal
+    assert "of its own node only" in as_node(policies, mine, "", runtime, deleted=path).refusal
+    assert "cannot create" in as_node(policies, slice_of("node-3"), "node-3", runtime).refusal
     gone = proxy.send(policies.control_plane.proxy, "DELETE", f"{GROUP}/resourceslices{path}")
     assert gone.refusal == ""
 

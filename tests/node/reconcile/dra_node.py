@@ -56,7 +56,8 @@ def _profiles(gpu: policies.DesiredGpu) -> list[str | None]:
 class DraNode(ChaosNode):
     """`prepared` and `bound` are devices by tenant: what the driver has prepared, and what the scheduler gave.
 
-    `remembered` is what kubelet lists of claims that the driver knows no more, since a reboot.
+    `remembered` is what kubelet lists of claims that the driver knows no more, since a reboot. `may_be_served`: when the driver
+    has gone, its socket cannot be asked.
     """
 
     def __init__(self, folder: Path, random: Random, *gpus: str) -> None:
@@ -65,13 +66,18 @@ class DraNode(ChaosNode):
         self.remembered: dict[str, str] = {}
         self.seen_by_driver: list[tuple[str | None, str, str]] | None = None
         self.is_plugin_running = True
-        self.is_driver_deaf = self.was_tampered = False
+        self.is_driver_deaf = self.was_tampered = self.may_be_served = False
         self._due: dict[str, float] = {}
         super().__init__(folder, random, *gpus)
         self._add_plugin_pod()
 
     def deps(self, pool: str, *, cluster: bool = True) -> Dependencies:
-        return replace(super().deps(pool, cluster=cluster), backend=self._backend(self.goal), backend_of=self._backend)
+        return replace(
+            super().deps(pool, cluster=cluster),
+            backend=self._backend(self.goal),
+            backend_of=self._backend,
+            is_served=lambda _: self.is_driver_running or self.may_be_served,
+        )
 
     def _backend(self, policy: Policy | None) -> Backend:
         if policy is None or policy.backend is policies.Backend.DEVICE_PLUGIN:

@@ -100,6 +100,26 @@ def test_a_change_takes_its_turn_and_its_window(node: DraNode, before: Policy, a
     assert node.taints() == set()
 
 
+@pytest.mark.parametrize(("may_be_served", "most"), [(False, 15), (True, 45)])
+def test_slices_that_a_driver_left_are_not_waited_for(node: DraNode, *, may_be_served: bool, most: float) -> None:
+    """Only kubelet knows whether the driver has gone if its socket cannot be asked."""
+    run(node, BY_MIG)
+    node.may_be_served = may_be_served
+    for policy in (BY_OTHER_MIG, PLUGIN):
+        begun = node.clock.now()
+        assert run(node, policy).reason is ConditionReason.READY
+        assert node.clock.now() - begun < most
+        assert bool(node.api.writes("resourceslices")) is not may_be_served
+
+
+def test_a_token_that_may_delete_no_slices_waits_for_kubelet(node: DraNode) -> None:
+    run(node, DRA)
+    node.api.fail("DELETE /apis/resource.k8s.io/v1/resourceslices", 403)
+    outcome = run(node, PLUGIN)
+    assert outcome.reason is ConditionReason.READY
+    assert node.api.writes("resourceslices")
+
+
 def test_what_is_left_of_a_change_waits_for_no_window(node: DraNode) -> None:
     run(node, PLUGIN)
     node.fuse = 4
@@ -275,6 +295,7 @@ def offer(node: DraNode, count: str) -> None:
 def test_slices_that_stay_are_waited_for(node: DraNode) -> None:
     run(node, BY_MIG)
     node.api.add("resourceslices", "other", {"spec": {"driver": "gpu.nvidia.com", "nodeName": NAME}})
+    node.may_be_served = True
     outcome = run(node, BY_OTHER_MIG)
     assert outcome.message == "the DRA driver still offers GPUs: ResourceSlice other"
     node.api.remove("resourceslices", "other")

@@ -46,6 +46,7 @@ class DraRun(ChaosRun):
 
     def driver_changes(self) -> None:
         self.node.is_driver_deaf = self.random.random() < 0.5
+        self.node.may_be_served = self.random.random() < 0.5
 
     def back_end_is_written(self) -> None:
         if self.random.random() < 0.3:

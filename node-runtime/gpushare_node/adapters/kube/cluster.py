@@ -236,6 +236,10 @@ class Cluster(EventSink, Protocol):
         """Read the ResourceSlices that this DRA driver has of this node."""
         ...
 
+    def delete_slice(self, name: str) -> None:
+        """Delete a ResourceSlice of this node. If it is gone already, that is not an error."""
+        ...
+
     def extended_names(self, classes: Collection[str]) -> frozenset[str]:
         """Read by which resource names pods may also ask for devices of these DeviceClasses."""
         ...

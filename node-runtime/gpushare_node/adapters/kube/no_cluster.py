@@ -33,6 +33,9 @@ class NoCluster:
         """Return none."""
         return ()
 
+    def delete_slice(self, name: str) -> None:
+        """Do nothing."""
+
     def extended_names(self, classes: Collection[str]) -> frozenset[str]:  # noqa: ARG002 - the Protocol's signature
         """Return none."""
         return frozenset()

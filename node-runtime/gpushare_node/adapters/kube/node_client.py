@@ -101,6 +101,14 @@ class NodeClient:
         """Read the ResourceSlices that this DRA driver has of this node. One page: more slices than that are an error."""
         return read_node_slices(self._connection, self._place.node, driver)
 
+    def delete_slice(self, name: str) -> None:
+        """Delete a ResourceSlice of this node. If it is gone already, that is not an error."""
+        try:
+            self._connection.ask(Request(method="DELETE", path=f"{slices.PATH}/{name}"))
+        except ClusterError as error:
+            if error.status != 404:
+                raise
+
     def extended_names(self, classes: Collection[str]) -> frozenset[str]:
         """Read by which resource names pods may also ask for devices of these DeviceClasses. One that is gone has none."""
         found = (self._get_or_none(f"{slices.CLASSES}/{name}") or {} for name in classes)

@@ -41,6 +41,17 @@ def test_only_this_drivers_slices_of_this_node_are_asked_for(api: ApiServer, her
     assert f"limit={MAX_SLICES}" in line
 
 
+def test_a_slice_that_is_gone_needs_no_deletion(api: ApiServer, here: NodeClient) -> None:
+    add(api, "ours")
+    add(api, "neighbour", node="n2")
+    for _ in range(2):
+        here.delete_slice("ours")
+    assert [one["metadata"]["name"] for one in api.all("resourceslices")] == ["neighbour"]
+    api.fail("DELETE", 403)
+    with pytest.raises(ClusterError):
+        here.delete_slice("neighbour")
+
+
 def test_what_a_slice_lacks_is_empty(api: ApiServer, here: NodeClient) -> None:
     add(api, "ours")
     (device,) = here.slices(DRIVER)[0].devices

@@ -277,36 +277,39 @@ def test_a_claim_that_kubernetes_makes_for_a_pod_needs_no_name(policies: Cluster
     assert "a share of each" in make(policies, claim("job-gpu-x1", asked("gpushare-notebooks")), scheduler).refusal
 
 
-def owned_by(name: str, uid: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
+@pytest.fixture(scope="module")
+def owner(policies: Cluster) -> Iterator[Object]:
+    """A pod that is never scheduled. The garbage collector deletes what a pod owns that does not exist."""
+    gated = pod(where="team-a", schedulingGates=[{"name": "example.org/never"}])
+    made = json.loads(created(policies, gated, "").body)["metadata"]
+    yield {"apiVersion": "v1", "kind": "Pod", "name": made["name"], "uid": made["uid"], "controller": True}
+    policies.kubectl("delete", "pod", "--namespace", "team-a", made["name"])
 
 
 @pytest.mark.parametrize(
-    ("owners", "user", "is_refused"),
+    ("owned", "is_used_by_other", "is_refused"),
     [
-        ([owned_by("a", "uid-of-a")], "uid-of-a", False),
-        ([owned_by("a", "uid-of-a")], "uid-of-b", True),
-        ([owned_by("a", "uid-of-a") | {"kind": "Workbench", "apiVersion": "example.org/v1"}], "uid-of-b", False),
-        ([], "uid-of-b", False),
+        ({}, False, False),
+        ({}, True, True),
+        ({"kind": "Workbench", "apiVersion": "example.org/v1"}, True, False),
+        (None, True, False),
     ],
 )
 def test_a_claim_made_for_a_pod_is_used_by_no_other(
-    owners: list[Object], user: str, is_refused: bool, policies: Cluster
+    owned: Object | None, policies: Cluster, owner: Object, *, is_used_by_other: bool, is_refused: bool
 ) -> None:
     """Admission sent its pod to the nodes of the pool; a pod that names the claim may be sent to those of any."""
     path = f"{GROUP}/namespaces/team-a/resourceclaims"
     item = claim("gpushare-notebooks.used", share())
-    item["metadata"]["ownerReferences"] = owners
+    item["metadata"]["ownerReferences"] = [] if owned is None else [owner | owned]
     try:
         made = json.loads(proxy.send(policies.control_plane.proxy, "POST", path, json.dumps(item)).body)
         result = {"driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-0", "request": "gpu"}
-        made["status"] = {
-            "allocation": {"devices": {"results": [result]}},
-            "reservedFor": [{"resource": "pods", "name": "any", "uid": user}],
-        }
+        user = {"resource": "pods", "name": "any", "uid": "another" if is_used_by_other else owner["uid"]}
+        made["status"] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
         url = f"{path}/gpushare-notebooks.used/status?dryRun=All"
         told = proxy.send(policies.control_plane.proxy, "PUT", url, json.dumps(made)).refusal
-        assert ("was made for pod a, and no other pod may use it" in told) == is_refused == bool(told)
+        assert (f"was made for pod {owner['name']}, and no other pod may use it" in told) == is_refused == bool(told)
     finally:
         policies.kubectl("delete", "resourceclaim", "--namespace", "team-a", "--ignore-not-found", "gpushare-notebooks.used")
 

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.cluster.bundles import NAMESPACE, compiled, namespace
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.release import Release
-from tests.e2e.cluster.test_dra_admission import asked, claim, in_template, make
+from tests.e2e.cluster.test_dra_admission import asked, claim, make
 from tests.support import helm
 
 INTENT = """
@@ -53,7 +53,7 @@ def test_pools_without_shares_install_and_their_claims_are_judged(major: int, ap
     try:
         release.install(bundle)
         release.install(bundle)
-        doomed = in_template(claim("gpushare-hpc.a", asked("gpu.nvidia.com"), where="team-b"))
+        doomed = claim("gpushare-hpc.a", asked("gpu.nvidia.com"), where="team-b")
         api.wait(lambda: "not all are those of a pool" in make(api, doomed).refusal, "the policy on claims is in force")
         whole = claim("gpushare-hpc.a", asked("gpushare-hpc", count=2), where="team-b")
         instance = claim("gpushare-training.a", asked("gpushare-training-1g-5gb-me"), where="team-b")

@@ -21,6 +21,7 @@ from gpushare_node.core import policy as policies
 from gpushare_node.core.policy import Dra, Policy, Share
 from gpushare_node.core.structs import replace
 from gpushare_node.reconcile.dependencies import Dependencies
+from gpushare_node.reporting.outcome import Outcome
 from tests.node.reconcile.chaos_node import ChaosNode
 from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD
 from tests.support.fake_api.refusals import Refusal
@@ -67,6 +68,8 @@ class DraNode(ChaosNode):
         self.seen_by_driver: list[tuple[str | None, str, str]] | None = None
         self.is_plugin_running = True
         self.is_driver_deaf = self.was_tampered = self.may_be_served = False
+        self.is_label_written = False
+        """Somebody has written the label in this run: perhaps after the program looked for the last time."""
         self._due: dict[str, float] = {}
         super().__init__(folder, random, *gpus)
         self._add_plugin_pod()
@@ -254,6 +257,16 @@ class DraNode(ChaosNode):
             assert not self.is_driver_running, f"{call} under the driver"
             assert not self.api.all("resourceslices"), f"{call} while devices of before are given out"
 
+    def start(self, policy: Policy, *, hold: bool = False) -> Outcome | None:
+        self.is_label_written = False
+        return super().start(policy, hold=hold)
+
+    def restart_driver(self) -> None:
+        """Somebody deletes its pod, and it reads the GPUs again."""
+        if self.is_driver_running:
+            self._stop_driver(self.clock.now())
+            self._start_driver()
+
     def check(self, before: Mapping[str, Any]) -> None:
         had, has = before["metadata"]["labels"].get(BACKEND_LABEL), self.labels().get(BACKEND_LABEL)
         if has != had and not self.was_tampered:
@@ -266,12 +279,14 @@ class DraNode(ChaosNode):
         assert has != "none" or REPARTITIONING_TAINT not in tainted - self.taints(), (
             "pods are let in to a node without an offer"
         )
-        if self.condition() == "Ready" and _said(before) != "Ready":
+        if self.condition() == "Ready" and _said(before) != "Ready" and not self.is_label_written:
             assert has == ("dra" if self.goal is not None and self.goal.dra else None), "Ready is said with the wrong label"
         super().check(before)
 
     def offers_what_stands(self) -> bool:
         label = self.labels().get(BACKEND_LABEL)
+        if self.is_label_written:
+            return True
         if label is None:
             return super().offers_what_stands()
         slices = view_slices(self.api.all("resourceslices"))

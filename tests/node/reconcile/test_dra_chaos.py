@@ -11,6 +11,8 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL
 from gpushare_node.core.policy import Policy
+from gpushare_node.reporting.outcome import Outcome
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.chaos_scenario import ChaosRun
 from tests.node.reconcile.dra_node import DraNode, by_claims
 
@@ -50,8 +52,15 @@ class DraRun(ChaosRun):
 
     def back_end_is_written(self) -> None:
         if self.random.random() < 0.3:
-            self.node.was_tampered = True
+            self.node.was_tampered = self.node.is_label_written = True
             self.node.label(**{BACKEND_LABEL: self.random.choice(("none", "dra", None))})
+
+    def resolve(self, outcome: Outcome) -> None:
+        if outcome.reason is not ConditionReason.WRONG_SLICES:
+            super().resolve(outcome)
+            return
+        assert "If the driver's pod is deleted, it reads the GPUs again." in outcome.reason.value.remedy
+        self.node.restart_driver()
 
     def heal(self) -> None:
         self.node.is_driver_deaf = False

@@ -77,7 +77,7 @@ class Agents:
         """Its DaemonSet. Of the values `affinity`, `nodeSelector` and `tolerations` count."""
         command = [sys.executable, "-m", "tests.e2e.cluster.plugin", "--node", "$(NODE_NAME)"]
         container = self._on_host("plugin", *command, "--proxy", str(self._cluster.control_plane.proxy))
-        return _daemon_set(PLUGIN_SPACE, "nvidia-device-plugin", _PLUGIN, values, containers=[container])
+        return daemon_set(PLUGIN_SPACE, "nvidia-device-plugin", _PLUGIN, values, containers=[container])
 
     def install_driver(self, values: Mapping[str, Any]) -> None:
         """The DRA driver, with these values of its chart."""
@@ -103,7 +103,7 @@ class Agents:
             "securityContext": {"privileged": True},
             "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
         }
-        daemon_set = _daemon_set(
+        programs = daemon_set(
             DRIVER_SPACE,
             f"{DRIVER_SPACE}-kubelet-plugin",
             _DRIVER,
@@ -113,7 +113,7 @@ class Agents:
             containers=[container, *([self._on_host("instances", *instances)] if gates.get("DynamicMIG") else [])],
             volumes=[{"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for name, path in mounts.items()],
         )
-        return [*_rights(), daemon_set]
+        return [*_rights(), programs]
 
     def _on_host(self, name: str, *command: str) -> Object:
         """A container whose program runs among the files of its node, with NVML."""
@@ -212,9 +212,10 @@ def _rights() -> list[Object]:
     ]
 
 
-def _daemon_set(
+def daemon_set(
     space: str, name: str, labels: Mapping[str, str], values: Mapping[str, Any], *, volumes: Any = (), **spec: Any
 ) -> Object:
+    """A DaemonSet with the chart's values for where its pods run."""
     chosen = {"affinity": CHARTS_AFFINITY} | {key: values[key] for key in PLACEMENT if key in values}
     host = {"name": "host", "hostPath": {"path": "/"}}
     pod = {"hostNetwork": True, "terminationGracePeriodSeconds": 5, "volumes": [host, *volumes], **chosen, **spec}
@@ -227,9 +228,9 @@ def _daemon_set(
 
 
 @contextmanager
-def with_agents(cluster_fixture: ClusterFixture) -> Iterator[Agents]:
+def with_agents(cluster_fixture: ClusterFixture, make: type[Agents] = Agents) -> Iterator[Agents]:
     """The cluster with the plugin's DaemonSet to install in place of the processes that the fixture runs for it."""
-    agents, fleet = Agents(cluster_fixture), cluster_fixture.fleet
+    agents, fleet = make(cluster_fixture), cluster_fixture.fleet
     for node in cluster_fixture.cluster.nodes:
         fleet.stop_plugin(node)
         cluster_fixture.cluster.kubectl("label", "node", node.name, f"{_DISCOVERED}=true")

@@ -53,6 +53,8 @@ class BackendGate(Struct, frozen=False):
 
     drain: Drain
     former: Policy | None
+    _has_seen_driver: bool = False
+    _has_deleted: bool = False
     _before: Backend | None = None
     """Which back end could run before this attempt closed the gate."""
 
@@ -221,26 +223,34 @@ class BackendGate(Struct, frozen=False):
             return ""
 
     def _find_driver_in(self, pods: tuple[PodView, ...]) -> Unmet | None:
-        """Return what is left of the DRA driver. Slices that it left are deleted: kubelet does so half a minute after it."""
+        """Return what is left of the DRA driver. Slices that it left are deleted: kubelet does so half a minute after it.
+
+        The driver was seen in this attempt, has no pod any more, and nothing listens for it: what else there is, is kubelet's.
+        """
         context, vendor = self._context, of(self._policy.vendor)
-        names = _name(pods, lambda labels: labels.get(vendor.dra_component) == _DRIVER)
-        slices = [one.name for one in context.cluster.slices(vendor.dra_driver)]
-        if not names and not slices:
-            return None
-        if not names and not context.deps.is_served(vendor.dra_driver) and self._delete(slices):
-            return None
-        what = names or f"ResourceSlice {join_first(slices, _MAX_NAMED)}"
+        what = _name(pods, lambda labels: labels.get(vendor.dra_component) == _DRIVER)
+        self._has_seen_driver = self._has_seen_driver or bool(what)
+        if not what:
+            slices = [one.name for one in context.cluster.slices(vendor.dra_driver)]
+            # That there are none any more is no proof: a driver that lives publishes them again half a minute later.
+            may_listen = bool(slices or self._has_deleted) and context.deps.is_served(vendor.dra_driver)
+            if not slices and not may_listen:
+                return None
+            what = f"ResourceSlice {join_first(slices, _MAX_NAMED)}" if slices else "a program listens on its sockets"
+            if slices and not may_listen and self._has_seen_driver:
+                what += self._delete(slices)
         return Unmet(reason=ConditionReason.BACK_END_RUNNING, message=f"the DRA driver still offers GPUs: {what}")
 
-    def _delete(self, slices: Sequence[str]) -> bool:
-        """Return whether these could be deleted: the token of an uninstallation may not."""
+    def _delete(self, slices: Sequence[str]) -> str:
+        """Delete these. Return why that failed, as the end of a sentence."""
         try:
             for name in slices:
                 self._context.cluster.delete_slice(name)
-        except ClusterError:
-            return False
+        except ClusterError as error:
+            return f", which kubelet must delete: {error}"
+        self._has_deleted = True
         self._context.record_step("slices", "node", Status.CHANGED, f"deleted {join_first(slices, _MAX_NAMED)}")
-        return True
+        return ""
 
     def _refuse_remembered(self, policy: Policy) -> None:
         """Raise Blocked if pods that ask by name for devices of DRA would get the plugin's, which is gone."""

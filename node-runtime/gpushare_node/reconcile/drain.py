@@ -59,8 +59,6 @@ class Drain(Struct, frozen=False):
     allocated: frozenset[str] = frozenset()
     former_view: GpuView | None = None
     _is_tainted: bool = False
-    _has_begun: bool = False
-    """Whether it is the node's turn, and the node is tainted."""
     _is_unselected: bool = False
 
     def remember(self, former: Policy | None, view: GpuView) -> None:
@@ -149,6 +147,11 @@ class Drain(Struct, frozen=False):
         """A node that offers nothing, or not what it should, is unavailable already, and needs no slot."""
         return self.context.offers(self.node) and not self.request.is_requested and not self.request.is_repair
 
+    @property
+    def _may_evict(self) -> bool:
+        """Whether the node is tainted, and it is its turn, or it needs none."""
+        return self._is_tainted and (self.context.slot.is_held or not self._must_queue())
+
     def _gives_way(self) -> bool:
         """Return whether other nodes go first if tenants are in the way: they may end by themselves, or cannot be moved."""
         if self.context.drains_at is not None and not self.context.yields_to_other_nodes:
@@ -170,7 +173,6 @@ class Drain(Struct, frozen=False):
             text = f"{limit} nodes of pool {self.request.policy.pool} may be changed at once: {taken}"
             raise Blocked(ConditionReason.WAITING_FOR_TURN, text, is_unchanged=True)
         self.taint()
-        self._has_begun = True
         if self.request.is_leaving or view.plan.operations:
             # A new label alone takes seconds; a change that lasts longer reports what it waits for.
             reason = ConditionReason.RELEASING if self.request.is_leaving else ConditionReason.PARTITIONING
@@ -221,7 +223,7 @@ class Drain(Struct, frozen=False):
         if not self.blocker.holders and not is_last and self.must_pause(self.view):
             # Processes of no pod may be GPU clients: those are paused next, and the last look decides.
             return None
-        if self.request.policy.rollout.on_busy is OnBusy.EVICT and self._has_begun:
+        if self.request.policy.rollout.on_busy is OnBusy.EVICT and self._may_evict:
             # Before its turn another node's pods come here; without the taint, the next pod would come where one was evicted.
             for result in self.context.evictions.request(self.context.cluster, self.blocker.holders, self._platform):
                 self.context.record_result(result)

@@ -24,6 +24,11 @@ class RolloutSlot:
         self._renewed_at = 0.0
         self._limit: int | str = 1
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this run has the slot, as far as it knows."""
+        return self._is_held
+
     def take(self, limit: int | str) -> bool:
         """Take a slot, or find that this node has one; False: the node must wait. ClusterError."""
         self._limit = limit

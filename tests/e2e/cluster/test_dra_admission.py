@@ -454,7 +454,10 @@ def test_slices_go_with_their_node_or_by_who_may_delete_them(policies: Cluster) 
     assert as_node(policies, mine, "node-1", runtime, deleted=path).refusal == ""
     # Two policies refuse, and either may answer.
     assert " node" in as_node(policies, mine, "node-2", runtime, deleted=path).refusal
-    assert "of its own node only" in as_node(policies, mine, "", runtime, deleted=path).refusal
+    assert (
+        "may delete ResourceSlices of NVIDIA's driver of its own node only"
+        in as_node(policies, mine, "", runtime, deleted=path).refusal
+    )
     assert "cannot create" in as_node(policies, slice_of("node-3"), "node-3", runtime).refusal
     gone = proxy.send(policies.control_plane.proxy, "DELETE", f"{GROUP}/resourceslices{path}")
     assert gone.refusal == ""

@@ -216,6 +216,20 @@ def test_a_node_without_its_layout_evicts_no_pod_before_its_turn(node: LoopNode)
     assert node.api.writes("eviction")
 
 
+def test_a_node_that_offers_nothing_evicts_also_after_a_drain_in_vain(node: LoopNode) -> None:
+    """A disruption budget that permits an eviction at last is all that it waits for."""
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.fake_nvml.set_mode(0, False)
+    node.enumerate()
+    node.tenant("late", node.fake_nvml.uuid(0))
+    node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
+    node.api.eviction_budget = 0
+    node.on_tick = lambda time: setattr(node.api, "eviction_budget", 1) if time > 1000 else None
+    desired = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=60)
+    assert node.run(desired, hold=True).reason is ConditionReason.READY
+
+
 @pytest.mark.failure_case(91)
 def test_failed_repair_keeps_the_taint_and_takes_no_slot(node: LoopNode) -> None:
     node.run(mig(SEVEN))

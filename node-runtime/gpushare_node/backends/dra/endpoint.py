@@ -1,7 +1,7 @@
 """Whether a DRA driver serves kubelet on this host: it listens on sockets in kubelet's folder, by which kubelet finds it too.
 
-Their names are those of k8s.io/dynamic-resource-allocation (kubeletplugin/draplugin.go). An API server that lists no pod of the
-driver is no proof: a pod that was deleted by force is gone there while its processes run on.
+Their names are those of k8s.io/dynamic-resource-allocation (kubeletplugin/draplugin.go). A driver that starts or ends does not
+listen, and lives: only with its pods does this say something.
 """
 
 import socket
@@ -15,13 +15,15 @@ _NONE_LISTENS = (FileNotFoundError, ConnectionRefusedError)
 
 def is_served(driver: str, folder: Path = FOLDER) -> bool:
     """Return whether a program listens for the driver, or may: what cannot be asked counts as an answer."""
-    registry = folder / "plugins_registry"
-    if not registry.is_dir():
-        return True
+    registry, own = folder / "plugins_registry", folder / "plugins" / driver
     try:
-        return any(map(_listens, (*registry.glob(f"{driver}-*"), *(folder / "plugins" / driver).glob("*.sock"))))
+        # Without kubelet's list of claims the folder may be another one than kubelet's.
+        (folder / "dra_manager_state").stat()
+        sockets = [path for path in registry.iterdir() if path.name.startswith(f"{driver}-")]
+        sockets += [path for path in own.iterdir() if path.suffix == ".sock"] if own.exists() else []
     except OSError:
         return True
+    return any(map(_listens, sockets))
 
 
 def _listens(path: Path) -> bool:

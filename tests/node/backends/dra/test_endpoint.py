@@ -15,6 +15,7 @@ def kubelet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Kubelet's folder, with the driver's own. The path of a socket must be short."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plugins_registry").mkdir()
+    (tmp_path / "dra_manager_state").touch()
     (tmp_path / "plugins" / DRIVER).mkdir(parents=True)
     return Path()
 
@@ -41,9 +42,11 @@ def test_a_driver_that_listens_serves(kubelet: Path, path: str) -> None:
     other.close()
 
 
-def test_where_kubelet_has_no_registry_a_driver_may_serve(tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", ["plugins_registry", "dra_manager_state"])
+def test_where_kubelet_has_no_registry_or_list_a_driver_may_serve(kubelet: Path, missing: str) -> None:
     """Kubelet's folder may be another one than we were told."""
-    assert is_served(DRIVER, tmp_path)
+    (kubelet / missing).rename(kubelet / "other")
+    assert is_served(DRIVER, kubelet)
 
 
 def test_what_cannot_be_asked_may_serve(kubelet: Path) -> None:

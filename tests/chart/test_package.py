@@ -12,6 +12,7 @@ from gpushare import __version__
 from gpushare.core import emit, resources
 from tests.chart.bundles import MODES, ONE
 from tests.support import helm, scale
+from tests.support.paths import ROOT
 
 every_major = pytest.mark.parametrize("major", helm.MAJORS)
 
@@ -159,3 +160,10 @@ def test_chart_program_and_image_have_one_version() -> None:
     chart = yaml.safe_load((resources.chart() / "Chart.yaml").read_text())
     values = yaml.safe_load((resources.chart() / "values.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == values["image"]["tag"] == __version__
+
+
+def test_admission_calls_nothing_that_the_oldest_kubernetes_lacks() -> None:
+    """`flatten` of lists is there from Kubernetes 1.35 on: 1.34 refuses the whole chart."""
+    policies = sorted((ROOT / "charts/gpushare/admission").glob("*.yaml"))
+    assert len(policies) > 5
+    assert [path.name for path in policies if ".flatten(" in path.read_text(encoding="utf-8")] == []

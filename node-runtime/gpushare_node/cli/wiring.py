@@ -58,8 +58,6 @@ def backend_of(policy: Policy | None, api: "Api | None" = None, clock: Clock | N
     Slices are read by way of `api`. With a `clock` they are watched from the first time on, as for a program that stays.
     """
     chosen = policies.Backend.DEVICE_PLUGIN if policy is None else policy.backend
-    if chosen not in _BACKENDS:
-        raise NotImplementedError(f"the back end {chosen} is not supported on nodes")
     files = KubeletFiles(
         read_devices=DevicePlugin().read_checkpoint,
         read_claims=partial(read_claims, policy),

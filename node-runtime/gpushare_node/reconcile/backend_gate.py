@@ -225,7 +225,7 @@ class BackendGate(Struct, frozen=False):
     def _find_driver_in(self, pods: tuple[PodView, ...]) -> Unmet | None:
         """Return what is left of the DRA driver. Slices that it left are deleted: kubelet does so half a minute after it.
 
-        The driver was seen in this attempt, has no pod any more, and nothing listens for it: what else there is, is kubelet's.
+        Only if this attempt has seen a pod of the driver, none is left, and nothing listens: the rest is kubelet's.
         """
         context, vendor = self._context, of(self._policy.vendor)
         what = _name(pods, lambda labels: labels.get(vendor.dra_component) == _DRIVER)
@@ -243,12 +243,12 @@ class BackendGate(Struct, frozen=False):
 
     def _delete(self, slices: Sequence[str]) -> str:
         """Delete these. Return why that failed, as the end of a sentence."""
+        self._has_deleted = True
         try:
             for name in slices:
                 self._context.cluster.delete_slice(name)
         except ClusterError as error:
             return f", which kubelet must delete: {error}"
-        self._has_deleted = True
         self._context.record_step("slices", "node", Status.CHANGED, f"deleted {join_first(slices, _MAX_NAMED)}")
         return ""
 

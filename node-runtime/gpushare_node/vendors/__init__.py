@@ -27,8 +27,6 @@ _GPU_RESOURCES = (*(prefix for one in _ALL for prefix in one.gpu_resources), *DR
 
 def of(vendor: Vendor) -> GpuVendor:
     """Return the vendor's names and driver."""
-    if vendor not in _VENDORS:
-        raise NotImplementedError(f"GPUs of the vendor {vendor} are not supported")
     return _VENDORS[vendor]
 
 

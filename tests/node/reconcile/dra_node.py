@@ -21,7 +21,6 @@ from gpushare_node.core import policy as policies
 from gpushare_node.core.policy import Dra, Policy, Share
 from gpushare_node.core.structs import replace
 from gpushare_node.reconcile.dependencies import Dependencies
-from gpushare_node.reporting.outcome import Outcome
 from tests.node.reconcile.chaos_node import ChaosNode
 from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD
 from tests.support.fake_api.refusals import Refusal
@@ -69,7 +68,7 @@ class DraNode(ChaosNode):
         self.is_plugin_running = True
         self.is_driver_deaf = self.was_tampered = self.may_be_served = False
         self.is_label_written = False
-        """Somebody has written the label in this run: perhaps after the program looked for the last time."""
+        """Somebody has written the label since the program last looked at pods or slices."""
         self._due: dict[str, float] = {}
         super().__init__(folder, random, *gpus)
         self._add_plugin_pod()
@@ -257,9 +256,10 @@ class DraNode(ChaosNode):
             assert not self.is_driver_running, f"{call} under the driver"
             assert not self.api.all("resourceslices"), f"{call} while devices of before are given out"
 
-    def start(self, policy: Policy, *, hold: bool = False) -> Outcome | None:
-        self.is_label_written = False
-        return super().start(policy, hold=hold)
+    def asking(self, method: str, path: str) -> Any:
+        if method == "GET" and path.endswith(("/pods", "/resourceslices")):
+            self.is_label_written = False
+        return super().asking(method, path)
 
     def restart_driver(self) -> None:
         """Somebody deletes its pod, and it reads the GPUs again."""

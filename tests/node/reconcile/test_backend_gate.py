@@ -13,10 +13,11 @@ from gpushare_node.core.structs import replace
 from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import StepResult
 from gpushare_node.vendors.nvidia.session import Session
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.chaos_node import is_clean
-from tests.node.reconcile.dra_node import DraNode, by_claims
+from tests.node.reconcile.dra_node import SLICE, DraNode, by_claims
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, mig, rollout, take_slot, whole
 
 PLUGIN = whole(replicas=4)
@@ -110,6 +111,35 @@ def test_slices_that_a_driver_left_are_not_waited_for(node: DraNode, *, may_be_s
         assert run(node, policy).reason is ConditionReason.READY
         assert node.clock.now() - begun < most
         assert bool(node.api.writes("resourceslices")) is not may_be_served
+
+
+def test_slices_of_a_driver_that_was_not_seen_to_go_are_left_to_kubelet(node: DraNode) -> None:
+    """A program that lists no pod of it may have the wrong labels."""
+    run(node, BY_MIG)
+    node.before_step = lambda step: setattr(node, "is_dead", step.detail.startswith("neither"))
+    assert node.start(BY_OTHER_MIG) is None
+    node.before_step = lambda _: None
+    node.wait(5)
+    assert (node.is_driver_running, len(node.api.all("resourceslices"))) == (False, 1)
+    node.api.forget_requests()
+    assert run(node, BY_OTHER_MIG).reason is ConditionReason.READY
+    assert ("DELETE", f"/apis/resource.k8s.io/v1/resourceslices/{SLICE}") not in node.api.writes("resourceslices")
+
+
+def test_that_slices_were_deleted_proves_no_driver_gone(node: DraNode) -> None:
+    run(node, BY_MIG)
+
+    def starts_again(step: StepResult) -> None:
+        if step.step == "slices":
+            node.may_be_served = True
+
+    node.before_step = starts_again
+    outcome = run(node, BY_OTHER_MIG)
+    assert outcome.reason is ConditionReason.BACK_END_RUNNING
+    assert outcome.message == "the DRA driver still offers GPUs: a program listens on its sockets"
+    assert node.is_as(BY_MIG)
+    node.may_be_served, node.before_step = False, lambda _: None
+    assert run(node, BY_OTHER_MIG).reason is ConditionReason.READY
 
 
 def test_a_token_that_may_delete_no_slices_waits_for_kubelet(node: DraNode) -> None:

@@ -225,7 +225,12 @@ def test_a_node_that_offers_nothing_evicts_also_after_a_drain_in_vain(node: Loop
     node.tenant("late", node.fake_nvml.uuid(0))
     node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
     node.api.eviction_budget = 0
-    node.on_tick = lambda time: setattr(node.api, "eviction_budget", 1) if time > 1000 else None
+
+    def relent(time: float) -> None:
+        assert time < 5000, "the pod is never evicted"
+        node.api.eviction_budget = int(time > 1000)
+
+    node.on_tick = relent
     desired = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=60)
     assert node.run(desired, hold=True).reason is ConditionReason.READY
 

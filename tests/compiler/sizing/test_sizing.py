@@ -92,7 +92,7 @@ def pods(demand: Demand) -> Workload:
 
 
 def test_nodes_needed_are_those_that_simulate_needs() -> None:
-    for seed in range(scale.examples(600)):
+    for seed in range(scale.examples(300)):
         chance = random.Random(seed)
         card = cards.load(chance.choice(("t4", "a30", "a100-sxm4-80gb", "h100-sxm5-80gb", "l4", "v100-pcie-32gb")))
         most = (card.memory_mib or 0) * MIB

@@ -170,7 +170,7 @@ def change_of_many(*layouts: str, **more: str) -> str:
     return comparison_page.page(compare(*documents, catalog.geometry), documents, catalog, "2026-01-01 00:00:00 UTC")
 
 
-MANY = 1000 if scale.is_long else 150
+MANY = 500 if scale.is_long else 150
 LAYOUTS = ("{2g.10gb: 2, 1g.5gb: 3}", "{3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}")
 
 

@@ -39,8 +39,8 @@ def namespace(cluster: Cluster, name: str, **labels: str) -> None:
     path = f"/api/v1/namespaces/{name}"
     cluster.wait(lambda: "deletionTimestamp" not in (cluster.read(path) or {}).get("metadata", {}), f"{name} does not end")
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    account = ("get", "serviceaccount", "default", "--namespace", name)
-    cluster.wait(lambda: cluster.try_kubectl(*account).returncode == 0, f"namespace {name} has its ServiceAccount")
+    account = f"{path}/serviceaccounts/default"
+    cluster.wait(lambda: cluster.read(account) is not None, f"namespace {name} has its ServiceAccount")
 
 
 @contextmanager

@@ -35,6 +35,8 @@ class Cluster:
         self.nodes = tuple(Node(name, number, self.folder / f"node-{number + 1}", self.network) for number in range(nodes))
         names = tuple(node.name for node in self.nodes)
         self.control_plane = ControlPlane(self.folder / "control-plane", self.network, names)
+        self._kinds: dict[tuple[str, str], Any] = {}
+        """What the API server says of kinds, by version and name."""
         self.describe: Callable[[], str] = str
         """What is so instead, for the error of a wait that gives up."""
 
@@ -67,6 +69,7 @@ class Cluster:
             node.start(driver(node))
             assert sandbox is not None
             node.load(sandbox)
+        self.wait(self.control_plane.proxy.exists, "kubectl's proxy listens")
         runtime = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
         self.apply({"apiVersion": "node.k8s.io/v1", **runtime})
         self.wait(lambda: all(self._is_ready(node.name) for node in self.nodes), "all nodes are ready")
@@ -129,17 +132,30 @@ class Cluster:
         return {str(one["metadata"]["uid"]) for one in (self.read(path) or {"items": ()})["items"]}
 
     def apply(self, *objects: dict[str, Any]) -> None:
-        """Create or change objects, by server-side apply."""
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        self.kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", stdin=text)
+        """Create or change objects, by server-side apply, as `kubectl apply --server-side --force-conflicts` does."""
+        for item in objects:
+            proxy.apply(self.control_plane.proxy, self._path(item), json.dumps(item))
+
+    def _path(self, item: dict[str, Any]) -> str:
+        """Where the object is, or is to be; in namespace `default` if it names none and needs one."""
+        version, metadata = item["apiVersion"], item["metadata"]
+        group = "/api/v1" if version == "v1" else f"/apis/{version}"
+        if (version, item["kind"]) not in self._kinds:
+            kinds = (self.read(group) or {"resources": ()})["resources"]
+            self._kinds |= {(version, kind["kind"]): kind for kind in kinds if "/" not in kind["name"]}
+        kind = self._kinds[version, item["kind"]]
+        where = f"/namespaces/{metadata.get('namespace', 'default')}" if kind["namespaced"] else ""
+        return f"{group}{where}/{kind['name']}/{metadata['name']}"
 
     def wait(self, condition: Callable[..., Any], what: str, seconds: float = PATIENCE) -> Any:
         """Until the condition holds; its value. MachineError that says what did not come true, and what is so instead."""
-        deadline = time.monotonic() + seconds
+        begun = time.monotonic()
         while not (value := condition()):
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - begun
+            if waited > seconds:
                 raise MachineError(f"after {seconds:.0f} s it is not true that {what}\n{self.describe()}".rstrip())
-            time.sleep(0.1)
+            # The longer it takes, the rarer it is asked: each look takes time from what is waited for.
+            time.sleep(min(0.1 + waited / 20, 1))
         return value
 
     def await_kinds(self, *names: str) -> None:

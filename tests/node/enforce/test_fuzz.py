@@ -34,7 +34,7 @@ def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Sta
     [
         ("time-slicing", "none", 60_000 if scale.is_long else 7_000, 1),
         ("mps", "none", 30_000 if scale.is_long else 7_000, 2),
-        ("time-slicing", "deny", 120_000 if scale.is_long else 7_000, 5),
+        ("time-slicing", "deny", 60_000 if scale.is_long else 7_000, 5),
     ],
 )
 def test_no_process_is_signalled_without_proof_on_a_hostile_node(
@@ -47,7 +47,7 @@ def test_no_process_is_signalled_without_proof_on_a_hostile_node(
     ("mode", "rows", "seed"),
     [
         ("time-slicing", 1_000_000 if scale.is_long else 10_000, 3),
-        ("mps", 500_000 if scale.is_long else 10_000, 4),
+        ("mps", 200_000 if scale.is_long else 10_000, 4),
     ],
 )
 def test_no_process_is_signalled_without_proof_in_a_million_rows(start_fuzz: _Start, mode: str, rows: int, seed: int) -> None:

@@ -174,6 +174,22 @@ def test_only_claims_of_other_drivers_spare_a_pod_that_strays(
     assert [one.stray_cap is not None for one in found.grants.values()] == [is_judged]
 
 
+@pytest.mark.parametrize(("claim", "is_judged"), [("c", True), ("lost", False), (None, False)])
+def test_a_pod_by_limits_strays_as_one_by_a_claim_does_if_a_claim_serves_it(claim: str | None, *, is_judged: bool) -> None:
+    """Without a claim its GPU is of the plugin, whose file a node of DRA may lack: it may have any."""
+    made = {"requestMappings": [{"containerName": "main", "resourceName": SHARED, "requestName": "gpu"}]}
+    limited = view_pod(
+        {
+            "metadata": {"uid": pod_uid(1), "namespace": "team", "name": "one"},
+            "spec": {"containers": [{"name": "main", "resources": {"limits": {SHARED: "1"}}}]},
+            "status": {"extendedResourceClaimStatus": made | {"resourceClaimName": claim}} if claim else {},
+        }
+    )
+    own = pod("one", 1, claims=limited.claims, resources=limited.resources)
+    found = granted(dra_policy(T4), [own], *((claimed(memory_bytes=3840 * MIB),) if claim else ()))
+    assert [one.stray_cap is not None for one in found.grants.values()] == [is_judged]
+
+
 # Who uses which claim.
 
 

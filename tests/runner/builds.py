@@ -13,6 +13,8 @@ from tests.runner.suites import SUITES, Suite
 
 LOG = Path("build/tests/builds.log")
 _FAILED = "BUILD FAILED"
+_NICENESS = 5
+"""Behind tests that run, and before suites that only compute: clusters wait for what is built."""
 
 
 def main() -> int:
@@ -48,7 +50,7 @@ def in_background(suites: Sequence[Suite]) -> Iterator[None]:
     if not modules(suites):
         yield
         return
-    command = ["nice", "-n", "19", sys.executable, "-m", "tests.runner.builds", *modules(suites)]
+    command = ["nice", "-n", str(_NICENESS), sys.executable, "-m", "tests.runner.builds", *modules(suites)]
     with LOG.open("w") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
     try:

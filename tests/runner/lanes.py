@@ -47,14 +47,15 @@ def _run(suite: Suite, words: Sequence[str], *, is_shown: bool) -> running.Outco
     LOGS.mkdir(parents=True, exist_ok=True)
     path = LOGS / f"{suite.name}.log"
     with path.open("w") as log:
-        outcome = running.run(suite.folders, options, call=_into(log))
+        outcome = running.run(suite.folders, options, call=_into(log, suite.niceness))
     with contextlib.suppress(OSError):
         print(f"--- {suite.name}: {outcome.word} after {outcome.seconds:.0f} s\n{path.read_text(errors='replace')}", flush=True)
     return outcome
 
 
-def _into(log: TextIO) -> Callable[[Sequence[str]], int]:
+def _into(log: TextIO, niceness: int) -> Callable[[Sequence[str]], int]:
     def call(command: Sequence[str]) -> int:
+        command = ["nice", "-n", str(niceness), *command]
         return subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False).returncode
 
     return call

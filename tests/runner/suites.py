@@ -22,6 +22,8 @@ class Suite:
     """What pytest collects, with its options for that."""
     tools: dict[str, str]
     distribution: tuple[str, ...] = ()
+    niceness: int = 0
+    """Of a suite that only computes: beside others it takes what they leave."""
     needs_root: bool = False
     needs_compiler: bool = False
     needs_folder: str = ""
@@ -71,6 +73,7 @@ SUITES = (
         title="long simulations and fresh installs",
         folders=("tests/long", *_scaled(), "--long"),
         distribution=("-n", "2", "--dist", "worksteal"),
+        niceness=10,
         needs_compiler=True,
         tools={},
     ),

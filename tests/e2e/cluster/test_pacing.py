@@ -1,4 +1,4 @@
-"""200 simulated nodes against a real control plane: never more than maxUnavailable out, few writes a node, no list storms."""
+"""120 simulated nodes against a real control plane: never more than maxUnavailable out, few writes a node, no list storms."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.scale.rollout import rolled_out
 
-NODES = 200
+NODES = 120
 MAX_OUT = NODES // 10
 
 

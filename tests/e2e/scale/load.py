@@ -46,6 +46,7 @@ from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.node_monitor import NodeMonitor
+from gpushare_node.enforce.offer_watch import LOOK_SECONDS
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import build_view
 from gpushare_node.membership.node_labels import desired
@@ -60,9 +61,6 @@ from tests.e2e.scale.still import MACHINE, Division, InlineQueue, StillDriver, S
 from tests.e2e.scale.traffic import FastTime, Observed, Traffic
 
 _PURPOSE = "load"
-NO_DEVICES = DevicePlugin(read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), find_sockets=frozenset)
-_LOOK_SECONDS = 60.0
-"""Between two looks of one node. The real second between them changes no request, for none is made in a cycle."""
 _KUBELET_SECONDS = 300.0
 """Kubelet's `nodeStatusReportFrequency`, where nothing has changed."""
 _WARM_SECONDS, _REST_SECONDS = 900.0, 660.0
@@ -102,13 +100,13 @@ class Node:
 
     def _backend(self) -> Backend:
         """As `cli.wiring` puts it together for a program that stays."""
+        ids = {name: frozenset(f"{self.uuid}::{one}" for one in range(count)) for name, count in self.policy.resources}
+        checkpoint = Checkpoint(allocations=(), registered={} if self.is_of_dra else ids)
         if not self.is_of_dra:
-            return NO_DEVICES
+            return DevicePlugin(read_checkpoint=lambda: checkpoint, find_sockets=frozenset)
         watch = SliceInformer(self.connection, self.name, DRIVER, self.clock)
         slices = WatchedSlices(watch, partial(read_node_slices, self.connection, self.name, DRIVER))
-        return DraBackend(
-            policy=self.policy, read_checkpoint=NO_DEVICES.read_checkpoint, node=self.name, read_slices=slices.read
-        )
+        return DraBackend(policy=self.policy, read_checkpoint=lambda: checkpoint, node=self.name, read_slices=slices.read)
 
     def object(self, number: int) -> Json:
         """As the API server has it, brought to the policy."""
@@ -182,7 +180,7 @@ class Node:
             clock=self.clock,
             report=lambda _: None,
             boot_id=MACHINE.boot_id,
-            backend=NO_DEVICES,
+            backend=self._backend(),
             open_enforcer=lambda _: self,
         )
         PodInformer(self.connection, self.name, self.clock).start()
@@ -243,7 +241,8 @@ class NodeCrowd:
         random.shuffle(looks)
         kubelets: list[Callable[[], None]] = [partial(self._write_status, node) for node in self.nodes]
         for number in range(_STEPPERS):
-            for jobs, seconds in ((looks, _LOOK_SECONDS), (kubelets, _KUBELET_SECONDS)):
+            # A cycle between two comparisons of the offer makes no request.
+            for jobs, seconds in ((looks, LOOK_SECONDS), (kubelets, _KUBELET_SECONDS)):
                 self._start(partial(self._go_round, jobs[number::_STEPPERS], seconds))
         self.clock.sleep(_WARM_SECONDS)
         return self.measure(_REST_SECONDS)

@@ -151,5 +151,10 @@ def test_idle_simulated_node_reports_ready_and_watches(
             )
 
         wait_for(is_known)
+        clock.set_speed(1000.0)
+        for _ in range(3):
+            clock.sleep(60.0)
+            look()
+        assert (api.condition(node.name) or {})["reason"] == "Ready", "nothing is wrong with what the node offers"
     assert traffic.received
     assert api.all("resourceslices") == []

@@ -25,6 +25,9 @@ BACKEND_LABEL = "gpushare.dev/backend"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """With which the name begins that Kubernetes gives every class in `limits`."""
 
+FOR_LIMITS = "resource.kubernetes.io/extended-resource-claim"
+"""The annotation of a claim that Kubernetes makes for a pod with a class's name in `limits`."""
+
 OUR_CLASSES = "gpushare-"
 """With which the name of every DeviceClass of ours begins."""
 

@@ -23,7 +23,7 @@ MEANINGLESS = (
     (
         "*",
         re.compile(
-            r"metadata/(?:name|namespace|uid|resourceVersion|generation|creationTimestamp|selfLink|deletionTimestamp"
+            r"metadata/(?:name|generateName|namespace|uid|resourceVersion|generation|creationTimestamp|selfLink|deletionTimestamp"
             r"|managedFields/.*|ownerReferences/.*|finalizers/.*|annotations/.*)\Z"
         ),
         "the API server's bookkeeping, and notes",

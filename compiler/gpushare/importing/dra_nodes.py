@@ -60,9 +60,8 @@ class DraNodes:
     def serves(self, node: ImportedNode) -> bool:
         """Whether the driver serves the node: a node has one back end, and one that offers GPUs to kubelet has the plugin."""
         facts = self._facts
-        if not facts.dra_values and not facts.classes and not facts.claims:
-            return False
-        if self._offers(node):
+        # Our own label tells of a driver whose objects were not given, or could not be read.
+        if self._offers(node) or not (facts.dra_values or facts.classes or facts.claims or node.labels.get(BACKEND_LABEL)):
             return False
         selected = self._is_selected(node)
         if selected is not None:

@@ -7,7 +7,7 @@ Facts: resource.k8s.io/v1, and the attributes and classes of dra-driver-nvidia-g
 import re
 from collections.abc import Iterator
 
-from gpushare.backends.dra import DRIVER
+from gpushare.backends.dra import DRIVER, FOR_LIMITS
 from gpushare.catalog.cards import Card
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, parse_quantity
@@ -110,7 +110,12 @@ def _terms(expression: str) -> list[str]:
 
 
 def read_claims(part: Part, notes: Notes) -> Iterator[ImportedClaim]:
-    """Yield what each request of a claim or a template asks of a device: of alternatives the first, which the others equal."""
+    """Yield what each request of a claim or a template asks of a device: of alternatives the first, which the others equal.
+
+    A claim that Kubernetes made for a pod's limits yields nothing: the pod has none.
+    """
+    if part.at("metadata", "annotations", FOR_LIMITS).text == "true":
+        return
     spec = part.at("spec", "spec") if part.at("kind").text == TEMPLATE else part.at("spec")
     for request in spec.at("devices", "requests").entries():
         _ = request.at("name").value

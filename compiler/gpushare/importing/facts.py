@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare.core.record import NOTHING, Record
 from gpushare.importing.accounting import Accounted
-from gpushare.importing.dra_objects import ImportedClaim, ImportedClass
+from gpushare.importing.dra_objects import CLAIM, ImportedClaim, ImportedClass
 from gpushare.importing.parts import Labels, Part
 
 GPU = "nvidia.com/gpu"
@@ -156,6 +156,7 @@ class Facts:
         self.settings.sort(key=lambda one: one.origin)
         self.dra_values.sort(key=lambda one: one.origin)
         self.classes.sort(key=lambda one: one.name)
-        self.claims.sort(key=lambda one: one.origin)
+        # Templates first: sizes are named after them, and not after the claims that Kubernetes makes of them for pods.
+        self.claims.sort(key=lambda one: (one.origin.startswith(f"{CLAIM} "), one.origin))
         self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.origin))
         self.bundle.sort(key=lambda one: one.at("cluster").text)

@@ -8,6 +8,9 @@ from typing import Any
 
 from gpushare.core.record import NOTHING, Record
 
+API = "resource.k8s.io/v1"
+"""The group and version that they are of."""
+
 SLICES, CLASSES = "resourceslices", "deviceclasses"
 CLAIMS, TEMPLATES = "resourceclaims", "resourceclaimtemplates"
 """`ReadFailure.what` of these lists."""

@@ -5,23 +5,32 @@ An object that is in no list that could be read is missing from the intent: `Inv
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare import vendors
+from gpushare.backends.dra import FOR_LIMITS
+from gpushare.catalog import upstream
 from gpushare.core.record import Record
-from gpushare.live import helm_release
+from gpushare.importing import dra_objects, quota_objects
+from gpushare.intent.types import Dra
+from gpushare.live import devices, helm_release
 from gpushare.live.api_objects import clean
 from gpushare.live.pages import Api, Json, Lists
 from gpushare.live.snapshot import ReadFailure
 from gpushare.vendors.nvidia import NVIDIA
 
-NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system")
-"""Where NVIDIA's operator and device plugin are usually installed."""
-_CHARTS = ("gpu-operator", "nvidia-device-plugin")
+NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system", Dra().namespace)
+"""Where NVIDIA's operator, device plugin and DRA driver are usually installed."""
+_CHARTS = tuple(upstream.FILES.values())
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 """Helm writes it on what it installs, the ClusterPolicy among them."""
 _LIKE_CONFIG = re.compile(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
+_OF_DRA = {
+    devices.CLASSES: dra_objects.CLASS,
+    devices.TEMPLATES: dra_objects.TEMPLATE,
+    devices.CLAIMS: dra_objects.CLAIM,
+}
 _OURS = "app.kubernetes.io/name!=gpushare"
 
 
@@ -39,11 +48,13 @@ def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
     found += lists.read("resourcequotas", "/api/v1/resourcequotas", _quota, bool, {})
     policies = [*_policies(lists)]
     found += policies
+    found += _of_dra(lists)
     for namespace in dict.fromkeys(namespaces):
         place = f"/api/v1/namespaces/{quoted(namespace, safe='')}"
         found += lists.read(f"configmaps of {namespace}", f"{place}/configmaps", _config_map, bool, {"labelSelector": _OURS})
-        if values and not policies:
-            found += [_release(one, namespace) for one in helm_release.installed(lists, namespace, _CHARTS)]
+        if values:
+            charts = _CHARTS if not policies else (upstream.FILES[upstream.DRA],)
+            found += [_release(one, namespace) for one in helm_release.installed(lists, namespace, charts)]
     return Inventory(objects=tuple((_name(one), one) for one in found), unseen=tuple(lists.unseen))
 
 
@@ -55,6 +66,17 @@ def _policies(lists: Lists) -> Iterator[Json]:
         del lists.unseen[unseen:]
 
 
+def _of_dra(lists: Lists) -> Iterator[Json]:
+    """Yield the classes of devices, the templates of claims and the claims; those of a pool of ours say what it offers."""
+    what = f"objects of DRA ({devices.API})"
+    for plural, kind in _OF_DRA.items():
+        yield from lists.read(what, f"/apis/{devices.API}/{plural}", partial(_device_object, kind), bool, {})
+
+
+def _device_object(kind: str, item: Json) -> Json:
+    return _annotated(_object(devices.API, kind, _map(item, "metadata")) | {"spec": _map(item, "spec")}, item, FOR_LIMITS)
+
+
 def _node(item: Json) -> Json:
     metadata, status = _map(item, "metadata"), _map(item, "status")
     kept = {"capacity": _map(status, "capacity"), "nodeInfo": _map(status, "nodeInfo")}
@@ -63,8 +85,7 @@ def _node(item: Json) -> Json:
 
 def _quota(item: Json) -> Json:
     spec = _map(item, "spec")
-    prefixes = [vendor.prefix for vendor in vendors.VENDORS.values()]
-    gpus = {key: number for key, number in _map(spec, "hard").items() if any(prefix in key for prefix in prefixes)}
+    gpus = {key: number for key, number in _map(spec, "hard").items() if quota_objects.is_of_gpus(key)}
     return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": spec | {"hard": gpus}} if gpus else {}
 
 
@@ -77,9 +98,7 @@ def _config_map(item: Json) -> Json:
 
 def _policy(item: Json) -> Json:
     found = _object(f"{NVIDIA.prefix}v1", "ClusterPolicy", _map(item, "metadata")) | {"spec": _map(item, "spec")}
-    notes = _map(_map(item, "metadata"), "annotations")
-    found["metadata"]["annotations"] = {key: notes[key] for key in (_RELEASE_NAMESPACE,) if key in notes}
-    return found
+    return _annotated(found, item, _RELEASE_NAMESPACE)
 
 
 def _release(one: helm_release.Release, namespace: str) -> Json:
@@ -99,6 +118,13 @@ def _object(version: str, kind: str, metadata: Json) -> Json:
     """Return the object with what identifies it: entries of a list have no kind."""
     kept = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
     return {"apiVersion": version, "kind": kind, "metadata": kept}
+
+
+def _annotated(found: Json, item: Json, key: str) -> Json:
+    """Return the object with this annotation, if it has it."""
+    notes = _map(_map(item, "metadata"), "annotations")
+    found["metadata"]["annotations"] = {key: notes[key]} if key in notes else {}
+    return found
 
 
 def _name(item: Mapping[str, Any]) -> str:

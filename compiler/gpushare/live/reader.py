@@ -31,7 +31,7 @@ from gpushare.vendors.amd import AMD
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
-_DRA = "/apis/resource.k8s.io/v1"
+_DRA = f"/apis/{devices.API}"
 _DRA_POLICY = re.compile(r"""^ *backend: *["']?dra\b""", re.MULTILINE)
 _ACTIVE = "status.phase!=Succeeded,status.phase!=Failed"
 _MAX_STARTING = 8

@@ -161,6 +161,32 @@ def test_claims_and_the_drivers_values_say_how_gpus_are_shared(
     assert plan.dra_pools
 
 
+def claim(name: str, asked: str, annotation: str) -> str:
+    """A claim that Kubernetes made for a pod, as its controllers write it."""
+    return (
+        f"apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata:\n  name: {name}\n  generateName: {name}-\n"
+        f"  namespace: team-a\n  annotations: {{{annotation}}}\n  finalizers: [resource.kubernetes.io/delete-protection]\n"
+        "spec: {devices: {requests: [{name: gpu, exactly:"
+        f" {{allocationMode: ExactCount, count: 1, deviceClassName: t4{asked}}}}}]}}}}\n"
+    )
+
+
+def test_claims_of_pods_add_nothing_to_their_templates() -> None:
+    half = memory("7680Mi")
+    made = claim("a-pod-gpu-x2x4z", half, "resource.kubernetes.io/pod-claim-name: gpu")
+    found = imported(
+        device_class(), DRIVER, node(OF_DRA, rest=RUNNING), made, template("quarter", memory("3840Mi")), template("half", half)
+    )
+    assert pool(found)["sizes"] == {"half": "7680Mi"}
+    assert "GS871" not in codes(found)
+
+
+def test_claims_that_kubernetes_makes_for_limits_are_no_claims_of_users() -> None:
+    named = device_class(rest="  extendedResourceName: nvidia.com/gpu\n")
+    made = claim("pod-extended-resources-x2x4z", "", 'resource.kubernetes.io/extended-resource-claim: "true"')
+    assert pool(imported(named, DRIVER, node(OF_DRA, rest=RUNNING), made))["requests"] == "limits"
+
+
 def test_names_in_limits_are_kept_where_they_get_the_same() -> None:
     named = device_class(rest="  extendedResourceName: nvidia.com/gpu\n")
     assert pool(imported(named, DRIVER, node(OF_DRA, rest=RUNNING)))["requests"] == "limits"
@@ -205,6 +231,11 @@ def test_what_no_pool_has_is_reported_at_its_line(document: str, code: str, word
 def test_values_of_the_driver_that_no_pool_has_are_reported(values: str, code: str, words: str) -> None:
     found = imported(values, device_class(), node(OF_DRA, rest=RUNNING))
     assert [one.code for one in found.findings if words in one.message] == [code]
+
+
+def test_the_label_alone_tells_of_the_driver() -> None:
+    """The objects of DRA may be such as the user may not read."""
+    assert pool(imported(node(OF_DRA, rest=RUNNING)))["backend"] == "dra"
 
 
 def test_a_node_that_both_serve_is_one_of_the_plugin() -> None:

@@ -13,9 +13,12 @@ from gpushare import importing
 from gpushare.importing import InputFile, Wanted
 from gpushare.live import inventory
 from tests.compiler.cli.process import gpushare
+from tests.compiler.live.clusters import LiveCluster
 from tests.compiler.live.conftest import Ask
 from tests.compiler.live.rights import allowed_by
+from tests.compiler.live.test_dra import DRA, add_claim, use
 from tests.support.fake_api.server import ApiServer
+from tests.support.fake_api.store import KINDS
 
 CONFIG = """\
 version: v1
@@ -26,6 +29,7 @@ sharing:
     resources:
     - {name: nvidia.com/gpu, replicas: 4}
 """
+DRA_CHART = "dra-driver-nvidia-gpu"
 OPERATOR = ("--operator-namespace", "nvidia-ops")
 
 
@@ -91,8 +95,58 @@ def test_release_gives_only_its_version_namespace_and_user_values(api: ApiServer
     assert yaml.safe_load(stays.stdout)["spec"]["platform"]["runtimeClass"] == "nvidia-x"
 
 
+def fill_with_dra(api: ApiServer) -> None:
+    """Two T4 nodes of DRA as an installed bundle and two pods with claims leave them, and another driver's class and claim."""
+    cluster = LiveCluster(api, DRA)
+    for name in ("t4-1", "t4-2"):
+        labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "2"}
+        cluster.add_node(name, "notebooks", labels=labels)
+        api.edit("nodes", name, lambda node: node["status"].update(nodeInfo={"kubeletVersion": "v1.36.3"}))
+    use(api, "team/a-large", "t4-1", "gpu-0", "7680Mi")
+    use(api, "team/lab-0", "t4-1", "gpu-0")
+    add_claim(api, "physics", "other", "another", "")
+    api.add("deviceclasses", "another", {"spec": {"selectors": [{"cel": {"expression": "device.driver == 'example.org'"}}]}})
+
+
+def test_pools_of_dra_are_read_as_from_the_printed_objects(api: ApiServer, ask: Ask, tmp_path: Path) -> None:
+    fill_with_dra(api)
+    api.allows = allowed_by(list(yaml.safe_load_all(gpushare("rbac", "--import", "nvidia-ops").stdout)))
+    done = ask("import", "--live", *OPERATOR)
+    assert done.returncode == 0, done.stderr
+    assert "could not read" not in done.stderr
+    printed = tmp_path / "printed.json"
+    plurals = ("nodes", "resourcequotas", "deviceclasses", "resourceclaimtemplates", "resourceclaims")
+    lists = [{"apiVersion": KINDS[one][0], "kind": f"{KINDS[one][1]}List", "items": api.all(one)} for one in plurals]
+    printed.write_text("\n---\n".join(map(json.dumps, lists)))
+    spec = yaml.safe_load(done.stdout)["spec"]
+    assert spec == yaml.safe_load(ask("import", printed).stdout)["spec"]
+    [(name, pool)] = spec["pools"].items()
+    assert (pool["backend"], pool["sharing"]) == ("dra", {"mode": "time-slicing", "replicas": 4})
+    assert pool["sizes"] == {"large": "7680Mi"}, "named after the template, not after the claim of a pod"
+    assert spec["quotas"] == {"team": {name: 6}}
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_objects_of_dra_that_cannot_be_read_are_reported(api: ApiServer, ask: Ask, status: int) -> None:
+    fill(api)
+    api.fail("GET /apis/resource.k8s.io/", status)
+    done = ask("import", "--live", *OPERATOR)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"could not read objects of DRA (resource.k8s.io/v1): {status}") == 1
+    assert len(yaml.safe_load(done.stdout)["spec"]["pools"]) == 1
+
+
+def test_release_of_the_dra_driver_gives_its_version_and_shares(api: ApiServer, ask: Ask) -> None:
+    fill_with_dra(api)
+    values = {"consumableShares": "memory", "featureGates": {"ConsumableShares": True}}
+    api.add("secrets", "sh.helm.release.v1.theirs.v1", release(DRA_CHART, "0.5.0", values), namespace=DRA_CHART)
+    done = ask("import", "--live", "--helm-values")
+    platform = yaml.safe_load(done.stdout)["spec"]["platform"]
+    assert platform["dra"] == {"via": "existing", "version": "0.5.0", "shares": "memory"}
+
+
 class OnePolicy:
-    """An API server with a node and a ClusterPolicy."""
+    """An API server with a node, a ClusterPolicy, and the releases of NVIDIA's operator and DRA driver."""
 
     LISTS: ClassVar[dict[str, list[Any]]] = {
         "/api/v1/nodes": [
@@ -108,6 +162,7 @@ class OnePolicy:
                 "spec": {"driver": {"enabled": True, "version": "580.105.08"}, "operator": {"runtimeClass": "nvidia-x"}},
             }
         ],
+        "/api/v1/namespaces/nvidia-ops/secrets": [release("gpu-operator", "v25.3.4", {}), release(DRA_CHART, "0.5.0", {})],
     }
 
     def get(self, path: str, _query: object = None) -> dict[str, Any]:
@@ -126,6 +181,11 @@ def test_clusterpolicy_gives_its_release_version(stack: str) -> None:
         assert (spec["namespace"], spec["platform"]["version"]) == ("nvidia-ops", "v25.3.4")
     else:
         assert spec["platform"]["runtimeClass"] == "nvidia-x"
+
+
+def test_clusterpolicy_has_the_values_of_the_operator_and_not_of_the_dra_driver() -> None:
+    found = inventory.read(OnePolicy(), ["nvidia-ops"], values=True)
+    assert [one["chart"] for name, one in found.objects if name.startswith("HelmRelease")] == [DRA_CHART]
 
 
 def test_live_option_without_live_and_missing_input_are_errors(ask: Ask) -> None:

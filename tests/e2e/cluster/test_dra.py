@@ -1,8 +1,10 @@
 """Pools of the DRA driver from intent to pod: every mode, with claims and limits; who goes beyond a cap ends alone."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from tests.e2e.cluster.cluster_fixture import A100, COURSE, KEPT, NEVER, T4, ClusterFixture
 from tests.e2e.cluster.dra.agents import BACK_END, Agents, dra_intent, with_agents
@@ -102,6 +104,30 @@ def test_node_takes_as_many_claims_as_its_memory_has_room_for(cluster_fixture: C
     start(cluster_fixture, "large", LARGE, "--mib", "1000")
     assert finds_nothing(cluster_fixture, "late", SHARE)
     cluster_fixture.dismiss(*names, "large")
+
+
+def test_import_of_the_cluster_is_that_of_its_printed_objects(cluster_fixture: ClusterFixture, agents: Agents) -> None:
+    """Also while pods have claims of every size, of which the pool has templates."""
+    for node, product in ((SLICED, "Tesla-T4"), (OTHER, "NVIDIA-A100-SXM4-40GB")):
+        found = (f"nvidia.com/gpu.product={product}", "nvidia.com/gpu.count=2")
+        cluster_fixture.cluster.kubectl("label", "node", node, *found)
+    start(cluster_fixture, "share", SHARE, "--mib", "1000")
+    start(cluster_fixture, "large", LARGE, "--mib", "1000")
+    kinds = "nodes,configmaps,resourcequotas,deviceclasses,resourceclaimtemplates,resourceclaims"
+    gpushare = f"{sys.executable} -m gpushare"
+    specs = []
+    for command in (f"{gpushare} import --live", f"kubectl get {kinds} -A -o json | {gpushare} import -"):
+        done = cluster_fixture.shell(command)
+        assert "could not read" not in done.stderr
+        specs.append(yaml.safe_load(done.stdout)["spec"])
+    cluster_fixture.dismiss("share", "large")
+    cluster_fixture.cluster.kubectl("label", "node", "--all", "nvidia.com/gpu.product-", "nvidia.com/gpu.count-")
+    assert specs[0]["pools"] == specs[1]["pools"]
+    pools = {pool["card"]: (pool["backend"], pool["sharing"], pool.get("sizes")) for pool in specs[0]["pools"].values()}
+    assert pools == {
+        "t4": ("dra", {"mode": "time-slicing", "replicas": 4}, {"large": "7680Mi"}),
+        "a100-sxm4-40gb": ("dra", {"mode": "exclusive"}, None),
+    }
 
 
 def test_claims_of_another_size_replace_the_former_ones(cluster_fixture: ClusterFixture, agents: Agents) -> None:

@@ -3,7 +3,8 @@
 `python -m tests.e2e.scale.load rest|queue --nodes N --speed S FORMER NEW`, two bundles of one pool; each state in a process
 of its own, for the watches of a thousand nodes end when their process does. Real: the API server, its controllers, the
 DaemonSet; of the runtime enforcement's cycle with its upkeep, its watches of the API server, the closed loop, all requests.
-Simulated: GPUs that never change, the rhythm of looks, and kubelet, which writes its node's status every five minutes.
+Simulated: GPUs that never change, the rhythm of looks, and kubelet, which writes its node's status every five minutes. Of a
+pool of the DRA driver each node has its slice, and `queue` measures nothing: a number of shares is no change of such a node.
 Time passes S times as fast as the server's own. After `rest` comes the restart: it writes `restart`, and reads a line when
 that is done. KUBECONFIG names the server, which has FORMER's objects.
 """
@@ -26,16 +27,18 @@ from typing import Any
 from gpushare_node.adapters.host.state_dir import Published, StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_endpoint
-from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, ClusterError
 from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
-from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
+from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer, SliceInformer
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.backends.backend import Checkpoint
+from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.cli.wiring import NodeAnnotations
+from gpushare_node.backends.dra import DraBackend
+from gpushare_node.cli.wiring import NodeAnnotations, WatchedSlices
+from gpushare_node.core import policy as policies
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy, read
@@ -43,21 +46,21 @@ from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.node_monitor import NodeMonitor
+from gpushare_node.enforce.offer_watch import LOOK_SECONDS
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import build_view
 from gpushare_node.membership.node_labels import desired
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.metrics import Registry
+from tests.e2e.cluster.dra.devices import DRIVER
+from tests.e2e.scale.driver import DriverPods
 from tests.e2e.scale.nodes import NODES, laden, standing
 from tests.e2e.scale.simulation import NAMESPACE, POOL, await_daemonset
-from tests.e2e.scale.still import MACHINE, InlineQueue, StillDriver, StillWatched
+from tests.e2e.scale.still import MACHINE, Division, InlineQueue, StillDriver, StillWatched
 from tests.e2e.scale.traffic import FastTime, Observed, Traffic
 
 _PURPOSE = "load"
-NO_DEVICES = DevicePlugin(read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), find_sockets=frozenset)
-_LOOK_SECONDS = 60.0
-"""Between two looks of one node. The real second between them changes no request, for none is made in a cycle."""
 _KUBELET_SECONDS = 300.0
 """Kubelet's `nodeStatusReportFrequency`, where nothing has changed."""
 _WARM_SECONDS, _REST_SECONDS = 900.0, 660.0
@@ -88,12 +91,28 @@ class Node:
     @property
     def published(self) -> Published:
         """What its label says."""
-        return Published(key=f"{self.policy.profile}-a", devices=frozenset({self.uuid}))
+        return Published(key=f"{self.policy.profile}-a" if self.policy.profile else "", devices=frozenset({self.uuid}))
+
+    @property
+    def is_of_dra(self) -> bool:
+        """Whether its pool is the DRA driver's."""
+        return self.policy.backend is policies.Backend.DRA
+
+    def _backend(self) -> Backend:
+        """As `cli.wiring` puts it together for a program that stays."""
+        ids = {name: frozenset(f"{self.uuid}::{one}" for one in range(count)) for name, count in self.policy.resources}
+        checkpoint = Checkpoint(allocations=(), registered={} if self.is_of_dra else ids)
+        if not self.is_of_dra:
+            return DevicePlugin(read_checkpoint=lambda: checkpoint, find_sockets=frozenset)
+        watch = SliceInformer(self.connection, self.name, DRIVER, self.clock)
+        slices = WatchedSlices(watch, partial(read_node_slices, self.connection, self.name, DRIVER))
+        return DraBackend(policy=self.policy, read_checkpoint=lambda: checkpoint, node=self.name, read_slices=slices.read)
 
     def object(self, number: int) -> Json:
         """As the API server has it, brought to the policy."""
-        counts = {name: str(count) for name, count in self.policy.resources}
+        counts = {} if self.is_of_dra else {name: str(count) for name, count in self.policy.resources}
         labels = {"example.org/pool": POOL, **desired(self.policy, self.published)}
+        labels |= {BACKEND_LABEL: str(self.policy.backend)} if self.is_of_dra else {}
         return laden(number, _PURPOSE, labels, capacity=counts, allocatable=counts)
 
     def server(self) -> tuple[NodeClient, EventRecorder]:
@@ -116,7 +135,7 @@ class Node:
             clock=self.clock,
             tenants=TenancyFile(None, NAMESPACE),
             node_annotations=node_annotations,
-            backend=NO_DEVICES,
+            backend=self._backend(),
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
         enforcer = Enforcer(
@@ -161,7 +180,7 @@ class Node:
             clock=self.clock,
             report=lambda _: None,
             boot_id=MACHINE.boot_id,
-            backend=NO_DEVICES,
+            backend=self._backend(),
             open_enforcer=lambda _: self,
         )
         PodInformer(self.connection, self.name, self.clock).start()
@@ -183,6 +202,18 @@ class NodeCrowd:
     address: ApiEndpoint
     clock: FastTime
     traffic: Traffic
+
+    @contextmanager
+    def sliced(self) -> Iterator[None]:
+        """While each node of a pool of the DRA driver has its slice."""
+        driver, nodes = DriverPods(self.address, NAMESPACE), [one for one in self.nodes if one.is_of_dra]
+        for node in nodes:
+            driver.publish(node.name, node.uuid, node.policy, Division())
+        try:
+            yield
+        finally:
+            for node in nodes:
+                driver.withdraw(node.name)
 
     def measure(self, seconds: float) -> dict[str, Any]:
         """What is asked from now on, a node and second. Bookmarks come by the server's clock."""
@@ -210,7 +241,8 @@ class NodeCrowd:
         random.shuffle(looks)
         kubelets: list[Callable[[], None]] = [partial(self._write_status, node) for node in self.nodes]
         for number in range(_STEPPERS):
-            for jobs, seconds in ((looks, _LOOK_SECONDS), (kubelets, _KUBELET_SECONDS)):
+            # A cycle between two comparisons of the offer makes no request.
+            for jobs, seconds in ((looks, LOOK_SECONDS), (kubelets, _KUBELET_SECONDS)):
                 self._start(partial(self._go_round, jobs[number::_STEPPERS], seconds))
         self.clock.sleep(_WARM_SECONDS)
         return self.measure(_REST_SECONDS)
@@ -335,12 +367,13 @@ def main() -> None:
         objects.append(laden(chosen.nodes, _PURPOSE, objects[0]["metadata"]["labels"]))
         with standing(connection, _PURPOSE, objects):
             await_daemonset(connection, len(objects))
-            if chosen.state == "rest":
-                _say({"rest": nodes.rest()})
-                _say({"restarted": nodes.restart()})
-            else:
-                _say({"queue": nodes.queue(new)})
-            nodes.clock.stop()
+            with nodes.sliced():
+                if chosen.state == "rest":
+                    _say({"rest": nodes.rest()})
+                    _say({"restarted": nodes.restart()})
+                else:
+                    _say({"queue": nodes.queue(new)})
+                nodes.clock.stop()
 
 
 def _policy(bundle: Path) -> str:

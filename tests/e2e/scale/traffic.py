@@ -11,6 +11,13 @@ from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import JSON, Connection, Json, Request, _Answer
 from gpushare_node.core.clock import Stopped
 
+_KINDS = ("leases", "events", "pods", "daemonsets", "resourceslices", "nodes")
+
+
+def kind_of(request: Request) -> str:
+    """What a request is about, as figures call it."""
+    return next((one for one in _KINDS if f"/{one}" in request.path), "other")
+
 
 class FastTime:
     """So many seconds for each real one. What the API server times by itself it times as ever."""
@@ -120,7 +127,7 @@ class Observed(Connection):
 
     def _send(self, request: Request, connect_seconds: float, read_seconds: float) -> _Answer:
         method = "WATCH" if "watch" in request.query else request.method
-        kind = next((one for one in ("leases", "events", "pods", "daemonsets", "nodes") if f"/{one}" in request.path), "other")
+        kind = kind_of(request)
         try:
             answer = super()._send(request, connect_seconds, read_seconds)
         except ClusterError:

@@ -2,7 +2,7 @@
 
 The driver knows no pools: a class selects devices by their product and profile, and pods of a pool by their node. Names of
 classes are stable and never reused: until Kubernetes 1.38 the deletion of a class takes the name for `limits` from another that
-has it too. Classes carry no config, since claims with different ones never share a device.
+has it too. Classes carry no config but a pool's interval, since claims with different ones never share a device.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,6 +18,9 @@ from gpushare.vendors.nvidia import NVIDIA
 
 DRIVER = f"gpu.{NVIDIA.domain}"
 """The name of the driver in slices and claims, and the domain of its attributes."""
+
+CONFIG_API = f"resource.{NVIDIA.domain}/v1beta1"
+"""The version of the driver's configs in classes and claims."""
 
 BACKEND_LABEL = "gpushare.dev/backend"
 """Which back end may run on a node: the node runtime's."""

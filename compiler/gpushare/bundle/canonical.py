@@ -86,6 +86,8 @@ def intent_digest(intent: Intent) -> str:
         for field in ("is_paused", "windows"):
             if not pool["rollout"][field]:
                 del pool["rollout"][field]
+        if not pool["sharing"].get("interval"):
+            pool["sharing"].pop("interval", None)
         for field, default in _POOL_DEFAULTS.items():
             if pool[field] == default:
                 del pool[field]

@@ -205,6 +205,11 @@ class Card(Record):
         """Whether MIG mode is switched without a reset of the GPU: from Hopper on (NVIDIA's MIG User Guide)."""
         return (self.compute_capability or (0, 0)) >= (9, 0)
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether the GPU driver can change how long turns are: from Volta on (dra-driver-nvidia-gpu issues 41 and 222)."""
+        return (self.compute_capability or (7, 0)) >= (7, 0)
+
     @cached_property
     def device_profiles(self) -> Mapping[str, DeviceProfile]:
         """What parts of the card can be, by name: MIG profiles, or partition modes."""

@@ -15,11 +15,15 @@ _FORMER = "chart/files/former-classes.yaml"
 
 
 def of_backends(before: Pools, after: Pools, successors: Mapping[str, str]) -> Iterator[Effect]:
-    """Yield the pools whose nodes change hands, one node after the other."""
+    """Yield the pools whose nodes change hands, one node after the other, and those whose claims get another interval."""
     for name, old in sorted(before.items()):
         new = after.get(successors.get(name, name))
-        if new is not None and old.backend != new.backend:
-            yield Effect(kind=EffectKind.BACKEND, pool=name, subject="backend", before=old.backend, after=new.backend)
+        if new is None:
+            continue
+        if old.backend != new.backend:
+            yield _effect(EffectKind.BACKEND, name, "backend", old.backend, new.backend)
+        elif old.interval != new.interval:
+            yield _effect(EffectKind.INTERVAL, name, "interval", old.interval, new.interval)
 
 
 def of_dra(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Effect]:
@@ -36,7 +40,7 @@ def of_dra(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Ef
         if change.path.startswith(_CLASSES) and change.path in old and change.path in new:
             pool = change.path.removeprefix(_CLASSES).removesuffix(".yaml")
             for one in change.settings:
-                if one.path[0] == "classes":
+                if one.path[0] == "classes" and one.path[2:3] != ("config",):
                     yield _effect(
                         EffectKind.CLASSES, pool, one.path[1] if len(one.path) > 1 else "classes", one.before, one.after
                     )

@@ -27,7 +27,7 @@ class EffectKind(StrEnum):
     AMD_UPSTREAM: programs of AMD's restart. AMD_REINSTALLED: AMD's stack is another release. UNINSTALLED: the bundle no
     longer has a chart. BACKEND: the nodes of a pool change hands between the device plugin and NVIDIA's DRA driver. CLASSES: a
     DeviceClass is edited in place. CLASS_KEPT: no pool has a DeviceClass any more, which stays for its nodes. DRA_UPSTREAM:
-    the DRA driver restarts.
+    the DRA driver restarts. INTERVAL: claims configure a GPU in another way, and share none with those of before.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -63,6 +63,7 @@ class EffectKind(StrEnum):
     CLASSES = "classes"
     CLASS_KEPT = "class-kept"
     DRA_UPSTREAM = "dra-upstream"
+    INTERVAL = "interval"
 
 
 class Effect(Record):

@@ -47,6 +47,7 @@ class PoolSide(Record):
     resources: Mapping[str, int]
     policy: Any
     backend: str = Backend.DEVICE_PLUGIN.value
+    interval: str = "default"
 
     @property
     def has_daemon(self) -> bool:
@@ -146,6 +147,7 @@ def _pool(entry: Mapping[str, Any]) -> PoolSide:
         resources={name: numbers["perNode"] for name, numbers in entry["resources"].items()},
         policy=_policy(entry),
         backend=entry.get("backend", Backend.DEVICE_PLUGIN.value),
+        interval=entry.get("interval", "default"),
     )
 
 

@@ -258,7 +258,8 @@ def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
     if mode == PartitionTraits.mode:
         return _partitions(devices)
     if not modes.named(mode).is_partitioned:
-        return {"mode": mode} | ({"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {})
+        replicas = {"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {}
+        return {"mode": mode} | replicas | ({"interval": pool.at("interval").text} if pool.at("interval").text else {})
     found: dict[str, Any] = {"mode": mode}
     single = all(bundle_dra.name_in_limits(pool, device.at("resource").text) in (GPU, GPU + SHARED) for device in devices)
     found |= ({"strategy": "single"} if single else {}) | (bundle_dra.on_demand(pool) or _layouts(devices, gpus))

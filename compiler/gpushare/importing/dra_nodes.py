@@ -111,6 +111,7 @@ class DraNodes:
             sharing = self._divided(card, layouts, claims)
         else:
             sharing, sizes, sources = self._whole(card, claims[""])
+            sharing |= self._interval(selecting[""], claims[""]) if "replicas" in sharing else {}
         names = self._names(sharing, selecting, layouts)
         has_claims = any(claims.values()) or not names
         fields: dict[str, Any] = {"backend": Backend.DRA.value}
@@ -191,6 +192,25 @@ class DraNodes:
                     "use a pool of its own for whole GPUs, or shares: memory with sizes",
                 )
         return {"mode": "time-slicing", "replicas": number}
+
+    def _interval(self, classes: Iterable[ImportedClass], claims: Sequence[ImportedClaim]) -> dict[str, Any]:
+        """Return the interval of the claims on shared GPUs, if they have one: with different ones they never share a GPU."""
+        of_class = {one.name: dra_objects.interval(one.part.at("spec", "config")) for one in classes}
+        of_claims = [dra_objects.interval(one.config) or of_class[one.device_class] for one in claims]
+        wanted = of_claims or [one for one in of_class.values() if one]
+        configs = [one[1] for one in wanted if one]
+        words = {one[0] if one else "default" for one in wanted}
+        if len(words) > 1:
+            self._notes.warn(
+                "GS861",
+                configs[0],
+                f"claims on GPUs of the same card have the intervals {join_first(sorted(words))}:"
+                " none is imported, because claims with different ones never share a GPU",
+                "write sharing: {interval: …} in the pool",
+            )
+        for config in configs:
+            _ = config.whole
+        return {"interval": words.pop()} if len(words) == 1 and configs else {}
 
     def _divided(self, card: Card, layouts: Layouts, claims: dict[str, list[ImportedClaim]]) -> dict[str, Any]:
         found = sharing_fields.document(SharingSource(replicas={}), layouts, "mixed", layouts.part or _NOWHERE, self._notes)

@@ -14,6 +14,7 @@ from gpushare.core.units import MIB, parse_quantity
 from gpushare.core.wording import shorten
 from gpushare.importing.documents import described
 from gpushare.importing.parts import Notes, Part
+from gpushare.intent.types import Interval
 
 CLASS, TEMPLATE, CLAIM = "DeviceClass", "ResourceClaimTemplate", "ResourceClaim"
 _GROUP = "resource.k8s.io/"
@@ -57,6 +58,11 @@ class ImportedClaim(Record):
     device_class: str
     memory: int | None
     shares: int | None
+
+    @property
+    def config(self) -> Part:
+        """The configs of its devices, which take precedence over those of their class."""
+        return _spec(self.root).at("devices", "config")
 
 
 def is_of_dra(part: Part) -> bool:
@@ -116,8 +122,7 @@ def read_claims(part: Part, notes: Notes) -> Iterator[ImportedClaim]:
     """
     if part.at("metadata", "annotations", FOR_LIMITS).text == "true":
         return
-    spec = part.at("spec", "spec") if part.at("kind").text == TEMPLATE else part.at("spec")
-    for request in spec.at("devices", "requests").entries():
+    for request in _spec(part).at("devices", "requests").entries():
         _ = request.at("name").value
         listed = [_claim(part, asked) for asked in request.at("firstAvailable").entries()]
         first, *others = listed or [_claim(part, request.at("exactly"))]
@@ -133,6 +138,21 @@ def read_claims(part: Part, notes: Notes) -> Iterator[ImportedClaim]:
         if first.device_class:
             _report_unclear(first, notes)
             yield first
+
+
+def _spec(part: Part) -> Part:
+    return part.at("spec", "spec") if part.at("kind").text == TEMPLATE else part.at("spec")
+
+
+def interval(configs: Part) -> tuple[str, Part] | None:
+    """Return the interval that the configs of a class or a claim set, with its config; None if they leave the driver's own."""
+    found = None
+    for one in configs.entries():
+        opaque = one.fresh().at("opaque")
+        word = opaque.at("parameters", "sharing", "timeSlicingConfig", "interval").text.lower()
+        if opaque.at("driver").text == DRIVER and word in {*Interval}:
+            found = word, one
+    return found
 
 
 def _claim(part: Part, asked: Part) -> ImportedClaim:

@@ -18,10 +18,10 @@ from gpushare.intent.types import DraShares, DraVia
 
 _KEYS = ("kubeletPlugin", "gpuResourcesEnabledOverride", "consumableShares")
 _GATE = "ConsumableShares"
+_INTERVALS = "TimeSlicingSettings"
 _SHARING_GATES = {
     "DynamicMIG": "the driver would make and destroy instances by itself; gpushare's node runtime divides GPUs",
     "MPSSupport": "pools with mode: mps stay on the device plugin",
-    "TimeSlicingSettings": "claims with an interval never share a GPU with others, so that gpushare's have none",
     "PassthroughSupport": "GPUs for virtual machines are pools with mode: vgpu, without DRA",
 }
 _CARRIED = (
@@ -108,9 +108,9 @@ def add(settings: Settings, draft: Draft, notes: Notes, *, is_replaced: bool) ->
 
 
 def _is_gate(value: chart_values.Value) -> bool:
-    """Whether a value is the gate that shares need, and no other."""
+    """Whether a value is the gates that shares and their intervals need, and no other."""
     gates = value.part.fresh().whole
-    return value.name == "featureGates" and isinstance(gates, dict) and gates.keys() <= {_GATE}
+    return value.name == "featureGates" and isinstance(gates, dict) and gates.keys() <= {_GATE, _INTERVALS}
 
 
 def _report_replaced(settings: Settings, lost: list[chart_values.Value], notes: Notes) -> None:

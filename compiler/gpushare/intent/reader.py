@@ -36,6 +36,7 @@ from gpushare.intent.types import (
     Goal,
     Instances,
     Intent,
+    Interval,
     Layout,
     LayoutGroup,
     Mechanism,
@@ -228,7 +229,8 @@ def _sharing(document: Document) -> Sharing:
         case Mode.EXCLUSIVE:
             return Exclusive()
         case Mode.TIME_SLICING:
-            return TimeSlicing(replicas=int(document["replicas"]), rename=rename, placement=placement)
+            interval = Interval(document["interval"]) if "interval" in document else None
+            return TimeSlicing(replicas=int(document["replicas"]), rename=rename, placement=placement, interval=interval)
         case Mode.MPS:
             return Mps(replicas=int(document["replicas"]), rename=rename, placement=placement)
         case Mode.MIG:

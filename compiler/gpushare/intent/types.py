@@ -83,6 +83,14 @@ class SharePlacement(StrEnum):
     PACK = "pack"
 
 
+class Interval(StrEnum):
+    """How long the turn of a container is where containers take turns on a GPU."""
+
+    SHORT = "short"
+    MEDIUM = "medium"
+    LONG = "long"
+
+
 class MigStrategy(StrEnum):
     """How the device plugin names MIG instances: `mixed` by profile, `single` all as nvidia.com/gpu."""
 
@@ -192,10 +200,14 @@ class Replicated(Record):
 
 
 class TimeSlicing(Replicated):
-    """Every GPU offered `replicas` times; containers take turns on it, without memory isolation."""
+    """Every GPU offered `replicas` times; containers take turns on it, without memory isolation.
+
+    `interval` None: the GPU driver's default.
+    """
 
     mode = Mode.TIME_SLICING
     replicas: int
+    interval: Interval | None = None
 
 
 class Mps(Replicated):

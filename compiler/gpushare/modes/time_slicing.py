@@ -1,8 +1,10 @@
 """Mode `time-slicing`: containers take turns on a GPU."""
 
+from typing import Any
+
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
-from gpushare.intent.types import Sharing, TimeSlicing
+from gpushare.intent.types import Interval, Sharing, TimeSlicing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small
 from gpushare.modes.traits import ModeTraits
@@ -27,3 +29,13 @@ class TimeSlicingTraits(ModeTraits[TimeSlicing]):
     pool_name = "shared"
     starter_card = "t4"
     variants = (Variant(word="time-slicing", divide=_divide, memory=MemoryIsolation.CAP, faults=FaultIsolation.PROCESS),)
+    settings = (*ModeTraits.settings, "interval")
+
+    @property
+    def interval(self) -> Interval | None:
+        """How long turns on a GPU are; None: as the GPU driver has them."""
+        return self.sharing.interval
+
+    def document(self) -> dict[str, Any]:
+        """Return the `sharing` section of an intent with this mode, replicas and interval."""
+        return super().document() | ({"interval": self.interval.value} if self.interval else {})

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from gpushare.catalog.cards import Card, DeviceProfile, VgpuType
 from gpushare.core.record import fields, replace
-from gpushare.intent.types import Backend, Goal, Layout, LayoutGroup, Mechanism, Pool, Sharing
+from gpushare.intent.types import Backend, Goal, Interval, Layout, LayoutGroup, Mechanism, Pool, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
 
@@ -82,6 +82,11 @@ class ModeTraits(Generic[S]):
     @property
     def mig_strategy(self) -> str | None:
         """The MIG strategy that the pool's nodes need; None if any works."""
+        return None
+
+    @property
+    def interval(self) -> Interval | None:
+        """How long turns on a GPU are; None: as the GPU driver has them."""
         return None
 
     @property

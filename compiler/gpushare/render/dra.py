@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare import backends
-from gpushare.backends.dra import BACKEND_LABEL, DRIVER, IMPLICIT, REQUEST, DraDriver
+from gpushare import backends, modes
+from gpushare.backends.dra import BACKEND_LABEL, CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver
 from gpushare.bundle.former_classes import FormerClasses, former
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import mirrored
@@ -49,8 +49,9 @@ def remembered(plan: Plan) -> Document:
     entries = {} if plan.intent.observes else dict(entry for pool in plan.dra_pools for entry in _remembered(plan, pool))
     namespace = plan.intent.platform.of_dra.namespace if plan.intent.installs_dra_driver else ""
     by_memory = {"byMemory": True} if plan.division.by is DraShares.MEMORY else {}
+    intervals = {"intervals": True} if plan.sets_intervals else {}
     tolerations = [dict(one) for pool in plan.dra_pools for one in pool.pool.tolerations]
-    return {"driverNamespace": namespace, "classes": entries, "tolerations": tolerations} | by_memory
+    return {"driverNamespace": namespace, "classes": entries, "tolerations": tolerations} | by_memory | intervals
 
 
 def _remembered(plan: Plan, pool: PoolPlan) -> Iterator[tuple[str, Document]]:
@@ -97,7 +98,20 @@ def device_class(pool: PoolPlan, resource: str, profile: str | None) -> Document
     kind = f"{device}.type == 'mig' && {device}.profile == '{profile}'" if profile else f"{device}.type == 'gpu'"
     expression = f"device.driver == '{DRIVER}' && {kind} && {product}"
     name = DraDriver(pool.pool, pool.card).extended_name(resource)
-    return {"selectors": [{"cel": {"expression": expression}}], **({"extendedResourceName": name} if name else {})}
+    return {
+        "selectors": [{"cel": {"expression": expression}}],
+        **_config(pool),
+        **({"extendedResourceName": name} if name else {}),
+    }
+
+
+def _config(pool: PoolPlan) -> Document:
+    interval = modes.of(pool.pool).interval
+    if interval is None:
+        return {}
+    sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval.value.capitalize()}}
+    parameters = {"apiVersion": CONFIG_API, "kind": "GpuConfig", "sharing": sharing}
+    return {"config": [{"opaque": {"driver": DRIVER, "parameters": parameters}}]}
 
 
 def _text(value: str) -> str:
@@ -197,6 +211,7 @@ def _gates(plan: Plan) -> Document:
     divided = plan.division
     shares = {} if divided.by is None else {"ConsumableShares": True}
     gates = shares | ({"DynamicMIG": True} if plan.makes_instances else {})
+    gates |= {"TimeSlicingSettings": True} if plan.sets_intervals else {}
     number = "memory" if divided.by is DraShares.MEMORY else str(divided.shares)
     return ({"featureGates": gates} if gates else {}) | ({"consumableShares": number} if shares else {})
 

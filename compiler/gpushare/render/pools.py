@@ -81,7 +81,12 @@ def _of_claims(pool: Pool) -> dict[str, Any]:
     """Return the settings of a pool of DRA. Sizes are in MiB, as in claims."""
     if pool.backend is not Backend.DRA:
         return {}
-    return {"requests": pool.requests.value, "sizes": {name: size // MIB for name, size in pool.sizes}}
+    interval = modes.of(pool).interval
+    return {
+        "requests": pool.requests.value,
+        "sizes": {name: size // MIB for name, size in pool.sizes},
+        **({"interval": interval.value} if interval else {}),
+    }
 
 
 def _selector(pool: PoolPlan | VmPool) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Plan(Record):
 
     `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to
     set its own. It suits every profile that a node may still have, because the operator changes it on all nodes at once.
-    `division`: how NVIDIA's DRA driver divides devices among claims.
+    `division`: how NVIDIA's DRA driver divides devices among claims; `sets_intervals`: whether it sets how long turns are.
     """
 
     intent: Intent
@@ -90,6 +90,7 @@ class Plan(Record):
     operator_mig_strategy: str | None
     vm_pools: tuple[VmPool, ...] = ()
     division: Division = Division(by=None)
+    sets_intervals: bool = False
 
     @property
     def has_nvidia(self) -> bool:
@@ -156,6 +157,7 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
         vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
         division=_division(intent, lock),
+        sets_intervals=_sets_intervals(resolved, lock),
     )
 
 
@@ -168,6 +170,13 @@ def _division(intent: Intent, lock: Lock) -> Division:
     is_fixed = intent.has_dra and not any(modes.of(pool).is_on_demand for pool in intent.pools)
     is_by_memory = divided.by is None and is_fixed and lock.dra.get("byMemory", False)
     return Division(by=DraShares.MEMORY) if is_by_memory else divided
+
+
+def _sets_intervals(resolved: Mapping[str, tuple[Pool, Card, NodeShape]], lock: Lock) -> bool:
+    """Return whether the driver sets intervals. Once, always: else it resets no GPU whose claims with one end later."""
+    served = [(pool, card) for pool, card, _ in resolved.values() if pool.backend is Backend.DRA]
+    is_safe = all(card.has_intervals for _, card in served)
+    return any(modes.of(pool).interval for pool, _ in served) or (is_safe and lock.dra.get("intervals", False))
 
 
 def _offer(pool: PoolPlan) -> Offer:

@@ -1,4 +1,4 @@
-"""Rules on pools that NVIDIA's DRA driver serves: GS760 to GS774.
+"""Rules on pools that NVIDIA's DRA driver serves: GS760 to GS775.
 
 What the driver does is that of kubernetes-sigs/dra-driver-nvidia-gpu 0.5: `consumableShares` is one value for all its nodes, a
 claim that names no capacity takes the default of the device, and one of `limits` can name none.
@@ -281,6 +281,7 @@ def _is_taken(one: tuple[Pool, Card, ShareKind], two: tuple[Pool, Card, ShareKin
     (pool, card, kind), (other, other_card, other_kind) = one, two
     alike = _names(card) & _names(other_card) and _profile(kind) == _profile(other_kind)
     same = shares.identity(*one)[1:] == shares.identity(*two)[1:] and pool.namespaces == other.namespaces
+    same = same and modes.of(pool).interval is modes.of(other).interval
     return pool is not other and bool(alike) and not same
 
 
@@ -524,6 +525,36 @@ def check_whole_name(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+def check_interval(context: RuleContext) -> Iterator[Finding]:
+    """GS775: an interval that nothing sets, and GPUs that the driver cannot reset once it sets intervals."""
+    setting = [pool for pool, _, _ in _served(context) if modes.of(pool).interval]
+    for pool, card in context.pools_with_card():
+        path = pool_path(pool, "sharing", "interval")
+        if not context.writes(path):
+            if setting and pool.backend is Backend.DRA and not card.has_intervals:
+                yield Finding(
+                    code="GS775",
+                    message=f"with the interval of pool {setting[0].name} no claim on {a_card(card)} of pool {pool.name} ends:"
+                    " the driver then resets the interval of every GPU, and this one has none",
+                    hints=(f"leave interval out in pool {setting[0].name}, or write backend: device-plugin in this pool",),
+                    path=pool_path(pool, "card"),
+                    causes=(pool_path(setting[0], "sharing", "interval"),),
+                )
+            continue
+        if pool.backend is not Backend.DRA:
+            why, hint = "the device plugin sets no interval", "write backend: dra, or leave interval out"
+        elif modes.of(pool).is_partitioned:
+            why, hint = (
+                "an interval is set on whole GPUs, not on MIG instances",
+                "write mode: time-slicing, or leave interval out",
+            )
+        elif not card.has_intervals:
+            why, hint = f"the interval of {a_card(card)} cannot be set", "leave interval out"
+        else:
+            continue
+        yield Finding(code="GS775", message=f"pool {pool.name}: {why}", hints=(hint,), path=path, on_key=True)
+
+
 RULES = (
     Rule(code="GS760", check=check_served),
     Rule(code="GS761", check=check_kubernetes),
@@ -540,4 +571,5 @@ RULES = (
     Rule(code="GS772", check=check_clouds),
     Rule(code="GS773", check=check_former),
     Rule(code="GS774", check=check_whole_name),
+    Rule(code="GS775", check=check_interval),
 )

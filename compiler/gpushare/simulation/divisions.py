@@ -80,9 +80,10 @@ class _Search:
         for mode, build in ((Mode.TIME_SLICING, TimeSlicing), (Mode.MPS, Mps)):
             traits = modes.named(mode.value)
             if self._card.vendor in traits.vendors and traits.missing(self._card) is None:
-                like = self.changed(build(replicas=2, **self._kept))
+                keep = modes.of(self._pool).with_settings
+                like = self.changed(keep(build(replicas=2)))
                 for number in self._replicas(like, None, traits.most_replicas(self._card), 1000):
-                    yield build(replicas=number, **self._kept)
+                    yield keep(build(replicas=number))
         for one in partition.offered(self._card):
             yield Partition(compute=one.compute, memory=one.memory)
         if self._card.mig is not None and mig.is_manageable(self._card.mig):

@@ -16,6 +16,7 @@ _REFUSED = {
     EffectKind.REFUSED: "new pods may be refused",
     EffectKind.ROUTED: "new pods that name no pool may be refused",
     EffectKind.UNPLACED: "new pods that select a removed pool find no node",
+    EffectKind.INTERVAL: "new pods may wait for running ones to end",
 }
 UNCHANGED = "Nothing changes for running pods."
 _ABOVE = {"kill": "killed", "evict": "evicted", "warn": "reported", "none": "left alone"}
@@ -43,6 +44,7 @@ _LATER = {
 _NEW = {
     EffectKind.CLASS_KEPT: "Device classes stay for the nodes that wait for their turn.",
     EffectKind.CLASSES: "Device classes are edited in place, for new claims.",
+    EffectKind.INTERVAL: "New pods do not start on a GPU until the pods with its former interval have ended there.",
     EffectKind.AMD_REINSTALLED: "Nodes with AMD's GPUs offer none until a device plugin runs there again.",
     EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes, which offer no GPU until it runs there again.",
     EffectKind.RENAMED: "Nodes that wait for their turn offer devices of the former size under names of the new kind.",

@@ -66,6 +66,8 @@ _EFFECTS = {
     EffectKind.CLASS_KEPT: "no pool has this device class any more; it stays until gpushare is uninstalled, because pods are "
     "placed by it on nodes that wait for their turn",
     EffectKind.DRA_UPSTREAM: "the DRA driver restarts node by node; running pods go on, starting and ending ones wait for it",
+    EffectKind.INTERVAL: "new pods do not start on a GPU until those with the former interval have ended there; running pods "
+    "keep it",
 }
 _OF_SUBJECT = frozenset({EffectKind.APPLIED, EffectKind.TAINTED, EffectKind.WITHDRAWN, EffectKind.CLASS_KEPT})
 """Effects without values before and after."""
@@ -83,6 +85,7 @@ _ALSO = {
     EffectKind.BACKEND: "nodes change hands between device plugin and DRA driver",
     EffectKind.DRA_UPSTREAM: "the DRA driver restarts",
     EffectKind.CLASSES: "device classes are edited",
+    EffectKind.INTERVAL: "new pods may wait for running ones to end",
     EffectKind.CLASS_KEPT: "device classes stay",
     EffectKind.RENAMED: "nodes that wait offer devices under other names",
     EffectKind.AMD_UPSTREAM: "AMD's programs restart",

@@ -54,6 +54,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/pools/claimed/sizes", {"large": "5Gi"}),
     ("spec/pools/claimed/sizes", {"big": "7680Mi"}),
     ("spec/pools/named/sharing/profiles", ["3g.20gb"]),
+    ("spec/pools/claimed/sharing/interval", "short"),
 )
 """Every field that only pools of DRA have."""
 
@@ -124,6 +125,18 @@ def test_the_back_end_of_the_platform_changes_only_pools_without_one() -> None:
 
 def kinds(told: Comparison) -> set[EffectKind]:
     return {effect.kind for effect in told.effects}
+
+
+def test_an_interval_makes_new_pods_wait_and_restarts_the_driver_once() -> None:
+    short, long = (changed("spec/pools/claimed/sharing/interval", word) for word in ("short", "long"))
+    first = compiled(short)
+    told = comparison(BASE, first)
+    assert kinds(told) == {EffectKind.INTERVAL, EffectKind.DRA_UPSTREAM}
+    assert [(one.pool, one.before, one.after) for one in told.effects if one.kind is EffectKind.INTERVAL] == [
+        ("claimed", "default", "short")
+    ]
+    for later in (after(first, long), after(first, yaml.safe_load(INTENT))):
+        assert kinds(comparison(first, later)) == {EffectKind.INTERVAL}
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -91,6 +91,7 @@ def intent(**changed: str) -> str:
         {"kubernetes": "1.34", "platform": "dra: {via: existing, driverRoot: /run/nvidia/driver}"},
         {"pool": "backend: dra\n      requests: both"},
         {"sharing": "{mode: time-slicing, replicas: 4}", "pool": "backend: dra\n      sizes: {large: 7680Mi, more: 8Gi}"},
+        {"sharing": "{mode: time-slicing, replicas: 4, interval: long}"},
         {"sharing": "{mode: time-slicing, replicas: 4}", "platform": "dra: {shares: count}"},
         {
             "sharing": "{mode: time-slicing, replicas: 4, rename: false}",
@@ -104,7 +105,7 @@ def intent(**changed: str) -> str:
             "pool": "backend: dra\n      requests: both\n      namespaces: [team]",
         },
     ],
-    ids=["whole", "existing", "limits", "sizes", "count", "names", "halves", "single"],
+    ids=["whole", "existing", "limits", "sizes", "interval", "count", "names", "halves", "single"],
 )
 def test_a_bundle_with_dra_comes_back_byte_for_byte(changed: dict[str, str]) -> None:
     first = pipeline.compile_intent(intent(**changed).encode(), "intent.yaml", lock.EMPTY)
@@ -185,6 +186,44 @@ def test_claims_that_kubernetes_makes_for_limits_are_no_claims_of_users() -> Non
     named = device_class(rest="  extendedResourceName: nvidia.com/gpu\n")
     made = claim("pod-extended-resources-x2x4z", "", 'resource.kubernetes.io/extended-resource-claim: "true"')
     assert pool(imported(named, DRIVER, node(OF_DRA, rest=RUNNING), made))["requests"] == "limits"
+
+
+def config(interval: str, indent: int) -> str:
+    driver = "{driver: gpu.nvidia.com, parameters: {apiVersion: resource.nvidia.com/v1beta1, kind: GpuConfig, sharing: "
+    sharing = f"{{strategy: TimeSlicing, timeSlicingConfig: {{interval: {interval}}}}}}}}}"
+    return f"{' ' * indent}config: [{{opaque: {driver}{sharing}}}]\n"
+
+
+def configured(name: str, interval: str, amount: str = "3840Mi") -> str:
+    """A template whose claims configure their GPU, as the driver's documentation has it."""
+    own = config(interval, 0).strip()
+    return template(name, memory(amount)).replace("{devices: {requests", f"{{devices: {{{own}, requests")
+
+
+@pytest.mark.parametrize(
+    ("rest", "claims", "interval"),
+    [
+        (config("Short", 2), [template("quarter", memory("3840Mi"))], "short"),
+        ("", [configured("quarter", "Long")], "long"),
+        (config("Short", 2), [configured("quarter", "Long")], "long"),
+        ("", [configured("quarter", "Medium"), configured("half", "Medium", "7680Mi")], "medium"),
+        ("", [configured("quarter", "Default")], None),
+    ],
+)
+def test_intervals_of_classes_and_claims_are_that_of_the_pool(rest: str, claims: list[str], interval: str | None) -> None:
+    values = DRIVER.replace("true}", "true, TimeSlicingSettings: true}", 1)
+    found = imported(device_class(rest=rest), values, node(OF_DRA, rest=RUNNING), *claims)
+    shared = pool(found)["sharing"]
+    assert isinstance(shared, dict)
+    assert shared.get("interval") == interval
+    assert not [one.message for one in found.findings if "TimeSlicingSettings" in one.message]
+
+
+def test_intervals_of_claims_that_never_share_a_gpu_are_reported() -> None:
+    claims = [configured("quarter", "Short"), template("half", memory("7680Mi"))]
+    found = imported(device_class(), DRIVER, node(OF_DRA, rest=RUNNING), *claims)
+    assert pool(found)["sharing"] == {"mode": "time-slicing", "replicas": 4}
+    assert [one.code for one in found.findings if "intervals default and short" in one.message] == ["GS861"]
 
 
 def test_names_in_limits_are_kept_where_they_get_the_same() -> None:

@@ -56,6 +56,7 @@ def test_written_defaults_do_not_change_the_digest() -> None:
         read(backend="dra"),
         read(requests="both"),
         read(sizes={"large": "7680Mi"}),
+        read(sharing={"mode": "time-slicing", "replicas": 4, "interval": "short"}),
         read({"dra": {}}),
         read({"dra": {"shares": "count"}}),
     ],
@@ -85,7 +86,7 @@ def test_the_order_of_sizes_and_where_the_back_end_is_written_have_no_meaning() 
         (intent(pool(sizes="{}")), "GS107 11:14-16"),
         (intent(pool(sizes="{large: 0}")), "GS106 11:22-23"),
         (intent(pool(sizes="{large: 50%}")), "GS105 11:22-25"),
-        (intent(pool("{mode: time-slicing, replicas: 4, interval: short}")), "GS102 10:50-58"),
+        (intent(pool("{mode: time-slicing, replicas: 4, interval: 5ms}")), "GS104 10:60-63"),
     ],
 )
 def test_words_and_forms_that_the_schema_refuses(text: str, places: str) -> None:

@@ -86,6 +86,22 @@ def test_a_policy_says_by_what_claims_share_a_device(platform: str, names: tuple
     assert spec(texts, "hpc")["dra"]["shares"] == shares
 
 
+def test_an_interval_is_in_the_class_of_its_pool_and_a_gate_of_the_driver() -> None:
+    texts = bundle("notebooks", "hpc", notebooks=pool("t4", "{mode: time-slicing, replicas: 4, interval: medium}", "a"))
+    [config] = objects(texts, "notebooks")["classes"]["gpushare-notebooks"]["config"]
+    assert config["opaque"] == {
+        "driver": "gpu.nvidia.com",
+        "parameters": {
+            "apiVersion": "resource.nvidia.com/v1beta1",
+            "kind": "GpuConfig",
+            "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Medium"}},
+        },
+    }
+    assert "config" not in objects(texts, "hpc")["classes"]["gpushare-hpc"]
+    assert driver(texts)["featureGates"] == {"ConsumableShares": True, "TimeSlicingSettings": True}
+    assert driver(bundle())["featureGates"] == {"ConsumableShares": True}
+
+
 def test_a_class_names_the_card_as_the_driver_does() -> None:
     [selector] = objects(bundle(), "notebooks")["classes"]["gpushare-notebooks"]["selectors"]
     assert selector["cel"]["expression"] == (
@@ -327,12 +343,16 @@ def test_a_class_of_a_former_layout_stays() -> None:
 
 
 def test_the_driver_keeps_what_nodes_need_that_leave_it() -> None:
-    """Without the tolerations its pods would leave these nodes, and without shares running pods would have none."""
+    """Without the tolerations its pods would leave these nodes, and without shares running pods would have none.
+
+    Without the gate for intervals it would prepare no claim of the class that stays.
+    """
+    turns = "{mode: time-slicing, replicas: 4, interval: short}"
     school = "tolerations: [{key: school, operator: Exists}]"
     hpc = f"{POOLS['hpc'][:-1]}, backend: dra}}"
     both, one = (
-        intent("hpc", "turns", platform=HALF_WAY, more=NEW, hpc=hpc, turns=pool("t4", SLICED, "t", f", {school}{backend}"))
-        for backend in (", backend: dra", "")
+        intent("hpc", "turns", platform=HALF_WAY, more=NEW, hpc=hpc, turns=pool("t4", sharing, "t", f", {school}{backend}"))
+        for sharing, backend in ((turns, ", backend: dra"), (SLICED, ""))
     )
     first, then = driver(generations(both)), driver(generations(both, one))
     assert first["consumableShares"] == "memory"
@@ -341,6 +361,9 @@ def test_the_driver_keeps_what_nodes_need_that_leave_it() -> None:
     assert then["consumableShares"] == "memory"
     assert {"key": "school", "operator": "Exists"} in then["kubeletPlugin"]["tolerations"]
     assert spec(generations(both, one), "hpc")["dra"]["shares"] == "memory"
+    old = intent("hpc", platform=HALF_WAY, more=NEW, hpc=hpc.replace("a100-pcie-40gb", "p4"))
+    assert first["featureGates"] == {"ConsumableShares": True, "TimeSlicingSettings": True}
+    assert driver(generations(both, old))["featureGates"] == {"ConsumableShares": True}
 
 
 def test_a_class_stays_when_the_bundle_begins_to_observe() -> None:

@@ -626,6 +626,55 @@ def test_the_release_of_the_device_plugin_does_not_concern_pools_of_dra() -> Non
     assert found(written(pool(sharing=sharing), platform=platform), "GS707")
 
 
+# GS775
+
+
+SHORT = "{mode: time-slicing, replicas: 4, interval: short}"
+P4 = {"card": "p4", "nodes": "{matchLabels: {node.example.org/flavour: gpu-p4}}"}
+
+
+@pytest.mark.parametrize("interval", ["short", "medium", "long"])
+def test_turns_on_whole_gpus_of_dra_have_an_interval(interval: str) -> None:
+    sharing = SHORT.replace("short", interval)
+    assert codes(claimed(sharing=sharing), **PLATFORM) == codes(claimed(sharing=sharing), **COUNT) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sharing": SHORT, "backend": "device-plugin"}, "the device plugin sets no interval"),
+        ({**A100, "sharing": "{mode: mig, layout: {3g.20gb: 2}, replicas: 2, interval: long}"}, "not on MIG instances"),
+        ({**A100, "sharing": "{mode: mig, layout: on-demand, interval: long}"}, "not on MIG instances"),
+        ({**P4, "sharing": SHORT}, "cannot be set"),
+    ],
+)
+def test_an_interval_that_nothing_sets_is_refused(fields: dict[str, str], words: str) -> None:
+    place, is_refused, message = one("GS775", claimed(**fields), **PLATFORM)
+    assert (place, is_refused) == (f"{HERE}/sharing/interval", True)
+    assert words in message
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "mps", "partition", "vgpu"])
+def test_other_modes_have_no_interval(mode: str) -> None:
+    sharing = SHARING[mode].replace("}", ", interval: short}")
+    messages = {finding.message for finding in check(written(claimed(sharing=sharing, **A100), **PLATFORM))}
+    assert f"interval does not belong to mode {mode}" in messages
+
+
+def test_with_an_interval_gpus_that_have_none_are_refused_on_the_same_driver_alone() -> None:
+    old = {"name": "old", **P4, "sharing": "{mode: exclusive}"}
+    place, _, message = one("GS775", claimed(sharing=SHORT), claimed(**old), **PLATFORM)
+    assert place == "/spec/pools/old/card"
+    assert "no claim on a Tesla P4 of pool old ends" in message
+    assert codes(claimed(sharing=SHORT), claimed(**old, backend="device-plugin"), **PLATFORM) == []
+    assert codes(claimed(), claimed(**old), **PLATFORM) == []
+
+
+def test_claims_of_two_pools_with_one_card_and_two_intervals_block_each_other() -> None:
+    other = claimed("b", nodes=OTHER_T4, sharing=SHORT.replace("short", "long"))
+    assert one("GS765", claimed(sharing=SHORT), other, **PLATFORM)[0] == "/spec/pools/b/card"
+
+
 def test_every_rule_has_a_severity_of_its_own() -> None:
     """What blocks a bundle is an error; what may be meant, or depends on the cluster, a warning."""
     warnings = {"GS765", "GS767", "GS771", "GS772", "GS773", "GS774"}
@@ -641,7 +690,7 @@ def test_every_rule_has_a_severity_of_its_own() -> None:
 
 
 def test_the_rules_are_in_the_registry() -> None:
-    assert {f"GS{number}" for number in range(760, 775)} == OURS <= {rule.code for rule in rules.RULES}
+    assert {f"GS{number}" for number in range(760, 776)} == OURS <= {rule.code for rule in rules.RULES}
 
 
 def test_a_class_shares_the_budget_of_its_name_for_limits() -> None:

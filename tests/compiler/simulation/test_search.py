@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from gpushare import mig, pipeline
+from gpushare import mig, modes, pipeline
 from gpushare.catalog import cards
 from gpushare.core import emit
 from gpushare.core.prices import Price
 from gpushare.core.record import replace
 from gpushare.core.units import MIB
-from gpushare.intent.types import Exclusive, Mig, Mps, Sharing, TimeSlicing
+from gpushare.intent.types import Exclusive, Interval, Mig, Mps, Sharing, TimeSlicing
 from gpushare.modes.demand import MemoryIsolation
 from gpushare.resolved.plan import Plan
 from gpushare.simulation import fragment, supply
 from gpushare.simulation.choice import Chooser
+from gpushare.simulation.divisions import Sizes, divisions
 from gpushare.simulation.engine import Scoring, Settings, simulate
 from gpushare.simulation.known import Constraints, Known
 from gpushare.simulation.search import search
@@ -216,6 +217,14 @@ def test_splits_serve_parts_of_gpus_with_fewer_gpus_than_any_two_pools_and_whole
     two = search(planned({"gpus": pool()}), workload(*asked), {}, constraints=Constraints(max_pools=2))
     assert two.best is not None
     assert two.best.gpus == two.lower_bound == 90 + 75
+
+
+def test_other_numbers_of_turns_keep_their_interval() -> None:
+    (planned_pool,) = planned({"shared": pool()}).pools
+    own = replace(planned_pool.pool, sharing=TimeSlicing(replicas=4, interval=Interval.SHORT))
+    made = divisions(own, planned_pool.card, Sizes(memory_bytes=(2 * GIB,), milli=()), lambda _: 0).found
+    turns = [one.pool for one in made if isinstance(one.pool.sharing, TimeSlicing)]
+    assert [modes.of(one).document()["interval"] for one in turns] == ["short"]
 
 
 def test_of_equal_cost_the_stronger_isolation_is_the_best() -> None:

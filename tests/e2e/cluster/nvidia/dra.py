@@ -27,7 +27,15 @@ LABELS = {
 _DRIVER = "580.95.05"
 _MAJOR, _CAPS_MAJOR = 195, 236
 _GPUS, _GPU_INSTANCES, _COMPUTE_INSTANCES = 8, 15, 8
-_STUB = "#!/bin/sh\ncat > /dev/null\n"
+_SMI = """#!/usr/bin/python3 -ISB
+import os, sys
+with open("/gpus/nvidia-smi.log", "a") as log:
+    print(*sys.argv[1:], file=log)
+sys.exit(os.path.exists("/gpus/has-no-intervals"))
+"""
+"""What sets intervals, in the driver's container: it writes down what it is asked."""
+
+_STUBS = {"nvidia-smi": _SMI, "nvidia-cdi-hook": "#!/bin/sh\ncat > /dev/null\n"}
 _START = """
 import ctypes, os, shutil, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -118,8 +126,8 @@ def _make_root(root: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     for name in ("libnvidia-ml.so.1", f"libnvidia-ml.so.{_DRIVER}", "libcuda.so.1", f"libcuda.so.{_DRIVER}"):
         shutil.copyfile(build.library(), libraries / name)
-    for name in ("nvidia-smi", "nvidia-cdi-hook"):
-        (programs_of_driver / name).write_text(_STUB)
+    for name, text in _STUBS.items():
+        (programs_of_driver / name).write_text(text)
         (programs_of_driver / name).chmod(0o755)
     minors = {f"nvidia{gpu}": gpu for gpu in range(_GPUS)} | {"nvidia-modeset": 254, "nvidiactl": 255}
     for name, minor in minors.items():

@@ -31,7 +31,9 @@ GATES: dict[str, Object] = {
     "memory": {"featureGates": {"ConsumableShares": True}, "consumableShares": "memory"},
     "counted": {"featureGates": {"ConsumableShares": True}, "consumableShares": "4"},
     "on demand": {"featureGates": {"DynamicMIG": True}},
+    "intervals": {"featureGates": {"TimeSlicingSettings": True}},
 }
+NVIDIAS = dra.BothDrivers.of_nvidia
 INSTANCES = (((9, 0), (9, 4)), ((19, 0), (19, 1), (19, 2), (14, 4)))
 _QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|)")
 _UNITS = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
@@ -121,6 +123,12 @@ def test_both_publish_the_same(
 
 def hold(cluster_fixture: ClusterFixture, name: str, node: str, of: str) -> None:
     """A pod that has a device and does not use it."""
+    cluster_fixture.cluster.apply(holder(name, node, of))
+    cluster_fixture.cluster.wait(lambda: cluster_fixture.phase(name) == "Running", f"{name} runs")
+
+
+def holder(name: str, node: str, of: str) -> Object:
+    """Such a pod."""
     container = {"name": "work", "image": PAUSE, "imagePullPolicy": "Never", "resources": {"claims": [{"name": "gpu"}]}}
     spec = {
         "containers": [container],
@@ -129,10 +137,7 @@ def hold(cluster_fixture: ClusterFixture, name: str, node: str, of: str) -> None
         "terminationGracePeriodSeconds": 1,
         **EVERYTHING,
     }
-    cluster_fixture.cluster.apply(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": COURSE}, "spec": spec}
-    )
-    cluster_fixture.cluster.wait(lambda: cluster_fixture.phase(name) == "Running", f"{name} runs")
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": COURSE}, "spec": spec}
 
 
 def held(cluster_fixture: ClusterFixture, node: str) -> list[tuple[str, Any, Any]]:
@@ -179,6 +184,66 @@ def test_the_runtime_reads_the_same_of_what_both_prepare(
         assert first == second
     cluster_fixture.cluster.empty(f"/api/v1/namespaces/{COURSE}/pods")
     cluster_fixture.cluster.wait(lambda: not any(held(cluster_fixture, node) for node in BOTH), "nothing is held any more")
+
+
+def said_to_gpus(cluster_fixture: ClusterFixture) -> list[str]:
+    """What NVIDIA's driver has said to nvidia-smi since this was asked last, without the UUIDs."""
+    file = cluster_fixture.fleet.folder / NVIDIAS / "nvidia-smi.log"
+    text = file.read_text() if file.exists() else ""
+    file.unlink(missing_ok=True)
+    return re.sub(r"GPU-\S+", "GPU", text).splitlines()
+
+
+def set_to(number: int) -> list[str]:
+    """What it says for an interval."""
+    return ["-i GPU -c DEFAULT", f"compute-policy -i GPU --set-timeslice {number}"]
+
+
+def sliced(interval: str) -> str:
+    return dra_intent(lab=f"card: t4, sharing: {{mode: time-slicing, replicas: 4, interval: {interval}}}")
+
+
+def test_claims_with_one_interval_share_a_gpu_and_with_two_none(cluster_fixture: ClusterFixture, agents: Agents) -> None:
+    restart(cluster_fixture, agents, T4, "memory", mig=False)
+    cluster_fixture.cluster.kubectl("label", "node", *BOTH, f"{BACK_END}-")
+    cluster_fixture.choose(node_1="lab", node_2="lab")
+    agents.install(sliced("short"))
+    for node in BOTH:
+        cluster_fixture.await_policy(node, "lab")
+    said_to_gpus(cluster_fixture)
+    for name in ("first", "second"):
+        hold(cluster_fixture, name, NVIDIAS, "gpushare-lab.share")
+        assert said_to_gpus(cluster_fixture) == set_to(1)
+    assert len({device for device, *_ in held(cluster_fixture, NVIDIAS)}) == 1
+    agents.install(sliced("long"))
+    cluster_fixture.cluster.apply(holder("later", NVIDIAS, "gpushare-lab.share"))
+    cluster_fixture.cluster.wait(
+        lambda: any("conflicting configuration" in message for _, message in cluster_fixture.events("later")),
+        "the driver refuses the other interval",
+    )
+    cluster_fixture.dismiss("first")
+    assert said_to_gpus(cluster_fixture) == []
+    assert cluster_fixture.phase("later") == "Pending"
+    cluster_fixture.dismiss("second")
+    cluster_fixture.cluster.wait(lambda: cluster_fixture.phase("later") == "Running", "later runs")
+    assert said_to_gpus(cluster_fixture) == [*set_to(0), *set_to(3)]
+    cluster_fixture.dismiss("later")
+    assert said_to_gpus(cluster_fixture) == set_to(0)
+    cluster_fixture.choose(node_1=None, node_2=None)
+
+
+def test_with_intervals_no_claim_ends_on_a_gpu_that_has_none(cluster_fixture: ClusterFixture, agents: Agents) -> None:
+    restart(cluster_fixture, agents, T4, "intervals", mig=False)
+    bring(cluster_fixture, device_class("whole", "Tesla T4"), template("gpu", asked("whole")))
+    hold(cluster_fixture, "ending", NVIDIAS, "gpu")
+    sign = cluster_fixture.fleet.folder / NVIDIAS / "has-no-intervals"
+    sign.touch()
+    cluster_fixture.cluster.kubectl("delete", "pod", "ending", "--namespace", COURSE, "--wait=false")
+    for _ in range(2):
+        cluster_fixture.cluster.wait(lambda: said_to_gpus(cluster_fixture), "the driver tries to reset the GPU")
+    assert cluster_fixture.phase("ending") != "Gone"
+    sign.unlink()
+    cluster_fixture.dismiss("ending")
 
 
 def test_a_pool_changes_its_layout_and_its_back_end_with_both(cluster_fixture: ClusterFixture, agents: Agents) -> None:

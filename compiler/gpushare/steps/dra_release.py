@@ -13,8 +13,6 @@ from gpushare.resolved.plan import Plan
 
 _NAME = upstream.FILES[upstream.DRA]
 _VALUES = f"{_NAME}/values.yaml"
-_SYNCED = {"argocd": "application", "flux": "helmrelease,helmrepository,configmap"}
-"""What a tool has for the chart, all by one name."""
 
 
 def step(plan: Plan) -> Iterator[str]:
@@ -65,5 +63,5 @@ def _uninstall(plan: Plan) -> Iterator[str]:
 
 def delete(plan: Plan, tool: str) -> str:
     """Return the command that deletes what a tool of GitOps has for the chart, and with it the driver."""
-    where = gitops.settings(plan.intent, tool)["namespace"]
-    return f"kubectl --namespace {where} delete {_SYNCED[tool]} {gitops.object_name(plan.intent, tool)}-{_NAME}"
+    where, kinds = gitops.settings(plan.intent, tool)["namespace"], gitops.TOOLS[tool].of_chart
+    return f"kubectl --namespace {where} delete {kinds} {gitops.object_name(plan.intent, tool)}-{_NAME}"

@@ -123,6 +123,21 @@ class ModeTraits(Generic[S]):
         """
         return ((),) * self.pool.gpus_per_node
 
+    @property
+    def compute_modes(self) -> tuple[str, ...]:
+        """The compute modes of partitions that the user wrote, in the order of `groups`; empty for all other modes."""
+        return ()
+
+    @property
+    def memory_mode(self) -> str:
+        """The memory mode of partitions."""
+        return ""
+
+    @property
+    def is_named_by_mode(self) -> bool:
+        """Whether the resource of a partition has the name of its mode."""
+        return False
+
     def vgpu_type(self, card: Card) -> VgpuType | None:  # noqa: ARG002 - as above
         """Return the type of the vGPUs that virtual machines get; None for containers, or if the card lacks the type."""
         return None

@@ -125,7 +125,7 @@ class UpstreamChart(Record):
         """Every known release, oldest first."""
         return tuple(version for version, _ in self.releases)
 
-    def in_words_of_helm(self, mirror: str | None) -> str:
+    def helm_reference(self, mirror: str | None) -> str:
         """Return the chart as Helm's commands name it, from the mirror's repository or registry if there is one."""
         address = mirror or self.repository
         return f"{address}/{self.name}" if address.startswith(OCI) else f"{self.name} --repo {address}"

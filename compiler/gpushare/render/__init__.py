@@ -50,7 +50,7 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
     """Return the lock of this plan's bundle, without its files."""
     configs = [pool.mig_config for pool in plan.pools if pool.mig_config]
     goals = {
-        pool.name: GoalPin(question=pool.goal_question, layout=pool.layout_of_goal)
+        pool.name: GoalPin(question=pool.goal_inputs_digest, layout=pool.layout_of_goal)
         for pool in plan.pools
         if pool.layout_of_goal
     }

@@ -25,7 +25,7 @@ def step(plan: Plan) -> Iterator[str]:
         yield f"of them are needed, above all the `nodeSelector`. gpushare sets the label `{BACKEND_LABEL}: dra` on a node when"
         yield "nothing else offers its GPUs."
         return
-    where = chart.in_words_of_helm(plan.intent.platform.charts)
+    where = chart.helm_reference(plan.intent.platform.charts)
     yield f"    helm upgrade --install {chart.name} {where} --version {dra.version or chart.version} \\"
     yield f"      --namespace {dra.namespace} --values {_VALUES} --timeout 10m"
     yield f"    kubectl --namespace {dra.namespace} get daemonsets"

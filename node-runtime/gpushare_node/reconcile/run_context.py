@@ -32,7 +32,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import DriverError
-from gpushare_node.vendors.vendor import Eviction
+from gpushare_node.vendors.vendor import NoExecuteTaint
 
 _TICK_SECONDS = 1.0
 
@@ -223,7 +223,7 @@ class RunContext(Struct, frozen=False):
             self.cluster.change_taints(add=(Taint(key=key, effect="NoSchedule"),), labels=claim)
             self.record_step("taint", "node", Status.CHANGED, f"{key} is set")
 
-    def evict_by_taint(self, taint: Eviction) -> None:
+    def evict_by_taint(self, taint: NoExecuteTaint) -> None:
         """Send away every pod that does not tolerate this taint, platform's and clients of the GPUs included.
 
         The journal says that it is ours: an administrator divides GPUs under the same one.

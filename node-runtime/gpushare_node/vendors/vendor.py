@@ -17,7 +17,7 @@ class OpenDriver(Protocol):
         ...
 
 
-class Eviction(Struct):
+class NoExecuteTaint(Struct):
     """A taint with the effect NoExecute, which ends all pods that do not tolerate it."""
 
     key: str
@@ -50,7 +50,7 @@ class GpuVendor(Struct):
     """What it says at the end: that the GPUs have the layout, or that it has given up."""
     layout_seconds: float
     """How long that takes at most."""
-    layout_taint: "Eviction | None"
+    layout_taint: "NoExecuteTaint | None"
     """What sends every other program away while it works; None if it does that itself."""
     sharing_label: str
     """How the device plugin shares: none, time-slicing or mps."""

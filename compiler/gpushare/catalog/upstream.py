@@ -133,8 +133,7 @@ class UpstreamChart(Record):
     def plugin_version(self, version: str) -> str:
         """Return the device plugin that a release installs.
 
-        For a release that is not known: the plugin of the last known release before it, than which it is not older, or, before
-        all known releases, that of the oldest, than which it is not newer.
+        For a release that is not known: the plugin of the newest known release that is not newer, else that of the oldest.
         """
         order = version_order(version)
         before = [plugin for release, plugin in self.releases if version_order(release) <= order]

@@ -224,7 +224,7 @@ class RunContext(Struct, frozen=False):
             self.record_step("taint", "node", Status.CHANGED, f"{key} is set")
 
     def evict_by_taint(self, taint: NoExecuteTaint) -> None:
-        """Send away every pod that does not tolerate this taint, platform's and clients of the GPUs included.
+        """Evict every pod that does not tolerate this taint, platform's and clients of the GPUs included.
 
         The journal says that it is ours: an administrator divides GPUs under the same one.
         """
@@ -234,7 +234,7 @@ class RunContext(Struct, frozen=False):
             self.record_step("taint", "node", Status.CHANGED, f"{taint.key}={taint.value}:NoExecute is set")
 
     def is_evicting(self) -> bool:
-        """Return whether a taint that sends away every pod is ours, as far as the journal knows."""
+        """Return whether a taint that evicts every pod is ours, as far as the journal knows."""
         journal = self.deps.folder.journal()
         return journal is not None and journal.is_evicting
 

@@ -237,8 +237,8 @@ class ConditionReason(Enum):
         "Kubelet still has allocations of the device plugin under a name by which pods now ask for devices of DRA: such pods "
         "would fail with CreateContainerConfigError.",
         "Run the commands in the message: they restart kubelet without that file, and take from the Node object what it would "
-        "else keep offering. Other device plugins register again; restart the pods that hold their devices. Or replace the "
-        "node.",
+        "otherwise keep offering. Other device plugins register again; restart the pods that hold their devices. Or replace "
+        "the node.",
     )
     WAITING_FOR_SLICES = _not(
         "WaitingForSlices",

@@ -51,7 +51,7 @@ class GpuVendor(Struct):
     layout_seconds: float
     """How long that takes at most."""
     layout_taint: "NoExecuteTaint | None"
-    """What sends every other program away while it works; None if it does that itself."""
+    """The taint by which it evicts other pods while it works; None if it ends other programs itself."""
     sharing_label: str
     """How the device plugin shares: none, time-slicing or mps."""
     leave_seconds: float

@@ -18,6 +18,8 @@ from gpushare.vendors.amd import AMD
 class AmdDevicePlugin:
     """The back end of one pool of AMD's GPUs."""
 
+    needs_runtime_class = False
+
     def __init__(self, pool: Pool) -> None:
         self._mode = pool.mode
         self.strategy = MigStrategy.MIXED if modes.of(pool).is_named_by_mode else MigStrategy.SINGLE

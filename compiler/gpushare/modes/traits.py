@@ -31,7 +31,7 @@ class ModeTraits(Generic[S]):
     vendors: ClassVar[frozenset[str]] = frozenset({"nvidia"})
     """Whose cards have it: keys of `VENDORS`."""
 
-    backends: ClassVar[frozenset[Backend]] = frozenset(Backend)
+    backends: ClassVar[frozenset[Backend]] = frozenset({Backend.DEVICE_PLUGIN, Backend.DRA})
     """The back ends that offer it."""
 
     settings: ClassVar[tuple[str, ...]] = ("rename", "placement")

@@ -24,6 +24,7 @@ from gpushare.resolved.vm_pool import VmPool
 from gpushare.sharing import caps, claims, shares
 from gpushare.sharing.claims import Division
 from gpushare.sharing.shares import Offer, ShareKind
+from gpushare.vendors.amd import AMD
 
 __all__ = [
     "DevicePlan",
@@ -99,7 +100,7 @@ class Plan(Record):
     @property
     def amd_pools(self) -> tuple[PoolPlan, ...]:
         """The pools with cards of AMD's."""
-        return tuple(pool for pool in self.pools if pool.card.vendor == "amd")
+        return tuple(pool for pool in self.pools if pool.vendor is AMD)
 
     @property
     def dra_pools(self) -> tuple[PoolPlan, ...]:

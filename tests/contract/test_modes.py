@@ -6,7 +6,7 @@ from pathlib import Path
 from gpushare.intent.words import Mode
 from tests.contract.test_layers import COMPILER
 
-CLASSES = {"Exclusive", "TimeSlicing", "Mps", "Mig", "Vgpu"}
+CLASSES = {"Exclusive", "TimeSlicing", "Mps", "Mig", "Partition", "Vgpu"}
 WORDS = {mode.value for mode in Mode}
 MAY_KNOW = {
     "intent": "builds the settings of a mode from a document",

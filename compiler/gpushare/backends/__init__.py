@@ -18,11 +18,12 @@ from gpushare.intent.types import Backend, Pool
 __all__ = ["of", "operator_mig_strategy", "quota_resource"]
 
 
+_PLUGINS: Mapping[str, type[DevicePlugin | AmdDevicePlugin]] = {"nvidia": DevicePlugin, "amd": AmdDevicePlugin}
+
+
 def of(pool: Pool, card: Card) -> DevicePlugin | AmdDevicePlugin | DraDriver:
     """Return the back end of a pool that has this card."""
-    if pool.backend is Backend.DRA:
-        return DraDriver(pool, card)
-    return AmdDevicePlugin(pool) if card.vendor == "amd" else DevicePlugin(pool)
+    return DraDriver(pool, card) if pool.backend is Backend.DRA else _PLUGINS[card.vendor](pool)
 
 
 def operator_mig_strategy(pools: Iterable[Pool], former: Iterable[Mapping[str, Any]] = ()) -> str | None:

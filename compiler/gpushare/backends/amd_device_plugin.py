@@ -7,21 +7,22 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare import modes
 from gpushare.backends.requests import QUOTA, limited
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import DeviceProfile
-from gpushare.intent.types import MigStrategy, Partition, Pool
+from gpushare.intent.types import MigStrategy, Pool
 from gpushare.vendors.amd import AMD
 
 
 class AmdDevicePlugin:
     """The back end of one pool of AMD's GPUs."""
 
+    needs_runtime_class = False
+
     def __init__(self, pool: Pool) -> None:
-        sharing = pool.sharing
-        is_mixed = isinstance(sharing, Partition) and sharing.strategy is MigStrategy.MIXED
         self._mode = pool.mode
-        self.strategy = MigStrategy.MIXED if is_mixed else MigStrategy.SINGLE
+        self.strategy = MigStrategy.MIXED if modes.of(pool).is_named_by_mode else MigStrategy.SINGLE
 
     def names(self, profile: DeviceProfile | None, *, is_shared: bool) -> tuple[str, str]:  # noqa: ARG002 - none is shared
         """Return the name of a device's resource, twice: nothing renames it."""

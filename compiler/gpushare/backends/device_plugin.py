@@ -30,6 +30,9 @@ _POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
 class DevicePlugin:
     """The back end of one pool."""
 
+    needs_runtime_class = True
+    """Whether only the runtime class gives a container the devices that it was allocated."""
+
     def __init__(self, pool: Pool) -> None:
         self._mode, self._sharing = modes.of(pool), pool.sharing
 

@@ -46,6 +46,8 @@ def is_of_gpus(device_class: str) -> bool:
 class DraDriver:
     """The back end of one pool."""
 
+    needs_runtime_class = False
+
     def __init__(self, pool: Pool, card: Card) -> None:
         self._pool, self._card, self._mode = pool, card, of(pool)
 

@@ -125,7 +125,7 @@ class UpstreamChart(Record):
         """Every known release, oldest first."""
         return tuple(version for version, _ in self.releases)
 
-    def in_words_of_helm(self, mirror: str | None) -> str:
+    def helm_reference(self, mirror: str | None) -> str:
         """Return the chart as Helm's commands name it, from the mirror's repository or registry if there is one."""
         address = mirror or self.repository
         return f"{address}/{self.name}" if address.startswith(OCI) else f"{self.name} --repo {address}"
@@ -133,8 +133,7 @@ class UpstreamChart(Record):
     def plugin_version(self, version: str) -> str:
         """Return the device plugin that a release installs.
 
-        For a release that is not known: the plugin of the last known release before it, than which it is not older, or, before
-        all known releases, that of the oldest, than which it is not newer.
+        For a release that is not known: the plugin of the newest known release that is not newer, else that of the oldest.
         """
         order = version_order(version)
         before = [plugin for release, plugin in self.releases if version_order(release) <= order]

@@ -56,18 +56,18 @@ def _of_files(texts: Mapping[str, str], name: str) -> Images:
     if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
         raise _edited("chart/values.yaml", name)
     listed = texts["images.txt"]
-    of_amd = _of_amd(listed)
-    pulled = (*images.own(values), *of_amd.pulled)
+    fixed = _of_amd(listed)
+    pulled = (*images.own(values), *fixed.pulled)
     if of_dra := images.dra_of(listed):
         chart_of_dra, image_of_dra = of_dra
         pulled += (image_of_dra,)
-        of_amd = replace(of_amd, charts=(chart_of_dra, *of_amd.charts))
+        fixed = replace(fixed, charts=(chart_of_dra, *fixed.charts))
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
     if stack is None:
-        return replace(of_amd, pulled=pulled)
+        return replace(fixed, pulled=pulled)
     chart = images.chart_of(listed, stack)
-    omissions = (*of_amd.omissions, *(() if chart else (_without_chart(stack, name),)))
-    found = Images(pulled=pulled, charts=(*([chart] if chart else []), *of_amd.charts), omissions=omissions)
+    omissions = (*fixed.omissions, *(() if chart else (_without_chart(stack, name),)))
+    found = Images(pulled=pulled, charts=(*([chart] if chart else []), *fixed.charts), omissions=omissions)
     unknown = next((line for line in listed.splitlines() if _UNKNOWN in line), "")
     if unknown:
         return replace(found, omissions=(*omissions, _without_tags(unknown)))

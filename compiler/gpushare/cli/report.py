@@ -1,4 +1,4 @@
-"""Findings for people: header, source line, carets, hints. Also selects the format; the others are in `formats`."""
+"""Findings for people: header, source line, carets, hints. Also selects the format; others are in `views.finding_formats`."""
 
 import os
 import sys

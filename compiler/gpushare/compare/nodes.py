@@ -9,7 +9,6 @@ from gpushare.compare.changes import Move
 from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.record import Record
 from gpushare.intent.types import Backend
-from gpushare.vendors.amd import AMD
 
 GeometryOf = Callable[[str], Geometry | None]
 """The MIG geometry of a card by its id; None if the card has none or is not known."""
@@ -96,8 +95,8 @@ class NodeMoves(Record):
 
 
 def released(old: PoolSide) -> int:
-    """Return how many shares of one node are removed when gpushare releases it, which changes no GPU of AMD's."""
-    if old.vendor is AMD:
+    """Return how many shares of one node are removed when gpushare releases it, which changes not every vendor's GPUs."""
+    if not old.vendor.is_made_whole:
         return 0
     if old.backend != Backend.DEVICE_PLUGIN:
         return old.shares

@@ -20,10 +20,9 @@ _LAYOUT_SECONDS = 10
 _MODE_SECONDS = 60
 """The same with a change of MIG mode, where the reset of each GPU takes up to half a minute; an estimate too."""
 
-_TO_DRA_SECONDS = 10
-"""The same for a node that goes to the DRA driver: 7.7 s on the test cluster, rounded up."""
-_FROM_DRA_SECONDS = 40
-"""And for one that goes back: kubelet removes the slices of a driver that is gone after 30 s."""
+_HANDOVER_SECONDS = {Backend.DRA.value: 10, Backend.DEVICE_PLUGIN.value: 40}
+"""The same for a node that gets this back end: to the DRA driver 7.7 s on the test cluster, rounded up. On the way back kubelet
+removes the slices of the driver that is gone after 30 s."""
 
 _MANAGER_SECONDS = 1900
 """How long the node runtime waits for AMD's config manager, which tries for half an hour: nothing of it was measured."""
@@ -142,7 +141,7 @@ def _seconds(old: PoolSide | None, new: PoolSide) -> int:
 
 def _handover(old: PoolSide, new: PoolSide) -> int:
     """Return the seconds for one node that gets another back end, which may be longer for another layout."""
-    seconds = _TO_DRA_SECONDS if new.backend == Backend.DRA else _FROM_DRA_SECONDS
+    seconds = _HANDOVER_SECONDS[new.backend]
     return seconds if _modes(old) == _modes(new) else max(seconds, _MODE_SECONDS)
 
 

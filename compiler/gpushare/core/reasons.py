@@ -16,7 +16,7 @@ class Reason(Record):
     remedy: str
     is_hardware: bool
     is_gpu_fault: bool
-    blinds_caps: bool
+    caps_unenforced: bool
 
 
 @cache

@@ -38,7 +38,7 @@ def of_dra(draft: Draft) -> dict[str, dict[str, Any]]:
 
 
 def oldest_kubelet(facts: Facts) -> tuple[int, int] | None:
-    """Return the version of the oldest kubelet, than which no API server is older; None if no Node says one."""
+    """Return the version of the oldest kubelet, a lower bound of the API server's version; None if no Node says one."""
     texts = (node.part.at("status", "nodeInfo", "kubeletVersion").text for node in facts.nodes)
     found = (re.match(r"v?(\d{1,4})\.(\d{1,4})", text) for text in texts)
     return min(((int(one[1]), int(one[2])) for one in found if one), default=None)

@@ -22,8 +22,8 @@ class Tool(Record):
     object that syncs the others. `merged` are those of them that add to an object of the tool's own; `named` those with the
     root's name. `installs` is the kind of the objects whose deletion removes what they installed (of those with a
     finalizer, if `by_finalizer`), unless an annotation has the value `kept`. `detach` says how a person removes the objects
-    alone. `repository` and `revision` are fields of the intent, `defaults` their values where it has none, as its schema states
-    them.
+    alone. `of_chart` are the kinds that the tool has for an upstream chart, all by one name. `repository` and `revision` are
+    fields of the intent, `defaults` their values where it has none, as its schema states them.
     """
 
     title: str
@@ -35,6 +35,7 @@ class Tool(Record):
     by_finalizer: bool
     kept: str
     detach: str
+    of_chart: str
     repository: str
     revision: str
     defaults: Mapping[str, str]
@@ -56,6 +57,7 @@ TOOLS: Mapping[str, Tool] = {
         by_finalizer=True,
         kept="Prune=false",
         detach="remove metadata.finalizers of each Application and run kubectl delete application --cascade=orphan",
+        of_chart="application",
         repository="repoURL",
         revision="targetRevision",
         defaults={"targetRevision": "HEAD", "project": "default", "namespace": "argocd", "server": IN_CLUSTER},
@@ -69,6 +71,7 @@ TOOLS: Mapping[str, Tool] = {
         by_finalizer=False,
         kept="disabled",
         detach="set spec.suspend: true on the Kustomization and each HelmRelease and delete them",
+        of_chart="helmrelease,helmrepository,configmap",
         repository="url",
         revision="branch",
         defaults={"branch": "main", "namespace": "flux-system", "interval": "10m"},

@@ -12,8 +12,6 @@ from functools import cache
 from gpushare.core.record import Record
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-CHANGE_SECONDS = 1800
-"""What must be left of a window in addition to the drain's time: the node runtime's bound for a change."""
 LATE_SECONDS = 600
 """A node notices an opening up to this late: its clock may have been set."""
 _UTC = "UTC"

@@ -1,4 +1,4 @@
-"""Whether a node's condition can be believed: its runtime must be alive, and the node must offer what the plan says. Pure.
+"""Whether a node's condition still holds: its runtime must be alive, and the node must offer what the plan says. Pure.
 
 A condition stays when the program that writes it dies, and a device plugin can lose its devices between two of its looks.
 """
@@ -26,7 +26,7 @@ _NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime
 
 
 def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot, offer: NodeOffer | None = None) -> Condition:
-    """Return the node's condition as it can be believed: not True where the runtime is dead, or the offer is not as planned.
+    """Return the node's condition as far as it still holds: not True where the runtime is dead, or the offer is not as planned.
 
     `offer` are the node's slices, None if they were not read.
     """

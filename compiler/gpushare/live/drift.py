@@ -18,6 +18,7 @@ from gpushare.compare.files import Files, parsed
 from gpushare.core.reasons import reasons
 from gpushare.core.record import Record
 from gpushare.core.wording import join_first
+from gpushare.intent.types import Backend
 from gpushare.live import belief, dra_drift, live_pools, slices
 from gpushare.live.api_objects import clean, document
 from gpushare.live.live_pools import policy_text
@@ -304,7 +305,7 @@ def _one_node(
     node: LiveNode, condition: Condition, pool: str, entry: Mapping[str, Any], offer: NodeOffer | None
 ) -> Iterator[Difference]:
     why = f"`gpushare explain {node.name}` says what to do"
-    is_dra = entry.get("backend") == live_pools.DRA
+    is_dra = entry.get("backend") == Backend.DRA
     resources = {} if is_dra else {name: number["perNode"] for name, number in entry["resources"].items()}
     is_offer_alone = condition.reason == "WrongResources" and dict(node.allocatable) != resources
     if is_dra and offer is not None and offer.problem:

@@ -18,9 +18,6 @@ from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import POOL_LABEL, DaemonSet, LiveNode, Snapshot
 from gpushare.reading import source
 
-DEVICE_PLUGIN, DRA = Backend.DEVICE_PLUGIN.value, Backend.DRA.value
-"""Words of a policy for the back end."""
-
 
 class ClassPlan(Record):
     """A DeviceClass of a pool: what a node must have of it. `replicas`: how many shares a device is meant for."""
@@ -61,7 +58,7 @@ class LivePool(Record):
     @property
     def is_dra(self) -> bool:
         """Whether NVIDIA's DRA driver serves the pool."""
-        return self.backend == DRA
+        return self.backend == Backend.DRA
 
     @property
     def resources(self) -> Mapping[str, int]:
@@ -109,7 +106,7 @@ def _pool(daemonset: DaemonSet, snapshot: Snapshot) -> LivePool:
 
 def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
     shares = {share["profile"]: (clean(share["resource"]), int(share["replicas"])) for share in spec["shares"]}
-    rollout, is_dra = spec["rollout"], spec.get("backend") == DRA
+    rollout, is_dra = spec["rollout"], spec.get("backend") == Backend.DRA
     counts = {clean(name): int(number) for name, number in spec["resources"].items()}
     divided = dict(shares.values())
     resources = {name: number * divided[name] for name, number in counts.items()} if is_dra else counts
@@ -140,7 +137,7 @@ def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
         ),
         max_unavailable=clean(str(rollout["maxUnavailable"])),
         on_busy=clean(rollout["onBusy"]),
-        backend=DRA if is_dra else DEVICE_PLUGIN,
+        backend=(Backend.DRA if is_dra else Backend.DEVICE_PLUGIN).value,
         classes=dict(_classes(spec)) if is_dra else NOTHING,
         division=clean(spec["dra"]["shares"] or "") if is_dra else "",
         is_on_demand=is_on_demand,

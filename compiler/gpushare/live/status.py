@@ -33,7 +33,7 @@ class ShareUsage(Record):
 
 
 class NodeStatus(Record):
-    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady as it can be believed.
+    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady as far as it still holds.
 
     `holders` is None if pods were not read. `backend` is what serves its pool, empty if that is not known. `offer` are its
     ResourceSlices, None where there are none to expect or they were not read; `claims` are those that have its devices.

@@ -82,6 +82,21 @@ class PartitionTraits(ModeTraits[Partition]):
         return None if card.partition_modes else ("partitions", "mig" if card.mig else "exclusive")
 
     @property
+    def compute_modes(self) -> tuple[str, ...]:
+        """That of each entry of `layouts`, or the one of all GPUs."""
+        return tuple(group.compute for group in self.sharing.groups) or (self.sharing.compute,)
+
+    @property
+    def memory_mode(self) -> str:
+        """That of the node."""
+        return self.sharing.memory
+
+    @property
+    def is_named_by_mode(self) -> bool:
+        """Whether the strategy is `mixed`."""
+        return self.sharing.strategy is MigStrategy.MIXED
+
+    @property
     def leftover(self) -> str:
         """The mode of the first entry."""
         return f"compute: {self.sharing.groups[0].compute}" if self.sharing.groups else ""

@@ -31,7 +31,7 @@ class ModeTraits(Generic[S]):
     vendors: ClassVar[frozenset[str]] = frozenset({"nvidia"})
     """Whose cards have it: keys of `VENDORS`."""
 
-    backends: ClassVar[frozenset[Backend]] = frozenset(Backend)
+    backends: ClassVar[frozenset[Backend]] = frozenset({Backend.DEVICE_PLUGIN, Backend.DRA})
     """The back ends that offer it."""
 
     settings: ClassVar[tuple[str, ...]] = ("rename", "placement")
@@ -127,6 +127,21 @@ class ModeTraits(Generic[S]):
         nothing is offered to containers.
         """
         return ((),) * self.pool.gpus_per_node
+
+    @property
+    def compute_modes(self) -> tuple[str, ...]:
+        """The compute modes of partitions that the user wrote, in the order of `groups`; empty for all other modes."""
+        return ()
+
+    @property
+    def memory_mode(self) -> str:
+        """The memory mode of partitions."""
+        return ""
+
+    @property
+    def is_named_by_mode(self) -> bool:
+        """Whether the resource of a partition has the name of its mode."""
+        return False
 
     def vgpu_type(self, card: Card) -> VgpuType | None:  # noqa: ARG002 - as above
         """Return the type of the vGPUs that virtual machines get; None for containers, or if the card lacks the type."""

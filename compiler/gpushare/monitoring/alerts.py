@@ -35,7 +35,7 @@ _XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
 """Errors of memory, NVLink, the bus and the GPU's processor, without those that an application causes (13, 31, 43, 45)."""
 _ENDED = 'gpushare_kills_total{outcome=~"exited|exited_term|exited_kill|stuck|lost"}'
 """Processes that got a signal: not those that were refused to us, or that had ended or were spared before."""
-_BLIND = "|".join(word for word, one in reasons().items() if one.blinds_caps)
+_BLIND = "|".join(word for word, one in reasons().items() if one.caps_unenforced)
 _GPU_FAULTS = "|".join(word for word, one in reasons().items() if one.is_gpu_fault)
 
 

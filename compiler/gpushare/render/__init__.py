@@ -33,7 +33,6 @@ from gpushare.render import (
 )
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.steps import amd_release, dra_release, leaving
-from gpushare.vendors.amd import AMD
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
@@ -50,7 +49,7 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
     """Return the lock of this plan's bundle, without its files."""
     configs = [pool.mig_config for pool in plan.pools if pool.mig_config]
     goals = {
-        pool.name: GoalPin(question=pool.goal_question, layout=pool.layout_of_goal)
+        pool.name: GoalPin(question=pool.goal_inputs_digest, layout=pool.layout_of_goal)
         for pool in plan.pools
         if pool.layout_of_goal
     }
@@ -70,7 +69,7 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
 
 def _has_profile(pool: PoolPlan) -> bool:
     """Return whether the pool's nodes follow a config of NVIDIA's device plugin."""
-    return pool.vendor is not AMD and pool.pool.backend is Backend.DEVICE_PLUGIN
+    return pool.vendor.plugin_label is not None and pool.pool.backend is Backend.DEVICE_PLUGIN
 
 
 def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) -> dict[str, Any]:

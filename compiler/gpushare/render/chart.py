@@ -19,7 +19,7 @@ from gpushare.core import resources
 from gpushare.core.record import NOTHING
 from gpushare.intent.types import Action, OnBusy, Partitioner, Platform, Stack
 from gpushare.resolved.plan import Plan, PoolPlan, QuotaPlan
-from gpushare.vendors.amd import AMD
+from gpushare.vendors import VENDORS
 
 VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
@@ -150,7 +150,7 @@ def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
     backend = backends.of(pool.pool, pool.card)
     return {
         "card": pool.card.id,
-        **({"vendor": pool.card.vendor} if pool.vendor is AMD else {}),
+        **({} if pool.card.vendor == next(iter(VENDORS)) else {"vendor": pool.card.vendor}),
         "mode": pool.mode.value,
         "migCapable": pool.card.mig is not None or pool.card.mig_supported is True,
         "mig": mode.is_partitioned,

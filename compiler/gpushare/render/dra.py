@@ -238,5 +238,5 @@ def images(plan: Plan) -> Iterator[str]:
     version = platform.of_dra.version or chart.version
     (image,) = chart.images
     repository = mirrored(image.values["image.repository"], platform.registry)
-    yield f"{upstream.OF_DRA}: helm pull {chart.in_words_of_helm(platform.charts)} --version {version}"
+    yield f"{upstream.OF_DRA}: helm pull {chart.helm_reference(platform.charts)} --version {version}"
     yield f"{repository}:v{version}"

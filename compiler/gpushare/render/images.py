@@ -160,10 +160,10 @@ def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any
 
 def _of_chart(chart: UpstreamChart, platform: Platform, values: Mapping[str, Any]) -> Iterator[str]:
     version = platform.version or chart.version
-    yield f"# The chart: helm pull {chart.in_words_of_helm(platform.charts)} --version {version}"
+    yield f"# The chart: helm pull {chart.helm_reference(platform.charts)} --version {version}"
     if version != chart.version:
         yield f"# {chart.name} {version}: gpushare knows only the tags of {chart.version}. This lists them:"
-        yield f"#   helm show values {chart.in_words_of_helm(platform.charts)} --version {version}"
+        yield f"#   helm show values {chart.helm_reference(platform.charts)} --version {version}"
         return
     yield f"# {chart.name} {version}"
     running = [image for image in chart.images if _runs(image, chart, values)]

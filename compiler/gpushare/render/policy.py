@@ -4,7 +4,7 @@ Equal GPUs are one entry. The schema is `schemas/node-policy.v1.json`, which the
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpushare import modes
@@ -17,7 +17,6 @@ from gpushare.nodes import taints
 from gpushare.resolved import rollout_entry
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
-from gpushare.vendors.amd import AMD
 
 
 def policies(plan: Plan) -> dict[str, str]:
@@ -41,7 +40,7 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
             },
             "gpusPerNode": wanted.gpus_per_node,
             "mode": pool.mode.value,
-            **_programs(platform, pool),
+            **_PROGRAMS[pool.card.vendor](platform, pool),
             **_dra(plan, pool),
             "gpus": list(_gpus(pool)),
             "resources": _resources(pool),
@@ -49,7 +48,7 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
             "enforcement": {
                 "action": wanted.enforcement.action.value,
                 "graceSeconds": wanted.enforcement.grace_seconds,
-                "mechanism": "none" if pool.vendor is AMD else wanted.enforcement.mechanism.value,
+                "mechanism": wanted.enforcement.mechanism.value if pool.vendor.has_shares else "none",
                 "noticeSeconds": wanted.enforcement.notice_seconds,
             },
             "rollout": rollout_entry.entry(wanted.rollout),
@@ -84,15 +83,16 @@ def _dra(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     }
 
 
-def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
-    """Return who offers and who divides the GPUs, and what they are told."""
-    if pool.vendor is not AMD:
-        return {
-            "stack": platform.stack.value,
-            "partitioner": platform.partitioner.value,
-            "profile": pool.profile.key if pool.pool.backend is Backend.DEVICE_PLUGIN else None,
-            "migConfig": pool.mig_config.name if pool.mig_config else None,
-        }
+def _of_nvidia(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
+    return {
+        "stack": platform.stack.value,
+        "partitioner": platform.partitioner.value,
+        "profile": pool.profile.key if pool.pool.backend is Backend.DEVICE_PLUGIN else None,
+        "migConfig": pool.mig_config.name if pool.mig_config else None,
+    }
+
+
+def _of_amd(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
     config = pool.manager_config
     return {
         "vendor": pool.card.vendor,
@@ -102,6 +102,10 @@ def _programs(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
         "migConfig": None,
         "managerConfig": config.name if config else None,
     }
+
+
+_PROGRAMS: Mapping[str, Callable[[Platform, PoolPlan], dict[str, Any]]] = {"nvidia": _of_nvidia, "amd": _of_amd}
+"""Who offers and who divides the GPUs, and what they are told, by vendor."""
 
 
 def _gpus(pool: PoolPlan) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,6 @@ from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare.sharing import claims
 from gpushare.sharing.claims import Shape
 from gpushare.steps import amd_release, dra_release, leaving, nvidia_release, preparation, virtual_machines
-from gpushare.vendors.amd import AMD
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _PLUGIN = {
@@ -158,18 +157,15 @@ def _consequence(pool: PoolPlan) -> str:
 
 def pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
     """Return a pod that uses one share of the pool."""
-    is_amd, is_dra = pool.vendor is AMD, pool.pool.backend is Backend.DRA
-    container = {
-        "name": "main",
-        "image": example_image(plan.intent.platform.registry),
-        "command": ["ls", "/dev/kfd", "/dev/dri"] if is_amd else ["nvidia-smi", "-L"],
-    }
+    backend = backends.of(pool.pool, pool.card)
+    image, command = example_image(plan.intent.platform.registry), list(pool.vendor.shown_by)
+    container = {"name": "main", "image": image, "command": command}
     spec: dict[str, object] = {"restartPolicy": "Never", "nodeSelector": {POOL_LABEL: pool.name}}
-    if plan.intent.platform.runtime_class and not is_amd and not is_dra:
+    if plan.intent.platform.runtime_class and backend.needs_runtime_class:
         spec["runtimeClassName"] = plan.intent.platform.runtime_class
     if pool.pool.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in pool.pool.tolerations]
-    spec |= backends.of(pool.pool, pool.card).requesting(container, resource)
+    spec |= backend.requesting(container, resource)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": f"{pool.name}-"}, "spec": spec}
 
 

@@ -13,7 +13,7 @@ from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import Backend, Partitioner, Stack
-from gpushare.monitoring import counters
+from gpushare.monitoring import dcgm_fields
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.amd import MANAGER_TAINT
@@ -91,9 +91,9 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
         names = {"NVIDIA_RESOURCE_NAMES": ",".join(renamed)} if renamed else {}
         yield "dcgmExporter.env", _env(KUBERNETES_VIRTUAL_GPUS="true", **names)
         yield "dcgmExporter.hostPID", True
-    if counters.is_for_operator(plan.intent):
+    if dcgm_fields.is_for_operator(plan.intent):
         # The operator's chart makes the ConfigMap, in the namespace where its exporter reads it.
-        yield "dcgmExporter.config", {"create": True, "name": counters.NAME, "data": counters.csv_text()}
+        yield "dcgmExporter.config", {"create": True, "name": dcgm_fields.NAME, "data": dcgm_fields.csv_text()}
 
 
 def _renamed(pools: Iterable[PoolPlan]) -> list[str]:

@@ -24,6 +24,7 @@ from gpushare.resolved.vm_pool import VmPool
 from gpushare.sharing import caps, claims, shares
 from gpushare.sharing.claims import Division
 from gpushare.sharing.shares import Offer, ShareKind
+from gpushare.vendors.amd import AMD
 
 __all__ = [
     "DevicePlan",
@@ -35,7 +36,7 @@ __all__ = [
     "ResourcePlan",
     "SharingProfile",
     "VmPool",
-    "goal_question",
+    "goal_inputs_digest",
     "resolve",
 ]
 
@@ -53,7 +54,7 @@ class PoolPlan(ResolvedPool):
 
     `gpus` and `devices` describe one node, `samples` are one device of each profile, `kinds` the ways to offer them.
     `layout_of_goal` is what a goal was resolved to, None if the user wrote the layout; the lock file pins it under
-    `goal_question`. The tolerance of each cap is `caps.tolerance_mib` of it.
+    `goal_inputs_digest`. The tolerance of each cap is `caps.tolerance_mib` of it.
     """
 
     gpus: tuple[GpuPlan, ...]
@@ -64,7 +65,7 @@ class PoolPlan(ResolvedPool):
     mig_config: MigConfig | None
     manager_config: ManagerConfig | None
     layout_of_goal: Layout | None
-    goal_question: str = ""
+    goal_inputs_digest: str = ""
     kinds: tuple[ShareKind, ...] = ()
 
 
@@ -100,7 +101,7 @@ class Plan(Record):
     @property
     def amd_pools(self) -> tuple[PoolPlan, ...]:
         """The pools with cards of AMD's."""
-        return tuple(pool for pool in self.pools if pool.card.vendor == "amd")
+        return tuple(pool for pool in self.pools if pool.vendor is AMD)
 
     @property
     def dra_pools(self) -> tuple[PoolPlan, ...]:
@@ -147,7 +148,7 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
     resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
     for pool in pools:
         card = _pool_card(pool, catalog)
-        pinned = _pinned(card, lock.goals.get(pool.name), goal_question(intent, pool))
+        pinned = _pinned(card, lock.goals.get(pool.name), goal_inputs_digest(intent, pool))
         resolved[pool.name] = (pool, card, node_plan.resolve(pool, card, pinned))
     return Plan(
         intent=intent,
@@ -193,7 +194,7 @@ def _limits(pool: PoolPlan, device: DevicePlan) -> tuple[str, ...]:
     return backends.of(pool.pool, pool.card).limits(device.resource)
 
 
-def goal_question(intent: Intent, pool: Pool) -> str:
+def goal_inputs_digest(intent: Intent, pool: Pool) -> str:
     """Return a digest of what a goal's layout depends on in the intent; empty for pools without a goal.
 
     The catalogue is left out on purpose: a newer gpushare with better data on a card must not repartition nodes. A card that
@@ -217,7 +218,7 @@ def pinned_layouts(intent: Intent, catalog: Catalog, lock: Lock) -> dict[str, La
     if not lock.goals:
         return {}
     pools = ((pool, catalog.get(pool.card)) for pool in intent.pools if pool.name in lock.goals)
-    found = ((pool.name, card and _pinned(card, lock.goals[pool.name], goal_question(intent, pool))) for pool, card in pools)
+    found = ((one.name, card and _pinned(card, lock.goals[one.name], goal_inputs_digest(intent, one))) for one, card in pools)
     return {name: layout for name, layout in found if layout}
 
 
@@ -236,7 +237,7 @@ def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
 
 
 def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
-    question = goal_question(intent, pool)
+    question = goal_inputs_digest(intent, pool)
     by_mig_manager = intent.platform.partitioner is Partitioner.MIG_MANAGER
     return PoolPlan(
         pool=pool,
@@ -250,7 +251,7 @@ def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool,
         manager_config=shape.manager_config if intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR else None,
         layout_of_goal=shape.layouts[0] if question else None,
         terms=assignment.terms(pool),
-        goal_question=question,
+        goal_inputs_digest=question,
         kinds=shape.kinds,
     )
 

@@ -8,8 +8,9 @@ from gpushare.catalog import amd_charts, card_search
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, MigStrategy, Partition, Pool, Stack
+from gpushare.intent.types import AmdStack, Pool, Stack
 from gpushare.modes import partition
+from gpushare.modes.traits import AnyTraits
 from gpushare.rules.card_names import a_card, product
 from gpushare.rules.charts import AMD_VERSIONS
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
@@ -22,18 +23,17 @@ def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
     return ((pool, card) for pool, card in context.pools_with_card() if vendors.of(card) is AMD)
 
 
-def _partitions(context: RuleContext) -> Iterator[tuple[Pool, Card, Partition]]:
+def _partitions(context: RuleContext) -> Iterator[tuple[Pool, Card, AnyTraits]]:
     for pool, card in context.pools_with_mode():
-        if isinstance(pool.sharing, Partition):
-            yield pool, card, pool.sharing
+        if (traits := modes.of(pool)).compute_modes:
+            yield pool, card, traits
 
 
-def _written(pool: Pool, sharing: Partition) -> Iterator[tuple[str, Path]]:
+def _written(pool: Pool, traits: AnyTraits) -> Iterator[tuple[str, Path]]:
     """Yield every compute mode of the pool with its path."""
-    if not sharing.groups:
-        yield sharing.compute, pool_path(pool, "sharing", "compute")
-    for at, group in enumerate(sharing.groups):
-        yield group.compute, pool_path(pool, "sharing", "layouts", at, "compute")
+    for at, compute in enumerate(traits.compute_modes):
+        entry = ("layouts", at) if traits.groups else ()
+        yield compute, pool_path(pool, "sharing", *entry, "compute")
 
 
 def check_mode(context: RuleContext) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def _instead(card: Card) -> str:
 
 def check_pair(context: RuleContext) -> Iterator[Finding]:
     """GS321: a compute mode with a memory mode that the card does not have."""
-    for pool, card, sharing in _partitions(context):
+    for pool, card, traits in _partitions(context):
         if not card.partition_modes:
             yield Finding(
                 code="GS321",
@@ -79,11 +79,11 @@ def check_pair(context: RuleContext) -> Iterator[Finding]:
                 causes=(pool_path(pool, "card"),),
             )
             continue
-        for compute, path in _written(pool, sharing):
-            if partition.find(card, compute, sharing.memory) is None:
+        for compute, path in _written(pool, traits):
+            if partition.find(card, compute, traits.memory_mode) is None:
                 yield Finding(
                     code="GS321",
-                    message=f"{a_card(card)} has no {compute} with {sharing.memory}",
+                    message=f"{a_card(card)} has no {compute} with {traits.memory_mode}",
                     hints=(f"{product(card)} has {_legal(card)}",),
                     path=path,
                     causes=(pool_path(pool, "sharing", "memory"),),
@@ -100,9 +100,9 @@ def _legal(card: Card) -> str:
 
 def check_single(context: RuleContext) -> Iterator[Finding]:
     """GS322: several compute modes on a node whose resources all have one name: AMD's device plugin exits."""
-    for pool, _, sharing in _partitions(context):
-        computes = dict.fromkeys(group.compute for group in sharing.groups)
-        if sharing.strategy is MigStrategy.SINGLE and len(computes) > 1:
+    for pool, _, traits in _partitions(context):
+        computes = dict.fromkeys(traits.compute_modes)
+        if not traits.is_named_by_mode and len(computes) > 1:
             yield Finding(
                 code="GS322",
                 message=f"with strategy: single AMD's device plugin exits on a node with {join_words(computes)}",
@@ -115,9 +115,9 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
     """GS323: a compute mode that AMD's config manager refuses."""
     if context.intent.platform.of_amd.stack is not AmdStack.GPU_OPERATOR:
         return
-    for pool, card, sharing in _partitions(context):
-        for compute, path in _written(pool, sharing):
-            if compute not in MANAGER_MODES and partition.find(card, compute, sharing.memory):
+    for pool, card, traits in _partitions(context):
+        for compute, path in _written(pool, traits):
+            if compute not in MANAGER_MODES and partition.find(card, compute, traits.memory_mode):
                 every = dict.fromkeys(mode.compute for mode in card.partition_modes)
                 others = [one for one in every if one in MANAGER_MODES]
                 yield Finding(
@@ -133,8 +133,8 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
 
 def check_several(context: RuleContext) -> Iterator[Finding]:
     """GS324: several compute modes on a node, which AMD does not recommend."""
-    for pool, _, sharing in _partitions(context):
-        computes = dict.fromkeys(group.compute for group in sharing.groups)
+    for pool, _, traits in _partitions(context):
+        computes = dict.fromkeys(traits.compute_modes)
         if len(computes) > 1:
             message = f"AMD does not recommend several compute modes on a node, and pool {pool.name} has {join_words(computes)}"
             yield warn_of_pool("GS324", pool, message, "make a pool for each mode, with nodes of its own", "sharing", "layouts")
@@ -234,10 +234,10 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
     """GS753: names by mode with the chart of AMD's device plugin alone, which gives the plugin no arguments."""
     if context.intent.platform.of_amd.stack is not AmdStack.DEVICE_PLUGIN:
         return
-    for pool, _, sharing in _partitions(context):
-        if sharing.strategy is MigStrategy.MIXED:
+    for pool, _, traits in _partitions(context):
+        if traits.is_named_by_mode:
             single = "write strategy: single: partitions are then amd.com/gpu"
-            if len({group.compute for group in sharing.groups}) > 1:
+            if len(set(traits.compute_modes)) > 1:
                 single = "write one compute mode and strategy: single: partitions are then amd.com/gpu"
             yield Finding(
                 code="GS753",

@@ -30,7 +30,6 @@ from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
-from gpushare.vendors.amd import AMD
 
 DRIVER_LIMITS_FROM = 615
 """The driver branch from which the driver itself can hold a cgroup to a memory limit."""
@@ -84,7 +83,7 @@ def _of_quotas(context: RuleContext) -> _Idle:
 
 def _unshared(context: RuleContext, pool: Pool) -> _Idle:
     why, hint = f"no device of pool {pool.name} is shared", "remove it"
-    if (card := context.card(pool)) is None or vendors.of(card) is not AMD:
+    if (card := context.card(pool)) is None or vendors.of(card).has_shares:
         hint += ", or share devices with replicas"
     if pool.enforcement != Enforcement() and not is_misplaced(pool):
         yield ("enforcement",), why, hint

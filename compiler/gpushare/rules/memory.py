@@ -17,7 +17,6 @@ from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
-from gpushare.vendors.amd import AMD
 
 SMALL_CAP_MIB = 512
 """Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""
@@ -104,10 +103,9 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
         if cap is None:
             continue
         path, is_partitioned = pool_path(pool, "memory", "cap"), modes.of(pool).is_partitioned
-        if card and vendors.of(card) is AMD:
-            message = (
-                f"the driver bounds what a container of pool {pool.name} has of AMD's GPUs, so memory.cap has no effect here"
-            )
+        if card and not (vendor := vendors.of(card)).has_shares:
+            gpus = f"{vendor.name}'s GPUs"
+            message = f"the driver bounds what a container of pool {pool.name} has of {gpus}, so memory.cap has no effect here"
             hint = "remove it, or choose a mode with smaller partitions"
             yield Finding(code="GS502", message=message, hints=(hint,), path=path)
         elif pool.sharing.replicas == () and not is_partitioned:

@@ -1,4 +1,4 @@
-"""Rules on the platform below the pools: GS701, GS706, GS712 to GS717, GS725, GS726 and GS750."""
+"""Rules on the platform below the pools: GS701, GS706, GS712 to GS714, GS716, GS717, GS725, GS726 and GS750."""
 
 import re
 from collections.abc import Iterator

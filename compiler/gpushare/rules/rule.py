@@ -1,4 +1,4 @@
-"""What a rule is, and what it may read: Rule, Context, and the paths of a pool's fields.
+"""What a rule is, and what it may read: Rule, RuleContext, and the paths of a pool's fields.
 
 A rule is a function from a Context to findings of one code. Rules import this module and never each other. Facts about a
 pool that several rules need (its card, its resolved layouts and shares) are computed once, here.

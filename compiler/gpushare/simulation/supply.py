@@ -7,7 +7,6 @@ from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.catalog.cards import Card, MigProfile, PartitionMode
 from gpushare.core.prices import Price
 from gpushare.core.record import Record
-from gpushare.core.units import MIB
 from gpushare.intent.types import AdmissionMode, Backend, Pool, SharePlacement
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare.sharing import caps
@@ -26,11 +25,6 @@ class DeviceSupply(Record):
     provides_bytes: int | None
     milli: int
     is_whole: bool
-
-    @property
-    def provides_mib(self) -> int | None:
-        """What a container with one share may use, in whole MiB; None: not known."""
-        return None if self.provides_bytes is None else self.provides_bytes // MIB
 
 
 class PoolSupply(Record):

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gpushare import modes
+from gpushare import modes, vendors
+from gpushare.intent.types import Stack
 from gpushare.modes.demand import Demand
 from gpushare.sizing.answer import Grant, Option, Sizing
 from gpushare.sizing.comparison import Comparison
@@ -10,7 +11,7 @@ from gpushare.sizing.comparison import Comparison
 
 def intent(demand: Demand, option: Option) -> dict[str, Any]:
     """Return the intent of an option: one pool; its label and the cluster's name are examples for the user to replace."""
-    pool, own = option.pool, demand.described
+    pool, own, stack = option.pool, demand.described, next(iter(vendors.of(demand.card).charts))
     described = {
         "card": pool.card,
         "nodes": {"matchLabels": dict(pool.nodes.match_labels), "expected": pool.nodes.expected},
@@ -22,7 +23,7 @@ def intent(demand: Demand, option: Option) -> dict[str, Any]:
         "kind": "ClusterIntent",
         "metadata": {"name": "my-cluster"},
         "spec": {
-            **({"platform": {"stack": "amd-gpu-operator"}} if demand.card.vendor == "amd" else {}),
+            **({} if stack == Stack.GPU_OPERATOR else {"platform": {"stack": stack}}),
             **({"cards": {pool.card: own}} if own else {}),
             "pools": {pool.name: described},
         },

@@ -13,8 +13,6 @@ from gpushare.resolved.plan import Plan
 
 _NAME = upstream.FILES[upstream.DRA]
 _VALUES = f"{_NAME}/values.yaml"
-_SYNCED = {"argocd": "application", "flux": "helmrelease,helmrepository,configmap"}
-"""What a tool has for the chart, all by one name."""
 
 
 def step(plan: Plan) -> Iterator[str]:
@@ -27,7 +25,7 @@ def step(plan: Plan) -> Iterator[str]:
         yield f"of them are needed, above all the `nodeSelector`. gpushare sets the label `{BACKEND_LABEL}: dra` on a node when"
         yield "nothing else offers its GPUs."
         return
-    where = chart.in_words_of_helm(plan.intent.platform.charts)
+    where = chart.helm_reference(plan.intent.platform.charts)
     yield f"    helm upgrade --install {chart.name} {where} --version {dra.version or chart.version} \\"
     yield f"      --namespace {dra.namespace} --values {_VALUES} --timeout 10m"
     yield f"    kubectl --namespace {dra.namespace} get daemonsets"
@@ -65,5 +63,5 @@ def _uninstall(plan: Plan) -> Iterator[str]:
 
 def delete(plan: Plan, tool: str) -> str:
     """Return the command that deletes what a tool of GitOps has for the chart, and with it the driver."""
-    where = gitops.settings(plan.intent, tool)["namespace"]
-    return f"kubectl --namespace {where} delete {_SYNCED[tool]} {gitops.object_name(plan.intent, tool)}-{_NAME}"
+    where, kinds = gitops.settings(plan.intent, tool)["namespace"], gitops.TOOLS[tool].of_chart
+    return f"kubectl --namespace {where} delete {kinds} {gitops.object_name(plan.intent, tool)}-{_NAME}"

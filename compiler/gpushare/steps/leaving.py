@@ -1,20 +1,15 @@
 """How to remove gpushare and keep NVIDIA's chart: a section of the bundle's `README.md`, and what the uninstallation prints."""
 
-import json
-import shlex
 from collections.abc import Iterator
 
-from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
-from gpushare.steps import amd_release, dra_release, nvidia_release, virtual_machines
+from gpushare.steps import amd_release, dra_release, nvidia_release, synced, virtual_machines
 
 NAMESPACE = "PLUGIN_NAMESPACE"
 """What the commands have for the namespace of a plugin that the intent does not state."""
 _VALUES = "restore-values.yaml"
-_DETACHED = '{"metadata": {"finalizers": null}}'
-"""Of the root Application: its deletion then leaves what it installed."""
 _NOT_OURS = "--selector 'app.kubernetes.io/name!=gpushare'"
 """The pod of a failed uninstallation has the command in its arguments, and uses no ConfigMap."""
 
@@ -52,24 +47,25 @@ def staying(plan: Plan) -> str:
 
 def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     """Yield the section's lines. `has_cloud`: the bundle has `nodes/cloud.md`."""
-    intent = plan.intent
+    intent, tool = plan.intent, synced.of(plan)
     tools = [gitops.TOOLS[key].title for key in intent.gitops]
     yield from ("## Leaving", "")
     if tools and gitops.installs_upstream(intent):
         yield f"This keeps NVIDIA's chart. To remove it too, delete as section {' or '.join(tools)} says, instead of this."
     how = " (`nodes/cloud.md`)" if has_cloud else ""
     yield f"In this order, from this folder. If node pools start nodes with a taint of gpushare, first remove it there{how}."
-    yield from ("", *_remove(plan), "    kubectl get nodes --selector gpushare.dev/pool", "")
+    remove = tool.remove() if tool else [_uninstall(plan)]
+    yield from ("", *(f"    {command}" for command in remove), "    kubectl get nodes --selector gpushare.dev/pool", "")
     if not plan.has_nvidia:
         yield "It takes minutes; it is done when no node is listed."
-        yield from _by_helm(plan) if intent.gitops else _failed(plan)
+        yield from _by_helm(plan) if tool else _failed(plan)
         yield from ("", *amd_release.leaving(plan))
         return
     others = (*amd_release.leaving(plan), *dra_release.leaving(plan))
     yield f"This {released(plan)}. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
     stay, it = ("stay", "them") if len(intent.kept_config_maps) > 1 else ("stays", "it")
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."
-    yield from _by_helm(plan) if intent.gitops else _failed(plan)
+    yield from _by_helm(plan) if tool else _failed(plan)
     yield ""
     if relabelled := [f"    {command}" for command in virtual_machines.leaving(plan)]:
         yield "Let NVIDIA's own configs make the same vGPUs; none changes:"
@@ -86,7 +82,7 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     if copies:
         yield "If you applied a copy to the namespace of the plugin, delete it there in the same way:"
         yield from ("", *(f"    {command}" for command in copies), "")
-    yield from _rest(plan)
+    yield from tool.rest() if tool else ()
 
 
 def kept(plan: Plan) -> str:
@@ -97,20 +93,11 @@ def kept(plan: Plan) -> str:
 
 def _restore(plan: Plan) -> str:
     """Return the command after which no pod of NVIDIA's needs a ConfigMap of ours."""
-    intent, stack = plan.intent, plan.intent.platform.stack
+    stack = plan.intent.platform.stack
     if stack is Stack.EXISTING:
         return "restore the values of the device plugin's chart: existing/README.md names those that were changed"
-    chart = upstream.chart(stack.value).name
-    if "flux" in intent.gitops:
-        name = f"{gitops.object_name(intent, 'flux')}-{chart}"
-        made = f"create configmap {name} --from-file values.yaml={stack.value}/{_VALUES} --dry-run=client --output yaml"
-        return f"{_kubectl(plan, 'flux')} {made} | kubectl apply --server-side --force-conflicts --filename -"
-    if "argocd" in intent.gitops:
-        path = gitops.in_repository(gitops.settings(intent, "argocd")["path"], f"{stack.value}/{_VALUES}")
-        change = {"op": "replace", "path": "/spec/sources/0/helm/valueFiles/0", "value": f"$values/{path}"}
-        name = f"{gitops.object_name(intent, 'argocd')}-{chart}"
-        return f"{_kubectl(plan, 'argocd')} patch application {name} --type json --patch {shlex.quote(json.dumps([change]))}"
-    return _restore_by_helm(plan)
+    tool = synced.of(plan)
+    return tool.restore(f"{stack.value}/{_VALUES}") if tool else _restore_by_helm(plan)
 
 
 def _restore_by_helm(plan: Plan) -> str:
@@ -124,20 +111,6 @@ def _deletions(plan: Plan) -> Iterator[str]:
     yield delete_config_maps(plan)
     if plan.intent.copies_config_map:
         yield delete_config_maps(plan, NAMESPACE)
-
-
-def _remove(plan: Plan) -> Iterator[str]:
-    """Yield the commands that remove our chart and leave NVIDIA's."""
-    if "flux" in plan.intent.gitops:
-        yield f"    {_kubectl(plan, 'flux')} delete kustomization {gitops.object_name(plan.intent, 'flux')}"
-    elif "argocd" in plan.intent.gitops:
-        kubectl, name = f"    {_kubectl(plan, 'argocd')}", gitops.object_name(plan.intent, "argocd")
-        yield f"{kubectl} patch application {name} --type merge --patch '{_DETACHED}'"
-        yield f"{kubectl} delete application {name}"
-        yield f"{kubectl} delete application {name}-gpushare"
-        yield f"{kubectl} delete application {name}-rights {name}-namespace"
-    else:
-        yield f"    {_uninstall(plan)}"
 
 
 def _uninstall(plan: Plan, options: str = "--timeout 10m") -> str:
@@ -156,27 +129,3 @@ def _failed(plan: Plan) -> Iterator[str]:
     yield from ("", f"    kubectl --namespace {plan.intent.namespace} logs job/gpushare-uninstall", "")
     yield "Repeat the command when they can answer. Until then Helm refuses every upgrade. To keep gpushare instead, run"
     yield f"`{_uninstall(plan, '--no-hooks')}`, which changes no node, and install it again."
-
-
-def _rest(plan: Plan) -> Iterator[str]:
-    """Yield what becomes of the other objects of the tool that synced the bundle."""
-    if "flux" in plan.intent.gitops:
-        delete = f"{_kubectl(plan, 'flux')} delete gitrepository {gitops.object_name(plan.intent, 'flux')}"
-        yield from ("Delete the source when HelmRelease gpushare is gone; NVIDIA's needs it no more:", "", f"    {delete}", "")
-    elif "argocd" in plan.intent.gitops:
-        project = gitops.settings(plan.intent, "argocd")["project"]
-        its = f"AppProject `{project}`" if project != "default" else ""
-        if gitops.installs_upstream(plan.intent):
-            name = f"{gitops.object_name(plan.intent, 'argocd')}-{upstream.chart(plan.intent.platform.stack.value).name}"
-            needs = f", and {its}" if its else ""
-            yield from (
-                f"Application `{name}` stays, as NVIDIA's chart does.",
-                f"Keep what it needs: the bundle in the repository{needs}.",
-                "",
-            )
-        elif its:
-            yield from (f"{its} stays. Delete it, if no other Application belongs to it.", "")
-
-
-def _kubectl(plan: Plan, tool: str) -> str:
-    return f"kubectl --namespace {gitops.settings(plan.intent, tool)['namespace']}"

@@ -54,7 +54,7 @@ def upgrade(plan: Plan, file: str, *options: str) -> Iterator[str]:
     """Yield the lines that install the chart, or upgrade it, with one of the bundle's files of values for it."""
     platform = plan.intent.platform
     chart = upstream.chart(platform.stack.value)
-    where = chart.in_words_of_helm(platform.charts)
+    where = chart.helm_reference(platform.charts)
     yield f"    helm upgrade --install {chart.name} {where} --version {platform.version or chart.version} \\"
     shown = "".join(f" {option}" for option in options)
     yield f"      --namespace {plan.intent.plugin_namespace} --values {platform.stack.value}/{file} --timeout 10m{shown}"

@@ -15,7 +15,7 @@ GPU_RESOURCES = tuple(chain.from_iterable(vendor.gpu_resources for vendor in VEN
 """With which the names of resources begin that are GPUs of any vendor, or parts of them."""
 
 
-class Made(Protocol):
+class HasVendor(Protocol):
     """What has a vendor, such as a card."""
 
     @property
@@ -23,7 +23,7 @@ class Made(Protocol):
         """A key of `VENDORS`."""
 
 
-def of(made: Made) -> Vendor:
+def of(made: HasVendor) -> Vendor:
     """Return the vendor of a card."""
     return VENDORS[made.vendor]
 

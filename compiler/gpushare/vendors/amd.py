@@ -23,5 +23,8 @@ AMD = Vendor(
     runtime_class="",
     catalogue="amd",
     tool="amd-smi",
+    shown_by=("ls", "/dev/kfd", "/dev/dri"),
+    has_shares=False,
+    is_made_whole=False,
     change_seconds=3120,
 )

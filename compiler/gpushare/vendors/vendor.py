@@ -20,7 +20,11 @@ class Vendor(Record):
     `change_seconds` must be left of a rollout's window in addition to the drain's time: the node runtime's bound for a change.
 
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
-    `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`; `tool` shows a node's GPUs.
+    `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`; `tool` shows a node's GPUs,
+    `shown_by` those of a container.
+
+    `has_shares`: the plugin offers a device to several containers, whose caps the node runtime enforces; elsewhere the driver
+    bounds a device. `is_made_whole`: a node that is released gets whole GPUs again; elsewhere they stay as they are.
     """
 
     name: str
@@ -37,6 +41,9 @@ class Vendor(Record):
     runtime_class: str
     catalogue: str
     tool: str
+    shown_by: tuple[str, ...]
+    has_shares: bool
+    is_made_whole: bool
     change_seconds: int
     workload_label: str = ""
     vgpu_label: str = ""

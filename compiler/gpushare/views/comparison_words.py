@@ -15,7 +15,6 @@ from gpushare.core.units import show_duration
 from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.gitops import TOOLS, Tool
 from gpushare.intent.windows import DAYS
-from gpushare.vendors.amd import AMD
 from gpushare.views.plan_view import known, ranges
 
 _MAX_LENGTH = 60
@@ -241,7 +240,7 @@ def format_consequences(pool: PoolChange, arrow: str) -> Iterator[str]:
     """Yield what happens to the pool's nodes, GPUs and resources."""
     if pool.change is Change.GONE and not pool.successor:
         vendor = vendors.of_resources(one.name for one in pool.resources)
-        stay = "keeps its GPUs as they are" if vendor is AMD else f"offers its whole GPUs again, as {vendor.whole_gpu}"
+        stay = f"offers its whole GPUs again, as {vendor.whole_gpu}" if vendor.is_made_whole else "keeps its GPUs as they are"
         yield f"a node that gpushare releases {stay}"
     if pool.successor:
         yield f"its nodes go to the new pool {pool.successor}"

@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 from gpushare import vendors
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
+from gpushare.intent.types import Backend
 from gpushare.live.devices import Claim
 from gpushare.live.holders import Holder
-from gpushare.live.live_pools import DRA
 from gpushare.live.snapshot import Event, Pod, RuntimeMetrics, Usage
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status, VmNode
 from gpushare.nodes import taints
@@ -81,7 +81,7 @@ def _states(node: NodeStatus) -> Iterator[str]:
 def dra_nodes(seen: Status) -> list[NodeStatus]:
     """Return the nodes that NVIDIA's DRA driver serves or should serve, those that are not as planned first."""
     every = [node for pool in seen.pools for node in pool.nodes] + list(seen.others)
-    found = [node for node in every if node.backend == DRA or (node.offer is not None and node.offer.is_there)]
+    found = [node for node in every if node.backend == Backend.DRA or (node.offer is not None and node.offer.is_there)]
     return sorted(found, key=lambda node: not (node.offer and node.offer.problem))
 
 
@@ -96,7 +96,7 @@ def slices_verdict(node: NodeStatus) -> str:
     """Return whether the slices are as planned, or how they are not."""
     if node.offer is None:
         return "not seen"
-    if node.backend != DRA:
+    if node.backend != Backend.DRA:
         return "in a pool of another back end"
     return node.offer.problem or "as planned"
 

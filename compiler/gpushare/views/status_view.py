@@ -101,9 +101,7 @@ def _of_driver(seen: Status, style: Style, *, is_wide: bool) -> str:
         shown += "\n" + _table(CLAIMS_LEFT, seen.claims.left, style, most=most)
     if seen.claims.names:
         shown += "\n" + _table(CLASS_NAMES, seen.claims.names, style, most=most)
-        shown += (
-            "Pods that ask by such a name get what one of the classes selects; the deletion of either takes the name away.\n"
-        )
+        shown += "Pods that ask by such a name get what one of the classes selects; deleting one class removes the name.\n"
     return shown
 
 

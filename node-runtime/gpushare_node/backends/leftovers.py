@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gpushare_node.backends.backend import DEVICES
 
 
-def way_out(names: Iterable[str], *, has_checkpoint: bool = False) -> str:
+def cleanup_commands(names: Iterable[str], *, has_checkpoint: bool = False) -> str:
     """Return the commands that have kubelet, and with its checkpoint also the allocations in it, forget these resources.
 
     Kubelet keeps offering what the Node object has of a resource that it does not know, so it must not run meanwhile.
@@ -28,4 +28,5 @@ def about_unregistered(offered: Iterable[str], registered: Mapping[str, Collecti
     names = sorted(name for name in offered if not registered.get(name))
     if not names:
         return ""
-    return f"; no plugin has registered {', '.join(names)}: if the node still offers it after five minutes, {way_out(names)}"
+    commands = cleanup_commands(names)
+    return f"; no plugin has registered {', '.join(names)}: if the node still offers it after five minutes, {commands}"

@@ -1,4 +1,4 @@
-"""Wiring: builds the real adapters from the environment and the arguments, and connects them. Makes no decisions."""
+"""Wiring: builds the real adapters from the environment and the arguments, chooses the back end, and connects them."""
 
 import os
 import threading

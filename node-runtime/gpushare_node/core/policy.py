@@ -264,6 +264,11 @@ class DesiredGpu(Struct):
     partition: DesiredPartition | None = None
     on_demand: ModeSwitch | None = None
 
+    @property
+    def profiles(self) -> tuple[str | None, ...]:
+        """The profile of each device; None for the whole GPU."""
+        return tuple(instance.profile for instance in self.instances) or (None,)
+
 
 class Share(Struct):
     """How much of one device one container may use. `profile` None: a whole GPU; `cap_mib` None: no cap."""

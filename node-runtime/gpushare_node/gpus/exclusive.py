@@ -26,8 +26,8 @@ from gpushare_node.core.structs import replace
 from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import GpuInfo
 
-_WHOLE_BY = {Vendor.AMD: Partitioner.NONE}
-"""What divides the GPUs of a node without a policy, where that is not this runtime."""
+_WHOLE_BY = {Vendor.NVIDIA: Partitioner.GPUSHARE, Vendor.AMD: Partitioner.NONE}
+"""What divides the GPUs of a node without a policy."""
 
 _MIG_CONFIG = "all-disabled"
 """The config that every mig-manager has."""
@@ -63,7 +63,7 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str, vendor: Vendor = Vendor.
         card=Card(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
         mode=Mode.EXCLUSIVE,
         stack=Stack.GPU_OPERATOR,
-        partitioner=_WHOLE_BY.get(vendor, Partitioner.GPUSHARE),
+        partitioner=_WHOLE_BY[vendor],
         profile="",
         mig_config=None,
         gpus=tuple(DesiredGpu(index=index, instances=()) for index in indexes),

@@ -27,7 +27,7 @@ from gpushare_node.adapters.kube.cluster import (
 from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.adapters.kube.slices import are_on_demand
 from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.backends.leftovers import about_unregistered, way_out
+from gpushare_node.backends.leftovers import about_unregistered, cleanup_commands
 from gpushare_node.core.policy import Backend, Policy, Stack
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.view import GpuView
@@ -264,7 +264,7 @@ class BackendGate(Struct, frozen=False):
         if names:
             # Of each the Node object may still have a capacity.
             shown = names.union(filter(is_gpu_resource, context.cluster.node().allocatable))
-            command = way_out(shown, has_checkpoint=True)
+            command = cleanup_commands(shown, has_checkpoint=True)
             text = f"kubelet's checkpoint has allocations of {', '.join(sorted(names))}: {command}"
             raise Blocked(ConditionReason.KUBELET_REMEMBERS_PLUGIN, text)
 

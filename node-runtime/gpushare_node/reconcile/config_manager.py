@@ -9,8 +9,9 @@ plan: `manager_answer`. Invariants, also after a kill at any step:
 - A node that offers what it should is tainted for another's label alone only as for a new layout: with a slot, in a window.
 - Pods that read the GPUs once, when they start, are deleted after the taint is removed, before the offer is compared.
 
-The journal has what was requested and not been carried out yet, whatever the policy is by then. A request of an earlier boot is
-none. A request is over when the manager says its last word, or its pod has gone: the removal of the label cancels nothing.
+The journal has what was requested and not been carried out yet, whatever the policy is at that time. A request of an earlier
+boot is none. A request is over when the manager says its last word, or its pod has gone: the removal of the label
+cancels nothing.
 """
 
 from collections.abc import Callable

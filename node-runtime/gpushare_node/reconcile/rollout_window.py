@@ -7,8 +7,8 @@ Held back is what takes a layout, or the plugin's config, from a node that has o
 - a node that lost its layout, as in a reboot: no GPU that should be divided is. If only some GPUs lost theirs, the
   others still serve tenants, and another layout waits;
 - a node on which neither back end may offer GPUs: the label says that a change has begun;
-- what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is by then: the node is out
-  of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels are missing;
+- what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is at that time: the node is
+  out of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels are missing;
 - a node that leaves its pool for none. Another pool's windows count for a node that it takes over.
 
 What the plugin offers at the moment does not count: while it restarts it offers nothing, and tenants run on.

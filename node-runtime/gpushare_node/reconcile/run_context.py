@@ -32,7 +32,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import DriverError
-from gpushare_node.vendors.vendor import Eviction
+from gpushare_node.vendors.vendor import NoExecuteTaint
 
 _TICK_SECONDS = 1.0
 
@@ -223,8 +223,8 @@ class RunContext(Struct, frozen=False):
             self.cluster.change_taints(add=(Taint(key=key, effect="NoSchedule"),), labels=claim)
             self.record_step("taint", "node", Status.CHANGED, f"{key} is set")
 
-    def evict_by_taint(self, taint: Eviction) -> None:
-        """Send away every pod that does not tolerate this taint, platform's and clients of the GPUs included.
+    def evict_by_taint(self, taint: NoExecuteTaint) -> None:
+        """Evict every pod that does not tolerate this taint, platform's and clients of the GPUs included.
 
         The journal says that it is ours: an administrator divides GPUs under the same one.
         """
@@ -234,7 +234,7 @@ class RunContext(Struct, frozen=False):
             self.record_step("taint", "node", Status.CHANGED, f"{taint.key}={taint.value}:NoExecute is set")
 
     def is_evicting(self) -> bool:
-        """Return whether a taint that sends away every pod is ours, as far as the journal knows."""
+        """Return whether a taint that evicts every pod is ours, as far as the journal knows."""
         journal = self.deps.folder.journal()
         return journal is not None and journal.is_evicting
 

@@ -17,8 +17,8 @@ class ConditionSpec(Struct):
     `is_failure`: the policy cannot be applied to the node until a person acts; no wait helps. `is_hardware`: the hardware is
     not what the policy says; `is_gpu_fault`: a GPU does not work. `lacks_driver`: no GPU can be read; `needs_new_container`:
     nor will it be before a new container has another library, or its devices again. `prevents_rollback`: the GPU does not
-    respond, or waits for a reset, after which the change continues. `blinds_caps`: no cap is enforced. `is_held`: the pool's
-    rollout settings hold the change back, and the node serves its former layout.
+    respond, or waits for a reset, after which the change continues. `caps_unenforced`: no cap is enforced. `is_held`: the
+    pool's rollout settings hold the change back, and the node serves its former layout.
     """
 
     word: str
@@ -31,7 +31,7 @@ class ConditionSpec(Struct):
     lacks_driver: bool = False
     needs_new_container: bool = False
     prevents_rollback: bool = False
-    blinds_caps: bool = False
+    caps_unenforced: bool = False
     is_held: bool = False
 
 
@@ -237,8 +237,8 @@ class ConditionReason(Enum):
         "Kubelet still has allocations of the device plugin under a name by which pods now ask for devices of DRA: such pods "
         "would fail with CreateContainerConfigError.",
         "Run the commands in the message: they restart kubelet without that file, and take from the Node object what it would "
-        "else keep offering. Other device plugins register again; restart the pods that hold their devices. Or replace the "
-        "node.",
+        "otherwise keep offering. Other device plugins register again; restart the pods that hold their devices. Or replace "
+        "the node.",
     )
     WAITING_FOR_SLICES = _not(
         "WaitingForSlices",
@@ -327,7 +327,7 @@ class ConditionReason(Enum):
         "Check the message. If it reports no process: the runtime's pod needs hostPID and access to all GPUs. If it reports a "
         "missing checkpoint: mount kubelet's device-plugins directory, and restart the pods in the message. If it names "
         "several containers: delete the one that should not hold the memory, or kill its processes that have a GPU open.",
-        blinds_caps=True,
+        caps_unenforced=True,
     )
     CAP_EXCEEDED = _not(
         "CapExceeded",
@@ -339,13 +339,13 @@ class ConditionReason(Enum):
         "ProcessListUnreliable",
         "The driver's process lists are inconsistent, so no cap is enforced.",
         "Upgrade the driver: versions from 530 up to 535.154.05 return scrambled lists.",
-        blinds_caps=True,
+        caps_unenforced=True,
     )
     CAPABILITY_MISSING = _not(
         "CapabilityMissing",
         "The runtime lacks the capability KILL, so it cannot terminate processes over their cap.",
         "Install the chart without changes; check for an admission policy that drops capabilities.",
-        blinds_caps=True,
+        caps_unenforced=True,
     )
     SIGNALS_DENIED = _not(
         "SignalsDenied",
@@ -364,7 +364,7 @@ class ConditionReason(Enum):
         "Reboot the node.",
         lacks_driver=True,
         prevents_rollback=True,
-        blinds_caps=True,
+        caps_unenforced=True,
     )
 
     # When the node leaves the pool.

@@ -17,7 +17,7 @@ class OpenDriver(Protocol):
         ...
 
 
-class Eviction(Struct):
+class NoExecuteTaint(Struct):
     """A taint with the effect NoExecute, which ends all pods that do not tolerate it."""
 
     key: str
@@ -50,8 +50,8 @@ class GpuVendor(Struct):
     """What it says at the end: that the GPUs have the layout, or that it has given up."""
     layout_seconds: float
     """How long that takes at most."""
-    layout_taint: "Eviction | None"
-    """What sends every other program away while it works; None if it does that itself."""
+    layout_taint: "NoExecuteTaint | None"
+    """The taint by which it evicts other pods while it works; None if it ends other programs itself."""
     sharing_label: str
     """How the device plugin shares: none, time-slicing or mps."""
     leave_seconds: float

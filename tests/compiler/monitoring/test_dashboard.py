@@ -6,8 +6,8 @@ from typing import Any
 
 from gpushare.core import emit
 from gpushare.monitoring.alerts import RECORDINGS
-from gpushare.monitoring.counters import COUNTERS, csv_text
 from gpushare.monitoring.dashboard import PANELS, document
+from gpushare.monitoring.dcgm_fields import COUNTERS, csv_text
 from tests.compiler.monitoring.test_alerts import runtime
 
 UPSTREAM = {

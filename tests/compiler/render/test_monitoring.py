@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare.monitoring.alerts import groups
-from gpushare.monitoring.counters import csv_text
+from gpushare.monitoring.dcgm_fields import csv_text
 from gpushare.vendors.nvidia import NVIDIA
 from tests.compiler.render.compiled import document, files
 

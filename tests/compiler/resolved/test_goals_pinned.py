@@ -7,7 +7,7 @@ from gpushare.bundle.lock import EMPTY, GoalPin, Lock
 from gpushare.catalog import cards
 from gpushare.core.units import Share
 from gpushare.intent.types import Balanced, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
-from gpushare.resolved.plan import PoolPlan, goal_question
+from gpushare.resolved.plan import PoolPlan, goal_inputs_digest
 from tests.compiler.resolved.builders import memory, planned, pool
 
 PINNED: Layout = (("1g.5gb", 3),)
@@ -20,18 +20,18 @@ def lock(question: str, layout: Layout = PINNED) -> Lock:
 
 def remembered(one: Pool, layout: Layout = PINNED) -> PoolPlan:
     """The pool compiled again under a lock that remembers `layout` for it."""
-    return planned(one, lock=lock(planned(one).goal_question, layout))
+    return planned(one, lock=lock(planned(one).goal_inputs_digest, layout))
 
 
 def test_a_goal_becomes_a_layout_with_a_question() -> None:
     one = planned(MOST)
     assert one.layout_of_goal == (("1g.5gb", 7),)
-    assert one.goal_question
+    assert one.goal_inputs_digest
 
 
 def test_explicit_layout_has_no_goal() -> None:
     one = planned(pool(Mig(wanted=PINNED)))
-    assert (one.layout_of_goal, one.goal_question) == (None, "")
+    assert (one.layout_of_goal, one.goal_inputs_digest) == (None, "")
 
 
 def test_pinned_goal_layout_is_kept() -> None:
@@ -63,18 +63,18 @@ def test_lock_entry_of_a_pool_without_a_goal_is_ignored() -> None:
     ],
 )
 def test_changed_goal_is_resolved_again(other: Pool) -> None:
-    question = planned(MOST).goal_question
-    assert planned(other).goal_question != question
+    question = planned(MOST).goal_inputs_digest
+    assert planned(other).goal_inputs_digest != question
     assert planned(other, lock=lock(question)) == planned(other)
 
 
 def test_a_replica_more_does_not_move_the_layout() -> None:
-    question = planned(MOST).goal_question
+    question = planned(MOST).goal_inputs_digest
     assert planned(pool(Mig(wanted=MostInstances(), replicas=2)), lock=lock(question)).layout_of_goal == PINNED
 
 
 def test_the_intents_own_description_of_a_card_is_part_of_the_question() -> None:
-    assert planned(MOST, cards={"a100-sxm4-40gb": {"name": "ours"}}).goal_question != planned(MOST).goal_question
+    assert planned(MOST, cards={"a100-sxm4-40gb": {"name": "ours"}}).goal_inputs_digest != planned(MOST).goal_inputs_digest
 
 
 @pytest.mark.parametrize("card", ["a30", "h100-sxm5-80gb", "rtx-pro-6000-server"])
@@ -101,7 +101,7 @@ def test_pinned_goal_layout_is_checked_like_a_new_one(sharing: str, more: str, p
     text = f"{head}{quotas}pools: {{research: {{{fields}}}}}\n".encode()
     fresh = pipeline.check(text, "intent.yaml")
     assert fresh.intent
-    question = goal_question(fresh.intent, fresh.intent.pools[0])
+    question = goal_inputs_digest(fresh.intent, fresh.intent.pools[0])
     again = pipeline.compile_intent(text, "intent.yaml", lock(question, pinned))
     assert code in [finding.code for finding in again.findings]
     assert again.artifacts == ()

@@ -55,7 +55,8 @@ def test_a_share_provides_its_cap_or_the_usable_memory(
     sharing: Sharing, memory: Memory, provides_mib: int | None, milli: int
 ) -> None:
     (device,) = devices(sharing, memory=memory)
-    assert (device.provides_mib, device.milli) == (provides_mib, milli)
+    found_mib = None if device.provides_bytes is None else device.provides_bytes // MIB
+    assert (found_mib, device.milli) == (provides_mib, milli)
     assert device.is_whole == (sharing.mode == "exclusive")
     assert device.resource == ("nvidia.com/gpu" if device.is_whole else "nvidia.com/gpu.shared")
 

@@ -21,12 +21,13 @@ VENDOR_LABEL = "gpushare.dev/vendor"
 BACKEND_LABEL = "gpushare.dev/backend"
 """Which back end may run on the node: `dra`, or `none` while that changes. Absent, or with another value: the device plugin."""
 NO_BACKEND = "none"
+_BACKENDS = {backend.value: backend for backend in Backend}
 PLUGIN_DEPLOY_LABEL = f"{of(Vendor.NVIDIA).deploy_labels}device-plugin"
 """Whether gpu-operator runs its device plugin on the node."""
 PLUGIN_LABEL = of(Vendor.NVIDIA).plugin_label
 MIG_LABEL = of(Vendor.NVIDIA).layout_label
 RELEASE_ANNOTATION = "gpushare.dev/release"
-"""The uninstall Job sets it on every node, and removes it at the end: see `kube.requests`.
+"""The uninstall Job sets it on every node, and removes it at the end: see `kube.release_requests`.
 
 The node answers with `RELEASED_ANNOTATION`.
 """
@@ -86,7 +87,7 @@ class NodeView(Struct):
     def backend(self) -> Backend | None:
         """Which back end may offer the node's GPUs; None: neither may."""
         label = self.labels.get(BACKEND_LABEL)
-        return None if label == NO_BACKEND else Backend.DRA if label == Backend.DRA else Backend.DEVICE_PLUGIN
+        return None if label == NO_BACKEND else _BACKENDS.get(label or "", Backend.DEVICE_PLUGIN)
 
     def describe_drift(self, labels: Mapping[str, str]) -> tuple[str, ...]:
         """Return a text for each of these labels that is missing or has another value now.

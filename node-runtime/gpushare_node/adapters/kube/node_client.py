@@ -35,12 +35,12 @@ from gpushare_node.adapters.kube.connection import (
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.evictions import EvictionClient
 from gpushare_node.adapters.kube.failure_report import FailureReport
+from gpushare_node.adapters.kube.node_affinity import is_selected
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.adapters.kube.requests import is_active
+from gpushare_node.adapters.kube.release_requests import is_active
 from gpushare_node.adapters.kube.rollout_slots import NoSlotStore, RolloutSlots, SlotStore
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
-from gpushare_node.adapters.kube.watch_spec import is_selected
 from gpushare_node.core.clock import Clock, timestamp
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.events import EventReason

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from gpushare_node.backends.leftovers import about_unregistered
-from gpushare_node.core.policy import DesiredGpu, Policy
+from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
@@ -24,14 +24,10 @@ def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
         if gpu.index in missing and gpu.partition is not None:
             counts[policy.share_of(gpu.partition).resource] -= gpu.partition.devices
         elif gpu.index in missing:
-            for profile in _profiles(gpu):
+            for profile in gpu.profiles:
                 if profile in replicas:
                     counts[replicas[profile].resource] -= replicas[profile].replicas
     return {name: count for name, count in counts.items() if count > 0}
-
-
-def _profiles(gpu: DesiredGpu) -> tuple[str | None, ...]:
-    return tuple(instance.profile for instance in gpu.instances) or (None,)
 
 
 def find_mismatch(

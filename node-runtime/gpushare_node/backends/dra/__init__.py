@@ -9,13 +9,13 @@ from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.backends.backend import Checkpoint, Socket
+from gpushare_node.backends.device_plugin import offer
 from gpushare_node.backends.dra import slices
 from gpushare_node.backends.leftovers import about_unregistered
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.vendors import is_gpu_resource
 
 
 class DraBackend(Struct):
@@ -41,9 +41,7 @@ class DraBackend(Struct):
         """Return the same."""
         return published
 
-    def advertised(self, allocatable: Mapping[str, int]) -> dict[str, int]:
-        """Return the GPU resources of device plugins, which this node must not offer."""
-        return {name: count for name, count in allocatable.items() if count > 0 and is_gpu_resource(name)}
+    advertised = staticmethod(offer.advertised)
 
     def expected(self, policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
         """Return how many devices of each DeviceClass the slices must list."""

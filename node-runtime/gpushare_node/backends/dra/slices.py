@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.kube.slices import BY_COUNT, SliceDevice, SliceView
-from gpushare_node.core.policy import DesiredGpu, DraShares, ModeSwitch, Policy, Share
+from gpushare_node.core.policy import DraShares, ModeSwitch, Policy, Share
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.wording import join_first
@@ -28,12 +28,8 @@ def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
         return {name: count * there // len(policy.gpus) for name, count in counts.items() if there}
     for gpu in policy.gpus:
         if gpu.index in missing:
-            counts.subtract(classes[profile] for profile in _profiles(gpu) if profile in classes)
+            counts.subtract(classes[profile] for profile in gpu.profiles if profile in classes)
     return {name: count for name, count in counts.items() if count > 0}
-
-
-def _profiles(gpu: DesiredGpu) -> tuple[str | None, ...]:
-    return tuple(instance.profile for instance in gpu.instances) or (None,)
 
 
 def find_mismatch(

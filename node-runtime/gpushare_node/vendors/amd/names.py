@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpushare_node.core.policy import Vendor
 from gpushare_node.vendors.driver import Driver, Observe, ignore
-from gpushare_node.vendors.vendor import Eviction, GpuVendor
+from gpushare_node.vendors.vendor import GpuVendor, NoExecuteTaint
 
 ROOT_VARIABLE = "GPUSHARE_SYSFS"
 """The environment variable with the folder of the host's sysfs, if that is not /sys."""
@@ -50,7 +50,7 @@ AMD = GpuVendor(
     leave_seconds=900.0,
     # The plugin's restart takes up to five minutes.
     change_seconds=2220.0,
-    layout_taint=Eviction(key="amd-dcm", value="up"),
+    layout_taint=NoExecuteTaint(key="amd-dcm", value="up"),
     sharing_label="",
     deploy_labels="",
     dra_component="",

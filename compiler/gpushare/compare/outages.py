@@ -7,7 +7,7 @@ from gpushare.compare.changes import Change, Move, Outage, PoolChange, Start
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
-from gpushare.intent.types import Backend, OnBusy
+from gpushare.intent.types import Backend, OnBusy, Requests
 from gpushare.intent.windows import Window, locate
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.vendors import VENDORS
@@ -20,9 +20,10 @@ _LAYOUT_SECONDS = 10
 _MODE_SECONDS = 60
 """The same with a change of MIG mode, where the reset of each GPU takes up to half a minute; an estimate too."""
 
-_HANDOVER_SECONDS = {Backend.DRA.value: 10, Backend.DEVICE_PLUGIN.value: 40}
-"""The same for a node that gets this back end: to the DRA driver 7.7 s on the test cluster, rounded up. On the way back kubelet
-removes the slices of the driver that is gone after 30 s."""
+_HANDOVER_SECONDS = {Backend.DRA.value: 10, Backend.DEVICE_PLUGIN.value: 15}
+"""The same for a node that gets this back end: 7.7 and 10.5 s on the test cluster, rounded up."""
+_FORGET_SECONDS = 75
+"""The same to DRA with names in `limits`, until kubelet has forgotten that the plugin had them: 71 s there."""
 
 _MANAGER_SECONDS = 1900
 """How long the node runtime waits for AMD's config manager, which tries for half an hour: nothing of it was measured."""
@@ -141,7 +142,8 @@ def _seconds(old: PoolSide | None, new: PoolSide) -> int:
 
 def _handover(old: PoolSide, new: PoolSide) -> int:
     """Return the seconds for one node that gets another back end, which may be longer for another layout."""
-    seconds = _HANDOVER_SECONDS[new.backend]
+    forgets = new.backend == Backend.DRA and new.requests != Requests.CLAIMS
+    seconds = _FORGET_SECONDS if forgets else _HANDOVER_SECONDS[new.backend]
     return seconds if _modes(old) == _modes(new) else max(seconds, _MODE_SECONDS)
 
 

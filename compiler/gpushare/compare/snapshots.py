@@ -7,7 +7,7 @@ from typing import Any
 
 from gpushare import backends, modes, vendors
 from gpushare.core.record import Record, replace
-from gpushare.intent.types import Backend
+from gpushare.intent.types import Backend, Requests
 from gpushare.vendors.amd import AMD
 from gpushare.vendors.vendor import Vendor
 
@@ -47,6 +47,7 @@ class PoolSide(Record):
     resources: Mapping[str, int]
     policy: Any
     backend: str = Backend.DEVICE_PLUGIN.value
+    requests: str = Requests.CLAIMS.value
     interval: str = "default"
 
     @property
@@ -147,6 +148,7 @@ def _pool(entry: Mapping[str, Any]) -> PoolSide:
         resources={name: numbers["perNode"] for name, numbers in entry["resources"].items()},
         policy=_policy(entry),
         backend=entry.get("backend", Backend.DEVICE_PLUGIN.value),
+        requests=entry.get("requests", Requests.CLAIMS.value),
         interval=entry.get("interval", "default"),
     )
 

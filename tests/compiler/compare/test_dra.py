@@ -123,6 +123,16 @@ def test_the_back_end_of_the_platform_changes_only_pools_without_one() -> None:
     assert {one.name for one in told.pools if one.change is not Change.NONE} == {"offered"}
 
 
+def test_a_change_of_the_back_end_takes_as_long_as_it_was_measured() -> None:
+    """To DRA with names in limits kubelet must forget first that the plugin had them."""
+    plugin = changed("spec/pools/named/backend", "device-plugin")
+    del plugin["spec"]["pools"]["named"]["requests"]
+    (back,) = comparison(BASE, compiled(plugin)).outages
+    (there,) = comparison(compiled(plugin), BASE).outages
+    (claims,) = comparison(compiled(changed("spec/pools/claimed/backend", "device-plugin")), BASE).outages
+    assert (back.seconds, there.seconds, claims.seconds) == (15, 75, 10)
+
+
 def kinds(told: Comparison) -> set[EffectKind]:
     return {effect.kind for effect in told.effects}
 

@@ -199,6 +199,10 @@ class NodeAnnotations(Struct, frozen=False):
         """Return the annotations as last received; None if they are unknown."""
         return None if self.node is None else self.node.annotations()
 
+    def version(self) -> str | None:
+        """Return the object's resourceVersion as last received; None if it may be outdated."""
+        return None if self.node is None else self.node.version()
+
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Write these annotations. Raises ClusterError."""
         self.server.annotate(annotations)

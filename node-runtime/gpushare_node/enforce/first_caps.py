@@ -19,7 +19,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class NodeAnnotations(Protocol):
-    """The annotations of this node's Node object."""
+    """The annotations of this node's Node object, and whether that has changed."""
+
+    def version(self) -> str | None:
+        """Return the object's resourceVersion as last received; None if it may be outdated."""
+        ...
 
     def annotations(self) -> Mapping[str, str] | None:
         """Return the annotations as last received; None before the first time."""

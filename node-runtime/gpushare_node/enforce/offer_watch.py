@@ -49,6 +49,9 @@ class OfferWatch(Struct, frozen=False):
     _since: float = 0.0
     _flips: deque[float] = field(default_factory=deque)
     _instances: InstanceWatch = field(default_factory=InstanceWatch)
+    _allocatable: Mapping[str, int] = field(default_factory=dict)
+    _version: str | None = None
+    """Of the Node when `_allocatable` was read."""
 
     @property
     def policy(self) -> Policy:
@@ -68,13 +71,22 @@ class OfferWatch(Struct, frozen=False):
         """Compare, and flip in time. If the API server does not answer, what was found stays."""
         try:
             # Kubelet writes the checkpoint first.
-            allocatable = self.cluster.node().allocatable
+            allocatable = self._read_allocatable()
             checkpoint = self._read_checkpoint()
             self._compare(self._mps_trouble or self._find(surveys, checkpoint, allocatable, now), now)
             if self._must_flip(now, is_held=checkpoint is None or self._is_held(checkpoint)):
                 self.flip()
         except (ClusterError, StateDirError):
             self.enforcer.metrics.api_errors.add("offer")
+
+    def _read_allocatable(self) -> Mapping[str, int]:
+        """Return what the Node says. It is large, and read only if its watch may have missed a change, or has seen one."""
+        followed = self.enforcer.adapters.node_annotations
+        # Before the request: what it answers is no older.
+        version = None if followed is None else followed.version()
+        if version is None or version != self._version:
+            self._allocatable, self._version = self.cluster.node().allocatable, version
+        return self._allocatable
 
     def _read_checkpoint(self) -> Checkpoint | None:
         try:

@@ -33,9 +33,12 @@ class Api(RecordedCluster):
     said: list[tuple[ConditionReason, str]] = field(default_factory=list)
     applied: list[Mapping[str, str]] = field(default_factory=list)
     deleted: int = 0
+    read: int = 0
+    """How often the Node was."""
 
     def node(self) -> NodeView:
         self._answer()
+        self.read += 1
         return self.view
 
     def selects(self, _node: NodeView) -> bool:

@@ -28,6 +28,9 @@ class FakeAnnotations:
     def __init__(self) -> None:
         self.known: dict[str, str] | None = {}
 
+    def version(self) -> str | None:
+        return None
+
     def annotations(self) -> Mapping[str, str] | None:
         return self.known
 

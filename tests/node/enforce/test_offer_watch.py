@@ -62,6 +62,51 @@ def test_unexpected_advertised_resources_are_reported_within_a_minute(
     assert word(ready) == "Ready"
 
 
+class FollowedNode:
+    """The Node object as its watch shows it."""
+
+    number: str | None = "1"
+
+    def version(self) -> str | None:
+        return self.number
+
+    def annotations(self) -> dict[str, str]:
+        return {}
+
+    def annotate(self, _: object) -> None:
+        """Not of interest here."""
+
+
+@pytest.fixture
+def followed(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> EnforcementLoop:
+    """A node whose object is watched, and has been Ready for some time."""
+    loop = EnforcementLoop(tmp_path, two_gpus, process_pool, node_annotations=FollowedNode())
+    loop.enforcement.register(10)
+    loop.enforcement.folder.keep_profile(LABELS[PLUGIN_LABEL], [two_gpus.uuid(gpu) for gpu in (0, 1)])
+    loop.run(20)
+    assert word(loop) == "Ready"
+    return loop
+
+
+def test_node_is_read_again_only_after_its_watch_has_shown_a_change(followed: EnforcementLoop) -> None:
+    followed.run(60)
+    followed.api.read = 0
+    followed.run(300)
+    assert followed.api.read == 0
+    followed.api.view = replace(VIEW, allocatable={SHARED: 0})
+    followed.enforcement.node_annotations.number = "2"
+    followed.run(MINUTE)
+    assert (word(followed), followed.api.read) == ("WrongResources", 1)
+
+
+def test_node_is_read_each_time_while_its_watch_is_broken(followed: EnforcementLoop) -> None:
+    followed.enforcement.node_annotations.number = None
+    followed.run(60)
+    followed.api.view = replace(VIEW, allocatable={SHARED: 0})
+    followed.run(MINUTE)
+    assert word(followed) == "WrongResources"
+
+
 def test_short_gap_in_advertised_resources_is_not_reported(ready: EnforcementLoop) -> None:
     """The plugin's pod restarts, and is back before the second look."""
     ready.run(20)

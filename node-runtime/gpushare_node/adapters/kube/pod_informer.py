@@ -60,12 +60,15 @@ class PodInformer:
 class NodeInformer:
     """The labels of the runtime's node, by which pools select it, and the annotations that request it to leave or to retry.
 
+    Of the rest it tells whether anything has changed.
+
     `changed` is called, in the watch's thread, for the first object and when these change; other annotations do not matter.
     """
 
     def __init__(self, connection: Connection, node: str, clock: Clock, changed: Callable[[], None]) -> None:
         self._marks: tuple[Mapping[str, str], str | None, str | None] | None = None
         self._annotations: Mapping[str, str] | None = None
+        self._version: str | None = None
         self._changed = changed
         selection = WatchSpec(
             path="/api/v1/nodes",
@@ -84,6 +87,10 @@ class NodeInformer:
         """Return the last known annotations; None before the first object."""
         return self._annotations
 
+    def version(self) -> str | None:
+        """Return the object's resourceVersion, which any change changes; None if it may be outdated."""
+        return None if self.watching.age_seconds > 0 else self._version
+
     def _replace(self, objects: Sequence[Json]) -> None:
         for thing in objects:
             self._change(thing, is_gone=False)
@@ -93,6 +100,7 @@ class NodeInformer:
         annotations = metadata.get("annotations") or {}
         marks = (metadata.get("labels") or {}, annotations.get(RELEASE_ANNOTATION), annotations.get(RETRY_ANNOTATION))
         self._annotations = annotations
+        self._version = None if is_gone else metadata.get("resourceVersion")
         before, self._marks = self._marks, None if is_gone else marks
         if not is_gone and before != marks:
             self._changed()

@@ -328,11 +328,16 @@ def test_node_watch_notifies_only_when_labels_or_annotations_change(api: ApiServ
     for change in ({"labels": {"team": "b"}}, *asked):
         api.patch("nodes", "n1", {"metadata": change}, manager="x")
         assert told.acquire(timeout=PATIENCE)
+    await_that(lambda: watched.version() == api.node("n1")["metadata"]["resourceVersion"])
+    before = watched.version()
+    api.patch("nodes", "n1", {"status": {"allocatable": {"nvidia.com/gpu": "1"}}}, manager="kubelet")
+    await_that(lambda: watched.version() not in (None, before))
     # What is told is told in order: had the others been told, these were too many.
     assert not told.acquire(blocking=False)
     clock.stop()
     api.down()
     thread.join(PATIENCE)
+    assert watched.version() is None, "what may be outdated is no knowledge"
 
 
 @pytest.mark.failure_case(103)

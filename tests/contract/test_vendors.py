@@ -77,6 +77,92 @@ def test_only_listed_modules_import_nvidia() -> None:
     assert importing == BY_NAME.keys()
 
 
+AMD_BY_NAME = {
+    "compiler/gpushare": {
+        "backends/__init__.py": "which back end a card has",
+        "backends/amd_device_plugin.py": "AMD's device plugin",
+        "bundle/canonical.py": "its part of the platform, which may be left out",
+        "bundle/lock.py": "its stack, while nodes have labels of it",
+        "catalog/amd_charts.py": "its charts",
+        "catalog/card_search.py": "cards that spec.cards cannot describe",
+        "catalog/cards.py": "the facts of its cards",
+        "catalog/managed_values.py": "the labels of nodes that its operator needs",
+        "cli/drift.py": "the objects of its operator",
+        "cli/image_input.py": "its chart in images.txt",
+        "cli/rbac.py": "the right to read its operator's objects",
+        "compare/affected.py": "a change of its stack",
+        "compare/amd_effects.py": "what that does",
+        "compare/bundles.py": "a bundle with its pools alone",
+        "compare/effects.py": "what that is called",
+        "compare/outages.py": "GPUs that a person divides",
+        "compare/snapshots.py": "the label that its config manager follows",
+        "intent/gitops.py": "its namespace",
+        "intent/reader.py": "its stack, beside NVIDIA's or alone",
+        "intent/types.py": "its stacks",
+        "live/drift.py": "the objects of its operator",
+        "live/reader.py": "how they are read",
+        "live/rights.py": "the right to read them",
+        "live/snapshot.py": "what could not be read",
+        "modes/partition.py": "whose cards have the mode",
+        "render/__init__.py": "the files for its stack",
+        "render/amd.py": "its charts' values, and the objects of its operator",
+        "render/chart.py": "the chart's part for it",
+        "render/images.py": "its images",
+        "render/policy.py": "who offers and divides its GPUs",
+        "render/readme.py": "the step for its chart",
+        "render/values.py": "where NVIDIA's operator shares node feature discovery with it",
+        "resolved/plan.py": "its pools",
+        "rules/__init__.py": "its rules",
+        "rules/admission.py": "the namespace of its programs",
+        "rules/amd.py": "its rules",
+        "rules/backend.py": "cards that DRA does not serve",
+        "rules/charts.py": "the form of its charts' versions",
+        "rules/platform.py": "the namespace of its programs",
+        "rules/pools.py": "the length of names that its operator accepts",
+        "rules/rule.py": "where its part of the platform is written",
+        "rules/values.py": "the values of its charts",
+        "rules/versions.py": "the releases of its charts",
+        "steps/amd_release.py": "how its chart is installed and removed",
+        "steps/leaving.py": "what becomes of its nodes",
+        "views/card_view.py": "the facts of its cards",
+        "views/comparison_verdict.py": "a change of its stack",
+        "views/comparison_words.py": "that in words",
+    },
+    "node-runtime/gpushare_node": {
+        "backends/device_plugin/plugin_pods.py": "who starts the pods of its device plugin again",
+        "core/policy.py": "its stacks, and whose the GPUs are",
+        "gpus/exclusive.py": "what divides the GPUs of a node without a policy",
+    },
+}
+"""Modules that know AMD by name, and for what: who adds a vendor looks at each. All others ask the vendor for a trait."""
+
+_AMD = re.compile(r"(?i:(?<![a-z])amd(?![a-z]))|Amd[A-Z]")
+
+
+def identifiers(path: Path) -> Iterator[str]:
+    """Yield the names that a module uses or defines, and its texts of one word."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.keyword(arg=str(name)) | ast.Constant(value=str(name)) if name.isidentifier():
+                yield name
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from (*module.split("."), *(one.name for one in names))
+
+
+@pytest.mark.parametrize("house", AMD_BY_NAME)
+def test_only_listed_modules_know_amd(house: str) -> None:
+    root = ROOT / house
+    knowing = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if path.relative_to(root).parts[0] not in ALLOWED[house].keys() - {"reporting"}
+        and any(_AMD.search(name.replace("_", " ")) for name in identifiers(path))
+    }
+    assert knowing == AMD_BY_NAME[house].keys(), "ask the vendor of a card or a resource for a trait, or list the module"
+
+
 def patterns(document: object) -> Iterator[str]:
     """Yield the patterns of a schema that accept a vendor's resources alone."""
     if isinstance(document, dict):

@@ -1,6 +1,6 @@
 """What a pool's shares become for users and nodes: a back end has the methods of `DevicePlugin`, for each vendor its own.
 
-No other package knows a back end by its name.
+What differs is asked of the back end, or of the mode; `tests/contract/test_backends.py` lists who knows one by its name.
 """
 
 from collections.abc import Iterable, Mapping

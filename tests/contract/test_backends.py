@@ -1,0 +1,97 @@
+"""A back end's own is in its module: who adds one looks at the modules that are listed here, and at no others."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_layers import COMPILER, NODE, House
+
+BY_NAME = {
+    COMPILER.name: {
+        "bundle.canonical": "the back end of a pool that names none",
+        "compare.nodes": "what a released node takes from tenants",
+        "compare.outages": "how long a node is without any",
+        "compare.snapshots": "the back end of a bundle that names none",
+        "intent.types": "the default, and whether the DRA driver is needed",
+        "live.api_objects": "what a claim asks for",
+        "live.belief": "the driver of a node's claims",
+        "live.diagnosis": "pods that wait for a claim",
+        "live.dra_objects": "the driver's slices and claims",
+        "live.drift": "the label of a node, and vGPUs",
+        "live.live_pools": "the policies of pools",
+        "live.pending_claims": "why claims wait",
+        "live.reader": "which objects there are",
+        "live.refusals": "what the driver says of a claim that it cannot prepare",
+        "live.status": "vGPUs",
+        "modes.mps": "who offers the mode",
+        "modes.partition": "who offers the mode",
+        "modes.traits": "who offers a mode that says nothing else",
+        "modes.vgpu": "who offers the mode",
+        "render": "the pools with a config of NVIDIA's plugin",
+        "render.amd": "the file of AMD's config manager",
+        "render.autoscaling": "what a node that is not there yet will offer",
+        "render.dra": "the driver's values, classes and templates",
+        "render.existing": "the settings of what is installed",
+        "render.mig_parted": "the file of mig-manager",
+        "render.policy": "what the node runtime is told",
+        "render.pools": "what `plan` and `import` read of a pool",
+        "render.readme": "how users ask for a share",
+        "render.values": "the values of NVIDIA's plugin",
+        "render.vgpu": "the file of the vGPU device manager",
+        "resolved.claim_plan": "claims of a pool",
+        "resolved.node_plan": "what divides GPUs",
+        "resolved.offer_entry": "what a pool offers, for programs",
+        "resolved.plan": "the pools of each, and the resources of plugins",
+        "resolved.vm_pool": "vGPUs",
+        "rules.autoscaling": "what an autoscaler knows of a node",
+        "rules.backend": "what DRA does not have",
+        "rules.ineffective_settings": "fields that one of them does not read",
+        "rules.on_demand": "instances for each claim",
+        "rules.platform": "the strategy of NVIDIA's plugin",
+        "rules.pools": "the names of AMD's config manager",
+        "rules.versions": "the release of NVIDIA's plugin",
+        "sharing.claims": "claims",
+        "simulation.supply": "who chooses the device of a share",
+        "steps.dra_release": "how the driver is installed and removed",
+        "views.status_columns": "nodes of the driver",
+    },
+    NODE.name: {
+        "adapters.kube.cluster": "the label of a node",
+        "cli.assert_state": "the state that a node must have",
+        "cli.wiring": "how each is built",
+        "core.policy": "the fields of a policy",
+        "gpus.exclusive": "the back end of a node without a policy",
+        "reconcile.backend_gate": "the change from one to the other",
+        "reconcile.observation": "what a node offers",
+        "reconcile.reconciler": "when a node is as its policy says",
+        "reconcile.rollout_window": "whether a node had a layout",
+        "reconcile.run_context": "whether a node offers anything",
+    },
+}
+"""Modules outside `backends` that know a back end by name, and for what. All others ask `backends.of`, or `modes`."""
+
+ALLOWED = {"backends": "the back ends themselves", "importing": "writes an intent from what others installed"}
+
+_NEUTRAL = {"backend", "kubelet_files", "leftovers", "requests"}
+"""Modules of `backends` that are of no one back end."""
+
+
+def knows_one(house: House, path: Path) -> bool:
+    """Whether the module has a member of `Backend`, or imports a module of `backends` that is one back end's."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Attribute(value=ast.Name(id="Backend") | ast.Attribute(attr="Backend"), attr="DRA" | "DEVICE_PLUGIN"):
+                return True
+            case ast.ImportFrom(module=str(module), names=names) if f"{module}.".startswith(f"{house.name}.backends."):
+                inside = module.split(".")[2:3] or [one.name for one in names]
+                if any(f"{house.name}.backends.{one}" in house.modules and one not in _NEUTRAL for one in inside):
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("house", [COMPILER, NODE], ids=lambda house: house.name)
+def test_only_listed_modules_know_a_back_end(house: House) -> None:
+    names = {module.removeprefix(f"{house.name}."): path for module, path in house.modules.items()}
+    knowing = {name for name, path in names.items() if name.split(".")[0] not in ALLOWED and knows_one(house, path)}
+    assert knowing == BY_NAME[house.name].keys(), "ask a back end for a trait, or list the module"

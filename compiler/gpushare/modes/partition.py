@@ -82,14 +82,9 @@ class PartitionTraits(ModeTraits[Partition]):
         return None if card.partition_modes else ("partitions", "mig" if card.mig else "exclusive")
 
     @property
-    def compute_modes(self) -> tuple[str, ...]:
-        """That of each entry of `layouts`, or the one of all GPUs."""
-        return tuple(group.compute for group in self.sharing.groups) or (self.sharing.compute,)
-
-    @property
-    def memory_mode(self) -> str:
-        """That of the node."""
-        return self.sharing.memory
+    def partition_modes(self) -> tuple[tuple[str, str], ...]:
+        """Those of each entry of `layouts`, or of all GPUs."""
+        return tuple((one.compute, self.sharing.memory) for one in self.sharing.groups or (self.sharing,))
 
     @property
     def is_named_by_mode(self) -> bool:

@@ -129,14 +129,9 @@ class ModeTraits(Generic[S]):
         return ((),) * self.pool.gpus_per_node
 
     @property
-    def compute_modes(self) -> tuple[str, ...]:
-        """The compute modes of partitions that the user wrote, in the order of `groups`; empty for all other modes."""
+    def partition_modes(self) -> tuple[tuple[str, str], ...]:
+        """The compute and memory modes of partitions that the user wrote, in the order of `groups`; empty for other modes."""
         return ()
-
-    @property
-    def memory_mode(self) -> str:
-        """The memory mode of partitions."""
-        return ""
 
     @property
     def is_named_by_mode(self) -> bool:

@@ -25,15 +25,15 @@ def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
 
 def _partitions(context: RuleContext) -> Iterator[tuple[Pool, Card, AnyTraits]]:
     for pool, card in context.pools_with_mode():
-        if (traits := modes.of(pool)).compute_modes:
+        if (traits := modes.of(pool)).partition_modes:
             yield pool, card, traits
 
 
-def _written(pool: Pool, traits: AnyTraits) -> Iterator[tuple[str, Path]]:
-    """Yield every compute mode of the pool with its path."""
-    for at, compute in enumerate(traits.compute_modes):
+def _written(pool: Pool, traits: AnyTraits) -> Iterator[tuple[str, str, Path]]:
+    """Yield every compute mode of the pool with its memory mode and its path."""
+    for at, (compute, memory) in enumerate(traits.partition_modes):
         entry = ("layouts", at) if traits.groups else ()
-        yield compute, pool_path(pool, "sharing", *entry, "compute")
+        yield compute, memory, pool_path(pool, "sharing", *entry, "compute")
 
 
 def check_mode(context: RuleContext) -> Iterator[Finding]:
@@ -79,11 +79,11 @@ def check_pair(context: RuleContext) -> Iterator[Finding]:
                 causes=(pool_path(pool, "card"),),
             )
             continue
-        for compute, path in _written(pool, traits):
-            if partition.find(card, compute, traits.memory_mode) is None:
+        for compute, memory, path in _written(pool, traits):
+            if partition.find(card, compute, memory) is None:
                 yield Finding(
                     code="GS321",
-                    message=f"{a_card(card)} has no {compute} with {traits.memory_mode}",
+                    message=f"{a_card(card)} has no {compute} with {memory}",
                     hints=(f"{product(card)} has {_legal(card)}",),
                     path=path,
                     causes=(pool_path(pool, "sharing", "memory"),),
@@ -101,7 +101,7 @@ def _legal(card: Card) -> str:
 def check_single(context: RuleContext) -> Iterator[Finding]:
     """GS322: several compute modes on a node whose resources all have one name: AMD's device plugin exits."""
     for pool, _, traits in _partitions(context):
-        computes = dict.fromkeys(traits.compute_modes)
+        computes = dict.fromkeys(compute for compute, _ in traits.partition_modes)
         if not traits.is_named_by_mode and len(computes) > 1:
             yield Finding(
                 code="GS322",
@@ -116,8 +116,8 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
     if context.intent.platform.of_amd.stack is not AmdStack.GPU_OPERATOR:
         return
     for pool, card, traits in _partitions(context):
-        for compute, path in _written(pool, traits):
-            if compute not in MANAGER_MODES and partition.find(card, compute, traits.memory_mode):
+        for compute, memory, path in _written(pool, traits):
+            if compute not in MANAGER_MODES and partition.find(card, compute, memory):
                 every = dict.fromkeys(mode.compute for mode in card.partition_modes)
                 others = [one for one in every if one in MANAGER_MODES]
                 yield Finding(
@@ -134,7 +134,7 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
 def check_several(context: RuleContext) -> Iterator[Finding]:
     """GS324: several compute modes on a node, which AMD does not recommend."""
     for pool, _, traits in _partitions(context):
-        computes = dict.fromkeys(traits.compute_modes)
+        computes = dict.fromkeys(compute for compute, _ in traits.partition_modes)
         if len(computes) > 1:
             message = f"AMD does not recommend several compute modes on a node, and pool {pool.name} has {join_words(computes)}"
             yield warn_of_pool("GS324", pool, message, "make a pool for each mode, with nodes of its own", "sharing", "layouts")
@@ -237,7 +237,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
     for pool, _, traits in _partitions(context):
         if traits.is_named_by_mode:
             single = "write strategy: single: partitions are then amd.com/gpu"
-            if len(set(traits.compute_modes)) > 1:
+            if len(set(traits.partition_modes)) > 1:
                 single = "write one compute mode and strategy: single: partitions are then amd.com/gpu"
             yield Finding(
                 code="GS753",

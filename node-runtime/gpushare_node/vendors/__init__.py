@@ -3,6 +3,8 @@
 What acts for a pool asks `of(policy.vendor)`; what only recognises what it finds on a node knows the names of all vendors.
 """
 
+from collections.abc import Mapping
+
 from gpushare_node.core.policy import CLASS_PREFIX, Vendor
 from gpushare_node.vendors.amd.names import AMD, is_here
 from gpushare_node.vendors.nvidia.names import NVIDIA
@@ -43,3 +45,8 @@ def is_read_once(name: str) -> bool:
 def is_gpu_resource(name: str) -> bool:
     """Whether this is the name of a GPU resource, of a DeviceClass of the bundle's, or of a DRA driver of GPUs."""
     return name.startswith(_GPU_RESOURCES)
+
+
+def advertised(allocatable: Mapping[str, int]) -> dict[str, int]:
+    """Return the GPU resources in allocatable whose count is not zero."""
+    return {name: count for name, count in allocatable.items() if count > 0 and is_gpu_resource(name)}

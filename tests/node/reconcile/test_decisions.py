@@ -9,7 +9,7 @@ from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
 from gpushare_node.backends.backend import Allocation, Checkpoint
 from gpushare_node.backends.device_plugin import labels, offer
-from gpushare_node.backends.device_plugin.offer import advertised, find_mismatch, find_stale
+from gpushare_node.backends.device_plugin.offer import find_mismatch, find_stale
 from gpushare_node.backends.dra import slices
 from gpushare_node.core.policy import Mode, Partitioner, read
 from gpushare_node.core.structs import replace
@@ -18,7 +18,7 @@ from gpushare_node.membership.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.client_pause import to_pause, to_resume
 from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.vendors import is_gpu_resource
+from gpushare_node.vendors import advertised, is_gpu_resource
 from tests.node.reconcile.loop_node import SEVEN, mig, whole
 from tests.support.paths import ROOT
 

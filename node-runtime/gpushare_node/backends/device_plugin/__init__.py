@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gpushare_node import vendors
 from gpushare_node.backends.backend import Checkpoint, Socket
 from gpushare_node.backends.device_plugin import checkpoint, labels, offer, plugin_pods
 from gpushare_node.core.structs import Struct
@@ -15,7 +16,7 @@ class DevicePlugin(Struct):
 
     publish = staticmethod(labels.publish)
     flip = staticmethod(labels.flip)
-    advertised = staticmethod(offer.advertised)
+    advertised = staticmethod(vendors.advertised)
     expected = staticmethod(offer.expected)
     find_mismatch = staticmethod(offer.find_mismatch)
     find_stale = staticmethod(offer.find_stale)

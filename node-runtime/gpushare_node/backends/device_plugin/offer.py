@@ -8,12 +8,7 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.vendors import UUIDS, is_gpu_resource, is_read_once
-
-
-def advertised(allocatable: Mapping[str, int]) -> dict[str, int]:
-    """Return the GPU resources in allocatable whose count is not zero."""
-    return {name: count for name, count in allocatable.items() if count > 0 and is_gpu_resource(name)}
+from gpushare_node.vendors import UUIDS, advertised, is_gpu_resource, is_read_once
 
 
 def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:

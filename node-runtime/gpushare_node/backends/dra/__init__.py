@@ -5,11 +5,11 @@ The driver follows no label, and registers nothing with kubelet's device manager
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from gpushare_node import vendors
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.backends.backend import Checkpoint, Socket
-from gpushare_node.backends.device_plugin import offer
 from gpushare_node.backends.dra import slices
 from gpushare_node.backends.leftovers import about_unregistered
 from gpushare_node.core.policy import Policy
@@ -41,7 +41,7 @@ class DraBackend(Struct):
         """Return the same."""
         return published
 
-    advertised = staticmethod(offer.advertised)
+    advertised = staticmethod(vendors.advertised)
 
     def expected(self, policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
         """Return how many devices of each DeviceClass the slices must list."""

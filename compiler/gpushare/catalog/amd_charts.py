@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 
-from gpushare.catalog.upstream import version_order
+from gpushare.catalog.upstream import Known, OpenMap, Unknown, ValueFact, version_order
 from gpushare.core import resources
 from gpushare.core.record import NOTHING, Record
 from gpushare.reading import source
@@ -40,18 +40,17 @@ class AmdChart(Record):
         """The newest release that is known."""
         return self.releases[-1]
 
-    def owner(self, path: str) -> str | None:
-        """Return the value at a path that an intent may not set: the path, or one above it; None if it may."""
-        return next((own for own in self.owned if f"{path}.".startswith(f"{own}.")), None)
-
-    def known(self, path: str) -> str | None:
-        """Return the path of the chart's value that one at a path is, or is below; None if the chart has none."""
-        types = self.values.items()
-        return next((one for one, kind in types if path == one or (kind in _OPEN and path.startswith(f"{one}."))), None)
-
-    def is_section(self, path: str) -> bool:
-        """Whether the chart has values below the path, and none at it."""
-        return any(one.startswith(f"{path}.") for one in (*self.values, *self.owned))
+    def check_path(self, path: tuple[str, ...]) -> Known | OpenMap | Unknown:
+        """Return how the chart reads a value at `path` (keys from the root down, at least one). It reads one that is owned."""
+        dotted = ".".join(path)
+        kind = self.values.get(dotted)
+        if kind == "parent" or any(one.startswith(f"{dotted}.") for one in (*self.values, *self.owned)):
+            return Known(fact=None)
+        if kind is not None or dotted in self.owned:
+            return Known(fact=ValueFact(path=dotted, schema={"type": kind} if kind else {}))
+        parents = (".".join(path[:length]) for length in range(1, len(path)))
+        above = next((one for one in parents if one in self.owned or self.values.get(one) in _OPEN), None)
+        return Unknown(path=dotted, known=self.values) if above is None else OpenMap(above=above)
 
     def lacks(self, part: str, release: str) -> bool:
         """Whether a release is older than the first one with the part."""

@@ -5,6 +5,7 @@ The only list of them: the rules reject these paths, and the renderer of upstrea
 
 from collections.abc import Mapping
 
+from gpushare.catalog.amd_charts import AmdChart
 from gpushare.catalog.upstream import UpstreamChart
 from gpushare.intent.types import AmdStack, Intent, Stack
 
@@ -94,8 +95,10 @@ def always(stack: Stack) -> Mapping[str, str]:
     return _ALWAYS[stack]
 
 
-def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
+def owned(intent: Intent, chart: UpstreamChart | AmdChart) -> Mapping[str, str]:
     """Return dotted path → what decides it. Every path below an owned path is owned as well."""
+    if isinstance(chart, AmdChart):
+        return chart.owned
     platform = intent.platform
     paths = dict(_ALWAYS[platform.stack])
     if platform.registry is not None:

@@ -183,7 +183,7 @@ class Unknown(Record):
     """The path is not a value of this chart."""
 
     path: str
-    known: Mapping[str, ValueFact]
+    known: Mapping[str, Any]
 
     @property
     def nearest(self) -> tuple[str, ...]:

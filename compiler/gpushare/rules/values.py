@@ -1,7 +1,7 @@
 """Rules on `platform.values`: every value must be one that the upstream chart reads (GS708 to GS711 and GS723)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gpushare.catalog import amd_charts, upstream
 from gpushare.catalog.amd_charts import AmdChart
@@ -9,8 +9,9 @@ from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
-from gpushare.core.wording import join_words, nearest
+from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Partitioner, Platform, Stack
+from gpushare.reading import schema
 from gpushare.rules import contradictions
 from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext
@@ -18,49 +19,49 @@ from gpushare.rules.rule import Rule, RuleContext
 HERE = ("spec", "platform", "values")
 
 Steps = tuple[str, ...]
+C = TypeVar("C", bound=UpstreamChart | AmdChart)
 
 
-def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[tuple[Steps, Any, Any]]:
-    """Yield (path, value, how the chart reads it) for every value, and for every section that is not a mapping."""
+def _walk(chart: C, values: Mapping[str, Any], here: Path, above: Steps = ()) -> Iterator[tuple[C, Steps, Any, Any, Path]]:
+    """Yield every value, and every section that is not a mapping: with how the chart reads it, and its path in the intent."""
     for key, value in values.items():
-        path = (*above, key)
-        verdict = upstream.check_path(chart, path)
-        if "." in key and not isinstance(verdict, OpenMap):  # one key with dots in it, which no template reads
-            verdict = Unknown(path=key, known={})
+        path = (*above, str(key))
+        verdict = chart.check_path(path) if isinstance(chart, AmdChart) else upstream.check_path(chart, path)
+        if "." in path[-1] and not isinstance(verdict, OpenMap):  # one key with dots in it, which no template reads
+            verdict = Unknown(path=path[-1], known={})
         if isinstance(verdict, Known) and verdict.fact is None and isinstance(value, Mapping):
-            yield from _walk(chart, value, path)
+            yield from _walk(chart, value, here, path)
         else:
-            yield path, value, verdict
+            yield chart, path, value, verdict, (*here, *path)
 
 
-def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart, Steps, Any, Any]]:
+def _of_nvidia(context: RuleContext) -> Iterator[tuple[UpstreamChart, Steps, Any, Any, Path]]:
     platform = context.intent.platform
-    if not platform.installs_chart:
-        return
-    chart = judging_chart(platform)
-    yield from ((chart, *found) for found in _walk(chart, platform.values))
+    if platform.installs_chart:
+        yield from _walk(judging_chart(platform), platform.values, HERE)
+
+
+def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart | AmdChart, Steps, Any, Any, Path]]:
+    yield from _of_nvidia(context)
+    amd = context.intent.platform.amd
+    if amd is not None and amd.stack is not AmdStack.EXISTING:
+        yield from _walk(amd_charts.chart(amd.stack.value), amd.values, context.amd_path("values"))
 
 
 def check_known(context: RuleContext) -> Iterator[Finding]:
     """GS708: a value that the chart does not know. Helm would accept it, and it would have no effect."""
-    for amd, path, _, at in _of_amd(context):
-        dotted = ".".join(path)
-        is_value = amd.known(dotted) is not None or amd.owner(dotted) is not None
-        if "." in path[-1] or not (is_value or amd.is_section(dotted)):
-            near = nearest(dotted, amd.values)
-            hint = f"nearest: {join_words(near, 'or')}" if near else f"`helm show values {amd.name}` lists all"
-            message = f"{amd.name} {amd.version} has no value {dotted}"
-            if "." in path[-1]:
-                message, hint = _dotted(path[-1], amd.name)
-            yield Finding(code="GS708", message=message, hints=(hint,), path=at, on_key=True)
-    for chart, path, _, verdict in _checked(context):
+    for chart, path, _, verdict, at in _checked(context):
         if isinstance(verdict, Unknown):
             lists_all = f"`helm show values {chart.name}` lists all"
             hint = f"nearest: {join_words(verdict.nearest, 'or')}" if verdict.nearest else lists_all
-            message = f"{chart.name} {chart.described or chart.version} has no value {'.'.join(path)}"
+            message = f"{_described(chart)} has no value {'.'.join(path)}"
             if "." in path[-1]:
                 message, hint = _dotted(path[-1], chart.name)
-            yield Finding(code="GS708", message=message, hints=(hint,), path=(*HERE, *path), on_key=True)
+            yield Finding(code="GS708", message=message, hints=(hint,), path=at, on_key=True)
+
+
+def _described(chart: UpstreamChart | AmdChart) -> str:
+    return f"{chart.name} {(isinstance(chart, UpstreamChart) and chart.described) or chart.version}"
 
 
 def _dotted(key: str, chart: str) -> tuple[str, str]:
@@ -70,61 +71,26 @@ def _dotted(key: str, chart: str) -> tuple[str, str]:
     return f"{key!r} is one key, and {chart} has none with dots", f"write one mapping in the other: {nested}"
 
 
-def _of_amd(context: RuleContext) -> Iterator[tuple[AmdChart, Steps, Any, Path]]:
-    """Yield every value for AMD's chart that is no section of it: the chart, the path there and in the intent."""
-    platform = context.intent.platform
-    if platform.amd is not None and platform.amd.stack is not AmdStack.EXISTING:
-        chart = amd_charts.chart(platform.amd.stack.value)
-        above = context.amd_path("values")
-        yield from ((chart, path, value, (*above, *path)) for path, value in _below(chart, platform.amd.values, ()))
-
-
-def _below(chart: AmdChart, values: Mapping[str, Any], above: Steps) -> Iterator[tuple[Steps, Any]]:
-    for key, value in values.items():
-        path = (*above, str(key))
-        if isinstance(value, Mapping) and chart.is_section(".".join(path)):
-            yield from _below(chart, value, path)
-        else:
-            yield path, value
-
-
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "boolean": (bool,),
-    "integer": (int,),
-    "string": (str,),
-    "array": (list, tuple),
-    "object": (Mapping,),
-    "parent": (Mapping,),
-}
-
-
 def check_dropped(context: RuleContext) -> Iterator[Finding]:
     """GS709: a value that the chart had in an earlier version, or only seems to have."""
-    for chart, path, _, verdict in _checked(context):
+    for chart, _, _, verdict, at in _of_nvidia(context):
         if isinstance(verdict, Dropped):
             hint = f"write {verdict.replacement}" if verdict.replacement else "leave it out: nothing replaces it"
             message = f"{verdict.path} does nothing in {chart.name} {chart.described or chart.version}: {verdict.reason}"
-            yield Finding(code="GS709", message=message, hints=(hint,), path=(*HERE, *path), on_key=True)
+            yield Finding(code="GS709", message=message, hints=(hint,), path=at, on_key=True)
 
 
 def check_type(context: RuleContext) -> Iterator[Finding]:
     """GS710: a value that the chart does not expect, or that the API server rejects."""
-    for amd, path, value, at in _of_amd(context):
-        dotted = ".".join(path)
-        kind = "parent" if amd.is_section(dotted) else amd.values.get(dotted)
-        is_wrong = kind is not None and (not isinstance(value, _KINDS[kind]) or (kind == "integer" and isinstance(value, bool)))
-        if kind == "parent" and is_wrong:  # the chart's templates would read values below it, and fail
-            yield Finding(code="GS710", message=f"{dotted} contains other values", hints=("write a mapping",), path=at)
-        elif is_wrong and value is not None:
-            message = f"{dotted} of {amd.name} must be of type {kind}"
-            yield Finding(code="GS710", message=message, hints=(f"write a value of type {kind}",), path=at)
     fine = True
-    for chart, path, value, verdict in _checked(context):
+    for chart, path, value, verdict, where in _checked(context):
         if not isinstance(verdict, Known):
             continue
-        where: Path = (*HERE, *path)
         found: list[Finding] = []
-        if verdict.fact is not None:
+        if isinstance(chart, AmdChart) and verdict.fact is not None:
+            found = list(schema.violations(value, verdict.fact.schema, where)) if value is not None else []
+            found = [replace(one, code="GS710") for one in found]
+        elif isinstance(chart, UpstreamChart) and verdict.fact is not None:
             found = [replace(one, code="GS710") for one in upstream.violations(chart, verdict.fact, value, where)]
             if not found and isinstance(value, list | tuple):
                 found = list(_wrong(where, contradictions.of_list(path[-1], value)))
@@ -132,7 +98,7 @@ def check_type(context: RuleContext) -> Iterator[Finding]:
             message = f"{'.'.join(path)} contains other values"
             found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
         yield from found
-        fine = fine and not found
+        fine = fine and (not found or isinstance(chart, AmdChart))
     if fine and context.intent.platform.installs_chart:
         yield from _mappings(judging_chart(context.intent.platform), context.intent.platform.values)
 
@@ -154,19 +120,16 @@ def _wrong(where: Path, wrong: Iterable[contradictions.Wrong]) -> Iterator[Findi
 
 def check_owned(context: RuleContext) -> Iterator[Finding]:
     """GS711: a value that the compiler sets itself."""
-    for amd, path, _, at in _of_amd(context):
-        if own := amd.owner(".".join(path)):
-            yield Finding(code="GS711", message=f"gpushare sets {own} itself", hints=(amd.owned[own],), path=at, on_key=True)
-    ours: Mapping[str, str] | None = None
-    for chart, path, value, verdict in _checked(context):
-        ours = owned(context.intent, chart) if ours is None else ours
+    for chart, path, _, verdict, at in _checked(context):
+        ours = owned(context.intent, chart)
         taken = _taken(ours, path)
         is_value = isinstance(verdict, OpenMap) or (isinstance(verdict, Known) and verdict.fact is not None)
         if taken and is_value:
-            message = f"gpushare sets {taken} itself"
-            yield Finding(code="GS711", message=message, hints=(ours[taken],), path=(*HERE, *path), on_key=True)
-        if context.intent.platform.stack is Stack.GPU_OPERATOR and isinstance(value, list | tuple):
-            yield from _owned_entries(path, value)
+            yield Finding(code="GS711", message=f"gpushare sets {taken} itself", hints=(ours[taken],), path=at, on_key=True)
+    if context.intent.platform.stack is Stack.GPU_OPERATOR:
+        for _, path, value, _, _ in _of_nvidia(context):
+            if isinstance(value, list | tuple):
+                yield from _owned_entries(path, value)
 
 
 def _taken(ours: Iterable[str], path: Steps) -> str | None:
@@ -196,10 +159,8 @@ def _flag(argument: str) -> str:
 def check_off(context: RuleContext) -> Iterator[Finding]:
     """GS723: a value of a component that is disabled, so that nothing reads it."""
     platform = context.intent.platform
-    ours: Mapping[str, str] | None = None
-    for chart, path, value, verdict in _checked(context):
-        ours = owned(context.intent, chart) if ours is None else ours
-        if not _is_read(chart, verdict, value) or _taken(ours, path):
+    for chart, path, value, verdict, at in _of_nvidia(context):
+        if not _is_read(chart, verdict, value) or _taken(owned(context.intent, chart), path):
             continue
         wanted = upstream.switches(chart, path)
         off = next((name for name in wanted if name != ".".join(path) and not _is_on(name, platform, chart)), None)
@@ -210,7 +171,7 @@ def check_off(context: RuleContext) -> Iterator[Finding]:
                 severity=Severity.WARNING,
                 message=f"{'.'.join(path)} has no effect: {why}",
                 hints=(hint,),
-                path=(*HERE, *path),
+                path=at,
                 on_key=True,
             )
 

@@ -89,9 +89,10 @@ def followed(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> E
 
 
 def test_node_is_read_again_only_after_its_watch_has_shown_a_change(followed: EnforcementLoop) -> None:
+    """Within five minutes: after these it is also read for whether it is still of the pool."""
     followed.run(60)
     followed.api.read = 0
-    followed.run(300)
+    followed.run(120)
     assert followed.api.read == 0
     followed.api.view = replace(VIEW, allocatable={SHARED: 0})
     followed.enforcement.node_annotations.number = "2"

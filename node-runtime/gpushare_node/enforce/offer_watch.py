@@ -27,6 +27,9 @@ LOOK_SECONDS = 45.0
 RETRY_SECONDS = 12.0
 """Between two looks while it is wrong. What two looks see has lasted longer than kubelet's report, which takes 10 s."""
 
+_SILENCE_SECONDS = 400.0
+"""For how long a watch is believed that shows no change of the Node: kubelet writes it at least every five minutes."""
+
 _FLIP_SECONDS = 30.0
 _MPS_FLIP_SECONDS = 120.0
 """How long a difference lasts before a flip: a plugin that restarts by itself is faster, also behind its MPS daemon."""
@@ -52,6 +55,7 @@ class OfferWatch(Struct, frozen=False):
     _allocatable: Mapping[str, int] = field(default_factory=dict)
     _version: str | None = None
     """Of the Node when `_allocatable` was read."""
+    _read_at: float = float("-inf")
 
     @property
     def policy(self) -> Policy:
@@ -71,7 +75,7 @@ class OfferWatch(Struct, frozen=False):
         """Compare, and flip in time. If the API server does not answer, what was found stays."""
         try:
             # Kubelet writes the checkpoint first.
-            allocatable = self._read_allocatable()
+            allocatable = self._read_allocatable(now)
             checkpoint = self._read_checkpoint()
             self._compare(self._mps_trouble or self._find(surveys, checkpoint, allocatable, now), now)
             if self._must_flip(now, is_held=checkpoint is None or self._is_held(checkpoint)):
@@ -79,13 +83,13 @@ class OfferWatch(Struct, frozen=False):
         except (ClusterError, StateDirError):
             self.enforcer.metrics.api_errors.add("offer")
 
-    def _read_allocatable(self) -> Mapping[str, int]:
-        """Return what the Node says. It is large, and read only if its watch may have missed a change, or has seen one."""
+    def _read_allocatable(self, now: float) -> Mapping[str, int]:
+        """Return what the Node says. It is large, and read only if its watch has shown a change, or may have missed one."""
         followed = self.enforcer.adapters.node_annotations
         # Before the request: what it answers is no older.
         version = None if followed is None else followed.version()
-        if version is None or version != self._version:
-            self._allocatable, self._version = self.cluster.node().allocatable, version
+        if version is None or version != self._version or now - self._read_at > _SILENCE_SECONDS:
+            self._allocatable, self._version, self._read_at = self.cluster.node().allocatable, version, now
         return self._allocatable
 
     def _read_checkpoint(self) -> Checkpoint | None:

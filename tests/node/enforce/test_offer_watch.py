@@ -108,6 +108,13 @@ def test_node_is_read_each_time_while_its_watch_is_broken(followed: EnforcementL
     assert word(followed) == "WrongResources"
 
 
+def test_node_is_read_again_if_its_watch_shows_nothing_for_longer_than_kubelet_is_silent(followed: EnforcementLoop) -> None:
+    """Watches of a server whose cache stands still stay open."""
+    followed.api.view = replace(VIEW, allocatable={SHARED: 0})
+    followed.run(400 + MINUTE)
+    assert word(followed) == "WrongResources"
+
+
 def test_short_gap_in_advertised_resources_is_not_reported(ready: EnforcementLoop) -> None:
     """The plugin's pod restarts, and is back before the second look."""
     ready.run(20)

@@ -8,10 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.core.record import Record
 from gpushare.importing import card_names
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
+from gpushare.intent.types import Backend
 from gpushare.nodes.clouds import CLOUDS
 from gpushare.vendors.amd import MANAGER_TAINT
 
@@ -64,10 +66,15 @@ def has_gpus(node: ImportedNode) -> bool:
 
 
 def capacity(node: ImportedNode) -> dict[str, int]:
-    """Return how many of NVIDIA's resources the node offers."""
-    found = {}
+    """Return how many of NVIDIA's resources the node offers, or offered until the device plugin stopped.
+
+    For five minutes kubelet counts those of a plugin that went: on a node that was handed to the DRA driver they are not meant.
+    """
+    found, has_driver = {}, node.labels.get(BACKEND_LABEL) == Backend.DRA
     for name, value in node.part.at("status", "capacity").items():
-        if name.startswith("nvidia.com/") and (count := value.devices) is not None:
+        if not name.startswith("nvidia.com/") or (count := value.devices) is None:
+            continue
+        if not has_driver or node.part.at("status", "allocatable", name).devices != 0:
             found[name] = count
     return found
 

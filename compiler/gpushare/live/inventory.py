@@ -79,7 +79,7 @@ def _device_object(kind: str, item: Json) -> Json:
 
 def _node(item: Json) -> Json:
     metadata, status = _map(item, "metadata"), _map(item, "status")
-    kept = {"capacity": _map(status, "capacity"), "nodeInfo": _map(status, "nodeInfo")}
+    kept = {name: _map(status, name) for name in ("capacity", "allocatable", "nodeInfo")}
     return _object("v1", "Node", metadata) | {"spec": {"taints": _map(item, "spec").get("taints")}, "status": kept}
 
 

@@ -284,6 +284,17 @@ def test_a_node_that_both_serve_is_one_of_the_plugin() -> None:
     assert "GS872" in codes(found)
 
 
+def test_what_kubelet_counts_of_a_plugin_that_went_is_not_offered() -> None:
+    """For five minutes; a node that the plugin left before is alike, and with the count alone the number of GPUs is known."""
+    left = RUNNING.replace('cpu: "4"', 'nvidia.com/gpu: "16"').replace("}}", '}, allocatable: {nvidia.com/gpu: "0"}}')
+    with_sharing = f"{OF_DRA}, nvidia.com/gpu.sharing-strategy: time-slicing, nvidia.com/gpu.replicas: '4'"
+    nodes = [node(with_sharing, name=f"n{number}", rest=rest) for number, rest in enumerate((left, RUNNING))]
+    found = imported(DRIVER, device_class(), *nodes)
+    only = pool(found)
+    assert (only["backend"], only["gpusPerNode"], only["nodes"]) == ("dra", 4, {"names": ["n0", "n1"]})
+    assert "GS872" not in codes(found)
+
+
 def test_quotas_on_classes_become_those_of_the_pool() -> None:
     quota = (
         "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: gpus, namespace: team-a}\n"

@@ -62,14 +62,26 @@ def bring(cluster_fixture: ClusterFixture, *objects: Object) -> None:
 
 
 def run(cluster_fixture: ClusterFixture, *pods: Object, refused: int = 0) -> None:
-    """Create pods one after the other, of which all but the last few get what they ask for."""
+    """Create pods one after the other, of which all but the last few get what they ask for.
+
+    The next one comes once its predecessor has a place: of pods that come together, the scheduler takes that first whose claim
+    is made first.
+    """
     names = [pod["metadata"]["name"] for pod in pods]
-    for pod in pods:
+    served = names[: len(names) - refused]
+    for name, pod in zip(names, pods, strict=True):
         cluster_fixture.cluster.apply(pod)
-    for name in names[: len(names) - refused]:
+        if name in served:
+            cluster_fixture.cluster.wait(lambda name=name: has_place(cluster_fixture, name), f"{name} has a place")
+        else:
+            cluster_fixture.cluster.wait(lambda name=name: NONE in scheduled(cluster_fixture, name), f"{name} finds no device")
+    for name in served:
         cluster_fixture.cluster.wait(lambda name=name: cluster_fixture.phase(name) == "Running", f"{name} runs")
-    for name in names[len(names) - refused :]:
-        cluster_fixture.cluster.wait(lambda name=name: NONE in scheduled(cluster_fixture, name), f"{name} finds no device")
+
+
+def has_place(cluster_fixture: ClusterFixture, name: str) -> bool:
+    """Whether the scheduler has given a node to the pod."""
+    return "nodeName" in cluster_fixture.cluster.read(f"/api/v1/namespaces/{COURSE}/pods/{name}")["spec"]
 
 
 def scheduled(cluster_fixture: ClusterFixture, name: str) -> str:

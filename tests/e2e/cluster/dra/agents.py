@@ -159,10 +159,13 @@ class Agents:
             self.install_driver(yaml.safe_load(values.read_text()))
 
     def uninstall(self) -> None:
-        """Both, with what is of use with them alone: slices go half a minute after their driver."""
+        """Both, with what is of use with them alone: slices go half a minute after their driver.
+
+        Claims go after their pods; one that is there yet has its device, also from the next driver.
+        """
         for space in (PLUGIN_SPACE, DRIVER_SPACE):
             self._cluster.kubectl("delete", "daemonset", "--all", "--namespace", space, "--cascade=foreground", "--wait")
-        self._cluster.kubectl("delete", "deviceclasses,resourceclaimtemplates", "--all", "--all-namespaces")
+        self._cluster.kubectl("delete", "deviceclasses,resourceclaimtemplates,resourceclaims", "--all", "--all-namespaces")
         self._cluster.wait(lambda: not self.slices(), "kubelet has removed the slices")
 
     def pods(self, node: str) -> list[str]:

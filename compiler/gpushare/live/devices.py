@@ -29,6 +29,10 @@ MEMORY, SHARES = "memory", "shares"
 """Names of capacities."""
 
 
+Counters = Mapping[tuple[str, str], int]
+"""Amounts by the set and the name of a counter."""
+
+
 class Capacity(Record):
     """One capacity of a device. `default`: what a claim gets that asks for none of it; all, if the driver does not say."""
 
@@ -37,7 +41,10 @@ class Capacity(Record):
 
 
 class Device(Record):
-    """One device of a slice. `kind` is gpu or mig; `division` by what claims share it, empty: one claim has it whole."""
+    """One device of a slice. `kind` is gpu or mig; `division` by what claims share it, empty: one claim has it whole.
+
+    `counters`: what it takes, while claims have it, of those that the devices of its pool share.
+    """
 
     name: str
     kind: str = ""
@@ -46,10 +53,14 @@ class Device(Record):
     capacities: Mapping[str, Capacity] = NOTHING
     division: str = ""
     taints: tuple[str, ...] = ()
+    counters: Counters = NOTHING
 
 
 class Slice(Record):
-    """One ResourceSlice. `count` is how many slices its pool has in this generation."""
+    """One ResourceSlice. `count` is how many slices its pool has in this generation.
+
+    `counters`: how much of each there is for the devices of its pool.
+    """
 
     name: str
     node: str
@@ -57,6 +68,7 @@ class Slice(Record):
     generation: int
     count: int
     devices: tuple[Device, ...] = ()
+    counters: Counters = NOTHING
 
 
 class Selection(Record):

@@ -6,6 +6,7 @@ which `render/dra.py` writes, and that is recognised.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gpushare.backends.dra import DRIVER
 from gpushare.core.record import NOTHING
@@ -16,6 +17,7 @@ from gpushare.live.devices import (
     Capacity,
     Claim,
     ClaimTemplate,
+    Counters,
     Device,
     DeviceClass,
     Grant,
@@ -52,6 +54,7 @@ def resource_slice(item: Json) -> Slice:
         generation=_whole(pool.get("generation"), _NO_GENERATION),
         count=_whole(pool.get("resourceSliceCount"), 0),
         devices=tuple(map(_device, as_maps(spec, "devices"))),
+        counters=_counters(spec, "sharedCounters", "name"),
     )
 
 
@@ -66,7 +69,30 @@ def _device(item: Json) -> Device:
         if division == devices.BY_MEMORY and (of_memory is None or not of_memory.default):
             division = devices.UNLIMITED
     taints = tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in as_maps(item, "taints"))
-    return Device(name=clean(item.get("name")), capacities=values or NOTHING, division=division, taints=taints, **texts)
+    return Device(
+        name=clean(item.get("name")),
+        capacities=values or NOTHING,
+        division=division,
+        taints=taints,
+        counters=_counters(item, "consumesCounters", "counterSet"),
+        **texts,
+    )
+
+
+def _counters(item: Json, field: str, key: str) -> Counters:
+    """Return the counters of sets: of nodes with the same cards they are the same object."""
+    found = (
+        (clean(one.get(key)), clean(name), amount(as_map(counters, name).get("value")))
+        for one in as_maps(item, field)
+        for counters in [as_map(one, "counters")]
+        for name in counters
+    )
+    return _kept(tuple(found)) or NOTHING
+
+
+@lru_cache(maxsize=4096)
+def _kept(counters: tuple[tuple[str, str, int], ...]) -> Counters:
+    return {(of, name): number for of, name, number in counters}
 
 
 def _capacity(item: Json) -> Capacity:

@@ -13,7 +13,7 @@ from gpushare.core.wording import join_first, join_words, pluralize
 from gpushare.live import allocation, devices, slices
 from gpushare.live.allocation import Allocations, Held
 from gpushare.live.cause import Cause
-from gpushare.live.devices import Claim, Device, DeviceClass, PodClaim, Request
+from gpushare.live.devices import Claim, Counters, Device, DeviceClass, PodClaim, Request
 from gpushare.live.live_pools import LivePools
 from gpushare.live.slices import Listed
 from gpushare.live.snapshot import LiveNode, Pod, Snapshot
@@ -28,12 +28,17 @@ _RETRY = (
 
 
 class _View(Record):
-    """What the causes are looked up in. `given` is None if claims were not read: what is left of devices is then not known."""
+    """What the causes are looked up in. `given` is None if claims were not read: what is left of devices is then not known.
+
+    By pool of slices: `in_use` are the devices that claims have, `rest` is what they leave of its counters.
+    """
 
     live: LivePools
     nodes: Mapping[str, LiveNode]
     classes: Mapping[str, DeviceClass]
     listed: tuple[Listed, ...]
+    in_use: Mapping[str, Sequence[Listed]]
+    rest: Mapping[str, Counters]
     given: Allocations | None
     has_classes: bool
     has_slices: bool
@@ -42,12 +47,23 @@ class _View(Record):
 def _view(snapshot: Snapshot, live: LivePools) -> _View | None:
     if snapshot.dra is None:
         return None
+    given, listed = allocation.seen(snapshot), slices.listed(snapshot.dra.slices)
+    in_use: dict[str, list[Listed]] = {}
+    for one in listed:
+        if allocation.key(one) in (given or {}):
+            in_use.setdefault(one.pool, []).append(one)
+    rest = {pool: Counter(whole) for pool, whole in slices.counters(snapshot.dra.slices).items()}
+    for pool, those in in_use.items():
+        for one in those:
+            rest[pool].subtract(one.device.counters)
     return _View(
         live=live,
         nodes={node.name: node for node in snapshot.nodes},
         classes={one.name: one for one in snapshot.dra.classes},
-        listed=slices.listed(snapshot.dra.slices),
-        given=allocation.seen(snapshot),
+        listed=listed,
+        in_use=in_use,
+        rest=rest,
+        given=given,
         has_classes=snapshot.has_seen(devices.CLASSES),
         has_slices=snapshot.has_seen(devices.SLICES) and snapshot.has_seen("nodes"),
     )
@@ -209,7 +225,7 @@ def _why_not(view: _View, pod: Pod | None, request: Request, name: str, matching
         return "its ResourceSlices are incomplete"
     if view.given is None:
         return ""
-    short = [_short(one, request, view.given.get(allocation.key(one), ())) for one in matching]
+    short = [_short(view, one, request, view.given.get(allocation.key(one), ())) for one in matching]
     if sum(not one for one in short) >= request.count:
         return ""
     shown = [one for one in short if one]
@@ -229,11 +245,13 @@ def _closed(node: LiveNode, pod: Pod | None) -> str:
     return f"the pod's nodeSelector wants {join_words(unlike)}" if unlike else ""
 
 
-def _short(one: Listed, request: Request, held: Sequence[Held]) -> str:
+def _short(view: _View, one: Listed, request: Request, held: Sequence[Held]) -> str:
     """Return what of the device is too little for the request, and who has it; empty if it fits."""
     device = one.device
     if device.taints:
         return f"{device.name} has taint {join_first(device.taints)}"
+    if not held and (beside := _beside(view, one)):
+        return beside
     if allocation.is_whole(device, held):
         return f"{device.name} is in use by {_users(held)}"
     rest, wanted = allocation.left(device, held), allocation.asked(device, request)
@@ -245,6 +263,20 @@ def _short(one: Listed, request: Request, held: Sequence[Held]) -> str:
             text = f"{device.name} has {have} of {whole} {name} left, and {_amount(name, amount)} are asked"
             return f"{text}: {_users(held, name)}" if held else text
     return ""
+
+
+def _beside(view: _View, one: Listed) -> str:
+    """Return which devices in use leave no room for this one: on demand, places for instances of a GPU overlap."""
+    rest = view.rest[one.pool]
+    short = {name for name, number in one.device.counters.items() if number > rest.get(name, 0)}
+    if not short:
+        return ""
+    others = [other for other in view.in_use.get(one.pool, ()) if short & other.device.counters.keys()]
+    if not others:
+        return f"{one.device.name} takes more of {join_first(sorted(name for _, name in short))} than its slices have"
+    held = view.given or {}
+    used = [f"{other.device.name}, in use by {_users(held[allocation.key(other)])}" for other in others]
+    return f"{one.device.name} has no room beside {join_first(used, _MAX_DEVICES)}"
 
 
 def _users(held: Sequence[Held], capacity: str = "") -> str:

@@ -55,6 +55,14 @@ def _current(slices: Iterable[Slice]) -> list[tuple[Slice, bool]]:
     return found
 
 
+def counters(slices: Iterable[Slice]) -> dict[str, dict[tuple[str, str], int]]:
+    """Return how much of each counter there is in each pool of slices."""
+    found: dict[str, dict[tuple[str, str], int]] = {}
+    for one, _ in _current(slices):
+        found.setdefault(one.pool, {}).update(one.counters)
+    return found
+
+
 def of_node(slices: Sequence[Slice], pool: LivePool, classes: Mapping[str, DeviceClass]) -> NodeOffer:
     """Return the offer of one node, as its pool of the driver wants it. `classes` are those that were read."""
     if not slices:

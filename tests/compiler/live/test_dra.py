@@ -500,6 +500,39 @@ def test_claim_that_fits_again_waits_for_the_scheduler(cluster: LiveCluster, ask
     assert "after five minutes at the latest" in told
 
 
+def test_place_that_overlaps_one_in_use_is_explained_with_who_has_it(api: ApiServer, ask: Ask) -> None:
+    """The two halves of a GPU have room for two of 3g.20gb, and beside one of them for three of 1g.5gb."""
+    found, product = LiveCluster(api, ON_DEMAND), "NVIDIA A100-PCIE-40GB"
+    found.add_node("a100-1", "training")
+    counter = {"value": "1"}
+    places = [("1g.5gb", 19, start, 1) for start in range(7)] + [("2g.10gb", 14, start, 2) for start in (0, 2, 4)]
+    devices = [
+        {
+            **device(f"gpu-0-mig-{name.replace('.', '')}-{number}-{start}", product, "4864Mi", mig=name),
+            "consumesCounters": [
+                {"counterSet": "gpu-0", "counters": {f"memory-slice-{at}": counter for at in range(start, start + size)}}
+            ],
+        }
+        for name, number, start, size in places
+    ]
+    add_slice(api, "a100-1", devices, count=2)
+    add_slice(api, "a100-1", [], name="counters", count=2)
+    totals = [{"name": "gpu-0", "counters": {f"memory-slice-{at}": counter for at in range(8)}}]
+    api.edit("resourceslices", "counters", lambda one: one["spec"].update(sharedCounters=totals))
+    found.add_release()
+    for pod, place in (("one", "1g5gb-19-1"), ("two", "2g10gb-14-2")):
+        use(api, f"physics/{pod}", "a100-1", f"gpu-0-mig-{place}", "")
+    add_pod(api, "physics", "waits")
+    api.edit("pods", "waits", lambda pod: pod["spec"].pop("nodeSelector"), namespace="physics")
+    add_claim(api, "physics", "waits", "gpushare-training-2g-10gb", "")
+    assert "fits now: node a100-1 has room" in words(ask("explain", "physics/waits").stdout)
+    use(api, "physics/three", "a100-1", "gpu-0-mig-1g5gb-19-5", "")
+    told = words(ask("explain", "physics/waits").stdout)
+    assert "gpu-0-mig-2g10gb-14-0 has no room beside gpu-0-mig-1g5gb-19-1, in use by pod physics/one" in told
+    assert "gpu-0-mig-2g10gb-14-2 is in use by pod physics/two" in told
+    assert "gpu-0-mig-2g10gb-14-4 has no room beside gpu-0-mig-1g5gb-19-5, in use by pod physics/three" in told
+
+
 def test_claim_of_another_pod_is_explained(cluster: LiveCluster, ask: Ask) -> None:
     waits(cluster.api)
     add_pod(cluster.api, "team", "second")

@@ -1,6 +1,7 @@
 """A pool whose MIG instances the DRA driver makes for claims, from intent to pod, and its way to fixed instances and back."""
 
 import hashlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import yaml
 from tests.e2e.cluster.cluster_fixture import A100, COURSE, ClusterFixture
 from tests.e2e.cluster.dra.agents import BACK_END, Agents, dra_intent, with_agents
 from tests.e2e.cluster.dra.devices import Object
+from tests.e2e.cluster.dra.objects import tenant
 from tests.e2e.cluster.test_dra import await_end, finds_nothing, instances, start
 from tests.e2e.cluster.test_dra_driver import prepared
 
@@ -21,6 +23,8 @@ ON_DEMAND = f"{CARD}, sharing: {{mode: mig, layout: on-demand, profiles: [1g.5gb
 FIXED = f"{CARD}, sharing: {{mode: mig, layout: {{3g.20gb: 2}}}}"
 SMALL, LARGE = "gpushare-lab.1g.5gb", "gpushare-lab.3g.20gb"
 CAP = 4000
+BESIDE = rf"(gpu-\S+)\s+has\s+no\s+room\s+beside\s+(gpu-\S+),\s+in\s+use\s+by\s+pod\s+{COURSE}/([\w-]+)"
+"""What `explain` says of a place for an instance that overlaps another."""
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +117,7 @@ def test_tenant_beyond_its_cap_ends_alone_on_an_instance_that_was_just_made(
 
 
 def test_small_claims_that_came_first_leave_no_place_for_large_ones(cluster_fixture: ClusterFixture, agents: Agents) -> None:
-    """As `check` says of such a quota: of a GPU with five small ones none is left for large ones."""
+    """As `check` says of such a quota: of a GPU with five small ones none is left for large ones; `explain` names them."""
     quota = f"  quotas: {{{COURSE}: {{lab: {{1g.5gb: 5, 3g.20gb: %s}}}}}}\n"
     names = [f"small-{number}" for number in range(5)]
     for name in names:
@@ -121,6 +125,14 @@ def test_small_claims_that_came_first_leave_no_place_for_large_ones(cluster_fixt
     for name in ("large-0", "large-1"):
         start(cluster_fixture, name, LARGE, "--mib", "1000")
     assert finds_nothing(cluster_fixture, "large-2", LARGE)
+    cluster_fixture.cluster.apply(tenant("large-2", LARGE, "--mib", "1"))
+    explain = f"{sys.executable} -m gpushare explain {COURSE}/large-2"
+    told = cluster_fixture.cluster.wait(
+        lambda: re.findall(BESIDE, cluster_fixture.shell(explain).stdout), "explain names others"
+    )
+    assert {place.partition("-mig-")[2] for place, _, _ in told} == {"3g20gb-9-0", "3g20gb-9-4"}
+    assert all(other.startswith("gpu-0-mig-1g5gb-19-") and pod in names for _, other, pod in told)
+    cluster_fixture.dismiss("large-2")
     text = dra_intent(lab=ON_DEMAND).replace("}, gpusPerNode", ", expected: 1}, gpusPerNode")
     assert ["GS779" in checked(cluster_fixture.folder, text + quota % number) for number in (2, 3)] == [False, True]
     cluster_fixture.dismiss(*names, "large-0", "large-1")

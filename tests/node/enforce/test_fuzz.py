@@ -31,11 +31,14 @@ def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Sta
 
 @pytest.mark.parametrize(
     ("mode", "admission", "rows", "seed"),
-    [
-        ("time-slicing", "none", 60_000 if scale.is_long else 7_000, 1),
-        ("mps", "none", 30_000 if scale.is_long else 7_000, 2),
-        ("time-slicing", "deny", 60_000 if scale.is_long else 7_000, 5),
-    ],
+    scale.some(
+        [
+            ("time-slicing", "none", 60_000 if scale.is_long else 7_000, 1),
+            ("mps", "none", 30_000, 2),
+            ("time-slicing", "deny", 60_000, 5),
+        ],
+        3,
+    ),
 )
 def test_no_process_is_signalled_without_proof_on_a_hostile_node(
     start_fuzz: _Start, mode: str, admission: str, rows: int, seed: int
@@ -45,10 +48,7 @@ def test_no_process_is_signalled_without_proof_on_a_hostile_node(
 
 @pytest.mark.parametrize(
     ("mode", "rows", "seed"),
-    [
-        ("time-slicing", 1_000_000 if scale.is_long else 10_000, 3),
-        ("mps", 200_000 if scale.is_long else 10_000, 4),
-    ],
+    scale.some([("mps", 200_000 if scale.is_long else 10_000, 4), ("time-slicing", 1_000_000, 3)], 2),
 )
 def test_no_process_is_signalled_without_proof_in_a_million_rows(start_fuzz: _Start, mode: str, rows: int, seed: int) -> None:
     """Read from files, these take three times as long, most of it in the kernel."""

@@ -341,7 +341,7 @@ def test_pod_recreated_by_its_controller_is_evicted_once(node: LoopNode) -> None
             node.tenant(f"again-{gone}", uuid, "nvidia.com/mig-1g.5gb", owner=EXPORTER)
 
     node.on_tick = bring_back
-    outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=1800))
+    outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=600))
     assert outcome.reason is ConditionReason.GPU_BUSY
     assert "DaemonSet/exporter recreates it" in outcome.message
     assert len(node.api.writes("eviction")) == 1

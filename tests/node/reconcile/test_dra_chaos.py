@@ -16,7 +16,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.chaos_scenario import ChaosRun
 from tests.node.reconcile.dra_node import DraNode, by_claims
 
-QUICK, LOT = 24, 12
+QUICK, LOT = 12, 12
 """tests/long goes on behind the quick ones."""
 
 

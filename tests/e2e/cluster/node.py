@@ -166,8 +166,9 @@ base_runtime_spec = "{self.folder}/nvidia.json"
             "podLogsDir": str(self.folder / "pod-logs"),
             "failSwapOn": False,
             "makeIPTablesUtilChains": False,
-            # Tests wait for what kubelet does: a second instead of ten and of a minute.
-            "nodeStatusUpdateFrequency": "1s",
+            # Tests wait for what kubelet does: seconds instead of ten and of a minute. Its client gives up a write of the status
+            # after the first of them; not less, for that the resources of a plugin are gone it writes once.
+            "nodeStatusUpdateFrequency": "2s",
             "nodeStatusReportFrequency": "5m",
             "syncFrequency": "5s",
             "configMapAndSecretChangeDetectionStrategy": "Watch",

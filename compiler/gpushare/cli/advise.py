@@ -68,15 +68,17 @@ def _risk(value: object) -> float:
     type=_risk,
     default="0",
     metavar="PERCENT",
-    help="The most containers of 100 that may be ended in a week. Default: 0, none may be seen.",
+    help="The most containers of 100 that may be killed in a week. Default: 0, so that none is killed in the test.",
 )
 @click.option(
     "--isolation",
     type=click.Choice(["present", "memory", "none"]),
     default="present",
-    help="What may separate containers: at least what does now, hardware alone, or anything. Default: present.",
+    help="The weakest isolation allowed: as now, by hardware, or none. Default: present.",
 )
-@click.option("--min-history", type=_duration, default="12h", metavar="TIME", help="Advise from this much on. Default: 12h.")
+@click.option(
+    "--min-history", type=_duration, default="12h", metavar="TIME", help="The shortest history to advise from. Default: 12h."
+)
 @click.option(
     "--min-containers",
     type=options.number(_MAX_CONTAINERS),

@@ -16,7 +16,8 @@ class ExitCode(IntEnum):
 
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 findings with errors, 2 could not run, 3 changes (of --check, --exit-code), 70 a bug in gpushare."
+    "Exit codes: 0 done, 1 findings with errors, 2 could not run, 3 a difference (of `compile --check`, `plan --exit-code`,"
+    " `images --verify`, `drift`), 70 a bug in gpushare."
 )
 
 

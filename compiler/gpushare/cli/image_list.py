@@ -54,8 +54,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     nodes pull the image: the bundle's own reference, or with --to the same
     repository under another registry.
 
-    The charts are listed as well; the target is --charts-to, or of NVIDIA's
-    platform.charts of the intent.
+    The charts are listed as well; their target is --charts-to, or for NVIDIA's
+    by default the intent's platform.charts.
 
     With platform.registry the intent names the target of the node runtime's
     image, and --image-from the repository to which it was pushed. Without

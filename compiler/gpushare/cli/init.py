@@ -58,7 +58,7 @@ def command(  # noqa: PLR0913 - one for each option
     Exit codes:
       0  done
       2  FILE or another intent.v1.json exists, FILE cannot be written, CARD
-         cannot do MODE, or REFERENCE is not one of an image
+         cannot do MODE, or REFERENCE is no reference of an image
     """
     from gpushare import modes  # noqa: PLC0415 - `--help` does not need it
     from gpushare.core import units  # noqa: PLC0415 - as above

@@ -88,7 +88,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     Exit codes:
       0  done (with --exit-code: nothing changes)
       1  OLD or NEW has errors
-      2  OLD or NEW could not be read, or both have no such pool
+      2  OLD or NEW could not be read, or neither has such a pool
       3  --exit-code: something changes
     """
     if prices and (live or fleet is not None):

@@ -9,7 +9,7 @@ from gpushare.core.printable import visible
 from gpushare.core.units import is_dns_label, is_dns_subdomain
 
 
-@click.command(cls=options.Command, short_help="Print the RBAC objects that status, drift and explain need.")
+@click.command(cls=options.Command, short_help="Print the RBAC objects that status, drift, explain and plan --live need.")
 @click.option("--user", default="", help="For this user.")
 @click.option("--group", default="", help="For this group.")
 @click.option("--service-account", "account", default="", metavar="NAME", help="For this account of the release's namespace.")

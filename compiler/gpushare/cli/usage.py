@@ -51,8 +51,8 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     """Report what each namespace held and used of the pools of INTENT.
 
     SHARE-HOURS are shares that running pods requested, used or not; GPU-HOURS
-    the GPUs that these are: all shares of a GPU together are one, MIG instances
-    in proportion to their memory. GIB-HOURS are memory that containers used.
+    are the same in GPUs: all shares of a GPU together are one, MIG instances
+    count in proportion to their memory. GIB-HOURS are memory that containers used.
     Prometheus needs the metrics of the runtimes and of kube-state-metrics, as
     docs/monitoring.md says; docs/showback.md has the queries.
 

@@ -77,7 +77,7 @@ def _risk(value: object) -> float:
     help="The weakest isolation allowed: as now, by hardware, or none. Default: present.",
 )
 @click.option(
-    "--min-history", type=_duration, default="12h", metavar="TIME", help="The shortest history to advise from. Default: 12h."
+    "--min-history", type=_duration, default="12h", metavar="TIME", help="The least history needed. Default: 12h."
 )
 @click.option(
     "--min-containers",

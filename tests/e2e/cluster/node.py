@@ -166,8 +166,8 @@ base_runtime_spec = "{self.folder}/nvidia.json"
             "podLogsDir": str(self.folder / "pod-logs"),
             "failSwapOn": False,
             "makeIPTablesUtilChains": False,
-            # Tests wait for what kubelet does: seconds instead of ten and of a minute. Its client gives up a write of the status
-            # after the first of them; not less, for that the resources of a plugin are gone it writes once.
+            # Tests wait for what kubelet does: seconds instead of ten and of a minute. A write of the status has as long as
+            # the first of them; not less, for that the resources of a plugin are gone it writes once.
             "nodeStatusUpdateFrequency": "2s",
             "nodeStatusReportFrequency": "5m",
             "syncFrequency": "5s",

@@ -210,7 +210,7 @@ class DraNodes:
             )
         for config in configs:
             _ = config.whole
-        return {"interval": word for word in words if word and len(words) == 1}
+        return {"interval": words.pop()} if len(words) == 1 and configs else {}
 
     def _divided(self, card: Card, layouts: Layouts, claims: dict[str, list[ImportedClaim]]) -> dict[str, Any]:
         found = sharing_fields.document(SharingSource(replicas={}), layouts, "mixed", layouts.part or _NOWHERE, self._notes)

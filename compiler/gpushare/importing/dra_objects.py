@@ -49,7 +49,7 @@ class ImportedClass(Record):
 
 
 class ImportedClaim(Record):
-    """What a request of a claim or a template, `root`, asks of one device. `memory` in bytes and `shares` None: it names none."""
+    """What a request of a claim or a template, `root`, asks of a device. `memory` in bytes and `shares` None: it names none."""
 
     name: str
     origin: str

@@ -144,9 +144,8 @@ def _policies(values: Mapping[str, Any]) -> Iterator[tuple[str, Object]]:
 def _of_dra(values: Mapping[str, Any], looked_up: tuple[Object, ...]) -> Iterator[tuple[str, Object]]:
     namespace = values["dra"]["driverNamespace"]
     driver = f"system:serviceaccount:{namespace}:{_DRIVER}" if namespace else ""
-    for name in ("claims", "claiming-pods"):
+    for name in ("claims", "claiming-pods", "claim-users"):
         yield f"ValidatingAdmissionPolicy gpushare-{name}", _given(text(name), *looked_up)
-    yield "ValidatingAdmissionPolicy gpushare-claim-users", text("claim-users")
     yield "ValidatingAdmissionPolicy gpushare-slices", _given(text("slices"), _variable("driver", driver))
     if values["admission"]["mutate"]:
         yield "MutatingAdmissionPolicy gpushare-pool-of-claims", text("pool-of-claims")

@@ -22,7 +22,7 @@ def of_backends(before: Pools, after: Pools, successors: Mapping[str, str]) -> I
             continue
         if old.backend != new.backend:
             yield _effect(EffectKind.BACKEND, name, "backend", old.backend, new.backend)
-        elif old.interval != new.interval:
+        elif old.interval != new.interval and old.mode == new.mode:  # pods of two modes share no GPU
             yield _effect(EffectKind.INTERVAL, name, "interval", old.interval, new.interval)
 
 

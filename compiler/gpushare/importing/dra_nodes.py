@@ -196,15 +196,15 @@ class DraNodes:
     def _interval(self, classes: Iterable[ImportedClass], claims: Sequence[ImportedClaim]) -> dict[str, Any]:
         """Return the interval of the claims on shared GPUs, if they have one: with different ones they never share a GPU."""
         of_class = {one.name: dra_objects.interval(one.part.at("spec", "config")) for one in classes}
-        of_claims = [dra_objects.interval(one.config) or of_class[one.device_class] for one in claims]
+        of_claims = [one.interval or of_class[one.device_class] for one in claims]
         wanted = of_claims or [one for one in of_class.values() if one]
-        configs = [one[1] for one in wanted if one]
-        words = {one[0] if one else "default" for one in wanted}
+        configs = [one[1] for one in wanted if one and one[0]]
+        words = {one[0] if one else "" for one in wanted}
         if len(words) > 1:
             self._notes.warn(
                 "GS861",
                 configs[0],
-                f"claims on GPUs of the same card have the intervals {join_first(sorted(words))}:"
+                f"claims on GPUs of the same card have the intervals {join_first(sorted(word or 'default' for word in words))}:"
                 " none is imported, because claims with different ones never share a GPU",
                 "write sharing: {interval: …} in the pool",
             )

@@ -49,20 +49,21 @@ class ImportedClass(Record):
 
 
 class ImportedClaim(Record):
-    """What a claim or a template, `root`, asks of one device. `memory` in bytes and `shares` None: it names none."""
+    """What a request of a claim or a template, `root`, asks of a device. `memory` in bytes and `shares` None: it names none."""
 
     name: str
     origin: str
     root: Part
     part: Part
+    request: str
     device_class: str
     memory: int | None
     shares: int | None
 
     @property
-    def config(self) -> Part:
-        """The configs of its devices, which take precedence over those of their class."""
-        return _spec(self.root).at("devices", "config")
+    def interval(self) -> tuple[str, Part] | None:
+        """The interval that its own configs set, which take precedence over those of the class; None without any."""
+        return interval(_spec(self.root).at("devices", "config"), self.request)
 
 
 def is_of_dra(part: Part) -> bool:
@@ -123,9 +124,9 @@ def read_claims(part: Part, notes: Notes) -> Iterator[ImportedClaim]:
     if part.at("metadata", "annotations", FOR_LIMITS).text == "true":
         return
     for request in _spec(part).at("devices", "requests").entries():
-        _ = request.at("name").value
-        listed = [_claim(part, asked) for asked in request.at("firstAvailable").entries()]
-        first, *others = listed or [_claim(part, request.at("exactly"))]
+        name = request.at("name").text
+        listed = [_claim(part, asked, name) for asked in request.at("firstAvailable").entries()]
+        first, *others = listed or [_claim(part, request.at("exactly"), name)]
         for other in others:
             if (other.device_class, other.memory, other.shares) != (first.device_class, first.memory, first.shares):
                 notes.warn(
@@ -144,18 +145,24 @@ def _spec(part: Part) -> Part:
     return part.at("spec", "spec") if part.at("kind").text == TEMPLATE else part.at("spec")
 
 
-def interval(configs: Part) -> tuple[str, Part] | None:
-    """Return the interval that the configs of a class or a claim set, with its config; None if they leave the driver's own."""
+def interval(configs: Part, request: str = "") -> tuple[str, Part] | None:
+    """Return the interval, empty for the default, that the last of the configs sets on a GPU, with that config; None without.
+
+    Those of a class are for all its requests, and those of a claim for the ones that they name, or for all.
+    """
     found = None
     for one in configs.entries():
-        opaque = one.fresh().at("opaque")
+        config = one.fresh()
+        opaque, of_requests = config.at("opaque"), {name.text.partition("/")[0] for name in config.at("requests").entries()}
+        if opaque.at("driver").text != DRIVER or opaque.at("parameters", "kind").text != "GpuConfig":
+            continue
         word = opaque.at("parameters", "sharing", "timeSlicingConfig", "interval").text.lower()
-        if opaque.at("driver").text == DRIVER and word in {*Interval}:
-            found = word, one
+        if not of_requests or request in of_requests:
+            found = word if word in {*Interval} else "", one
     return found
 
 
-def _claim(part: Part, asked: Part) -> ImportedClaim:
+def _claim(part: Part, asked: Part, request: str) -> ImportedClaim:
     capacity = asked.at("capacity", "requests")
     _ = asked.at("name").value
     if asked.at("count").fresh().count == 1:
@@ -170,6 +177,7 @@ def _claim(part: Part, asked: Part) -> ImportedClaim:
         origin=described(part),
         root=part,
         part=asked,
+        request=request,
         device_class=asked.at("deviceClassName").text,
         memory=parse_quantity(capacity.at("memory").value),
         shares=capacity.at("shares").devices,

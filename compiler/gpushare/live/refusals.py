@@ -1,7 +1,7 @@
-"""What to do about a pod that kubelet, the device plugin or the container runtime refused, by the words of the refusal. Pure.
+"""What to do about a pod that kubelet, a driver or the container runtime refused, by the words of the refusal. Pure.
 
 The words are those of kubelet's device manager (pkg/kubelet/cm/devicemanager/manager.go), of NVIDIA's device plugin
-(internal/plugin/server.go) and of the CDI library of the container runtimes.
+(internal/plugin/server.go) and DRA driver (device_state.go and validate.go), and of the CDI library of the container runtimes.
 """
 
 from gpushare.backends.dra import DRIVER
@@ -37,6 +37,14 @@ REMEDIES = {
     "invalid cdi spec": (
         "Two requests of one claim got parts of one GPU, which the driver cannot prepare. Give the claim the constraint "
         f"`distinctAttribute: {DRIVER}/uuid`, or ask for more of one part; then delete the pod."
+    ),
+    "has conflicting configuration": (
+        "Claims with another interval are on the GPU, such as those from before a change of the pool's. The pod starts when "
+        "the last of them has ended there."
+    ),
+    "feature gate is not enabled": (
+        "The DRA driver on the node lacks a gate that the pool needs. Install it with the values of the bundle; the pod starts "
+        "then."
     ),
     "resourceclaimtemplate": (
         "`gpushare claims NAMESPACE` prints the templates of the pools that the namespace may use; add the one that is missing."

@@ -536,7 +536,10 @@ def check_interval(context: RuleContext) -> Iterator[Finding]:
                     code="GS775",
                     message=f"with the interval of pool {setting[0].name} no claim on {a_card(card)} of pool {pool.name} ends:"
                     " the driver then resets the interval of every GPU, and this one has none",
-                    hints=(f"leave interval out in pool {setting[0].name}, or write backend: device-plugin in this pool",),
+                    hints=(
+                        f"leave interval out in pool {setting[0].name}",
+                        "or write backend: device-plugin in this pool, and the interval when its last node has left the driver",
+                    ),
                     path=pool_path(pool, "card"),
                     causes=(pool_path(setting[0], "sharing", "interval"),),
                 )

@@ -149,6 +149,18 @@ def test_an_interval_makes_new_pods_wait_and_restarts_the_driver_once() -> None:
         assert kinds(comparison(first, later)) == {EffectKind.INTERVAL}
 
 
+@pytest.mark.parametrize("sharing", [{"mode": "exclusive"}, {"mode": "mig", "layout": {"3g.20gb": 2}}])
+@pytest.mark.parametrize("back", [False, True])
+def test_pods_of_another_mode_wait_for_no_interval(sharing: dict[str, Any], back: bool) -> None:
+    """They get no GPU on which a pod of the former mode is."""
+    short, other = changed("spec/pools/claimed/sharing/interval", "short"), changed("spec/pools/claimed/sharing", sharing)
+    for document in (short, other):
+        document["spec"]["pools"]["claimed"] |= {"card": "a100-sxm4-40gb"}
+        document["spec"]["pools"]["claimed"].pop("sizes", None)
+    sides = [compiled(short), compiled(other)]
+    assert EffectKind.INTERVAL not in kinds(comparison(*(reversed(sides) if back else sides)))
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_the_first_pool_of_dra_restarts_no_other_program(back: bool) -> None:
     """The driver's image joins the list, and the operator's values stay as they are."""

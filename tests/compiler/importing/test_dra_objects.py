@@ -194,9 +194,9 @@ def config(interval: str, indent: int) -> str:
     return f"{' ' * indent}config: [{{opaque: {driver}{sharing}}}]\n"
 
 
-def configured(name: str, interval: str, amount: str = "3840Mi") -> str:
+def configured(name: str, interval: str, amount: str = "3840Mi", requests: str = "[]") -> str:
     """A template whose claims configure their GPU, as the driver's documentation has it."""
-    own = config(interval, 0).strip()
+    own = config(interval, 0).strip().replace("opaque", f"requests: {requests}, opaque")
     return template(name, memory(amount)).replace("{devices: {requests", f"{{devices: {{{own}, requests")
 
 
@@ -208,6 +208,10 @@ def configured(name: str, interval: str, amount: str = "3840Mi") -> str:
         (config("Short", 2), [configured("quarter", "Long")], "long"),
         ("", [configured("quarter", "Medium"), configured("half", "Medium", "7680Mi")], "medium"),
         ("", [configured("quarter", "Default")], None),
+        (config("Short", 2), [configured("quarter", "Default")], None),
+        (config("Short", 2), [configured("quarter", "Long", requests="[nic]")], "short"),
+        (config("Short", 2), [configured("quarter", "Long", requests="[nic, gpu/at-0]")], "long"),
+        (config("Short", 2), [configured("quarter", "Long").replace("kind: GpuConfig", "kind: MigDeviceConfig")], "short"),
     ],
 )
 def test_intervals_of_classes_and_claims_are_that_of_the_pool(rest: str, claims: list[str], interval: str | None) -> None:

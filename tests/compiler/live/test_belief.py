@@ -139,6 +139,14 @@ def test_runtime_events_of_a_node_are_shown(live: LiveCluster, ask: Ask) -> None
             "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=0",
             "The container runtime knows no such device",
         ),
+        (
+            "requested device gpu-0 has conflicting configuration with already prepared claim 1-2",
+            "Claims with another interval",
+        ),
+        (
+            '"TimeSlicing" is selected as the GPU sharing strategy, but the "TimeSlicingSettings" feature gate is not enabled',
+            "The DRA driver on the node lacks a gate",
+        ),
         ("container main: Error: the backend is unhealthy", "Read the message above"),
         ("something new", "Read the message above"),
     ],

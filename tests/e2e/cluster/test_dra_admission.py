@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -287,31 +288,64 @@ def owner(policies: Cluster) -> Iterator[Object]:
 
 
 @pytest.mark.parametrize(
-    ("owned", "is_used_by_other", "is_refused"),
+    ("owned", "name", "is_used_by_other", "is_refused"),
     [
-        ({}, False, False),
-        ({}, True, True),
-        ({"kind": "Workbench", "apiVersion": "example.org/v1"}, True, False),
-        (None, True, False),
+        ({}, "gpushare-notebooks.used", False, False),
+        ({}, "gpushare-notebooks.used", True, True),
+        ({"kind": "Workbench", "apiVersion": "example.org/v1"}, "gpushare-notebooks.used", True, False),
+        (None, "gpushare-notebooks.used", True, False),
+        (None, "gpushare-hpc.used", True, True),
+        (None, "used", True, True),
     ],
 )
 def test_a_claim_made_for_a_pod_is_used_by_no_other(
-    owned: Object | None, policies: Cluster, owner: Object, *, is_used_by_other: bool, is_refused: bool
+    owned: Object | None, name: str, policies: Cluster, owner: Object, *, is_used_by_other: bool, is_refused: bool
 ) -> None:
-    """Admission sent its pod to the nodes of the pool; a pod that names the claim may be sent to those of any."""
-    path = f"{GROUP}/namespaces/team-a/resourceclaims"
-    item = claim("gpushare-notebooks.used", share())
+    """Admission sent its pod to the nodes of the pool; a pod that names the claim may be sent to those of any.
+
+    Also where somebody has taken the owner from the claim: the name of one that Kubernetes made does not say where it leads.
+    """
+    item = claim(name, share())
     item["metadata"]["ownerReferences"] = [] if owned is None else [owner | owned]
-    try:
-        made = json.loads(proxy.send(policies.control_plane.proxy, "POST", path, json.dumps(item)).body)
+    with there(policies, item) as made:
         result = {"driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-0", "request": "gpu"}
         user = {"resource": "pods", "name": "any", "uid": "another" if is_used_by_other else owner["uid"]}
         made["status"] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
-        url = f"{path}/gpushare-notebooks.used/status?dryRun=All"
-        told = proxy.send(policies.control_plane.proxy, "PUT", url, json.dumps(made)).refusal
-        assert (f"was made for pod {owner['name']}, and no other pod may use it" in told) == is_refused == bool(told)
+        told = put(policies, made, "/status").refusal
+        whose = "a pod" if owned is None else f"pod {owner['name']}"
+        assert (f"was made for {whose}, and no other pod may use it" in told) == is_refused == bool(told)
+
+
+def test_a_claim_gets_no_pod_as_its_owner_later(policies: Cluster, owner: Object) -> None:
+    """It would be that pod's. Who deletes a pod and not its claim takes the owner away."""
+    item = claim("gpushare-notebooks.used", share())
+    with there(policies, item) as made:
+        made["metadata"]["ownerReferences"] = [owner]
+        assert f"cannot be given to pod {owner['name']}" in put(policies, made).refusal
+        made["metadata"]["ownerReferences"] = [owner | {"kind": "Workbench", "apiVersion": "example.org/v1"}]
+        assert put(policies, made).refusal == ""
+    item["metadata"]["ownerReferences"] = [owner]
+    with there(policies, item) as made:
+        assert put(policies, made | {"metadata": made["metadata"] | {"labels": {"a": "b"}}}).refusal == ""
+        made["metadata"]["ownerReferences"] = []
+        assert put(policies, made).refusal == ""
+
+
+@contextmanager
+def there(policies: Cluster, item: Object) -> Iterator[Object]:
+    """The claim as the API server has it, while it is there. It is made by one whom no policy on names concerns."""
+    path = f"{GROUP}/namespaces/team-a/resourceclaims"
+    made = proxy.send(policies.control_plane.proxy, "POST", path, json.dumps(item))
+    assert made.refusal == ""
+    try:
+        yield json.loads(made.body)
     finally:
-        policies.kubectl("delete", "resourceclaim", "--namespace", "team-a", "--ignore-not-found", "gpushare-notebooks.used")
+        policies.kubectl("delete", "resourceclaim", "--namespace", "team-a", item["metadata"]["name"])
+
+
+def put(policies: Cluster, item: Object, subresource: str = "") -> Answer:
+    url = f"{GROUP}/namespaces/team-a/resourceclaims/{item['metadata']['name']}{subresource}?dryRun=All"
+    return proxy.send(policies.control_plane.proxy, "PUT", url, json.dumps(item))
 
 
 def claiming(template: str, where: str = "team-a", **more: Any) -> Object:
@@ -363,6 +397,14 @@ REFUSED_PODS: dict[str, tuple[Object, str]] = {
         pod(limits(f"{IMPLICIT}hpc"), choose="training"),
         "does not have the device class",
     ),
+    "a class by the plugin's name on the nodes of another pool": (
+        pod(limits("nvidia.com/gpu"), choose="training"),
+        "does not have the device class",
+    ),
+    "a class on the nodes of another pool or of none": (
+        pod(limits(f"{IMPLICIT}hpc"), **affinity(term("In", "training"), term("DoesNotExist"))),
+        "does not have the device class",
+    ),
     "whole GPUs of any pool": (pod(limits("nvidia.com/gpu")), "several pools offer this GPU resource"),
 }
 
@@ -377,6 +419,7 @@ ALLOWED_PODS: dict[str, Object] = {
     "another vendor's claim": claiming("mine", where="team-b"),
     "a GPU by the name of its class": pod(limits(f"{IMPLICIT}hpc")),
     "a GPU by the plugin's name": pod(limits("nvidia.com/gpu"), choose="hpc"),
+    "a GPU of the driver or of the plugin": pod(limits("nvidia.com/gpu"), **affinity(term("In", "hpc"), term("In", "plain"))),
     "two GPUs": pod(({"nvidia.com/gpu": 2},), choose="hpc"),
     "GPUs of the plugin in two containers": pod(limits("nvidia.com/gpu", "nvidia.com/gpu"), choose="plain"),
     "shares of the plugin in two containers": pod(limits("nvidia.com/gpu.shared", "nvidia.com/gpu.shared"), choose="serving"),

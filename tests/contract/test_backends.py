@@ -33,7 +33,6 @@ BY_NAME = {
         "render.amd": "the file of AMD's config manager",
         "render.autoscaling": "what a node that is not there yet will offer",
         "render.dra": "the driver's values, classes and templates",
-        "render.existing": "the settings of what is installed",
         "render.mig_parted": "the file of mig-manager",
         "render.policy": "what the node runtime is told",
         "render.pools": "what `plan` and `import` read of a pool",
@@ -54,7 +53,6 @@ BY_NAME = {
         "rules.versions": "the release of NVIDIA's plugin",
         "sharing.claims": "claims",
         "simulation.supply": "who chooses the device of a share",
-        "steps.dra_release": "how the driver is installed and removed",
         "views.status_columns": "nodes of the driver",
     },
     NODE.name: {

@@ -14,12 +14,10 @@ from gpushare.backends.requests import ExtendedResources
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import DeviceProfile
 from gpushare.intent.types import MigStrategy, Pool, SharePlacement
+from gpushare.nodes.own_labels import PROFILE_LABEL
 from gpushare.vendors.nvidia import NVIDIA
 
 SHARED_SUFFIX = ".shared"
-
-PROFILE_LABEL = "gpushare.dev/profile"
-"""What the node runtime sets beside the plugin's own label."""
 
 MPS_ROOT = "/run/nvidia/mps"
 """Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""

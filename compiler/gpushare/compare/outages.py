@@ -9,7 +9,7 @@ from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.intent.types import Backend, OnBusy, Requests
 from gpushare.intent.windows import Window, locate
-from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.vendors import VENDORS
 from gpushare.vendors.amd import AMD, MANAGER_TAINT
 

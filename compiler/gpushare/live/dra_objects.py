@@ -24,7 +24,7 @@ from gpushare.live.devices import (
     Selection,
     Slice,
 )
-from gpushare.live.snapshot import POOL_LABEL
+from gpushare.nodes.own_labels import POOL_LABEL
 
 _UNIT = 10**9
 _MOST = 10**18

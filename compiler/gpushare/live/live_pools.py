@@ -15,7 +15,8 @@ from gpushare.intent.types import Backend
 from gpushare.live.api_objects import clean
 from gpushare.live.devices import INSTANCE, WHOLE, Device
 from gpushare.live.node_affinity import pool_of
-from gpushare.live.snapshot import POOL_LABEL, DaemonSet, LiveNode, Snapshot
+from gpushare.live.snapshot import DaemonSet, LiveNode, Snapshot
+from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.reading import source
 
 

@@ -13,10 +13,7 @@ from typing import Any
 from gpushare.intent.types import NodeSelector, Pool
 from gpushare.nodes import labels
 from gpushare.nodes.labels import LabelSet, Region
-
-POOL_LABEL = "gpushare.dev/pool"
-VENDOR_LABEL = "gpushare.dev/vendor"
-"""The node label that the node runtime maintains: the pool that the node belongs to, or belonged to until it is released."""
+from gpushare.nodes.own_labels import POOL_LABEL
 
 MAX_ALTERNATIVES = 64
 """How many terms the negation of pools with higher priority may need. The scheduler checks every term on every node."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpushare.intent.types import Exclusive, Expression, NodeSelector, Operator, Pool
 from gpushare.nodes import labels, selectors
+from gpushare.nodes.own_labels import POOL_LABEL
 from tests.support import scale
 from tests.support.costs import grows_in_line
 
@@ -28,7 +29,7 @@ def universe(pool_labels: Sequence[str] = ()) -> Iterator[Node]:
         found = {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}
         yield name, found
         for pool in pool_labels:
-            yield name, {**found, selectors.POOL_LABEL: pool}
+            yield name, {**found, POOL_LABEL: pool}
 
 
 def holds(key: str, operator: str, values: Sequence[str], found: Mapping[str, str]) -> bool:
@@ -66,7 +67,7 @@ def served(pool: Pool, node: Node, pools: Sequence[Pool]) -> bool:
     """What the DaemonSet of a pool must reach, as the design says it."""
     name, found = node
     elsewhere = name not in pool.nodes.names and any(name in other.nodes.names for other in pools)
-    return owned(pool, node, pools) or (found.get(selectors.POOL_LABEL) == pool.name and not elsewhere)
+    return owned(pool, node, pools) or (found.get(POOL_LABEL) == pool.name and not elsewhere)
 
 
 def matched(terms: Sequence[Mapping[str, Any]], node: Node) -> bool:
@@ -215,7 +216,7 @@ def test_a_node_that_moved_loses_its_old_pool_at_once_only_while_names_are_few(c
     own, leaving = selectors.terms(labelled, [named, labelled])
     assert len(own["matchFields"]) == count, "a named node is never of a pool that selects by labels alone"
     assert len(leaving.get("matchFields", ())) == (count if kept else 0)
-    assert leaving["matchExpressions"] == [{"key": selectors.POOL_LABEL, "operator": "In", "values": ["labelled"]}]
+    assert leaving["matchExpressions"] == [{"key": POOL_LABEL, "operator": "In", "values": ["labelled"]}]
 
 
 def test_thousands_of_excluded_values_of_one_label_are_gathered_at_once() -> None:

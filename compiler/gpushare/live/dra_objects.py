@@ -127,7 +127,6 @@ def claim(item: Json) -> Claim:
         uid=clean(metadata.get("uid")),
         requests=tuple(tuple(_alternatives(one)) for one in as_maps(as_map(spec, "devices"), "requests")),
         grants=tuple(map(_grant, (one for one in results if one.get("driver") == DRIVER))) if allocation else None,
-        foreign_grants=sum(one.get("driver") != DRIVER for one in results),
         pods=tuple(
             (clean(one.get("name")), clean(one.get("uid")))
             for one in as_maps(status, "reservedFor")

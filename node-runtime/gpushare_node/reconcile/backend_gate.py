@@ -249,7 +249,7 @@ class BackendGate(Struct, frozen=False):
                 self._context.cluster.delete_slice(name)
         except ClusterError as error:
             return f", which kubelet must delete: {error}"
-        self._context.record_step("slices", "node", Status.CHANGED, f"deleted {join_first(slices, _MAX_NAMED)}")
+        self._context.record_step("slices", Status.CHANGED, f"deleted {join_first(slices, _MAX_NAMED)}")
         return ""
 
     def _refuse_remembered(self, policy: Policy) -> None:
@@ -292,9 +292,7 @@ class BackendGate(Struct, frozen=False):
             labels[PLUGIN_DEPLOY_LABEL] = "false"
         if labels:
             cluster.write_labels(labels)
-            context.record_step(
-                "back end", "node", Status.CHANGED, "neither may run" if backend is None else f"{backend} may run"
-            )
+            context.record_step("back end", Status.CHANGED, "neither may run" if backend is None else f"{backend} may run")
         context.is_closed = backend is None
 
     def _await(self, find: Callable[[], Unmet | None]) -> None:

@@ -110,7 +110,7 @@ class ConfigManager(Struct):
             self._admit_again("by the config manager", Status.CHANGED)
             return PartitionResult(results=(), reason=None, message="")
         self._keep(requested="")
-        context.record_step("layout", "node", Status.FAILED, failure)
+        context.record_step("layout", Status.FAILED, failure)
         return PartitionResult(results=(), reason=ConditionReason.CONFIG_MANAGER_FAILED, message=failure)
 
     def tidy(self, view: GpuView) -> None:
@@ -129,7 +129,7 @@ class ConfigManager(Struct):
             withdraw_request(context)
         elif is_right and label not in context.cluster.node().labels and self._find_users() is None:
             context.cluster.write_labels({label: self._value, self._vendor.layout_state_label: None})
-            context.record_step("labels", "node", Status.CHANGED, f"{label} is {self._value}")
+            context.record_step("labels", Status.CHANGED, f"{label} is {self._value}")
 
     # The request.
 
@@ -209,7 +209,7 @@ class ConfigManager(Struct):
         self._keep(requested=value)
         context.cluster.write_labels({label: value, state: None})
         self._keep(requested=value, is_asked=True)
-        context.record_step("request the layout from the config manager", "node", Status.CHANGED, value)
+        context.record_step("request the layout from the config manager", Status.CHANGED, value)
 
     def _withdraw(self) -> None:
         """Remove the label of a request that is awaited: a pod of the manager that starts from now on works on nothing."""
@@ -363,7 +363,7 @@ class ConfigManager(Struct):
         restart_plugin(context, stale)
         if self._outstanding():
             self._keep(requested="")
-        context.record_step("layout", "node", status, how)
+        context.record_step("layout", status, how)
 
 
 def withdraw_request(context: RunContext) -> None:
@@ -379,7 +379,7 @@ def withdraw_request(context: RunContext) -> None:
     is_left = label not in node.labels and state in node.labels and is_managed
     if node.owners.get(label) == WRITER or is_left:
         context.cluster.write_labels({label: None, state: None})
-        context.record_step("labels", "node", Status.CHANGED, f"{label} removed")
+        context.record_step("labels", Status.CHANGED, f"{label} removed")
 
 
 def _asks(pod: PodView) -> bool:

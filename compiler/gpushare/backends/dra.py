@@ -17,7 +17,7 @@ from gpushare.modes import of
 from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.nvidia import NVIDIA
 
-DRIVER = f"gpu.{NVIDIA.domain}"
+DRIVER = NVIDIA.dra_driver
 """The name of the driver in slices and claims, and the domain of its attributes."""
 
 CONFIG_API = f"resource.{NVIDIA.domain}/v1beta1"

@@ -33,7 +33,6 @@ from gpushare.rules.quotas import quota_path, resolved_quotas
 from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
 from gpushare.sharing import caps, claims, shares
 from gpushare.sharing.shares import ShareKind
-from gpushare.vendors.amd import AMD
 
 HERE = ("spec", "platform")
 
@@ -61,7 +60,7 @@ def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
 def _served(context: RuleContext) -> Iterator[tuple[Pool, Card, tuple[ShareKind, ...]]]:
     """Yield the pools whose mode and card DRA has, with their devices; GS760 reports the others."""
     for pool, card in _pools(context):
-        if Backend.DRA in modes.of(pool).backends and vendors.of(card) is not AMD:
+        if Backend.DRA in modes.of(pool).backends and vendors.of(card).dra_driver:
             yield pool, card, context.kinds(pool) or ()
 
 
@@ -84,7 +83,7 @@ def check_served(context: RuleContext) -> Iterator[Finding]:
     plugin = "write backend: device-plugin in this pool"
     for pool, card in _pools(context):
         where = _where(context, pool)
-        if vendors.of(card) is AMD:
+        if not vendors.of(card).dra_driver:
             message, path = f"NVIDIA's DRA driver does not serve {a_card(card)} of pool {pool.name}", where
         elif Backend.DRA not in modes.of(pool).backends:
             message = f"there is no {modes.of(pool).mode.value} with DRA"

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from gpushare import __version__
 from gpushare.cli import streams
-from gpushare.cli.exits import BrokenOutputError, CouldNotRunError, ExitCode
+from gpushare.cli.exits import BrokenOutputError, CouldNotRunError, ExitCode, FindingsError
 
 COMPLETE_VARIABLE = "_GPUSHARE_COMPLETE"
 
@@ -36,6 +36,8 @@ def call() -> int:
         from gpushare.cli import commands  # noqa: PLC0415 - an interrupt during the import ends the run without a traceback, too
 
         return commands.run(program, sys.argv[1:] or ["--help"], COMPLETE_VARIABLE, os.environ.get(COMPLETE_VARIABLE))
+    except FindingsError as found:
+        return found.code
     except (CouldNotRunError, BrokenOutputError, OSError) as problem:
         return _environment_error(problem)
     except KeyboardInterrupt:

@@ -85,7 +85,6 @@ def _risk(value: object) -> float:
     help="Advise from so many containers of a pool on. Default: 10.",
 )
 @options.product_format("text", "json", "html")
-@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("--write", "writes", is_flag=True, help="Patch INTENT; comments and everything else stay as they are.")
 @prometheus_options.connection()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
@@ -129,17 +128,13 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       2  INTENT, the use or the prices could not be read, INTENT could not be
          patched, or the node runtime is not installed
     """
-    from gpushare.cli import inputs, price_input, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, price_input, streams  # noqa: PLC0415 - `--help` needs none of it
 
     if writes and "-" in (intent, *overlays):
         raise click.UsageError("--write needs the name of a file, not standard input")
     if usage == "-" and "-" in (intent, *overlays):
         raise click.UsageError("standard input can be only one of INTENT, its overlays and --usage")
-    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
-    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
-    code = report.verdict(read.findings, strict=False)
-    if code is not ExitCode.DONE:
-        return code
+    read = inputs.valid(intent, overlays)
     inputs.refuse_unknown(pools, [pool.name for pool in read.plan.pools], "the intent has no pool for containers")
     priced = price_input.of_pools(read.plan, prices)
     advising = _advising()

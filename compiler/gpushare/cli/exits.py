@@ -28,5 +28,13 @@ class CouldNotRunError(Exception):
         self.hint = hint
 
 
+class FindingsError(Exception):
+    """Findings that end the run, and are reported already; `code` is what they mean."""
+
+    def __init__(self, code: ExitCode) -> None:
+        super().__init__()
+        self.code = code
+
+
 class BrokenOutputError(Exception):
     """The reader of our output closed it (`gpushare cards | head`): no message is written."""

@@ -94,8 +94,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if is_bundle and overlays:
         raise click.UsageError("--overlay: a bundle is compiled already; name its intent")
     images = image_input.of_bundle(Path(intent)) if is_bundle else image_input.of_intent(intent, overlays, strict=strict)
-    if images is None:
-        return ExitCode.FINDINGS
     listed, lacking = copies.copies(images.pulled, to, systems, kernels, image_from)
     targets = [one.target for one in listed]
     # A registry is asked for a target, whatever its source.

@@ -23,7 +23,6 @@ _CLEAR = "\x1b[H\x1b[2J"
 @click.command(cls=options.Command, short_help="Show what the pools of a running cluster offer and use.")
 @click.argument("name", required=False, metavar="[POOL|NODE]")
 @options.product_format("text", "json", "html")
-@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option(
     "-o", "--output", type=click.Choice(("wide",)), help="wide: every node, with the condition's message, and every pod."
 )

@@ -179,14 +179,10 @@ def _advising() -> "ModuleType":
 
 def _from_file(name: str, window: int | None) -> "History":
     from gpushare.advice import csv_history  # noqa: PLC0415 - as above
-    from gpushare.advice.history import HistoryError  # noqa: PLC0415 - as above
     from gpushare.cli import streams  # noqa: PLC0415 - as above
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
 
-    try:
-        history = csv_history.read(*streams.read(name, csv_history.MAX_BYTES, _COLUMNS))
-    except HistoryError as problem:
-        raise CouldNotRunError(str(problem), problem.hint) from problem
+    history = csv_history.read(*streams.read(name, csv_history.MAX_BYTES, _COLUMNS))
     return history if window is None else replace(history, start=max(history.start, history.end - window))
 
 

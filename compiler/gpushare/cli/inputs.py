@@ -87,11 +87,11 @@ def read_overlays(intent: str, overlays: tuple[str, ...]) -> list[pipeline.Overl
 def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY, overlays: tuple[str, ...] = ()) -> LoadedIntent:
     """Return the intent compiled with the lock of the bundle in `directory`, or with `otherwise` if there is none yet.
 
-    Raises CouldNotRunError if the intent, an overlay or the lock cannot be read at all.
+    Raises HintedError if the intent, an overlay or the lock cannot be read at all.
     """
     over = read_overlays(intent, overlays)
     data, file = streams.read(intent, source.MAX_BYTES)
-    previous_lock = _remembered(directory)
+    previous_lock = writer.read_lock(directory)
     if isinstance(previous_lock, Finding):
         return _broken(previous_lock)
     previous_lock = otherwise if previous_lock == lock.EMPTY else previous_lock
@@ -126,13 +126,6 @@ def judged(read: LoadedIntent, directory: Path) -> LoadedIntent:
     return replace(read, findings=(*read.findings, *map(read.text.locate, found)))
 
 
-def _remembered(directory: Path) -> Lock | Finding:
-    try:
-        return writer.read_lock(directory)
-    except writer.OutputError as problem:
-        raise CouldNotRunError(problem.message, problem.hint) from problem
-
-
 def _broken(finding: Finding) -> LoadedIntent:
     return LoadedIntent(
         previous_lock=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES))
@@ -165,7 +158,7 @@ def refuse_errors(*read: LoadedIntent, strict: bool = False) -> None:
 
 def _bundle(directory: Path) -> LoadedIntent:
     """Return a bundle as its files are now, edited or not, without those that no longer exist; or what is wrong with them."""
-    previous_lock = _remembered(directory)
+    previous_lock = writer.read_lock(directory)
     if isinstance(previous_lock, Finding):
         broken = _broken(previous_lock)
         return replace(broken, texts={previous_lock.file: broken.text})

@@ -10,6 +10,7 @@ import click
 from gpushare.cli import options
 from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core.errors import HintedError
 from gpushare.core.printable import visible
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _look_again(cluster: ClusterConnection, scope: "Scope", name: str | None, *,
 
     try:
         seen = _seen(cluster, scope, name)
-    except CouldNotRunError as problem:  # the server restarts, the network returns
+    except HintedError as problem:  # the server restarts, the network returns
         streams.write(f"{time.strftime('%H:%M:%S')} {visible(str(problem))}\n" + streams.hint(visible(problem.hint)))
         return
     _show(seen, is_wide=is_wide, with_kills=with_kills)

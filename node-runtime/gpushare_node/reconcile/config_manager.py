@@ -27,11 +27,12 @@ from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.manager_answer import Facts, ManagerAnswer, ManagerEvent, Verdict, find_event
 from gpushare_node.reconcile.publication import restart_plugin
 from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reconcile.usage import asks_for_gpus
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 from gpushare_node.reporting.wording import join_first
-from gpushare_node.vendors import is_gpu_resource, of
+from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import GpuVendor
 
@@ -196,7 +197,7 @@ class ConfigManager(Struct):
     def _pods(self) -> list[str]:
         """Return the pods that hold GPUs by kubelet's files, or that were promised some and may get them at any moment."""
         held = {holder.name for holder in self._context.holders()}
-        return sorted(held | {f"pod {pod.namespace}/{pod.name}" for pod in self._context.cluster.pods() if _asks(pod)})
+        return sorted(held | {f"pod {pod.namespace}/{pod.name}" for pod in self._context.cluster.pods() if asks_for_gpus(pod)})
 
     def _ask(self, value: str) -> None:
         """Write the label once nothing uses the GPUs, and delete the former answer with it."""
@@ -380,7 +381,3 @@ def withdraw_request(context: RunContext) -> None:
     if node.owners.get(label) == WRITER or is_left:
         context.cluster.write_labels({label: None, state: None})
         context.record_step("labels", Status.CHANGED, f"{label} removed")
-
-
-def _asks(pod: PodView) -> bool:
-    return not pod.has_ended and any(map(is_gpu_resource, pod.resources))

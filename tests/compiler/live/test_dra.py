@@ -549,14 +549,11 @@ def test_class_of_other_namespaces_is_explained(cluster: LiveCluster, ask: Ask) 
 def test_claim_that_was_not_made_is_explained_with_the_refusal(cluster: LiveCluster, ask: Ask) -> None:
     add_pod(cluster.api, "team", "waits")
     cluster.api.edit("pods", "waits", lambda one: one["status"].pop("resourceClaimStatuses"), namespace="team")
-    cluster.api.add(
-        "events",
-        "e",
-        {
-            "involvedObject": {"kind": "Pod", "namespace": "team", "name": "waits"},
-            "reason": "FailedResourceClaimCreation",
-            "message": "PodResourceClaim gpu: ValidatingAdmissionPolicy 'gpushare-claims' denied request: may not use pool x",
-        },
+    cluster.api.add_event(
+        "Pod",
+        "waits",
+        "FailedResourceClaimCreation",
+        "PodResourceClaim gpu: ValidatingAdmissionPolicy 'gpushare-claims' denied request: may not use pool x",
         namespace="team",
     )
     told = words(ask("explain", "team/waits").stdout)

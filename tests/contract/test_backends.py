@@ -46,6 +46,8 @@ BY_NAME = {
         "resolved.vm_pool": "vGPUs",
         "rules.autoscaling": "what an autoscaler knows of a node",
         "rules.backend": "what DRA does not have",
+        "rules.device_classes": "the class that the driver's chart makes",
+        "rules.device_parts": "sizes of claims",
         "rules.ineffective_settings": "fields that one of them does not read",
         "rules.on_demand": "instances for each claim",
         "rules.platform": "the strategy of NVIDIA's plugin",

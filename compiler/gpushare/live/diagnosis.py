@@ -47,7 +47,7 @@ def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
 
 
 def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot, offer: NodeOffer | None) -> Iterator[Cause]:
-    pool = live.pools.get(live.of_node.get(node.name, ""))
+    pool = live.of(node)
     if not node.is_up:
         yield Cause(what="kubelet does not report the node as Ready.", remedy=f"Run `kubectl describe node {node.name}`.")
     if node.is_cordoned:

@@ -73,6 +73,10 @@ class LivePools(Record):
     pools: Mapping[str, LivePool]
     of_node: Mapping[str, str]
 
+    def of(self, node: LiveNode) -> LivePool | None:
+        """Return the pool of a node."""
+        return self.pools.get(self.of_node.get(node.name, ""))
+
     def nodes(self, pool: str, nodes: Iterable[LiveNode]) -> list[LiveNode]:
         """Return the nodes of one pool, by name."""
         return sorted((node for node in nodes if self.of_node.get(node.name) == pool), key=lambda node: node.name)
